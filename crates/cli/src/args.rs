@@ -1,0 +1,197 @@
+//! The command line. Every flag has an environment variable; sizes and durations read like `1MiB` and `30s`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Parser;
+use server::Config;
+use transport::{DEFAULT_LISTEN_URL, ListenUrl};
+
+use crate::units::{Bytes, Span};
+
+/// The heading under which limits are kept, apart from what a person needs every day.
+pub(crate) const LIMITS: &str = "Limits";
+
+/// Run and control processes on this machine for a program that is somewhere else.
+#[derive(Parser, Debug)]
+#[command(
+    version,
+    max_term_width = 100,
+    disable_help_flag = true,
+    after_help = "Examples:
+  exec-server                                         serve on a free loopback port and print its URL
+  exec-server --listen unix:///run/user/1000/exec.sock
+  exec-server --listen wss://0.0.0.0:7000 --tls-cert cert.pem --tls-key key.pem --token-file tokens"
+)]
+pub(crate) struct Args {
+    /// Where to listen: ws://IP:PORT, wss://IP:PORT, unix:///PATH or stdio. May be given several times
+    #[arg(long, env = "EXEC_SERVER_LISTEN", value_name = "URL", value_delimiter = ',', default_value = DEFAULT_LISTEN_URL)]
+    pub(crate) listen: Vec<ListenUrl>,
+
+    /// Certificate chain for wss://, PEM
+    #[arg(long, env = "EXEC_SERVER_TLS_CERT", value_name = "FILE", requires = "tls_key")]
+    pub(crate) tls_cert: Option<PathBuf>,
+
+    /// Private key for wss://, PEM
+    #[arg(long, env = "EXEC_SERVER_TLS_KEY", value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
+
+    /// Bearer tokens to accept, one per line; read again on SIGHUP
+    #[arg(long, env = "EXEC_SERVER_TOKEN_FILE", value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+
+    /// Let anybody who can reach the address run commands
+    #[arg(long, env = "EXEC_SERVER_INSECURE_NO_AUTH")]
+    pub(crate) insecure_no_auth: bool,
+
+    /// How long a session and its processes outlive their connection
+    #[arg(long, env = "EXEC_SERVER_SESSION_TTL", value_name = "TIME", default_value = "30s")]
+    pub(crate) session_ttl: Span,
+
+    /// Output kept per process for a client that comes back
+    #[arg(long, env = "EXEC_SERVER_RETAIN_BYTES", value_name = "SIZE", default_value = "1MiB")]
+    pub(crate) retain_bytes: Bytes,
+
+    /// Output kept for all processes together
+    #[arg(long, env = "EXEC_SERVER_RETAIN_TOTAL_BYTES", value_name = "SIZE", default_value = "256MiB")]
+    pub(crate) retain_total_bytes: Bytes,
+
+    /// Accepted for compatibility; requests are always served concurrently
+    #[arg(long, env = "EXEC_SERVER_CONCURRENT_REQUESTS", value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..), hide = true)]
+    pub(crate) concurrent_requests: Option<u64>,
+
+    /// List every limit with its flag and default
+    #[arg(long)]
+    pub(crate) help_limits: bool,
+
+    /// Print help
+    // The compact form for both spellings: it fits a screen.
+    #[arg(short, long, action = clap::ArgAction::HelpShort)]
+    help: Option<bool>,
+
+    #[command(flatten)]
+    pub(crate) limits: Limits,
+}
+
+/// Bounds that rarely need to be changed.
+#[derive(clap::Args, Debug)]
+#[command(next_help_heading = LIMITS)]
+pub(crate) struct Limits {
+    /// Connections at once; further ones wait
+    #[arg(long, env = "EXEC_SERVER_MAX_CONNECTIONS", value_name = "COUNT", default_value_t = 1024, hide = true)]
+    max_connections: usize,
+    /// Sessions at once, detached ones included
+    #[arg(long, env = "EXEC_SERVER_MAX_SESSIONS", value_name = "COUNT", default_value_t = 1024, hide = true)]
+    max_sessions: usize,
+    /// Processes per session, closed ones that are still readable included
+    #[arg(long, env = "EXEC_SERVER_MAX_PROCESSES", value_name = "COUNT", default_value_t = 4096, hide = true)]
+    max_processes: usize,
+    /// Unanswered requests per connection
+    #[arg(long, env = "EXEC_SERVER_MAX_REQUESTS", value_name = "COUNT", default_value_t = 2048, hide = true)]
+    max_requests: usize,
+    /// Size of a message, both ways
+    #[arg(long, env = "EXEC_SERVER_MAX_MESSAGE_BYTES", value_name = "SIZE", default_value = "64MiB", hide = true)]
+    max_message_bytes: Bytes,
+    /// Size of argv and environment of a process
+    #[arg(long, env = "EXEC_SERVER_MAX_START_BYTES", value_name = "SIZE", default_value = "2MiB", hide = true)]
+    max_start_bytes: Bytes,
+    /// Size of a process id or write id
+    #[arg(long, env = "EXEC_SERVER_MAX_ID_BYTES", value_name = "SIZE", default_value = "1KiB", hide = true)]
+    max_id_bytes: Bytes,
+    /// Bytes that wait for a process to read its stdin
+    #[arg(long, env = "EXEC_SERVER_MAX_QUEUED_STDIN", value_name = "SIZE", default_value = "1MiB", hide = true)]
+    max_queued_stdin: Bytes,
+    /// The longest a read waits, whatever it asks for
+    #[arg(long, env = "EXEC_SERVER_MAX_WAIT", value_name = "TIME", default_value = "10m", hide = true)]
+    max_wait: Span,
+    /// How long a closed process stays readable
+    #[arg(long, env = "EXEC_SERVER_PROCESS_RETENTION", value_name = "TIME", default_value = "30s", hide = true)]
+    process_retention: Span,
+    /// How long output of a detached session waits before the oldest is dropped
+    #[arg(long, env = "EXEC_SERVER_DETACHED_HOLD", value_name = "TIME", default_value = "25s", hide = true)]
+    detached_hold: Span,
+    /// How often a quiet peer is pinged
+    #[arg(long, env = "EXEC_SERVER_PING_INTERVAL", value_name = "TIME", default_value = "25s", hide = true)]
+    ping_interval: Span,
+    /// How long a peer may stay silent after a ping
+    #[arg(long, env = "EXEC_SERVER_PONG_DEADLINE", value_name = "TIME", default_value = "20s", hide = true)]
+    pong_deadline: Span,
+    /// How long the old connection of a resumed session has to show that it is alive
+    #[arg(long, env = "EXEC_SERVER_TAKEOVER_AFTER", value_name = "TIME", default_value = "2s", hide = true)]
+    takeover_after: Span,
+    /// How long processes have to end themselves at shutdown
+    #[arg(long, env = "EXEC_SERVER_SHUTDOWN_GRACE", value_name = "TIME", default_value = "5s", hide = true)]
+    shutdown_grace: Span,
+    /// How long killed processes may take to be gone
+    #[arg(long, env = "EXEC_SERVER_KILL_PATIENCE", value_name = "TIME", default_value = "10s", hide = true)]
+    kill_patience: Span,
+}
+
+impl Args {
+    /// The server's settings, without a guard.
+    pub(crate) fn config(&self) -> Config {
+        let limits = &self.limits;
+        Config {
+            max_connections: limits.max_connections,
+            max_sessions: limits.max_sessions,
+            max_processes: limits.max_processes,
+            max_requests: limits.max_requests,
+            max_message_bytes: limits.max_message_bytes.0,
+            max_start_bytes: limits.max_start_bytes.0,
+            max_id_bytes: limits.max_id_bytes.0,
+            max_queued_stdin: limits.max_queued_stdin.0,
+            max_wait: limits.max_wait.0,
+            retain_bytes: self.retain_bytes.0,
+            retain_total_bytes: self.retain_total_bytes.0,
+            process_retention: limits.process_retention.0,
+            session_ttl: self.session_ttl.0,
+            detached_hold: limits.detached_hold.0,
+            ping_interval: limits.ping_interval.0.max(Duration::from_millis(1)),
+            pong_deadline: limits.pong_deadline.0.max(Duration::from_millis(1)),
+            takeover_after: limits.takeover_after.0,
+            shutdown_grace: limits.shutdown_grace.0,
+            kill_patience: limits.kill_patience.0,
+            guard: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn the_defaults_are_those_of_the_server() {
+        let ours = Args::parse_from(["exec-server"]).config();
+        assert_eq!(format!("{ours:?}"), format!("{:?}", Config::default()));
+    }
+
+    #[test]
+    fn every_flag_has_an_environment_variable_of_its_name() {
+        for argument in
+            Args::command().get_arguments().filter(|argument| !argument.get_id().as_str().starts_with("help"))
+        {
+            let Some(long) = argument.get_long() else { continue };
+            let expected = format!("EXEC_SERVER_{}", long.replace('-', "_").to_uppercase());
+            assert_eq!(argument.get_env().and_then(|name| name.to_str()), Some(expected.as_str()), "--{long}");
+        }
+    }
+
+    #[test]
+    fn help_fits_a_screen() {
+        let help = Args::command().render_help().to_string();
+        assert!(help.lines().count() <= 40, "{help}");
+    }
+
+    #[test]
+    fn zero_concurrent_requests_is_an_error() {
+        assert!(Args::try_parse_from(["exec-server", "--concurrent-requests", "0"]).is_err());
+        assert!(Args::try_parse_from(["exec-server", "--concurrent-requests", "32"]).is_ok());
+    }
+}

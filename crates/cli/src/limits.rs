@@ -1,0 +1,40 @@
+//! `--help-limits`: every limit with its flag, default and meaning.
+
+use clap::CommandFactory as _;
+
+use crate::args::{Args, LIMITS};
+
+#[expect(clippy::print_stdout, reason = "what the person asked for")]
+pub(crate) fn print() {
+    print!("{}", render());
+}
+
+fn render() -> String {
+    let command = Args::command();
+    let limits = command.get_arguments().filter(|argument| {
+        argument.get_help_heading() == Some(LIMITS)
+            || ["session_ttl", "retain_bytes", "retain_total_bytes"].contains(&argument.get_id().as_str())
+    });
+    let mut out = String::from("Each can also be set by an environment variable, e.g. EXEC_SERVER_MAX_WAIT=5m.\n\n");
+    for argument in limits {
+        let flag = argument.get_long().unwrap_or_default();
+        let default = argument.get_default_values().iter().map(|value| value.to_string_lossy()).collect::<String>();
+        let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+        out.push_str(&format!("  --{flag:<22} {default:>7}   {help}\n"));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_flags_with_defaults() {
+        let text = render();
+        assert!(text.contains("--max-message-bytes"), "{text}");
+        assert!(text.contains("64MiB"), "{text}");
+        assert!(text.contains("--session-ttl"), "{text}");
+        assert!(!text.contains("--listen"), "{text}");
+    }
+}

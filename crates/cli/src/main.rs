@@ -1,0 +1,41 @@
+//! The binary `exec-server`: reads the command line, starts the server, and ends it in order.
+#![forbid(unsafe_code)]
+
+mod args;
+mod limits;
+mod serve;
+mod units;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+/// How the server starts itself as its own guard; never typed by a person.
+const GUARD_ARGUMENT: &str = "__guard";
+
+/// Our own failures, as opposed to those of a command that was run.
+const OUR_FAILURE: u8 = 125;
+
+fn main() -> ExitCode {
+    let mut raw = std::env::args_os().skip(1);
+    if raw.next().is_some_and(|first| first == GUARD_ARGUMENT) {
+        return spawn::guard_main(&raw.next().unwrap_or_default());
+    }
+    let args = args::Args::parse();
+    if args.help_limits {
+        limits::print();
+        return ExitCode::SUCCESS;
+    }
+    match serve::serve(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            complain(&error);
+            ExitCode::from(OUR_FAILURE)
+        }
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "errors are for the person at the terminal")]
+fn complain(error: &anyhow::Error) {
+    eprintln!("exec-server: {error:#}");
+}

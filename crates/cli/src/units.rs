@@ -1,0 +1,93 @@
+//! Sizes and durations as people write them: `1MiB`, `500KB`, `30s`, `5m`, `250ms`.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+/// A number of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bytes(pub(crate) usize);
+
+/// A length of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span(pub(crate) Duration);
+
+const SIZES: &[(&str, u64)] = &[
+    ("b", 1),
+    ("kib", 1 << 10),
+    ("mib", 1 << 20),
+    ("gib", 1 << 30),
+    ("kb", 1_000),
+    ("mb", 1_000_000),
+    ("gb", 1_000_000_000),
+    ("k", 1 << 10),
+    ("m", 1 << 20),
+    ("g", 1 << 30),
+    ("", 1),
+];
+
+const TIMES_MS: &[(&str, u64)] =
+    &[("ms", 1), ("s", 1_000), ("m", 60_000), ("min", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
+
+impl FromStr for Bytes {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bytes =
+            parse(text, SIZES).ok_or_else(|| format!("`{text}` is no size; write it like 1MiB, 64KiB or 1000"))?;
+        usize::try_from(bytes).map(Self).map_err(|_| format!("`{text}` is more than this machine can address"))
+    }
+}
+
+impl FromStr for Span {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        parse(text, TIMES_MS)
+            .map(|ms| Self(Duration::from_millis(ms)))
+            .ok_or_else(|| format!("`{text}` is no duration; write it like 30s, 5m or 250ms"))
+    }
+}
+
+/// A decimal number and a unit. Fractions are exact to the smallest unit.
+fn parse(text: &str, units: &[(&str, u64)]) -> Option<u64> {
+    let text = text.trim();
+    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = (text.get(..split)?, text.get(split..)?.trim().to_ascii_lowercase());
+    let (_, factor) = units.iter().find(|(name, _)| *name == unit)?;
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
+    if fraction.is_empty() || fraction.len() > 9 || fraction.contains('.') {
+        return None;
+    }
+    let whole: u64 = whole.parse().ok()?;
+    let parts: u64 = fraction.parse().ok()?;
+    let scale = 10u64.pow(fraction.len() as u32);
+    let fraction = u128::from(parts) * u128::from(*factor) / u128::from(scale);
+    whole.checked_mul(*factor)?.checked_add(u64::try_from(fraction).ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        for (text, bytes) in
+            [("1MiB", 1 << 20), ("64 KiB", 65536), ("1000", 1000), ("1.5k", 1536), ("2GB", 2_000_000_000), ("0", 0)]
+        {
+            assert_eq!(text.parse(), Ok(Bytes(bytes)), "{text}");
+        }
+        for text in ["", "MiB", "-1", "1XB", "1..5k", "99999999999999999999", "1e3", "30s"] {
+            assert!(text.parse::<Bytes>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn durations() {
+        for (text, ms) in [("30s", 30_000), ("5m", 300_000), ("250ms", 250), ("1.5h", 5_400_000), ("0s", 0)] {
+            assert_eq!(text.parse(), Ok(Span(Duration::from_millis(ms))), "{text}");
+        }
+        for text in ["30", "s", "1MiB", "-5s", "1.s"] {
+            assert!(text.parse::<Span>().is_err(), "{text}");
+        }
+    }
+}

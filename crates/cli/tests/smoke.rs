@@ -1,0 +1,24 @@
+//! The shortest way through the whole product.
+
+use testkit::{TestServer, json};
+
+#[tokio::test]
+async fn a_process_runs_and_says_so() {
+    let server = TestServer::start().await;
+    let mut client = server.client().await;
+    let outcome = client.run("p", &["sh", "-c", "echo out; echo err >&2; exit 7"]).await;
+    assert_eq!(
+        (outcome.stdout.as_slice(), outcome.stderr.as_slice(), outcome.exit_code),
+        (&b"out\n"[..], &b"err\n"[..], 7)
+    );
+    assert_eq!(outcome.seqs, [1, 2, 3, 4]);
+    assert_eq!(client.call("environment/status", json!(null)).await, json!({"status": "ready"}));
+}
+
+#[tokio::test]
+async fn large_output_arrives_whole() {
+    let server = TestServer::start().await;
+    let mut client = server.client().await;
+    let outcome = client.run("p", &["head", "-c", "67108864", "/dev/zero"]).await;
+    assert_eq!(outcome.stdout.len(), 64 << 20);
+}

@@ -1,0 +1,130 @@
+//! What a message may cost: a bound on its values and its depth, and no object with the same key twice.
+//!
+//! Runs over text that is already known to be valid JSON, so it only has to follow the structure. It never
+//! recurses: the depth of a message is the sender's choice, the depth of our stack is not.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+use super::DecodeError;
+
+/// Values (objects, arrays, scalars; not keys) in one message. Bounds what a small text can cost in memory.
+pub const MAX_VALUES: usize = 256 * 1024;
+
+/// Containers inside each other, the bound of the JSON library that decodes the params.
+pub const MAX_DEPTH: usize = 128;
+
+/// Objects with so few keys are searched one by one; more keys go into a set.
+const FEW_KEYS: usize = 16;
+
+enum Container<'a> {
+    Array,
+    Object(Keys<'a>),
+}
+
+#[derive(Default)]
+struct Keys<'a> {
+    few: Vec<Cow<'a, str>>,
+    many: HashSet<Cow<'a, str>>,
+}
+
+impl<'a> Keys<'a> {
+    /// False if the key was there already.
+    fn insert(&mut self, key: Cow<'a, str>) -> bool {
+        if !self.many.is_empty() {
+            return self.many.insert(key);
+        }
+        if self.few.contains(&key) {
+            return false;
+        }
+        self.few.push(key);
+        if self.few.len() > FEW_KEYS {
+            self.many.extend(self.few.drain(..));
+        }
+        true
+    }
+}
+
+/// Checks the limits of `text`, which must be valid JSON.
+pub(super) fn check(text: &str) -> Result<(), DecodeError> {
+    let bytes = text.as_bytes();
+    let mut values = 0usize;
+    let mut open: Vec<Container<'_>> = Vec::new();
+    let mut expecting_key = false;
+    let mut at = 0;
+    while let Some(&byte) = bytes.get(at) {
+        match byte {
+            b'"' => {
+                let end = string_end(bytes, at);
+                match open.last_mut() {
+                    Some(Container::Object(keys)) if expecting_key => {
+                        let key = unescape(&text[at..end]);
+                        if !keys.insert(key.clone()) {
+                            return Err(DecodeError::DuplicateKey(key.into_owned()));
+                        }
+                        expecting_key = false;
+                    }
+                    _ => count(&mut values)?,
+                }
+                at = end;
+                continue;
+            }
+            b'{' | b'[' => {
+                count(&mut values)?;
+                if open.len() == MAX_DEPTH {
+                    return Err(DecodeError::TooDeep);
+                }
+                expecting_key = byte == b'{';
+                open.push(if expecting_key { Container::Object(Keys::default()) } else { Container::Array });
+            }
+            b'}' | b']' => {
+                open.pop();
+                expecting_key = false;
+            }
+            b',' => expecting_key = matches!(open.last(), Some(Container::Object(_))),
+            b':' | b' ' | b'\n' | b'\r' | b'\t' => {}
+            _ => {
+                count(&mut values)?;
+                at = scalar_end(bytes, at);
+                continue;
+            }
+        }
+        at += 1;
+    }
+    Ok(())
+}
+
+fn count(values: &mut usize) -> Result<(), DecodeError> {
+    *values += 1;
+    if *values > MAX_VALUES { Err(DecodeError::TooManyValues) } else { Ok(()) }
+}
+
+/// The index after the closing quote of the string that opens at `start`.
+fn string_end(bytes: &[u8], start: usize) -> usize {
+    let mut at = start + 1;
+    while let Some(offset) = memchr::memchr2(b'"', b'\\', bytes.get(at..).unwrap_or_default()) {
+        at += offset;
+        if bytes[at] == b'"' {
+            return at + 1;
+        }
+        at += 2;
+    }
+    bytes.len()
+}
+
+fn scalar_end(bytes: &[u8], start: usize) -> usize {
+    bytes[start..]
+        .iter()
+        .position(|byte| matches!(byte, b',' | b'}' | b']' | b' ' | b'\n' | b'\r' | b'\t'))
+        .map_or(bytes.len(), |offset| start + offset)
+}
+
+/// The text of a quoted string. Two spellings of one key are one key.
+fn unescape(quoted: &str) -> Cow<'_, str> {
+    let inner = &quoted[1..quoted.len().max(2) - 1];
+    if !inner.contains('\\') {
+        return Cow::Borrowed(inner);
+    }
+    // A lone surrogate has no text; its spelling then stands for itself.
+    serde_json::from_str::<String>(quoted).map_or(Cow::Borrowed(inner), Cow::Owned)
+}

@@ -1,0 +1,210 @@
+//! Reading messages: one pass for syntax and the envelope's members, one for the limits, nothing copied but the id.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{self, IgnoredAny, MapAccess};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
+
+use super::budget;
+use crate::{RequestId, WireError};
+
+/// A message that arrived.
+#[derive(Debug)]
+pub enum Incoming<'a> {
+    /// Wants an answer.
+    Request(Request<'a>),
+    /// Wants none.
+    Notification(Notification<'a>),
+    /// Answers a request of ours, with success.
+    Response(Response<'a>),
+    /// Answers a request of ours, with failure.
+    Error {
+        /// Which request.
+        id: RequestId,
+        /// Why it failed.
+        error: WireError,
+    },
+}
+
+/// A call.
+#[derive(Debug)]
+pub struct Request<'a> {
+    /// To be echoed.
+    pub id: RequestId,
+    /// What is called.
+    pub method: Cow<'a, str>,
+    /// Not decoded yet.
+    pub params: Option<&'a RawValue>,
+    /// The caller's trace, if it sent a usable one.
+    pub trace: Option<TraceContext>,
+}
+
+/// A message without answer.
+#[derive(Debug)]
+pub struct Notification<'a> {
+    /// What happened.
+    pub method: Cow<'a, str>,
+    /// Not decoded yet.
+    pub params: Option<&'a RawValue>,
+}
+
+/// A successful answer.
+#[derive(Debug)]
+pub struct Response<'a> {
+    /// Which request.
+    pub id: RequestId,
+    /// Not decoded yet.
+    pub result: &'a RawValue,
+}
+
+/// W3C trace context of a caller.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TraceContext {
+    /// Names the trace and the parent span.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
+    /// Vendor data.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tracestate: Option<String>,
+}
+
+/// Why a message is not one. The sender is to blame.
+#[derive(Debug, thiserror::Error)]
+pub enum DecodeError {
+    /// Bytes that are no text.
+    #[error("invalid UTF-8: {0}")]
+    Utf8(#[from] std::str::Utf8Error),
+    /// Text that is no JSON, or members of the wrong type.
+    #[error("{0}")]
+    Json(#[from] serde_json::Error),
+    /// JSON that is no object.
+    #[error("expected a JSON-RPC object")]
+    NotAnObject,
+    /// See [`MAX_VALUES`](crate::MAX_VALUES).
+    #[error("JSON-RPC message exceeds the limit of {} JSON values", budget::MAX_VALUES)]
+    TooManyValues,
+    /// See [`MAX_DEPTH`](crate::MAX_DEPTH).
+    #[error("JSON-RPC message exceeds the limit of {} nested containers", budget::MAX_DEPTH)]
+    TooDeep,
+    /// Two members of the same name.
+    #[error("duplicate JSON object key `{0}`")]
+    DuplicateKey(String),
+    /// An object that is neither request, notification nor answer.
+    #[error("missing member `{0}` in JSON-RPC message")]
+    Missing(&'static str),
+}
+
+/// Decodes one message.
+pub fn decode(bytes: &[u8]) -> Result<Incoming<'_>, DecodeError> {
+    let text = std::str::from_utf8(bytes)?;
+    let members = match serde_json::from_str::<Members<'_>>(text) {
+        Ok(members) => members,
+        Err(error) => return Err(syntax_error(text, error)),
+    };
+    budget::check(text)?;
+    members.classify()
+}
+
+/// The id of a request of which only the beginning is known, for an answer to a message too large to take.
+pub fn sniff_id(prefix: &[u8]) -> Option<RequestId> {
+    let text = std::str::from_utf8(prefix).unwrap_or_else(|error| {
+        // The cut may have gone through a character; what stands before it is enough.
+        std::str::from_utf8(&prefix[..error.valid_up_to()]).unwrap_or_default()
+    });
+    let rest = text.trim_start().strip_prefix('{')?.trim_start().strip_prefix("\"id\"")?;
+    let rest = rest.trim_start().strip_prefix(':')?;
+    let mut values = serde_json::Deserializer::from_str(rest).into_iter::<&RawValue>();
+    let raw = values.next()?.ok()?;
+    // A number that runs to the end of the prefix may go on behind it.
+    if values.byte_offset() >= rest.len() {
+        return None;
+    }
+    serde_json::from_str(raw.get()).ok()
+}
+
+/// A scalar or an array is well-formed JSON of the wrong kind and says so; anything else keeps the parser's words.
+fn syntax_error(text: &str, error: serde_json::Error) -> DecodeError {
+    if error.is_data() && !text.trim_start().starts_with('{') && serde_json::from_str::<IgnoredAny>(text).is_ok() {
+        return DecodeError::NotAnObject;
+    }
+    if error.is_data() && !text.trim_start().starts_with('{') {
+        // Show where the text stops being JSON rather than that it is no map.
+        if let Err(error) = serde_json::from_str::<IgnoredAny>(text) {
+            return DecodeError::Json(error);
+        }
+    }
+    DecodeError::Json(error)
+}
+
+#[derive(Default)]
+struct Members<'a> {
+    id: Option<&'a RawValue>,
+    method: Option<&'a RawValue>,
+    params: Option<&'a RawValue>,
+    trace: Option<&'a RawValue>,
+    result: Option<&'a RawValue>,
+    error: Option<&'a RawValue>,
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl<'de> de::Visitor<'de> for Visitor {
+            type Value = Members<'de>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a JSON-RPC object")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
+                let mut members = Members::default();
+                while let Some(Key(key)) = map.next_key::<Key<'de>>()? {
+                    let slot = match &*key {
+                        "id" => &mut members.id,
+                        "method" => &mut members.method,
+                        "params" => &mut members.params,
+                        "trace" => &mut members.trace,
+                        "result" => &mut members.result,
+                        "error" => &mut members.error,
+                        _ => {
+                            map.next_value::<IgnoredAny>()?;
+                            continue;
+                        }
+                    };
+                    *slot = Some(map.next_value()?);
+                }
+                Ok(members)
+            }
+        }
+        deserializer.deserialize_map(Visitor)
+    }
+}
+
+#[derive(Deserialize)]
+struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
+
+impl<'a> Members<'a> {
+    fn classify(self) -> Result<Incoming<'a>, DecodeError> {
+        if let Some(method) = self.method {
+            let method = serde_json::from_str::<Key<'a>>(method.get())?.0;
+            return Ok(match self.id {
+                Some(id) => Incoming::Request(Request {
+                    id: serde_json::from_str(id.get())?,
+                    method,
+                    params: self.params,
+                    trace: self.trace.and_then(|trace| serde_json::from_str(trace.get()).ok()),
+                }),
+                None => Incoming::Notification(Notification { method, params: self.params }),
+            });
+        }
+        if let Some(result) = self.result {
+            return Ok(Incoming::Response(Response { id: required(self.id, "id")?, result }));
+        }
+        Ok(Incoming::Error { error: required(self.error, "error")?, id: required(self.id, "id")? })
+    }
+}
+
+fn required<T: de::DeserializeOwned>(member: Option<&RawValue>, name: &'static str) -> Result<T, DecodeError> {
+    let raw = member.ok_or(DecodeError::Missing(name))?;
+    Ok(serde_json::from_str(raw.get())?)
+}

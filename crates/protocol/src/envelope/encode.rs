@@ -1,0 +1,55 @@
+//! Writing messages. The `jsonrpc` member is never sent; member order is that of the published protocol.
+
+use serde::Serialize;
+
+use crate::{RequestId, WireError};
+
+#[derive(Serialize)]
+struct RequestOut<'a, P> {
+    id: &'a RequestId,
+    method: &'a str,
+    params: &'a P,
+}
+
+#[derive(Serialize)]
+struct NotificationOut<'a, P> {
+    method: &'a str,
+    params: &'a P,
+}
+
+#[derive(Serialize)]
+struct ResponseOut<'a, R> {
+    id: &'a RequestId,
+    result: &'a R,
+}
+
+#[derive(Serialize)]
+struct ErrorOut<'a> {
+    error: &'a WireError,
+    id: &'a RequestId,
+}
+
+fn write(message: &impl Serialize) -> Vec<u8> {
+    // Our own types have string keys and cannot fail to serialize into memory.
+    serde_json::to_vec(message).unwrap_or_default()
+}
+
+/// A request as JSON text.
+pub fn encode_request(id: &RequestId, method: &str, params: &impl Serialize) -> Vec<u8> {
+    write(&RequestOut { id, method, params })
+}
+
+/// A notification as JSON text.
+pub fn encode_notification(method: &str, params: &impl Serialize) -> Vec<u8> {
+    write(&NotificationOut { method, params })
+}
+
+/// A successful answer as JSON text.
+pub fn encode_response(id: &RequestId, result: &impl Serialize) -> Vec<u8> {
+    write(&ResponseOut { id, result })
+}
+
+/// An error answer as JSON text.
+pub fn encode_error(id: &RequestId, error: &WireError) -> Vec<u8> {
+    write(&ErrorOut { error, id })
+}

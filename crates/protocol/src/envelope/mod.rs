@@ -1,0 +1,15 @@
+//! The JSON-RPC envelope: telling requests, notifications and answers apart, with params left as raw JSON until the
+//! method is known. Knows no method and no session.
+
+mod budget;
+mod decode;
+mod encode;
+mod params;
+
+pub use budget::{MAX_DEPTH, MAX_VALUES};
+pub use decode::{DecodeError, Incoming, Notification, Request, Response, TraceContext, decode, sniff_id};
+pub use encode::{encode_error, encode_notification, encode_request, encode_response};
+pub use params::decode_params;
+
+#[cfg(test)]
+mod tests;

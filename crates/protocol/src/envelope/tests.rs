@@ -1,0 +1,172 @@
+//! The envelope as its peers see it: shapes, limits, and that no text can break it.
+
+use proptest::prelude::*;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::*;
+use crate::{RequestId, WireError};
+
+fn refused(text: &str) -> String {
+    decode(text.as_bytes()).expect_err("must be refused").to_string()
+}
+
+#[test]
+fn tells_the_four_kinds_apart() {
+    let Incoming::Request(request) =
+        decode(br#"{"id":7,"method":"m","params":{"a":1},"trace":{"traceparent":"t"}}"#).unwrap()
+    else {
+        panic!("a request")
+    };
+    assert_eq!(
+        (request.id, &*request.method, request.params.unwrap().get()),
+        (RequestId::Integer(7), "m", r#"{"a":1}"#)
+    );
+    assert_eq!(request.trace.unwrap().traceparent.as_deref(), Some("t"));
+    assert!(
+        matches!(decode(br#"{"method":"initialized"}"#).unwrap(), Incoming::Notification(n) if n.method == "initialized" && n.params.is_none())
+    );
+    assert!(
+        matches!(decode(br#"{"id":"x","result":null}"#).unwrap(), Incoming::Response(r) if r.id == RequestId::Text("x".into()) && r.result.get() == "null")
+    );
+    assert!(
+        matches!(decode(br#"{"error":{"code":-1,"message":"m"},"id":3}"#).unwrap(), Incoming::Error { error, .. } if error.code == -1)
+    );
+}
+
+#[test]
+fn ids_are_strings_or_64_bit_integers() {
+    for id in ["null", "1.5", "true", "9223372036854775808", "[]", "{}", "1e3"] {
+        refused(&format!(r#"{{"id":{id},"method":"m"}}"#));
+    }
+    for id in ["-9223372036854775808", "9223372036854775807", "\"\"", "\"ünï\""] {
+        let text = format!(r#"{{"id":{id},"method":"m"}}"#);
+        let Incoming::Request(request) = decode(text.as_bytes()).unwrap() else { panic!("a request") };
+        assert_eq!(serde_json::to_string(&request.id).unwrap(), id);
+    }
+}
+
+#[test]
+fn malformed_messages_say_why() {
+    assert_eq!(refused("[]"), "expected a JSON-RPC object");
+    assert_eq!(refused("7"), "expected a JSON-RPC object");
+    assert_eq!(refused("not-json"), "expected ident at line 1 column 2");
+    assert_eq!(refused(r#"{"id":1}"#), "missing member `error` in JSON-RPC message");
+    assert_eq!(refused(r#"{"result":1}"#), "missing member `id` in JSON-RPC message");
+    assert!(refused("{\"id\":1,").contains("EOF"));
+    assert!(refused("").contains("EOF"));
+    assert!(decode(b"{\"method\":\"\xff\"}").unwrap_err().to_string().starts_with("invalid UTF-8"));
+    refused(r#"{"method":7}"#);
+}
+
+#[test]
+fn duplicate_keys_are_refused_at_any_depth_and_in_any_spelling() {
+    assert_eq!(refused(r#"{"method":"a","method":"b"}"#), "duplicate JSON object key `method`");
+    assert_eq!(refused(r#"{"id":1,"method":"m","params":{"x":[{"k":1,"k":2}]}}"#), "duplicate JSON object key `k`");
+    assert_eq!(refused(r#"{"id":1,"method":"m","params":{"k":1,"\u006b":2}}"#), "duplicate JSON object key `k`");
+    let many: String = (0..40).map(|n| format!("\"k{n}\":{n},")).collect();
+    assert_eq!(refused(&format!(r#"{{"method":"m","params":{{{many}"k3":0}}}}"#)), "duplicate JSON object key `k3`");
+    assert!(decode(format!(r#"{{"method":"m","params":{{{many}"z":{{"k3":0}}}}}}"#).as_bytes()).is_ok());
+}
+
+#[test]
+fn values_are_counted_and_keys_are_not() {
+    let zeros = |n: usize| format!(r#"{{"method":"m","params":[{}]}}"#, vec!["0"; n].join(","));
+    // The object, the method and the array are three values themselves.
+    assert!(decode(zeros(MAX_VALUES - 3).as_bytes()).is_ok());
+    assert_eq!(refused(&zeros(MAX_VALUES - 2)), "JSON-RPC message exceeds the limit of 262144 JSON values");
+    assert_eq!(refused(&zeros(2_100_000)), "JSON-RPC message exceeds the limit of 262144 JSON values");
+    let wrapped = format!(
+        r#"{{"method":"m","params":{{"$serde_json::private::RawValue":[{}]}}}}"#,
+        vec!["0"; MAX_VALUES].join(",")
+    );
+    assert_eq!(refused(&wrapped), "JSON-RPC message exceeds the limit of 262144 JSON values");
+    let long = format!(r#"{{"method":"m","params":"{}"}}"#, "x".repeat(2 * MAX_VALUES));
+    assert!(decode(long.as_bytes()).is_ok());
+}
+
+#[test]
+fn depth_is_bounded_without_recursion() {
+    let nested = |n: usize| format!(r#"{{"method":"m","params":{}{}}}"#, "[".repeat(n), "]".repeat(n));
+    assert!(decode(nested(MAX_DEPTH - 1).as_bytes()).is_ok());
+    assert_eq!(refused(&nested(MAX_DEPTH)), "JSON-RPC message exceeds the limit of 128 nested containers");
+    refused(&nested(1_000_000));
+}
+
+#[test]
+fn numbers_of_any_precision_survive() {
+    let text = r#"{"method":"m","params":[1.5,1e100,18446744073709551616,1e400]}"#;
+    let Incoming::Notification(message) = decode(text.as_bytes()).unwrap() else { panic!("a notification") };
+    let again = encode_notification(&message.method, &message.params);
+    assert_eq!(std::str::from_utf8(&again).unwrap(), text);
+}
+
+#[test]
+fn answers_have_the_published_member_order() {
+    let error = WireError::invalid_request("unknown process id p");
+    assert_eq!(
+        std::str::from_utf8(&encode_error(&RequestId::Integer(7), &error)).unwrap(),
+        r#"{"error":{"code":-32600,"message":"unknown process id p"},"id":7}"#
+    );
+    assert_eq!(
+        std::str::from_utf8(&encode_response(&RequestId::Text("a".into()), &serde_json::json!({"running": true})))
+            .unwrap(),
+        r#"{"id":"a","result":{"running":true}}"#
+    );
+}
+
+#[test]
+fn the_id_of_a_cut_message_is_found_where_it_stands_first() {
+    assert_eq!(sniff_id(br#"{"id":12,"method":"pro"#), Some(RequestId::Integer(12)));
+    assert_eq!(sniff_id(br#" { "id" : "a\"b" , "me"#), Some(RequestId::Text("a\"b".into())));
+    for cut in [&br#"{"id":12"#[..], br#"{"method":"x","id":1"#, br#"{"id":null,"#, b"", b"[[[["] {
+        assert_eq!(sniff_id(cut), None);
+    }
+}
+
+fn json() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        ".{0,8}".prop_map(Value::from),
+    ];
+    leaf.prop_recursive(4, 40, 6, |inner| {
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 0..6).prop_map(Value::from),
+            proptest::collection::btree_map(".{0,6}", inner, 0..6)
+                .prop_map(|map| Value::Object(map.into_iter().collect())),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn requests_round_trip(id in prop_oneof![any::<i64>().prop_map(RequestId::Integer), ".{0,12}".prop_map(|text| RequestId::Text(text.into()))], method in ".{0,12}", params in json()) {
+        let text = encode_request(&id, &method, &params);
+        let Incoming::Request(request) = decode(&text).unwrap() else { panic!("a request") };
+        prop_assert_eq!(&request.id, &id);
+        prop_assert_eq!(&*request.method, method.as_str());
+        prop_assert_eq!(serde_json::from_str::<Value>(request.params.map_or("null", RawValue::get)).unwrap(), params);
+        let text = encode_response(&id, &json_of(&text));
+        let Incoming::Response(response) = decode(&text).unwrap() else { panic!("a response") };
+        prop_assert_eq!(response.id, id);
+    }
+
+    #[test]
+    fn agrees_with_the_json_library_on_what_is_json(text in r#"[\{\}\[\],:"a-c0-9 \\tru.e-]{0,24}"#) {
+        if decode(text.as_bytes()).is_ok() {
+            prop_assert!(serde_json::from_str::<Value>(&text).is_ok());
+        }
+    }
+
+    #[test]
+    fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let _ = decode(&bytes);
+        let _ = sniff_id(&bytes);
+    }
+}
+
+fn json_of(text: &[u8]) -> Value {
+    serde_json::from_slice(text).unwrap()
+}

@@ -1,0 +1,97 @@
+//! What a client can learn about the environment itself.
+
+use serde::{Deserialize, Serialize};
+
+use crate::PathUri;
+
+/// Result of `environment/info`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EnvironmentInfo {
+    /// The shell of the user the server runs as.
+    pub shell: ShellInfo,
+    /// The server's working directory; null when it has none.
+    #[serde(default)]
+    pub cwd: Option<PathUri>,
+    /// Directories for temporary files that the environment names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub temporary_directories: Option<Vec<PathUri>>,
+    /// Where temporary files go.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub temp_dir: Option<PathUri>,
+    /// What this server can do beyond the oldest one.
+    #[serde(default)]
+    pub capabilities: Capabilities,
+}
+
+/// A shell.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShellInfo {
+    /// `zsh`, `bash`, `sh`, …
+    pub name: String,
+    /// Where it is, as a native path.
+    pub path: String,
+}
+
+/// Features by name. One that is missing is not there.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Capabilities {
+    /// `process/start` takes a network proxy to launch.
+    pub network_proxy_launch: bool,
+    /// `capabilityRoots/discoverV1` takes a sandbox.
+    pub capability_discovery_sandbox: bool,
+    /// `environmentConfig/read` exists.
+    pub environment_config_read: bool,
+    /// `http/request` takes header values from the environment.
+    pub http_header_env_vars: bool,
+    /// `fs/open` works with a sandbox.
+    pub sandboxed_file_streaming: bool,
+    /// `process/start` takes `shellSnapshot`.
+    pub shell_snapshot_v2: bool,
+    /// `process/start.size` and `process/resize`.
+    pub process_resize: bool,
+    /// `process/closeStdin`.
+    pub process_close_stdin: bool,
+    /// `process/signal` knows more than `interrupt`.
+    pub process_signals: bool,
+    /// `process/list`.
+    pub process_list: bool,
+    /// `process/start.timeoutMs`.
+    pub process_timeout: bool,
+    /// `process/read` tells where output is no longer retained.
+    pub read_gaps: bool,
+}
+
+/// Result of `environment/status`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EnvironmentStatus {
+    /// `ready`.
+    pub status: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_old_answer_with_only_a_shell_decodes() {
+        let info: EnvironmentInfo = serde_json::from_str(r#"{"shell":{"name":"bash","path":"/bin/bash"}}"#).unwrap();
+        assert_eq!((info.cwd, info.capabilities), (None, Capabilities::default()));
+    }
+
+    #[test]
+    fn cwd_is_null_and_unknown_directories_are_left_out() {
+        let info = EnvironmentInfo {
+            shell: ShellInfo { name: "sh".into(), path: "/bin/sh".into() },
+            cwd: None,
+            temporary_directories: Some(vec!["file:///t".parse().unwrap()]),
+            temp_dir: None,
+            capabilities: Capabilities::default(),
+        };
+        let json = serde_json::to_string(&info).unwrap();
+        assert!(json.starts_with(
+            r#"{"shell":{"name":"sh","path":"/bin/sh"},"cwd":null,"temporaryDirectories":["file:///t"],"capabilities""#
+        ));
+    }
+}

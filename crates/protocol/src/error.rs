@@ -1,0 +1,120 @@
+//! Errors as they stand on the wire: one table of codes, and the shape of an error object.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::PathUri;
+
+/// What kind of failure an error reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i64)]
+pub enum ErrorCode {
+    /// The request is malformed or not possible in this state.
+    InvalidRequest = -32600,
+    /// No such method.
+    MethodNotFound = -32601,
+    /// The params do not fit the method.
+    InvalidParams = -32602,
+    /// The operating system or the server itself failed.
+    Internal = -32603,
+    /// A path does not exist.
+    NotFound = -32004,
+    /// The session is attached to a connection that is alive; try again later.
+    SessionAttached = -32010,
+}
+
+impl ErrorCode {
+    /// The number on the wire.
+    pub const fn number(self) -> i64 {
+        self as i64
+    }
+}
+
+/// The machine-readable cause of a failed system call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErrorData {
+    /// The number the operating system gave.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub errno: Option<i32>,
+    /// A stable word for it, such as `notFound` or `permissionDenied`.
+    pub kind: String,
+    /// What it was about: a `file:` URI, or the bare name where there is no absolute path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+}
+
+impl ErrorData {
+    /// Describes an operating system error about `path`.
+    pub fn from_io(error: &std::io::Error, path: Option<&Path>) -> Self {
+        Self {
+            errno: error.raw_os_error(),
+            kind: kind_word(error.kind()).to_owned(),
+            path: path.map(|path| match PathUri::from_native(path) {
+                Some(uri) => uri.as_str().to_owned(),
+                None => path.to_string_lossy().into_owned(),
+            }),
+        }
+    }
+}
+
+fn kind_word(kind: std::io::ErrorKind) -> &'static str {
+    use std::io::ErrorKind as K;
+    match kind {
+        K::NotFound => "notFound",
+        K::PermissionDenied => "permissionDenied",
+        K::AlreadyExists => "alreadyExists",
+        K::NotADirectory => "notADirectory",
+        K::IsADirectory => "isADirectory",
+        K::ReadOnlyFilesystem => "readOnlyFilesystem",
+        K::StorageFull => "storageFull",
+        K::ArgumentListTooLong => "argumentListTooLong",
+        K::ExecutableFileBusy => "executableFileBusy",
+        K::InvalidInput => "invalidInput",
+        K::OutOfMemory => "outOfMemory",
+        K::TimedOut => "timedOut",
+        K::WouldBlock => "resourceTemporarilyUnavailable",
+        _ => "other",
+    }
+}
+
+/// The `error` member of an answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WireError {
+    /// See [`ErrorCode`]; other numbers can come from other implementations.
+    pub code: i64,
+    /// Present for failures of system calls.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<Box<ErrorData>>,
+    /// One sentence that says what was tried, why it failed and what to do.
+    pub message: String,
+}
+
+impl WireError {
+    /// An error without `data`.
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self { code: code.number(), data: None, message: message.into() }
+    }
+
+    /// The request cannot be done in this state.
+    pub fn invalid_request(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::InvalidRequest, message)
+    }
+
+    /// The params are wrong.
+    pub fn invalid_params(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::InvalidParams, message)
+    }
+
+    /// The server or its operating system failed.
+    pub fn internal(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::Internal, message)
+    }
+
+    /// The same error with its cause attached.
+    #[must_use]
+    pub fn with_data(mut self, data: ErrorData) -> Self {
+        self.data = Some(Box::new(data));
+        self
+    }
+}

@@ -1,0 +1,109 @@
+//! Identifiers, one type each, so that a session id cannot be passed where a process id is meant.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// The id of a request: a string or an integer that fits i64, echoed with the same type.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum RequestId {
+    /// A JSON integer.
+    Integer(i64),
+    /// A JSON string.
+    Text(Box<str>),
+}
+
+impl RequestId {
+    /// The id under which a message is answered whose own id cannot be known.
+    pub const UNKNOWN: Self = Self::Integer(-1);
+}
+
+impl Serialize for RequestId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Integer(n) => serializer.serialize_i64(*n),
+            Self::Text(text) => serializer.serialize_str(text),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for RequestId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl de::Visitor<'_> for Visitor {
+            type Value = RequestId;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string or a 64-bit integer as request id")
+            }
+            fn visit_i64<E: de::Error>(self, n: i64) -> Result<RequestId, E> {
+                Ok(RequestId::Integer(n))
+            }
+            fn visit_u64<E: de::Error>(self, n: u64) -> Result<RequestId, E> {
+                i64::try_from(n)
+                    .map(RequestId::Integer)
+                    .map_err(|_| E::invalid_value(de::Unexpected::Unsigned(n), &self))
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<RequestId, E> {
+                Ok(RequestId::Text(text.into()))
+            }
+        }
+        deserializer.deserialize_any(Visitor)
+    }
+}
+
+impl fmt::Display for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Integer(n) => n.fmt(f),
+            Self::Text(text) => text.fmt(f),
+        }
+    }
+}
+
+macro_rules! text_id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(Arc<str>);
+
+        impl $name {
+            /// The id as it stands on the wire.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl From<&str> for $name {
+            fn from(text: &str) -> Self {
+                Self(text.into())
+            }
+        }
+
+        impl From<String> for $name {
+            fn from(text: String) -> Self {
+                Self(text.into())
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    };
+}
+
+text_id!(
+    /// Chosen by the client, unique within its session.
+    ProcessId
+);
+text_id!(
+    /// Chosen by the server; whoever presents it may take the session up again.
+    SessionId
+);
+text_id!(
+    /// Chosen by the client to make a write safe to repeat.
+    WriteId
+);

@@ -1,0 +1,38 @@
+//! The vocabulary of the wire: envelope, method table, params and results, file URIs, error codes.
+//!
+//! Values only. Nothing here opens a socket, reads a clock or knows what a process is; a client and a server
+//! share it unchanged.
+#![forbid(unsafe_code)]
+
+mod base64_bytes;
+mod envelope;
+mod environment;
+mod error;
+mod id;
+mod initialize;
+mod legacy;
+mod method;
+mod output;
+mod process;
+mod uri;
+
+pub use base64_bytes::{Base64Bytes, decode_base64, encode_base64_into, encoded_len};
+pub use envelope::{
+    DecodeError, Incoming, MAX_DEPTH, MAX_VALUES, Notification, Request, Response, TraceContext, decode,
+    decode_params, encode_error, encode_notification, encode_request, encode_response, sniff_id,
+};
+pub use environment::{Capabilities, EnvironmentInfo, EnvironmentStatus, ShellInfo};
+pub use error::{ErrorCode, ErrorData, WireError};
+pub use id::{ProcessId, RequestId, SessionId, WriteId};
+pub use initialize::{InitializeParams, InitializeResult};
+pub use legacy::{
+    LegacyExecParams, LegacyExecResult, LegacyExited, LegacyTerminateParams, LegacyWriteParams, LegacyWriteResult,
+};
+pub use method::{Family, Method, Order, notification};
+pub use output::{OutputFrame, ProcessIdJson};
+pub use process::{
+    ClosedNotification, EnvInherit, EnvPolicy, ExitedNotification, NoResult, OutputChunk, ProcessState,
+    ProcessSummary, ReadParams, ReadResult, ResizeParams, SandboxType, Signal, SignalParams, StartParams,
+    StartResult, Stream, TargetParams, TerminateResult, WindowSize, WriteParams, WriteResult, WriteStatus,
+};
+pub use uri::{PathUri, PathUriError};

@@ -1,0 +1,153 @@
+//! The one table of methods: name on the wire, family, what it must wait for, and its params and result.
+
+use serde::{Deserialize, Serialize};
+
+use crate::legacy::{
+    LegacyExecParams, LegacyExecResult, LegacyTerminateParams, LegacyWriteParams, LegacyWriteResult,
+};
+use crate::process::{
+    NoResult, ProcessSummary, ReadParams, ReadResult, ResizeParams, SignalParams, StartParams, StartResult,
+    TargetParams, TerminateResult, WriteParams, WriteResult,
+};
+use crate::{EnvironmentInfo, EnvironmentStatus, InitializeParams, InitializeResult};
+
+/// The words an error uses for the group a method belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// Needs no handshake.
+    Handshake,
+    /// Everything about processes.
+    Exec,
+    /// `environment/info`.
+    EnvironmentInfo,
+    /// `environment/status`.
+    EnvironmentStatus,
+}
+
+impl Family {
+    /// As it stands in "client must call initialize before using … methods".
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Handshake => "handshake",
+            Self::Exec => "exec",
+            Self::EnvironmentInfo => "environment info",
+            Self::EnvironmentStatus => "environment status",
+        }
+    }
+}
+
+/// What a request must wait for. Requests about different processes never wait for each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Runs before the next message is looked at, because it changes what later ones may do.
+    Inline,
+    /// Waits for nothing.
+    Free,
+    /// Takes its process id at once; later requests about that id wait until it is done.
+    Start,
+    /// Waits for an unfinished start of the same process only, so a long poll delays nothing.
+    AfterStart,
+    /// As `AfterStart`, and one after the other with other stdin requests of the process.
+    Stdin,
+}
+
+macro_rules! methods {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal, $family:ident, $order:ident, $params:ty => $result:ty;)*) => {
+        /// A method this protocol serves.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Method {
+            $($(#[$doc])* $variant,)*
+        }
+
+        impl Method {
+            /// Every method, in the order of the table.
+            pub const ALL: &[Self] = &[$(Self::$variant,)*];
+
+            /// The method of that name.
+            pub fn from_name(name: &str) -> Option<Self> {
+                match name {
+                    $($name => Some(Self::$variant),)*
+                    _ => None,
+                }
+            }
+
+            /// Its name on the wire.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)*
+                }
+            }
+
+            /// The group it belongs to.
+            pub const fn family(self) -> Family {
+                match self {
+                    $(Self::$variant => Family::$family,)*
+                }
+            }
+
+            /// What it must wait for.
+            pub const fn order(self) -> Order {
+                match self {
+                    $(Self::$variant => Order::$order,)*
+                }
+            }
+
+            /// Whether `params` and `result` are what the table promises for this method.
+            pub fn check_example(self, params: &str, result: &str) -> Result<(), serde_json::Error> {
+                fn round<T: Serialize + for<'de> Deserialize<'de>>(json: &str) -> Result<(), serde_json::Error> {
+                    serde_json::from_str::<T>(json).map(drop)
+                }
+                match self {
+                    $(Self::$variant => round::<$params>(params).and_then(|()| round::<$result>(result)),)*
+                }
+            }
+        }
+    };
+}
+
+methods! {
+    /// Opens or resumes a session.
+    Initialize = "initialize", Handshake, Inline, InitializeParams => InitializeResult;
+    /// Starts a process.
+    ProcessStart = "process/start", Exec, Start, StartParams => StartResult;
+    /// Reads retained output, waiting for some if asked to.
+    ProcessRead = "process/read", Exec, AfterStart, ReadParams => ReadResult;
+    /// Writes to stdin.
+    ProcessWrite = "process/write", Exec, Stdin, WriteParams => WriteResult;
+    /// Sends a signal.
+    ProcessSignal = "process/signal", Exec, AfterStart, SignalParams => NoResult;
+    /// Kills a process and everything it started.
+    ProcessTerminate = "process/terminate", Exec, AfterStart, TargetParams => TerminateResult;
+    /// Changes the size of a terminal.
+    ProcessResize = "process/resize", Exec, AfterStart, ResizeParams => NoResult;
+    /// Ends stdin.
+    ProcessCloseStdin = "process/closeStdin", Exec, Stdin, TargetParams => NoResult;
+    /// Lists the processes of the session.
+    ProcessList = "process/list", Exec, Free, () => Vec<ProcessSummary>;
+    /// Tells about the environment.
+    EnvironmentInfo = "environment/info", EnvironmentInfo, Free, () => EnvironmentInfo;
+    /// Tells whether the environment is ready.
+    EnvironmentStatus = "environment/status", EnvironmentStatus, Free, () => EnvironmentStatus;
+    /// Starts a process, first published form.
+    LegacyExec = "command/exec", Exec, Start, LegacyExecParams => LegacyExecResult;
+    /// Writes to stdin, first published form.
+    LegacyWrite = "command/exec/write", Exec, Stdin, LegacyWriteParams => LegacyWriteResult;
+    /// Kills a process, first published form.
+    LegacyTerminate = "command/exec/terminate", Exec, AfterStart, LegacyTerminateParams => TerminateResult;
+}
+
+/// Names of notifications.
+pub mod notification {
+    /// Client to server: the handshake is complete.
+    pub const INITIALIZED: &str = "initialized";
+    /// Server to client: output.
+    pub const PROCESS_OUTPUT: &str = "process/output";
+    /// Server to client: the process has exited.
+    pub const PROCESS_EXITED: &str = "process/exited";
+    /// Server to client: the process has exited and its streams have ended.
+    pub const PROCESS_CLOSED: &str = "process/closed";
+    /// Server to client: output of a `command/exec` process.
+    pub const LEGACY_OUTPUT: &str = "command/exec/outputDelta";
+    /// Server to client: a `command/exec` process has exited.
+    pub const LEGACY_EXITED: &str = "command/exec/exited";
+}

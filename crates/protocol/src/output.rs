@@ -1,0 +1,117 @@
+//! The hot path: an output event written straight into a frame, its length known before the first byte.
+//!
+//! Every byte a process prints passes here once; no `serde`, no intermediate string.
+
+use crate::{ProcessId, Stream, base64_bytes};
+
+/// A process id as JSON text, escaped once when the process starts.
+#[derive(Clone, Debug)]
+pub struct ProcessIdJson(Box<str>);
+
+impl From<&ProcessId> for ProcessIdJson {
+    fn from(id: &ProcessId) -> Self {
+        Self(serde_json::Value::from(id.as_str()).to_string().into())
+    }
+}
+
+/// One output notification, not yet written.
+#[derive(Clone, Copy, Debug)]
+pub enum OutputFrame<'a> {
+    /// `process/output`.
+    Current {
+        /// Whose output.
+        process: &'a ProcessIdJson,
+        /// Its place among the events.
+        seq: u64,
+        /// Where it came from.
+        stream: Stream,
+        /// The bytes.
+        bytes: &'a [u8],
+    },
+    /// `command/exec/outputDelta`.
+    Legacy {
+        /// Whose output.
+        process: &'a ProcessIdJson,
+        /// Where it came from.
+        stream: Stream,
+        /// The bytes.
+        bytes: &'a [u8],
+    },
+}
+
+const CURRENT: &str = r#"{"method":"process/output","params":{"processId":"#;
+const LEGACY: &str = r#"{"method":"command/exec/outputDelta","params":{"processId":"#;
+const SEQ: &str = r#","seq":"#;
+const STREAM: &str = r#","stream":""#;
+const CHUNK: &str = r#"","chunk":""#;
+const END: &str = r#""}}"#;
+
+impl OutputFrame<'_> {
+    /// Exactly how many bytes [`write_to`](Self::write_to) appends.
+    pub fn encoded_len(&self) -> usize {
+        let shared = STREAM.len() + CHUNK.len() + END.len();
+        match *self {
+            Self::Current { process, seq, stream, bytes } => {
+                let seq_digits = seq.checked_ilog10().unwrap_or(0) as usize + 1;
+                CURRENT.len() + SEQ.len() + seq_digits + shared + body_len(process, stream, bytes)
+            }
+            Self::Legacy { process, stream, bytes } => LEGACY.len() + shared + body_len(process, stream, bytes),
+        }
+    }
+
+    /// Appends the notification.
+    pub fn write_to(&self, out: &mut Vec<u8>) {
+        let (stream, bytes) = match *self {
+            Self::Current { process, seq, stream, bytes } => {
+                out.extend_from_slice(CURRENT.as_bytes());
+                out.extend_from_slice(process.0.as_bytes());
+                out.extend_from_slice(SEQ.as_bytes());
+                out.extend_from_slice(seq.to_string().as_bytes());
+                (stream, bytes)
+            }
+            Self::Legacy { process, stream, bytes } => {
+                out.extend_from_slice(LEGACY.as_bytes());
+                out.extend_from_slice(process.0.as_bytes());
+                (stream, bytes)
+            }
+        };
+        out.extend_from_slice(STREAM.as_bytes());
+        out.extend_from_slice(stream.word().as_bytes());
+        out.extend_from_slice(CHUNK.as_bytes());
+        base64_bytes::encode_base64_into(out, bytes);
+        out.extend_from_slice(END.as_bytes());
+    }
+}
+
+fn body_len(process: &ProcessIdJson, stream: Stream, bytes: &[u8]) -> usize {
+    process.0.len() + stream.word().len() + base64_bytes::encoded_len(bytes.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn is_the_json_that_serde_would_read(id in ".{0,20}", seq in any::<u64>(), bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let process = ProcessIdJson::from(&ProcessId::from(id.as_str()));
+            let frame = OutputFrame::Current { process: &process, seq, stream: Stream::Stderr, bytes: &bytes };
+            let mut out = Vec::new();
+            frame.write_to(&mut out);
+            prop_assert_eq!(out.len(), frame.encoded_len());
+            let value: serde_json::Value = serde_json::from_slice(&out).unwrap();
+            prop_assert_eq!(&value["method"], "process/output");
+            prop_assert_eq!(&value["params"]["processId"], &serde_json::Value::from(id.as_str()));
+            prop_assert_eq!(&value["params"]["seq"], &serde_json::Value::from(seq));
+            prop_assert_eq!(crate::decode_base64(value["params"]["chunk"].as_str().unwrap()).unwrap(), bytes.clone());
+
+            let frame = OutputFrame::Legacy { process: &process, stream: Stream::Pty, bytes: &bytes };
+            let mut out = Vec::new();
+            frame.write_to(&mut out);
+            prop_assert_eq!(out.len(), frame.encoded_len());
+            let value: serde_json::Value = serde_json::from_slice(&out).unwrap();
+            prop_assert_eq!(&value["params"]["stream"], "pty");
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! `file:` URIs, the only form of a path on the wire.
+//!
+//! Parsing follows the URL standard and is the same on every host; whether a URI means something *here* is asked
+//! when it is turned into a native path. A POSIX host is assumed.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use url::Url;
+
+/// Paths that have no faithful URI stand behind this, as base64 of their bytes.
+const OPAQUE_PREFIX: &str = "/%00/bad/path/";
+
+/// A path as it travels.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PathUri(Url);
+
+/// Why a text is no path URI, or why it means nothing on this host.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PathUriError {
+    /// The URL parser refused it.
+    #[error("invalid URI: {0}")]
+    Parse(#[from] url::ParseError),
+    /// Not `file:`.
+    #[error("unsupported path URI scheme `{0}`")]
+    Scheme(String),
+    /// A part that paths do not have.
+    #[error("{0} are not allowed in path URIs")]
+    Part(&'static str),
+    /// Contains NUL, or belongs to another kind of host.
+    #[error("'{uri}' is invalid on '{os}'", os = std::env::consts::OS)]
+    NotNative {
+        /// The URI.
+        uri: String,
+    },
+}
+
+impl PathUri {
+    /// The canonical text.
+    pub fn as_str(&self) -> &str {
+        self.0.as_str()
+    }
+
+    /// The URI of an absolute native path; none for a relative one.
+    pub fn from_native(path: &Path) -> Option<Self> {
+        if !path.is_absolute() {
+            return None;
+        }
+        let plain = Url::from_file_path(path).ok().map(Self);
+        if let Some(uri) = plain
+            && uri.to_native().is_ok_and(|native| native == path)
+        {
+            return Some(uri);
+        }
+        let payload = URL_SAFE_NO_PAD.encode(path.as_os_str().as_bytes());
+        Url::parse(&format!("file://{OPAQUE_PREFIX}{payload}")).ok().map(Self)
+    }
+
+    /// The native path. Segments are decoded after splitting, then `.` and `..` are removed without looking at
+    /// the file system.
+    pub fn to_native(&self) -> Result<PathBuf, PathUriError> {
+        if let Some(bytes) = self.opaque_payload() {
+            return match bytes {
+                Some(bytes) if bytes.starts_with(b"/") => Ok(PathBuf::from(OsString::from_vec(bytes))),
+                _ => Err(self.not_native()),
+            };
+        }
+        if self.0.host_str().is_some_and(|host| !host.is_empty()) || self.starts_with_drive() {
+            return Err(self.not_native());
+        }
+        let decoded = percent_decode(self.0.path());
+        if decoded.contains(&0) {
+            return Err(self.not_native());
+        }
+        Ok(normalize(&decoded))
+    }
+
+    /// `Some(None)` is the opaque form with a payload that is not one.
+    fn opaque_payload(&self) -> Option<Option<Vec<u8>>> {
+        let payload = self.0.path().strip_prefix(OPAQUE_PREFIX)?;
+        Some(URL_SAFE_NO_PAD.decode(payload).ok().filter(|bytes| !bytes.is_empty()))
+    }
+
+    fn starts_with_drive(&self) -> bool {
+        let first = self.0.path().split('/').find(|segment| !segment.is_empty());
+        let first = first.map(percent_decode).unwrap_or_default();
+        matches!(first.as_slice(), [letter, b':'] if letter.is_ascii_alphabetic())
+    }
+
+    fn not_native(&self) -> PathUriError {
+        PathUriError::NotNative { uri: self.as_str().to_owned() }
+    }
+}
+
+impl FromStr for PathUri {
+    type Err = PathUriError;
+
+    fn from_str(text: &str) -> Result<Self, PathUriError> {
+        let mut url = Url::parse(text)?;
+        if url.scheme() != "file" {
+            return Err(PathUriError::Scheme(url.scheme().to_owned()));
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(PathUriError::Part("credentials"));
+        }
+        if url.port().is_some() {
+            return Err(PathUriError::Part("ports"));
+        }
+        if url.query().is_some() {
+            return Err(PathUriError::Part("query parameters"));
+        }
+        if url.fragment().is_some() {
+            return Err(PathUriError::Part("fragments"));
+        }
+        uppercase_drive(&mut url);
+        let uri = Self(url);
+        match uri.opaque_payload() {
+            Some(Some(_)) => Ok(uri),
+            Some(None) => Err(uri.not_native()),
+            None if percent_decode(uri.0.path()).contains(&0) => Err(uri.not_native()),
+            None => Ok(uri),
+        }
+    }
+}
+
+fn uppercase_drive(url: &mut Url) {
+    let path = url.path();
+    if let [b'/', letter @ b'a'..=b'z', b':', rest @ ..] = path.as_bytes()
+        && matches!(rest.first(), None | Some(b'/'))
+    {
+        let upper = format!("/{}{}", letter.to_ascii_uppercase() as char, &path[2..]);
+        url.set_path(&upper);
+    }
+}
+
+fn percent_decode(text: &str) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, tail)) = rest.split_first() {
+        if byte == b'%'
+            && let [high, low, tail @ ..] = tail
+            && let (Some(high), Some(low)) = ((*high as char).to_digit(16), (*low as char).to_digit(16))
+        {
+            out.push((high * 16 + low) as u8);
+            rest = tail;
+        } else {
+            out.push(byte);
+            rest = tail;
+        }
+    }
+    out
+}
+
+fn normalize(bytes: &[u8]) -> PathBuf {
+    let mut parts: Vec<&[u8]> = Vec::new();
+    for part in bytes.split(|&byte| byte == b'/') {
+        match part {
+            b"" | b"." => {}
+            b".." => {
+                parts.pop();
+            }
+            part => parts.push(part),
+        }
+    }
+    let mut out = Vec::with_capacity(bytes.len() + 1);
+    for part in parts {
+        out.push(b'/');
+        out.extend_from_slice(part);
+    }
+    if out.is_empty() {
+        out.push(b'/');
+    }
+    PathBuf::from(OsString::from_vec(out))
+}
+
+impl fmt::Display for PathUri {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Serialize for PathUri {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+impl<'de> Deserialize<'de> for PathUri {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests;

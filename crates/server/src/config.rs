@@ -1,0 +1,77 @@
+//! Every limit and duration of the server, with its default. The command line gives each a flag of the same name.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How a server behaves.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Connections at once; further ones wait in the kernel's queue until one ends.
+    pub max_connections: usize,
+    /// Sessions at once, detached ones included.
+    pub max_sessions: usize,
+    /// Processes of one session, closed ones that are still readable included.
+    pub max_processes: usize,
+    /// Requests of one connection that are not answered yet.
+    pub max_requests: usize,
+    /// Bytes of one message, both ways.
+    pub max_message_bytes: usize,
+    /// Bytes of argv and environment of one process.
+    pub max_start_bytes: usize,
+    /// Bytes of a process id or write id.
+    pub max_id_bytes: usize,
+    /// Bytes that wait for a process to read its stdin.
+    pub max_queued_stdin: usize,
+    /// The longest a read waits, whatever it asks for.
+    pub max_wait: Duration,
+    /// Output retained per process.
+    pub retain_bytes: usize,
+    /// Output retained for all processes together.
+    pub retain_total_bytes: usize,
+    /// How long a closed process stays readable.
+    pub process_retention: Duration,
+    /// How long a session outlives its connection.
+    pub session_ttl: Duration,
+    /// How long the output of a detached session waits for its client before the oldest is dropped instead.
+    pub detached_hold: Duration,
+    /// How often a quiet peer is asked whether it is there.
+    pub ping_interval: Duration,
+    /// How long a peer may stay silent after it was asked.
+    pub pong_deadline: Duration,
+    /// How long the old connection of a resumed session has to show that it is alive.
+    pub takeover_after: Duration,
+    /// How long processes have to end themselves at shutdown.
+    pub shutdown_grace: Duration,
+    /// How long killed processes may take to be gone before an error is reported.
+    pub kill_patience: Duration,
+    /// The program that cleans up if the server is killed; none means nobody does.
+    pub guard: Option<(PathBuf, Vec<String>)>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            max_connections: 1024,
+            max_sessions: 1024,
+            max_processes: 4096,
+            max_requests: 2048,
+            max_message_bytes: 64 << 20,
+            max_start_bytes: 2 << 20,
+            max_id_bytes: 1024,
+            max_queued_stdin: 1 << 20,
+            max_wait: Duration::from_secs(600),
+            retain_bytes: 1 << 20,
+            retain_total_bytes: 256 << 20,
+            process_retention: Duration::from_secs(30),
+            session_ttl: Duration::from_secs(30),
+            // A client gives up after 25 s; until then it may come back and must find everything.
+            detached_hold: Duration::from_secs(25),
+            ping_interval: Duration::from_secs(25),
+            pong_deadline: Duration::from_secs(20),
+            takeover_after: Duration::from_secs(2),
+            shutdown_grace: Duration::from_secs(5),
+            kill_patience: Duration::from_secs(10),
+            guard: None,
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! A connection: reads messages, answers them, and detaches its session when it ends.
+
+mod call;
+mod outbound;
+mod receipts;
+mod writer;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use protocol::{Incoming, Notification, Request, RequestId, WireError, decode, encode_error, notification, sniff_id};
+use session::ConnectionNumber;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use transport::{MessageStream, PeerLabel, ReadError};
+
+pub(crate) use call::Call;
+pub(crate) use outbound::Outbound;
+
+use crate::handlers;
+use crate::metrics::Transport;
+use crate::server::Shared;
+use crate::session::Session;
+
+/// Answers with retained output that may be waiting to be sent at once.
+const LARGE_REPLIES: usize = 4;
+
+/// Close codes of WebSocket.
+const PROTOCOL_ERROR: u16 = 1002;
+const NORMAL: u16 = 1000;
+
+/// A connection, as its handlers see it.
+pub(crate) struct Connection {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) outbound: Arc<Outbound>,
+    pub(crate) requests: Arc<Semaphore>,
+    pub(crate) large_replies: Arc<Semaphore>,
+    peer: PeerLabel,
+    phase: Mutex<Phase>,
+    /// Handlers that are still waiting for something.
+    handlers: TaskTracker,
+    gone: CancellationToken,
+}
+
+/// How far the handshake has come.
+#[derive(Clone)]
+pub(crate) enum Phase {
+    Fresh,
+    /// `initialize` was answered.
+    Greeted(Arc<Session>),
+    /// `initialized` was received.
+    Ready(Arc<Session>),
+}
+
+/// Serves a connection until it ends.
+pub(crate) async fn serve(stream: MessageStream, transport: Transport, shared: Arc<Shared>) {
+    let MessageStream { mut reader, writer, framing, peer } = stream;
+    let outbound = Arc::new(Outbound::new(shared.next_connection(), framing));
+    let connection = Arc::new(Connection {
+        requests: Arc::new(Semaphore::new(shared.config.max_requests)),
+        large_replies: Arc::new(Semaphore::new(LARGE_REPLIES)),
+        outbound: Arc::clone(&outbound),
+        peer,
+        phase: Mutex::new(Phase::Fresh),
+        handlers: TaskTracker::new(),
+        gone: CancellationToken::new(),
+        shared: Arc::clone(&shared),
+    });
+    shared.metrics.connection_opened(transport);
+    shared.add_connection(&connection);
+    tracing::debug!(peer = %connection.peer, "connection opened");
+
+    let writing = writer::run(Arc::clone(&outbound), writer);
+    tokio::pin!(writing);
+    let mut keep_alive = tokio::time::interval(shared.config.ping_interval.min(shared.config.pong_deadline));
+    keep_alive.tick().await;
+    let mut last_ping = Instant::now();
+    let reason = loop {
+        tokio::select! {
+            incoming = reader.next() => {
+                outbound.note_heard();
+                match incoming {
+                    Ok(incoming) => {
+                        if connection.handle(incoming).await.is_break() {
+                            break "closed by the peer";
+                        }
+                    }
+                    Err(ReadError::Violation(violation)) => {
+                        tracing::debug!(%violation, "protocol error");
+                        outbound.close(PROTOCOL_ERROR, "protocol error");
+                        break "protocol error";
+                    }
+                    Err(_) => break "connection lost",
+                }
+            }
+            _ = &mut writing => break "connection lost",
+            () = outbound.is_shut() => break "replaced",
+            _ = keep_alive.tick() => {
+                if outbound.is_dead(shared.config.pong_deadline) {
+                    break "no answer to a ping";
+                }
+                if framing.supports_ping() && last_ping.elapsed() >= shared.config.ping_interval {
+                    last_ping = Instant::now();
+                    outbound.ping();
+                }
+            }
+        }
+    };
+    tracing::debug!(peer = %connection.peer, reason, "connection ended");
+    connection.detach();
+    // Whatever is queued, a goodbye included, gets a moment to leave; a dead socket must not hold anything up.
+    if reason == "protocol error" || reason == "closed by the peer" {
+        outbound.close(NORMAL, "");
+        let _ = tokio::time::timeout(std::time::Duration::from_secs(1), &mut writing).await;
+    }
+    connection.gone.cancel();
+    connection.handlers.close();
+    connection.handlers.wait().await;
+    shared.remove_connection(&connection);
+    shared.metrics.connection_closed(transport);
+}
+
+impl Connection {
+    async fn handle(self: &Arc<Self>, incoming: transport::Incoming) -> std::ops::ControlFlow<()> {
+        match incoming {
+            transport::Incoming::Message(message) => self.handle_message(message).await,
+            transport::Incoming::TooLarge { prefix } => {
+                let id = sniff_id(&prefix).unwrap_or(RequestId::UNKNOWN);
+                let limit = self.shared.config.max_message_bytes;
+                let from = self.peer_words();
+                self.refuse(&id, format!("JSON-RPC message from {from} exceeds maximum length of {limit} bytes"));
+            }
+            transport::Incoming::Ping(payload) => self.outbound.pong(payload),
+            transport::Incoming::Pong(payload) => self.outbound.receipts.pong(&payload),
+            transport::Incoming::Closed(_) => return std::ops::ControlFlow::Break(()),
+        }
+        std::ops::ControlFlow::Continue(())
+    }
+
+    async fn handle_message(self: &Arc<Self>, message: Bytes) {
+        match decode(&message) {
+            Ok(Incoming::Request(request)) => self.handle_request(request, &message).await,
+            Ok(Incoming::Notification(notification)) => self.handle_notification(&notification),
+            Ok(Incoming::Response(response)) => self.refuse_answer(&response.id),
+            Ok(Incoming::Error { id, .. }) => self.refuse_answer(&id),
+            Err(error) => {
+                let kind = if matches!(self.peer, PeerLabel::Tcp(_)) { "websocket JSON-RPC" } else { "JSON-RPC" };
+                let from = self.peer_words();
+                self.refuse(&RequestId::UNKNOWN, format!("failed to parse {kind} message from {from}: {error}"));
+            }
+        }
+    }
+
+    async fn handle_request(self: &Arc<Self>, request: Request<'_>, message: &Bytes) {
+        handlers::dispatch(self, request, message).await;
+    }
+
+    fn handle_notification(&self, message: &Notification<'_>) {
+        if message.method != notification::INITIALIZED {
+            let name = &message.method;
+            return self.refuse(&RequestId::UNKNOWN, format!("unexpected notification `{name}`"));
+        }
+        let mut phase = self.phase.lock();
+        match &*phase {
+            Phase::Fresh => {
+                drop(phase);
+                self.refuse(&RequestId::UNKNOWN, "client must call initialize before sending initialized".to_owned());
+            }
+            Phase::Greeted(session) => {
+                let session = Arc::clone(session);
+                self.shared.janitor.push_without_read_later(&session);
+                *phase = Phase::Ready(session);
+            }
+            Phase::Ready(_) => {}
+        }
+    }
+
+    /// This server asks its clients nothing, so an answer belongs to no question.
+    fn refuse_answer(&self, id: &RequestId) {
+        self.refuse(&RequestId::UNKNOWN, format!("no request with id {id} is waiting for an answer"));
+    }
+
+    fn refuse(&self, id: &RequestId, message: String) {
+        self.outbound.reply(encode_error(id, &WireError::invalid_request(message)), None);
+    }
+
+    /// How the protocol's messages name this connection.
+    fn peer_words(&self) -> String {
+        match &self.peer {
+            PeerLabel::Tcp(address) => format!("exec-server websocket {address}"),
+            other => format!("exec-server {other}"),
+        }
+    }
+
+    pub(crate) fn number(&self) -> ConnectionNumber {
+        self.outbound.number
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        self.phase.lock().clone()
+    }
+
+    pub(crate) fn greeted(&self, session: Arc<Session>) {
+        *self.phase.lock() = Phase::Greeted(session);
+    }
+
+    /// Runs a handler that waits, until it is done or the connection is gone.
+    pub(crate) fn spawn(self: &Arc<Self>, handler: impl Future<Output = ()> + Send + 'static) {
+        let gone = self.gone.clone();
+        self.handlers.spawn(async move {
+            gone.run_until_cancelled(handler).await;
+        });
+    }
+
+    /// The session goes on without this connection.
+    fn detach(&self) {
+        let session = match self.phase() {
+            Phase::Fresh => return,
+            Phase::Greeted(session) | Phase::Ready(session) => session,
+        };
+        if matches!(self.peer, PeerLabel::Stdio) {
+            // Nobody can come back over stdio.
+            if session.end() {
+                self.shared.end_session_in_background(session);
+            }
+        } else if session.detach(self.number(), Instant::now()) {
+            self.shared.janitor.watch_detached(&session);
+        }
+    }
+}

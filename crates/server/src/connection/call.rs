@@ -1,0 +1,90 @@
+//! A request that is being worked on, from its arrival to its one answer.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use protocol::{Method, RequestId, WireError, encode_error, encode_response};
+use serde::Serialize;
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::Connection;
+use crate::metrics::Outcome;
+
+/// An unanswered request. Dropped without an answer, it counts as cut off by a disconnect.
+pub(crate) struct Call {
+    pub(crate) connection: Arc<Connection>,
+    id: RequestId,
+    method: Method,
+    started: Instant,
+    outcome: Outcome,
+    deferred: bool,
+    /// Its place among the connection's unanswered requests.
+    _place: OwnedSemaphorePermit,
+}
+
+impl Call {
+    /// Begins a call, unless the connection has too many unanswered ones.
+    pub(crate) fn begin(connection: &Arc<Connection>, id: RequestId, method: Method) -> Option<Self> {
+        match Arc::clone(&connection.requests).try_acquire_owned() {
+            Ok(place) => Some(Self {
+                connection: Arc::clone(connection),
+                id,
+                method,
+                started: Instant::now(),
+                outcome: Outcome::disconnected,
+                deferred: false,
+                _place: place,
+            }),
+            Err(_) => {
+                let limit = connection.shared.config.max_requests;
+                let error = WireError::invalid_request(format!(
+                    "connection has reached its limit of {limit} unanswered requests (--max-requests)"
+                ));
+                connection.outbound.reply(encode_error(&id, &error), None);
+                None
+            }
+        }
+    }
+
+    /// The request will be begun again when what it waits for is there.
+    pub(crate) fn defer(mut self) {
+        self.deferred = true;
+    }
+
+    /// Answers.
+    pub(crate) fn finish<R: Serialize>(self, result: Result<R, WireError>) {
+        self.finish_holding(result, None);
+    }
+
+    /// Answers, and gives the permit back when the answer has been sent.
+    pub(crate) fn finish_holding<R: Serialize>(
+        mut self,
+        result: Result<R, WireError>,
+        permit: Option<OwnedSemaphorePermit>,
+    ) {
+        let (message, outcome) = match &result {
+            Ok(result) => (encode_response(&self.id, result), Outcome::success),
+            Err(error) => (encode_error(&self.id, error), Outcome::error),
+        };
+        let limit = self.connection.shared.config.max_message_bytes;
+        let message = if message.len() > limit {
+            let error = WireError::invalid_request(format!(
+                "the answer has {} bytes and exceeds the limit of {limit} (--max-message-bytes); ask for less with maxBytes",
+                message.len()
+            ));
+            encode_error(&self.id, &error)
+        } else {
+            message
+        };
+        self.outcome = outcome;
+        self.connection.outbound.reply(message, permit);
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        if !self.deferred {
+            self.connection.shared.metrics.request(self.method.name(), self.outcome, self.started.elapsed());
+        }
+    }
+}

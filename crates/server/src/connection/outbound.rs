@@ -1,0 +1,166 @@
+//! What a connection has to send: answers, and the processes that have something to say. Nobody pushes output into a
+//! queue here; the writer pulls it from the journals, in turn, when the socket has room.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use session::ConnectionNumber;
+use tokio::sync::{Notify, OwnedSemaphorePermit};
+use tokio_util::sync::CancellationToken;
+use transport::Framing;
+
+use super::receipts::Receipts;
+use crate::process::Process;
+
+/// An answer on its way.
+pub(crate) struct Reply {
+    pub(crate) message: Vec<u8>,
+    /// Given back when the answer has been sent, so that large answers cannot pile up.
+    pub(crate) _permit: Option<OwnedSemaphorePermit>,
+}
+
+/// The sending half of a connection, as everyone else sees it.
+pub(crate) struct Outbound {
+    pub(crate) number: ConnectionNumber,
+    pub(crate) framing: Framing,
+    state: Mutex<State>,
+    wake: Notify,
+    /// The connection is to end now.
+    shut: CancellationToken,
+    pub(crate) receipts: Receipts,
+    heard: Notify,
+    last_heard: Mutex<Instant>,
+}
+
+#[derive(Default)]
+struct State {
+    replies: VecDeque<Reply>,
+    ready: VecDeque<Arc<Process>>,
+    pong: Option<Bytes>,
+    ping: bool,
+    close: Option<(u16, &'static str)>,
+}
+
+/// Something to send.
+pub(crate) enum Outgoing {
+    Pong(Bytes),
+    Ping,
+    Reply(Reply),
+    Events(Arc<Process>),
+    Close(u16, &'static str),
+}
+
+impl Outbound {
+    pub(crate) fn new(number: ConnectionNumber, framing: Framing) -> Self {
+        Self {
+            number,
+            framing,
+            state: Mutex::default(),
+            wake: Notify::new(),
+            shut: CancellationToken::new(),
+            receipts: Receipts::default(),
+            heard: Notify::new(),
+            last_heard: Mutex::new(Instant::now()),
+        }
+    }
+
+    pub(crate) fn reply(&self, message: Vec<u8>, permit: Option<OwnedSemaphorePermit>) {
+        self.state.lock().replies.push_back(Reply { message, _permit: permit });
+        self.wake.notify_one();
+    }
+
+    /// The process must have entered the queue.
+    pub(crate) fn line_up(&self, process: Arc<Process>) {
+        self.state.lock().ready.push_back(process);
+        self.wake.notify_one();
+    }
+
+    /// Answers a ping. Only the newest needs an answer.
+    pub(crate) fn pong(&self, payload: Bytes) {
+        self.state.lock().pong = Some(payload);
+        self.wake.notify_one();
+    }
+
+    /// Asks the peer whether it is there.
+    pub(crate) fn ping(&self) {
+        self.state.lock().ping = true;
+        self.wake.notify_one();
+    }
+
+    /// Says goodbye after everything else has been sent.
+    pub(crate) fn close(&self, code: u16, reason: &'static str) {
+        self.state.lock().close.get_or_insert((code, reason));
+        self.wake.notify_one();
+    }
+
+    /// Ends the connection without waiting for anything.
+    pub(crate) fn shut(&self) {
+        self.shut.cancel();
+    }
+
+    pub(crate) async fn is_shut(&self) {
+        self.shut.cancelled().await;
+    }
+
+    pub(crate) async fn woken(&self) {
+        self.wake.notified().await;
+    }
+
+    /// What to send next: control first, answers before events, so that an answer to a start precedes its events.
+    pub(crate) fn next(&self) -> Option<Outgoing> {
+        let mut state = self.state.lock();
+        if let Some(payload) = state.pong.take() {
+            return Some(Outgoing::Pong(payload));
+        }
+        if std::mem::take(&mut state.ping) {
+            return Some(Outgoing::Ping);
+        }
+        if let Some(reply) = state.replies.pop_front() {
+            return Some(Outgoing::Reply(reply));
+        }
+        if let Some(process) = state.ready.pop_front() {
+            return Some(Outgoing::Events(process));
+        }
+        state.close.map(|(code, reason)| Outgoing::Close(code, reason))
+    }
+
+    /// Gives back what a burst has allocated.
+    pub(crate) fn trim(&self) {
+        let mut state = self.state.lock();
+        if state.replies.is_empty() && state.ready.is_empty() {
+            state.replies.shrink_to(4);
+            state.ready.shrink_to(4);
+        }
+    }
+
+    /// The peer sent something, whatever it was.
+    pub(crate) fn note_heard(&self) {
+        *self.last_heard.lock() = Instant::now();
+        self.heard.notify_waiters();
+    }
+
+    /// Whether the peer has been silent for too long after it was asked.
+    pub(crate) fn is_dead(&self, deadline: Duration) -> bool {
+        let silent = self.last_heard.lock().elapsed();
+        silent >= deadline && self.receipts.oldest_wait().is_some_and(|wait| wait >= deadline)
+    }
+
+    /// Asks the peer and waits for any sign of life. A transport without pings notices a dead peer by itself.
+    pub(crate) async fn is_alive(&self, patience: Duration) -> bool {
+        if !self.framing.supports_ping() {
+            return !self.shut.is_cancelled();
+        }
+        let heard = self.heard.notified();
+        tokio::pin!(heard);
+        heard.as_mut().enable();
+        self.ping();
+        tokio::select! {
+            () = heard => true,
+            () = self.shut.cancelled() => false,
+            () = tokio::time::sleep(patience) => false,
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! The writing task: gathers what there is to send into one buffer, and gives it to the socket in one write.
+
+use std::io;
+use std::sync::Arc;
+
+use transport::Writer;
+
+use super::outbound::{Outbound, Outgoing};
+use crate::process::write_message;
+
+/// Gathered before a write. Beyond this, larger writes gain nothing and small messages would wait longer.
+const BATCH_BYTES: usize = 384 << 10;
+
+/// What one process may add before the next one gets its turn.
+const PROCESS_BYTES: usize = 192 << 10;
+
+/// Kept between writes; an idle connection must not sit on the buffer of a busy one.
+const IDLE_BUFFER_BYTES: usize = 2 << 10;
+
+/// Sends until the connection ends. Returns after a goodbye was sent.
+pub(super) async fn run(outbound: Arc<Outbound>, mut writer: Writer) -> io::Result<()> {
+    let mut buffer = Vec::new();
+    loop {
+        outbound.woken().await;
+        loop {
+            let goodbye = gather(&outbound, &mut buffer);
+            if buffer.is_empty() && !goodbye {
+                break;
+            }
+            writer.write_all(&buffer).await?;
+            buffer.clear();
+            if !outbound.framing.supports_ping() {
+                outbound.receipts.all_sent();
+            }
+            if goodbye {
+                writer.shutdown().await;
+                return Ok(());
+            }
+        }
+        if buffer.capacity() > IDLE_BUFFER_BYTES {
+            buffer = Vec::new();
+        }
+        outbound.trim();
+    }
+}
+
+/// Fills the buffer. True if a goodbye is in it, after which nothing may be sent.
+fn gather(outbound: &Arc<Outbound>, buffer: &mut Vec<u8>) -> bool {
+    let framing = outbound.framing;
+    while buffer.len() < BATCH_BYTES {
+        match outbound.next() {
+            None => break,
+            Some(Outgoing::Pong(payload)) => {
+                framing.pong(buffer, &payload);
+            }
+            Some(Outgoing::Ping) => {
+                framing.ping(buffer, &outbound.receipts.ping());
+            }
+            Some(Outgoing::Reply(reply)) => write_message(framing, buffer, &reply.message),
+            Some(Outgoing::Events(process)) => {
+                process.leave_queue();
+                let pushed = process.push_into(outbound.number, framing, buffer, PROCESS_BYTES);
+                if pushed.more && process.enter_queue() {
+                    outbound.line_up(Arc::clone(&process));
+                }
+                if pushed.through > 0
+                    && outbound.receipts.sent(&process, pushed.through, pushed.output_bytes, pushed.closed)
+                    && framing.supports_ping()
+                {
+                    framing.ping(buffer, &outbound.receipts.ping());
+                }
+            }
+            Some(Outgoing::Close(code, reason)) => {
+                framing.close(buffer, code, reason);
+                return true;
+            }
+        }
+    }
+    false
+}

@@ -1,0 +1,181 @@
+//! The environment of a child: exactly what the client sent, or what its policy derives from the server's own.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt as _;
+
+use protocol::{EnvInherit, EnvPolicy};
+
+/// Credentials of the server and its host that no child may see, whatever the client asks for.
+const PROTECTED: &[&str] = &[
+    "CODEX_EXEC_SERVER_EXIT_ON_STDIN_CLOSE",
+    "CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN",
+    "NODE_REPL_AUTH_TOKEN",
+    "OPENAI_FEDERATION_RULE_ID",
+    "OPENAI_IDENTITY_TOKEN_FILE",
+    "OPENAI_WORKLOAD_IDENTITY_CONTEXT",
+];
+
+const CORE: &[&str] =
+    &["PATH", "SHELL", "TMPDIR", "TEMP", "TMP", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "USER"];
+
+const SECRET_PATTERNS: &[&str] = &["*KEY*", "*SECRET*", "*TOKEN*"];
+
+/// Variables by name. Names and values need not be UTF-8: they are the machine's, not the wire's.
+pub(crate) type Variables = BTreeMap<OsString, OsString>;
+
+/// The server's own environment, as it was when the server started.
+pub(crate) fn server_env() -> Variables {
+    std::env::vars_os().collect()
+}
+
+/// The environment of a child.
+pub(crate) fn child_env(
+    server: &Variables,
+    policy: Option<&EnvPolicy>,
+    overlay: &BTreeMap<String, String>,
+) -> Variables {
+    let mut variables = policy.map(|policy| apply(policy, server)).unwrap_or_default();
+    variables.extend(overlay.iter().map(|(name, value)| (name.into(), value.into())));
+    variables.retain(|name, _| !is_any_of(name, PROTECTED));
+    variables
+}
+
+fn apply(policy: &EnvPolicy, server: &Variables) -> Variables {
+    let mut variables = match policy.inherit {
+        EnvInherit::All => server.clone(),
+        EnvInherit::Core => {
+            server.iter().filter(|(name, _)| is_any_of(name, CORE)).map(|(n, v)| (n.clone(), v.clone())).collect()
+        }
+        EnvInherit::None => Variables::new(),
+    };
+    if !policy.ignore_default_excludes {
+        variables.retain(|name, _| !SECRET_PATTERNS.iter().any(|pattern| matches(pattern, name)));
+    }
+    variables.retain(|name, _| !policy.exclude.iter().any(|pattern| matches(pattern, name)));
+    variables.extend(policy.set.iter().map(|(name, value)| (name.into(), value.into())));
+    if !policy.include_only.is_empty() {
+        variables.retain(|name, _| policy.include_only.iter().any(|pattern| matches(pattern, name)));
+    }
+    variables
+}
+
+fn is_any_of(name: &OsStr, names: &[&str]) -> bool {
+    names.iter().any(|known| name.as_bytes().eq_ignore_ascii_case(known.as_bytes()))
+}
+
+/// `*` and `?` wildcards over the whole name, whatever the case. Linear in the name for each `*`: the pattern is
+/// the client's, the time is ours.
+fn matches(pattern: &str, name: &OsStr) -> bool {
+    let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
+    let (mut p, mut n) = (0, 0);
+    let mut retry = None;
+    while n < name.len() {
+        match pattern.get(p) {
+            Some(b'*') => {
+                retry = Some((p, n));
+                p += 1;
+            }
+            Some(&c) if c == b'?' || c.eq_ignore_ascii_case(&name[n]) => {
+                p += 1;
+                n += 1;
+            }
+            _ => {
+                let Some((star, from)) = retry else { return false };
+                retry = Some((star, from + 1));
+                p = star + 1;
+                n = from + 1;
+            }
+        }
+    }
+    pattern[p..].iter().all(|&c| c == b'*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::ffi::OsStringExt as _;
+
+    fn vars<const N: usize>(pairs: [(&str, &str); N]) -> Variables {
+        pairs.map(|(name, value)| (name.into(), value.into())).into()
+    }
+
+    fn strings<const N: usize>(pairs: [(&str, &str); N]) -> BTreeMap<String, String> {
+        pairs.map(|(name, value)| (name.into(), value.into())).into()
+    }
+
+    fn policy(inherit: EnvInherit) -> EnvPolicy {
+        EnvPolicy {
+            inherit,
+            ignore_default_excludes: false,
+            exclude: vec![],
+            set: BTreeMap::new(),
+            include_only: vec![],
+        }
+    }
+
+    #[test]
+    fn without_policy_it_is_exactly_what_was_sent() {
+        let server = vars([("HOME", "/root")]);
+        assert_eq!(child_env(&server, None, &BTreeMap::new()), Variables::new());
+        assert_eq!(child_env(&server, None, &strings([("A", "1")])), vars([("A", "1")]));
+    }
+
+    #[test]
+    fn policy_then_overlay_and_protected_names_never() {
+        let server = vars([
+            ("PATH", "/bin"),
+            ("API_KEY", "k"),
+            ("MY_TOKEN", "t"),
+            ("FOO", "f"),
+            ("openai_identity_token_file", "x"),
+        ]);
+        let policy = EnvPolicy {
+            exclude: vec!["f*".into()],
+            set: strings([("SET", "s"), ("NODE_REPL_AUTH_TOKEN", "no")]),
+            ..policy(EnvInherit::All)
+        };
+        let env = child_env(&server, Some(&policy), &strings([("PATH", "/mine"), ("Node_Repl_Auth_Token", "no")]));
+        assert_eq!(env, vars([("PATH", "/mine"), ("SET", "s")]));
+    }
+
+    #[test]
+    fn core_none_and_include_only() {
+        let server = vars([("path", "/bin"), ("HOME", "/h"), ("EDITOR", "vi"), ("API_KEY", "k")]);
+        assert_eq!(
+            child_env(&server, Some(&policy(EnvInherit::Core)), &BTreeMap::new()),
+            vars([("path", "/bin"), ("HOME", "/h")])
+        );
+        assert_eq!(child_env(&server, Some(&policy(EnvInherit::None)), &BTreeMap::new()), Variables::new());
+        let only = EnvPolicy {
+            include_only: vec!["HO?E".into(), "api*".into()],
+            ignore_default_excludes: true,
+            ..policy(EnvInherit::All)
+        };
+        assert_eq!(child_env(&server, Some(&only), &BTreeMap::new()), vars([("HOME", "/h"), ("API_KEY", "k")]));
+    }
+
+    #[test]
+    fn names_that_are_not_utf8_are_kept() {
+        let odd = OsString::from_vec(vec![b'A', 0xff]);
+        let server = Variables::from([(odd.clone(), OsString::from_vec(vec![0xfe]))]);
+        assert!(child_env(&server, Some(&policy(EnvInherit::All)), &BTreeMap::new()).contains_key(&odd));
+    }
+
+    #[test]
+    fn wildcards() {
+        for (pattern, name, expected) in [
+            ("*", "", true),
+            ("", "", true),
+            ("", "a", false),
+            ("a*b*c", "aXXbYYc", true),
+            ("a*b*c", "aXXbYY", false),
+            ("?", "", false),
+            ("*KEY*", "monkey", true),
+            ("a**", "a", true),
+            ("*a*a*a*a*a*b", "aaaaaaaaaaaaaaaaaaaaaaaa", false),
+        ] {
+            assert_eq!(matches(pattern, OsStr::new(name)), expected, "{pattern} {name}");
+        }
+    }
+}

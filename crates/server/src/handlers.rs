@@ -1,0 +1,252 @@
+//! What each method does. `dispatch` decodes params, checks the handshake and the order, and calls one handler.
+
+mod initialize;
+mod legacy;
+mod poll_once;
+mod read;
+mod start;
+mod stdin;
+mod stop;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use protocol::{
+    EnvironmentStatus, Method, NoResult, Order, ProcessId, Request, ResizeParams, Signal, SignalParams, TargetParams,
+    WireError, decode, decode_params, encode_error,
+};
+use serde::de::DeserializeOwned;
+
+use crate::connection::{Call, Connection, Phase};
+use crate::process::Process;
+use crate::session::{Deferred, Lookup, Session};
+
+/// What is already known about the process a request names.
+pub(crate) enum Target {
+    /// Look it up.
+    Unresolved,
+    /// The request waited for this process to start.
+    Started(Arc<Process>),
+    /// The request waited for a start that failed or was given up.
+    NeverStarted,
+}
+
+/// Handles one request. Returns as soon as the next message may be looked at.
+pub(crate) async fn dispatch(connection: &Arc<Connection>, request: Request<'_>, message: &Bytes) {
+    let Some(method) = Method::from_name(&request.method) else {
+        let error = WireError::new(
+            protocol::ErrorCode::MethodNotFound,
+            format!("exec-server stub does not implement `{}` yet", request.method),
+        );
+        return connection.outbound.reply(encode_error(&request.id, &error), None);
+    };
+    let Some(call) = Call::begin(connection, request.id.clone(), method) else { return };
+    if method.order() == Order::Inline {
+        return initialize::initialize(call, decode_params(request.params)).await;
+    }
+    handle(call, method, &request, message, Target::Unresolved);
+}
+
+/// Handles a request that waited for a process to start.
+pub(crate) fn dispatch_deferred(deferred: &Deferred, target: Target) {
+    let Ok(protocol::Incoming::Request(request)) = decode(&deferred.message) else { return };
+    let Some(method) = Method::from_name(&request.method) else { return };
+    let Some(call) = Call::begin(&deferred.connection, request.id.clone(), method) else { return };
+    handle(call, method, &request, &deferred.message, target);
+}
+
+fn handle(call: Call, method: Method, request: &Request<'_>, message: &Bytes, target: Target) {
+    match method {
+        Method::Initialize => {}
+        Method::EnvironmentInfo => with_session(call, method, request, |call, (), _| {
+            let info = Arc::clone(&call.connection.shared.info);
+            call.finish(Ok(&*info));
+        }),
+        Method::EnvironmentStatus => with_session(call, method, request, |call, (), _| {
+            call.finish(Ok(EnvironmentStatus { status: "ready".to_owned() }));
+        }),
+        Method::ProcessList => with_session(call, method, request, |call, (), session| {
+            call.finish(Ok(session.table.list()));
+        }),
+        Method::ProcessStart => with_session(call, method, request, |call, params, session| {
+            start::start(call, params, &session);
+        }),
+        Method::LegacyExec => with_session(call, method, request, |call, params, session| {
+            legacy::exec(call, params, &session);
+        }),
+        Method::ProcessRead => with_process(call, method, request, message, target, read::read),
+        Method::ProcessWrite => with_process(call, method, request, message, target, stdin::write),
+        Method::ProcessCloseStdin => with_process(call, method, request, message, target, stdin::close),
+        Method::ProcessSignal => with_process(call, method, request, message, target, signal),
+        Method::ProcessResize => with_process(call, method, request, message, target, resize),
+        Method::ProcessTerminate => with_process(call, method, request, message, target, stop::terminate),
+        Method::LegacyWrite => with_process(call, method, request, message, target, legacy::write),
+        Method::LegacyTerminate => with_process(call, method, request, message, target, legacy::terminate),
+    }
+}
+
+/// Decodes params, then checks the handshake: bad params are reported first.
+fn with_session<P: DeserializeOwned>(
+    call: Call,
+    method: Method,
+    request: &Request<'_>,
+    handler: impl FnOnce(Call, P, Arc<Session>),
+) {
+    let params = match decode_params(request.params) {
+        Ok(params) => params,
+        Err(error) => return call.finish::<()>(Err(error)),
+    };
+    match attached_session(&call.connection, method) {
+        Ok(session) => handler(call, params, session),
+        Err(error) => call.finish::<()>(Err(error)),
+    }
+}
+
+/// As `with_session`, and finds the process. A request about a process that is being started waits for it.
+fn with_process<P: DeserializeOwned + NamesProcess>(
+    call: Call,
+    method: Method,
+    request: &Request<'_>,
+    message: &Bytes,
+    target: Target,
+    handler: impl FnOnce(Call, P, &Arc<Session>, Found),
+) {
+    with_session(call, method, request, |call, params: P, session| {
+        let id = params.process_id();
+        let found = match target {
+            Target::Started(process) => Found::Process(process),
+            Target::NeverStarted => Found::NeverStarted,
+            Target::Unresolved => loop {
+                match session.table.lookup(id) {
+                    Lookup::Unknown => break Found::Unknown,
+                    Lookup::Found(process) => break Found::Process(process),
+                    Lookup::Starting => {
+                        let deferred =
+                            Deferred { connection: Arc::clone(&call.connection), message: message.clone() };
+                        let limit = call.connection.shared.config.max_requests;
+                        match session.table.defer(id, deferred, limit) {
+                            Ok(()) => {
+                                if method == Method::ProcessTerminate || method == Method::LegacyTerminate {
+                                    stop::give_up_start_later(&call.connection, &session, id.clone());
+                                }
+                                return call.defer();
+                            }
+                            // It finished in this instant: look again.
+                            Err(_) if !matches!(session.table.lookup(id), Lookup::Starting) => {}
+                            Err(_) => {
+                                let error = format!("more than {limit} requests wait for process {id} to start");
+                                return call.finish::<()>(Err(WireError::invalid_request(error)));
+                            }
+                        }
+                    }
+                }
+            },
+        };
+        handler(call, params, &session, found);
+    });
+}
+
+/// What became of the search for a process.
+pub(crate) enum Found {
+    Unknown,
+    /// Its start failed or was given up while the request waited.
+    NeverStarted,
+    Process(Arc<Process>),
+}
+
+impl Found {
+    fn process(self) -> Option<Arc<Process>> {
+        match self {
+            Self::Process(process) => Some(process),
+            Self::Unknown | Self::NeverStarted => None,
+        }
+    }
+}
+
+/// Params that name a process.
+pub(crate) trait NamesProcess {
+    fn process_id(&self) -> &ProcessId;
+}
+
+macro_rules! names_process {
+    ($($params:ty),*) => {
+        $(impl NamesProcess for $params {
+            fn process_id(&self) -> &ProcessId {
+                &self.process_id
+            }
+        })*
+    };
+}
+
+names_process!(
+    protocol::ReadParams,
+    protocol::WriteParams,
+    SignalParams,
+    ResizeParams,
+    TargetParams,
+    protocol::LegacyWriteParams,
+    protocol::LegacyTerminateParams
+);
+
+/// The session of a connection that has finished the handshake and was not replaced.
+fn attached_session(connection: &Connection, method: Method) -> Result<Arc<Session>, WireError> {
+    let family = method.family().words();
+    match connection.phase() {
+        Phase::Fresh => {
+            Err(WireError::invalid_request(format!("client must call initialize before using {family} methods")))
+        }
+        Phase::Greeted(_) => {
+            Err(WireError::invalid_request(format!("client must send initialized before using {family} methods")))
+        }
+        Phase::Ready(session) => {
+            still_attached(connection, &session)?;
+            Ok(session)
+        }
+    }
+}
+
+fn still_attached(connection: &Connection, session: &Session) -> Result<(), WireError> {
+    if session.is_attached_to(connection.number()) {
+        return Ok(());
+    }
+    Err(WireError::invalid_request("session has been resumed by another connection"))
+}
+
+fn unknown_process(id: &ProcessId) -> WireError {
+    WireError::invalid_request(format!("unknown process id {id}"))
+}
+
+/// Signals go to the whole group; what a keyboard would send goes to the job in the foreground of the terminal.
+/// A process that is gone needs none.
+fn signal(call: Call, params: SignalParams, _: &Arc<Session>, found: Found) {
+    let Some(process) = found.process() else { return call.finish(Ok(NoResult {})) };
+    let (signal, from_keyboard) = match params.signal {
+        Signal::Interrupt => (spawn::Signal::INT, true),
+        Signal::Quit => (spawn::Signal::QUIT, true),
+        Signal::Hangup => (spawn::Signal::HUP, false),
+        Signal::Terminate => (spawn::Signal::TERM, false),
+        Signal::Kill => (spawn::Signal::KILL, false),
+        Signal::User1 => (spawn::Signal::USR1, false),
+        Signal::User2 => (spawn::Signal::USR2, false),
+        Signal::Stop => (spawn::Signal::STOP, false),
+        Signal::Continue => (spawn::Signal::CONT, false),
+    };
+    let to_foreground = if from_keyboard { process.with_terminal(|pty| pty.signal_foreground(signal)) } else { None };
+    let sent = to_foreground.or_else(|| process.child().map(|child| child.signal_group(signal))).unwrap_or(Ok(()));
+    call.finish(
+        sent.map(|()| NoResult {}).map_err(|error| WireError::internal(format!("failed to signal process: {error}"))),
+    );
+}
+
+fn resize(call: Call, params: ResizeParams, _: &Arc<Session>, found: Found) {
+    let Some(process) = found.process() else {
+        return call.finish::<()>(Err(unknown_process(&params.process_id)));
+    };
+    let size = spawn::WindowSize { rows: params.size.rows, cols: params.size.cols };
+    let result = match process.with_terminal(|pty| pty.resize(size)) {
+        Some(Ok(())) => Ok(NoResult {}),
+        Some(Err(error)) => Err(WireError::internal(format!("failed to resize the terminal: {error}"))),
+        None => Err(WireError::invalid_request(format!("process {} has no terminal", params.process_id))),
+    };
+    call.finish(result);
+}

@@ -1,0 +1,56 @@
+//! The `command/exec` family: the same processes under the names and shapes of the first published protocol.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use protocol::{
+    LegacyExecParams, LegacyExecResult, LegacyTerminateParams, LegacyWriteParams, LegacyWriteResult, WireError,
+};
+use session::Offer;
+
+use super::start::{self, Wanted};
+use super::{Found, stdin, stop, unknown_process};
+use crate::connection::Call;
+use crate::environment::child_env;
+use crate::process::Dialect;
+use crate::session::Session;
+
+pub(super) fn exec(call: Call, params: LegacyExecParams, session: &Arc<Session>) {
+    let cwd = PathBuf::from(&params.cwd);
+    if !cwd.is_absolute() {
+        let error = format!("cwd `{}` must be an absolute path", params.cwd);
+        return call.finish::<()>(Err(WireError::invalid_params(error)));
+    }
+    let env = child_env(&call.connection.shared.env, None, &params.env);
+    let wanted = Wanted {
+        id: params.process_id,
+        argv: params.argv,
+        arg0: params.arg0,
+        cwd,
+        env,
+        terminal: params.tty.then(spawn::WindowSize::default),
+        pipe_stdin: false,
+        timeout: None,
+        dialect: Dialect::Legacy { output_bytes_cap: params.output_bytes_cap },
+    };
+    start::begin(call, wanted, session, |call, process_id| {
+        call.finish(Ok(LegacyExecResult { process_id, running: true, exit_code: None, stdout: None, stderr: None }));
+    });
+}
+
+pub(super) fn write(call: Call, params: LegacyWriteParams, _: &Arc<Session>, found: Found) {
+    let Some(process) = found.process() else {
+        return call.finish::<()>(Err(unknown_process(&params.process_id)));
+    };
+    let id = params.process_id;
+    stdin::offer(call, process, None, params.chunk.0.into(), move |call, offer| match offer {
+        Offer::Accepted => call.finish(Ok(LegacyWriteResult { accepted: true })),
+        Offer::Full | Offer::Closed => {
+            call.finish::<()>(Err(WireError::invalid_request(format!("stdin of process {id} is closed"))));
+        }
+    });
+}
+
+pub(super) fn terminate(call: Call, _: LegacyTerminateParams, _: &Arc<Session>, found: Found) {
+    stop::terminate_found(call, found);
+}

@@ -1,0 +1,84 @@
+//! `process/read`: retained output, now or when there is some.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use protocol::{Base64Bytes, OutputChunk, ReadParams, ReadResult};
+use session::Page;
+use tokio::time::{Instant, timeout_at};
+
+use super::{Found, still_attached, unknown_process};
+use crate::connection::Call;
+use crate::process::{Journal, Process};
+use crate::session::Session;
+
+pub(super) fn read(call: Call, params: ReadParams, session: &Arc<Session>, found: Found) {
+    let Some(process) = found.process() else {
+        return call.finish::<()>(Err(unknown_process(&params.process_id)));
+    };
+    let after = params.after_seq.unwrap_or(0);
+    let wait = Duration::from_millis(params.wait_ms.unwrap_or(0)).min(call.connection.shared.config.max_wait);
+    let session = Arc::clone(session);
+    let connection = Arc::clone(&call.connection);
+    if wait.is_zero() || process.journal(|journal| journal.log.has_news_after(after)) {
+        // The common case costs no task, as long as earlier answers have left.
+        if let Ok(permit) = Arc::clone(&connection.large_replies).try_acquire_owned() {
+            return call.finish_holding(Ok(page(&process, &session, after, params.max_bytes)), Some(permit));
+        }
+    }
+    connection.spawn(async move {
+        wait_for_news(&process, after, Instant::now() + wait).await;
+        let Ok(permit) = Arc::clone(&call.connection.large_replies).acquire_owned().await else { return };
+        let result =
+            still_attached(&call.connection, &session).map(|()| page(&process, &session, after, params.max_bytes));
+        call.finish_holding(result, Some(permit));
+    });
+}
+
+/// Waits until there is something to say. The wait begins before the look, so that nothing can happen in between.
+async fn wait_for_news(process: &Process, after: u64, deadline: Instant) {
+    loop {
+        let news = process.news.notified();
+        tokio::pin!(news);
+        news.as_mut().enable();
+        if process.journal(|journal| journal.log.has_news_after(after)) {
+            return;
+        }
+        if timeout_at(deadline, news).await.is_err() {
+            return;
+        }
+    }
+}
+
+fn page(process: &Arc<Process>, session: &Arc<Session>, after: u64, max_bytes: Option<u64>) -> ReadResult {
+    let result = process.journal(|journal| {
+        let page = journal.read(after, max_bytes);
+        answer(journal, page)
+    });
+    // After a resume this read is what pushing was waiting for.
+    session.line_up(process);
+    result
+}
+
+fn answer(journal: &Journal, page: Page) -> ReadResult {
+    let log = &journal.log;
+    let exit = log.exit_event();
+    let chunks = page.chunks.into_iter().map(|chunk| OutputChunk {
+        seq: chunk.seq,
+        stream: chunk.stream,
+        chunk: Base64Bytes(chunk.bytes.to_vec()),
+    });
+    ReadResult {
+        chunks: chunks.collect(),
+        next_seq: page.next_seq,
+        exited: exit.is_some(),
+        exit_code: exit.map(|(_, exit)| exit.code),
+        closed: log.is_closed(),
+        failure: None,
+        sandbox_denied: exit.is_some_and(|(_, exit)| exit.sandbox_denied),
+        oldest_seq: log.oldest_seq(),
+        exit_seq: exit.map(|(seq, _)| seq),
+        gap: page.gap,
+        dropped_bytes: page.gap.then(|| log.dropped_bytes()),
+    }
+}

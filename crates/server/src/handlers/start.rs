@@ -1,0 +1,201 @@
+//! `process/start`: validated and its id taken at once, spawned off the async threads, answered before its events.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use protocol::{ErrorData, ProcessId, SandboxType, StartParams, StartResult, WireError};
+use session::{EventLog, LogLimits, StdinQueue};
+use spawn::{ChildIo, Command, SpawnError, Spawned, StdinMode, Stdio, WindowSize};
+
+use super::{Target, dispatch_deferred};
+use crate::connection::Call;
+use crate::environment::{Variables, child_env};
+use crate::process::{self, Birth, Dialect, Journal, Process, Pushing};
+use crate::server::Shared;
+use crate::session::{Refusal, Session};
+
+/// A start, freed of how it was asked for.
+pub(super) struct Wanted {
+    pub(super) id: ProcessId,
+    pub(super) argv: Vec<String>,
+    pub(super) arg0: Option<String>,
+    pub(super) cwd: PathBuf,
+    pub(super) env: Variables,
+    pub(super) terminal: Option<WindowSize>,
+    pub(super) pipe_stdin: bool,
+    pub(super) timeout: Option<Duration>,
+    pub(super) dialect: Dialect,
+}
+
+pub(super) fn start(call: Call, params: StartParams, session: &Arc<Session>) {
+    match wanted(&call.connection.shared, params) {
+        Ok(wanted) => begin(call, wanted, session, |call, process_id| {
+            call.finish(Ok(StartResult { process_id, sandbox_type: Some(SandboxType::None) }));
+        }),
+        Err(error) => call.finish::<()>(Err(error)),
+    }
+}
+
+fn wanted(shared: &Shared, params: StartParams) -> Result<Wanted, WireError> {
+    if params.network_proxy.is_some() {
+        return Err(WireError::invalid_params("a network proxy cannot be launched on this executor yet"));
+    }
+    let cwd = params.cwd.to_native().map_err(|error| {
+        WireError::invalid_params(format!("cwd URI `{}` is not valid on this exec-server host: {error}", params.cwd))
+    })?;
+    if params.sandbox.is_some() {
+        return Err(WireError::invalid_params(
+            "sandbox intent cannot be enforced on this executor yet; start the process without a sandbox",
+        ));
+    }
+    if params.enforce_managed_network {
+        return Err(WireError::invalid_params("managed network cannot be enforced on this executor yet"));
+    }
+    let env = child_env(&shared.env, params.env_policy.as_ref(), &params.env);
+    let size = params.size.map_or(WindowSize::default(), |size| WindowSize { rows: size.rows, cols: size.cols });
+    Ok(Wanted {
+        id: params.process_id,
+        argv: params.argv,
+        arg0: params.arg0,
+        cwd,
+        env,
+        terminal: params.tty.then_some(size),
+        pipe_stdin: params.pipe_stdin,
+        timeout: params.timeout_ms.map(Duration::from_millis),
+        dialect: Dialect::Current,
+    })
+}
+
+/// Checks what needs no system call, takes the id, and leaves the rest to a task.
+pub(super) fn begin(
+    call: Call,
+    wanted: Wanted,
+    session: &Arc<Session>,
+    answer: impl FnOnce(Call, ProcessId) + Send + 'static,
+) {
+    let shared = Arc::clone(&call.connection.shared);
+    if let Err(error) = check(&shared, &wanted).and_then(|()| reserve(&shared, &wanted, session)) {
+        return call.finish::<()>(Err(error));
+    }
+    let session = Arc::clone(session);
+    // Not a task of the connection: a process that exists must get its place whoever is listening.
+    shared.clone().tasks.spawn(async move {
+        let id = wanted.id.clone();
+        match launch(&shared, wanted, &session).await {
+            Ok((process, io, timeout)) => {
+                shared.metrics.process_started();
+                shared.janitor.start_sweeping();
+                answer(call, id);
+                process.journal(|journal| journal.pushing = Pushing::On);
+                shared.actors.spawn(process::run(Arc::clone(&process), io, timeout, Arc::clone(&shared)));
+                while let Some(waiting) = session.table.settle(&process) {
+                    for deferred in waiting {
+                        dispatch_deferred(&deferred, Target::Started(Arc::clone(&process)));
+                    }
+                }
+            }
+            Err(error) => {
+                let waiting = session.table.abandon(&id);
+                call.finish::<()>(Err(error));
+                for deferred in waiting {
+                    dispatch_deferred(&deferred, Target::Unresolved);
+                }
+            }
+        }
+    });
+}
+
+fn check(shared: &Shared, wanted: &Wanted) -> Result<(), WireError> {
+    if wanted.argv.is_empty() {
+        return Err(WireError::invalid_params("argv must not be empty"));
+    }
+    let limit = shared.config.max_id_bytes;
+    if wanted.id.as_str().len() > limit {
+        return Err(WireError::invalid_params(format!(
+            "processId exceeds the limit of {limit} bytes (--max-id-bytes)"
+        )));
+    }
+    let argv: usize = wanted.argv.iter().map(|arg| arg.len() + 1).sum();
+    let env: usize = wanted.env.iter().map(|(name, value)| name.len() + value.len() + 2).sum();
+    let limit = shared.config.max_start_bytes;
+    if argv + env > limit {
+        return Err(WireError::invalid_params(format!(
+            "argv and env have {} bytes and exceed the limit of {limit} (--max-start-bytes)",
+            argv + env
+        )));
+    }
+    if wanted.timeout.is_some_and(|timeout| timeout.is_zero()) {
+        return Err(WireError::invalid_params("timeoutMs must not be 0"));
+    }
+    Ok(())
+}
+
+fn reserve(shared: &Shared, wanted: &Wanted, session: &Session) -> Result<(), WireError> {
+    let limit = shared.config.max_processes;
+    let id = &wanted.id;
+    session.table.reserve(id, &wanted.argv, limit).map_err(|refusal| {
+        WireError::invalid_request(match refusal {
+            Refusal::Duplicate => format!("process {id} already exists"),
+            Refusal::Full => format!("session has reached its limit of {limit} processes (--max-processes)"),
+        })
+    })
+}
+
+async fn launch(
+    shared: &Arc<Shared>,
+    wanted: Wanted,
+    session: &Arc<Session>,
+) -> Result<(Arc<Process>, ChildIo, Option<Duration>), WireError> {
+    let tag = session.tags.next();
+    let stdin = if wanted.pipe_stdin { StdinMode::Piped } else { StdinMode::Null };
+    let has_stdin = wanted.terminal.is_some() || wanted.pipe_stdin;
+    let command = Command {
+        argv: wanted.argv.iter().map(Into::into).collect(),
+        arg0: wanted.arg0.map(Into::into),
+        env: wanted.env.into_iter().collect(),
+        cwd: wanted.cwd,
+        stdio: wanted.terminal.map_or(Stdio::Pipes { stdin }, Stdio::Pty),
+    };
+    let spawner = Arc::clone(&shared.spawner);
+    let spawned = tokio::task::spawn_blocking(move || spawner.spawn(&command, tag)).await;
+    let spawned = spawned.map_err(|error| WireError::internal(format!("failed to start the process: {error}")))?;
+    let Spawned { child, io } = spawned.map_err(|error| spawn_error(&error))?;
+
+    if !session.table.start_is_wanted(&wanted.id) {
+        shared.kill_unclaimed(child, tag).await;
+        return Err(WireError::invalid_request(format!("process {} start was cancelled", wanted.id)));
+    }
+    let limits = LogLimits {
+        retain_bytes: shared.config.retain_bytes,
+        merge_bytes: LogLimits::default().merge_bytes.min(shared.config.retain_bytes / 4).max(1),
+        ..LogLimits::default()
+    };
+    let stdin = if has_stdin { StdinQueue::new(shared.config.max_queued_stdin) } else { StdinQueue::closed() };
+    let birth = Birth {
+        id: wanted.id,
+        dialect: wanted.dialect,
+        argv: wanted.argv,
+        tag,
+        child: Arc::new(child),
+        terminal: None,
+        journal: Journal::new(EventLog::new(limits), shared.budget.account()),
+        stdin,
+    };
+    Ok((Process::new(session, birth), io, wanted.timeout))
+}
+
+/// What the client got wrong is its params' fault; what the operating system refused carries its cause.
+fn spawn_error(error: &SpawnError) -> WireError {
+    let message = error.to_string();
+    match error {
+        SpawnError::NulByte { .. } | SpawnError::EnvironmentName { .. } => WireError::invalid_params(message),
+        SpawnError::MissingPipeProgram | SpawnError::MissingPtyProgram => WireError::internal(message),
+        SpawnError::Cwd { source, path } | SpawnError::Program { source, path } => {
+            WireError::internal(message).with_data(ErrorData::from_io(source, Some(path)))
+        }
+        SpawnError::Resource { source, .. } => {
+            WireError::internal(message).with_data(ErrorData::from_io(source, None))
+        }
+    }
+}

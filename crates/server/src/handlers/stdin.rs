@@ -1,0 +1,76 @@
+//! `process/write` and `process/closeStdin`: in wire order, each write once.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use protocol::{NoResult, TargetParams, WireError, WriteId, WriteParams, WriteResult, WriteStatus};
+use session::Offer;
+
+use super::poll_once::poll_once;
+use super::{Found, unknown_process};
+use crate::connection::Call;
+use crate::process::Process;
+use crate::session::Session;
+
+pub(super) fn write(call: Call, params: WriteParams, _: &Arc<Session>, found: Found) {
+    let limit = call.connection.shared.config.max_id_bytes;
+    if let Some(id) = &params.write_id {
+        if id.as_str().is_empty() {
+            return call.finish::<()>(Err(WireError::invalid_params("writeId must not be empty")));
+        }
+        if id.as_str().len() > limit {
+            let error = format!("writeId exceeds the limit of {limit} bytes (--max-id-bytes)");
+            return call.finish::<()>(Err(WireError::invalid_params(error)));
+        }
+    }
+    let Some(process) = found.process() else {
+        return call.finish(Ok(WriteResult { status: WriteStatus::UnknownProcess }));
+    };
+    offer(call, process, params.write_id, params.chunk.0.into(), |call, offer| {
+        let status = if offer == Offer::Accepted { WriteStatus::Accepted } else { WriteStatus::StdinClosed };
+        call.finish(Ok(WriteResult { status }));
+    });
+}
+
+/// Offers a write in its turn and answers when it was taken or refused.
+pub(super) fn offer(
+    call: Call,
+    process: Arc<Process>,
+    id: Option<WriteId>,
+    bytes: Bytes,
+    answer: impl FnOnce(Call, Offer) + Send + 'static,
+) {
+    let mut turn = Box::pin(Arc::clone(&process.stdin_lane).lock_owned());
+    let lane = poll_once(turn.as_mut());
+    if lane.is_some() {
+        match process.offer(id.as_ref(), &bytes) {
+            Offer::Full => {}
+            taken => return answer(call, taken),
+        }
+    }
+    let connection = Arc::clone(&call.connection);
+    connection.spawn(async move {
+        let lane = match lane {
+            Some(lane) => lane,
+            None => turn.await,
+        };
+        answer(call, process.offer_when_there_is_room(id, bytes, lane).await);
+    });
+}
+
+pub(super) fn close(call: Call, params: TargetParams, _: &Arc<Session>, found: Found) {
+    let Some(process) = found.process() else {
+        return call.finish::<()>(Err(unknown_process(&params.process_id)));
+    };
+    let mut turn = Box::pin(Arc::clone(&process.stdin_lane).lock_owned());
+    if poll_once(turn.as_mut()).is_some() {
+        process.end_stdin();
+        return call.finish(Ok(NoResult {}));
+    }
+    let connection = Arc::clone(&call.connection);
+    connection.spawn(async move {
+        let _lane = turn.await;
+        process.end_stdin();
+        call.finish(Ok(NoResult {}));
+    });
+}

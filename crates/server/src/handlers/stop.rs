@@ -1,0 +1,71 @@
+//! `process/terminate`: the process and everything it started, gone when the answer comes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use protocol::{ProcessId, TargetParams, TerminateResult, WireError};
+use tokio::time::{Instant, timeout_at};
+
+use super::{Found, Target, dispatch_deferred};
+use crate::connection::{Call, Connection};
+use crate::process::{Process, Stop};
+use crate::session::Session;
+
+/// How long a terminate waits for what the process had written to be on its way to the client.
+const DELIVERY_PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long a terminate waits for a start that does not come to an end, for example on a dead network mount.
+const START_PATIENCE: Duration = Duration::from_secs(1);
+
+pub(super) fn terminate(call: Call, _: TargetParams, _: &Arc<Session>, found: Found) {
+    terminate_found(call, found);
+}
+
+pub(super) fn terminate_found(call: Call, found: Found) {
+    let process = match found {
+        Found::Process(process) => process,
+        Found::Unknown => return call.finish(Ok(TerminateResult { running: false })),
+        Found::NeverStarted => return call.finish(Ok(TerminateResult { running: true })),
+    };
+    let running = !process.has_exited();
+    process.mark_terminated();
+    // Not a task of the connection: what was begun is finished even if the client is gone.
+    let shared = Arc::clone(&call.connection.shared);
+    shared.clone().tasks.spawn(async move {
+        let result = shared.kill(&process).await;
+        wait_delivered(&process, Instant::now() + DELIVERY_PATIENCE).await;
+        call.finish(result.map(|()| TerminateResult { running }).map_err(|survivors| {
+            WireError::internal(format!("failed to terminate process {}: {survivors}", process.id))
+        }));
+    });
+}
+
+/// Waits until the last event was handed to the connection.
+async fn wait_delivered(process: &Process, deadline: Instant) {
+    process.stop(Stop::Drain);
+    loop {
+        let news = process.news.notified();
+        tokio::pin!(news);
+        news.as_mut().enable();
+        if process.journal(|journal| journal.log.is_closed() && !journal.has_push()) {
+            return;
+        }
+        if timeout_at(deadline, news).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// A terminate waits behind a start. If that one hangs, it is given up: its id is free again, and whatever it starts
+/// in the end is killed.
+pub(super) fn give_up_start_later(connection: &Arc<Connection>, session: &Arc<Session>, id: ProcessId) {
+    let session = Arc::clone(session);
+    connection.shared.tasks.spawn(async move {
+        tokio::time::sleep(START_PATIENCE).await;
+        if session.table.cancel_start(&id) {
+            for deferred in session.table.abandon(&id) {
+                dispatch_deferred(&deferred, Target::NeverStarted);
+            }
+        }
+    });
+}

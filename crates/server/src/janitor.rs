@@ -1,0 +1,171 @@
+//! The one task that waits for time to pass: closed processes and detached sessions whose time is over, orphans to
+//! reap. One timer for all, instead of a sleeping task for each.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::process::Process;
+use crate::server::Shared;
+use crate::session::Session;
+
+/// How often zombies of daemons that outlived their parents are reaped while processes run.
+const BUSY_SWEEP: Duration = Duration::from_secs(1);
+
+/// The same while only such daemons can be left.
+const IDLE_SWEEP: Duration = Duration::from_secs(10);
+
+/// How long a resumed client has to ask what it missed before it is simply told.
+const READ_GRACE: Duration = Duration::from_secs(1);
+
+enum Chore {
+    ForgetProcess(Weak<Process>),
+    ReleaseHold(Weak<Session>),
+    ExpireSession(Weak<Session>),
+    PushWithoutRead(Weak<Session>),
+    Sweep,
+}
+
+struct Due {
+    at: Instant,
+    chore: Chore,
+}
+
+/// What is to be done later.
+pub(crate) struct Janitor {
+    due: Mutex<BinaryHeap<Due>>,
+    sooner: Notify,
+    sweeping: Mutex<bool>,
+    process_retention: Duration,
+}
+
+impl Janitor {
+    pub(crate) fn new(process_retention: Duration) -> Self {
+        Self { due: Mutex::default(), sooner: Notify::new(), sweeping: Mutex::new(false), process_retention }
+    }
+
+    /// A closed process stays readable for a while.
+    pub(crate) fn forget_process_later(&self, process: &Arc<Process>) {
+        self.add(Instant::now() + self.process_retention, Chore::ForgetProcess(Arc::downgrade(process)));
+    }
+
+    /// A detached session waits for its client.
+    pub(crate) fn watch_detached(&self, session: &Arc<Session>) {
+        if let Some((hold_ends, expires)) = session.deadlines() {
+            self.add(hold_ends, Chore::ReleaseHold(Arc::downgrade(session)));
+            self.add(expires, Chore::ExpireSession(Arc::downgrade(session)));
+        }
+    }
+
+    /// A resumed client that never reads is told all the same.
+    pub(crate) fn push_without_read_later(&self, session: &Arc<Session>) {
+        self.add(Instant::now() + READ_GRACE, Chore::PushWithoutRead(Arc::downgrade(session)));
+    }
+
+    /// The first process runs, so from now on orphans may turn up.
+    pub(crate) fn start_sweeping(&self) {
+        let mut sweeping = self.sweeping.lock();
+        if !*sweeping {
+            *sweeping = true;
+            self.add(Instant::now() + BUSY_SWEEP, Chore::Sweep);
+        }
+    }
+
+    /// Does the chores, for ever.
+    pub(crate) async fn run(&self, shared: &Arc<Shared>) {
+        loop {
+            let next = self.due.lock().peek().map(|due| due.at);
+            match next {
+                None => self.sooner.notified().await,
+                Some(at) => tokio::select! {
+                    () = self.sooner.notified() => {}
+                    () = tokio::time::sleep_until(at.into()) => {
+                        while let Some(chore) = self.take_due(Instant::now()) {
+                            self.perform(chore, shared);
+                        }
+                    }
+                },
+            }
+        }
+    }
+
+    fn add(&self, at: Instant, chore: Chore) {
+        let mut due = self.due.lock();
+        let sooner = due.peek().is_none_or(|first| at < first.at);
+        due.push(Due { at, chore });
+        if sooner {
+            self.sooner.notify_one();
+        }
+    }
+
+    fn take_due(&self, now: Instant) -> Option<Chore> {
+        let mut due = self.due.lock();
+        if due.peek()?.at > now {
+            return None;
+        }
+        let chore = due.pop()?.chore;
+        if due.is_empty() {
+            due.shrink_to_fit();
+        }
+        Some(chore)
+    }
+
+    fn perform(&self, chore: Chore, shared: &Arc<Shared>) {
+        match chore {
+            Chore::ForgetProcess(process) => {
+                if let Some(process) = process.upgrade() {
+                    process.forget();
+                }
+            }
+            Chore::ReleaseHold(session) => {
+                if let Some(session) = session.upgrade()
+                    && session.deadlines().is_some_and(|(hold_ends, _)| hold_ends <= Instant::now())
+                {
+                    session.release_hold();
+                }
+            }
+            Chore::ExpireSession(session) => {
+                if let Some(session) = session.upgrade()
+                    && session.end_if_expired(Instant::now())
+                {
+                    shared.end_session_in_background(session);
+                }
+            }
+            Chore::PushWithoutRead(session) => {
+                if let Some(session) = session.upgrade() {
+                    session.push_without_read();
+                }
+            }
+            Chore::Sweep => {
+                shared.sweep();
+                let interval = if shared.actors.is_empty() { IDLE_SWEEP } else { BUSY_SWEEP };
+                self.add(Instant::now() + interval, Chore::Sweep);
+            }
+        }
+    }
+}
+
+impl PartialEq for Due {
+    fn eq(&self, other: &Self) -> bool {
+        self.at == other.at
+    }
+}
+
+impl Eq for Due {}
+
+impl PartialOrd for Due {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Due {
+    /// The heap gives the greatest first; the soonest is wanted.
+    fn cmp(&self, other: &Self) -> Ordering {
+        other.at.cmp(&self.at)
+    }
+}

@@ -1,0 +1,23 @@
+//! The server: listeners, connections, dispatch and handlers.
+//!
+//! A shell around rules (`session`) and mechanisms (`spawn`, `transport`): it starts and joins the tasks, and holds
+//! as few decisions of its own as it can.
+#![forbid(unsafe_code)]
+
+mod config;
+mod connection;
+mod environment;
+mod handlers;
+mod janitor;
+mod listen;
+mod metrics;
+mod process;
+mod retention;
+mod server;
+mod session;
+mod tokens;
+
+pub use config::Config;
+pub use listen::{Listen, ListenError, Running};
+pub use server::Server;
+pub use tokens::{TokenError, Tokens};

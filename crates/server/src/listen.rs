@@ -1,0 +1,150 @@
+//! Listeners: binding them, deciding who may connect, and accepting until the server closes.
+
+use std::sync::Arc;
+
+use http::HeaderMap;
+use tokio::sync::Semaphore;
+use transport::{
+    AcceptError, BindError, HttpSurface, Limits, ListenUrl, Listener, PeerLabel, TlsAcceptor, accept_messages,
+};
+
+use crate::connection;
+use crate::metrics::Transport;
+use crate::server::{Server, Shared};
+use crate::tokens::Tokens;
+
+/// Where and for whom to listen.
+pub struct Listen {
+    /// The addresses.
+    pub urls: Vec<ListenUrl>,
+    /// For `wss://`.
+    pub tls: Option<TlsAcceptor>,
+    /// Who may connect from elsewhere.
+    pub tokens: Option<Arc<Tokens>>,
+    /// Anybody may connect from elsewhere.
+    pub insecure_no_auth: bool,
+}
+
+/// Why a server does not listen.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    /// The address cannot be had.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// Anybody on the network could run commands.
+    #[error(
+        "{0} can be reached from other machines; give --token-file with the tokens to accept, or --insecure-no-auth to let anybody in"
+    )]
+    NoTokens(ListenUrl),
+    /// The same twice.
+    #[error("stdio can be given once only")]
+    StdioTwice,
+}
+
+/// A listening server.
+pub struct Running {
+    /// The addresses with their real ports, in the order given; stdio has none.
+    pub addresses: Vec<String>,
+    /// Ends when the client on stdio is gone; none if the server does not serve stdio.
+    pub stdio: Option<tokio::task::JoinHandle<()>>,
+}
+
+impl Server {
+    /// Binds every address or none, then serves them.
+    pub async fn listen(&self, listen: Listen) -> Result<Running, ListenError> {
+        let mut listeners = Vec::new();
+        for url in &listen.urls {
+            if !url.is_local() && listen.tokens.is_none() && !listen.insecure_no_auth {
+                return Err(ListenError::NoTokens(url.clone()));
+            }
+        }
+        let stdio_count = listen.urls.iter().filter(|url| matches!(url, ListenUrl::Stdio)).count();
+        if stdio_count > 1 {
+            return Err(ListenError::StdioTwice);
+        }
+        for url in listen.urls.iter().filter(|url| !matches!(url, ListenUrl::Stdio)) {
+            let tls = if matches!(url, ListenUrl::SecureWebSocket(_)) { listen.tls.clone() } else { None };
+            listeners.push(Listener::bind(url, tls).await?);
+        }
+        let addresses = listeners.iter().map(Listener::url).collect();
+        let surface: Arc<dyn HttpSurface> =
+            Arc::new(Surface { shared: Arc::clone(&self.shared), tokens: listen.tokens });
+        let permits = Arc::new(Semaphore::new(self.shared.config.max_connections));
+        for listener in listeners {
+            let accepting = accept(listener, Arc::clone(&self.shared), Arc::clone(&surface), Arc::clone(&permits));
+            self.shared.tasks.spawn(accepting);
+        }
+        let stdio = (stdio_count == 1).then(|| {
+            let stream = transport::stdio(self.limits());
+            self.shared.connections.spawn(connection::serve(stream, Transport::stdio, Arc::clone(&self.shared)))
+        });
+        Ok(Running { addresses, stdio })
+    }
+
+    fn limits(&self) -> Limits {
+        limits(&self.shared)
+    }
+}
+
+fn limits(shared: &Shared) -> Limits {
+    Limits { message_bytes: shared.config.max_message_bytes }
+}
+
+/// Accepts until the server closes. A permit is taken first, so that too many connections wait in the kernel.
+async fn accept(listener: Listener, shared: Arc<Shared>, surface: Arc<dyn HttpSurface>, permits: Arc<Semaphore>) {
+    let closing = shared.closing.clone();
+    loop {
+        let accepted = async {
+            let permit = Arc::clone(&permits).acquire_owned().await.ok()?;
+            Some((permit, listener.accept().await))
+        };
+        let (permit, socket) = match closing.run_until_cancelled(accepted).await {
+            Some(Some((permit, Ok(socket)))) => (permit, socket),
+            Some(Some((_, Err(error)))) => {
+                tracing::error!("{} no longer accepts connections: {error}", listener.url());
+                return;
+            }
+            Some(None) | None => return,
+        };
+        let (shared, surface) = (Arc::clone(&shared), Arc::clone(&surface));
+        shared.clone().connections.spawn(async move {
+            let _permit = permit;
+            let peer = socket.peer;
+            let closing = shared.closing.clone();
+            // A peer that is still in its handshake when the server closes is not waited for.
+            let accepted = closing.run_until_cancelled(accept_messages(socket, surface, limits(&shared))).await;
+            match accepted {
+                Some(Ok(Some(stream))) => {
+                    let transport =
+                        if matches!(stream.peer, PeerLabel::Unix) { Transport::unix } else { Transport::websocket };
+                    connection::serve(stream, transport, shared).await;
+                }
+                Some(Err(error)) => log_refused(peer, &error),
+                Some(Ok(None)) | None => {}
+            }
+        });
+    }
+}
+
+fn log_refused(peer: PeerLabel, error: &AcceptError) {
+    tracing::debug!(%peer, "connection not accepted: {error}");
+}
+
+struct Surface {
+    shared: Arc<Shared>,
+    tokens: Option<Arc<Tokens>>,
+}
+
+impl HttpSurface for Surface {
+    fn authorize(&self, headers: &HeaderMap) -> bool {
+        self.tokens.as_ref().is_none_or(|tokens| tokens.accept(headers))
+    }
+
+    fn ready(&self) -> bool {
+        self.shared.is_ready()
+    }
+
+    fn metrics(&self) -> String {
+        self.shared.metrics.render()
+    }
+}

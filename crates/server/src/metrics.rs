@@ -1,0 +1,153 @@
+//! Counters for `/metrics`, under the names the protocol's users already graph.
+
+use std::fmt::Write as _;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, text};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+/// Which kind of connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
+#[expect(non_camel_case_types, reason = "the names are the label's values")]
+pub(crate) enum Transport {
+    websocket,
+    unix,
+    stdio,
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
+#[expect(non_camel_case_types, reason = "the names are the label's values")]
+pub(crate) enum Ending {
+    success,
+    error,
+    terminated,
+}
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
+#[expect(non_camel_case_types, reason = "the names are the label's values")]
+pub(crate) enum Outcome {
+    success,
+    error,
+    disconnected,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct TransportLabel {
+    transport: Transport,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RequestLabels {
+    method: &'static str,
+    result: Outcome,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ProcessLabel {
+    result: Ending,
+}
+
+/// The server's counters.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    registry: Registry,
+    connections_active: Family<TransportLabel, Gauge>,
+    connections_total: Family<TransportLabel, Counter>,
+    requests_total: Family<RequestLabels, Counter>,
+    request_duration: Histogram,
+    processes_active: Gauge,
+    processes_finished: Family<ProcessLabel, Counter>,
+    process_duration: Histogram,
+    sessions_active: Gauge,
+    output_bytes: Counter<u64, AtomicU64>,
+    output_dropped_bytes: Counter<u64, AtomicU64>,
+}
+
+impl Metrics {
+    pub(crate) fn new() -> Self {
+        let mut registry = Registry::with_prefix("exec_server");
+        let request_duration = Histogram::new([0.0005, 0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10.0, 60.0]);
+        let process_duration = Histogram::new([0.01, 0.1, 1.0, 10.0, 60.0, 600.0, 3600.0]);
+        let metrics = Self {
+            connections_active: Family::default(),
+            connections_total: Family::default(),
+            requests_total: Family::default(),
+            request_duration,
+            processes_active: Gauge::default(),
+            processes_finished: Family::default(),
+            process_duration,
+            sessions_active: Gauge::default(),
+            output_bytes: Counter::default(),
+            output_dropped_bytes: Counter::default(),
+            registry: Registry::default(),
+        };
+        registry.register("connections_active", "Open connections", metrics.connections_active.clone());
+        registry.register("connections", "Connections accepted", metrics.connections_total.clone());
+        registry.register("requests", "Requests answered", metrics.requests_total.clone());
+        registry.register("request_duration_seconds", "From request to answer", metrics.request_duration.clone());
+        registry.register("processes_active", "Processes that have not exited", metrics.processes_active.clone());
+        registry.register("processes_finished", "Processes that have exited", metrics.processes_finished.clone());
+        registry.register("process_duration_seconds", "From start to exit", metrics.process_duration.clone());
+        registry.register("sessions_active", "Sessions, attached or not", metrics.sessions_active.clone());
+        registry.register("output_bytes", "Output read from processes", metrics.output_bytes.clone());
+        registry.register(
+            "output_dropped_bytes",
+            "Output no longer retained that the client may not have had",
+            metrics.output_dropped_bytes.clone(),
+        );
+        Self { registry, ..metrics }
+    }
+
+    pub(crate) fn connection_opened(&self, transport: Transport) {
+        let label = TransportLabel { transport };
+        self.connections_active.get_or_create(&label).inc();
+        self.connections_total.get_or_create(&label).inc();
+    }
+
+    pub(crate) fn connection_closed(&self, transport: Transport) {
+        self.connections_active.get_or_create(&TransportLabel { transport }).dec();
+    }
+
+    pub(crate) fn request(&self, method: &'static str, result: Outcome, took: Duration) {
+        self.requests_total.get_or_create(&RequestLabels { method, result }).inc();
+        self.request_duration.observe(took.as_secs_f64());
+    }
+
+    pub(crate) fn process_started(&self) {
+        self.processes_active.inc();
+    }
+
+    pub(crate) fn process_finished(&self, result: Ending, ran: Duration) {
+        self.processes_active.dec();
+        self.processes_finished.get_or_create(&ProcessLabel { result }).inc();
+        self.process_duration.observe(ran.as_secs_f64());
+    }
+
+    pub(crate) fn sessions(&self, count: usize) {
+        self.sessions_active.set(count as i64);
+    }
+
+    pub(crate) fn output(&self, bytes: usize) {
+        self.output_bytes.inc_by(bytes as u64);
+    }
+
+    pub(crate) fn output_dropped(&self, bytes: u64) {
+        self.output_dropped_bytes.inc_by(bytes);
+    }
+
+    /// The text a Prometheus server reads.
+    pub(crate) fn render(&self) -> String {
+        let mut out = String::new();
+        if let Err(error) = text::encode(&mut out, &self.registry) {
+            let _ = write!(out, "# {error}");
+        }
+        out
+    }
+}

@@ -1,0 +1,216 @@
+//! A process as its session sees it: a journal that is read and pushed, a queue in front of its stdin, and the means
+//! to stop it. The task that joins them to the operating system is in `actor`.
+
+mod actor;
+mod input;
+mod journal;
+mod push;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Instant, SystemTime};
+
+use parking_lot::Mutex;
+use protocol::{ProcessId, ProcessIdJson, ProcessState, ProcessSummary};
+use session::StdinQueue;
+use spawn::{Child, Pty, Tag};
+use tokio::sync::{Notify, watch};
+
+pub(crate) use actor::run;
+pub(crate) use journal::{Journal, Pushing};
+pub(crate) use push::write_message;
+
+use crate::session::Session;
+
+/// Which family of notifications a process speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    /// `process/*`.
+    Current,
+    /// `command/exec/*`, with at most so many bytes of each stream sent.
+    Legacy { output_bytes_cap: Option<u64> },
+}
+
+/// What is asked of the actor beyond carrying bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Stop {
+    /// Nothing.
+    No,
+    /// The tree is gone: read what is left in the pipes and close, even if somebody outside the tree holds them.
+    Drain,
+    /// Nobody will read it any more: close at once.
+    Discard,
+}
+
+/// Milliseconds since 1970, for people who look at a list of processes.
+pub(crate) fn now_ms() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis() as u64
+}
+
+/// A process of a session.
+pub(crate) struct Process {
+    pub(crate) id: ProcessId,
+    pub(crate) id_json: ProcessIdJson,
+    pub(crate) dialect: Dialect,
+    pub(crate) argv: Vec<String>,
+    pub(crate) pid: u32,
+    pub(crate) tag: Tag,
+    pub(crate) started: Instant,
+    started_at_ms: u64,
+    session: Weak<Session>,
+    journal: Mutex<Journal>,
+    /// Wakes reads that wait for something to happen.
+    pub(crate) news: Notify,
+    stdin: Mutex<StdinQueue>,
+    /// One write after the other: whoever waits for room keeps later writes behind it.
+    pub(crate) stdin_lane: Arc<tokio::sync::Mutex<()>>,
+    /// Wakes the write that waits for room.
+    stdin_room: Notify,
+    /// Wakes the actor: there is room in the journal, something to write, or a reason to stop.
+    poke: Notify,
+    stop: Mutex<Stop>,
+    timed_out: AtomicBool,
+    terminated: AtomicBool,
+    /// Whether it stands in the queue of the attached connection.
+    queued: AtomicBool,
+    /// Gone when reaped, so that a signal can never hit another process.
+    child: Mutex<Option<Arc<Child>>>,
+    reaped: watch::Sender<bool>,
+    /// Gone when closed, so that no descriptor outlives the process.
+    terminal: Mutex<Option<Pty>>,
+}
+
+/// What a process is made of when it has just been started.
+pub(crate) struct Birth {
+    pub(crate) id: ProcessId,
+    pub(crate) dialect: Dialect,
+    pub(crate) argv: Vec<String>,
+    pub(crate) tag: Tag,
+    pub(crate) child: Arc<Child>,
+    pub(crate) terminal: Option<Pty>,
+    pub(crate) journal: Journal,
+    pub(crate) stdin: StdinQueue,
+}
+
+impl Process {
+    pub(crate) fn new(session: &Arc<Session>, birth: Birth) -> Arc<Self> {
+        Arc::new(Self {
+            id_json: ProcessIdJson::from(&birth.id),
+            id: birth.id,
+            dialect: birth.dialect,
+            argv: birth.argv,
+            pid: birth.child.pid(),
+            tag: birth.tag,
+            started: Instant::now(),
+            started_at_ms: now_ms(),
+            session: Arc::downgrade(session),
+            journal: Mutex::new(birth.journal),
+            news: Notify::new(),
+            stdin: Mutex::new(birth.stdin),
+            stdin_lane: Arc::default(),
+            stdin_room: Notify::new(),
+            poke: Notify::new(),
+            stop: Mutex::new(Stop::No),
+            timed_out: AtomicBool::new(false),
+            terminated: AtomicBool::new(false),
+            queued: AtomicBool::new(false),
+            child: Mutex::new(Some(birth.child)),
+            reaped: watch::Sender::new(false),
+            terminal: Mutex::new(birth.terminal),
+        })
+    }
+
+    /// Looks into or changes the journal.
+    pub(crate) fn journal<T>(&self, look: impl FnOnce(&mut Journal) -> T) -> T {
+        look(&mut self.journal.lock())
+    }
+
+    /// Asks the actor to look again.
+    pub(crate) fn poke(&self) {
+        self.poke.notify_one();
+    }
+
+    /// Tells the actor to stop, unless it was told something stronger.
+    pub(crate) fn stop(&self, stop: Stop) {
+        {
+            let mut current = self.stop.lock();
+            *current = stop.max(*current);
+        }
+        self.poke();
+    }
+
+    pub(crate) fn mark_terminated(&self) {
+        self.terminated.store(true, Ordering::Relaxed);
+    }
+
+    /// Waits until the process itself, not its descendants, has been reaped.
+    pub(crate) async fn wait_reaped(&self) {
+        // The sender lives in `self`, so this cannot fail while we wait.
+        let _ = self.reaped.subscribe().wait_for(|reaped| *reaped).await;
+    }
+
+    pub(crate) fn has_exited(&self) -> bool {
+        *self.reaped.borrow()
+    }
+
+    /// The child, while there is one to signal.
+    pub(crate) fn child(&self) -> Option<Arc<Child>> {
+        self.child.lock().clone()
+    }
+
+    /// The terminal, while it is open.
+    pub(crate) fn with_terminal<T>(&self, action: impl FnOnce(&Pty) -> T) -> Option<T> {
+        self.terminal.lock().as_ref().map(action)
+    }
+
+    pub(crate) fn summary(&self) -> ProcessSummary {
+        self.journal(|journal| {
+            let log = &journal.log;
+            let exit = log.exit_event();
+            ProcessSummary {
+                process_id: self.id.clone(),
+                argv: self.argv.clone(),
+                pid: Some(self.pid),
+                started_at_ms: self.started_at_ms,
+                state: match (exit, log.is_closed()) {
+                    (_, true) => ProcessState::Closed,
+                    (Some(_), false) => ProcessState::Exited,
+                    (None, false) => ProcessState::Running,
+                },
+                exit_code: exit.map(|(_, exit)| exit.code),
+                next_seq: log.next_seq(),
+                output_bytes: log.total_bytes(),
+                oldest_seq: log.oldest_seq(),
+            }
+        })
+    }
+
+    /// Leaves its session's table and gives its memory back.
+    pub(crate) fn forget(self: &Arc<Self>) {
+        if let Some(session) = self.session.upgrade() {
+            session.table.forget(self);
+        }
+        self.journal(|journal| {
+            journal.log.shrink_to(0);
+            journal.account();
+        });
+    }
+
+    /// Something was added to the journal: wakes who waits for it and lines up for the attached connection.
+    pub(crate) fn announce(self: &Arc<Self>) {
+        self.news.notify_waiters();
+        if let Some(session) = self.session.upgrade() {
+            session.line_up(self);
+        }
+    }
+
+    /// Takes its place in a queue. False if it stands in one already.
+    pub(crate) fn enter_queue(&self) -> bool {
+        !self.queued.swap(true, Ordering::AcqRel)
+    }
+
+    /// Leaves the queue, before its journal is looked at, so that what is added meanwhile queues it again.
+    pub(crate) fn leave_queue(&self) {
+        self.queued.store(false, Ordering::Release);
+    }
+}

@@ -1,0 +1,225 @@
+//! The one task of a process: carries bytes between its streams and the journal, notices its exit, and closes.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use protocol::Stream;
+use session::Exit;
+use spawn::{Child, ChildIo, ExitStatus, Input, Output, ReadOutcome};
+use tokio::time::{Instant, sleep_until};
+
+use super::{Process, Stop};
+use crate::metrics::Ending;
+use crate::server::Shared;
+
+/// One read. Large enough that the cost of a system call disappears, small enough to stay in the cache.
+const READ_BYTES: usize = 256 << 10;
+
+/// Reads of one stream before other tasks of this thread get their turn.
+const READS_PER_TURN: usize = 4;
+
+/// A process that is done in a year is not done by a timer.
+const NEVER: Duration = Duration::from_secs(365 * 24 * 3600);
+
+thread_local! {
+    /// Shared by all processes of a thread: bytes are in it only between a read and the append that follows.
+    static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// One output stream of the process.
+struct Pump {
+    output: Option<Output>,
+    stream: Stream,
+    /// What was in the pipe when the process exited; it belongs before the exit.
+    owed: usize,
+    /// A full read shows that the process is busy writing; then a larger pipe saves wake-ups.
+    enlarged: bool,
+}
+
+impl Pump {
+    fn new(output: Output, stream: Stream) -> Self {
+        Self { output: Some(output), stream, owed: 0, enlarged: false }
+    }
+
+    async fn readable(&self) {
+        match &self.output {
+            Some(output) => output.readable().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    fn note_what_is_owed(&mut self) {
+        self.owed = self.output.as_ref().map_or(0, Output::available);
+    }
+
+    fn settled(&self) -> bool {
+        self.output.is_none() || self.owed == 0
+    }
+
+    fn close(&mut self) {
+        self.output = None;
+        self.owed = 0;
+    }
+}
+
+/// Runs until the process is closed.
+pub(crate) async fn run(process: Arc<Process>, io: ChildIo, timeout: Option<Duration>, shared: Arc<Shared>) {
+    let mut input: Option<Input>;
+    let mut pumps = match io {
+        ChildIo::Pipes { stdin, stdout, stderr } => {
+            input = stdin;
+            [Pump::new(stdout, Stream::Stdout), Pump::new(stderr, Stream::Stderr)]
+        }
+        ChildIo::Pty(pty) => {
+            input = Some(pty.writer());
+            let pump = Pump::new(pty.reader(), Stream::Pty);
+            *process.terminal.lock() = Some(pty);
+            [pump, Pump { output: None, stream: Stream::Pty, owed: 0, enlarged: true }]
+        }
+    };
+    let mut child = process.child();
+    let deadline = Instant::now() + timeout.unwrap_or(NEVER).min(NEVER);
+    let mut timer_armed = timeout.is_some();
+    let mut status: Option<ExitStatus> = None;
+    let mut exit_told = false;
+    let mut draining = false;
+
+    loop {
+        let room = process.journal(|journal| journal.room());
+        let can_read = room > 0;
+        let has_input = input.is_some() && process.has_input();
+        let [first, second] = &pumps;
+        tokio::select! {
+            () = first.readable(), if can_read => read_turn(&process, &shared, &mut pumps[0]),
+            () = second.readable(), if can_read => read_turn(&process, &shared, &mut pumps[1]),
+            exit = reaped(child.as_deref()), if status.is_none() => {
+                status = Some(exit);
+                child = None;
+                finish(&process, &shared, exit);
+                pumps.iter_mut().for_each(Pump::note_what_is_owed);
+                // Nobody is left to read it, or whoever is was never meant to get it.
+                process.close_stdin();
+            }
+            () = writable(input.as_ref()), if has_input => {
+                if let Some(input) = &input {
+                    process.feed(input);
+                }
+            }
+            () = process.poke.notified() => {
+                if let Some(input) = &input {
+                    process.feed(input);
+                }
+            }
+            () = sleep_until(deadline), if timer_armed => {
+                timer_armed = false;
+                if status.is_none() {
+                    process.timed_out.store(true, Ordering::Relaxed);
+                    shared.kill_in_background(Arc::clone(&process));
+                }
+            }
+        }
+
+        if input.is_some() && process.input_finished() {
+            input = None;
+        }
+        let stop = *process.stop.lock();
+        if stop == Stop::Discard {
+            pumps.iter_mut().for_each(Pump::close);
+        }
+        if stop == Stop::Drain && status.is_some() {
+            if !draining {
+                draining = true;
+                pumps.iter_mut().for_each(Pump::note_what_is_owed);
+            }
+            pumps.iter_mut().filter(|pump| pump.owed == 0).for_each(Pump::close);
+        }
+        let Some(status) = status else { continue };
+        if !exit_told && pumps.iter().all(Pump::settled) {
+            exit_told = true;
+            let timed_out = process.timed_out.load(Ordering::Relaxed);
+            process
+                .journal(|journal| journal.log.exit(Exit { code: status.code(), sandbox_denied: false, timed_out }));
+            process.announce();
+        }
+        if exit_told && pumps.iter().all(|pump| pump.output.is_none()) {
+            break;
+        }
+    }
+    process.terminal.lock().take();
+    process.journal(|journal| journal.log.close());
+    process.announce();
+    shared.janitor.forget_process_later(&process);
+}
+
+async fn reaped(child: Option<&Child>) -> ExitStatus {
+    match child {
+        Some(child) => child.wait().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn writable(input: Option<&Input>) {
+    match input {
+        Some(input) => input.writable().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Reads what is there, as far as the journal has room, and appends it.
+fn read_turn(process: &Arc<Process>, shared: &Shared, pump: &mut Pump) {
+    let mut got_any = false;
+    SCRATCH.with_borrow_mut(|scratch| {
+        scratch.resize(READ_BYTES, 0);
+        for _ in 0..READS_PER_TURN {
+            let Some(output) = &pump.output else { break };
+            let room = process.journal(|journal| journal.room()).min(READ_BYTES);
+            if room == 0 {
+                break;
+            }
+            match output.try_read(&mut scratch[..room]) {
+                Ok(ReadOutcome::Data(count)) => {
+                    if count >= READ_BYTES / 4 && !pump.enlarged {
+                        output.enlarge();
+                        pump.enlarged = true;
+                    }
+                    pump.owed = pump.owed.saturating_sub(count);
+                    let dropped = process.journal(|journal| journal.append(pump.stream, &scratch[..count]));
+                    shared.metrics.output(count);
+                    if dropped > 0 {
+                        shared.metrics.output_dropped(dropped);
+                    }
+                    got_any = true;
+                }
+                Ok(ReadOutcome::WouldBlock) => {
+                    // Less was there than was thought; whatever comes now is late output.
+                    pump.owed = 0;
+                    break;
+                }
+                Ok(ReadOutcome::End) | Err(_) => {
+                    pump.close();
+                    break;
+                }
+            }
+        }
+    });
+    if got_any {
+        process.announce();
+        shared.reclaim_if_tight();
+    }
+}
+
+/// The process was reaped: from here on it cannot be signalled.
+fn finish(process: &Process, shared: &Shared, status: ExitStatus) {
+    process.child.lock().take();
+    process.reaped.send_replace(true);
+    let ending = if process.terminated.load(Ordering::Relaxed) {
+        Ending::terminated
+    } else if status.code() == 0 {
+        Ending::success
+    } else {
+        Ending::error
+    };
+    shared.metrics.process_finished(ending, process.started.elapsed());
+}

@@ -1,0 +1,89 @@
+//! Writing to a process: into a bounded queue at once where there is room, in wire order always.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use protocol::WriteId;
+use session::Offer;
+use spawn::{Input, WriteOutcome};
+use tokio::sync::OwnedMutexGuard;
+
+use super::Process;
+
+/// How much is written to a process before others get their turn.
+const TURN_BYTES: usize = 256 << 10;
+
+impl Process {
+    /// Takes a write if there is room for it now.
+    pub(crate) fn offer(&self, id: Option<&WriteId>, bytes: &Bytes) -> Offer {
+        let offer = self.stdin.lock().offer(id, bytes);
+        if offer == Offer::Accepted {
+            self.poke();
+        }
+        offer
+    }
+
+    /// Takes a write, waiting for room. Later writes wait behind `_lane`.
+    pub(crate) async fn offer_when_there_is_room(
+        self: Arc<Self>,
+        id: Option<WriteId>,
+        bytes: Bytes,
+        _lane: OwnedMutexGuard<()>,
+    ) -> Offer {
+        loop {
+            let room = self.stdin_room.notified();
+            tokio::pin!(room);
+            room.as_mut().enable();
+            match self.offer(id.as_ref(), &bytes) {
+                Offer::Full => room.await,
+                taken => return taken,
+            }
+        }
+    }
+
+    /// Ends stdin after what waits: a pipe is closed, a terminal gets its end-of-file character and stays open.
+    pub(crate) fn end_stdin(&self) {
+        match self.with_terminal(spawn::Pty::eof_byte) {
+            Some(eof) => self.stdin.lock().push(&[eof]),
+            None => self.stdin.lock().end_with(&[]),
+        }
+        self.poke();
+    }
+
+    /// The process can take no more.
+    pub(super) fn close_stdin(&self) {
+        self.stdin.lock().close();
+        self.stdin_room.notify_waiters();
+    }
+
+    pub(super) fn has_input(&self) -> bool {
+        self.stdin.lock().front().is_some()
+    }
+
+    /// Whether the descriptor can be closed.
+    pub(super) fn input_finished(&self) -> bool {
+        self.stdin.lock().is_finished()
+    }
+
+    /// Writes what the process takes now. The bytes leave the queue only when the kernel has them.
+    pub(super) fn feed(&self, input: &Input) {
+        let mut written = 0;
+        while written < TURN_BYTES {
+            let Some(front) = self.stdin.lock().front().cloned() else { break };
+            match input.try_write(&front) {
+                Ok(WriteOutcome::Wrote(count)) => {
+                    written += count;
+                    self.stdin.lock().advance(count);
+                }
+                Ok(WriteOutcome::WouldBlock) => break,
+                Ok(WriteOutcome::Closed) | Err(_) => {
+                    self.close_stdin();
+                    break;
+                }
+            }
+        }
+        if written > 0 {
+            self.stdin_room.notify_waiters();
+        }
+    }
+}

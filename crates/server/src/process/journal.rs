@@ -1,0 +1,86 @@
+//! The event log of a process together with how far the attached connection has been told.
+
+use session::{ConnectionNumber, EventLog, Page};
+
+use crate::retention::Retained;
+
+/// Whether events go to the attached connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pushing {
+    /// The answer to the start is not on its way yet.
+    NotYet,
+    /// The session was resumed and the client has not yet said up to where it knows: events would only repeat or
+    /// overtake what its first read brings.
+    AwaitingRead,
+    /// As they come.
+    On,
+}
+
+/// What a process said and who has heard it.
+pub(crate) struct Journal {
+    pub(crate) log: EventLog,
+    /// The last event handed to a connection.
+    pub(crate) sent: u64,
+    pub(crate) pushing: Pushing,
+    /// Who is told. A connection whose session was taken over may still be writing; it must not swallow events.
+    pub(crate) listener: Option<ConnectionNumber>,
+    /// Whether output waits for the client; otherwise the oldest is dropped to make room.
+    pub(crate) hold: bool,
+    retained: Retained,
+    /// Bytes sent of stdout and stderr, for the cap of the legacy family.
+    pub(crate) legacy_sent: [u64; 2],
+}
+
+impl Journal {
+    pub(crate) fn new(log: EventLog, retained: Retained) -> Self {
+        Self { log, sent: 0, pushing: Pushing::NotYet, listener: None, hold: true, retained, legacy_sent: [0; 2] }
+    }
+
+    /// How many bytes may be read from the process now. None of them would push out what the client still needs.
+    pub(crate) fn room(&self) -> usize {
+        if !self.hold {
+            return usize::MAX;
+        }
+        if self.retained.is_tight() && self.log.unacknowledged_bytes() >= Retained::FAIR_MINIMUM {
+            return 0;
+        }
+        self.log.room()
+    }
+
+    /// Appends output and accounts for it. Returns how many bytes nobody may ever have seen were dropped for it.
+    pub(crate) fn append(&mut self, stream: protocol::Stream, bytes: &[u8]) -> u64 {
+        let dropped = self.log.dropped_bytes();
+        let safe = self.log.total_bytes() - self.log.unacknowledged_bytes() as u64;
+        self.log.append(stream, bytes);
+        self.account();
+        self.log.dropped_bytes().saturating_sub(dropped.max(safe))
+    }
+
+    /// Tells the shared account how much this log holds now.
+    pub(crate) fn account(&mut self) {
+        self.retained.set(self.log.retained_bytes());
+    }
+
+    /// A client asked what came after `after`. After a resume this is the moment from which pushing can go on.
+    pub(crate) fn read(&mut self, after: u64, max_bytes: Option<u64>) -> Page {
+        let page = self.log.read(after, max_bytes);
+        if self.pushing == Pushing::AwaitingRead {
+            self.log.acknowledge(after.min(self.log.next_seq() - 1));
+            self.pushing = Pushing::On;
+            self.sent = page.next_seq - 1;
+        }
+        page
+    }
+
+    /// Whether the connection has something to send.
+    pub(crate) fn has_push(&self) -> bool {
+        self.pushing == Pushing::On && self.log.has_event_after(self.sent)
+    }
+}
+
+/// The journal's share is given back when the process is forgotten.
+impl Drop for Journal {
+    fn drop(&mut self) {
+        self.retained.set(0);
+    }
+}

@@ -1,0 +1,76 @@
+//! The bound over the retained output of all processes together.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// How much all journals hold, and how much they may.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    held: AtomicUsize,
+    limit: usize,
+}
+
+impl Budget {
+    pub(crate) fn new(limit: usize) -> Arc<Self> {
+        Arc::new(Self { held: AtomicUsize::new(0), limit })
+    }
+
+    /// An account for one journal.
+    pub(crate) fn account(self: &Arc<Self>) -> Retained {
+        Retained { budget: Arc::clone(self), held: 0 }
+    }
+
+    /// How many bytes must be given back, with a margin so that it does not have to happen for each chunk.
+    pub(crate) fn excess(&self) -> usize {
+        let held = self.held.load(Ordering::Relaxed);
+        if held <= self.limit { 0 } else { held - self.limit + self.limit / 16 }
+    }
+
+    pub(crate) fn limit(&self) -> usize {
+        self.limit
+    }
+}
+
+/// The share of one journal.
+#[derive(Debug)]
+pub(crate) struct Retained {
+    budget: Arc<Budget>,
+    held: usize,
+}
+
+impl Retained {
+    /// A process may always have this much on its way to its client, however tight memory is; with less it would
+    /// stand still.
+    pub(crate) const FAIR_MINIMUM: usize = 64 << 10;
+
+    pub(crate) fn set(&mut self, held: usize) {
+        if held >= self.held {
+            self.budget.held.fetch_add(held - self.held, Ordering::Relaxed);
+        } else {
+            self.budget.held.fetch_sub(self.held - held, Ordering::Relaxed);
+        }
+        self.held = held;
+    }
+
+    pub(crate) fn is_tight(&self) -> bool {
+        self.budget.held.load(Ordering::Relaxed) > self.budget.limit
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_what_each_journal_holds() {
+        let budget = Budget::new(160);
+        let (mut a, mut b) = (budget.account(), budget.account());
+        a.set(100);
+        b.set(60);
+        assert_eq!((budget.excess(), a.is_tight()), (0, false));
+        b.set(80);
+        assert_eq!((budget.excess(), a.is_tight()), (30, true));
+        a.set(0);
+        assert_eq!(budget.excess(), 0);
+    }
+}

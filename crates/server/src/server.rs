@@ -1,0 +1,246 @@
+//! What all connections of a server share, and how it all ends.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use protocol::EnvironmentInfo;
+use session::ConnectionNumber;
+use spawn::{Child, GuardProgram, Signal, Spawner, Survivors, Tag};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::config::Config;
+use crate::connection::Connection;
+use crate::environment::{Variables, environment_info, server_env};
+use crate::janitor::Janitor;
+use crate::metrics::Metrics;
+use crate::process::{Process, Stop};
+use crate::retention::{Budget, Retained};
+use crate::session::{Session, Sessions};
+
+/// WebSocket's code for an endpoint that goes away.
+const GOING_AWAY: u16 = 1001;
+
+/// How long the last messages have to leave at shutdown.
+const FLUSH_PATIENCE: Duration = Duration::from_secs(2);
+
+/// A server. Cheap to clone; all clones are the same server.
+#[derive(Clone)]
+pub struct Server {
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// What everything in the server can reach.
+pub(crate) struct Shared {
+    pub(crate) config: Config,
+    pub(crate) spawner: Arc<Spawner>,
+    pub(crate) sessions: Sessions,
+    pub(crate) janitor: Janitor,
+    pub(crate) metrics: Metrics,
+    pub(crate) budget: Arc<Budget>,
+    pub(crate) info: Arc<EnvironmentInfo>,
+    pub(crate) env: Variables,
+    /// Work that is finished whoever is connected.
+    pub(crate) tasks: TaskTracker,
+    /// One task per process.
+    pub(crate) actors: TaskTracker,
+    /// One task per connection.
+    pub(crate) connections: TaskTracker,
+    /// No new connections.
+    pub(crate) closing: CancellationToken,
+    ready: AtomicBool,
+    last_connection: AtomicU64,
+    open: Mutex<Vec<Weak<Connection>>>,
+    reclaiming: AtomicBool,
+}
+
+impl Server {
+    /// A server that is not listening yet. Must be called inside a runtime.
+    pub fn new(config: Config) -> io::Result<Self> {
+        let guard = config.guard.as_ref().map(|(program, args)| GuardProgram {
+            program: program.clone(),
+            args: args.iter().map(Into::into).collect(),
+        });
+        let spawner = Arc::new(Spawner::new(guard)?);
+        let env = server_env();
+        let shared = Arc::new(Shared {
+            janitor: Janitor::new(config.process_retention),
+            budget: Budget::new(config.retain_total_bytes),
+            info: Arc::new(environment_info(&env)),
+            config,
+            spawner,
+            sessions: Sessions::default(),
+            metrics: Metrics::new(),
+            env,
+            tasks: TaskTracker::new(),
+            actors: TaskTracker::new(),
+            connections: TaskTracker::new(),
+            closing: CancellationToken::new(),
+            ready: AtomicBool::new(true),
+            last_connection: AtomicU64::new(0),
+            open: Mutex::default(),
+            reclaiming: AtomicBool::new(false),
+        });
+        let for_janitor = Arc::clone(&shared);
+        shared.tasks.spawn(async move {
+            let closed = for_janitor.closing.clone();
+            closed.run_until_cancelled(for_janitor.janitor.run(&for_janitor)).await;
+        });
+        Ok(Self { shared })
+    }
+
+    /// Ends in order: no new connections, TERM and then KILL for the processes, the last events to the clients, a
+    /// goodbye. Returns when nothing is left.
+    pub async fn shut_down(&self) {
+        let shared = &self.shared;
+        shared.ready.store(false, Ordering::Relaxed);
+        shared.closing.cancel();
+        shared.actors.close();
+        shared.spawner.signal_all(Signal::TERM);
+        let _ = tokio::time::timeout(shared.config.shutdown_grace, shared.actors.wait()).await;
+        self.kill_everything().await;
+        for session in shared.sessions.all() {
+            for process in session.table.processes() {
+                process.stop(Stop::Drain);
+            }
+        }
+        let _ = tokio::time::timeout(FLUSH_PATIENCE, shared.actors.wait()).await;
+        for connection in shared.open_connections() {
+            connection.outbound.close(GOING_AWAY, "server is shutting down");
+        }
+        shared.connections.close();
+        let _ = tokio::time::timeout(FLUSH_PATIENCE, shared.connections.wait()).await;
+    }
+
+    /// Kills every process at once.
+    pub async fn kill_everything(&self) {
+        let spawner = Arc::clone(&self.shared.spawner);
+        let patience = self.shared.config.kill_patience;
+        let killed = tokio::task::spawn_blocking(move || spawner.kill_all(patience)).await;
+        if let Ok(Err(survivors)) = killed {
+            tracing::error!("{survivors}");
+        }
+    }
+
+    /// The limit and duration settings in force.
+    pub fn config(&self) -> &Config {
+        &self.shared.config
+    }
+}
+
+impl Shared {
+    pub(crate) fn is_ready(&self) -> bool {
+        self.ready.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn next_connection(&self) -> ConnectionNumber {
+        ConnectionNumber(self.last_connection.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    pub(crate) fn add_connection(&self, connection: &Arc<Connection>) {
+        self.open.lock().push(Arc::downgrade(connection));
+    }
+
+    pub(crate) fn remove_connection(&self, connection: &Arc<Connection>) {
+        self.open.lock().retain(|open| open.as_ptr() != Arc::as_ptr(connection));
+    }
+
+    fn open_connections(&self) -> Vec<Arc<Connection>> {
+        self.open.lock().iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Kills a process and everything it started; returns when they are gone and the process has been reaped.
+    pub(crate) async fn kill(&self, process: &Process) -> Result<(), Survivors> {
+        let spawner = Arc::clone(&self.spawner);
+        let (tag, patience) = (process.tag, self.config.kill_patience);
+        let killed = tokio::task::spawn_blocking(move || spawner.kill_tree(tag, patience)).await;
+        match killed {
+            Ok(Ok(())) => {
+                process.wait_reaped().await;
+                process.stop(Stop::Drain);
+                Ok(())
+            }
+            Ok(Err(survivors)) => Err(survivors),
+            // The runtime is shutting down; `kill_everything` takes care of the rest.
+            Err(_) => Ok(()),
+        }
+    }
+
+    pub(crate) fn kill_in_background(self: &Arc<Self>, process: Arc<Process>) {
+        let shared = Arc::clone(self);
+        self.tasks.spawn(async move {
+            if let Err(survivors) = shared.kill(&process).await {
+                tracing::warn!(pid = process.pid, "{survivors}");
+            }
+        });
+    }
+
+    /// Kills a process that nobody wants any more and that has no place in a table.
+    pub(crate) async fn kill_unclaimed(&self, child: Child, tag: Tag) {
+        let spawner = Arc::clone(&self.spawner);
+        let patience = self.config.kill_patience;
+        let _ = tokio::task::spawn_blocking(move || spawner.kill_tree(tag, patience)).await;
+        child.wait().await;
+    }
+
+    /// A session is over: its processes are killed and forgotten.
+    pub(crate) fn end_session_in_background(self: &Arc<Self>, session: Arc<Session>) {
+        let shared = Arc::clone(self);
+        self.tasks.spawn(async move {
+            shared.sessions.remove(&session.id);
+            shared.metrics.sessions(shared.sessions.len());
+            let processes = session.table.processes();
+            processes.iter().for_each(|process| process.mark_terminated());
+            let spawner = Arc::clone(&shared.spawner);
+            let patience = shared.config.kill_patience;
+            let for_kill = Arc::clone(&session);
+            let killed = tokio::task::spawn_blocking(move || spawner.kill_session(&for_kill.tags, patience)).await;
+            if let Ok(Err(survivors)) = killed {
+                tracing::warn!("{survivors}");
+            }
+            session.discard_processes();
+        });
+    }
+
+    /// Reaps daemons that outlived their parents, and restarts a guard that was killed.
+    pub(crate) fn sweep(&self) {
+        self.spawner.reap_orphans();
+        if let Err(error) = self.spawner.ensure_guard() {
+            tracing::error!("the guard is gone and cannot be started again: {error}");
+        }
+    }
+
+    /// Gives memory back when all journals together hold too much: first what clients have, closed processes first.
+    pub(crate) fn reclaim_if_tight(&self) {
+        let mut excess = self.budget.excess();
+        if excess == 0 || self.reclaiming.swap(true, Ordering::Acquire) {
+            return;
+        }
+        let processes: Vec<_> = self.sessions.all().iter().flat_map(|session| session.table.processes()).collect();
+        let share = (self.budget.limit() / processes.len().max(1)).max(Retained::FAIR_MINIMUM);
+        for closed_ones in [true, false] {
+            for process in &processes {
+                if excess == 0 {
+                    break;
+                }
+                let freed = process.journal(|journal| {
+                    if journal.log.is_closed() != closed_ones {
+                        return 0;
+                    }
+                    let freed = if journal.hold && !closed_ones {
+                        journal.log.shrink_acknowledged_to(share)
+                    } else {
+                        journal.log.shrink_to(if closed_ones { 0 } else { share })
+                    };
+                    journal.account();
+                    freed
+                });
+                excess = excess.saturating_sub(freed);
+            }
+        }
+        self.reclaiming.store(false, Ordering::Release);
+    }
+}

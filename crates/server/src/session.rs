@@ -1,0 +1,140 @@
+//! A session: the processes of one client, and the connection that hears of them now.
+
+mod registry;
+mod table;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use protocol::SessionId;
+use session::{Attachment, ConnectionNumber, StillAttached};
+use spawn::TagRange;
+
+pub(crate) use registry::Sessions;
+pub(crate) use table::{Deferred, Lookup, Refusal, Table};
+
+use crate::connection::Outbound;
+use crate::process::{Process, Pushing, Stop};
+
+/// What survives a lost connection.
+pub(crate) struct Session {
+    pub(crate) id: SessionId,
+    pub(crate) tags: TagRange,
+    pub(crate) table: Table,
+    link: Mutex<Link>,
+}
+
+/// Who is attached, and the way to it. One lock, so that nothing is sent to a connection that was just detached.
+struct Link {
+    attachment: Attachment,
+    outbound: Option<Arc<Outbound>>,
+}
+
+impl Session {
+    pub(crate) fn new(id: SessionId, tags: TagRange, attachment: Attachment, outbound: Arc<Outbound>) -> Self {
+        Self { id, tags, table: Table::default(), link: Mutex::new(Link { attachment, outbound: Some(outbound) }) }
+    }
+
+    /// Puts a process that has something to say into the queue of the attached connection.
+    pub(crate) fn line_up(&self, process: &Arc<Process>) {
+        let link = self.link.lock();
+        let Some(outbound) = &link.outbound else { return };
+        let has_push = process.journal(|journal| {
+            journal.listener = Some(outbound.number);
+            journal.has_push()
+        });
+        if has_push && process.enter_queue() {
+            outbound.line_up(Arc::clone(process));
+        }
+    }
+
+    /// Attaches a connection again. `Ok(false)`: the session is over.
+    pub(crate) fn resume(&self, outbound: &Arc<Outbound>, now: Instant) -> Result<bool, StillAttached> {
+        let mut link = self.link.lock();
+        if !link.attachment.resume(outbound.number, now)? {
+            return Ok(false);
+        }
+        link.outbound = Some(Arc::clone(outbound));
+        for process in self.table.processes() {
+            process.leave_queue();
+            process.journal(|journal| {
+                journal.hold = true;
+                journal.listener = None;
+                if journal.pushing == Pushing::On {
+                    journal.pushing = Pushing::AwaitingRead;
+                }
+            });
+        }
+        Ok(true)
+    }
+
+    /// The client has not asked for anything since it came back, so it relies on notifications alone: go on where the
+    /// last connection was left.
+    pub(crate) fn push_without_read(&self) {
+        for process in self.table.processes() {
+            process.journal(|journal| {
+                if journal.pushing == Pushing::AwaitingRead {
+                    journal.pushing = Pushing::On;
+                }
+            });
+            self.line_up(&process);
+        }
+    }
+
+    /// The connection is gone. False if another one has taken its place.
+    pub(crate) fn detach(&self, connection: ConnectionNumber, now: Instant) -> bool {
+        let mut link = self.link.lock();
+        let detached = link.attachment.detach(connection, now);
+        if detached {
+            link.outbound = None;
+        }
+        detached
+    }
+
+    pub(crate) fn is_attached_to(&self, connection: ConnectionNumber) -> bool {
+        self.link.lock().attachment.is_attached_to(connection)
+    }
+
+    pub(crate) fn outbound(&self) -> Option<Arc<Outbound>> {
+        self.link.lock().outbound.clone()
+    }
+
+    /// When the janitor must look at a detached session: when output stops waiting, and when all is over.
+    pub(crate) fn deadlines(&self) -> Option<(Instant, Instant)> {
+        let link = self.link.lock();
+        Some((link.attachment.hold_ends_at()?, link.attachment.expires_at()?))
+    }
+
+    /// Nobody came back in time: output no longer waits.
+    pub(crate) fn release_hold(&self) {
+        let link = self.link.lock();
+        if link.attachment.is_attached() {
+            return;
+        }
+        for process in self.table.processes() {
+            process.journal(|journal| journal.hold = false);
+            process.poke();
+        }
+    }
+
+    /// Ends the session if its time is over. True if it ended just now.
+    pub(crate) fn end_if_expired(&self, now: Instant) -> bool {
+        let mut link = self.link.lock();
+        link.attachment.expires_at().is_some_and(|end| end <= now) && link.attachment.end()
+    }
+
+    /// Ends the session whatever its state. False if it had ended before.
+    pub(crate) fn end(&self) -> bool {
+        let mut link = self.link.lock();
+        link.outbound = None;
+        link.attachment.end()
+    }
+
+    /// Lets go of every process after they were killed.
+    pub(crate) fn discard_processes(&self) {
+        for process in self.table.clear() {
+            process.stop(Stop::Discard);
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Bearer tokens from a file: who may connect from elsewhere.
+
+use std::path::{Path, PathBuf};
+
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
+use parking_lot::RwLock;
+use subtle::{Choice, ConstantTimeEq as _};
+
+/// Shorter ones could be guessed.
+const SHORTEST_TOKEN: usize = 16;
+
+/// The tokens that are accepted now.
+#[derive(Debug)]
+pub struct Tokens {
+    file: PathBuf,
+    accepted: RwLock<Vec<Vec<u8>>>,
+}
+
+/// Why a token file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TokenError {
+    /// The operating system refused.
+    #[error("cannot read the token file {}: {source}", path.display())]
+    Read {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// Nothing in it.
+    #[error("the token file {} holds no token; write one per line", .0.display())]
+    Empty(PathBuf),
+    /// Too easy to guess.
+    #[error(
+        "line {line} of the token file {} is shorter than {SHORTEST_TOKEN} characters; make one with `openssl rand -hex 32`",
+        path.display()
+    )]
+    Short {
+        /// Which file.
+        path: PathBuf,
+        /// Which line, from 1.
+        line: usize,
+    },
+}
+
+impl Tokens {
+    /// Reads the file: one token a line, empty lines and lines that begin with `#` are skipped.
+    pub fn load(file: &Path) -> Result<Self, TokenError> {
+        let accepted = RwLock::new(read(file)?);
+        Ok(Self { file: file.to_owned(), accepted })
+    }
+
+    /// Reads the file again. On failure the old tokens stay.
+    pub fn reload(&self) -> Result<(), TokenError> {
+        *self.accepted.write() = read(&self.file)?;
+        Ok(())
+    }
+
+    /// Whether the request carries one of the tokens. Takes the same time whichever it is.
+    pub fn accept(&self, headers: &HeaderMap) -> bool {
+        let Some(given) = headers.get(AUTHORIZATION).and_then(|value| bearer(value.as_bytes())) else {
+            return false;
+        };
+        let accepted = self.accepted.read();
+        accepted.iter().fold(Choice::from(0), |any, token| any | token.as_slice().ct_eq(given)).into()
+    }
+}
+
+fn bearer(value: &[u8]) -> Option<&[u8]> {
+    let (scheme, token) = value.split_at_checked(7)?;
+    scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
+}
+
+fn read(file: &Path) -> Result<Vec<Vec<u8>>, TokenError> {
+    let text = std::fs::read(file).map_err(|source| TokenError::Read { path: file.to_owned(), source })?;
+    let mut tokens = Vec::new();
+    for (index, line) in text.split(|&byte| byte == b'\n').enumerate() {
+        let token = line.trim_ascii();
+        if token.is_empty() || token.starts_with(b"#") {
+            continue;
+        }
+        if token.len() < SHORTEST_TOKEN {
+            return Err(TokenError::Short { path: file.to_owned(), line: index + 1 });
+        }
+        tokens.push(token.to_vec());
+    }
+    if tokens.is_empty() {
+        return Err(TokenError::Empty(file.to_owned()));
+    }
+    Ok(tokens)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(value: &str) -> HeaderMap {
+        HeaderMap::from_iter([(AUTHORIZATION, value.parse().unwrap())])
+    }
+
+    #[test]
+    fn accepts_any_of_its_tokens_and_follows_the_file() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "# laptop\nfirst-token-of-mine\n\n  second-token-of-mine \n").unwrap();
+        let tokens = Tokens::load(file.path()).unwrap();
+        assert!(tokens.accept(&headers("Bearer first-token-of-mine")));
+        assert!(tokens.accept(&headers("bearer second-token-of-mine")));
+        for bad in
+            ["Bearer first-token-of-min", "first-token-of-mine", "Basic first-token-of-mine", "Bearer ", "Bearer"]
+        {
+            assert!(!tokens.accept(&headers(bad)), "{bad}");
+        }
+        assert!(!tokens.accept(&HeaderMap::new()));
+
+        std::fs::write(file.path(), "third-token-of-mine\n").unwrap();
+        tokens.reload().unwrap();
+        assert!(!tokens.accept(&headers("Bearer first-token-of-mine")));
+        assert!(tokens.accept(&headers("Bearer third-token-of-mine")));
+
+        std::fs::write(file.path(), "short\n").unwrap();
+        assert!(tokens.reload().unwrap_err().to_string().starts_with("line 1 of the token file"));
+        assert!(tokens.accept(&headers("Bearer third-token-of-mine")), "a bad file changes nothing");
+    }
+
+    #[test]
+    fn an_empty_or_missing_file_is_refused() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        assert!(matches!(Tokens::load(file.path()), Err(TokenError::Empty(_))));
+        assert!(matches!(Tokens::load(Path::new("/nonexistent/tokens")), Err(TokenError::Read { .. })));
+    }
+}

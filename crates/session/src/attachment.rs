@@ -1,0 +1,128 @@
+//! Who is connected to a session, and what becomes of it when nobody is.
+
+use std::time::{Duration, Instant};
+
+/// Names a connection for the life of the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ConnectionNumber(pub u64);
+
+/// A resume found this connection in its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StillAttached(pub ConnectionNumber);
+
+/// The attachment of one session.
+#[derive(Debug)]
+pub struct Attachment {
+    state: State,
+    /// How long a session outlives its connection.
+    ttl: Duration,
+    /// How long output waits for the client to come back before the oldest is dropped instead.
+    hold: Duration,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    Attached(ConnectionNumber),
+    Detached { since: Instant },
+    Ended,
+}
+
+impl Attachment {
+    /// A new session, attached to the connection that asked for it.
+    pub fn new(connection: ConnectionNumber, ttl: Duration, hold: Duration) -> Self {
+        Self { state: State::Attached(connection), ttl, hold }
+    }
+
+    /// A client presents the session id. `Ok(false)`: the session is over.
+    pub fn resume(&mut self, connection: ConnectionNumber, now: Instant) -> Result<bool, StillAttached> {
+        match self.state {
+            State::Attached(current) => return Err(StillAttached(current)),
+            State::Detached { since } if now < since + self.ttl => self.state = State::Attached(connection),
+            State::Detached { .. } => {
+                self.state = State::Ended;
+                return Ok(false);
+            }
+            State::Ended => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// The connection is gone. False if it was no longer the attached one, and so nothing changed.
+    pub fn detach(&mut self, connection: ConnectionNumber, now: Instant) -> bool {
+        if !self.is_attached_to(connection) {
+            return false;
+        }
+        self.state = State::Detached { since: now };
+        true
+    }
+
+    /// Ends the session for good. False if it had ended before.
+    pub fn end(&mut self) -> bool {
+        !matches!(std::mem::replace(&mut self.state, State::Ended), State::Ended)
+    }
+
+    /// Whether requests of this connection are still answered.
+    pub fn is_attached_to(&self, connection: ConnectionNumber) -> bool {
+        matches!(self.state, State::Attached(current) if current == connection)
+    }
+
+    /// Whether anybody is connected.
+    pub fn is_attached(&self) -> bool {
+        matches!(self.state, State::Attached(_))
+    }
+
+    /// When to look again: the session's end if nobody comes back.
+    pub fn expires_at(&self) -> Option<Instant> {
+        match self.state {
+            State::Detached { since } => Some(since + self.ttl),
+            State::Attached(_) | State::Ended => None,
+        }
+    }
+
+    /// When output stops waiting for the client.
+    pub fn hold_ends_at(&self) -> Option<Instant> {
+        match self.state {
+            State::Detached { since } => Some(since + self.hold.min(self.ttl)),
+            State::Attached(_) | State::Ended => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TTL: Duration = Duration::from_secs(30);
+    const HOLD: Duration = Duration::from_secs(25);
+    const FIRST: ConnectionNumber = ConnectionNumber(1);
+    const SECOND: ConnectionNumber = ConnectionNumber(2);
+
+    #[test]
+    fn a_live_attachment_is_not_taken() {
+        let mut attachment = Attachment::new(FIRST, TTL, HOLD);
+        assert_eq!(attachment.resume(SECOND, Instant::now()), Err(StillAttached(FIRST)));
+        assert!(attachment.is_attached_to(FIRST));
+    }
+
+    #[test]
+    fn a_detached_session_waits_for_its_ttl_and_no_longer() {
+        let start = Instant::now();
+        let mut attachment = Attachment::new(FIRST, TTL, HOLD);
+        assert!(attachment.detach(FIRST, start));
+        assert_eq!((attachment.hold_ends_at(), attachment.expires_at()), (Some(start + HOLD), Some(start + TTL)));
+        assert_eq!(attachment.resume(SECOND, start + TTL - Duration::from_nanos(1)), Ok(true));
+        assert!(!attachment.detach(FIRST, start + TTL), "the old connection's end comes late");
+        assert!(attachment.is_attached_to(SECOND));
+        assert!(attachment.detach(SECOND, start + TTL));
+        assert_eq!(attachment.resume(FIRST, start + TTL + TTL), Ok(false));
+        assert_eq!(attachment.resume(FIRST, start), Ok(false), "an ended session stays ended");
+    }
+
+    #[test]
+    fn ends_once() {
+        let mut attachment = Attachment::new(FIRST, TTL, HOLD);
+        assert!(attachment.end());
+        assert!(!attachment.end());
+        assert!(!attachment.is_attached());
+    }
+}

@@ -1,0 +1,14 @@
+//! The rules of a session on the server's side: what a process said, who may hear it, and for how long.
+//!
+//! Values without sockets, tasks or a clock: the caller says what happened and what time it is.
+#![forbid(unsafe_code)]
+
+mod attachment;
+mod log;
+mod stdin;
+mod write_ids;
+
+pub use attachment::{Attachment, ConnectionNumber, StillAttached};
+pub use log::{Chunk, Event, EventLog, Exit, LogLimits, Page};
+pub use stdin::{Offer, StdinQueue};
+pub use write_ids::WriteIds;

@@ -1,0 +1,225 @@
+//! The log against its promises: dense sequence, nothing twice, nothing lost within the window.
+
+use super::*;
+use proptest::prelude::*;
+
+const EXIT: Exit = Exit { code: 7, sandbox_denied: false, timed_out: false };
+
+fn log() -> EventLog {
+    EventLog::new(LogLimits::default())
+}
+
+fn drain(log: &mut EventLog, cursor: &mut u64) -> Vec<Event> {
+    let mut events = Vec::new();
+    while let Some(event) = log.next_event(*cursor) {
+        *cursor = event.seq();
+        events.push(event);
+    }
+    events
+}
+
+fn output(seq: u64, stream: Stream, text: &'static str) -> Event {
+    Event::Output(Chunk { seq, stream, bytes: Bytes::from_static(text.as_bytes()) })
+}
+
+#[test]
+fn events_come_in_order_with_exit_before_late_output() {
+    let mut log = log();
+    log.append(Stream::Stdout, b"a");
+    log.append(Stream::Stderr, b"b");
+    log.exit(EXIT);
+    log.append(Stream::Stdout, b"late");
+    log.close();
+    assert_eq!(
+        drain(&mut log, &mut 0),
+        [
+            output(1, Stream::Stdout, "a"),
+            output(2, Stream::Stderr, "b"),
+            Event::Exited { seq: 3, exit: EXIT },
+            output(4, Stream::Stdout, "late"),
+            Event::Closed { seq: 5 },
+        ]
+    );
+    assert_eq!(log.read(0, None).next_seq, 6);
+}
+
+#[test]
+fn unseen_output_merges_and_seen_output_does_not() {
+    let mut log = log();
+    let mut cursor = 0;
+    log.append(Stream::Stdout, b"a");
+    log.append(Stream::Stdout, b"b");
+    assert_eq!(drain(&mut log, &mut cursor), [output(1, Stream::Stdout, "ab")]);
+    log.append(Stream::Stdout, b"c");
+    assert_eq!(drain(&mut log, &mut cursor), [output(2, Stream::Stdout, "c")]);
+    log.append(Stream::Stdout, b"d");
+    assert_eq!(log.read(0, None).chunks.len(), 3, "a read sees it too");
+    log.append(Stream::Stdout, b"e");
+    assert_eq!(drain(&mut log, &mut cursor), [output(3, Stream::Stdout, "d"), output(4, Stream::Stdout, "e")]);
+}
+
+#[test]
+fn a_page_has_one_chunk_even_if_it_is_too_large() {
+    let mut log = log();
+    for text in [&b"aaaa"[..], b"bb", b"c"] {
+        log.append(Stream::Stdout, text);
+        log.seal();
+    }
+    let sizes = |after, max| {
+        let page = log_read(&mut log, after, max);
+        (page.chunks.iter().map(|chunk| chunk.bytes.len()).collect::<Vec<_>>(), page.next_seq)
+    };
+    fn log_read(log: &mut EventLog, after: u64, max: Option<u64>) -> Page {
+        log.read(after, max)
+    }
+    let mut sizes = sizes;
+    assert_eq!(sizes(0, Some(1)), (vec![4], 2));
+    assert_eq!(sizes(0, Some(0)), (vec![4], 2));
+    assert_eq!(sizes(0, Some(6)), (vec![4, 2], 3));
+    assert_eq!(sizes(0, Some(7)), (vec![4, 2, 1], 4));
+    assert_eq!(sizes(3, Some(7)), (vec![], 4));
+    assert_eq!(sizes(1, None), (vec![2, 1], 4));
+}
+
+#[test]
+fn waiting_reads_wake_for_output_exit_and_close_only() {
+    let mut log = log();
+    assert!(!log.has_news_after(0));
+    log.append(Stream::Stdout, b"a");
+    assert!(log.has_news_after(0));
+    assert!(!log.has_news_after(1));
+    log.exit(EXIT);
+    assert!(log.has_news_after(1));
+    assert!(!log.has_news_after(2), "past the exit it waits for late output or close");
+    log.close();
+    assert!(log.has_news_after(2));
+    assert!(log.has_news_after(99));
+}
+
+#[test]
+fn chunks_are_bounded_in_number() {
+    let mut log = EventLog::new(LogLimits { retain_chunks: 50_000, ..LogLimits::default() });
+    for n in 0..50_010u64 {
+        log.append(if n % 2 == 0 { Stream::Stdout } else { Stream::Stderr }, b"x");
+    }
+    log.seal();
+    log.append(Stream::Pty, b"y");
+    let page = log.read(0, None);
+    assert_eq!((page.chunks.len(), page.gap), (50_000, true));
+    assert!(page.chunks.len() * 4 + 16 < protocol::MAX_VALUES);
+}
+
+#[test]
+fn room_is_what_the_client_has_not_acknowledged() {
+    let mut log = EventLog::new(LogLimits { retain_bytes: 10, retain_chunks: 100, merge_bytes: 4 });
+    log.append(Stream::Stdout, b"aaaa");
+    log.append(Stream::Stdout, b"bbbb");
+    assert_eq!(log.room(), 2);
+    log.acknowledge(1);
+    assert_eq!(log.room(), 6);
+    log.append(Stream::Stdout, b"cccc");
+    assert_eq!((log.room(), log.oldest_seq()), (2, Some(2)));
+    log.acknowledge(3);
+    assert_eq!(log.room(), 10);
+    log.acknowledge(1);
+    assert_eq!(log.room(), 10, "an old acknowledgement changes nothing");
+}
+
+#[test]
+fn shrinking_frees_the_oldest() {
+    let mut log = EventLog::new(LogLimits { retain_bytes: 100, retain_chunks: 100, merge_bytes: 4 });
+    for _ in 0..5 {
+        log.append(Stream::Stdout, b"abcd");
+    }
+    assert_eq!(log.shrink_to(9), 12);
+    assert_eq!((log.retained_bytes(), log.dropped_bytes(), log.oldest_seq()), (8, 12, Some(4)));
+    assert!(log.read(2, None).gap);
+    assert!(!log.read(3, None).gap);
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Append(Stream, Vec<u8>),
+    Push(usize),
+    Read(u64, Option<u64>),
+    Acknowledge,
+    Exit,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let stream = prop_oneof![Just(Stream::Stdout), Just(Stream::Stderr)];
+    prop_oneof![
+        4 => (stream, proptest::collection::vec(any::<u8>(), 1..40)).prop_map(|(stream, bytes)| Step::Append(stream, bytes)),
+        3 => (0usize..4).prop_map(Step::Push),
+        1 => (0u64..20, proptest::option::of(0u64..60)).prop_map(|(after, max)| Step::Read(after, max)),
+        1 => Just(Step::Acknowledge),
+        1 => Just(Step::Exit),
+    ]
+}
+
+fn bytes_of(events: &[Event], stream: Stream) -> Vec<u8> {
+    let chunks = events.iter().filter_map(|event| match event {
+        Event::Output(chunk) if chunk.stream == stream => Some(chunk.bytes.as_ref()),
+        _ => None,
+    });
+    chunks.collect::<Vec<_>>().concat()
+}
+
+proptest! {
+    #[test]
+    fn a_client_that_keeps_up_gets_every_byte_once_in_order(steps in proptest::collection::vec(step(), 0..60)) {
+        let mut log = EventLog::new(LogLimits { retain_bytes: 120, retain_chunks: 20, merge_bytes: 50 });
+        let (mut cursor, mut seen) = (0, Vec::new());
+        let mut model: [(Stream, Vec<u8>); 2] = [(Stream::Stdout, vec![]), (Stream::Stderr, vec![])];
+        let mut exited = false;
+        for step in steps {
+            match step {
+                // A pipe is only read while there is room for what it may hold.
+                Step::Append(stream, bytes) if log.room() >= bytes.len() => {
+                    log.append(stream, &bytes);
+                    model.iter_mut().find(|(s, _)| *s == stream).unwrap().1.extend(bytes);
+                }
+                Step::Append(..) => {}
+                Step::Push(n) => for _ in 0..n {
+                    let Some(event) = log.next_event(cursor) else { break };
+                    prop_assert_eq!(event.seq(), cursor + 1, "dense and in order");
+                    cursor = event.seq();
+                    seen.push(event);
+                },
+                Step::Read(after, max) => {
+                    let page = log.read(after, max);
+                    prop_assert!(page.chunks.iter().all(|chunk| chunk.seq > after));
+                    prop_assert!(page.chunks.windows(2).all(|pair| pair[0].seq < pair[1].seq));
+                    if let (Some(max), [_, _, ..]) = (max, page.chunks.as_slice()) {
+                        prop_assert!(page.chunks.iter().map(|chunk| chunk.bytes.len() as u64).sum::<u64>() <= max);
+                    }
+                }
+                Step::Acknowledge => log.acknowledge(cursor),
+                Step::Exit if !exited => { exited = true; log.exit(EXIT); }
+                Step::Exit => {}
+            }
+            prop_assert!(log.retained_bytes() <= 120);
+        }
+        log.close();
+        seen.extend(drain(&mut log, &mut cursor));
+        prop_assert_eq!(seen.iter().map(Event::seq).collect::<Vec<_>>(), (1..=cursor).collect::<Vec<_>>());
+        for (stream, bytes) in &model {
+            prop_assert_eq!(&bytes_of(&seen, *stream), bytes);
+        }
+        prop_assert_eq!(cursor + 1, log.next_seq());
+    }
+
+    #[test]
+    fn without_a_client_the_newest_output_stays(writes in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 1..60), 1..40)) {
+        let mut log = EventLog::new(LogLimits { retain_bytes: 100, retain_chunks: 10, merge_bytes: 30 });
+        let all = writes.concat();
+        for bytes in &writes {
+            log.append(Stream::Pty, bytes);
+        }
+        let page = log.read(0, None);
+        let kept: Vec<u8> = page.chunks.iter().flat_map(|chunk| chunk.bytes.to_vec()).collect();
+        prop_assert!(all.ends_with(&kept));
+        prop_assert_eq!(kept.len() as u64 + log.dropped_bytes(), all.len() as u64);
+        prop_assert_eq!(page.gap, log.dropped_bytes() > 0);
+    }
+}

@@ -1,0 +1,176 @@
+//! What waits to be written to a process's stdin: bounded, in order, each write taken once.
+
+use std::collections::VecDeque;
+
+use bytes::{Buf as _, Bytes};
+use protocol::WriteId;
+
+use crate::WriteIds;
+
+/// The queue in front of a process's stdin.
+#[derive(Debug)]
+pub struct StdinQueue {
+    waiting: VecDeque<Bytes>,
+    waiting_bytes: usize,
+    limit: usize,
+    ids: WriteIds,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Open,
+    /// No more will come; what waits is still written.
+    Ending,
+    /// The process can take no more.
+    Closed,
+}
+
+/// What became of a write that was offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offer {
+    /// It waits in the queue, or was taken before under the same id.
+    Accepted,
+    /// It must be offered again when there is room.
+    Full,
+    /// Nobody will read it.
+    Closed,
+}
+
+impl StdinQueue {
+    /// A queue that holds at most `limit` bytes beside the write that filled it.
+    pub fn new(limit: usize) -> Self {
+        Self { waiting: VecDeque::new(), waiting_bytes: 0, limit, ids: WriteIds::default(), state: State::Open }
+    }
+
+    /// The queue of a process without stdin.
+    pub fn closed() -> Self {
+        Self { state: State::Closed, ..Self::new(0) }
+    }
+
+    /// Takes a write, once per id. The id is remembered in the same step as the bytes are queued, so that no
+    /// interruption can come between.
+    pub fn offer(&mut self, id: Option<&WriteId>, bytes: &Bytes) -> Offer {
+        if id.is_some_and(|id| self.ids.contains(id)) {
+            return Offer::Accepted;
+        }
+        if self.state != State::Open {
+            return Offer::Closed;
+        }
+        if self.waiting_bytes > 0 && self.waiting_bytes + bytes.len() > self.limit {
+            return Offer::Full;
+        }
+        if let Some(id) = id {
+            self.ids.remember(id.clone());
+        }
+        if !bytes.is_empty() {
+            self.waiting_bytes += bytes.len();
+            self.waiting.push_back(bytes.clone());
+        }
+        Offer::Accepted
+    }
+
+    /// Adds bytes of the server's own, such as the end-of-file character of a terminal, and takes no more after.
+    pub fn end_with(&mut self, last: &[u8]) {
+        if self.state == State::Open {
+            self.state = State::Ending;
+            if !last.is_empty() {
+                self.waiting_bytes += last.len();
+                self.waiting.push_back(Bytes::copy_from_slice(last));
+            }
+        }
+    }
+
+    /// Adds bytes of the server's own and stays open.
+    pub fn push(&mut self, bytes: &[u8]) {
+        if self.state == State::Open {
+            self.waiting_bytes += bytes.len();
+            self.waiting.push_back(Bytes::copy_from_slice(bytes));
+        }
+    }
+
+    /// The process can take no more; what waits is dropped.
+    pub fn close(&mut self) {
+        self.state = State::Closed;
+        self.waiting = VecDeque::new();
+        self.waiting_bytes = 0;
+    }
+
+    /// The bytes to write next.
+    pub fn front(&self) -> Option<&Bytes> {
+        self.waiting.front()
+    }
+
+    /// So many bytes of the front were written.
+    pub fn advance(&mut self, written: usize) {
+        let Some(front) = self.waiting.front_mut() else { return };
+        let written = written.min(front.len());
+        front.advance(written);
+        self.waiting_bytes -= written;
+        if front.is_empty() {
+            self.waiting.pop_front();
+        }
+    }
+
+    /// Everything is written and no more will come: the descriptor can be closed.
+    pub fn is_finished(&self) -> bool {
+        match self.state {
+            State::Open => false,
+            State::Ending => self.waiting.is_empty(),
+            State::Closed => true,
+        }
+    }
+
+    /// Whether writes are refused.
+    pub fn is_closed(&self) -> bool {
+        self.state != State::Open
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn offer(queue: &mut StdinQueue, id: &str, bytes: &'static str) -> Offer {
+        queue.offer(Some(&WriteId::from(id)), &Bytes::from(bytes))
+    }
+
+    #[test]
+    fn a_repeated_write_is_written_once() {
+        let mut queue = StdinQueue::new(100);
+        assert_eq!(offer(&mut queue, "1", "ab"), Offer::Accepted);
+        assert_eq!(offer(&mut queue, "1", "ab"), Offer::Accepted);
+        queue.advance(1);
+        assert_eq!(queue.front().unwrap(), "b");
+        queue.advance(1);
+        assert_eq!(queue.front(), None);
+    }
+
+    #[test]
+    fn a_full_queue_refuses_without_remembering() {
+        let mut queue = StdinQueue::new(3);
+        assert_eq!(offer(&mut queue, "1", "abcdef"), Offer::Accepted, "an empty queue takes a write of any size");
+        assert_eq!(offer(&mut queue, "2", "x"), Offer::Full);
+        queue.advance(6);
+        assert_eq!(offer(&mut queue, "2", "x"), Offer::Accepted);
+        assert_eq!(queue.front().unwrap(), "x");
+    }
+
+    #[test]
+    fn ends_after_what_waits_and_then_refuses() {
+        let mut queue = StdinQueue::new(10);
+        offer(&mut queue, "1", "ab");
+        queue.end_with(b"\x04");
+        assert!(!queue.is_finished());
+        assert_eq!(offer(&mut queue, "2", "c"), Offer::Closed);
+        assert_eq!(offer(&mut queue, "1", "ab"), Offer::Accepted, "it was taken before the end");
+        queue.advance(2);
+        queue.advance(1);
+        assert!(queue.is_finished());
+    }
+
+    #[test]
+    fn a_process_without_stdin_takes_nothing() {
+        assert_eq!(offer(&mut StdinQueue::closed(), "1", "a"), Offer::Closed);
+    }
+}

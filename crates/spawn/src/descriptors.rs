@@ -1,0 +1,62 @@
+//! File descriptors that no child inherits by accident. Every descriptor made here is close-on-exec and lies above the standard
+//! streams, so that wiring a child's 0, 1 and 2 can never overwrite a descriptor that is still to be used.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use rustix::fs::OFlags;
+use rustix::pipe::PipeFlags;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+const FIRST_AFTER_STDIO: i32 = 3;
+
+/// Marks every descriptor above stderr close-on-exec, so that what the server was started with does not leak into children.
+pub fn seal_inherited_fds() -> io::Result<()> {
+    // SAFETY: close_range with CLOSE_RANGE_CLOEXEC only sets a flag on descriptors and touches no memory.
+    let done = unsafe {
+        libc::syscall(libc::SYS_close_range, FIRST_AFTER_STDIO, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC)
+    };
+    if done == 0 { Ok(()) } else { seal_one_by_one() }
+}
+
+/// For kernels before 5.11, which have no such flag.
+fn seal_one_by_one() -> io::Result<()> {
+    for entry in fs::read_dir("/proc/self/fd")? {
+        let Some(fd) = entry?.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
+            continue;
+        };
+        if fd >= FIRST_AFTER_STDIO {
+            // SAFETY: F_SETFD only sets a flag; a descriptor closed meanwhile is refused with EBADF.
+            unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
+        }
+    }
+    Ok(())
+}
+
+/// Read end and write end.
+pub(crate) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (reader, writer) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+    Ok((above_stdio(reader)?, above_stdio(writer)?))
+}
+
+/// Moves a descriptor out of the way of the standard streams; it can only be there if the server was started without them.
+pub(crate) fn above_stdio(fd: OwnedFd) -> io::Result<OwnedFd> {
+    if fd.as_raw_fd() >= FIRST_AFTER_STDIO {
+        return Ok(fd);
+    }
+    Ok(rustix::io::fcntl_dupfd_cloexec(&fd, FIRST_AFTER_STDIO)?)
+}
+
+/// For our end of a pipe only: the flag belongs to the open file, and a program that gets `EAGAIN` on its stdout breaks.
+pub(crate) fn set_nonblocking(fd: impl AsFd) -> io::Result<()> {
+    let flags = rustix::fs::fcntl_getfl(&fd)?;
+    Ok(rustix::fs::fcntl_setfl(&fd, flags | OFlags::NONBLOCK)?)
+}
+
+/// Lets the runtime watch a descriptor. Panics outside of a tokio runtime.
+pub(crate) fn watch(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: an OwnedFd is open for as long as it lives and never changes its number.
+    Ok(unsafe { AsyncFd::register_with_interest(fd, interest) }?)
+}

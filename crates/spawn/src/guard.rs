@@ -1,0 +1,177 @@
+//! The guard: a small process that outlives the server and, when that is gone for whatever reason, ends everything it had started. It
+//! learns of the end by a pipe that only the server holds, so not even `kill -9` gets around it.
+
+use std::ffi::{CString, OsStr, OsString};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags};
+
+use crate::children::children;
+use crate::descriptors;
+use crate::hunt;
+use crate::image::CStringArray;
+use crate::posix_spawn::{FileActions, posix_spawn};
+use crate::rlimit;
+use crate::signals;
+use crate::strike::has_ended;
+use crate::tag::{Instance, Scope};
+
+/// Nobody waits for the guard, so it can afford to wait for what is slow to die.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How to run the guard: a program that calls [`guard_main`] with its last argument.
+#[derive(Clone, Debug)]
+pub struct GuardProgram {
+    /// The path of the program; usually our own executable.
+    pub program: PathBuf,
+    /// Its arguments, to which one is added.
+    pub args: Vec<OsString>,
+}
+
+/// The server's side of a guard.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    program: GuardProgram,
+    instance: Instance,
+    pub(crate) pid: Pid,
+    pidfd: OwnedFd,
+    /// The write end of the pipe whose closing wakes the guard. Nothing is ever written.
+    _lifeline: OwnedFd,
+}
+
+impl Guard {
+    pub(crate) fn start(program: GuardProgram, instance: Instance) -> io::Result<Self> {
+        let (theirs, lifeline) = descriptors::pipe()?;
+        let mut actions = FileActions::new()?;
+        actions.duplicate(theirs.as_raw_fd(), 0)?;
+        // Whoever reads our output must not have to wait for the guard.
+        actions.open(1, c"/dev/null", libc::O_WRONLY)?;
+        actions.open(2, c"/dev/null", libc::O_WRONLY)?;
+
+        let path = CString::new(program.program.as_os_str().as_bytes())?;
+        let argv = CStringArray::new(arguments(&program, instance)?);
+        let env = CStringArray::new(environment()?);
+        let pid = rlimit::with_inherited(None, || {
+            // Known as a guard before anybody who ends everything can look.
+            let mut children = children();
+            let pid = posix_spawn(&path, &argv, &env, &actions)?;
+            children.add_guard(pid);
+            Ok::<_, Errno>(pid)
+        })?;
+        Ok(Self {
+            pidfd: rustix::process::pidfd_open(pid, PidfdFlags::empty())?,
+            program,
+            instance,
+            pid,
+            _lifeline: lifeline,
+        })
+    }
+
+    /// Starts another if this one has been killed.
+    pub(crate) fn revive(&mut self) -> io::Result<()> {
+        if has_ended(&self.pidfd) {
+            children().reap_stranger(self.pid);
+            *self = Self::start(self.program.clone(), self.instance)?;
+        }
+        Ok(())
+    }
+}
+
+fn arguments(program: &GuardProgram, instance: Instance) -> io::Result<Vec<CString>> {
+    let mut argv = vec![CString::new(program.program.as_os_str().as_bytes())?];
+    for argument in &program.args {
+        argv.push(CString::new(argument.as_bytes())?);
+    }
+    argv.push(CString::new(GuardArgument::of_this_server(instance).to_os_string().into_vec())?);
+    Ok(argv)
+}
+
+fn environment() -> io::Result<Vec<CString>> {
+    std::env::vars_os()
+        .map(|(name, value)| Ok(CString::new([name.as_bytes(), b"=", value.as_bytes()].concat())?))
+        .collect()
+}
+
+/// Runs the guard: waits for the end of the server that started this process, ends everything of it, and returns. `argument` is
+/// the last argument of the program.
+pub fn guard_main(argument: &OsStr) -> ExitCode {
+    let Some(guarded) = GuardArgument::parse(argument) else {
+        return ExitCode::from(2);
+    };
+    signals::ignore_requests_to_end();
+    let _keeps_no_mount_busy = std::env::set_current_dir("/");
+    guarded.wait_for_end();
+    match hunt::kill(&Scope::Everything(guarded.instance), PATIENCE) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+/// Which server a guard is for.
+#[derive(Debug, PartialEq)]
+struct GuardArgument {
+    instance: Instance,
+    server: Pid,
+}
+
+impl GuardArgument {
+    fn of_this_server(instance: Instance) -> Self {
+        Self { instance, server: rustix::process::getpid() }
+    }
+
+    fn to_os_string(&self) -> OsString {
+        let mut text = self.instance.to_argument();
+        text.push(format!("-{}", self.server));
+        text
+    }
+
+    fn parse(argument: &OsStr) -> Option<Self> {
+        let (instance, server) = argument.to_str()?.split_once('-')?;
+        Some(Self { instance: Instance::from_argument(instance)?, server: Pid::from_raw(server.parse().ok()?)? })
+    }
+
+    /// Watches the process as well as the pipe: a child that hangs in `exec` still has a copy of the pipe.
+    fn wait_for_end(&self) {
+        let Ok(server) = rustix::process::pidfd_open(self.server, PidfdFlags::empty()) else {
+            return;
+        };
+        if rustix::process::getppid() != Some(self.server) {
+            return;
+        }
+        loop {
+            let stdin = rustix::stdio::stdin();
+            let mut polled = [PollFd::new(&stdin, PollFlags::IN), PollFd::new(&server, PollFlags::IN)];
+            match rustix::event::poll(&mut polled, None) {
+                Ok(_) => return,
+                Err(Errno::INTR) => {}
+                // Without memory for a poll there is none for a hunt either; the read below needs none.
+                Err(_) => {
+                    let _end = rustix::io::read(stdin, &mut [0]);
+                    return;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_argument_survives_the_command_line() {
+        let argument =
+            GuardArgument { instance: Instance::from_argument("beef").unwrap(), server: Pid::from_raw(42).unwrap() };
+        assert_eq!(GuardArgument::parse(&argument.to_os_string()), Some(argument));
+        for nonsense in ["", "beef", "beef-", "beef-0", "-42", "beef-x"] {
+            assert_eq!(GuardArgument::parse(OsStr::new(nonsense)), None, "{nonsense}");
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! The argument vector and environment of a child in the form the kernel wants. What cannot be expressed in that form is refused
+//! here, by name, before anything is started.
+
+use std::ffi::{CStr, CString, OsStr};
+use std::os::unix::ffi::OsStrExt;
+
+use libc::c_char;
+
+use crate::command::{Command, Stdio};
+use crate::error::SpawnError;
+
+/// What `execvp` and every shell run a file with that the kernel does not recognise.
+const SHELL: &CStr = c"/bin/sh";
+
+/// A null-terminated array of pointers to C strings, together with the strings.
+pub(crate) struct CStringArray {
+    strings: Vec<CString>,
+    pointers: Vec<*mut c_char>,
+}
+
+impl CStringArray {
+    pub(crate) fn new(strings: Vec<CString>) -> Self {
+        let pointers =
+            strings.iter().map(|string| string.as_ptr().cast_mut()).chain([std::ptr::null_mut()]).collect();
+        Self { strings, pointers }
+    }
+
+    pub(crate) fn as_ptr(&self) -> *const *mut c_char {
+        self.pointers.as_ptr()
+    }
+}
+
+/// What `execve` gets besides the path.
+pub(crate) struct Image {
+    pub(crate) argv: CStringArray,
+    pub(crate) env: CStringArray,
+}
+
+impl Image {
+    pub(crate) fn new(command: &Command) -> Result<Self, SpawnError> {
+        let program = program(command)?;
+        let first = command.arg0.as_deref().unwrap_or(program);
+        let arguments = command.argv.iter().skip(1).map(|argument| c_string("argv", argument));
+        let argv = [c_string("argv", first)].into_iter().chain(arguments).collect::<Result<_, _>>()?;
+        let env = command.env.iter().map(|(name, value)| env_entry(name, value)).collect::<Result<_, _>>()?;
+        Ok(Self { argv: CStringArray::new(argv), env: CStringArray::new(env) })
+    }
+
+    /// The path and arguments that run the file as a shell script.
+    pub(crate) fn as_script(&self, file: &CStr) -> (&'static CStr, CStringArray) {
+        let arguments = self.argv.strings.iter().skip(1).cloned();
+        let argv = [SHELL.to_owned(), file.to_owned()].into_iter().chain(arguments);
+        (SHELL, CStringArray::new(argv.collect()))
+    }
+}
+
+/// The program of a command, which must have one.
+pub(crate) fn program(command: &Command) -> Result<&OsStr, SpawnError> {
+    match command.argv.first() {
+        Some(program) if !program.is_empty() => Ok(program),
+        _ => Err(match command.stdio {
+            Stdio::Pipes { .. } => SpawnError::MissingPipeProgram,
+            Stdio::Pty(_) => SpawnError::MissingPtyProgram,
+        }),
+    }
+}
+
+pub(crate) fn c_string(place: &'static str, text: &OsStr) -> Result<CString, SpawnError> {
+    CString::new(text.as_bytes()).map_err(|_nul| SpawnError::NulByte { place })
+}
+
+fn env_entry(name: &OsStr, value: &OsStr) -> Result<CString, SpawnError> {
+    if name.is_empty() || name.as_bytes().contains(&b'=') {
+        return Err(SpawnError::EnvironmentName { name: name.to_owned() });
+    }
+    let entry = [name.as_bytes(), b"=", value.as_bytes()].concat();
+    CString::new(entry).map_err(|_nul| SpawnError::NulByte { place: "env" })
+}

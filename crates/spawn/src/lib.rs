@@ -1,0 +1,45 @@
+//! Processes of the operating system: starting them on pipes or a PTY, reaping them by pidfd, and finding and ending
+//! everything they have started in turn, even after the server itself was killed. It knows nothing of JSON-RPC, sessions or
+//! policies; it runs on Linux with glibc.
+//!
+//! Start with [`Spawner`]. A process is started under a [`Tag`], which all of its descendants carry for ever, and it is by
+//! that tag that [`Spawner::kill_tree`] finds them.
+
+#![expect(
+    unsafe_code,
+    reason = "posix_spawn, prlimit on another process, close_range and TIOCSIG have no safe wrapper"
+)]
+
+mod child;
+mod children;
+mod command;
+mod descriptors;
+mod error;
+mod family;
+mod guard;
+mod hunt;
+mod image;
+mod lock;
+mod lookup;
+mod posix_spawn;
+mod procfs;
+mod pty;
+mod rlimit;
+mod signals;
+mod spawner;
+mod streams;
+mod strike;
+mod tag;
+mod wiring;
+
+pub use child::{Child, ExitStatus};
+pub use command::{Command, StdinMode, Stdio, WindowSize};
+pub use descriptors::seal_inherited_fds;
+pub use error::{SpawnError, Survival, Survivors};
+pub use guard::{GuardProgram, guard_main};
+pub use pty::Pty;
+pub use rustix::process::Signal;
+pub use spawner::{Spawned, Spawner};
+pub use streams::{Input, Output, ReadOutcome, WriteOutcome};
+pub use tag::{Tag, TagRange};
+pub use wiring::ChildIo;

@@ -1,0 +1,100 @@
+//! Where a program is: as given if its name has a slash, else along the `PATH` of the child, as `execvp` would in the child.
+//! Relative paths are meant from the child's directory, never from the server's.
+
+use std::ffi::{CString, OsStr, OsString};
+use std::os::fd::BorrowedFd;
+use std::os::unix::ffi::OsStrExt;
+
+use rustix::fs::{Access, AtFlags, FileType};
+use rustix::io::Errno;
+
+use crate::error::SpawnError;
+use crate::image::c_string;
+
+/// What is searched when the child has no `PATH`, the same as in glibc.
+const DEFAULT_PATH: &str = "/bin:/usr/bin";
+
+/// The paths to try, in order. A path without a search is not looked at before: the kernel says best what is wrong with it.
+pub(crate) struct Candidates {
+    paths: Vec<CString>,
+    searched: bool,
+}
+
+impl Candidates {
+    pub(crate) fn new(program: &OsStr, env: &[(OsString, OsString)]) -> Result<Self, SpawnError> {
+        if program.as_bytes().contains(&b'/') {
+            return Ok(Self { paths: vec![c_string("argv", program)?], searched: false });
+        }
+        let path = env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.as_os_str());
+        let directories = path.unwrap_or(OsStr::new(DEFAULT_PATH)).as_bytes().split(|byte| *byte == b':');
+        let paths =
+            directories.map(|directory| c_string("argv", &joined(directory, program))).collect::<Result<_, _>>()?;
+        Ok(Self { paths, searched: true })
+    }
+
+    /// Calls `execute` with each path until one succeeds or fails for good, and tells the error `execvp` would.
+    pub(crate) fn first_that_runs<T>(
+        &self,
+        cwd: BorrowedFd<'_>,
+        mut execute: impl FnMut(&CString) -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        let mut refused = false;
+        for path in &self.paths {
+            let attempt =
+                if self.searched { check_runnable(cwd, path).and_then(|()| execute(path)) } else { execute(path) };
+            match attempt {
+                Err(error) if !self.searched => return Err(error),
+                Err(Errno::ACCESS) => refused = true,
+                Err(error) if means_not_here(error) => {}
+                other => return other,
+            }
+        }
+        Err(if refused { Errno::ACCESS } else { Errno::NOENT })
+    }
+}
+
+fn joined(directory: &[u8], program: &OsStr) -> OsString {
+    // An empty element is the working directory; the dot keeps a program called `-c` from being an option of the shell.
+    let directory = if directory.is_empty() { b"." } else { directory };
+    OsStr::from_bytes(&[directory, b"/", program.as_bytes()].concat()).to_owned()
+}
+
+/// Saves a vfork for each directory of `PATH` that does not have the program.
+fn check_runnable(cwd: BorrowedFd<'_>, path: &CString) -> Result<(), Errno> {
+    let stat = rustix::fs::statat(cwd, path, AtFlags::empty())?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Err(Errno::ACCESS);
+    }
+    rustix::fs::accessat(cwd, path, Access::EXEC_OK, AtFlags::empty())
+}
+
+fn means_not_here(error: Errno) -> bool {
+    matches!(error, Errno::NOENT | Errno::NOTDIR | Errno::STALE | Errno::NODEV | Errno::TIMEDOUT | Errno::NAMETOOLONG)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn paths(program: &str, path: Option<&str>) -> Vec<String> {
+        let env: Vec<_> = path.map(|path| ("PATH".into(), path.into())).into_iter().collect();
+        let candidates = Candidates::new(OsStr::new(program), &env).unwrap();
+        candidates.paths.into_iter().map(|path| path.into_string().unwrap()).collect()
+    }
+
+    #[test]
+    fn a_slash_prevents_the_search() {
+        assert_eq!(paths("./tool", Some("/bin")), ["./tool"]);
+    }
+
+    #[test]
+    fn empty_elements_are_the_working_directory() {
+        assert_eq!(paths("tool", Some(":/opt/bin:")), ["./tool", "/opt/bin/tool", "./tool"]);
+        assert_eq!(paths("tool", Some("")), ["./tool"]);
+    }
+
+    #[test]
+    fn without_path_the_default_is_searched() {
+        assert_eq!(paths("tool", None), ["/bin/tool", "/usr/bin/tool"]);
+    }
+}

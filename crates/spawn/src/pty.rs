@@ -1,0 +1,94 @@
+//! A pseudoterminal seen from its master side. The slave is opened by the child alone, which as the leader of a new session
+//! thereby gets it as its controlling terminal.
+
+use std::ffi::CString;
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal};
+use rustix::pty::OpenptFlags;
+use rustix::termios::{SpecialCodeIndex, Winsize};
+
+use crate::command::WindowSize;
+use crate::descriptors::above_stdio;
+use crate::streams::{Duplex, Input, Output};
+
+/// Ctrl-D, what a terminal starts with as its end-of-file character.
+const DEFAULT_EOF_BYTE: u8 = 4;
+
+/// The terminal of a child. It hangs up when this and all readers and writers made from it are dropped.
+pub struct Pty {
+    master: Duplex,
+}
+
+impl Pty {
+    /// A new terminal and the path of its slave.
+    pub(crate) fn open(size: WindowSize) -> io::Result<(Self, CString)> {
+        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+        let master = above_stdio(rustix::pty::openpt(flags)?)?;
+        rustix::pty::grantpt(&master)?;
+        rustix::pty::unlockpt(&master)?;
+        let slave = rustix::pty::ptsname(&master, Vec::new())?;
+        let pty = Self { master: Duplex::new(master)? };
+        pty.resize(size)?;
+        Ok((pty, slave))
+    }
+
+    /// What the child writes to the terminal, and the echo.
+    pub fn reader(&self) -> Output {
+        self.master.reader()
+    }
+
+    /// The keyboard.
+    pub fn writer(&self) -> Input {
+        self.master.writer()
+    }
+
+    /// Changes the size; the foreground processes get `SIGWINCH` if it is another one.
+    pub fn resize(&self, size: WindowSize) -> io::Result<()> {
+        let size = Winsize { ws_row: size.rows, ws_col: size.cols, ws_xpixel: 0, ws_ypixel: 0 };
+        Ok(rustix::termios::tcsetwinsize(&self.master, size)?)
+    }
+
+    /// The byte that means end of input to a program that reads lines.
+    pub fn eof_byte(&self) -> u8 {
+        rustix::termios::tcgetattr(&self.master)
+            .map_or(DEFAULT_EOF_BYTE, |termios| termios.special_codes[SpecialCodeIndex::VEOF])
+    }
+
+    /// The process group that a key like Ctrl-C would reach; none after the terminal has lost its session.
+    pub fn foreground_group(&self) -> Option<u32> {
+        self.foreground().map(|group| group.as_raw_nonzero().get().unsigned_abs())
+    }
+
+    /// Signals the foreground process group; fine if there is none.
+    pub fn signal_foreground(&self, signal: Signal) -> io::Result<()> {
+        if self.signal_through_terminal(signal) {
+            return Ok(());
+        }
+        match self.foreground().map(|group| rustix::process::kill_process_group(group, signal)) {
+            None | Some(Ok(()) | Err(Errno::SRCH)) => Ok(()),
+            Some(Err(error)) => Err(error.into()),
+        }
+    }
+
+    fn foreground(&self) -> Option<Pid> {
+        rustix::termios::tcgetpgrp(&self.master).ok()
+    }
+
+    /// Asks the terminal to signal its foreground group, which cannot hit a group that has just taken the number of a dead one.
+    /// The kernel does it for the signals of the keyboard only.
+    fn signal_through_terminal(&self, signal: Signal) -> bool {
+        let fd = self.master.as_fd().as_raw_fd();
+        // SAFETY: TIOCSIG takes its argument by value and the descriptor is open as long as `self` lives.
+        unsafe { libc::ioctl(fd, libc::TIOCSIG, signal.as_raw()) == 0 }
+    }
+}
+
+impl fmt::Debug for Pty {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Pty({})", self.master.as_fd().as_raw_fd())
+    }
+}

@@ -1,0 +1,181 @@
+//! The spawner: starts processes under tags and ends the trees they grow into. There is one for each server; it joins the other
+//! files of this crate and has no rules of its own.
+
+use std::collections::HashSet;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
+
+use crate::child::Child;
+use crate::children::{any_has_ended, children};
+use crate::command::Command;
+use crate::descriptors::{above_stdio, seal_inherited_fds};
+use crate::error::{SpawnError, Survivors};
+use crate::guard::{Guard, GuardProgram};
+use crate::hunt;
+use crate::image::{Image, program};
+use crate::lock::lock;
+use crate::lookup::Candidates;
+use crate::posix_spawn::{FileActions, posix_spawn};
+use crate::procfs;
+use crate::rlimit;
+use crate::signals;
+use crate::tag::{Instance, Scope, SessionNumbers, Tag, TagRange};
+use crate::wiring::{ChildIo, Wiring};
+
+/// Starts processes and ends their trees. Shared by all threads of a server.
+///
+/// All of a server's processes must be started through it: one that is started otherwise at the same moment would get the
+/// tag of another.
+#[derive(Debug)]
+pub struct Spawner {
+    instance: Instance,
+    sessions: Arc<SessionNumbers>,
+    tags_work: bool,
+    guard: Mutex<Option<Guard>>,
+}
+
+/// A process that was started.
+#[derive(Debug)]
+pub struct Spawned {
+    /// The process.
+    pub child: Child,
+    /// Our ends of its standard streams.
+    pub io: ChildIo,
+}
+
+impl Spawner {
+    /// Prepares this process for having children: it becomes the one that orphans of their trees come to, and what it has inherited
+    /// is not passed on. The guard, if wanted, is running on return.
+    pub fn new(guard: Option<GuardProgram>) -> io::Result<Self> {
+        seal_inherited_fds()?;
+        signals::keep_exit_statuses();
+        rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+        let instance = Instance::unused(&instances_in_use()?);
+        let sessions = SessionNumbers::new(instance);
+        let tags_work = rlimit::can_be_set(sessions.range().next());
+        let guard = guard.map(|program| Guard::start(program, instance)).transpose()?;
+        Ok(Self { instance, sessions, tags_work, guard: Mutex::new(guard) })
+    }
+
+    /// Tags for the processes of one session.
+    pub fn session_tags(&self) -> TagRange {
+        self.sessions.range()
+    }
+
+    /// Whether trees are found by tag. If not, because the hard limit of realtime CPU time is set, a process that detaches itself
+    /// from its parents and its session is only found by [`Self::kill_all`], and by no guard.
+    pub fn tags_work(&self) -> bool {
+        self.tags_work
+    }
+
+    /// Starts a process. Blocks for a fraction of a millisecond, or for as long as the file system of the program does.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime with IO enabled.
+    pub fn spawn(&self, command: &Command, tag: Tag) -> Result<Spawned, SpawnError> {
+        let image = Image::new(command)?;
+        let program = program(command)?;
+        let candidates = Candidates::new(program, &command.env)?;
+        let cwd = open_directory(&command.cwd)?;
+        let mut actions = FileActions::new().map_err(SpawnError::resource("prepare the start"))?;
+        actions.change_directory(cwd.as_fd()).map_err(SpawnError::resource("prepare the start"))?;
+        let wiring =
+            Wiring::new(command.stdio, &mut actions).map_err(SpawnError::resource("make its standard streams"))?;
+
+        children().announce(tag);
+        let spawned = rlimit::with_inherited(self.tags_work.then_some(tag), || {
+            candidates.first_that_runs(cwd.as_fd(), |path| {
+                match posix_spawn(path, &image.argv, &image.env, &actions) {
+                    Err(Errno::NOEXEC) => {
+                        let (shell, argv) = image.as_script(path);
+                        posix_spawn(shell, &argv, &image.env, &actions)
+                    }
+                    other => other,
+                }
+            })
+        });
+        children().settle(tag, spawned.ok());
+        let pid = spawned.map_err(|error| SpawnError::Program { path: program.into(), source: error.into() })?;
+        let child = Child::adopt(pid, tag).map_err(|error| {
+            abandon(pid, tag);
+            SpawnError::resource("watch the process")(error)
+        })?;
+        Ok(Spawned { child, io: wiring.io })
+    }
+
+    /// Kills a process and everything it has started, and returns when all of it is gone. The leader may be left as a zombie
+    /// for [`Child::wait`]. Blocks.
+    pub fn kill_tree(&self, tag: Tag, patience: Duration) -> Result<(), Survivors> {
+        hunt::kill(&Scope::Tree(tag), patience)
+    }
+
+    /// The same for all processes of a session at once.
+    pub fn kill_session(&self, tags: &TagRange, patience: Duration) -> Result<(), Survivors> {
+        hunt::kill(&tags.scope(), patience)
+    }
+
+    /// The same for all processes of this server, including children of it that have thrown away tag and session.
+    pub fn kill_all(&self, patience: Duration) -> Result<(), Survivors> {
+        hunt::kill(&Scope::Everything(self.instance), patience)
+    }
+
+    /// Signals every process of a tree, as far as it is permitted. Blocks for one look at all processes of the machine.
+    pub fn signal_tree(&self, tag: Tag, signal: Signal) {
+        hunt::signal(&Scope::Tree(tag), signal);
+    }
+
+    /// The same for all processes of this server.
+    pub fn signal_all(&self, signal: Signal) {
+        hunt::signal(&Scope::Everything(self.instance), signal);
+    }
+
+    /// Reaps ended orphans that have come to us. To be called now and then; costs one system call when there are none.
+    pub fn reap_orphans(&self) {
+        if any_has_ended() {
+            let _next_time = hunt::reap_strangers();
+        }
+    }
+
+    /// Starts a new guard if the old one has been killed. To be called now and then; costs one system call when it is alive.
+    pub fn ensure_guard(&self) -> io::Result<()> {
+        lock(&self.guard).as_mut().map_or(Ok(()), Guard::revive)
+    }
+
+    /// Whether this is the process id of the guard.
+    pub fn is_guard(&self, pid: u32) -> bool {
+        lock(&self.guard).as_ref().is_some_and(|guard| guard.pid.as_raw_nonzero().get().unsigned_abs() == pid)
+    }
+}
+
+fn instances_in_use() -> io::Result<HashSet<Instance>> {
+    let mut instances = HashSet::new();
+    procfs::each_process(|pid| instances.extend(rlimit::tag_of(pid).map(Tag::instance)))?;
+    Ok(instances)
+}
+
+/// Opened by us and not by the child, so that an error is known to be about the directory. The dot at the end asks for permission
+/// to enter it, which opening alone does not.
+fn open_directory(path: &Path) -> Result<OwnedFd, SpawnError> {
+    let inside = if path.as_os_str().is_empty() { path.into() } else { path.join(".") };
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::open(&inside, flags, Mode::empty())
+        .map_err(|error| match error {
+            Errno::INVAL if path.as_os_str().as_encoded_bytes().contains(&0) => SpawnError::NulByte { place: "cwd" },
+            other => SpawnError::Cwd { path: path.into(), source: other.into() },
+        })
+        .and_then(|directory| above_stdio(directory).map_err(SpawnError::resource("open the cwd")))
+}
+
+/// Ends a child that nobody can watch, because descriptors have run out.
+fn abandon(pid: Pid, tag: Tag) {
+    let _is_ours = rustix::process::kill_process_group(pid, Signal::KILL);
+    let _nobody_asks = rustix::process::waitid(WaitId::Pid(pid), WaitIdOptions::EXITED);
+    children().forget_leader(pid, tag);
+}

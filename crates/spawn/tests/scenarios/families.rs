@@ -1,0 +1,92 @@
+//! Many trees at once: each is ended alone, by session, or all together.
+
+use std::collections::HashSet;
+use std::fs;
+use std::thread;
+
+use spawn::{Spawner, Tag};
+
+use crate::support::{PATIENCE, World, is_alive, read_pids, sh, within};
+
+const TREE: &str = "setsid sleep 1000 & echo $!; setsid sleep 1000 & echo $!; echo $$; exec sleep 1000";
+
+#[tokio::test]
+async fn killing_one_tree_leaves_the_other() {
+    let world = World::new();
+    let (first, second) = (world.start(&sh(TREE)), world.start(&sh(TREE)));
+    let (first_pids, second_pids) = (read_pids(&first.stdout, 3).await, read_pids(&second.stdout, 3).await);
+    world.kill_tree(&first);
+    assert!(!first_pids.iter().any(|pid| is_alive(*pid)));
+    assert!(second_pids.iter().all(|pid| is_alive(*pid)));
+    world.kill_tree(&second);
+    assert!(!second_pids.iter().any(|pid| is_alive(*pid)));
+}
+
+#[tokio::test]
+async fn killing_one_session_leaves_the_other() {
+    let world = World::new();
+    let other = world.spawner.session_tags();
+    let tree = world.start(&sh(TREE));
+    let pids = read_pids(&tree.stdout, 3).await;
+    let second = world.start(&sh(TREE));
+    let second_pids = read_pids(&second.stdout, 3).await;
+    let kept = world.spawner.spawn(&sh("exec sleep 1000"), other.next()).unwrap();
+    world.spawner.kill_session(&world.tags, PATIENCE).unwrap();
+    assert!(!pids.iter().chain(&second_pids).any(|pid| is_alive(*pid)));
+    assert!(is_alive(kept.child.pid()));
+    world.spawner.kill_all(PATIENCE).unwrap();
+    assert_eq!(within(kept.child.wait()).await.code(), 137);
+}
+
+#[tokio::test]
+async fn two_spawners_do_not_touch_each_other() {
+    let world = World::new();
+    let neighbour = Spawner::new(None).unwrap();
+    let theirs = neighbour.spawn(&sh("exec sleep 1000"), neighbour.session_tags().next()).unwrap();
+    let ours = world.start(&sh("exec sleep 1000"));
+    world.spawner.kill_all(PATIENCE).unwrap();
+    assert!(!is_alive(ours.child.pid()));
+    assert!(is_alive(theirs.child.pid()));
+    neighbour.kill_all(PATIENCE).unwrap();
+    assert!(!is_alive(theirs.child.pid()));
+}
+
+/// What the kernel says the tag of a process is.
+fn limit(pid: u32) -> String {
+    let limits = fs::read_to_string(format!("/proc/{pid}/limits")).expect("limits");
+    let line = limits.lines().find(|line| line.starts_with("Max realtime timeout")).expect("the line");
+    line.split_whitespace().nth(3).expect("the soft limit").to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fifty_at_once_have_fifty_tags() {
+    let world = World::new();
+    let runtime = tokio::runtime::Handle::current();
+    let own = limit(std::process::id());
+    let mut children: Vec<(Tag, spawn::Spawned)> = Vec::new();
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..10)
+            .map(|_| {
+                scope.spawn(|| {
+                    let _runtime = runtime.enter();
+                    let start = |_| {
+                        let tag = world.tags.next();
+                        (tag, world.spawner.spawn(&sh("exec sleep 1000"), tag).unwrap())
+                    };
+                    (0..5).map(start).collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        for thread in threads {
+            children.extend(thread.join().unwrap());
+        }
+    });
+    assert_eq!(limit(std::process::id()), own, "our own is as before");
+    let tags: HashSet<String> = children.iter().map(|(_, spawned)| limit(spawned.child.pid())).collect();
+    assert_eq!(tags.len(), 50);
+    for (tag, spawned) in &children {
+        world.spawner.kill_tree(*tag, PATIENCE).unwrap();
+        assert!(!is_alive(spawned.child.pid()));
+        within(spawned.child.wait()).await;
+    }
+}

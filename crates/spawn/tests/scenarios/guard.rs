@@ -1,0 +1,167 @@
+//! The guard: after the server is gone, so is everything it has started. The server of these scenarios and its guard are this very
+//! test binary, started again in the role of one of the ignored tests.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStdout, Command, ExitCode, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use spawn::{GuardProgram, Spawner};
+
+use crate::support::{PATIENCE, World, command, is_alive, read_pids, read_until, sh, until, with_stdin};
+
+/// Set in the processes that play a role, so that running the ignored tests by hand does nothing.
+const ROLE: &str = "SPAWN_TEST_ROLE";
+const SERVER: &str = "guard::role_server";
+const GUARD: &str = "guard::role_guard";
+
+const TREE: &str = "trap '' TERM HUP INT; setsid sh -c 'sleep 1000 & echo $!; echo $$; wait' & echo $$; wait";
+
+fn role_arguments(role: &str) -> [String; 4] {
+    ["--ignored".into(), "--exact".into(), "--nocapture".into(), role.into()]
+}
+
+fn guard_program() -> GuardProgram {
+    GuardProgram {
+        program: std::env::current_exe().expect("our path"),
+        args: role_arguments(GUARD).map(Into::into).into(),
+    }
+}
+
+#[test]
+#[ignore = "a role for the scenarios below"]
+fn role_guard() {
+    if std::env::var_os(ROLE).is_none() {
+        return;
+    }
+    let argument = std::env::args_os().next_back().unwrap();
+    let code = spawn::guard_main(&argument);
+    std::process::exit(if code == ExitCode::SUCCESS { 0 } else { 1 });
+}
+
+#[tokio::test]
+#[ignore = "a role for the scenarios below"]
+async fn role_server() {
+    if std::env::var_os(ROLE).is_none() {
+        return;
+    }
+    let spawner = Spawner::new(Some(guard_program())).unwrap();
+    let tags = spawner.session_tags();
+    let mut keep = Vec::new();
+    for _ in 0..2 {
+        let spawned = spawner.spawn(&sh(TREE), tags.next()).unwrap();
+        let spawn::ChildIo::Pipes { stdout, .. } = &spawned.io else { unreachable!() };
+        for pid in read_pids(stdout, 3).await {
+            println!("pid {pid}");
+        }
+        keep.push(spawned);
+    }
+    println!("ready");
+    let _until_the_end = std::io::stdin().read(&mut [0]);
+}
+
+struct Server {
+    process: Child,
+    _stdout: BufReader<ChildStdout>,
+    pids: Vec<u32>,
+}
+
+fn start_server() -> Server {
+    let mut process = Command::new(std::env::current_exe().expect("our path"))
+        .args(role_arguments(SERVER))
+        .env(ROLE, "server")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the server starts");
+    let mut stdout = BufReader::new(process.stdout.take().expect("piped"));
+    let mut pids = Vec::new();
+    loop {
+        let mut line = String::new();
+        assert_ne!(stdout.read_line(&mut line).expect("a line"), 0, "the server is ready");
+        match line.trim().strip_prefix("pid ") {
+            Some(pid) => pids.push(pid.parse().expect("a pid")),
+            None if line.trim() == "ready" => return Server { process, _stdout: stdout, pids },
+            None => {}
+        }
+    }
+}
+
+#[test]
+fn a_killed_server_leaves_nothing() {
+    let mut server = start_server();
+    assert_eq!(server.pids.len(), 6);
+    assert!(server.pids.iter().all(|pid| is_alive(*pid)));
+    let guard = guard_of(server.process.id());
+    server.process.kill().unwrap();
+    server.process.wait().unwrap();
+    until("the trees are gone", || !server.pids.iter().any(|pid| is_alive(*pid)));
+    until("the guard is gone", || !is_alive(guard));
+}
+
+#[test]
+fn a_server_that_ends_leaves_nothing() {
+    let mut server = start_server();
+    server.process.stdin.take().unwrap().write_all(b"x").unwrap();
+    server.process.wait().unwrap();
+    until("the trees are gone", || !server.pids.iter().any(|pid| is_alive(*pid)));
+}
+
+/// The child of a server that is not one of its leaders.
+fn guard_of(server: u32) -> u32 {
+    let children = std::fs::read_dir("/proc")
+        .expect("/proc")
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter(|pid| crate::support::stat_field(*pid, 2) == Some(server.to_string()));
+    let is_guard =
+        |pid: &u32| std::fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.contains(GUARD));
+    children.into_iter().find(is_guard).expect("a guard")
+}
+
+#[tokio::test]
+#[expect(unsafe_code, reason = "the role of the guard is passed in our own environment")]
+async fn a_guard_is_replaced_and_not_killed_with_the_rest() {
+    // SAFETY: the only other threads of this process are those of the test harness, which read no environment now.
+    unsafe { std::env::set_var(ROLE, "guard") };
+    let spawner = Spawner::new(Some(guard_program())).unwrap();
+    let first = guard_of(std::process::id());
+    assert!(spawner.is_guard(first));
+    let child = spawner.spawn(&sh("exec sleep 1000"), spawner.session_tags().next()).unwrap().child;
+    spawner.kill_all(PATIENCE).unwrap();
+    assert!(is_alive(first) && !is_alive(child.pid()));
+
+    kill_process(Pid::from_raw(first.try_into().unwrap()).unwrap(), Signal::KILL).unwrap();
+    until("the guard is dead", || !is_alive(first));
+    spawner.ensure_guard().unwrap();
+    let second = guard_of(std::process::id());
+    assert!(second != first && spawner.is_guard(second));
+    spawner.ensure_guard().unwrap();
+    assert_eq!(guard_of(std::process::id()), second);
+
+    let tree = spawner.spawn(&sh("exec setsid sleep 1000"), spawner.session_tags().next()).unwrap();
+    drop(spawner);
+    until("a dropped spawner leaves nothing", || !is_alive(tree.child.pid()));
+    until("the guard is gone", || !is_alive(second));
+}
+
+#[tokio::test]
+async fn a_guard_that_cannot_be_started_is_an_error() {
+    let program = GuardProgram { program: "/no/such/guard".into(), args: Vec::new() };
+    assert_eq!(Spawner::new(Some(program)).unwrap_err().raw_os_error(), Some(2));
+}
+
+#[tokio::test]
+async fn a_server_inside_a_tree_goes_with_the_tree() {
+    let world = World::new();
+    let executable = std::env::current_exe().unwrap();
+    let [ignored, exact, uncaptured, role] = role_arguments(SERVER);
+    let mut server = with_stdin(command([executable.to_str().unwrap(), &ignored, &exact, &uncaptured, &role]));
+    server.env.push((ROLE.into(), "server".into()));
+    let tree = world.start(&server);
+    let said = read_until(&tree.stdout, "ready").await;
+    let pids: Vec<u32> = said.lines().filter_map(|line| line.strip_prefix("pid ")?.parse().ok()).collect();
+    assert_eq!(pids.len(), 6);
+    let guard = guard_of(tree.child.pid());
+    world.kill_tree(&tree);
+    let left: Vec<_> = pids.iter().chain([&guard]).filter(|pid| is_alive(**pid)).collect();
+    assert!(left.is_empty(), "{left:?} of {pids:?} and the guard {guard}");
+}

@@ -1,0 +1,67 @@
+//! Nothing is left over: no descriptor, no zombie.
+
+use std::fs;
+
+use crate::support::{World, command, on_pty, read_all, sh, until, within, zombies_of_ours};
+
+fn descriptors() -> usize {
+    fs::read_dir("/proc/self/fd").expect("our descriptors").count()
+}
+
+#[tokio::test]
+async fn two_hundred_starts_leave_nothing() {
+    let world = World::new();
+    world.run(&command(["true"])).await;
+    let before = descriptors();
+    for round in 0..200 {
+        match round % 4 {
+            0 => assert_eq!(world.run(&command(["true"])).await.status.code(), 0),
+            1 => assert!(world.spawn(&command(["no-such-program"])).is_err()),
+            2 => assert!(world.spawn(&on_pty(command(["/no/such/program"]))).is_err()),
+            _ => {
+                let (child, pty) = world.start_on_pty(&on_pty(command(["true"])));
+                read_all(&pty.reader()).await;
+                child.wait().await;
+            }
+        }
+    }
+    assert_eq!(descriptors(), before);
+    assert_eq!(zombies_of_ours(), Vec::<u32>::new());
+}
+
+#[tokio::test]
+async fn orphans_that_ended_are_reaped_and_leaders_are_not() {
+    let world = World::new();
+    let leader = world.start(&sh("exit 4"));
+    let pid = leader.child.pid();
+    until("the leader is a zombie", || zombies_of_ours() == [pid]);
+    // Its parent ends at once, so that it comes to us, and ends itself when its input does.
+    let mut parent = world.start(&crate::support::with_stdin(sh("exec 3<&0; cat <&3 & echo started")));
+    crate::support::read_until(&parent.stdout, "started").await;
+    within(parent.child.wait()).await;
+    drop(parent.stdin.take());
+    until("both are zombies", || zombies_of_ours().len() == 2);
+    world.spawner.reap_orphans();
+    assert_eq!(zombies_of_ours(), [pid]);
+    assert_eq!(leader.child.wait().await.code(), 4);
+    assert_eq!(zombies_of_ours(), Vec::<u32>::new());
+}
+
+#[tokio::test]
+async fn a_dropped_child_is_reaped_as_an_orphan() {
+    let world = World::new();
+    drop(world.start(&sh("exit 0")));
+    until("it is a zombie", || !zombies_of_ours().is_empty());
+    world.spawner.reap_orphans();
+    assert_eq!(zombies_of_ours(), Vec::<u32>::new());
+}
+
+#[tokio::test]
+async fn children_of_other_code_are_left_to_it() {
+    let world = World::new();
+    let mut other = std::process::Command::new("/bin/sh").args(["-c", "exit 9"]).spawn().unwrap();
+    until("it is a zombie", || zombies_of_ours() == [other.id()]);
+    world.spawner.reap_orphans();
+    world.spawner.kill_all(crate::support::PATIENCE).unwrap();
+    assert_eq!(other.wait().unwrap().code(), Some(9));
+}

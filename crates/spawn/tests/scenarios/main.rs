@@ -1,0 +1,12 @@
+//! Scenarios with real processes. They need what every Debian has: `sh`, `bash`, `perl-base`, `coreutils`, `util-linux`.
+
+mod cost;
+mod families;
+mod guard;
+mod leaks;
+mod pipes;
+mod programs;
+mod support;
+mod surroundings;
+mod terminal;
+mod trees;

@@ -1,0 +1,127 @@
+//! Processes on pipes: streams, exit codes, signals.
+
+use spawn::{ExitStatus, ReadOutcome, Signal, WriteOutcome};
+
+use crate::support::{World, command, read_all, read_until, sh, until, with_stdin, within, write_all};
+
+#[tokio::test]
+async fn what_goes_in_comes_out() {
+    let world = World::new();
+    let mut cat = world.start(&with_stdin(command(["cat"])));
+    let stdin = cat.stdin.take().unwrap();
+    let text = "0123456789abcdef".repeat(64 * 1024);
+    let (_, read) = tokio::join!(
+        async move {
+            write_all(&stdin, text.as_bytes()).await;
+        },
+        read_all(&cat.stdout)
+    );
+    assert_eq!(read.len(), 1 << 20);
+    assert!(read.ends_with("abcdef"));
+    assert_eq!(cat.child.wait().await, ExitStatus::Exited(0));
+}
+
+#[tokio::test]
+async fn stdout_and_stderr_are_apart() {
+    let done = World::new().run(&sh("echo out; echo err >&2")).await;
+    assert_eq!((done.stdout.as_str(), done.stderr.as_str()), ("out\n", "err\n"));
+}
+
+#[tokio::test]
+async fn stdin_null_is_at_its_end() {
+    let done = World::new().run(&command(["cat"])).await;
+    assert_eq!((done.stdout.as_str(), done.status.code()), ("", 0));
+}
+
+#[tokio::test]
+async fn exit_code_and_signal() {
+    let world = World::new();
+    assert_eq!(world.run(&sh("exit 7")).await.status, ExitStatus::Exited(7));
+    let killed = world.run(&sh("kill -TERM $$")).await.status;
+    assert_eq!(killed, ExitStatus::Signaled(15));
+    assert_eq!(killed.code(), 143);
+}
+
+#[tokio::test]
+async fn waiting_can_be_given_up_and_repeated() {
+    let world = World::new();
+    let mut cat = world.start(&with_stdin(command(["cat"])));
+    tokio::select! {
+        biased;
+        status = cat.child.wait() => panic!("ended with {status:?}"),
+        () = std::future::ready(()) => {}
+    }
+    drop(cat.stdin.take());
+    assert_eq!(within(cat.child.wait()).await, ExitStatus::Exited(0));
+    assert_eq!(within(cat.child.wait()).await, ExitStatus::Exited(0));
+}
+
+#[tokio::test]
+async fn signals_reach_the_group_and_nobody_after_the_end() {
+    let world = World::new();
+    let tree = world.start(&sh("sleep 1000 & trap 'echo caught; exit 3' INT; echo ready; wait"));
+    read_until(&tree.stdout, "ready").await;
+    tree.child.signal_group(Signal::INT).unwrap();
+    assert_eq!(within(tree.child.wait()).await, ExitStatus::Exited(3));
+    tree.child.signal_group(Signal::INT).unwrap();
+    tree.child.signal(Signal::KILL).unwrap();
+    world.kill_tree(&tree);
+}
+
+#[tokio::test]
+async fn a_signal_can_go_to_the_leader_alone() {
+    let world = World::new();
+    let tree = world.start(&sh("sleep 1000 & echo $!; wait"));
+    let sleeper = read_until(&tree.stdout, "\n").await.trim().parse().unwrap();
+    tree.child.signal(Signal::KILL).unwrap();
+    assert_eq!(within(tree.child.wait()).await, ExitStatus::Signaled(9));
+    assert!(crate::support::is_alive(sleeper));
+    world.kill_tree(&tree);
+}
+
+#[tokio::test]
+async fn a_closed_stdin_is_noticed() {
+    let world = World::new();
+    let tree = world.start(&with_stdin(sh("exec <&-; echo closed; exec sleep 1000")));
+    let stdin = tree.stdin.as_ref().unwrap();
+    read_until(&tree.stdout, "closed").await;
+    assert!(stdin.reader_gone());
+    within(stdin.writable()).await;
+    assert_eq!(stdin.try_write(b"x").unwrap(), WriteOutcome::Closed);
+    world.kill_tree(&tree);
+}
+
+#[tokio::test]
+async fn a_full_stdin_does_not_block() {
+    let world = World::new();
+    let tree = world.start(&with_stdin(command(["sleep", "1000"])));
+    let stdin = tree.stdin.as_ref().unwrap();
+    assert!(!stdin.reader_gone());
+    within(stdin.writable()).await;
+    let chunk = [0; 65536];
+    while stdin.try_write(&chunk).unwrap() != WriteOutcome::WouldBlock {}
+    world.kill_tree(&tree);
+    within(stdin.writable()).await;
+    assert_eq!(stdin.try_write(&chunk).unwrap(), WriteOutcome::Closed);
+}
+
+#[tokio::test]
+async fn a_busy_pipe_can_be_enlarged() {
+    let world = World::new();
+    let tree = world.start(&sh("head -c 1000000 /dev/zero; echo done >&2"));
+    tree.stdout.enlarge();
+    // Only possible if a megabyte fits, as nobody reads.
+    read_until(&tree.stderr, "done").await;
+    until("all of it is there", || tree.stdout.available() == 1_000_000);
+}
+
+#[tokio::test]
+async fn output_ends_only_when_the_last_writer_is_gone() {
+    let world = World::new();
+    let tree = world.start(&sh("sleep 1000 & echo started"));
+    read_until(&tree.stdout, "started").await;
+    within(tree.child.wait()).await;
+    assert_eq!(tree.stdout.try_read(&mut [0; 8]).unwrap(), ReadOutcome::WouldBlock);
+    world.kill_tree(&tree);
+    assert_eq!(read_all(&tree.stdout).await, "");
+}

@@ -1,0 +1,153 @@
+//! Which program is run, with which arguments, and what is said if there is none.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use spawn::{Command, SpawnError};
+use tempfile::TempDir;
+
+use crate::support::{World, command, on_pty, sh};
+
+const NO_SUCH_FILE: &str = "No such file or directory (os error 2)";
+
+fn file(directory: &TempDir, name: &str, content: &str, mode: u32) {
+    let path = directory.path().join(name);
+    fs::write(&path, content).expect("written");
+    fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("mode set");
+}
+
+fn with_path(command: Command, path: &str) -> Command {
+    Command { env: vec![("PATH".into(), path.into())], ..command }
+}
+
+fn failure(command: &Command) -> SpawnError {
+    World::new().spawn(command).expect_err("it must not start")
+}
+
+#[tokio::test]
+async fn arg0_is_what_the_child_sees() {
+    let done = World::new().run(&Command { arg0: Some("other".into()), ..sh("echo $0") }).await;
+    assert_eq!(done.stdout, "other\n");
+}
+
+#[tokio::test]
+async fn a_missing_program_is_named() {
+    for program in ["/no/such/program", "no-such-program"] {
+        for command in [command([program]), on_pty(command([program]))] {
+            let error = failure(&command);
+            assert_eq!(error.to_string(), NO_SUCH_FILE);
+            assert_eq!((error.errno(), error.path()), (Some(2), Some(Path::new(program))));
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_empty_program_is_refused() {
+    assert_eq!(failure(&command([""])).to_string(), "missing program for pipe spawn");
+    assert_eq!(failure(&command([])).to_string(), "missing program for pipe spawn");
+    assert_eq!(failure(&on_pty(command([""]))).to_string(), "missing program for PTY spawn");
+}
+
+#[tokio::test]
+async fn what_c_strings_cannot_hold_is_refused() {
+    assert_eq!(failure(&command(["ec\0ho"])).to_string(), "argv contains a NUL byte");
+    assert_eq!(failure(&command(["echo", "a\0b"])).to_string(), "argv contains a NUL byte");
+    assert_eq!(failure(&Command { arg0: Some("\0".into()), ..sh("") }).to_string(), "argv contains a NUL byte");
+    assert_eq!(failure(&Command { cwd: "/\0".into(), ..sh("") }).to_string(), "cwd contains a NUL byte");
+    let env = |name: &str, value: &str| Command { env: vec![(name.into(), value.into())], ..sh("") };
+    assert_eq!(failure(&env("A", "\0")).to_string(), "env contains a NUL byte");
+    assert!(matches!(failure(&env("A=B", "")), SpawnError::EnvironmentName { .. }));
+    assert!(matches!(failure(&env("", "")), SpawnError::EnvironmentName { .. }));
+}
+
+#[tokio::test]
+async fn the_path_of_the_child_is_searched() {
+    let directory = TempDir::new().unwrap();
+    file(&directory, "tool", "#!/bin/sh\necho found", 0o755);
+    let path = format!("/no/such/directory:{}", directory.path().display());
+    let done = World::new().run(&with_path(command(["tool"]), &path)).await;
+    assert_eq!(done.stdout, "found\n");
+    assert_eq!(failure(&with_path(command(["true"]), "/no/such/directory")).errno(), Some(2));
+}
+
+#[tokio::test]
+async fn without_path_the_default_is_searched() {
+    let done = World::new().run(&Command { env: Vec::new(), ..command(["echo", "here"]) }).await;
+    assert_eq!(done.stdout, "here\n");
+}
+
+#[tokio::test]
+async fn relative_paths_are_meant_from_the_cwd() {
+    let directory = TempDir::new().unwrap();
+    fs::create_dir(directory.path().join("bin")).unwrap();
+    file(&directory, "bin/tool", "#!/bin/sh\necho found", 0o755);
+    file(&directory, "local", "#!/bin/sh\necho local", 0o755);
+    let world = World::new();
+    for (program, path, says) in [
+        ("tool", "bin", "found\n"),
+        ("bin/tool", "/bin", "found\n"),
+        ("./local", "/bin", "local\n"),
+        ("local", ":/bin", "local\n"),
+    ] {
+        let command = Command { cwd: directory.path().into(), ..with_path(command([program]), path) };
+        assert_eq!(world.run(&command).await.stdout, says, "{program} in {path}");
+    }
+}
+
+#[tokio::test]
+async fn directories_and_plain_files_are_passed_over() {
+    let [first, second, third] = [(); 3].map(|()| TempDir::new().unwrap());
+    fs::create_dir(first.path().join("tool")).unwrap();
+    file(&second, "tool", "#!/bin/sh\necho wrong", 0o644);
+    file(&third, "tool", "#!/bin/sh\necho right", 0o755);
+    let [first, second, third] = [&first, &second, &third].map(|directory| directory.path().display());
+    let found = World::new().run(&with_path(command(["tool"]), &format!("{first}:{second}:{third}"))).await;
+    assert_eq!(found.stdout, "right\n");
+    let refused = failure(&with_path(command(["tool"]), &format!("{first}:{second}:/bin")));
+    assert_eq!(refused.to_string(), "Permission denied (os error 13)");
+}
+
+#[tokio::test]
+async fn a_file_that_is_not_executable_is_refused() {
+    let directory = TempDir::new().unwrap();
+    file(&directory, "data", "echo no", 0o644);
+    let path = directory.path().join("data");
+    let error = failure(&command([path.to_str().unwrap()]));
+    assert_eq!((error.errno(), error.path()), (Some(libc::EACCES), Some(path.as_path())));
+}
+
+#[tokio::test]
+async fn a_script_without_shebang_runs_in_the_shell() {
+    let directory = TempDir::new().unwrap();
+    file(&directory, "script", "echo $0 $1", 0o755);
+    let path = directory.path().join("script");
+    let path = path.to_str().unwrap();
+    let world = World::new();
+    assert_eq!(world.run(&command([path, "arg"])).await.stdout, format!("{path} arg\n"));
+    let searched = with_path(command(["script", "arg"]), directory.path().to_str().unwrap());
+    assert_eq!(world.run(&searched).await.stdout, format!("{path} arg\n"));
+}
+
+#[tokio::test]
+async fn a_bad_cwd_is_named() {
+    let directory = TempDir::new().unwrap();
+    file(&directory, "file", "", 0o644);
+    for (cwd, kind) in [
+        (directory.path().join("missing"), ErrorKind::NotFound),
+        (directory.path().join("file"), ErrorKind::NotADirectory),
+        ("".into(), ErrorKind::NotFound),
+    ] {
+        let error = failure(&Command { cwd: cwd.clone(), ..sh("true") });
+        let SpawnError::Cwd { path, source } = error else { panic!("{error}") };
+        assert_eq!((path, source.kind()), (cwd, kind));
+    }
+}
+
+#[tokio::test]
+async fn the_cwd_is_where_it_starts() {
+    let directory = TempDir::new().unwrap();
+    let done = World::new().run(&Command { cwd: directory.path().into(), ..command(["pwd"]) }).await;
+    assert_eq!(Path::new(done.stdout.trim_end()), directory.path().canonicalize().unwrap());
+}

@@ -1,0 +1,64 @@
+//! What a child finds around itself: environment, descriptors, signals, session.
+
+use spawn::Command;
+
+use crate::support::{World, command, on_pty, read_all, sh, stat_field};
+
+#[tokio::test]
+async fn an_empty_environment_is_empty() {
+    let done = World::new().run(&Command { env: Vec::new(), ..command(["/usr/bin/env"]) }).await;
+    assert_eq!(done.stdout, "");
+}
+
+#[tokio::test]
+async fn the_environment_is_what_was_given() {
+    let env = vec![("A".into(), "1=2".into()), ("B".into(), "".into())];
+    let done = World::new().run(&Command { env, ..command(["/usr/bin/env"]) }).await;
+    assert_eq!(done.stdout, "A=1=2\nB=\n");
+}
+
+/// Every descriptor a child has, the one `ls` reads the directory with included.
+const LIST_DESCRIPTORS: [&str; 2] = ["ls", "/proc/self/fd"];
+
+#[tokio::test]
+async fn a_child_has_three_descriptors() {
+    use std::os::fd::AsRawFd;
+    let leak = std::fs::File::open("/").unwrap();
+    rustix::io::fcntl_setfd(&leak, rustix::io::FdFlags::empty()).unwrap();
+    let world = World::new();
+    let others: Vec<_> = (0..5).map(|_| world.start(&sh("exec sleep 1000"))).collect();
+    assert_eq!(world.run(&command(LIST_DESCRIPTORS)).await.stdout, "0\n1\n2\n3\n");
+    let (_child, pty) = world.start_on_pty(&on_pty(command(["ls", "-m", "/proc/self/fd"])));
+    assert_eq!(read_all(&pty.reader()).await, "0, 1, 2, 3\r\n");
+    assert!(leak.as_raw_fd() > 2);
+    world.spawner.kill_session(&world.tags, crate::support::PATIENCE).unwrap();
+    drop(others);
+}
+
+#[tokio::test]
+#[expect(unsafe_code, reason = "there is no safe way to change our own signal mask")]
+async fn signals_are_at_their_defaults() {
+    // SAFETY: only dispositions without handlers and a mask of this thread are set.
+    unsafe {
+        libc::signal(libc::SIGHUP, libc::SIG_IGN);
+        let mut set = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        libc::sigaddset(&mut set, libc::SIGUSR1);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
+    }
+    let done = World::new().run(&command(["grep", "-E", "^Sig(Blk|Ign)", "/proc/self/status"])).await;
+    for line in done.stdout.lines() {
+        assert!(line.ends_with("\t0000000000000000"), "{line}");
+    }
+    assert_eq!(done.stdout.lines().count(), 2);
+}
+
+#[tokio::test]
+async fn a_child_leads_its_session() {
+    let world = World::new();
+    let child = world.start(&sh("exec sleep 1000"));
+    let pid = child.child.pid();
+    assert_eq!(stat_field(pid, 3), Some(pid.to_string()), "group");
+    assert_eq!(stat_field(pid, 4), Some(pid.to_string()), "session");
+    world.kill_tree(&child);
+}

@@ -1,0 +1,107 @@
+//! Processes on a terminal.
+
+use spawn::{Command, ExitStatus, Signal, Stdio, WindowSize, WriteOutcome};
+
+use crate::support::{World, command, on_pty, read_all, read_until, sh, within, write_all};
+
+#[tokio::test]
+async fn all_three_streams_are_a_terminal_of_the_size() {
+    let size = WindowSize { rows: 33, cols: 111 };
+    let script = "test -t 0 && test -t 1 && test -t 2 && stty size";
+    let (child, pty) = World::new().start_on_pty(&Command { stdio: Stdio::Pty(size), ..sh(script) });
+    assert_eq!(read_all(&pty.reader()).await, "33 111\r\n");
+    assert_eq!(child.wait().await, ExitStatus::Exited(0));
+}
+
+#[tokio::test]
+async fn it_is_the_controlling_terminal() {
+    let (_child, pty) = World::new().start_on_pty(&on_pty(sh("tty; echo works >/dev/tty")));
+    let said = read_all(&pty.reader()).await;
+    assert!(said.starts_with("/dev/pts/"), "{said}");
+    assert!(said.ends_with("works\r\n"), "{said}");
+}
+
+#[tokio::test]
+async fn ctrl_c_interrupts() {
+    let (child, pty) = World::new().start_on_pty(&on_pty(sh("echo ready; exec sleep 1000")));
+    read_until(&pty.reader(), "ready").await;
+    write_all(&pty.writer(), b"\x03").await;
+    assert_eq!(within(child.wait()).await, ExitStatus::Signaled(2));
+}
+
+#[tokio::test]
+async fn the_eof_byte_ends_input() {
+    let (child, pty) = World::new().start_on_pty(&on_pty(command(["cat"])));
+    assert_eq!(pty.eof_byte(), 4);
+    write_all(&pty.writer(), &[b'h', b'i', b'\n', pty.eof_byte()]).await;
+    assert_eq!(read_all(&pty.reader()).await, "hi\r\nhi\r\n");
+    assert_eq!(child.wait().await, ExitStatus::Exited(0));
+}
+
+#[tokio::test]
+async fn a_changed_eof_byte_is_known() {
+    let world = World::new();
+    let (child, pty) = world.start_on_pty(&on_pty(sh("stty eof ^B; echo ready; exec cat")));
+    read_until(&pty.reader(), "ready").await;
+    assert_eq!(pty.eof_byte(), 2);
+    write_all(&pty.writer(), &[2]).await;
+    assert_eq!(within(child.wait()).await, ExitStatus::Exited(0));
+}
+
+#[tokio::test]
+async fn resizing_is_told() {
+    let world = World::new();
+    let script = "trap 'stty size; exit' WINCH; echo ready; while :; do sleep 0.01; done";
+    let (child, pty) = world.start_on_pty(&on_pty(sh(script)));
+    read_until(&pty.reader(), "ready").await;
+    pty.resize(WindowSize { rows: 50, cols: 132 }).unwrap();
+    read_until(&pty.reader(), "50 132").await;
+    within(child.wait()).await;
+}
+
+#[tokio::test]
+async fn the_foreground_group_is_found_and_signalled() {
+    let world = World::new();
+    // One that the terminal itself can send, and one that it cannot.
+    for signal in [Signal::INT, Signal::USR1] {
+        let job = "trap 'echo caught; exit 9' INT USR1; echo ready; while :; do sleep 0.01; done";
+        let script = format!("set -m; sh -c \"{job}\"; exit $?");
+        let (child, pty) = world.start_on_pty(&on_pty(command(["bash", "-c", &script])));
+        read_until(&pty.reader(), "ready").await;
+        assert!(pty.foreground_group().is_some_and(|group| group != child.pid()));
+        pty.signal_foreground(signal).unwrap();
+        read_until(&pty.reader(), "caught").await;
+        assert_eq!(within(child.wait()).await, ExitStatus::Exited(9));
+    }
+}
+
+#[tokio::test]
+async fn writing_to_a_dead_terminal_is_closed() {
+    let world = World::new();
+    let (child, pty) = world.start_on_pty(&on_pty(sh("exit 0")));
+    within(child.wait()).await;
+    assert_eq!(read_all(&pty.reader()).await, "");
+    let writer = pty.writer();
+    assert!(writer.reader_gone());
+    within(writer.writable()).await;
+    assert_eq!(writer.try_write(b"x").unwrap(), WriteOutcome::Closed);
+    pty.signal_foreground(Signal::INT).unwrap();
+}
+
+#[tokio::test]
+async fn all_output_comes_before_the_end() {
+    let (_child, pty) = World::new().start_on_pty(&on_pty(sh("stty -opost; seq 20000")));
+    let read = read_all(&pty.reader()).await;
+    assert!(read.ends_with("\n20000\n"), "{} bytes", read.len());
+    assert_eq!(read.lines().count(), 20000);
+}
+
+#[tokio::test]
+async fn dropping_the_terminal_hangs_up() {
+    let world = World::new();
+    let (child, pty) = world.start_on_pty(&on_pty(sh("echo ready; exec sleep 1000")));
+    let reader = pty.reader();
+    read_until(&reader, "ready").await;
+    drop((pty, reader));
+    assert_eq!(within(child.wait()).await, ExitStatus::Signaled(1));
+}

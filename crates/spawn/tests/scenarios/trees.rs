@@ -1,0 +1,230 @@
+//! The torture set: whatever a process does to get away, its tree is found and ended.
+
+use std::time::Duration;
+
+use spawn::{Command, ExitStatus, Signal, Survival};
+use tempfile::TempDir;
+
+use crate::support::{
+    World, command, is_alive, on_pty, perl, read_all, read_pids, read_until, sh, stat_field, until,
+};
+use crate::support::{within, zombies_of_ours};
+
+/// Starts it, reads the pids it prints, kills the tree, and looks for itself whether they are gone.
+async fn assert_tree_ends(command: &Command, pids: usize) {
+    let world = World::new();
+    let tree = world.start(command);
+    let pids = read_pids(&tree.stdout, pids).await;
+    for pid in &pids {
+        assert!(is_alive(*pid), "{pid} runs before");
+    }
+    world.kill_tree(&tree);
+    for pid in &pids {
+        assert!(!is_alive(*pid), "{pid} is gone");
+    }
+    within(tree.child.wait()).await;
+    assert_eq!(zombies_of_ours(), Vec::<u32>::new());
+}
+
+#[tokio::test]
+async fn a_single_process() {
+    assert_tree_ends(&sh("echo $$; exec sleep 1000"), 1).await;
+}
+
+#[tokio::test]
+async fn background_jobs_that_hold_the_pipes() {
+    let world = World::new();
+    let tree = world.start(&sh("for i in 1 2 3; do sleep 1000 & done; echo ready"));
+    read_until(&tree.stdout, "ready").await;
+    assert_eq!(within(tree.child.wait()).await, ExitStatus::Exited(0));
+    world.kill_tree(&tree);
+    assert_eq!(read_all(&tree.stdout).await, "");
+    assert_eq!(read_all(&tree.stderr).await, "");
+}
+
+#[tokio::test]
+async fn another_session() {
+    assert_tree_ends(&sh("setsid sh -c 'echo $$; exec sleep 1000' & echo $$; wait"), 2).await;
+}
+
+/// Detached from everything: parents, session, terminal, streams.
+const DAEMON: &str = r#"
+    use POSIX; $| = 1;
+    sub daemon {
+        return if fork; setsid(); exit if fork; setsid();
+        print "$$\n"; open(STDIN, "<", "/dev/null"); open(STDOUT, ">", "/dev/null"); open(STDERR, ">", "/dev/null");
+        chdir "/"; sleep 1000; exit;
+    }
+"#;
+
+#[tokio::test]
+async fn daemons_of_a_living_leader() {
+    assert_tree_ends(&perl(&format!("{DAEMON} daemon() for 1..3; print \"$$\\n\"; sleep 1000")), 4).await;
+}
+
+#[tokio::test]
+async fn daemons_of_a_leader_that_has_ended() {
+    let world = World::new();
+    let tree = world.start(&perl(&format!("{DAEMON} daemon() for 1..3;")));
+    let pids = read_pids(&tree.stdout, 3).await;
+    within(tree.child.wait()).await;
+    assert!(pids.iter().all(|pid| is_alive(*pid)));
+    world.kill_tree(&tree);
+    assert!(!pids.iter().any(|pid| is_alive(*pid)));
+}
+
+#[tokio::test]
+async fn those_that_ignore_signals() {
+    assert_tree_ends(&sh("trap '' TERM HUP INT QUIT; sh -c 'echo $$; sleep 1000' & echo $$; wait"), 2).await;
+}
+
+#[tokio::test]
+async fn those_that_are_stopped() {
+    let world = World::new();
+    let tree = world.start(&sh("sh -c 'echo $$; kill -STOP $$' & wait"));
+    let pids = read_pids(&tree.stdout, 1).await;
+    until("it is stopped", || stat_field(pids[0], 1).as_deref() == Some("T"));
+    world.kill_tree(&tree);
+    assert!(!is_alive(pids[0]));
+}
+
+#[tokio::test]
+async fn one_that_has_thrown_away_its_tag() {
+    let untagged = "prlimit --rttime=unlimited sh -c 'echo $$; exec sleep 1000'";
+    assert_tree_ends(&sh(&format!("{untagged} & echo $$; wait")), 2).await;
+    assert_tree_ends(&command(["bash", "-c", "ulimit -R unlimited; sh -c 'echo $$; sleep 1000' & echo $$; wait"]), 2)
+        .await;
+}
+
+#[tokio::test]
+async fn an_orphan_that_has_thrown_away_its_tag() {
+    let world = World::new();
+    let tree = world.start(&sh("prlimit --rttime=unlimited sh -c 'sleep 1000 & echo $!'; exit 0"));
+    let pids = read_pids(&tree.stdout, 1).await;
+    within(tree.child.wait()).await;
+    world.kill_tree(&tree);
+    assert!(!is_alive(pids[0]));
+}
+
+#[tokio::test]
+async fn everything_includes_one_that_has_thrown_away_tag_and_session() {
+    let world = World::new();
+    let tree = world.start(&sh("prlimit --rttime=unlimited setsid sh -c 'sleep 1000 & echo $!'; exit 0"));
+    let pids = read_pids(&tree.stdout, 1).await;
+    within(tree.child.wait()).await;
+    world.spawner.kill_all(crate::support::PATIENCE).unwrap();
+    assert!(!is_alive(pids[0]));
+}
+
+#[tokio::test]
+async fn jobs_of_an_interactive_shell() {
+    let world = World::new();
+    let tag = world.tags.next();
+    let spawned = world.spawner.spawn(&on_pty(command(["bash", "--norc", "-i"])), tag).unwrap();
+    let spawn::ChildIo::Pty(pty) = spawned.io else { panic!("no terminal") };
+    let script = b"PS1=; stty -echo; sleep 1000 & echo p=$!=; nohup setsid sleep 1000 & echo q=$!=\n";
+    crate::support::write_all(&pty.writer(), script).await;
+    let mut said = String::new();
+    let pid = |said: &str, mark: &str| said.split(mark).nth(1)?.split('=').next()?.parse::<u32>().ok();
+    while pid(&said, "\np=").is_none() || pid(&said, "\nq=").is_none() {
+        said += &read_until(&pty.reader(), "\n").await;
+    }
+    let pids = [pid(&said, "\np=").unwrap(), pid(&said, "\nq=").unwrap()];
+    world.spawner.kill_tree(tag, crate::support::PATIENCE).unwrap();
+    assert!(!pids.iter().any(|pid| is_alive(*pid)));
+}
+
+/// Each process forks every few milliseconds until the file has a byte for each of 1,500 forks.
+const BOMB: &str = r#"
+    use POSIX;
+    my $file = shift; $SIG{CHLD} = "IGNORE"; my $start = time;
+    while (-s $file < 1500 && time - $start < 60) {
+        if (!fork) { setsid(); open(my $f, ">>", $file); syswrite($f, "x"); }
+        select(undef, undef, undef, 0.02);
+    }
+    sleep 60;
+"#;
+
+#[tokio::test]
+async fn a_fork_bomb() {
+    let directory = TempDir::new().unwrap();
+    let count = directory.path().join("count");
+    std::fs::write(&count, "").unwrap();
+    let world = World::new();
+    let tree = world.start(&command(["/usr/bin/perl", "-e", BOMB, count.to_str().unwrap()]));
+    let forks = || std::fs::metadata(&count).unwrap().len();
+    until("500 processes run", || forks() >= 500);
+    world.kill_tree(&tree);
+    let at_the_end = forks();
+    assert_eq!(read_all(&tree.stdout).await, "", "nobody holds the pipe");
+    assert_eq!(forks(), at_the_end);
+    within(tree.child.wait()).await;
+    assert_eq!(zombies_of_ours(), Vec::<u32>::new());
+}
+
+/// Never the same process for longer than it takes to fork. Each leaves a zombie to us, so that it must not go on for ever.
+const HOPPER: &str = r#"
+    use POSIX; $| = 1; print "hopping\n";
+    for (1..10000) { my $pid = fork; exit if $pid; setsid(); }
+    print "arrived\n";
+"#;
+
+#[tokio::test]
+async fn one_that_forks_and_exits_all_the_time() {
+    let world = World::new();
+    let tree = world.start(&perl(HOPPER));
+    read_until(&tree.stdout, "hopping").await;
+    within(tree.child.wait()).await;
+    let start = std::time::Instant::now();
+    world.kill_tree(&tree);
+    eprintln!("took {:?}", start.elapsed());
+    assert_eq!(read_all(&tree.stdout).await, "", "nobody holds the pipe");
+}
+
+#[tokio::test]
+async fn a_process_whose_first_thread_has_ended() {
+    // Perl has no threads here; the nearest is a tree where the leader is gone and unreaped while the rest lives on.
+    let world = World::new();
+    let tree = world.start(&sh("setsid sleep 1000 & echo $!"));
+    let pids = read_pids(&tree.stdout, 1).await;
+    until("the leader is a zombie", || zombies_of_ours() == [tree.child.pid()]);
+    world.kill_tree(&tree);
+    assert!(!is_alive(pids[0]));
+    assert_eq!(within(tree.child.wait()).await, ExitStatus::Exited(0), "the status is still there");
+}
+
+#[tokio::test]
+async fn killing_twice_is_fine() {
+    let world = World::new();
+    let tree = world.start(&sh("exec sleep 1000"));
+    world.kill_tree(&tree);
+    world.kill_tree(&tree);
+    assert_eq!(within(tree.child.wait()).await, ExitStatus::Signaled(9));
+    world.kill_tree(&tree);
+}
+
+#[tokio::test]
+async fn a_tree_can_be_asked_to_end() {
+    let world = World::new();
+    let script = "setsid sh -c 'trap \"echo bye; exit\" TERM; echo ready; while :; do sleep 0.01; done' & wait";
+    let tree = world.start(&sh(script));
+    read_until(&tree.stdout, "ready").await;
+    world.spawner.signal_tree(tree.tag, Signal::TERM);
+    read_until(&tree.stdout, "bye").await;
+    assert_eq!(within(tree.child.wait()).await, ExitStatus::Signaled(15));
+}
+
+#[tokio::test]
+async fn what_may_not_be_signalled_is_told() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    // Root in here can signal everybody, so the refusal comes from a tree that has no time to die.
+    let world = World::new();
+    let tree = world.start(&sh("exec sleep 1000"));
+    match world.spawner.kill_tree(tree.tag, Duration::ZERO) {
+        Ok(()) => {}
+        Err(survivors) => assert!(matches!(survivors.reason, Survival::Late), "{survivors}"),
+    }
+    world.kill_tree(&tree);
+}

@@ -1,0 +1,51 @@
+//! What the kernel says about a process.
+
+use std::path::PathBuf;
+
+fn proc(pid: u32, file: &str) -> PathBuf {
+    PathBuf::from(format!("/proc/{pid}/{file}"))
+}
+
+/// Resident memory.
+pub fn resident_bytes(pid: u32) -> usize {
+    let status = std::fs::read_to_string(proc(pid, "status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").trim().parse::<usize>().unwrap() * 1024
+}
+
+/// Open file descriptors.
+pub fn open_fds(pid: u32) -> usize {
+    std::fs::read_dir(proc(pid, "fd")).unwrap().count()
+}
+
+/// Threads.
+pub fn threads(pid: u32) -> usize {
+    std::fs::read_dir(proc(pid, "task")).unwrap().count()
+}
+
+/// The state letter of a process (`R`, `S`, `Z`, …), none if it is gone.
+pub fn process_state(pid: u32) -> Option<char> {
+    let stat = std::fs::read_to_string(proc(pid, "stat")).ok()?;
+    stat.rsplit_once(')')?.1.trim_start().chars().next()
+}
+
+/// Every live descendant of a process, zombies included.
+pub fn descendants(pid: u32) -> Vec<u32> {
+    let mut parents = Vec::new();
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let Some(child) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+        let Ok(stat) = std::fs::read_to_string(proc(child, "stat")) else { continue };
+        let Some((_, rest)) = stat.rsplit_once(')') else { continue };
+        if let Some(parent) = rest.split_whitespace().nth(1).and_then(|field| field.parse::<u32>().ok()) {
+            parents.push((child, parent));
+        }
+    }
+    let mut found = vec![pid];
+    let mut next = 0;
+    while let Some(&parent) = found.get(next) {
+        found.extend(parents.iter().filter(|(_, p)| *p == parent).map(|(child, _)| *child));
+        next += 1;
+    }
+    found.remove(0);
+    found
+}

@@ -1,0 +1,120 @@
+//! A TCP proxy between a client and a server that can break or freeze what passes through it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{broadcast, watch};
+use tokio::task::JoinHandle;
+
+/// A proxy on loopback. Ends with its value.
+pub struct CuttingProxy {
+    address: String,
+    cut: broadcast::Sender<()>,
+    frozen: Arc<watch::Sender<bool>>,
+    refusing: Arc<AtomicBool>,
+    accepting: JoinHandle<()>,
+}
+
+impl CuttingProxy {
+    /// A proxy in front of `IP:PORT`.
+    pub async fn start(target: &str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let (cut, _) = broadcast::channel(1);
+        let frozen = Arc::new(watch::Sender::new(false));
+        let refusing = Arc::new(AtomicBool::new(false));
+        let target = target.to_owned();
+        let accepting = tokio::spawn({
+            let (cut, frozen, refusing) = (cut.clone(), Arc::clone(&frozen), Arc::clone(&refusing));
+            async move {
+                while let Ok((client, _)) = listener.accept().await {
+                    if refusing.load(Ordering::Relaxed) {
+                        continue;
+                    }
+                    let Ok(server) = TcpStream::connect(&target).await else { continue };
+                    tokio::spawn(carry(client, server, cut.subscribe(), frozen.subscribe()));
+                }
+            }
+        });
+        Self { address, cut, frozen, refusing, accepting }
+    }
+
+    /// Where clients connect.
+    pub fn url(&self) -> String {
+        format!("ws://{}", self.address)
+    }
+
+    /// Resets every connection; whatever is on its way is lost.
+    pub fn cut(&self) {
+        let _ = self.cut.send(());
+    }
+
+    /// Lets nothing pass in either direction, without closing anything: a peer that vanished.
+    pub fn freeze(&self) {
+        self.frozen.send_replace(true);
+    }
+
+    /// New connections pass; frozen ones stay frozen.
+    pub fn thaw_new(&self) {
+        self.frozen.send_replace(false);
+    }
+
+    /// Turns new connections away.
+    pub fn refuse(&self, refusing: bool) {
+        self.refusing.store(refusing, Ordering::Relaxed);
+    }
+}
+
+impl Drop for CuttingProxy {
+    fn drop(&mut self) {
+        self.accepting.abort();
+        self.cut();
+    }
+}
+
+async fn carry(
+    client: TcpStream,
+    server: TcpStream,
+    mut cut: broadcast::Receiver<()>,
+    frozen: watch::Receiver<bool>,
+) {
+    for socket in [&client, &server] {
+        let _ = socket.set_nodelay(true);
+        // Dropped with unsent data and no linger, a socket is reset: the cut is abrupt for both sides.
+        let _ = rustix::net::sockopt::set_socket_linger(socket, Some(std::time::Duration::ZERO));
+    }
+    let (client_read, client_write) = client.into_split();
+    let (server_read, server_write) = server.into_split();
+    tokio::select! {
+        _ = cut.recv() => {}
+        () = copy(client_read, server_write, frozen.clone()) => {}
+        () = copy(server_read, client_write, frozen) => {}
+    }
+}
+
+async fn copy(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut frozen: watch::Receiver<bool>) {
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        let count = tokio::select! {
+            biased;
+            () = until_frozen(&mut frozen) => std::future::pending().await,
+            count = from.read(&mut buffer) => count,
+        };
+        match count {
+            Ok(0) | Err(_) => return,
+            Ok(count) => {
+                if to.write_all(&buffer[..count]).await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Once frozen, a connection never moves again.
+async fn until_frozen(frozen: &mut watch::Receiver<bool>) {
+    let _ = frozen.wait_for(|frozen| *frozen).await;
+}

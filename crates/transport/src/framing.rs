@@ -1,0 +1,129 @@
+//! How a message looks on the wire of one transport. Payloads are written straight behind their header, so that the caller
+//! can encode into the buffer that is then given to the socket.
+
+use crate::websocket::{MAX_CONTROL_BYTES, Opcode, apply_mask, mask_key, write_header};
+
+/// The way messages are delimited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framing {
+    /// WebSocket frames, unmasked.
+    WebSocketServer,
+    /// WebSocket frames, masked.
+    WebSocketClient,
+    /// One message per line.
+    Lines,
+}
+
+impl Framing {
+    /// Appends one message whose payload has exactly `len` bytes; `fill` appends the payload to `out`. On a line transport the
+    /// payload must hold no newline.
+    pub fn frame(self, out: &mut Vec<u8>, len: usize, fill: impl FnOnce(&mut Vec<u8>)) {
+        match self {
+            Self::WebSocketServer | Self::WebSocketClient => self.websocket_frame(out, Opcode::Text, len, fill),
+            Self::Lines => {
+                out.reserve(len + 1);
+                let start = append_exactly(out, len, fill);
+                debug_assert!(!out[start..].contains(&b'\n'), "a newline inside a line message");
+                out.push(b'\n');
+            }
+        }
+    }
+
+    /// Appends a ping with at most 125 bytes of `payload`; false if this transport has none.
+    pub fn ping(self, out: &mut Vec<u8>, payload: &[u8]) -> bool {
+        self.control_frame(out, Opcode::Ping, payload)
+    }
+
+    /// Appends the answer to a ping; false if this transport has none.
+    pub fn pong(self, out: &mut Vec<u8>, payload: &[u8]) -> bool {
+        self.control_frame(out, Opcode::Pong, payload)
+    }
+
+    /// Appends a close frame, with as much of the reason as it can hold. A line transport says nothing.
+    pub fn close(self, out: &mut Vec<u8>, code: u16, reason: &str) {
+        let code = code.to_be_bytes();
+        let reason = &reason[..reason.floor_char_boundary(MAX_CONTROL_BYTES - code.len())];
+        self.control_frame(out, Opcode::Close, &[&code, reason.as_bytes()].concat());
+    }
+
+    /// Whether [`Framing::ping`] and [`Framing::pong`] reach the peer.
+    pub fn supports_ping(self) -> bool {
+        match self {
+            Self::WebSocketServer | Self::WebSocketClient => true,
+            Self::Lines => false,
+        }
+    }
+
+    fn control_frame(self, out: &mut Vec<u8>, opcode: Opcode, payload: &[u8]) -> bool {
+        if self.supports_ping() {
+            let payload = &payload[..payload.len().min(MAX_CONTROL_BYTES)];
+            self.websocket_frame(out, opcode, payload.len(), |out| {
+                out.extend_from_slice(payload);
+            });
+        }
+        self.supports_ping()
+    }
+
+    fn websocket_frame(self, out: &mut Vec<u8>, opcode: Opcode, len: usize, fill: impl FnOnce(&mut Vec<u8>)) {
+        const LONGEST_HEADER_BYTES: usize = 14;
+        let mask = (self == Self::WebSocketClient).then(mask_key);
+        out.reserve(LONGEST_HEADER_BYTES + len);
+        write_header(out, opcode, len, mask);
+        let start = append_exactly(out, len, fill);
+        if let Some(key) = mask {
+            apply_mask(&mut out[start..], key, 0);
+        }
+    }
+}
+
+/// Lets the caller append its payload and returns where it begins.
+fn append_exactly(out: &mut Vec<u8>, len: usize, fill: impl FnOnce(&mut Vec<u8>)) -> usize {
+    let start = out.len();
+    fill(out);
+    debug_assert_eq!(out.len() - start, len, "the payload has another length than was announced");
+    start
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn framed(framing: Framing, payload: &[u8]) -> Vec<u8> {
+        let mut out = b"before".to_vec();
+        framing.frame(&mut out, payload.len(), |out| {
+            out.extend_from_slice(payload);
+        });
+        out.split_off(b"before".len())
+    }
+
+    #[test]
+    fn a_server_frame_is_a_text_frame() {
+        assert_eq!(framed(Framing::WebSocketServer, b"{}"), b"\x81\x02{}");
+        assert_eq!(framed(Framing::WebSocketServer, &[b'x'; 126])[..4], [0x81, 126, 0, 126]);
+    }
+
+    #[test]
+    fn a_client_frame_is_masked_with_its_key() {
+        let mut frame = framed(Framing::WebSocketClient, b"hello");
+        assert_eq!(frame[..2], [0x81, 0x85]);
+        let key = frame[2..6].try_into().unwrap();
+        apply_mask(&mut frame[6..], key, 0);
+        assert_eq!(&frame[6..], b"hello");
+    }
+
+    #[test]
+    fn a_line_ends_with_a_newline_and_has_no_control_frames() {
+        assert_eq!(framed(Framing::Lines, b"{}"), b"{}\n");
+        let mut out = Vec::new();
+        Framing::Lines.close(&mut out, 1000, "bye");
+        assert!(!Framing::Lines.ping(&mut out, b"") && !Framing::Lines.pong(&mut out, b"") && out.is_empty());
+    }
+
+    #[test]
+    fn a_long_reason_is_cut_between_characters() {
+        let mut out = Vec::new();
+        Framing::WebSocketServer.close(&mut out, 1002, &"é".repeat(100));
+        assert_eq!((out[1], &out[2..4]), (124, &[0x03, 0xea][..]));
+        assert!(std::str::from_utf8(&out[4..]).is_ok());
+    }
+}

@@ -1,0 +1,38 @@
+//! Message streams between two programs: WebSocket over TCP or TLS, lines over a Unix socket or stdio, and a pair in memory.
+//!
+//! A message is bytes with a beginning and an end. This crate finds those ends, keeps each message below a limit and keeps an
+//! idle connection cheap; it knows nothing of JSON-RPC, sessions or what a message says.
+
+#![forbid(unsafe_code)]
+
+mod accept;
+mod connect;
+mod framing;
+mod http;
+mod line_decoder;
+mod listen_url;
+mod listener;
+mod message;
+mod peer;
+mod reader;
+mod socket;
+mod stream;
+mod tls;
+mod websocket;
+mod writer;
+
+pub use accept::{AcceptError, accept_messages};
+pub use connect::{ConnectError, ConnectOptions, connect, upgrade_client};
+pub use framing::Framing;
+pub use http::HttpSurface;
+pub use listen_url::{DEFAULT_LISTEN_URL, ListenUrl, ListenUrlError};
+pub use listener::{BindError, Listener};
+pub use message::{CloseReason, Incoming, Limits, ReadError};
+pub use peer::PeerLabel;
+pub use reader::Reader;
+pub use socket::Socket;
+pub use stream::{MessageStream, in_memory, lines, stdio};
+pub use tls::{TlsError, tls_acceptor};
+pub use tokio_rustls::TlsAcceptor;
+pub use websocket::Violation;
+pub use writer::Writer;

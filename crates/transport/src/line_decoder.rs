@@ -1,0 +1,151 @@
+//! Turns newline-delimited bytes into messages. A value without IO, with the same shape as the WebSocket decoder.
+
+use bytes::{Buf, Bytes, BytesMut};
+use memchr::memchr;
+
+use crate::message::{Incoming, PREFIX_BYTES};
+use crate::reader::take;
+
+/// The state between two reads.
+#[derive(Debug)]
+pub(crate) struct LineDecoder {
+    limit: usize,
+    /// Bytes at the start of the read buffer that are known to hold no newline, so that no byte is searched twice.
+    searched: usize,
+    /// The current line was reported as too long; its rest is dropped.
+    discarding: bool,
+}
+
+impl LineDecoder {
+    pub(crate) fn new(limit: usize) -> Self {
+        Self { limit, searched: 0, discarding: false }
+    }
+
+    /// Takes the next line out of `buffer`, or `None` until more has arrived.
+    pub(crate) fn decode(&mut self, buffer: &mut BytesMut) -> Option<Incoming> {
+        loop {
+            let Some(newline) = memchr(b'\n', &buffer[self.searched..]).map(|at| self.searched + at) else {
+                return self.wait_for_newline(buffer);
+            };
+            let line = self.take_line(buffer, newline);
+            buffer.advance(1);
+            if line.is_some() {
+                return line;
+            }
+        }
+    }
+
+    /// What an unterminated last line is worth when the stream ends.
+    pub(crate) fn finish(&mut self, buffer: &mut BytesMut) -> Option<Incoming> {
+        let line_bytes = buffer.len();
+        self.take_line(buffer, line_bytes)
+    }
+
+    fn wait_for_newline(&mut self, buffer: &mut BytesMut) -> Option<Incoming> {
+        if self.discarding {
+            buffer.clear();
+            return None;
+        }
+        self.searched = buffer.len();
+        // A carriage return at the very end may be half of the terminator, which the limit does not count.
+        if without_carriage_return(buffer).len() <= self.limit {
+            return None;
+        }
+        let too_large = Incoming::TooLarge { prefix: prefix(buffer) };
+        buffer.clear();
+        self.searched = 0;
+        self.discarding = true;
+        Some(too_large)
+    }
+
+    /// Removes a whole line and says what it was, if it was anything.
+    fn take_line(&mut self, buffer: &mut BytesMut, line_bytes: usize) -> Option<Incoming> {
+        self.searched = 0;
+        let was_reported = std::mem::take(&mut self.discarding);
+        let line = without_carriage_return(&buffer[..line_bytes]);
+        let message_bytes = line.len();
+        if message_bytes > self.limit && !was_reported {
+            let prefix = prefix(line);
+            buffer.advance(line_bytes);
+            return Some(Incoming::TooLarge { prefix });
+        }
+        if was_reported || line.trim_ascii().is_empty() {
+            buffer.advance(line_bytes);
+            return None;
+        }
+        let message = take(buffer, message_bytes);
+        buffer.advance(line_bytes - message_bytes);
+        Some(Incoming::Message(message))
+    }
+}
+
+fn without_carriage_return(line: &[u8]) -> &[u8] {
+    line.strip_suffix(b"\r").unwrap_or(line)
+}
+
+fn prefix(line: &[u8]) -> Bytes {
+    Bytes::copy_from_slice(&line[..line.len().min(PREFIX_BYTES)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn decode_in_pieces(limit: usize, pieces: &[&[u8]]) -> Vec<Incoming> {
+        let (mut decoder, mut buffer, mut seen) = (LineDecoder::new(limit), BytesMut::new(), Vec::new());
+        for piece in pieces {
+            buffer.extend_from_slice(piece);
+            seen.extend(std::iter::from_fn(|| decoder.decode(&mut buffer)));
+        }
+        seen.extend(decoder.finish(&mut buffer));
+        seen
+    }
+
+    fn message(text: &str) -> Incoming {
+        Incoming::Message(Bytes::copy_from_slice(text.as_bytes()))
+    }
+
+    fn too_large(prefix: &str) -> Incoming {
+        Incoming::TooLarge { prefix: Bytes::copy_from_slice(prefix.as_bytes()) }
+    }
+
+    #[test]
+    fn lines_end_with_or_without_carriage_return_and_blank_ones_are_nothing() {
+        let seen = decode_in_pieces(100, &[b"one\ntwo\r\n\n \t\r\n  three\r\nla", b"st"]);
+        assert_eq!(seen, [message("one"), message("two"), message("  three"), message("last")]);
+    }
+
+    #[test]
+    fn the_limit_does_not_count_the_terminator() {
+        assert_eq!(decode_in_pieces(4, &[b"1234\n1234\r\n"]), [message("1234"), message("1234")]);
+        assert_eq!(decode_in_pieces(4, &[b"1234\r", b"\n"]), [message("1234")]);
+        assert_eq!(decode_in_pieces(4, &[b"12345\n1\n"]), [too_large("12345"), message("1")]);
+        assert_eq!(decode_in_pieces(4, &[b"12345\r\n1\n"]), [too_large("12345"), message("1")]);
+    }
+
+    #[test]
+    fn an_overlong_line_is_reported_before_its_end_and_then_forgotten() {
+        let (mut decoder, mut buffer) = (LineDecoder::new(4), BytesMut::from(&b"12345"[..]));
+        assert_eq!(decoder.decode(&mut buffer), Some(too_large("12345")));
+        buffer.extend_from_slice(&[b'x'; 10_000]);
+        assert_eq!((decoder.decode(&mut buffer), buffer.len()), (None, 0));
+        buffer.extend_from_slice(b"x\nnext\n");
+        assert_eq!(decoder.decode(&mut buffer), Some(message("next")));
+    }
+
+    #[test]
+    fn the_prefix_of_an_overlong_line_is_a_kibibyte() {
+        let line = "y".repeat(3000);
+        assert_eq!(decode_in_pieces(2000, &[line.as_bytes()]), [too_large(&line[..1024])]);
+    }
+
+    proptest! {
+        #[test]
+        fn any_split_of_the_bytes_gives_the_same_messages(bytes in proptest::collection::vec(prop_oneof![Just(b'\n'), Just(b'\r'), Just(b' '), Just(b'x')], 0..200), at in 0usize..200, limit in 0usize..8) {
+            let (head, tail) = bytes.split_at(at.min(bytes.len()));
+            let messages = |seen: Vec<Incoming>| seen.into_iter().filter(|one| matches!(one, Incoming::Message(_))).collect::<Vec<_>>();
+            prop_assert_eq!(messages(decode_in_pieces(limit, &[head, tail])), messages(decode_in_pieces(limit, &[&bytes])));
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! The reading half of a message stream: a byte source, a buffer and the decoder of the framing. Everything that was read
+//! lives in the reader, so a dropped `next` loses nothing.
+
+mod buffer;
+
+use std::fmt;
+use std::future::poll_fn;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Bytes, BytesMut};
+use tokio::io::AsyncRead;
+
+use crate::framing::Framing;
+use crate::line_decoder::LineDecoder;
+use crate::message::{Incoming, Limits, ReadError};
+use crate::websocket;
+use buffer::ReadBuffer;
+pub(crate) use buffer::take;
+
+/// Reads messages.
+pub struct Reader {
+    source: Box<dyn AsyncRead + Send + Unpin>,
+    buffer: ReadBuffer,
+    decoder: Decoder,
+    has_ended: bool,
+}
+
+#[derive(Debug)]
+enum Decoder {
+    WebSocket(websocket::Decoder),
+    Lines(LineDecoder),
+}
+
+impl Reader {
+    /// Reads from `source` what follows `already_read`.
+    pub(crate) fn new(
+        source: impl AsyncRead + Send + Unpin + 'static,
+        framing: Framing,
+        already_read: Bytes,
+        limits: Limits,
+    ) -> Self {
+        let limit = limits.message_bytes;
+        let decoder = match framing {
+            Framing::WebSocketServer => Decoder::WebSocket(websocket::Decoder::new(websocket::Role::Server, limit)),
+            Framing::WebSocketClient => Decoder::WebSocket(websocket::Decoder::new(websocket::Role::Client, limit)),
+            Framing::Lines => Decoder::Lines(LineDecoder::new(limit)),
+        };
+        Self { source: Box::new(source), buffer: ReadBuffer::new(already_read), decoder, has_ended: false }
+    }
+
+    /// Waits for the next thing from the peer. Cancel safe. After [`Incoming::Closed`] or an error it only ever says closed.
+    pub async fn next(&mut self) -> Result<Incoming, ReadError> {
+        poll_fn(|cx| self.poll_next(cx)).await
+    }
+
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Incoming, ReadError>> {
+        if self.has_ended {
+            return Poll::Ready(Ok(Incoming::Closed(None)));
+        }
+        let outcome = loop {
+            match self.decoder.decode(&mut self.buffer.bytes) {
+                Ok(Some(incoming)) => break Ok(incoming),
+                Ok(None) => {}
+                Err(error) => break Err(error),
+            }
+            let missing = self.decoder.missing(self.buffer.bytes.len());
+            match ready!(self.buffer.poll_fill(&mut self.source, missing, cx)) {
+                Ok(0) => {
+                    self.has_ended = true;
+                    break self.decoder.finish(&mut self.buffer.bytes);
+                }
+                Ok(_) => {}
+                Err(error) => break Err(error.into()),
+            }
+        };
+        self.has_ended |= matches!(outcome, Err(_) | Ok(Incoming::Closed(_)));
+        Poll::Ready(outcome)
+    }
+
+    #[cfg(test)]
+    fn buffered_capacity(&self) -> usize {
+        self.buffer.bytes.capacity()
+    }
+}
+
+impl Decoder {
+    fn decode(&mut self, bytes: &mut BytesMut) -> Result<Option<Incoming>, ReadError> {
+        match self {
+            Self::WebSocket(decoder) => Ok(decoder.decode(bytes)?),
+            Self::Lines(decoder) => Ok(decoder.decode(bytes)),
+        }
+    }
+
+    fn missing(&self, buffered: usize) -> usize {
+        match self {
+            Self::WebSocket(decoder) => decoder.missing(buffered),
+            Self::Lines(_) => 0,
+        }
+    }
+
+    /// What the end of the byte stream means after what came before.
+    fn finish(&mut self, bytes: &mut BytesMut) -> Result<Incoming, ReadError> {
+        match self {
+            Self::WebSocket(decoder) if decoder.is_between_messages() && bytes.is_empty() => {
+                Ok(Incoming::Closed(None))
+            }
+            Self::WebSocket(_) => Err(ReadError::Truncated),
+            Self::Lines(decoder) => Ok(decoder.finish(bytes).unwrap_or(Incoming::Closed(None))),
+        }
+    }
+}
+
+impl fmt::Debug for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reader").field("buffered_bytes", &self.buffer.bytes.len()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,266 @@
+//! The reader over scripted sources: any split of the bytes, any fragmentation, garbage, ends, cancellation, idle memory.
+
+use std::collections::VecDeque;
+use std::io;
+use std::pin::Pin;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use tokio::io::{AsyncWriteExt, ReadBuf};
+
+use super::*;
+use crate::websocket::{Opcode, apply_mask, write_header};
+
+const LIMITS: Limits = Limits { message_bytes: 64 * 1024 * 1024 };
+
+/// Gives out its pieces one read at a time and makes the reader wait before each.
+struct Pieces {
+    left: VecDeque<Vec<u8>>,
+    has_waited: bool,
+}
+
+impl Pieces {
+    /// Cuts `bytes` into pieces with the given sizes, over and over.
+    fn cut(bytes: &[u8], sizes: &[usize]) -> Self {
+        let (mut rest, mut left) = (bytes, VecDeque::new());
+        for size in sizes.iter().cycle() {
+            if rest.is_empty() {
+                break;
+            }
+            let (piece, later) = rest.split_at((*size).min(rest.len()));
+            left.push_back(piece.to_vec());
+            rest = later;
+        }
+        Self { left, has_waited: false }
+    }
+}
+
+impl AsyncRead for Pieces {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        self.has_waited = !self.has_waited;
+        if self.has_waited {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        if let Some(mut piece) = self.left.pop_front() {
+            let rest = piece.split_off(piece.len().min(buffer.remaining()));
+            buffer.put_slice(&piece);
+            if !rest.is_empty() {
+                self.left.push_front(rest);
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+}
+
+/// Reads to the end; the error, if any, as text.
+fn read_all(source: Pieces, framing: Framing, limits: Limits) -> (Vec<Incoming>, Option<String>) {
+    let mut reader = Reader::new(source, framing, Bytes::new(), limits);
+    let mut seen = Vec::new();
+    loop {
+        match block_on(reader.next()) {
+            Ok(Incoming::Closed(_)) => return (seen, None),
+            Ok(incoming) => seen.push(incoming),
+            Err(error) => return (seen, Some(error.to_string())),
+        }
+    }
+}
+
+fn put_frame(out: &mut Vec<u8>, opcode: Opcode, is_last: bool, mask: Option<[u8; 4]>, payload: &[u8]) {
+    let header = out.len();
+    write_header(out, opcode, payload.len(), mask);
+    if !is_last {
+        out[header] &= 0x7f;
+    }
+    let start = out.len();
+    out.extend_from_slice(payload);
+    if let Some(key) = mask {
+        apply_mask(&mut out[start..], key, 0);
+    }
+}
+
+/// A message, where to cut it into frames, and the pings that go between the frames.
+#[derive(Clone, Debug)]
+struct Sent {
+    payload: Vec<u8>,
+    fragments: Vec<usize>,
+    pings: Vec<Vec<u8>>,
+}
+
+impl Sent {
+    fn put(&self, out: &mut Vec<u8>, expected: &mut Vec<Incoming>, mask: Option<[u8; 4]>) {
+        let (mut rest, mut opcode, mut pings) = (&self.payload[..], Opcode::Binary, self.pings.iter());
+        for size in &self.fragments {
+            let (piece, later) = rest.split_at((*size).min(rest.len()));
+            put_frame(out, opcode, false, mask, piece);
+            (rest, opcode) = (later, Opcode::Continuation);
+            if let Some(ping) = pings.next() {
+                put_frame(out, Opcode::Ping, true, mask, ping);
+                expected.push(Incoming::Ping(Bytes::copy_from_slice(ping)));
+            }
+        }
+        put_frame(out, opcode, true, mask, rest);
+        expected.push(Incoming::Message(Bytes::copy_from_slice(&self.payload)));
+    }
+}
+
+fn any_sent() -> impl Strategy<Value = Sent> {
+    let payload = prop_oneof![8 => vec(any::<u8>(), 0..300), 1 => vec(any::<u8>(), 60_000..140_000)];
+    (payload, vec(0usize..200, 0..4), vec(vec(any::<u8>(), 0..=125), 0..4))
+        .prop_map(|(payload, fragments, pings)| Sent { payload, fragments, pings })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_messages_in_any_frames_in_any_pieces_arrive(
+        sent in vec(any_sent(), 0..6), key: [u8; 4], is_masked: bool,
+        sizes in prop_oneof![vec(1usize..20, 1..5), vec(1usize..100_000, 1..5)],
+    ) {
+        let (mask, framing) = if is_masked { (Some(key), Framing::WebSocketServer) } else { (None, Framing::WebSocketClient) };
+        let (mut bytes, mut expected) = (Vec::new(), Vec::new());
+        for one in &sent {
+            one.put(&mut bytes, &mut expected, mask);
+        }
+        prop_assert_eq!(read_all(Pieces::cut(&bytes, &sizes), framing, LIMITS), (expected, None));
+    }
+
+    #[test]
+    fn any_lines_in_any_pieces_arrive(lines in vec("[a-z{}\" ]{0,40}x", 0..10), sizes in vec(1usize..50, 1..5), ends_with_carriage_return: bool) {
+        let terminator = if ends_with_carriage_return { "\r\n" } else { "\n" };
+        let bytes: String = lines.iter().flat_map(|line| [line, terminator]).collect();
+        let expected = lines.iter().map(|line| Incoming::Message(Bytes::copy_from_slice(line.as_bytes()))).collect();
+        prop_assert_eq!(read_all(Pieces::cut(bytes.as_bytes(), &sizes), Framing::Lines, LIMITS), (expected, None));
+    }
+
+    #[test]
+    fn random_bytes_end_without_a_panic(bytes in vec(any::<u8>(), 0..2000), size in 1usize..100, limit in 0usize..300) {
+        for framing in [Framing::WebSocketServer, Framing::WebSocketClient, Framing::Lines] {
+            read_all(Pieces::cut(&bytes, &[size]), framing, Limits { message_bytes: limit });
+        }
+    }
+
+    #[test]
+    fn valid_headers_over_random_limits_end_without_a_panic(
+        sent in vec(any_sent(), 0..6), key: [u8; 4], limit in 0usize..400, size in 1usize..2000, kept in 0usize..10_000,
+    ) {
+        let (mut bytes, mut expected) = (Vec::new(), Vec::new());
+        for one in &sent {
+            one.put(&mut bytes, &mut expected, Some(key));
+        }
+        bytes.truncate(kept);
+        let (seen, _) = read_all(Pieces::cut(&bytes, &[size]), Framing::WebSocketServer, Limits { message_bytes: limit });
+        let fits = |one: &Incoming| !matches!(one, Incoming::Message(message) if message.len() > limit);
+        prop_assert!(seen.iter().all(fits));
+    }
+}
+
+fn masked_text(payload: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_frame(&mut out, Opcode::Text, true, Some([1, 2, 3, 4]), payload);
+    out
+}
+
+/// Polls once and drops the future, as a `select!` would.
+fn poll_and_drop(reader: &mut Reader) -> Poll<Result<Incoming, ReadError>> {
+    let mut next = std::pin::pin!(reader.next());
+    next.as_mut().poll(&mut Context::from_waker(std::task::Waker::noop()))
+}
+
+#[test]
+fn a_reader_that_is_dropped_at_every_wait_loses_nothing() {
+    let bytes = [masked_text(b"one"), masked_text(&[b'2'; 5000]), masked_text(b"three")].concat();
+    let mut reader = Reader::new(Pieces::cut(&bytes, &[7]), Framing::WebSocketServer, Bytes::new(), LIMITS);
+    let mut seen = Vec::new();
+    while seen.len() < 3 {
+        if let Poll::Ready(incoming) = poll_and_drop(&mut reader) {
+            seen.push(incoming.unwrap());
+        }
+    }
+    let expected =
+        [&b"one"[..], &[b'2'; 5000], b"three"].map(|payload| Incoming::Message(Bytes::copy_from_slice(payload)));
+    assert_eq!(seen, expected);
+}
+
+#[test]
+fn what_was_read_during_the_upgrade_comes_first() {
+    let bytes = masked_text(b"early");
+    let (early, late) = bytes.split_at(4);
+    let mut reader =
+        Reader::new(Pieces::cut(late, &[100]), Framing::WebSocketServer, Bytes::copy_from_slice(early), LIMITS);
+    assert_eq!(block_on(reader.next()).unwrap(), Incoming::Message(Bytes::from_static(b"early")));
+}
+
+#[test]
+fn an_end_inside_a_websocket_message_is_a_cut_and_then_closed() {
+    let bytes = masked_text(b"hello");
+    for kept in 1..bytes.len() {
+        let mut reader =
+            Reader::new(Pieces::cut(&bytes[..kept], &[100]), Framing::WebSocketServer, Bytes::new(), LIMITS);
+        assert!(matches!(block_on(reader.next()), Err(ReadError::Truncated)), "{kept}");
+        assert!(matches!(block_on(reader.next()), Ok(Incoming::Closed(None))));
+    }
+}
+
+#[test]
+fn an_end_between_messages_is_a_close_without_reason() {
+    for (framing, bytes) in [
+        (Framing::WebSocketServer, masked_text(b"x")),
+        (Framing::Lines, b"x\n".to_vec()),
+        (Framing::Lines, b"x".to_vec()),
+    ] {
+        let mut reader = Reader::new(Pieces::cut(&bytes, &[100]), framing, Bytes::new(), LIMITS);
+        assert_eq!(block_on(reader.next()).unwrap(), Incoming::Message(Bytes::from_static(b"x")));
+        assert_eq!(block_on(reader.next()).unwrap(), Incoming::Closed(None));
+        assert_eq!(block_on(reader.next()).unwrap(), Incoming::Closed(None));
+    }
+}
+
+#[tokio::test]
+async fn an_idle_reader_holds_almost_nothing_even_after_a_large_message() {
+    let (mut peer, ours) = tokio::io::duplex(1 << 20);
+    let mut reader = Reader::new(ours, Framing::WebSocketServer, Bytes::new(), LIMITS);
+    let large = vec![b'x'; 3 << 20];
+    let bytes = masked_text(&large);
+    let (written, message) = tokio::join!(peer.write_all(&bytes), reader.next());
+    written.unwrap();
+    assert_eq!(message.unwrap(), Incoming::Message(large.into()));
+
+    assert!(poll_and_drop(&mut reader).is_pending());
+    assert_eq!(reader.buffered_capacity(), 0);
+
+    peer.write_all(&masked_text(b"small")[..5]).await.unwrap();
+    assert!(poll_and_drop(&mut reader).is_pending());
+    assert!(reader.buffered_capacity() < 64, "{}", reader.buffered_capacity());
+}
+
+#[tokio::test]
+async fn a_claimed_length_is_not_believed_until_it_arrives() {
+    let (mut peer, ours) = tokio::io::duplex(1 << 20);
+    let mut reader = Reader::new(ours, Framing::WebSocketServer, Bytes::new(), LIMITS);
+    let bytes = masked_text(&vec![b'x'; LIMITS.message_bytes]);
+    peer.write_all(&bytes[..14]).await.unwrap();
+    assert!(poll_and_drop(&mut reader).is_pending());
+    assert_eq!(reader.buffered_capacity(), 0);
+    peer.write_all(&bytes[14..100_000]).await.unwrap();
+    assert!(poll_and_drop(&mut reader).is_pending());
+    assert!(reader.buffered_capacity() <= 1 << 20, "{}", reader.buffered_capacity());
+}
+
+#[tokio::test]
+async fn an_overlong_line_is_reported_while_it_still_goes_on() {
+    let (mut peer, ours) = tokio::io::duplex(1 << 20);
+    let mut reader = Reader::new(ours, Framing::Lines, Bytes::new(), Limits { message_bytes: 10 });
+    peer.write_all(b"12345678901").await.unwrap();
+    assert_eq!(reader.next().await.unwrap(), Incoming::TooLarge { prefix: Bytes::from_static(b"12345678901") });
+    peer.write_all(&[b'x'; 500_000]).await.unwrap();
+    assert!(poll_and_drop(&mut reader).is_pending());
+    assert_eq!(reader.buffered_capacity(), 0);
+    peer.write_all(b"\r\n1234567890\r\n").await.unwrap();
+    assert_eq!(reader.next().await.unwrap(), Incoming::Message(Bytes::from_static(b"1234567890")));
+}

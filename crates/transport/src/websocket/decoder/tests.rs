@@ -1,0 +1,108 @@
+//! Limits and violations, frame by frame. That any split of the bytes gives the same messages is tested at the reader.
+
+use super::*;
+
+const KEY: [u8; 4] = [0x9d, 0x01, 0xfe, 0x42];
+const FIN: u8 = 0x80;
+
+fn frame(first_byte: u8, payload: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    super::super::write_header(&mut out, Opcode::Text, payload.len(), Some(KEY));
+    out[0] = first_byte;
+    let start = out.len();
+    out.extend_from_slice(payload);
+    apply_mask(&mut out[start..], KEY, 0);
+    out
+}
+
+fn text(payload: &[u8]) -> Vec<u8> {
+    frame(FIN | 1, payload)
+}
+
+/// Everything the server side makes of `bytes`, up to the first violation.
+fn decode(limit: usize, bytes: &[u8]) -> (Vec<Incoming>, Option<Violation>) {
+    let (mut decoder, mut buffer, mut seen) = (Decoder::new(Role::Server, limit), BytesMut::from(bytes), Vec::new());
+    loop {
+        match decoder.decode(&mut buffer) {
+            Ok(Some(incoming)) => seen.push(incoming),
+            Ok(None) => return (seen, None),
+            Err(violation) => return (seen, Some(violation)),
+        }
+    }
+}
+
+fn message(payload: &[u8]) -> Incoming {
+    Incoming::Message(Bytes::copy_from_slice(payload))
+}
+
+fn too_large(prefix: &[u8]) -> Incoming {
+    Incoming::TooLarge { prefix: Bytes::copy_from_slice(prefix) }
+}
+
+#[test]
+fn the_limit_is_exact_for_a_message_in_one_frame() {
+    let bytes = [text(&[b'a'; 2000]), text(&[b'b'; 2001]), text(b"next")].concat();
+    let expected = vec![message(&[b'a'; 2000]), too_large(&[b'b'; 1024]), message(b"next")];
+    assert_eq!(decode(2000, &bytes), (expected, None));
+}
+
+#[test]
+fn the_limit_is_exact_for_a_fragmented_message() {
+    let fits = [frame(1, &[b'a'; 1500]), frame(0, &[b'a'; 500]), frame(FIN, b"")].concat();
+    let exceeds = [frame(2, &[b'b'; 1500]), frame(0, &[b'b'; 500]), frame(FIN, b"b")].concat();
+    let expected = vec![message(&[b'a'; 2000]), too_large(&[b'b'; 1024]), message(b"next")];
+    assert_eq!(decode(2000, &[fits, exceeds, text(b"next")].concat()), (expected, None));
+}
+
+#[test]
+fn a_prefix_is_gathered_over_fragments_and_never_longer_than_the_message() {
+    let exceeds = [frame(1, b"12"), frame(0, b"3"), frame(0, b"45"), frame(0, b"67"), frame(FIN, b"8")].concat();
+    assert_eq!(decode(4, &[exceeds, text(b"next")].concat()), (vec![too_large(b"12345"), message(b"next")], None));
+}
+
+#[test]
+fn an_overlong_frame_is_reported_before_it_ends_and_its_rest_is_not_kept() {
+    let bytes = text(&[b'x'; 1 << 20]);
+    let (mut decoder, mut buffer) = (Decoder::new(Role::Server, 10), BytesMut::new());
+    let mut arrive = |part: &[u8]| {
+        buffer.extend_from_slice(part);
+        (decoder.decode(&mut buffer), buffer.len())
+    };
+    // Fourteen bytes of header, then all of the prefix but one byte.
+    assert_eq!(arrive(&bytes[..14 + 1023]), (Ok(None), 1023));
+    assert_eq!(arrive(&bytes[14 + 1023..][..1]), (Ok(Some(too_large(&[b'x'; 1024]))), 0));
+    for part in bytes[14 + 1024..].chunks(100_000) {
+        assert_eq!(arrive(part), (Ok(None), 0));
+    }
+    assert_eq!(arrive(&text(b"next")), (Ok(Some(message(b"next"))), 0));
+}
+
+#[test]
+fn control_frames_are_seen_inside_messages_even_discarded_ones() {
+    let bytes = [
+        frame(1, b"ab"),
+        frame(FIN | 9, b"1"),
+        frame(0, b"cdef"),
+        frame(FIN | 10, b"2"),
+        frame(FIN, b"g"),
+        text(b"ok"),
+    ];
+    let expected =
+        vec![Incoming::Ping(b"1"[..].into()), too_large(b"abcdef"), Incoming::Pong(b"2"[..].into()), message(b"ok")];
+    assert_eq!(decode(4, &bytes.concat()), (expected, None));
+}
+
+#[test]
+fn a_close_frame_carries_its_reason() {
+    let closed = |code, reason: &str| Incoming::Closed(Some(CloseReason { code, reason: reason.into() }));
+    assert_eq!(decode(9, &frame(FIN | 8, b"\x03\xe9going away")).0, [closed(1001, "going away")]);
+    assert_eq!(decode(9, &frame(FIN | 8, b"")).0, [closed(NO_STATUS, "")]);
+    assert_eq!(decode(9, &frame(FIN | 8, b"\x03")).1, Some(Violation::HalfStatusCode));
+}
+
+#[test]
+fn frames_out_of_sequence_are_violations() {
+    assert_eq!(decode(9, &frame(FIN, b"x")).1, Some(Violation::LoneContinuation));
+    assert_eq!(decode(9, &[frame(1, b"x"), text(b"y")].concat()).1, Some(Violation::InterruptedMessage));
+    assert_eq!(decode(9, &[frame(1, &[0; 10]), text(b"y")].concat()).1, Some(Violation::InterruptedMessage));
+}

@@ -1,0 +1,161 @@
+//! The two to fourteen bytes before each payload. Rules about a single frame are checked here, rules about the sequence of
+//! frames in the decoder.
+
+use super::{Role, Violation};
+
+/// The most a ping, pong or close may carry.
+pub(crate) const MAX_CONTROL_BYTES: usize = 125;
+
+const FIN: u8 = 0x80;
+const RESERVED: u8 = 0x70;
+const MASKED: u8 = 0x80;
+/// In the seven-bit length: the real one follows in 16 or 64 bits.
+const LENGTH_IN_16_BITS: u8 = 126;
+const LENGTH_IN_64_BITS: u8 = 127;
+
+/// What a frame is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Opcode {
+    Continuation = 0,
+    Text = 1,
+    Binary = 2,
+    Close = 8,
+    Ping = 9,
+    Pong = 10,
+}
+
+impl Opcode {
+    pub(super) fn is_control(self) -> bool {
+        matches!(self, Self::Close | Self::Ping | Self::Pong)
+    }
+
+    fn parse(bits: u8) -> Result<Self, Violation> {
+        Ok(match bits {
+            0 => Self::Continuation,
+            1 => Self::Text,
+            2 => Self::Binary,
+            8 => Self::Close,
+            9 => Self::Ping,
+            10 => Self::Pong,
+            unknown => return Err(Violation::UnknownOpcode(unknown)),
+        })
+    }
+}
+
+/// A frame header that arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Header {
+    pub(super) fin: bool,
+    pub(super) opcode: Opcode,
+    pub(super) payload_bytes: u64,
+    pub(super) mask: Option<[u8; 4]>,
+}
+
+impl Header {
+    /// The header at the start of `bytes` and its own length, or `None` until more has arrived. Violations are found in the
+    /// first two bytes already.
+    pub(super) fn parse(bytes: &[u8], role: Role) -> Result<Option<(Self, usize)>, Violation> {
+        let Some((&[first, second], rest)) = bytes.split_first_chunk() else {
+            return Ok(None);
+        };
+        let opcode = Opcode::parse(first & 0x0f)?;
+        let fin = first & FIN != 0;
+        let short_length = second & !MASKED;
+        if first & RESERVED != 0 {
+            return Err(Violation::ReservedBits);
+        }
+        match (role, second & MASKED != 0) {
+            (Role::Server, false) => return Err(Violation::Unmasked),
+            (Role::Client, true) => return Err(Violation::Masked),
+            (Role::Server, true) | (Role::Client, false) => {}
+        }
+        if opcode.is_control() && !fin {
+            return Err(Violation::FragmentedControl);
+        }
+        if opcode.is_control() && usize::from(short_length) > MAX_CONTROL_BYTES {
+            return Err(Violation::LongControl);
+        }
+        let Some((payload_bytes, rest)) = parse_length(short_length, rest) else {
+            return Ok(None);
+        };
+        if payload_bytes > i64::MAX as u64 {
+            return Err(Violation::ImpossibleLength);
+        }
+        let (mask, rest) = match role {
+            Role::Client => (None, rest),
+            Role::Server => match rest.split_first_chunk() {
+                Some((key, rest)) => (Some(*key), rest),
+                None => return Ok(None),
+            },
+        };
+        Ok(Some((Self { fin, opcode, payload_bytes, mask }, bytes.len() - rest.len())))
+    }
+}
+
+fn parse_length(short: u8, rest: &[u8]) -> Option<(u64, &[u8])> {
+    match short {
+        LENGTH_IN_16_BITS => {
+            rest.split_first_chunk().map(|(length, rest)| (u16::from_be_bytes(*length).into(), rest))
+        }
+        LENGTH_IN_64_BITS => rest.split_first_chunk().map(|(length, rest)| (u64::from_be_bytes(*length), rest)),
+        length => Some((length.into(), rest)),
+    }
+}
+
+/// Appends the header of an unfragmented frame.
+pub(crate) fn write_header(out: &mut Vec<u8>, opcode: Opcode, payload_bytes: usize, mask: Option<[u8; 4]>) {
+    out.push(FIN | opcode as u8);
+    let masked = if mask.is_some() { MASKED } else { 0 };
+    if payload_bytes <= MAX_CONTROL_BYTES {
+        out.push(masked | payload_bytes as u8);
+    } else if let Ok(length) = u16::try_from(payload_bytes) {
+        out.push(masked | LENGTH_IN_16_BITS);
+        out.extend_from_slice(&length.to_be_bytes());
+    } else {
+        out.push(masked | LENGTH_IN_64_BITS);
+        out.extend_from_slice(&(payload_bytes as u64).to_be_bytes());
+    }
+    if let Some(key) = mask {
+        out.extend_from_slice(&key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn violation(bytes: &[u8], role: Role) -> Violation {
+        Header::parse(bytes, role).unwrap_err()
+    }
+
+    #[test]
+    fn what_is_written_is_read_back_at_every_length_form() {
+        for payload_bytes in [0, 1, 125, 126, 65_535, 65_536, 1 << 40] {
+            for (mask, role) in [(None, Role::Client), (Some([1, 2, 3, 4]), Role::Server)] {
+                let mut out = Vec::new();
+                write_header(&mut out, Opcode::Text, payload_bytes, mask);
+                let expected = Header { fin: true, opcode: Opcode::Text, payload_bytes: payload_bytes as u64, mask };
+                assert_eq!(Header::parse(&out, role), Ok(Some((expected, out.len()))));
+                for partial in 0..out.len() {
+                    assert_eq!(Header::parse(&out[..partial], role), Ok(None));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn each_violation_is_seen_in_the_first_two_bytes() {
+        assert_eq!(violation(&[0xc1, 0x80], Role::Server), Violation::ReservedBits);
+        assert_eq!(violation(&[0x83, 0x80], Role::Server), Violation::UnknownOpcode(3));
+        assert_eq!(violation(&[0x81, 0x00], Role::Server), Violation::Unmasked);
+        assert_eq!(violation(&[0x81, 0x80], Role::Client), Violation::Masked);
+        assert_eq!(violation(&[0x09, 0x80], Role::Server), Violation::FragmentedControl);
+        assert_eq!(violation(&[0x89, 0xfe], Role::Server), Violation::LongControl);
+    }
+
+    #[test]
+    fn a_length_with_its_highest_bit_set_is_impossible() {
+        let header = [0x82, 0x7f, 0x80, 0, 0, 0, 0, 0, 0, 0];
+        assert_eq!(violation(&header, Role::Client), Violation::ImpossibleLength);
+    }
+}

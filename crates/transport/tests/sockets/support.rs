@@ -1,0 +1,106 @@
+//! What the tests over real sockets share: a listener that accepts in a task, and an owner whose answers can be chosen.
+use std::sync::Arc;
+
+use http::HeaderMap;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+use transport::{
+    AcceptError, HttpSurface, Incoming, Limits, ListenUrl, Listener, MessageStream, TlsAcceptor, accept_messages,
+};
+
+/// Lets those in who know the token, if there is one.
+pub(crate) struct Owner {
+    pub token: Option<&'static str>,
+    pub is_ready: bool,
+}
+
+impl Default for Owner {
+    fn default() -> Self {
+        Self { token: None, is_ready: true }
+    }
+}
+
+impl HttpSurface for Owner {
+    fn authorize(&self, headers: &HeaderMap) -> bool {
+        let given = headers.get("authorization").and_then(|value| value.to_str().ok());
+        self.token.is_none_or(|token| given == Some(&format!("Bearer {token}")))
+    }
+
+    fn ready(&self) -> bool {
+        self.is_ready
+    }
+
+    fn metrics(&self) -> String {
+        "sessions 3\n".repeat(20_000)
+    }
+}
+
+pub(crate) type Accepted = Result<Option<MessageStream>, AcceptError>;
+
+/// A listener on a free port.
+pub(crate) async fn listen(tls: Option<TlsAcceptor>) -> Listener {
+    let scheme = if tls.is_some() { "wss" } else { "ws" };
+    let url: ListenUrl = format!("{scheme}://127.0.0.1:0").parse().unwrap();
+    Listener::bind(&url, tls).await.unwrap()
+}
+
+pub(crate) fn address(listener: &Listener) -> String {
+    listener.url().split_once("://").unwrap().1.to_owned()
+}
+
+/// Accepts one connection and takes it as far as it goes.
+pub(crate) fn accept_one(listener: Listener, owner: Owner) -> JoinHandle<Accepted> {
+    accept_one_within(listener, owner, Limits::default())
+}
+
+pub(crate) fn accept_one_within(listener: Listener, owner: Owner, limits: Limits) -> JoinHandle<Accepted> {
+    tokio::spawn(async move {
+        let socket = listener.accept().await.unwrap();
+        accept_messages(socket, Arc::new(owner), limits).await
+    })
+}
+
+/// Answers pings and sends every message back until the peer closes; then says what the close was.
+pub(crate) async fn echo(mut stream: MessageStream) -> Incoming {
+    loop {
+        let mut out = Vec::new();
+        match stream.reader.next().await.unwrap() {
+            Incoming::Message(payload) | Incoming::TooLarge { prefix: payload } => {
+                stream.framing.frame(&mut out, payload.len(), |out| out.extend_from_slice(&payload));
+            }
+            Incoming::Ping(payload) => assert!(stream.framing.pong(&mut out, &payload)),
+            Incoming::Pong(_) => {}
+            closed @ Incoming::Closed(_) => {
+                stream.framing.close(&mut out, 1000, "");
+                stream.writer.write_all(&out).await.unwrap();
+                stream.writer.shutdown().await;
+                return closed;
+            }
+        }
+        stream.writer.write_all(&out).await.unwrap();
+    }
+}
+
+pub(crate) async fn send(stream: &mut MessageStream, payload: &[u8]) {
+    let mut out = Vec::new();
+    stream.framing.frame(&mut out, payload.len(), |out| {
+        out.extend_from_slice(payload);
+    });
+    stream.writer.write_all(&out).await.unwrap();
+}
+
+pub(crate) async fn send_close(stream: &mut MessageStream, code: u16, reason: &str) {
+    let mut out = Vec::new();
+    stream.framing.close(&mut out, code, reason);
+    stream.writer.write_all(&out).await.unwrap();
+}
+
+/// Sends a request and reads until the server closes.
+pub(crate) async fn exchange(address: &str, request: &str) -> String {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).await.unwrap();
+    response
+}

@@ -1,0 +1,148 @@
+//! The Unix listener: its file, its peers and its two ways to speak.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::support::{Owner, accept_one, echo, send};
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use transport::{AcceptError, BindError, ConnectOptions, Framing, Incoming, ListenUrl, Listener, PeerLabel, connect};
+
+async fn bind(path: &Path) -> Result<Listener, BindError> {
+    Listener::bind(&ListenUrl::Unix(path.into()), None).await
+}
+
+/// A directory with a path for a socket in it.
+fn place() -> (TempDir, std::path::PathBuf) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("exec.sock");
+    (directory, path)
+}
+
+#[tokio::test]
+async fn the_file_is_private_and_goes_with_the_listener() {
+    let (_directory, path) = place();
+    let listener = bind(&path).await.unwrap();
+    assert_eq!(listener.url(), format!("unix://{}", path.display()));
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    drop(listener);
+    assert!(!path.exists());
+}
+
+#[tokio::test]
+async fn a_file_that_a_dead_server_left_is_replaced() {
+    let (_directory, path) = place();
+    drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+    assert!(path.exists());
+    let listener = bind(&path).await.unwrap();
+    let accepted = accept_one(listener, Owner::default());
+    let mut client = connect(&format!("unix://{}", path.display()), ConnectOptions::default()).await.unwrap();
+    send(&mut client, b"{}").await;
+    assert!(accepted.await.unwrap().unwrap().is_some());
+}
+
+#[tokio::test]
+async fn a_live_server_keeps_its_path() {
+    let (_directory, path) = place();
+    let first = bind(&path).await.unwrap();
+    let refused = bind(&path).await.unwrap_err();
+    assert!(matches!(refused, BindError::UnixInUse(_)));
+    assert!(refused.to_string().contains("another server is listening there"), "{refused}");
+    assert!(path.exists());
+    drop(first);
+}
+
+#[tokio::test]
+async fn any_other_file_is_left_alone() {
+    let (directory, path) = place();
+    fs::write(&path, "precious").unwrap();
+    assert!(matches!(bind(&path).await, Err(BindError::NotASocket(_))));
+    assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
+
+    let link = directory.path().join("link");
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    assert!(matches!(bind(&link).await, Err(BindError::NotASocket(_))));
+}
+
+#[tokio::test]
+async fn a_missing_directory_is_named() {
+    let refused = bind(Path::new("/nowhere/at/all.sock")).await.unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "cannot listen on unix:///nowhere/at/all.sock: No such file or directory (os error 2)"
+    );
+}
+
+#[tokio::test]
+async fn a_file_that_took_our_place_is_not_removed() {
+    let (_directory, path) = place();
+    let first = bind(&path).await.unwrap();
+    // Moved, not removed: its inode stays in use and cannot come back as the successor's.
+    fs::rename(&path, path.with_extension("old")).unwrap();
+    let second = bind(&path).await.unwrap();
+    drop(first);
+    assert!(path.exists());
+    drop(second);
+    assert!(!path.exists());
+}
+
+#[tokio::test]
+async fn lines_are_spoken_at_once_and_need_no_token() {
+    let (_directory, path) = place();
+    let accepted = accept_one(bind(&path).await.unwrap(), Owner { token: Some("secret"), is_ready: true });
+    let mut client = connect(&format!("unix://{}", path.display()), ConnectOptions::default()).await.unwrap();
+    send(&mut client, b"{\"id\":1}").await;
+    let server = accepted.await.unwrap().unwrap().unwrap();
+    assert_eq!((server.framing, server.peer), (Framing::Lines, PeerLabel::Unix));
+    let server = tokio::spawn(echo(server));
+    assert_eq!(client.reader.next().await.unwrap(), Incoming::Message(b"{\"id\":1}"[..].into()));
+    client.writer.shutdown().await;
+    assert_eq!(server.await.unwrap(), Incoming::Closed(None));
+    assert_eq!(client.reader.next().await.unwrap(), Incoming::Closed(None));
+}
+
+#[tokio::test]
+async fn http_is_spoken_to_whoever_begins_with_a_letter() {
+    let (_directory, path) = place();
+    let accepted = accept_one(bind(&path).await.unwrap(), Owner { token: Some("secret"), is_ready: true });
+    let mut client = UnixStream::connect(&path).await.unwrap();
+    client.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
+    let mut response = String::new();
+    client.read_to_string(&mut response).await.unwrap();
+    assert!(response.starts_with("HTTP/1.1 200 ") && response.ends_with("sessions 3\n"), "{response}");
+    assert!(accepted.await.unwrap().unwrap().is_none());
+}
+
+#[tokio::test]
+async fn a_websocket_is_spoken_too() {
+    let (_directory, path) = place();
+    let accepted = accept_one(bind(&path).await.unwrap(), Owner { token: Some("secret"), is_ready: true });
+    let stream = UnixStream::connect(&path).await.unwrap();
+    let mut client =
+        transport::upgrade_client(stream, "localhost", PeerLabel::Unix, ConnectOptions::default()).await.unwrap();
+    let mut server = accepted.await.unwrap().unwrap().unwrap();
+    assert_eq!(server.framing, Framing::WebSocketServer);
+    send(&mut client, b"{}").await;
+    assert_eq!(server.reader.next().await.unwrap(), Incoming::Message(b"{}"[..].into()));
+}
+
+#[tokio::test]
+async fn a_peer_that_leaves_at_once_is_no_error() {
+    let (_directory, path) = place();
+    let accepted = accept_one(bind(&path).await.unwrap(), Owner::default());
+    drop(UnixStream::connect(&path).await.unwrap());
+    assert!(accepted.await.unwrap().unwrap().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_peer_is_dropped() {
+    let (_directory, path) = place();
+    let accepted = accept_one(bind(&path).await.unwrap(), Owner::default());
+    let started = tokio::time::Instant::now();
+    let _client = UnixStream::connect(&path).await.unwrap();
+    assert!(matches!(accepted.await.unwrap(), Err(AcceptError::Deadline)));
+    assert!(started.elapsed() < Duration::from_secs(11));
+}

@@ -1,0 +1,198 @@
+//! The table of figures: ours, the limit measured beside it, their ratio, what is to be reached, and whether it is. It
+//! knows numbers and units, not how they are measured.
+
+use std::fmt;
+
+/// One figure.
+#[derive(Debug)]
+pub(super) struct Row {
+    pub(super) figure: &'static str,
+    pub(super) ours: Quantity,
+    /// What the same work costs on this machine with no server in between; in the unit of `ours`.
+    pub(super) limit: Option<Quantity>,
+    pub(super) goal: Goal,
+}
+
+/// A number with its unit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(not(test), expect(dead_code, reason = "constructed by the measurements"))]
+pub(super) enum Quantity {
+    Seconds(f64),
+    PerSecond(f64),
+    BytesPerSecond(f64),
+    Bytes(f64),
+}
+
+/// What is to be reached.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(not(test), expect(dead_code, reason = "constructed by the measurements"))]
+pub(super) enum Goal {
+    /// No more than this many times the limit.
+    UpToTimes(f64),
+    /// No less than this many times the limit.
+    AtLeastTimes(f64),
+    /// No more than the limit and this on top.
+    UpToLimitAnd(Quantity),
+    /// No more than this, whatever the machine.
+    UpTo(Quantity),
+}
+
+const HEADER: [&str; 6] = ["figure", "ours", "limit", "ratio", "to reach", ""];
+
+/// Columns aligned with spaces: the first to the left, numbers to the right.
+pub(super) fn text(rows: &[Row]) -> String {
+    let lines = cells(rows);
+    let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max();
+    let widths: Vec<usize> = (0..HEADER.len()).filter_map(width).collect();
+    let mut text = String::new();
+    for [figure, ours, limit, ratio, goal, verdict] in &lines {
+        let line = format!(
+            "{figure:<0$}  {ours:>1$}  {limit:>2$}  {ratio:>3$}  {goal:<4$}  {verdict}",
+            widths[0], widths[1], widths[2], widths[3], widths[4]
+        );
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+/// A Markdown table.
+pub(super) fn markdown(rows: &[Row]) -> String {
+    let mut lines = cells(rows).into_iter().map(|line| format!("| {} |\n", line.join(" | ")));
+    let header = lines.next().unwrap_or_default();
+    format!("{header}|---|--:|--:|--:|---|---|\n{}", lines.collect::<String>())
+}
+
+fn cells(rows: &[Row]) -> Vec<[String; 6]> {
+    std::iter::once(HEADER.map(str::to_owned)).chain(rows.iter().map(Row::cells)).collect()
+}
+
+impl Row {
+    fn cells(&self) -> [String; 6] {
+        [
+            self.figure.to_owned(),
+            self.ours.to_string(),
+            self.limit.map_or_else(String::new, |limit| limit.to_string()),
+            self.ratio().map_or_else(String::new, |ratio| format!("{ratio:.2} x")),
+            self.goal.to_string(),
+            if self.is_reached() { "ok" } else { "short" }.to_owned(),
+        ]
+    }
+
+    fn ratio(&self) -> Option<f64> {
+        self.limit.map(|limit| self.ours.number() / limit.number())
+    }
+
+    /// A goal that needs a limit is not reached without one.
+    fn is_reached(&self) -> bool {
+        let ours = self.ours.number();
+        let limit = self.limit.map(Quantity::number);
+        match self.goal {
+            Goal::UpToTimes(times) => limit.is_some_and(|limit| ours <= limit * times),
+            Goal::AtLeastTimes(times) => limit.is_some_and(|limit| ours >= limit * times),
+            Goal::UpToLimitAnd(more) => limit.is_some_and(|limit| ours <= limit + more.number()),
+            Goal::UpTo(most) => ours <= most.number(),
+        }
+    }
+}
+
+impl Quantity {
+    fn number(self) -> f64 {
+        match self {
+            Self::Seconds(n) | Self::PerSecond(n) | Self::BytesPerSecond(n) | Self::Bytes(n) => n,
+        }
+    }
+}
+
+impl fmt::Display for Quantity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Seconds(n) if n < 0.1 => write!(f, "{:.3} ms", n * 1e3),
+            Self::Seconds(n) => write!(f, "{n:.2} s"),
+            Self::PerSecond(n) => write!(f, "{n:.0}/s"),
+            Self::BytesPerSecond(n) => write!(f, "{:.0} MiB/s", n / f64::from(1 << 20)),
+            Self::Bytes(n) if n < f64::from(1 << 20) => {
+                write!(f, "{:.1} KiB", n / f64::from(1 << 10))
+            }
+            Self::Bytes(n) => write!(f, "{:.1} MiB", n / f64::from(1 << 20)),
+        }
+    }
+}
+
+impl fmt::Display for Goal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UpToTimes(times) => write!(f, "at most {times} x"),
+            Self::AtLeastTimes(times) => write!(f, "at least {times} x"),
+            Self::UpToLimitAnd(more) => write!(f, "at most limit + {more}"),
+            Self::UpTo(most) => write!(f, "at most {most}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows() -> Vec<Row> {
+        vec![
+            Row {
+                figure: "one-shot, p50",
+                ours: Quantity::Seconds(0.000_9),
+                limit: Some(Quantity::Seconds(0.000_5)),
+                goal: Goal::UpToTimes(1.5),
+            },
+            Row {
+                figure: "output",
+                ours: Quantity::BytesPerSecond(1048576.0 * 900.0),
+                limit: Some(Quantity::BytesPerSecond(1048576.0 * 1800.0)),
+                goal: Goal::AtLeastTimes(0.45),
+            },
+            Row {
+                figure: "idle memory",
+                ours: Quantity::Bytes(7.0 * 1048576.0),
+                limit: None,
+                goal: Goal::UpTo(Quantity::Bytes(8.0 * 1048576.0)),
+            },
+        ]
+    }
+
+    #[test]
+    fn text_is_aligned() {
+        let expected = "\
+figure              ours       limit   ratio  to reach
+one-shot, p50   0.900 ms    0.500 ms  1.80 x  at most 1.5 x    short
+output         900 MiB/s  1800 MiB/s  0.50 x  at least 0.45 x  ok
+idle memory      7.0 MiB                      at most 8.0 MiB  ok
+";
+        assert_eq!(text(&rows()), expected);
+    }
+
+    #[test]
+    fn markdown_has_the_same_cells() {
+        let expected = "\
+| figure | ours | limit | ratio | to reach |  |
+|---|--:|--:|--:|---|---|
+| one-shot, p50 | 0.900 ms | 0.500 ms | 1.80 x | at most 1.5 x | short |
+| output | 900 MiB/s | 1800 MiB/s | 0.50 x | at least 0.45 x | ok |
+| idle memory | 7.0 MiB |  |  | at most 8.0 MiB | ok |
+";
+        assert_eq!(markdown(&rows()), expected);
+    }
+
+    #[test]
+    fn goals_are_sharp() {
+        let reached = |ours, limit: Option<f64>, goal| {
+            let limit = limit.map(Quantity::PerSecond);
+            Row { figure: "", ours: Quantity::PerSecond(ours), limit, goal }.is_reached()
+        };
+        let above = Goal::UpToLimitAnd(Quantity::PerSecond(2.0));
+        assert!(reached(3.0, Some(2.0), Goal::UpToTimes(1.5)));
+        assert!(!reached(3.1, Some(2.0), Goal::UpToTimes(1.5)));
+        assert!(reached(1.0, Some(2.0), Goal::AtLeastTimes(0.5)));
+        assert!(!reached(0.9, Some(2.0), Goal::AtLeastTimes(0.5)));
+        assert!(reached(3.0, Some(1.0), above));
+        assert!(!reached(3.1, Some(1.0), above));
+        assert!(!reached(1.0, None, Goal::UpToTimes(1.5)));
+    }
+}

@@ -1,0 +1,53 @@
+//! The project's chores, run as `cargo xtask <chore>`. They know how the project is built and checked; they know
+//! nothing of what the product does.
+#![forbid(unsafe_code)]
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a command line tool talks to the person who started it"
+)]
+
+mod bench;
+mod step;
+mod test;
+mod tidy;
+mod tools;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: cargo xtask <chore>
+
+  test              install what the tests need, then check formatting, lints, tidy and docs, and run all tests
+  test <filter>...  run only the tests; the arguments go to nextest
+  tidy              check what compilers do not: layers, licences, names, lengths, texts
+  bench             measure, and print the figures as a table
+  bench --markdown  the same table as docs/benchmarks.md has it
+";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let outcome = match args.as_slice() {
+        ["test"] => test::everything(),
+        ["test", filter @ ..] => test::only(filter),
+        ["tidy"] => tidy::run(),
+        ["bench"] => bench::run(bench::Format::Text),
+        ["bench", "--markdown"] => bench::run(bench::Format::Markdown),
+        ["help" | "--help" | "-h"] => {
+            print!("{USAGE}");
+            return ExitCode::SUCCESS;
+        }
+        _ => {
+            eprint!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

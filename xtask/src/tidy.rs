@@ -1,0 +1,55 @@
+//! `cargo xtask tidy`: the rules of the project that no compiler checks. Each check is a function from the project, a
+//! plain value, to complaints, so that its tests can show it failing.
+
+mod absolute_paths;
+mod complaint;
+mod dependencies;
+mod documents;
+mod layers;
+mod length;
+mod licences;
+mod links;
+mod module_docs;
+mod names;
+mod project;
+mod purity;
+mod rust_source;
+mod sleeps;
+mod spdx;
+mod unsafe_code;
+
+use anyhow::{Result, bail};
+
+use complaint::Complaint;
+use project::Project;
+
+type Check = fn(&Project) -> Vec<Complaint>;
+
+const CHECKS: &[Check] = &[
+    layers::check,
+    purity::check,
+    unsafe_code::check,
+    licences::check,
+    dependencies::check,
+    length::check,
+    module_docs::check,
+    names::check,
+    sleeps::check,
+    absolute_paths::check,
+    documents::check,
+    links::check,
+];
+
+/// Runs every check and prints what they find.
+pub(crate) fn run() -> Result<()> {
+    let project = Project::load()?;
+    let complaints: Vec<Complaint> = CHECKS.iter().flat_map(|check| check(&project)).collect();
+    for complaint in &complaints {
+        eprintln!("{complaint}");
+    }
+    match complaints.len() {
+        0 => Ok(()),
+        1 => bail!("tidy has one complaint"),
+        many => bail!("tidy has {many} complaints"),
+    }
+}

@@ -1,0 +1,45 @@
+//! Every module says what it is for before anything else.
+
+use super::complaint::Complaint;
+use super::project::{File, Project};
+
+/// Checks the sources of every crate.
+pub(super) fn check(project: &Project) -> Vec<Complaint> {
+    let sources = project.rust_files().filter(|file| is_module(project, file));
+    let silent = sources.filter(|file| !file.text.starts_with("//! "));
+    silent
+        .map(|file| Complaint::at(&file.path, 1, "start with `//!`: what it is for, what it does not know"))
+        .collect()
+}
+
+fn is_module(project: &Project, file: &File) -> bool {
+    project.members.iter().any(|member| file.path.starts_with(&format!("{}/src/", member.folder)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::project::made_up::{files, member};
+    use super::*;
+
+    fn complaints(path: &str, text: &str) -> Vec<String> {
+        let project = Project { members: vec![member("spawn", vec![])], ..files(&[(path, text)]) };
+        check(&project).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn documentation_comes_first() {
+        assert_eq!(complaints("crates/spawn/src/a.rs", "//! Signals.\nfn a() {}\n"), [""; 0]);
+        for text in ["", "fn a() {}\n//! Signals.", "// Signals.\n", "/// Signals.\n", "//!\n"] {
+            assert_eq!(
+                complaints("crates/spawn/src/a.rs", text),
+                ["crates/spawn/src/a.rs:1: start with `//!`: what it is for, what it does not know"],
+                "{text:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn only_modules_need_it() {
+        assert_eq!(complaints("crates/spawn/tests/a.rs", ""), [""; 0]);
+    }
+}

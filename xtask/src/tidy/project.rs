@@ -1,0 +1,119 @@
+//! The project as a value: its crates, what they depend on, and its files. It does not know where they come from,
+//! so that tests can make one up.
+
+mod load;
+
+use serde::Deserialize;
+
+/// Everything the checks look at.
+#[derive(Debug, Default)]
+pub(super) struct Project {
+    /// The crates of the workspace.
+    pub(super) members: Vec<Member>,
+    /// What they depend on, directly or not, from elsewhere.
+    pub(super) foreign: Vec<Package>,
+    /// Every file that is not ignored, sorted by path.
+    pub(super) files: Vec<File>,
+}
+
+/// A crate of the workspace.
+#[derive(Debug, Default)]
+pub(super) struct Member {
+    pub(super) name: String,
+    /// Its folder, relative to the root.
+    pub(super) folder: String,
+    /// The root files of its library and programs, relative to the root of the project.
+    pub(super) crate_roots: Vec<String>,
+    pub(super) dependencies: Vec<Dependency>,
+}
+
+/// A line in a crate's manifest.
+#[derive(Debug, Deserialize)]
+pub(super) struct Dependency {
+    pub(super) name: String,
+    /// What the manifest calls it, where that is not its name.
+    #[serde(default)]
+    pub(super) rename: Option<String>,
+    #[serde(default)]
+    pub(super) kind: Kind,
+    /// Set for the crates of this workspace.
+    #[serde(default)]
+    pub(super) path: Option<String>,
+}
+
+/// What a dependency is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Kind {
+    #[default]
+    Normal,
+    Dev,
+    Build,
+}
+
+/// A crate from elsewhere.
+#[derive(Debug, Deserialize)]
+pub(super) struct Package {
+    pub(super) name: String,
+    pub(super) version: String,
+    pub(super) license: Option<String>,
+}
+
+/// A file and its text; what is not UTF-8 in it is replaced.
+#[derive(Debug)]
+pub(super) struct File {
+    /// Relative to the root of the project, with `/`.
+    pub(super) path: String,
+    pub(super) text: String,
+}
+
+impl Project {
+    /// The files written in Rust.
+    pub(super) fn rust_files(&self) -> impl Iterator<Item = &File> {
+        self.files.iter().filter(|file| file.path.ends_with(".rs"))
+    }
+
+    /// The file at this path.
+    pub(super) fn file(&self, path: &str) -> Option<&File> {
+        self.files.iter().find(|file| file.path == path)
+    }
+}
+
+impl Dependency {
+    /// Whether it is a crate of this workspace.
+    pub(super) fn is_ours(&self) -> bool {
+        self.path.is_some()
+    }
+
+    /// What the manifest calls it.
+    pub(super) fn key(&self) -> &str {
+        self.rename.as_deref().unwrap_or(&self.name)
+    }
+}
+
+/// Shorthand for the projects that tests of checks make up.
+#[cfg(test)]
+pub(super) mod made_up {
+    use super::{Dependency, File, Kind, Member, Project};
+
+    pub(in crate::tidy) fn files(files: &[(&str, &str)]) -> Project {
+        let file = |(path, text): &(&str, &str)| File { path: (*path).to_owned(), text: (*text).to_owned() };
+        Project { files: files.iter().map(file).collect(), ..Project::default() }
+    }
+
+    pub(in crate::tidy) fn member(name: &str, dependencies: Vec<Dependency>) -> Member {
+        Member {
+            name: name.to_owned(),
+            folder: format!("crates/{name}"),
+            crate_roots: vec![format!("crates/{name}/src/lib.rs")],
+            dependencies,
+        }
+    }
+
+    pub(in crate::tidy) fn ours(name: &str, kind: Kind) -> Dependency {
+        Dependency { path: Some(format!("crates/{name}")), ..foreign(name, kind) }
+    }
+
+    pub(in crate::tidy) fn foreign(name: &str, kind: Kind) -> Dependency {
+        Dependency { name: name.to_owned(), rename: None, kind, path: None }
+    }
+}

@@ -1,0 +1,119 @@
+//! The sources of vocabulary and rules use neither clock, nor network, nor files of the standard library, which need
+//! no dependency and so escape the check of the layers. Their tests may: a first instant comes from somewhere.
+
+use super::complaint::Complaint;
+use super::layers::{Layer, layer_of};
+use super::project::{File, Member, Project};
+use super::rust_source::{self, Part, has_word};
+
+const CLOCKS: &[&str] = &["Instant::now", "SystemTime::now"];
+const MODULES: &[&str] = &["fs", "net"];
+
+/// Checks the product part of the sources.
+pub(super) fn check(project: &Project) -> Vec<Complaint> {
+    let is_pure = |member: &&Member| layer_of(&member.name).is_some_and(Layer::is_pure);
+    let folders: Vec<String> =
+        project.members.iter().filter(is_pure).map(|member| format!("{}/src/", member.folder)).collect();
+    let sources = project.rust_files().filter(|file| folders.iter().any(|folder| file.path.starts_with(folder)));
+    sources.flat_map(check_file).collect()
+}
+
+fn check_file(file: &File) -> Vec<Complaint> {
+    let mut complaints = Vec::new();
+    let mut grouped = GroupedImport::default();
+    for line in rust_source::lines(file) {
+        if line.part == Part::Test {
+            continue;
+        }
+        let imported = grouped.modules(&line.code);
+        let clocks = CLOCKS.iter().filter(|clock| line.code.contains(**clock));
+        let modules = MODULES
+            .iter()
+            .filter(|module| has_word(&line.code, &format!("std::{module}")) || imported.contains(module));
+        complaints.extend(clocks.map(|clock| {
+            Complaint::at(&file.path, line.number, format!("`{clock}` in a value; take the time as an argument"))
+        }));
+        complaints.extend(modules.map(|module| {
+            Complaint::at(&file.path, line.number, format!("`std::{module}` in a value; leave it to a mechanism"))
+        }));
+    }
+    complaints
+}
+
+/// Follows `use std::{…}`, which may go over several lines.
+#[derive(Default)]
+struct GroupedImport {
+    depth: usize,
+}
+
+impl GroupedImport {
+    /// The forbidden modules that this line imports from within the braces of `std`.
+    fn modules(&mut self, code: &str) -> Vec<&'static str> {
+        let inside = match (self.depth, code.split_once("std::{")) {
+            (0, None) => return Vec::new(),
+            (0, Some((_, group))) => {
+                self.depth = 1;
+                group
+            }
+            _ => code,
+        };
+        let mut own = String::new();
+        for c in inside.chars() {
+            match c {
+                '{' => self.depth += 1,
+                '}' => self.depth -= 1,
+                c if self.depth == 1 => own.push(c),
+                _ => {}
+            }
+            if self.depth == 0 {
+                break;
+            }
+        }
+        let starts_with = |module: &str| own.split(',').any(|path| path.trim().split("::").next() == Some(module));
+        MODULES.iter().copied().filter(|module| starts_with(module)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::project::made_up::{files, member};
+    use super::*;
+
+    fn complaints(name: &str, text: &str) -> Vec<String> {
+        let path = format!("crates/{name}/src/lib.rs");
+        let project = Project { members: vec![member(name, vec![])], ..files(&[(&path, text)]) };
+        check(&project).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_value_has_no_clock_and_no_io() {
+        for text in [
+            "let now = std::time::Instant::now();",
+            "let now = SystemTime::now();",
+            "use std::net::IpAddr;",
+            "std::fs::read(path)",
+            "use std::{fs, fmt};",
+            "use std::{\n    fmt,\n    net::{IpAddr, Ipv4Addr},\n};",
+        ] {
+            assert_eq!(complaints("session", text).len(), 1, "{text}");
+            assert_eq!(complaints("spawn", text), [""; 0], "{text}");
+        }
+        assert_eq!(
+            complaints("protocol", "\nuse std::fs;"),
+            ["crates/protocol/src/lib.rs:2: `std::fs` in a value; leave it to a mechanism"]
+        );
+    }
+
+    #[test]
+    fn what_is_said_and_what_is_tested_is_free() {
+        for text in [
+            "//! Does not use std::fs.",
+            "let text = \"std::net\";",
+            "use std::time::Instant;",
+            "use std::{collections::{fs, net}, fmt};",
+            "#[cfg(test)]\nmod tests {\n    use std::fs;\n}",
+        ] {
+            assert_eq!(complaints("session", text), [""; 0], "{text}");
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! Rust as the checks read it: line by line, with comments and string literals blanked out, each line known as part of
+//! the product or of its tests. It knows tokens and braces, not syntax.
+
+use std::path::Path;
+
+use super::project::File;
+
+/// A line of a Rust file.
+#[derive(Debug)]
+pub(super) struct Line<'a> {
+    /// Counted from 1.
+    pub(super) number: usize,
+    /// As it is written.
+    pub(super) raw: &'a str,
+    /// Without comments and without what is in string and character literals.
+    pub(super) code: String,
+    pub(super) part: Part,
+}
+
+/// What a line belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    Product,
+    Test,
+}
+
+/// Reads a file. Tests are files called `tests.rs` or below a folder `tests`, and modules under `#[cfg(test)]`.
+pub(super) fn lines(file: &File) -> Vec<Line<'_>> {
+    let code = blanked(&file.text);
+    let part = if is_test_file(&file.path) { Part::Test } else { Part::Product };
+    let mut lines: Vec<Line<'_>> = (file.text.lines().zip(code.lines()).zip(1..))
+        .map(|((raw, code), number)| Line { number, raw, code: code.to_owned(), part })
+        .collect();
+    mark_test_modules(&mut lines);
+    lines
+}
+
+/// Whether `word` stands in `code` as an identifier of its own.
+pub(super) fn has_word(code: &str, word: &str) -> bool {
+    let is_ident = |c: char| c.is_alphanumeric() || c == '_';
+    code.match_indices(word)
+        .any(|(at, _)| !code[..at].ends_with(is_ident) && !code[at + word.len()..].starts_with(is_ident))
+}
+
+fn is_test_file(path: &str) -> bool {
+    let path = Path::new(path);
+    path.file_name().is_some_and(|name| name == "tests.rs")
+        || path.components().any(|part| part.as_os_str() == "tests")
+}
+
+fn mark_test_modules(lines: &mut [Line<'_>]) {
+    let mut at = 0;
+    while at < lines.len() {
+        let end = match lines[at].code.trim() {
+            "#[cfg(test)]" => end_of_module(lines, at),
+            _ => None,
+        };
+        let next = end.map_or(at + 1, |end| end + 1);
+        if end.is_some() {
+            lines[at..next].iter_mut().for_each(|line| line.part = Part::Test);
+        }
+        at = next;
+    }
+}
+
+/// The last line of the module with a body that follows the attribute at `start`, if one does.
+fn end_of_module(lines: &[Line<'_>], start: usize) -> Option<usize> {
+    let is_attribute = |line: &Line<'_>| line.code.trim().is_empty() || line.code.trim().starts_with("#[");
+    let first = start + lines[start..].iter().position(|line| !is_attribute(line))?;
+    if !has_word(&lines[first].code, "mod") || !lines[first].code.contains('{') {
+        return None;
+    }
+    let mut depth = 0_usize;
+    for (at, line) in lines.iter().enumerate().skip(first) {
+        depth += line.code.matches('{').count();
+        depth = depth.saturating_sub(line.code.matches('}').count());
+        if depth == 0 {
+            return Some(at);
+        }
+    }
+    None
+}
+
+/// The text with the same lines, but spaces for comments and for what stands in quotes.
+fn blanked(text: &str) -> String {
+    let mut scanner = Scanner { rest: text, blanked: String::with_capacity(text.len()) };
+    while let Some(next) = scanner.rest.chars().next() {
+        scanner.token(next);
+    }
+    scanner.blanked
+}
+
+struct Scanner<'a> {
+    rest: &'a str,
+    blanked: String,
+}
+
+impl Scanner<'_> {
+    fn token(&mut self, next: char) {
+        if self.rest.starts_with("//") {
+            self.blank(self.rest.find('\n').unwrap_or(self.rest.len()));
+        } else if self.rest.starts_with("/*") {
+            self.blank(block_comment(self.rest));
+        } else if next == '"' {
+            self.blank(1 + quoted(&self.rest[1..], '"'));
+        } else if let Some(length) = raw_string(self.rest) {
+            self.blank(length);
+        } else if let Some(length) = character(self.rest) {
+            self.blank(length);
+        } else if next.is_alphanumeric() || next == '_' {
+            self.identifier();
+        } else {
+            self.keep(next.len_utf8());
+        }
+    }
+
+    /// Taken whole, so that an `r` at its end is not the start of a raw string; of `br` only the `b`, so that one is.
+    fn identifier(&mut self) {
+        let end = self.rest.find(|c: char| !c.is_alphanumeric() && c != '_');
+        let length = end.unwrap_or(self.rest.len());
+        let is_prefix = matches!(&self.rest[..length], "br" | "cr") && raw_string(&self.rest[1..]).is_some();
+        self.keep(if is_prefix { 1 } else { length });
+    }
+
+    fn keep(&mut self, length: usize) {
+        let (kept, rest) = self.rest.split_at(length);
+        self.blanked.push_str(kept);
+        self.rest = rest;
+    }
+
+    fn blank(&mut self, length: usize) {
+        let (gone, rest) = self.rest.split_at(length);
+        self.blanked.extend(gone.chars().map(|c| if c == '\n' { '\n' } else { ' ' }));
+        self.rest = rest;
+    }
+}
+
+/// The length of what `text` starts with, up to and with the quote that is not escaped.
+fn quoted(text: &str, quote: char) -> usize {
+    let mut escaped = false;
+    for (at, c) in text.char_indices() {
+        match c {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            c if c == quote => return at + 1,
+            _ => {}
+        }
+    }
+    text.len()
+}
+
+fn raw_string(text: &str) -> Option<usize> {
+    let after = text.strip_prefix('r')?;
+    let hashes = after.len() - after.trim_start_matches('#').len();
+    let body = after[hashes..].strip_prefix('"')?;
+    let close = format!("\"{}", "#".repeat(hashes));
+    let end = body.find(&close).map_or(body.len(), |at| at + close.len());
+    Some(text.len() - body.len() + end)
+}
+
+/// A character literal; `None` for a lifetime.
+fn character(text: &str) -> Option<usize> {
+    let after = text.strip_prefix('\'')?;
+    if after.starts_with('\\') {
+        return Some(1 + quoted(after, '\''));
+    }
+    let mut chars = after.chars();
+    let length = chars.next()?.len_utf8();
+    (chars.next() == Some('\'')).then_some(length + 2)
+}
+
+fn block_comment(text: &str) -> usize {
+    let mut depth = 0_usize;
+    let mut at = 0;
+    while at < text.len() {
+        match &text.as_bytes()[at..] {
+            [b'/', b'*', ..] => (depth, at) = (depth + 1, at + 2),
+            [b'*', b'/', ..] => (depth, at) = (depth - 1, at + 2),
+            _ => at += 1,
+        }
+        if depth == 0 {
+            break;
+        }
+    }
+    at
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<String> {
+        blanked(text).split_whitespace().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn comments_and_literals_are_blanked() {
+        let cases = [
+            ("a // b\nc", "a c"),
+            ("a /* b /* c */ d */ e", "a e"),
+            (r#"a("b \" c") d"#, "a( ) d"),
+            (r##"a(r#"b " c"#) d"##, "a( ) d"),
+            (r##"a(br#"b " c"#) d"##, "a(b ) d"),
+            ("var\"b\" c", "var c"),
+            ("r#type x", "r#type x"),
+            ("f::<'a>('\"', '\\'', 'ü') b", "f::<'a>( , , ) b"),
+            ("\"never closed { }", ""),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(words(text), expected.split(' ').filter(|w| !w.is_empty()).collect::<Vec<_>>(), "{text}");
+        }
+    }
+
+    #[test]
+    fn lines_stay_where_they_are() {
+        let text = "a /* \n */ b \"\n\n\" c\nd";
+        assert_eq!(blanked(text).lines().count(), text.lines().count());
+        assert!(blanked(text).ends_with("\nd"));
+    }
+
+    #[test]
+    fn a_test_module_ends_at_its_own_brace() {
+        let text =
+            "fn a() {}\n#[cfg(test)]\n#[rustfmt::skip]\nmod tests {\n    const X: &str = \"\n}\n\";\n}\nfn b() {}\n";
+        assert_eq!(test_lines("src/a.rs", text), [2, 3, 4, 5, 6, 7, 8]);
+    }
+
+    #[test]
+    fn a_test_module_elsewhere_and_a_test_item_leave_the_rest_alone() {
+        assert_eq!(test_lines("src/a.rs", "#[cfg(test)]\nmod tests;\nfn a() {\n}\n"), [0; 0]);
+        assert_eq!(test_lines("src/a.rs", "#[cfg(test)]\nuse x;\nmod a {\n}\n"), [0; 0]);
+    }
+
+    #[test]
+    fn test_files_are_tests_throughout() {
+        assert_eq!(test_lines("crates/a/tests/b.rs", "fn a() {}"), [1]);
+        assert_eq!(test_lines("crates/a/src/b/tests.rs", "fn a() {}"), [1]);
+        assert_eq!(test_lines("crates/a/src/latest.rs", "fn a() {}"), [0; 0]);
+    }
+
+    #[test]
+    fn a_word_is_not_a_part_of_one() {
+        assert!(has_word("use std::fs;", "fs"));
+        assert!(!has_word("offset(fsync)", "fs"));
+    }
+
+    fn test_lines(path: &str, text: &str) -> Vec<usize> {
+        let file = File { path: path.to_owned(), text: text.to_owned() };
+        let tests = lines(&file).into_iter().filter(|line| line.part == Part::Test);
+        tests.map(|line| line.number).collect()
+    }
+}

@@ -1,0 +1,111 @@
+//! SPDX licence expressions: whether one can be satisfied with an allow-list. `OR` is our choice, `AND` is not, `WITH`
+//! only adds permissions and needs no entry of its own.
+
+use anyhow::{Result, bail};
+
+/// Evaluates `expression`; `allows` says whether a single licence is acceptable.
+pub(super) fn is_satisfied(expression: &str, allows: impl Fn(&str) -> bool) -> Result<bool> {
+    // Crates published before SPDX was asked for write `MIT/Apache-2.0` for a choice.
+    let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
+    let mut parser = Parser { tokens: spaced.split_whitespace().peekable(), allows };
+    let satisfied = parser.choice()?;
+    match parser.tokens.next() {
+        None => Ok(satisfied),
+        Some(token) => bail!("`{token}` is not expected here"),
+    }
+}
+
+struct Parser<'a, Tokens: Iterator<Item = &'a str>, Allows> {
+    tokens: std::iter::Peekable<Tokens>,
+    allows: Allows,
+}
+
+impl<'a, Tokens: Iterator<Item = &'a str>, Allows: Fn(&str) -> bool> Parser<'a, Tokens, Allows> {
+    fn choice(&mut self) -> Result<bool> {
+        let mut satisfied = self.conjunction()?;
+        while self.takes("OR") {
+            satisfied |= self.conjunction()?;
+        }
+        Ok(satisfied)
+    }
+
+    fn conjunction(&mut self) -> Result<bool> {
+        let mut satisfied = self.licence()?;
+        while self.takes("AND") {
+            satisfied &= self.licence()?;
+        }
+        Ok(satisfied)
+    }
+
+    fn licence(&mut self) -> Result<bool> {
+        if self.takes("(") {
+            let satisfied = self.choice()?;
+            if !self.takes(")") {
+                bail!("a parenthesis is not closed");
+            }
+            return Ok(satisfied);
+        }
+        let licence = self.name()?;
+        if self.takes("WITH") {
+            self.name()?;
+        }
+        Ok((self.allows)(licence))
+    }
+
+    fn name(&mut self) -> Result<&'a str> {
+        match self.tokens.next() {
+            None => bail!("a licence is missing at the end"),
+            Some(token @ ("AND" | "OR" | "WITH" | "(" | ")")) => {
+                bail!("a licence is missing before `{token}`")
+            }
+            Some(name) => Ok(name),
+        }
+    }
+
+    fn takes(&mut self, token: &str) -> bool {
+        self.tokens.next_if_eq(&token).is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with_a_and_b(expression: &str) -> Result<bool> {
+        is_satisfied(expression, |licence| matches!(licence, "A" | "B"))
+    }
+
+    #[test]
+    fn expressions_are_evaluated() {
+        for (expression, expected) in [
+            ("A", true),
+            ("X", false),
+            ("X OR A", true),
+            ("X/A", true),
+            ("X AND A", false),
+            ("A AND B", true),
+            ("A OR X AND Y", true),
+            ("(A OR X) AND Y", false),
+            ("A AND (X OR (Y OR B))", true),
+            ("A WITH Some-exception", true),
+            ("X WITH Some-exception OR B", true),
+            ("X WITH A", false),
+        ] {
+            assert_eq!(with_a_and_b(expression).unwrap(), expected, "{expression}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_expression_is_an_error() {
+        for (expression, expected) in [
+            ("", "a licence is missing at the end"),
+            ("A OR", "a licence is missing at the end"),
+            ("A AND OR B", "a licence is missing before `OR`"),
+            ("(A OR B", "a parenthesis is not closed"),
+            ("A B", "`B` is not expected here"),
+            ("A)", "`)` is not expected here"),
+        ] {
+            assert_eq!(with_a_and_b(expression).unwrap_err().to_string(), expected, "{expression}");
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! What the tests need beside Rust, and how to get it: Debian's packages through apt-get, the test runner through
+//! cargo. Nothing is skipped for want of a program.
+
+use std::ffi::OsStr;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::step::{cargo, run};
+
+/// A program that tests or tidy start, and the Debian package that brings it.
+const PROGRAMS: &[(&str, &str)] = &[
+    ("bash", "bash"),
+    ("git", "git"),
+    ("perl", "perl-base"),
+    ("python3", "python3"),
+    ("setsid", "util-linux"),
+    ("sh", "dash"),
+];
+
+/// What runs the tests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Runner {
+    /// A process per test, with a deadline on each.
+    Nextest,
+    /// What every Rust installation has.
+    CargoTest,
+}
+
+/// Installs the programs that are missing, or says what to install.
+pub(crate) fn install_missing_programs() -> Result<()> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let packages = missing_packages(PROGRAMS, &path);
+    if packages.is_empty() {
+        return Ok(());
+    }
+    let wanted = packages.join(" ");
+    if !is_root()? || !is_on_path("apt-get", &path) {
+        bail!("programs that the tests need are missing; install them with `apt-get install {wanted}` as root");
+    }
+    println!("    installing {wanted}");
+    let install = || run(apt_get("install").args(["-y", "--no-install-recommends"]).args(&packages));
+    // The lists of packages are fetched only when the ones at hand do not do.
+    if install().is_err() {
+        run(&mut apt_get("update"))?;
+        install()?;
+    }
+    Ok(())
+}
+
+/// Finds nextest, or installs it.
+pub(crate) fn test_runner() -> Runner {
+    let is_there = || cargo(&["nextest", "--version"]).output().is_ok_and(|run| run.status.success());
+    if is_there() {
+        return Runner::Nextest;
+    }
+    println!("    installing cargo-nextest");
+    match run(&mut cargo(&["install", "cargo-nextest", "--locked"])) {
+        Ok(()) if is_there() => Runner::Nextest,
+        _ => {
+            println!(
+                "    cargo-nextest cannot be installed, so `cargo test` runs the tests, without a deadline on each"
+            );
+            Runner::CargoTest
+        }
+    }
+}
+
+fn apt_get(verb: &str) -> Command {
+    let mut command = Command::new("apt-get");
+    command.arg(verb).env("DEBIAN_FRONTEND", "noninteractive");
+    command
+}
+
+fn missing_packages<'a>(programs: &[(&str, &'a str)], path: &OsStr) -> Vec<&'a str> {
+    let missing = programs.iter().filter(|(program, _)| !is_on_path(program, path));
+    missing.map(|(_, package)| *package).collect()
+}
+
+fn is_on_path(program: &str, path: &OsStr) -> bool {
+    std::env::split_paths(path).any(|folder| is_executable(&folder.join(program)))
+}
+
+fn is_executable(file: &Path) -> bool {
+    file.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+}
+
+/// The owner of a process's own folder in /proc is the user it acts as.
+fn is_root() -> Result<bool> {
+    let own = std::fs::metadata("/proc/self").context("cannot read /proc/self; mount /proc")?;
+    Ok(own.uid() == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_is_nowhere_on_the_path_is_missing() {
+        let programs = [("sh", "dash"), ("no-such-program-anywhere", "its-package")];
+        let path = std::env::var_os("PATH").unwrap();
+        assert_eq!(missing_packages(&programs, &path), ["its-package"]);
+        assert_eq!(missing_packages(&programs, OsStr::new("")), ["dash", "its-package"]);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_executed_is_no_program() {
+        assert!(!is_executable(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml").as_path()));
+        assert!(!is_executable(Path::new(env!("CARGO_MANIFEST_DIR"))));
+    }
+}
