@@ -21,7 +21,7 @@ usage: cargo xtask <chore>
   test              install what the tests need, then check formatting, lints, tidy and docs, and run all tests
   test <filter>...  run only the tests; the arguments go to nextest
   tidy              check what compilers do not: layers, licences, names, lengths, texts
-  bench             measure, and print the figures as a table
+  bench [WORD]...   measure, and print the figures as a table; only those whose names contain a word
   bench --markdown  the same table as docs/benchmarks.md has it
 ";
 
@@ -32,8 +32,7 @@ fn main() -> ExitCode {
         ["test"] => test::everything(),
         ["test", filter @ ..] => test::only(filter),
         ["tidy"] => tidy::run(),
-        ["bench"] => bench::run(bench::Format::Text),
-        ["bench", "--markdown"] => bench::run(bench::Format::Markdown),
+        ["bench", args @ ..] => bench::run(args),
         ["help" | "--help" | "-h"] => {
             print!("{USAGE}");
             return ExitCode::SUCCESS;

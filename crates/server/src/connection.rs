@@ -7,6 +7,7 @@ mod writer;
 
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -19,7 +20,7 @@ use tokio_util::task::TaskTracker;
 use transport::{MessageStream, PeerLabel, ReadError};
 
 pub(crate) use call::Call;
-pub(crate) use outbound::Outbound;
+pub(crate) use outbound::{Covered, Outbound};
 
 use crate::handlers;
 use crate::metrics::Transport;
@@ -39,6 +40,8 @@ pub(crate) struct Connection {
     pub(crate) outbound: Arc<Outbound>,
     pub(crate) requests: Arc<Semaphore>,
     pub(crate) large_replies: Arc<Semaphore>,
+    /// Bytes of writes that wait for a process to read.
+    pub(crate) waiting_stdin: AtomicUsize,
     peer: PeerLabel,
     phase: Mutex<Phase>,
     /// Handlers that are still waiting for something.
@@ -59,10 +62,11 @@ pub(crate) enum Phase {
 /// Serves a connection until it ends.
 pub(crate) async fn serve(stream: MessageStream, transport: Transport, shared: Arc<Shared>) {
     let MessageStream { mut reader, writer, framing, peer } = stream;
-    let outbound = Arc::new(Outbound::new(shared.next_connection(), framing));
+    let outbound = Arc::new(Outbound::new(shared.next_connection(), framing, shared.config.retain_bytes));
     let connection = Arc::new(Connection {
         requests: Arc::new(Semaphore::new(shared.config.max_requests)),
         large_replies: Arc::new(Semaphore::new(LARGE_REPLIES)),
+        waiting_stdin: AtomicUsize::new(0),
         outbound: Arc::clone(&outbound),
         peer,
         phase: Mutex::new(Phase::Fresh),
@@ -80,11 +84,15 @@ pub(crate) async fn serve(stream: MessageStream, transport: Transport, shared: A
     keep_alive.tick().await;
     let mut last_ping = Instant::now();
     let reason = loop {
+        let has_room = outbound.has_room();
         tokio::select! {
-            incoming = reader.next() => {
-                outbound.note_heard();
+            () = outbound.room(), if !has_room => {}
+            incoming = reader.next(), if has_room => {
                 match incoming {
                     Ok(incoming) => {
+                        if !matches!(incoming, transport::Incoming::Closed(_)) {
+                            outbound.note_heard();
+                        }
                         if connection.handle(incoming).await.is_break() {
                             break "closed by the peer";
                         }
@@ -112,6 +120,8 @@ pub(crate) async fn serve(stream: MessageStream, transport: Transport, shared: A
     };
     tracing::debug!(peer = %connection.peer, reason, "connection ended");
     connection.detach();
+    // Whoever resumes the session need not wait for a sign of life.
+    outbound.shut();
     // Whatever is queued, a goodbye included, gets a moment to leave; a dead socket must not hold anything up.
     if reason == "protocol error" || reason == "closed by the peer" {
         outbound.close(NORMAL, "");
@@ -172,7 +182,7 @@ impl Connection {
             }
             Phase::Greeted(session) => {
                 let session = Arc::clone(session);
-                self.shared.janitor.push_without_read_later(&session);
+                self.shared.janitor.push_without_read_later(&session, self.number());
                 *phase = Phase::Ready(session);
             }
             Phase::Ready(_) => {}
@@ -185,7 +195,7 @@ impl Connection {
     }
 
     fn refuse(&self, id: &RequestId, message: String) {
-        self.outbound.reply(encode_error(id, &WireError::invalid_request(message)), None);
+        self.outbound.reply(encode_error(id, &WireError::invalid_request(message)));
     }
 
     /// How the protocol's messages name this connection.

@@ -38,7 +38,7 @@ pub(crate) async fn dispatch(connection: &Arc<Connection>, request: Request<'_>,
             protocol::ErrorCode::MethodNotFound,
             format!("exec-server stub does not implement `{}` yet", request.method),
         );
-        return connection.outbound.reply(encode_error(&request.id, &error), None);
+        return connection.outbound.reply(encode_error(&request.id, &error));
     };
     let Some(call) = Call::begin(connection, request.id.clone(), method) else { return };
     if method.order() == Order::Inline {
@@ -125,9 +125,9 @@ fn with_process<P: DeserializeOwned + NamesProcess>(
                             Deferred { connection: Arc::clone(&call.connection), message: message.clone() };
                         let limit = call.connection.shared.config.max_requests;
                         match session.table.defer(id, deferred, limit) {
-                            Ok(()) => {
+                            Ok(place) => {
                                 if method == Method::ProcessTerminate || method == Method::LegacyTerminate {
-                                    stop::give_up_start_later(&call.connection, &session, id.clone());
+                                    stop::give_up_start_later(&call.connection, &session, place);
                                 }
                                 return call.defer();
                             }

@@ -7,6 +7,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use session::ConnectionNumber;
 use tokio::sync::Notify;
 
 use crate::process::Process;
@@ -26,7 +27,7 @@ enum Chore {
     ForgetProcess(Weak<Process>),
     ReleaseHold(Weak<Session>),
     ExpireSession(Weak<Session>),
-    PushWithoutRead(Weak<Session>),
+    PushWithoutRead(Weak<Session>, ConnectionNumber),
     Sweep,
 }
 
@@ -62,8 +63,8 @@ impl Janitor {
     }
 
     /// A resumed client that never reads is told all the same.
-    pub(crate) fn push_without_read_later(&self, session: &Arc<Session>) {
-        self.add(Instant::now() + READ_GRACE, Chore::PushWithoutRead(Arc::downgrade(session)));
+    pub(crate) fn push_without_read_later(&self, session: &Arc<Session>, connection: ConnectionNumber) {
+        self.add(Instant::now() + READ_GRACE, Chore::PushWithoutRead(Arc::downgrade(session), connection));
     }
 
     /// The first process runs, so from now on orphans may turn up.
@@ -135,9 +136,9 @@ impl Janitor {
                     shared.end_session_in_background(session);
                 }
             }
-            Chore::PushWithoutRead(session) => {
+            Chore::PushWithoutRead(session, connection) => {
                 if let Some(session) = session.upgrade() {
-                    session.push_without_read();
+                    session.push_without_read(connection);
                 }
             }
             Chore::Sweep => {

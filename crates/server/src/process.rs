@@ -13,7 +13,7 @@ use std::time::{Instant, SystemTime};
 use parking_lot::Mutex;
 use protocol::{ProcessId, ProcessIdJson, ProcessState, ProcessSummary};
 use session::StdinQueue;
-use spawn::{Child, Pty, Tag};
+use spawn::{Child, Pty, ReaderWatch, Tag};
 use tokio::sync::{Notify, watch};
 
 pub(crate) use actor::run;
@@ -62,6 +62,8 @@ pub(crate) struct Process {
     /// Wakes reads that wait for something to happen.
     pub(crate) news: Notify,
     stdin: Mutex<StdinQueue>,
+    /// Who reads what is written; none if nobody ever does.
+    stdin_reader: Option<ReaderWatch>,
     /// One write after the other: whoever waits for room keeps later writes behind it.
     pub(crate) stdin_lane: Arc<tokio::sync::Mutex<()>>,
     /// Wakes the write that waits for room.
@@ -90,6 +92,7 @@ pub(crate) struct Birth {
     pub(crate) terminal: Option<Pty>,
     pub(crate) journal: Journal,
     pub(crate) stdin: StdinQueue,
+    pub(crate) stdin_reader: Option<ReaderWatch>,
 }
 
 impl Process {
@@ -107,6 +110,7 @@ impl Process {
             journal: Mutex::new(birth.journal),
             news: Notify::new(),
             stdin: Mutex::new(birth.stdin),
+            stdin_reader: birth.stdin_reader,
             stdin_lane: Arc::default(),
             stdin_room: Notify::new(),
             poke: Notify::new(),

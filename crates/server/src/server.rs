@@ -179,7 +179,7 @@ impl Shared {
     }
 
     /// Kills a process that nobody wants any more and that has no place in a table.
-    pub(crate) async fn kill_unclaimed(&self, child: Child, tag: Tag) {
+    pub(crate) async fn kill_unclaimed(&self, child: &Child, tag: Tag) {
         let spawner = Arc::clone(&self.spawner);
         let patience = self.config.kill_patience;
         let _ = tokio::task::spawn_blocking(move || spawner.kill_tree(tag, patience)).await;
@@ -192,6 +192,8 @@ impl Shared {
         self.tasks.spawn(async move {
             shared.sessions.remove(&session.id);
             shared.metrics.sessions(shared.sessions.len());
+            // Before the kill: whatever is started after it finds its place gone and is killed on its own.
+            session.table.abandon_all();
             let processes = session.table.processes();
             processes.iter().for_each(|process| process.mark_terminated());
             let spawner = Arc::clone(&shared.spawner);

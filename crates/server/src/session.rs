@@ -12,7 +12,7 @@ use session::{Attachment, ConnectionNumber, StillAttached};
 use spawn::TagRange;
 
 pub(crate) use registry::Sessions;
-pub(crate) use table::{Deferred, Lookup, Refusal, Table};
+pub(crate) use table::{Deferred, Lookup, Place, Refusal, Table};
 
 use crate::connection::Outbound;
 use crate::process::{Process, Pushing, Stop};
@@ -61,7 +61,7 @@ impl Session {
             process.journal(|journal| {
                 journal.hold = true;
                 journal.listener = None;
-                if journal.pushing == Pushing::On {
+                if journal.pushing != Pushing::NotYet {
                     journal.pushing = Pushing::AwaitingRead;
                 }
             });
@@ -69,9 +69,12 @@ impl Session {
         Ok(true)
     }
 
-    /// The client has not asked for anything since it came back, so it relies on notifications alone: go on where the
-    /// last connection was left.
-    pub(crate) fn push_without_read(&self) {
+    /// The client has not asked for anything since it came back on this connection, so it relies on notifications alone:
+    /// go on where the last connection was left.
+    pub(crate) fn push_without_read(&self, connection: ConnectionNumber) {
+        if !self.is_attached_to(connection) {
+            return;
+        }
         for process in self.table.processes() {
             process.journal(|journal| {
                 if journal.pushing == Pushing::AwaitingRead {

@@ -97,6 +97,8 @@ struct Pass {
     pidfds: Vec<OwnedFd>,
     /// Members that no earlier pass has met.
     new: usize,
+    /// A tag was seen and not acted on at once.
+    sighted: bool,
 }
 
 impl<'a> Hunt<'a> {
@@ -121,8 +123,16 @@ impl<'a> Hunt<'a> {
                 return;
             }
             let tag = rlimit::tag_of(pid);
-            if on_sight && tag.is_some_and(|tag| covers(self.scope, &self.adopted, tag)) {
+            let is_covered = tag.is_some_and(|tag| covers(self.scope, &self.adopted, tag));
+            if is_covered && on_sight {
                 pass.strike(pid, signal, || rlimit::tag_of(pid) == tag);
+            }
+            pass.sighted |= is_covered && !on_sight;
+            // On a server with a thousand processes most belong to other trees, and looking closer is what costs. The first
+            // census does, in case one of ours has given itself the tag of another.
+            let is_in_other_tree = !is_covered && tag.is_some_and(|tag| tag.instance() == self.scope.instance());
+            if on_sight && is_in_other_tree {
+                return;
             }
             listed.push((pid, tag));
         })?;
@@ -205,7 +215,7 @@ impl Pass {
 
     /// Nobody was there. If somebody was who is gone now, it may have forked before: only the next pass can say.
     fn is_clear(&self) -> bool {
-        self.living.is_empty() && self.struck.is_empty()
+        self.living.is_empty() && self.struck.is_empty() && !self.sighted
     }
 
     /// Everybody who is left is somebody else's.

@@ -7,14 +7,16 @@
 
 #![expect(
     unsafe_code,
-    reason = "posix_spawn, prlimit on another process, close_range and TIOCSIG have no safe wrapper"
+    reason = "posix_spawn, prlimit on another process, close_range, TIOCSIG and mallopt have no safe wrapper"
 )]
 
+mod allocator;
 mod child;
 mod children;
 mod command;
 mod descriptors;
 mod error;
+mod execute;
 mod family;
 mod guard;
 mod hunt;
@@ -32,6 +34,7 @@ mod strike;
 mod tag;
 mod wiring;
 
+pub use allocator::give_freed_memory_back;
 pub use child::{Child, ExitStatus};
 pub use command::{Command, StdinMode, Stdio, WindowSize};
 pub use descriptors::seal_inherited_fds;
@@ -40,6 +43,6 @@ pub use guard::{GuardProgram, guard_main};
 pub use pty::Pty;
 pub use rustix::process::Signal;
 pub use spawner::{Spawned, Spawner};
-pub use streams::{Input, Output, ReadOutcome, WriteOutcome};
+pub use streams::{Input, Output, ReadOutcome, ReaderWatch, WriteOutcome};
 pub use tag::{Tag, TagRange};
 pub use wiring::ChildIo;

@@ -18,7 +18,8 @@ use crate::streams::{Duplex, Input, Output};
 /// Ctrl-D, what a terminal starts with as its end-of-file character.
 const DEFAULT_EOF_BYTE: u8 = 4;
 
-/// The terminal of a child. It hangs up when this and all readers and writers made from it are dropped.
+/// The terminal of a child. It hangs up when this, its clones and all readers and writers made from it are dropped.
+#[derive(Clone)]
 pub struct Pty {
     master: Duplex,
 }

@@ -17,12 +17,13 @@ use crate::children::{any_has_ended, children};
 use crate::command::Command;
 use crate::descriptors::{above_stdio, seal_inherited_fds};
 use crate::error::{SpawnError, Survivors};
+use crate::execute::execute;
 use crate::guard::{Guard, GuardProgram};
 use crate::hunt;
 use crate::image::{Image, program};
 use crate::lock::lock;
 use crate::lookup::Candidates;
-use crate::posix_spawn::{FileActions, posix_spawn};
+use crate::posix_spawn::FileActions;
 use crate::procfs;
 use crate::rlimit;
 use crate::signals;
@@ -91,15 +92,7 @@ impl Spawner {
 
         children().announce(tag);
         let spawned = rlimit::with_inherited(self.tags_work.then_some(tag), || {
-            candidates.first_that_runs(cwd.as_fd(), |path| {
-                match posix_spawn(path, &image.argv, &image.env, &actions) {
-                    Err(Errno::NOEXEC) => {
-                        let (shell, argv) = image.as_script(path);
-                        posix_spawn(shell, &argv, &image.env, &actions)
-                    }
-                    other => other,
-                }
-            })
+            candidates.first_that_runs(cwd.as_fd(), |path| execute(path, &image, &actions))
         });
         children().settle(tag, spawned.ok());
         let pid = spawned.map_err(|error| SpawnError::Program { path: program.into(), source: error.into() })?;

@@ -3,7 +3,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
@@ -130,14 +130,35 @@ impl Input {
 
     /// Whether nobody can read what would be written now.
     pub fn reader_gone(&self) -> bool {
-        let mut polled = [PollFd::new(&*self.fd, PollFlags::empty())];
-        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        rustix::event::poll(&mut polled, Some(&at_once)).is_ok()
-            && polled[0].revents().intersects(PollFlags::ERR | PollFlags::HUP)
+        reader_gone(&self.fd)
+    }
+
+    /// A way to ask for the reader that does not keep the stream open.
+    pub fn watch_reader(&self) -> ReaderWatch {
+        ReaderWatch(Arc::downgrade(&self.fd))
     }
 }
 
+/// Tells whether anybody can still read an [`Input`].
+#[derive(Clone, Debug)]
+pub struct ReaderWatch(Weak<AsyncFd<OwnedFd>>);
+
+impl ReaderWatch {
+    /// Whether nobody can read what would be written now, or our own end is closed.
+    pub fn reader_gone(&self) -> bool {
+        self.0.upgrade().is_none_or(|fd| reader_gone(&fd))
+    }
+}
+
+fn reader_gone(fd: &AsyncFd<OwnedFd>) -> bool {
+    let mut polled = [PollFd::new(fd, PollFlags::empty())];
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    rustix::event::poll(&mut polled, Some(&at_once)).is_ok()
+        && polled[0].revents().intersects(PollFlags::ERR | PollFlags::HUP)
+}
+
 /// Both directions of one descriptor, which is closed when the last of the three is dropped.
+#[derive(Clone)]
 pub(crate) struct Duplex(Arc<AsyncFd<OwnedFd>>);
 
 impl Duplex {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use protocol::decode_base64;
 use serde_json::{Value, json};
-use transport::{ConnectOptions, Framing, Incoming, MessageStream, Reader, Writer, connect};
+use transport::{CloseReason, ConnectOptions, Framing, Incoming, MessageStream, Reader, Writer, connect};
 
 /// No single message takes this long, however loaded the machine is.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -21,6 +21,8 @@ pub struct Client {
     inbox: VecDeque<Value>,
     /// The session, after the handshake.
     pub session: String,
+    /// What the server said when it closed the connection, if it said anything.
+    pub close_reason: Option<CloseReason>,
 }
 
 /// Everything a process said, after it closed.
@@ -54,7 +56,8 @@ impl Client {
     /// A client over an existing stream.
     pub fn over(stream: MessageStream) -> Self {
         let MessageStream { reader, writer, framing, .. } = stream;
-        Self { reader, writer, framing, next_id: 1, inbox: VecDeque::new(), session: String::new() }
+        let (inbox, session) = (VecDeque::new(), String::new());
+        Self { reader, writer, framing, next_id: 1, inbox, session, close_reason: None }
     }
 
     /// `initialize` and `initialized`.
@@ -104,9 +107,14 @@ impl Client {
 
     /// Sends any text as one message.
     pub async fn send_text(&mut self, text: &str) {
+        self.try_send_text(text).await.unwrap();
+    }
+
+    /// Sends any text as one message over a connection that may have ended.
+    pub async fn try_send_text(&mut self, text: &str) -> std::io::Result<()> {
         let mut out = Vec::new();
         self.framing.frame(&mut out, text.len(), |out| out.extend_from_slice(text.as_bytes()));
-        self.writer.write_all(&out).await.unwrap();
+        self.writer.write_all(&out).await
     }
 
     /// Sends bytes as they are, below the framing.
@@ -206,7 +214,11 @@ impl Client {
                 }
                 Ok(Incoming::Pong(_)) => {}
                 Ok(Incoming::TooLarge { .. }) => panic!("the server sent a message over the limit"),
-                Ok(Incoming::Closed(_)) | Err(_) => return None,
+                Ok(Incoming::Closed(reason)) => {
+                    self.close_reason = reason;
+                    return None;
+                }
+                Err(_) => return None,
             }
         }
     }

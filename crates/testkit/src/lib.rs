@@ -5,15 +5,22 @@
 #![expect(clippy::unwrap_used, reason = "a test tool that fails should fail loudly and at once")]
 
 mod client;
+mod conversation;
+mod http;
 mod memory;
 mod proxy;
+mod resuming;
 mod server;
 mod wait;
 
 pub use client::{Client, Outcome};
-pub use memory::{descendants, open_fds, process_state, resident_bytes, threads};
+pub use conversation::{base64, unbase64};
+pub use http::{HttpAnswer, UPGRADE, http_exchange, http_get, http_request};
+pub use memory::{cpu_time, descendants, open_fds, process_state, resident_bytes, threads};
 pub use proxy::CuttingProxy;
-pub use server::{TestServer, binary};
+pub use resuming::{Counts, Received, ResumingClient};
+pub use server::{TestServer, binary, run_to_end};
 pub use wait::{eventually, eventually_async};
 
+pub use rustix::process::Signal;
 pub use serde_json::{Value, json};

@@ -7,6 +7,7 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 
 use crate::Client;
+use crate::wait::PATIENCE;
 
 /// The `exec-server` binary: `EXEC_SERVER_BIN`, or the one built beside the running test.
 pub fn binary() -> PathBuf {
@@ -16,6 +17,13 @@ pub fn binary() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let profile = test.ancestors().find(|dir| dir.join("exec-server").is_file());
     profile.expect("build the binary first: cargo build -p exec-server").join("exec-server")
+}
+
+/// Runs the binary with arguments that let it end by itself, and returns what it said.
+pub async fn run_to_end(args: &[&str]) -> std::process::Output {
+    let mut command = Command::new(binary());
+    command.args(args).stdin(Stdio::null()).kill_on_drop(true);
+    tokio::time::timeout(PATIENCE, command.output()).await.expect("it does not end by itself").unwrap()
 }
 
 /// A running server. Killed when dropped; its guard then kills what it had started.

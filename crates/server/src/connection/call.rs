@@ -8,6 +8,7 @@ use serde::Serialize;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::Connection;
+use super::outbound::Covered;
 use crate::metrics::Outcome;
 
 /// An unanswered request. Dropped without an answer, it counts as cut off by a disconnect.
@@ -40,7 +41,7 @@ impl Call {
                 let error = WireError::invalid_request(format!(
                     "connection has reached its limit of {limit} unanswered requests (--max-requests)"
                 ));
-                connection.outbound.reply(encode_error(&id, &error), None);
+                connection.outbound.reply(encode_error(&id, &error));
                 None
             }
         }
@@ -53,13 +54,14 @@ impl Call {
 
     /// Answers.
     pub(crate) fn finish<R: Serialize>(self, result: Result<R, WireError>) {
-        self.finish_holding(result, None);
+        self.finish_covering(result, None, None);
     }
 
-    /// Answers, and gives the permit back when the answer has been sent.
-    pub(crate) fn finish_holding<R: Serialize>(
+    /// Answers with events, and gives the permit back when the answer has been sent.
+    pub(crate) fn finish_covering<R: Serialize>(
         mut self,
         result: Result<R, WireError>,
+        covers: Option<Covered>,
         permit: Option<OwnedSemaphorePermit>,
     ) {
         let (message, outcome) = match &result {
@@ -67,17 +69,17 @@ impl Call {
             Err(error) => (encode_error(&self.id, error), Outcome::error),
         };
         let limit = self.connection.shared.config.max_message_bytes;
-        let message = if message.len() > limit {
+        let (message, covers) = if message.len() > limit {
             let error = WireError::invalid_request(format!(
                 "the answer has {} bytes and exceeds the limit of {limit} (--max-message-bytes); ask for less with maxBytes",
                 message.len()
             ));
-            encode_error(&self.id, &error)
+            (encode_error(&self.id, &error), None)
         } else {
-            message
+            (message, covers)
         };
         self.outcome = outcome;
-        self.connection.outbound.reply(message, permit);
+        self.connection.outbound.reply_covering(message, covers, permit);
     }
 }
 

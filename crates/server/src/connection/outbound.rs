@@ -15,11 +15,27 @@ use transport::Framing;
 use super::receipts::Receipts;
 use crate::process::Process;
 
+/// Answers that may wait to be sent. With more of them nothing is read from the peer: whoever does not listen to what it
+/// has asked is not asked what else it wants.
+const WAITING_REPLY_BYTES: usize = 4 << 20;
+
+/// What an answer costs beside its text: its place in the queue and the allocator's share.
+const REPLY_OVERHEAD_BYTES: usize = 64;
+
 /// An answer on its way.
 pub(crate) struct Reply {
     pub(crate) message: Vec<u8>,
+    /// Events that came with it instead of being pushed.
+    covers: Option<Covered>,
     /// Given back when the answer has been sent, so that large answers cannot pile up.
     pub(crate) _permit: Option<OwnedSemaphorePermit>,
+}
+
+/// What an answer tells of a process: whoever has the answer has every event up to `through`.
+pub(crate) struct Covered {
+    pub(crate) process: Arc<Process>,
+    pub(crate) through: u64,
+    pub(crate) output_bytes: usize,
 }
 
 /// The sending half of a connection, as everyone else sees it.
@@ -28,6 +44,8 @@ pub(crate) struct Outbound {
     pub(crate) framing: Framing,
     state: Mutex<State>,
     wake: Notify,
+    /// Wakes the reader that waits for answers to leave.
+    room: Notify,
     /// The connection is to end now.
     shut: CancellationToken,
     pub(crate) receipts: Receipts,
@@ -38,6 +56,7 @@ pub(crate) struct Outbound {
 #[derive(Default)]
 struct State {
     replies: VecDeque<Reply>,
+    reply_bytes: usize,
     ready: VecDeque<Arc<Process>>,
     pong: Option<Bytes>,
     ping: bool,
@@ -54,22 +73,47 @@ pub(crate) enum Outgoing {
 }
 
 impl Outbound {
-    pub(crate) fn new(number: ConnectionNumber, framing: Framing) -> Self {
+    /// `retain_bytes` is what a process may have on its way at most.
+    pub(crate) fn new(number: ConnectionNumber, framing: Framing, retain_bytes: usize) -> Self {
         Self {
             number,
             framing,
             state: Mutex::default(),
             wake: Notify::new(),
+            room: Notify::new(),
             shut: CancellationToken::new(),
-            receipts: Receipts::default(),
+            receipts: Receipts::new(retain_bytes),
             heard: Notify::new(),
             last_heard: Mutex::new(Instant::now()),
         }
     }
 
-    pub(crate) fn reply(&self, message: Vec<u8>, permit: Option<OwnedSemaphorePermit>) {
-        self.state.lock().replies.push_back(Reply { message, _permit: permit });
+    pub(crate) fn reply(&self, message: Vec<u8>) {
+        self.reply_covering(message, None, None);
+    }
+
+    /// Answers with events, and gives the permit back when the answer has been sent.
+    pub(crate) fn reply_covering(
+        &self,
+        message: Vec<u8>,
+        covers: Option<Covered>,
+        permit: Option<OwnedSemaphorePermit>,
+    ) {
+        let mut state = self.state.lock();
+        state.reply_bytes += message.len() + REPLY_OVERHEAD_BYTES;
+        state.replies.push_back(Reply { message, covers, _permit: permit });
+        drop(state);
         self.wake.notify_one();
+    }
+
+    /// Whether there is room for the answer to another request.
+    pub(crate) fn has_room(&self) -> bool {
+        self.state.lock().reply_bytes < WAITING_REPLY_BYTES
+    }
+
+    /// Waits until answers have left.
+    pub(crate) async fn room(&self) {
+        self.room.notified().await;
     }
 
     /// The process must have entered the queue.
@@ -118,7 +162,17 @@ impl Outbound {
         if std::mem::take(&mut state.ping) {
             return Some(Outgoing::Ping);
         }
-        if let Some(reply) = state.replies.pop_front() {
+        if let Some(mut reply) = state.replies.pop_front() {
+            let before = state.reply_bytes;
+            state.reply_bytes -= reply.message.len() + REPLY_OVERHEAD_BYTES;
+            if before >= WAITING_REPLY_BYTES && state.reply_bytes < WAITING_REPLY_BYTES {
+                self.room.notify_one();
+            }
+            if let Some(Covered { process, through, output_bytes }) = reply.covers.take() {
+                // Asked for now, the ping is what follows the answer.
+                state.ping |=
+                    self.receipts.sent(&process, through, output_bytes, false) && self.framing.supports_ping();
+            }
             return Some(Outgoing::Reply(reply));
         }
         if let Some(process) = state.ready.pop_front() {

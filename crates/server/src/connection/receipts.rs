@@ -12,13 +12,16 @@ use parking_lot::Mutex;
 
 use crate::process::Process;
 
-/// Output between two pings. A fraction of what a process retains, so that it never stands still waiting for one.
+/// Output between two pings.
 const STRETCH_BYTES: usize = 64 << 10;
 
+/// How much of what a process retains may be sent before a ping follows, so that it never stands still waiting for one.
+const STRETCH_OF_RETAINED: usize = 4;
+
 /// Events sent and not yet known to be received.
-#[derive(Default)]
 pub(crate) struct Receipts {
     state: Mutex<State>,
+    stretch_limit: usize,
 }
 
 #[derive(Default)]
@@ -43,6 +46,11 @@ struct Ping {
 }
 
 impl Receipts {
+    /// For processes that retain so much.
+    pub(crate) fn new(retain_bytes: usize) -> Self {
+        Self { state: Mutex::default(), stretch_limit: STRETCH_BYTES.min(retain_bytes / STRETCH_OF_RETAINED) }
+    }
+
     /// Events up to `through` were sent. True if a ping should follow.
     pub(crate) fn sent(&self, process: &Arc<Process>, through: u64, output_bytes: usize, closed: bool) -> bool {
         let mut state = self.state.lock();
@@ -57,7 +65,7 @@ impl Receipts {
                 .or_insert_with(|| Sent { process: Arc::clone(process), through });
         }
         state.stretch_bytes += output_bytes;
-        state.stretch_bytes >= STRETCH_BYTES
+        state.stretch_bytes >= self.stretch_limit
     }
 
     /// The payload of the ping that now goes out.

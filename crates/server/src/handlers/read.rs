@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use protocol::{Base64Bytes, OutputChunk, ReadParams, ReadResult};
 use session::Page;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout_at};
 
 use super::{Found, still_attached, unknown_process};
-use crate::connection::Call;
+use crate::connection::{Call, Covered};
 use crate::process::{Journal, Process};
 use crate::session::Session;
 
@@ -23,15 +24,16 @@ pub(super) fn read(call: Call, params: ReadParams, session: &Arc<Session>, found
     if wait.is_zero() || process.journal(|journal| journal.log.has_news_after(after)) {
         // The common case costs no task, as long as earlier answers have left.
         if let Ok(permit) = Arc::clone(&connection.large_replies).try_acquire_owned() {
-            return call.finish_holding(Ok(page(&process, &session, after, params.max_bytes)), Some(permit));
+            return answer(call, &process, &session, &params, permit);
         }
     }
     connection.spawn(async move {
         wait_for_news(&process, after, Instant::now() + wait).await;
         let Ok(permit) = Arc::clone(&call.connection.large_replies).acquire_owned().await else { return };
-        let result =
-            still_attached(&call.connection, &session).map(|()| page(&process, &session, after, params.max_bytes));
-        call.finish_holding(result, Some(permit));
+        match still_attached(&call.connection, &session) {
+            Ok(()) => answer(call, &process, &session, &params, permit),
+            Err(error) => call.finish::<()>(Err(error)),
+        }
     });
 }
 
@@ -50,17 +52,27 @@ async fn wait_for_news(process: &Process, after: u64, deadline: Instant) {
     }
 }
 
-fn page(process: &Arc<Process>, session: &Arc<Session>, after: u64, max_bytes: Option<u64>) -> ReadResult {
-    let result = process.journal(|journal| {
-        let page = journal.read(after, max_bytes);
-        answer(journal, page)
+fn answer(call: Call, process: &Arc<Process>, session: &Session, params: &ReadParams, permit: OwnedSemaphorePermit) {
+    let (result, covers, catches_up) = process.journal(|journal| {
+        let (page, catches_up) = journal.read(params.after_seq.unwrap_or(0), params.max_bytes);
+        // Nothing more is read from a closed process, so nobody waits for its receipt.
+        let covers = (catches_up && !journal.log.is_closed()).then(|| Covered {
+            process: Arc::clone(process),
+            through: page.next_seq - 1,
+            output_bytes: page.chunks.iter().map(|chunk| chunk.bytes.len()).sum(),
+        });
+        (read_result(journal, page), covers, catches_up)
     });
-    // After a resume this read is what pushing was waiting for.
-    session.line_up(process);
-    result
+    call.finish_covering(Ok(result), covers, Some(permit));
+    if catches_up {
+        process.journal(Journal::caught_up);
+        session.line_up(process);
+        // What the client says it has need not wait for a receipt, so there may be room for more.
+        process.poke();
+    }
 }
 
-fn answer(journal: &Journal, page: Page) -> ReadResult {
+fn read_result(journal: &Journal, page: Page) -> ReadResult {
     let log = &journal.log;
     let exit = log.exit_event();
     let chunks = page.chunks.into_iter().map(|chunk| OutputChunk {

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use protocol::{ErrorData, ProcessId, SandboxType, StartParams, StartResult, WireError};
 use session::{EventLog, LogLimits, StdinQueue};
-use spawn::{ChildIo, Command, SpawnError, Spawned, StdinMode, Stdio, WindowSize};
+use spawn::{ChildIo, Command, Input, SpawnError, Spawned, StdinMode, Stdio, WindowSize};
 
 use super::{Target, dispatch_deferred};
 use crate::connection::Call;
 use crate::environment::{Variables, child_env};
 use crate::process::{self, Birth, Dialect, Journal, Process, Pushing};
 use crate::server::Shared;
-use crate::session::{Refusal, Session};
+use crate::session::{Place, Refusal, Session};
 
 /// A start, freed of how it was asked for.
 pub(super) struct Wanted {
@@ -75,14 +75,15 @@ pub(super) fn begin(
     answer: impl FnOnce(Call, ProcessId) + Send + 'static,
 ) {
     let shared = Arc::clone(&call.connection.shared);
-    if let Err(error) = check(&shared, &wanted).and_then(|()| reserve(&shared, &wanted, session)) {
-        return call.finish::<()>(Err(error));
-    }
+    let place = match check(&shared, &wanted).and_then(|()| reserve(&shared, &wanted, session)) {
+        Ok(place) => place,
+        Err(error) => return call.finish::<()>(Err(error)),
+    };
     let session = Arc::clone(session);
     // Not a task of the connection: a process that exists must get its place whoever is listening.
     shared.clone().tasks.spawn(async move {
         let id = wanted.id.clone();
-        match launch(&shared, wanted, &session).await {
+        match launch(&shared, wanted, &session, &place).await {
             Ok((process, io, timeout)) => {
                 shared.metrics.process_started();
                 shared.janitor.start_sweeping();
@@ -96,9 +97,9 @@ pub(super) fn begin(
                 }
             }
             Err(error) => {
-                let waiting = session.table.abandon(&id);
+                let waiting = session.table.abandon(&place);
                 call.finish::<()>(Err(error));
-                for deferred in waiting {
+                for deferred in waiting.into_iter().flatten() {
                     dispatch_deferred(&deferred, Target::Unresolved);
                 }
             }
@@ -131,7 +132,7 @@ fn check(shared: &Shared, wanted: &Wanted) -> Result<(), WireError> {
     Ok(())
 }
 
-fn reserve(shared: &Shared, wanted: &Wanted, session: &Session) -> Result<(), WireError> {
+fn reserve(shared: &Shared, wanted: &Wanted, session: &Session) -> Result<Place, WireError> {
     let limit = shared.config.max_processes;
     let id = &wanted.id;
     session.table.reserve(id, &wanted.argv, limit).map_err(|refusal| {
@@ -146,6 +147,7 @@ async fn launch(
     shared: &Arc<Shared>,
     wanted: Wanted,
     session: &Arc<Session>,
+    place: &Place,
 ) -> Result<(Arc<Process>, ChildIo, Option<Duration>), WireError> {
     let tag = session.tags.next();
     let stdin = if wanted.pipe_stdin { StdinMode::Piped } else { StdinMode::Null };
@@ -161,11 +163,11 @@ async fn launch(
     let spawned = tokio::task::spawn_blocking(move || spawner.spawn(&command, tag)).await;
     let spawned = spawned.map_err(|error| WireError::internal(format!("failed to start the process: {error}")))?;
     let Spawned { child, io } = spawned.map_err(|error| spawn_error(&error))?;
-
-    if !session.table.start_is_wanted(&wanted.id) {
-        shared.kill_unclaimed(child, tag).await;
-        return Err(WireError::invalid_request(format!("process {} start was cancelled", wanted.id)));
-    }
+    let child = Arc::new(child);
+    let (terminal, stdin_reader) = match &io {
+        ChildIo::Pipes { stdin, .. } => (None, stdin.as_ref().map(Input::watch_reader)),
+        ChildIo::Pty(pty) => (Some(pty.clone()), Some(pty.writer().watch_reader())),
+    };
     let limits = LogLimits {
         retain_bytes: shared.config.retain_bytes,
         merge_bytes: LogLimits::default().merge_bytes.min(shared.config.retain_bytes / 4).max(1),
@@ -177,12 +179,18 @@ async fn launch(
         dialect: wanted.dialect,
         argv: wanted.argv,
         tag,
-        child: Arc::new(child),
-        terminal: None,
+        child: Arc::clone(&child),
+        terminal,
         journal: Journal::new(EventLog::new(limits), shared.budget.account()),
         stdin,
+        stdin_reader,
     };
-    Ok((Process::new(session, birth), io, wanted.timeout))
+    let process = Process::new(session, birth);
+    if !session.table.claim(place, &process) {
+        shared.kill_unclaimed(&child, tag).await;
+        return Err(WireError::invalid_request(format!("process {} start was cancelled", process.id)));
+    }
+    Ok((process, io, wanted.timeout))
 }
 
 /// What the client got wrong is its params' fault; what the operating system refused carries its cause.

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use protocol::{ProcessId, TargetParams, TerminateResult, WireError};
+use protocol::{TargetParams, TerminateResult, WireError};
 use tokio::time::{Instant, timeout_at};
 
 use super::{Found, Target, dispatch_deferred};
 use crate::connection::{Call, Connection};
 use crate::process::{Process, Stop};
-use crate::session::Session;
+use crate::session::{Place, Session};
 
 /// How long a terminate waits for what the process had written to be on its way to the client.
 const DELIVERY_PATIENCE: Duration = Duration::from_secs(1);
@@ -58,14 +58,12 @@ async fn wait_delivered(process: &Process, deadline: Instant) {
 
 /// A terminate waits behind a start. If that one hangs, it is given up: its id is free again, and whatever it starts
 /// in the end is killed.
-pub(super) fn give_up_start_later(connection: &Arc<Connection>, session: &Arc<Session>, id: ProcessId) {
+pub(super) fn give_up_start_later(connection: &Arc<Connection>, session: &Arc<Session>, place: Place) {
     let session = Arc::clone(session);
     connection.shared.tasks.spawn(async move {
         tokio::time::sleep(START_PATIENCE).await;
-        if session.table.cancel_start(&id) {
-            for deferred in session.table.abandon(&id) {
-                dispatch_deferred(&deferred, Target::NeverStarted);
-            }
+        for deferred in session.table.abandon(&place).into_iter().flatten() {
+            dispatch_deferred(&deferred, Target::NeverStarted);
         }
     });
 }

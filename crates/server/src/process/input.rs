@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use protocol::WriteId;
 use session::Offer;
-use spawn::{Input, WriteOutcome};
+use spawn::{Input, ReaderWatch, WriteOutcome};
 use tokio::sync::OwnedMutexGuard;
 
 use super::Process;
@@ -14,8 +14,12 @@ use super::Process;
 const TURN_BYTES: usize = 256 << 10;
 
 impl Process {
-    /// Takes a write if there is room for it now.
+    /// Takes a write if there is room for it now. One that the process can no longer read is refused, so it is asked
+    /// first: an answer that it was taken cannot be called back.
     pub(crate) fn offer(&self, id: Option<&WriteId>, bytes: &Bytes) -> Offer {
+        if self.stdin_reader.as_ref().is_some_and(ReaderWatch::reader_gone) {
+            self.close_stdin();
+        }
         let offer = self.stdin.lock().offer(id, bytes);
         if offer == Offer::Accepted {
             self.poke();

@@ -12,6 +12,8 @@ pub(crate) enum Pushing {
     /// The session was resumed and the client has not yet said up to where it knows: events would only repeat or
     /// overtake what its first read brings.
     AwaitingRead,
+    /// The answer to that read is not on its way yet.
+    Answering,
     /// As they come.
     On,
 }
@@ -61,15 +63,24 @@ impl Journal {
         self.retained.set(self.log.retained_bytes());
     }
 
-    /// A client asked what came after `after`. After a resume this is the moment from which pushing can go on.
-    pub(crate) fn read(&mut self, after: u64, max_bytes: Option<u64>) -> Page {
+    /// A client asked what came after `after`. True if it is the first read after a resume, which says up to where the
+    /// client knows: pushing goes on after the answer, which [`caught_up`](Self::caught_up) tells.
+    pub(crate) fn read(&mut self, after: u64, max_bytes: Option<u64>) -> (Page, bool) {
         let page = self.log.read(after, max_bytes);
-        if self.pushing == Pushing::AwaitingRead {
+        let catches_up = self.pushing == Pushing::AwaitingRead;
+        if catches_up {
             self.log.acknowledge(after.min(self.log.next_seq() - 1));
-            self.pushing = Pushing::On;
+            self.pushing = Pushing::Answering;
             self.sent = page.next_seq - 1;
         }
-        page
+        (page, catches_up)
+    }
+
+    /// The answer to the first read is queued, so events cannot overtake it.
+    pub(crate) fn caught_up(&mut self) {
+        if self.pushing == Pushing::Answering {
+            self.pushing = Pushing::On;
+        }
     }
 
     /// Whether the connection has something to send.

@@ -8,12 +8,16 @@ use transport::Framing;
 
 use super::{Dialect, Process};
 
+/// Counted for each piece of output: a process that writes single bytes must not reach the limit of retained chunks
+/// before the client is asked how far it is.
+const EVENT_BYTES: usize = 64;
+
 /// What was written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pushed {
     /// The last event written.
     pub(crate) through: u64,
-    /// Bytes of output among it.
+    /// Bytes of output among it, with what an event costs however short it is.
     pub(crate) output_bytes: usize,
     /// There is more to say.
     pub(crate) more: bool,
@@ -33,23 +37,24 @@ impl Process {
         let start = out.len();
         let mut pushed = Pushed { through: 0, output_bytes: 0, more: false, closed: false };
         loop {
-            let Some((event, more)) = self.journal(|journal| {
+            let Some((event, output_bytes, more)) = self.journal(|journal| {
                 if !journal.has_push() || journal.listener != Some(listener) {
                     return None;
                 }
                 let mut event = journal.log.next_event(journal.sent)?;
                 journal.sent = event.seq();
+                // What a cap holds back counts too: only its receipt makes room for more.
+                let output_bytes =
+                    if let Event::Output(chunk) = &event { chunk.bytes.len() + EVENT_BYTES } else { 0 };
                 self.apply_cap(&mut event, &mut journal.legacy_sent);
-                Some((event, journal.has_push()))
+                Some((event, output_bytes, journal.has_push()))
             }) else {
                 pushed.more = false;
                 break;
             };
             pushed.through = event.seq();
             pushed.more = more;
-            if let Event::Output(chunk) = &event {
-                pushed.output_bytes += chunk.bytes.len();
-            }
+            pushed.output_bytes += output_bytes;
             pushed.closed = matches!(event, Event::Closed { .. });
             self.write_event(framing, out, &event);
             if out.len() - start >= budget {

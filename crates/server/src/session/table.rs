@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -26,26 +27,58 @@ pub(crate) enum Lookup {
     Found(Arc<Process>),
 }
 
+/// The place in a table that a start has taken. Its id may be given up and taken again before the start ends, so it is
+/// told apart by a number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    id: ProcessId,
+    number: u64,
+}
+
 enum Slot {
-    Starting { deferred: Vec<Deferred>, cancelled: bool, argv: Vec<String>, since_ms: u64 },
+    Starting(Start),
     Live(Arc<Process>),
+}
+
+struct Start {
+    number: u64,
+    /// There is a process, but requests that waited for it still come before later ones.
+    born: Option<Arc<Process>>,
+    deferred: Vec<Deferred>,
+    argv: Vec<String>,
+    since_ms: u64,
 }
 
 impl Slot {
     fn summary(&self, id: &ProcessId) -> ProcessSummary {
         match self {
-            Self::Live(process) => process.summary(),
-            Self::Starting { argv, since_ms, .. } => ProcessSummary {
+            Self::Live(process) | Self::Starting(Start { born: Some(process), .. }) => process.summary(),
+            Self::Starting(start) => ProcessSummary {
                 process_id: id.clone(),
-                argv: argv.clone(),
+                argv: start.argv.clone(),
                 pid: None,
-                started_at_ms: *since_ms,
+                started_at_ms: start.since_ms,
                 state: ProcessState::Starting,
                 exit_code: None,
                 next_seq: 1,
                 output_bytes: 0,
                 oldest_seq: None,
             },
+        }
+    }
+
+    fn process(&self) -> Option<&Arc<Process>> {
+        match self {
+            Self::Live(process) => Some(process),
+            Self::Starting(start) => start.born.as_ref(),
+        }
+    }
+
+    /// The start of that number, as long as nothing has come of it.
+    fn unborn(&mut self, number: u64) -> Option<&mut Start> {
+        match self {
+            Self::Starting(start) if start.number == number && start.born.is_none() => Some(start),
+            _ => None,
         }
     }
 }
@@ -63,11 +96,12 @@ pub(crate) enum Refusal {
 #[derive(Default)]
 pub(crate) struct Table {
     slots: Mutex<HashMap<ProcessId, Slot>>,
+    last_number: AtomicU64,
 }
 
 impl Table {
     /// Takes an id for a start. Of two at once exactly one succeeds.
-    pub(crate) fn reserve(&self, id: &ProcessId, argv: &[String], limit: usize) -> Result<(), Refusal> {
+    pub(crate) fn reserve(&self, id: &ProcessId, argv: &[String], limit: usize) -> Result<Place, Refusal> {
         let mut slots = self.slots.lock();
         if slots.contains_key(id) {
             return Err(Refusal::Duplicate);
@@ -75,67 +109,69 @@ impl Table {
         if slots.len() >= limit {
             return Err(Refusal::Full);
         }
+        let number = self.last_number.fetch_add(1, Ordering::Relaxed) + 1;
         let (argv, since_ms) = (argv.to_vec(), now_ms());
-        slots.insert(id.clone(), Slot::Starting { deferred: Vec::new(), cancelled: false, argv, since_ms });
-        Ok(())
+        let start = Start { number, born: None, deferred: Vec::new(), argv, since_ms };
+        slots.insert(id.clone(), Slot::Starting(start));
+        Ok(Place { id: id.clone(), number })
     }
 
     pub(crate) fn lookup(&self, id: &ProcessId) -> Lookup {
         match self.slots.lock().get(id) {
             None => Lookup::Unknown,
-            Some(Slot::Starting { .. }) => Lookup::Starting,
+            Some(Slot::Starting(_)) => Lookup::Starting,
             Some(Slot::Live(process)) => Lookup::Found(Arc::clone(process)),
         }
     }
 
     /// Lets a request wait for the start of `id`, at most `limit` of them. Gives it back if nothing is being started.
-    pub(crate) fn defer(&self, id: &ProcessId, request: Deferred, limit: usize) -> Result<(), Deferred> {
+    pub(crate) fn defer(&self, id: &ProcessId, request: Deferred, limit: usize) -> Result<Place, Deferred> {
         match self.slots.lock().get_mut(id) {
-            Some(Slot::Starting { deferred, .. }) if deferred.len() < limit => {
-                deferred.push(request);
-                Ok(())
+            Some(Slot::Starting(start)) if start.deferred.len() < limit => {
+                start.deferred.push(request);
+                Ok(Place { id: id.clone(), number: start.number })
             }
             _ => Err(request),
         }
+    }
+
+    /// The start has made a process. False if nobody wants it any more.
+    pub(crate) fn claim(&self, place: &Place, process: &Arc<Process>) -> bool {
+        let mut slots = self.slots.lock();
+        let Some(start) = slots.get_mut(&place.id).and_then(|slot| slot.unborn(place.number)) else { return false };
+        start.born = Some(Arc::clone(process));
+        true
     }
 
     /// Takes the requests that waited, in order. None: there are none left, and the process stands in the table now,
     /// so that later requests cannot overtake.
     pub(crate) fn settle(&self, process: &Arc<Process>) -> Option<Vec<Deferred>> {
         let mut slots = self.slots.lock();
-        match slots.get_mut(&process.id) {
-            Some(Slot::Starting { deferred, .. }) if !deferred.is_empty() => Some(std::mem::take(deferred)),
-            Some(slot) => {
-                *slot = Slot::Live(Arc::clone(process));
-                None
-            }
-            // The session ended meanwhile.
-            None => None,
+        // Its place is gone if the session ended meanwhile.
+        let slot = slots.get_mut(&process.id)?;
+        let Slot::Starting(start) = slot else { return None };
+        if !start.born.as_ref().is_some_and(|born| Arc::ptr_eq(born, process)) {
+            return None;
         }
+        if start.deferred.is_empty() {
+            *slot = Slot::Live(Arc::clone(process));
+            return None;
+        }
+        Some(std::mem::take(&mut start.deferred))
     }
 
-    /// Marks an unfinished start as unwanted. False if there is none.
-    pub(crate) fn cancel_start(&self, id: &ProcessId) -> bool {
-        match self.slots.lock().get_mut(id) {
-            Some(Slot::Starting { cancelled, .. }) => {
-                *cancelled = true;
-                true
-            }
-            _ => false,
-        }
+    /// Frees the id of a start that has failed or is no longer wanted, and returns who waited for it. None if there is
+    /// a process or the place is somebody else's.
+    pub(crate) fn abandon(&self, place: &Place) -> Option<Vec<Deferred>> {
+        let mut slots = self.slots.lock();
+        let deferred = std::mem::take(&mut slots.get_mut(&place.id)?.unborn(place.number)?.deferred);
+        slots.remove(&place.id);
+        Some(deferred)
     }
 
-    /// Whether the start is still wanted.
-    pub(crate) fn start_is_wanted(&self, id: &ProcessId) -> bool {
-        matches!(self.slots.lock().get(id), Some(Slot::Starting { cancelled: false, .. }))
-    }
-
-    /// Frees the id of a failed start and returns who waited for it.
-    pub(crate) fn abandon(&self, id: &ProcessId) -> Vec<Deferred> {
-        match self.slots.lock().remove(id) {
-            Some(Slot::Starting { deferred, .. }) => deferred,
-            _ => Vec::new(),
-        }
+    /// Frees the ids of all starts that have made no process yet; what they make is not wanted.
+    pub(crate) fn abandon_all(&self) {
+        self.slots.lock().retain(|_, slot| slot.process().is_some());
     }
 
     /// Forgets a process, unless its id is in use by another one now.
@@ -150,12 +186,7 @@ impl Table {
     }
 
     pub(crate) fn processes(&self) -> Vec<Arc<Process>> {
-        let slots = self.slots.lock();
-        slots
-            .values()
-            .filter_map(|slot| if let Slot::Live(process) = slot { Some(process) } else { None })
-            .cloned()
-            .collect()
+        self.slots.lock().values().filter_map(Slot::process).cloned().collect()
     }
 
     /// Every process of the session for a person to look at, oldest first.
@@ -169,9 +200,26 @@ impl Table {
     /// Empties the table. Starts that are not finished find their place gone.
     pub(crate) fn clear(&self) -> Vec<Arc<Process>> {
         let slots = std::mem::take(&mut *self.slots.lock());
-        slots
-            .into_values()
-            .filter_map(|slot| if let Slot::Live(process) = slot { Some(process) } else { None })
-            .collect()
+        slots.values().filter_map(Slot::process).cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_start_that_was_given_up_does_not_touch_its_successor() {
+        let table = Table::default();
+        let id = ProcessId::from("p");
+        let first = table.reserve(&id, &[], 1).unwrap();
+        assert_eq!(table.reserve(&id, &[], 2), Err(Refusal::Duplicate));
+        assert!(table.abandon(&first).is_some());
+        let second = table.reserve(&id, &[], 1).unwrap();
+        assert!(table.abandon(&first).is_none(), "the late end of the first start");
+        assert!(matches!(table.lookup(&id), Lookup::Starting));
+        assert_eq!(table.reserve(&ProcessId::from("q"), &[], 1), Err(Refusal::Full));
+        assert!(table.abandon(&second).is_some());
+        assert!(matches!(table.lookup(&id), Lookup::Unknown));
     }
 }

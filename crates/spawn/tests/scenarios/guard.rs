@@ -1,24 +1,18 @@
-//! The guard: after the server is gone, so is everything it has started. The server of these scenarios and its guard are this very
-//! test binary, started again in the role of one of the ignored tests.
+//! The guard: after the server is gone, so is everything it has started.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Child, ChildStdout, Command, ExitCode, Stdio};
+use std::process::{Child, ChildStdout, ExitCode, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use spawn::{GuardProgram, Spawner};
 
-use crate::support::{PATIENCE, World, command, is_alive, read_pids, read_until, sh, until, with_stdin};
+use crate::roles::{ROLE, is_played, play, role_arguments};
+use crate::support::{PATIENCE, World, command, is_alive, read_pids, read_until, sh, stat_field, until, with_stdin};
 
-/// Set in the processes that play a role, so that running the ignored tests by hand does nothing.
-const ROLE: &str = "SPAWN_TEST_ROLE";
 const SERVER: &str = "guard::role_server";
 const GUARD: &str = "guard::role_guard";
 
 const TREE: &str = "trap '' TERM HUP INT; setsid sh -c 'sleep 1000 & echo $!; echo $$; wait' & echo $$; wait";
-
-fn role_arguments(role: &str) -> [String; 4] {
-    ["--ignored".into(), "--exact".into(), "--nocapture".into(), role.into()]
-}
 
 fn guard_program() -> GuardProgram {
     GuardProgram {
@@ -30,7 +24,7 @@ fn guard_program() -> GuardProgram {
 #[test]
 #[ignore = "a role for the scenarios below"]
 fn role_guard() {
-    if std::env::var_os(ROLE).is_none() {
+    if !is_played() {
         return;
     }
     let argument = std::env::args_os().next_back().unwrap();
@@ -41,7 +35,7 @@ fn role_guard() {
 #[tokio::test]
 #[ignore = "a role for the scenarios below"]
 async fn role_server() {
-    if std::env::var_os(ROLE).is_none() {
+    if !is_played() {
         return;
     }
     let spawner = Spawner::new(Some(guard_program())).unwrap();
@@ -66,13 +60,7 @@ struct Server {
 }
 
 fn start_server() -> Server {
-    let mut process = Command::new(std::env::current_exe().expect("our path"))
-        .args(role_arguments(SERVER))
-        .env(ROLE, "server")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("the server starts");
+    let mut process = play(SERVER).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the server starts");
     let mut stdout = BufReader::new(process.stdout.take().expect("piped"));
     let mut pids = Vec::new();
     loop {
@@ -108,13 +96,18 @@ fn a_server_that_ends_leaves_nothing() {
 
 /// The child of a server that is not one of its leaders.
 fn guard_of(server: u32) -> u32 {
-    let children = std::fs::read_dir("/proc")
-        .expect("/proc")
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-        .filter(|pid| crate::support::stat_field(*pid, 2) == Some(server.to_string()));
-    let is_guard =
-        |pid: &u32| std::fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.contains(GUARD));
-    children.into_iter().find(is_guard).expect("a guard")
+    let is_guard = |pid: &u32| {
+        let parent = stat_field(*pid, 2);
+        let command = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        parent == Some(server.to_string()) && command.contains(GUARD) && is_alive(*pid)
+    };
+    let find = || {
+        let names = std::fs::read_dir("/proc").expect("/proc");
+        names.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).find(is_guard)
+    };
+    // Its command line can be read a moment after it was started.
+    until("there is a guard", || find().is_some());
+    find().expect("a guard")
 }
 
 #[tokio::test]
@@ -130,8 +123,10 @@ async fn a_guard_is_replaced_and_not_killed_with_the_rest() {
     assert!(is_alive(first) && !is_alive(child.pid()));
 
     kill_process(Pid::from_raw(first.try_into().unwrap()).unwrap(), Signal::KILL).unwrap();
-    until("the guard is dead", || !is_alive(first));
-    spawner.ensure_guard().unwrap();
+    until("the guard is replaced", || {
+        spawner.ensure_guard().unwrap();
+        !spawner.is_guard(first)
+    });
     let second = guard_of(std::process::id());
     assert!(second != first && spawner.is_guard(second));
     spawner.ensure_guard().unwrap();

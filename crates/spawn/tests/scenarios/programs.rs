@@ -131,6 +131,22 @@ async fn a_script_without_shebang_runs_in_the_shell() {
 }
 
 #[tokio::test]
+async fn a_file_that_is_being_written_is_busy_until_it_is_not() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("program");
+    fs::copy("/bin/true", &path).unwrap();
+    let writer = fs::OpenOptions::new().append(true).open(&path).unwrap();
+    let command = command([path.to_str().unwrap()]);
+    let busy = World::new().spawn(&command);
+    drop(writer);
+    // Linux has once permitted this, from 6.11 to 6.12.
+    if let Err(error) = busy {
+        assert_eq!(error.errno(), Some(libc::ETXTBSY));
+    }
+    assert_eq!(World::new().run(&command).await.status.code(), 0);
+}
+
+#[tokio::test]
 async fn a_bad_cwd_is_named() {
     let directory = TempDir::new().unwrap();
     file(&directory, "file", "", 0o644);

@@ -8,14 +8,16 @@ use crate::support::{World, command, on_pty, read_all, read_until, sh, within, w
 async fn all_three_streams_are_a_terminal_of_the_size() {
     let size = WindowSize { rows: 33, cols: 111 };
     let script = "test -t 0 && test -t 1 && test -t 2 && stty size";
-    let (child, pty) = World::new().start_on_pty(&Command { stdio: Stdio::Pty(size), ..sh(script) });
+    let world = World::new();
+    let (child, pty) = world.start_on_pty(&Command { stdio: Stdio::Pty(size), ..sh(script) });
     assert_eq!(read_all(&pty.reader()).await, "33 111\r\n");
     assert_eq!(child.wait().await, ExitStatus::Exited(0));
 }
 
 #[tokio::test]
 async fn it_is_the_controlling_terminal() {
-    let (_child, pty) = World::new().start_on_pty(&on_pty(sh("tty; echo works >/dev/tty")));
+    let world = World::new();
+    let (_child, pty) = world.start_on_pty(&on_pty(sh("tty; echo works >/dev/tty")));
     let said = read_all(&pty.reader()).await;
     assert!(said.starts_with("/dev/pts/"), "{said}");
     assert!(said.ends_with("works\r\n"), "{said}");
@@ -23,7 +25,8 @@ async fn it_is_the_controlling_terminal() {
 
 #[tokio::test]
 async fn ctrl_c_interrupts() {
-    let (child, pty) = World::new().start_on_pty(&on_pty(sh("echo ready; exec sleep 1000")));
+    let world = World::new();
+    let (child, pty) = world.start_on_pty(&on_pty(sh("echo ready; exec sleep 1000")));
     read_until(&pty.reader(), "ready").await;
     write_all(&pty.writer(), b"\x03").await;
     assert_eq!(within(child.wait()).await, ExitStatus::Signaled(2));
@@ -31,7 +34,8 @@ async fn ctrl_c_interrupts() {
 
 #[tokio::test]
 async fn the_eof_byte_ends_input() {
-    let (child, pty) = World::new().start_on_pty(&on_pty(command(["cat"])));
+    let world = World::new();
+    let (child, pty) = world.start_on_pty(&on_pty(command(["cat"])));
     assert_eq!(pty.eof_byte(), 4);
     write_all(&pty.writer(), &[b'h', b'i', b'\n', pty.eof_byte()]).await;
     assert_eq!(read_all(&pty.reader()).await, "hi\r\nhi\r\n");
@@ -90,7 +94,8 @@ async fn writing_to_a_dead_terminal_is_closed() {
 
 #[tokio::test]
 async fn all_output_comes_before_the_end() {
-    let (_child, pty) = World::new().start_on_pty(&on_pty(sh("stty -opost; seq 20000")));
+    let world = World::new();
+    let (_child, pty) = world.start_on_pty(&on_pty(sh("stty -opost; seq 20000")));
     let read = read_all(&pty.reader()).await;
     assert!(read.ends_with("\n20000\n"), "{} bytes", read.len());
     assert_eq!(read.lines().count(), 20000);

@@ -5,18 +5,17 @@ use std::fmt;
 
 /// One figure.
 #[derive(Debug)]
-pub(super) struct Row {
-    pub(super) figure: &'static str,
-    pub(super) ours: Quantity,
+pub(crate) struct Row {
+    pub(crate) figure: &'static str,
+    pub(crate) ours: Quantity,
     /// What the same work costs on this machine with no server in between; in the unit of `ours`.
-    pub(super) limit: Option<Quantity>,
-    pub(super) goal: Goal,
+    pub(crate) limit: Option<Quantity>,
+    pub(crate) goal: Goal,
 }
 
 /// A number with its unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
-#[cfg_attr(not(test), expect(dead_code, reason = "constructed by the measurements"))]
-pub(super) enum Quantity {
+pub(crate) enum Quantity {
     Seconds(f64),
     PerSecond(f64),
     BytesPerSecond(f64),
@@ -25,8 +24,7 @@ pub(super) enum Quantity {
 
 /// What is to be reached.
 #[derive(Clone, Copy, Debug)]
-#[cfg_attr(not(test), expect(dead_code, reason = "constructed by the measurements"))]
-pub(super) enum Goal {
+pub(crate) enum Goal {
     /// No more than this many times the limit.
     UpToTimes(f64),
     /// No less than this many times the limit.
@@ -40,7 +38,7 @@ pub(super) enum Goal {
 const HEADER: [&str; 6] = ["figure", "ours", "limit", "ratio", "to reach", ""];
 
 /// Columns aligned with spaces: the first to the left, numbers to the right.
-pub(super) fn text(rows: &[Row]) -> String {
+pub(crate) fn text(rows: &[Row]) -> String {
     let lines = cells(rows);
     let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max();
     let widths: Vec<usize> = (0..HEADER.len()).filter_map(width).collect();
@@ -57,7 +55,7 @@ pub(super) fn text(rows: &[Row]) -> String {
 }
 
 /// A Markdown table.
-pub(super) fn markdown(rows: &[Row]) -> String {
+pub(crate) fn markdown(rows: &[Row]) -> String {
     let mut lines = cells(rows).into_iter().map(|line| format!("| {} |\n", line.join(" | ")));
     let header = lines.next().unwrap_or_default();
     format!("{header}|---|--:|--:|--:|---|---|\n{}", lines.collect::<String>())

@@ -1,0 +1,88 @@
+//! A client that costs as little as a client can: no JSON tree, no copies but the decoding of output.
+
+use anyhow::{Result, bail};
+use bytes::Bytes;
+use memchr::memmem;
+use transport::{ConnectOptions, Framing, Incoming, MessageStream, Reader, Writer, connect};
+
+/// A connection with a session.
+pub(crate) struct Client {
+    reader: Reader,
+    writer: Writer,
+    framing: Framing,
+    next_id: u64,
+}
+
+impl Client {
+    pub(crate) async fn connect(url: &str) -> Result<Self> {
+        let MessageStream { reader, writer, framing, .. } = connect(url, ConnectOptions::default()).await?;
+        let mut client = Self { reader, writer, framing, next_id: 1 };
+        client.send("initialize", r#"{"clientName":"bench"}"#).await?;
+        client.next().await?;
+        client.send_text(r#"{"method":"initialized"}"#).await?;
+        Ok(client)
+    }
+
+    pub(crate) async fn send(&mut self, method: &str, params: &str) -> Result<()> {
+        let id = self.next_id;
+        self.next_id += 1;
+        self.send_text(&format!(r#"{{"id":{id},"method":"{method}","params":{params}}}"#)).await
+    }
+
+    async fn send_text(&mut self, text: &str) -> Result<()> {
+        let mut out = Vec::with_capacity(text.len() + 16);
+        self.framing.frame(&mut out, text.len(), |out| out.extend_from_slice(text.as_bytes()));
+        Ok(self.writer.write_all(&out).await?)
+    }
+
+    /// Starts a command.
+    pub(crate) async fn start(&mut self, process: &str, argv: &[&str], tty: bool) -> Result<()> {
+        let argv = serde_json::to_string(argv)?;
+        self.send(
+            "process/start",
+            &format!(r#"{{"processId":"{process}","argv":{argv},"cwd":"file:///","env":{{}},"tty":{tty}}}"#),
+        )
+        .await
+    }
+
+    /// The next message.
+    pub(crate) async fn next(&mut self) -> Result<Bytes> {
+        loop {
+            match self.reader.next().await? {
+                Incoming::Message(message) => return Ok(message),
+                Incoming::Ping(payload) => {
+                    let mut out = Vec::new();
+                    self.framing.pong(&mut out, &payload);
+                    self.writer.write_all(&out).await?;
+                }
+                Incoming::Pong(_) => {}
+                Incoming::TooLarge { .. } | Incoming::Closed(_) => bail!("the connection ended"),
+            }
+        }
+    }
+
+    /// Waits until some process has closed.
+    pub(crate) async fn closed(&mut self) -> Result<()> {
+        loop {
+            let message = self.next().await?;
+            if is(&message, "process/closed") {
+                return Ok(());
+            }
+            if message.starts_with(br#"{"error""#) {
+                bail!("{}", String::from_utf8_lossy(&message));
+            }
+        }
+    }
+}
+
+/// Whether a message is the notification of that name.
+pub(crate) fn is(message: &[u8], notification: &str) -> bool {
+    message.strip_prefix(br#"{"method":""#).is_some_and(|rest| rest.starts_with(notification.as_bytes()))
+}
+
+/// The base64 text of an output notification.
+pub(crate) fn chunk(message: &[u8]) -> Option<&str> {
+    const MEMBER: &[u8] = br#""chunk":""#;
+    let start = memmem::find(&message[..message.len().min(512)], MEMBER)? + MEMBER.len();
+    std::str::from_utf8(message.get(start..message.len() - 3)?).ok()
+}

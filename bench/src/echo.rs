@@ -1,0 +1,86 @@
+//! One byte typed into a terminal, until its echo is back.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use rustix::fs::{Mode, OFlags};
+use rustix::pty::OpenptFlags;
+use testkit::TestServer;
+
+use crate::client::{Client, is};
+use crate::sample::p50;
+use crate::table::{Goal, Quantity, Row};
+
+const ROUNDS: usize = 10;
+const PER_ROUND: usize = 100;
+
+pub(crate) async fn one_byte() -> Result<Row> {
+    let server = TestServer::start().await;
+    let mut client = Client::connect(server.url()).await?;
+    client.start("echo", &["/usr/bin/cat"], true).await?;
+    client.next().await?;
+    let (mut bare, mut ours) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        bare.extend(without_server()?);
+        for _ in 0..PER_ROUND {
+            ours.push(through_server(&mut client).await?);
+        }
+        // The line discipline holds a line of 4,095 bytes at most.
+        newline(&mut client).await?;
+    }
+    Ok(Row {
+        figure: "PTY echo of one byte, p50",
+        ours: p50(ours),
+        limit: Some(p50(bare)),
+        goal: Goal::UpToLimitAnd(Quantity::Seconds(0.000_15)),
+    })
+}
+
+async fn through_server(client: &mut Client) -> Result<Duration> {
+    let start = Instant::now();
+    client.send("process/write", r#"{"processId":"echo","chunk":"eA=="}"#).await?;
+    let (mut echoed, mut took) = (false, Duration::ZERO);
+    let mut answered = false;
+    while !echoed || !answered {
+        let message = client.next().await?;
+        if is(&message, "process/output") {
+            echoed = true;
+            took = start.elapsed();
+        } else {
+            answered = true;
+        }
+    }
+    Ok(took)
+}
+
+async fn newline(client: &mut Client) -> Result<()> {
+    client.send("process/write", r#"{"processId":"echo","chunk":"Cg=="}"#).await?;
+    // The echo of the newline, and the line again from the program: at least 100 bytes more.
+    let mut bytes = 0;
+    let mut answered = false;
+    while bytes < PER_ROUND + 4 || !answered {
+        let message = client.next().await?;
+        match crate::client::chunk(&message) {
+            Some(text) => bytes += protocol::decode_base64(text)?.len(),
+            None => answered = true,
+        }
+    }
+    Ok(())
+}
+
+/// The echo of the kernel's terminal, written and read by ourselves.
+fn without_server() -> Result<Vec<Duration>> {
+    let master = rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY)?;
+    rustix::pty::grantpt(&master)?;
+    rustix::pty::unlockpt(&master)?;
+    let name = rustix::pty::ptsname(&master, Vec::new())?;
+    let _slave = rustix::fs::open(&name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty())?;
+    let mut samples = Vec::new();
+    for _ in 0..PER_ROUND {
+        let start = Instant::now();
+        rustix::io::write(&master, b"x")?;
+        rustix::io::read(&master, &mut [0u8; 16])?;
+        samples.push(start.elapsed());
+    }
+    Ok(samples)
+}

@@ -1,0 +1,53 @@
+//! Measures the product beside this machine's own limit, in the same run, and prints both. It judges nothing but the
+//! figures: a line that falls short says so, and the run still succeeds.
+#![forbid(unsafe_code)]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "the table is what it is for")]
+
+mod bare;
+mod client;
+mod echo;
+mod memory;
+mod one_shot;
+mod output;
+mod sample;
+mod table;
+
+use anyhow::Result;
+
+use table::Row;
+
+fn main() -> Result<()> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let markdown = args.iter().any(|arg| arg == "--markdown");
+    let words: Vec<&String> = args.iter().filter(|arg| !arg.starts_with("--")).collect();
+    let wanted = |name: &str| words.is_empty() || words.iter().any(|word| name.contains(word.as_str()));
+
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let rows: Vec<Row> = runtime.block_on(async {
+        let mut rows = Vec::new();
+        if wanted("one-shot") {
+            eprintln!("measuring one-shots …");
+            rows.extend(one_shot::latency().await?);
+            rows.push(one_shot::throughput().await?);
+        }
+        if wanted("output") {
+            eprintln!("measuring output …");
+            rows.extend(output::one_gibibyte().await?);
+        }
+        if wanted("echo") {
+            eprintln!("measuring terminal echo …");
+            rows.push(echo::one_byte().await?);
+        }
+        if wanted("memory") {
+            eprintln!("measuring memory …");
+            rows.extend(memory::idle().await?);
+        }
+        if wanted("crowd") {
+            eprintln!("measuring one-shots beside 1,000 live processes …");
+            rows.push(one_shot::in_a_crowd().await?);
+        }
+        anyhow::Ok(rows)
+    })?;
+    print!("{}", if markdown { table::markdown(&rows) } else { table::text(&rows) });
+    Ok(())
+}

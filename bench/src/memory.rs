@@ -1,0 +1,46 @@
+//! What a server weighs, alone, with idle sessions and with live processes.
+
+use anyhow::Result;
+use testkit::{TestServer, resident_bytes};
+
+use crate::client::Client;
+use crate::table::{Goal, Quantity, Row};
+
+const SESSIONS: usize = 200;
+const PROCESSES: usize = 500;
+
+pub(crate) async fn idle() -> Result<Vec<Row>> {
+    let server = TestServer::start().await;
+    let bytes = |n: usize| Quantity::Bytes(n as f64);
+    let alone = resident_bytes(server.pid());
+
+    // What the first connections allocate once is not the price of a session.
+    let mut clients = Vec::new();
+    for _ in 0..SESSIONS / 10 {
+        clients.push(Client::connect(server.url()).await?);
+    }
+    let before = resident_bytes(server.pid());
+    for _ in 0..SESSIONS {
+        clients.push(Client::connect(server.url()).await?);
+    }
+    let per_session = resident_bytes(server.pid()).saturating_sub(before) / SESSIONS;
+
+    let mut client = Client::connect(server.url()).await?;
+    for number in 0..PROCESSES / 10 {
+        client.start(&format!("warm{number}"), &["/usr/bin/sleep", "1000"], false).await?;
+        client.next().await?;
+    }
+    let before = resident_bytes(server.pid());
+    for number in 0..PROCESSES {
+        client.start(&format!("live{number}"), &["/usr/bin/sleep", "1000"], false).await?;
+        client.next().await?;
+    }
+    let per_process = resident_bytes(server.pid()).saturating_sub(before) / PROCESSES;
+
+    let up_to = |n: usize| Goal::UpTo(Quantity::Bytes(n as f64));
+    Ok(vec![
+        Row { figure: "idle server, resident memory", ours: bytes(alone), limit: None, goal: up_to(8 << 20) },
+        Row { figure: "per idle session", ours: bytes(per_session), limit: None, goal: up_to(20 << 10) },
+        Row { figure: "per live process", ours: bytes(per_process), limit: None, goal: up_to(40 << 10) },
+    ])
+}

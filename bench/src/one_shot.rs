@@ -1,0 +1,139 @@
+//! One-shots of `/usr/bin/true`: how long one takes, and how many can be had.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use testkit::{TestServer, resident_bytes};
+
+use crate::bare::{self, TRUE};
+use crate::client::{Client, is};
+use crate::sample::p50;
+use crate::table::{Goal, Quantity, Row};
+
+const ROUNDS: usize = 8;
+const PER_ROUND: usize = 60;
+const MANY: usize = 2000;
+const IN_FLIGHT: usize = 64;
+const CROWD: usize = 1000;
+
+/// Retained output that makes a server large.
+const BALLAST_BYTES: usize = 512 << 20;
+const BALLAST_PROCESSES: usize = 72;
+
+async fn one_shot(client: &mut Client, number: &mut usize) -> Result<Duration> {
+    *number += 1;
+    let start = Instant::now();
+    client.start(&format!("p{number}"), &[TRUE], false).await?;
+    client.closed().await?;
+    Ok(start.elapsed())
+}
+
+/// One at a time, on a small and on a large server; taken in turns, so that noise meets all alike.
+pub(crate) async fn latency() -> Result<Vec<Row>> {
+    let small = TestServer::start().await;
+    let large = large_server().await?;
+    let mut to_small = Client::connect(small.url()).await?;
+    let mut to_large = Client::connect(large.url()).await?;
+    let (mut bare, mut ours, mut ours_large) = (Vec::new(), Vec::new(), Vec::new());
+    let mut number = 0;
+    for _ in 0..ROUNDS {
+        for _ in 0..PER_ROUND {
+            bare.push(bare::spawn_and_wait()?);
+        }
+        for _ in 0..PER_ROUND {
+            ours.push(one_shot(&mut to_small, &mut number).await?);
+        }
+        for _ in 0..PER_ROUND {
+            ours_large.push(one_shot(&mut to_large, &mut number).await?);
+        }
+    }
+    let ours = p50(ours);
+    Ok(vec![
+        Row {
+            figure: "one-shot `/usr/bin/true`, start to closed, p50",
+            ours,
+            limit: Some(p50(bare)),
+            goal: Goal::UpToTimes(1.5),
+        },
+        Row {
+            figure: "the same with a 512 MiB server, beside the small server",
+            ours: p50(ours_large),
+            limit: Some(ours),
+            goal: Goal::UpToTimes(1.1),
+        },
+    ])
+}
+
+async fn large_server() -> Result<TestServer> {
+    let args = ["--retain-bytes", "8MiB", "--retain-total-bytes", "1GiB", "--process-retention", "1h"];
+    let server = TestServer::with_args(&args).await;
+    let mut client = Client::connect(server.url()).await?;
+    for number in 0..BALLAST_PROCESSES {
+        client.start(&format!("ballast{number}"), &["/usr/bin/head", "-c", "8000000", "/dev/zero"], false).await?;
+        client.closed().await?;
+    }
+    let resident = resident_bytes(server.pid());
+    anyhow::ensure!(resident >= BALLAST_BYTES, "the large server has only {resident} bytes");
+    // Kept, so that its session and what it retains stay.
+    std::mem::forget(client);
+    Ok(server)
+}
+
+/// Many, with some in flight.
+pub(crate) async fn throughput() -> Result<Row> {
+    let server = TestServer::start().await;
+    let mut client = Client::connect(server.url()).await?;
+    let (mut ours, mut bare) = (Duration::ZERO, Duration::ZERO);
+    let mut number = 0;
+    const TURNS: usize = 4;
+    for _ in 0..TURNS {
+        bare += bare::two_threads(MANY / TURNS)?;
+        let start = Instant::now();
+        let (mut started, mut closed) = (0, 0);
+        while closed < MANY / TURNS {
+            while started < MANY / TURNS && started - closed < IN_FLIGHT {
+                number += 1;
+                started += 1;
+                client.start(&format!("p{number}"), &[TRUE], false).await?;
+            }
+            let message = client.next().await?;
+            closed += usize::from(is(&message, "process/closed"));
+        }
+        ours += start.elapsed();
+    }
+    let rate = |took: Duration| Quantity::PerSecond(MANY as f64 / took.as_secs_f64());
+    Ok(Row {
+        figure: "2,000 one-shots, 64 in flight",
+        ours: rate(ours),
+        limit: Some(rate(bare)),
+        goal: Goal::AtLeastTimes(0.6),
+    })
+}
+
+/// One at a time, while many others live.
+pub(crate) async fn in_a_crowd() -> Result<Row> {
+    let empty = TestServer::start().await;
+    let crowded = TestServer::start().await;
+    let mut to_crowded = Client::connect(crowded.url()).await?;
+    for number in 0..CROWD {
+        to_crowded.start(&format!("live{number}"), &["/usr/bin/sleep", "1000"], false).await?;
+        to_crowded.next().await?;
+    }
+    let mut to_empty = Client::connect(empty.url()).await?;
+    let (mut alone, mut ours) = (Vec::new(), Vec::new());
+    let mut number = 0;
+    for _ in 0..ROUNDS {
+        for _ in 0..PER_ROUND {
+            alone.push(one_shot(&mut to_empty, &mut number).await?);
+        }
+        for _ in 0..PER_ROUND {
+            ours.push(one_shot(&mut to_crowded, &mut number).await?);
+        }
+    }
+    Ok(Row {
+        figure: "one-shot p50 with 1,000 live processes, beside none",
+        ours: p50(ours),
+        limit: Some(p50(alone)),
+        goal: Goal::UpToTimes(1.2),
+    })
+}

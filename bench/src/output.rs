@@ -1,0 +1,63 @@
+//! 1 GiB of output from a process to a client that decodes it.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use testkit::{TestServer, cpu_time};
+
+use crate::bare;
+use crate::client::{Client, chunk, is};
+use crate::table::{Goal, Quantity, Row};
+
+const BYTES: u64 = 1 << 30;
+const ARGV: &[&str] = &["/usr/bin/head", "-c", "1073741824", "/dev/zero"];
+const TURNS: usize = 3;
+
+pub(crate) async fn one_gibibyte() -> Result<Vec<Row>> {
+    let server = TestServer::start().await;
+    let mut client = Client::connect(server.url()).await?;
+    let (mut ours, mut bare, mut cpu) = (Vec::new(), Vec::new(), Vec::new());
+    for turn in 0..TURNS {
+        let (total, took) = bare::read_pipe(ARGV)?;
+        ensure!(total == BYTES, "the pipe gave {total} bytes");
+        bare.push(took);
+        let before = cpu_time(server.pid());
+        ours.push(through_server(&mut client, &format!("big{turn}")).await?);
+        cpu.push(cpu_time(server.pid()) - before);
+    }
+    let middle = |mut times: Vec<Duration>| {
+        times.sort_unstable();
+        times[times.len() / 2]
+    };
+    let rate = |took: Duration| Quantity::BytesPerSecond(BYTES as f64 / took.as_secs_f64());
+    Ok(vec![
+        Row {
+            figure: "1 GiB from `head -c` to the client, decoded",
+            ours: rate(middle(ours)),
+            limit: Some(rate(middle(bare))),
+            goal: Goal::AtLeastTimes(0.45),
+        },
+        Row {
+            figure: "server CPU for that",
+            ours: Quantity::Seconds(middle(cpu).as_secs_f64()),
+            limit: None,
+            goal: Goal::UpTo(Quantity::Seconds(1.3)),
+        },
+    ])
+}
+
+async fn through_server(client: &mut Client, process: &str) -> Result<Duration> {
+    let start = Instant::now();
+    client.start(process, ARGV, false).await?;
+    let mut total = 0;
+    loop {
+        let message = client.next().await?;
+        if is(&message, "process/output") {
+            let text = chunk(&message).unwrap_or_default();
+            total += protocol::decode_base64(text)?.len() as u64;
+        } else if is(&message, "process/closed") {
+            ensure!(total == BYTES, "{total} bytes arrived");
+            return Ok(start.elapsed());
+        }
+    }
+}

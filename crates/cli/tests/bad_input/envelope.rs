@@ -1,0 +1,166 @@
+//! Messages that are no JSON-RPC, or no JSON, or nothing at all. Each gets an error; the connection stays usable.
+
+use testkit::{Client, TestServer, Value, json};
+
+use crate::bystander::Bystander;
+
+const INVALID_REQUEST: i64 = -32600;
+
+/// What is sent, and how the error must end.
+fn malformed() -> Vec<(String, &'static str)> {
+    let id = |id: &str| format!(r#"{{"id":{id},"method":"environment/status"}}"#);
+    let nested =
+        |depth: usize| format!(r#"{{"id":1,"method":"x","params":{}{}}}"#, "[".repeat(depth), "]".repeat(depth));
+    let values = |count: usize| format!(r#"{{"id":1,"method":"x","params":[{}1]}}"#, "1,".repeat(count - 1));
+    vec![
+        ("not-json".into(), "expected ident at line 1 column 2"),
+        (r#"{"id":1,"#.into(), "EOF while parsing a value at line 1 column 8"),
+        (r#"{"id":1,"method":"process/start","params":{"processId""#.into(), "line 1 column 54"),
+        ("[]".into(), "expected a JSON-RPC object"),
+        (r#"[{"id":1,"method":"environment/status"}]"#.into(), "expected a JSON-RPC object"),
+        ("17".into(), "expected a JSON-RPC object"),
+        (r#""text""#.into(), "expected a JSON-RPC object"),
+        ("null".into(), "expected a JSON-RPC object"),
+        ("{}".into(), "missing member `error` in JSON-RPC message"),
+        (r#"{"id":1}"#.into(), "missing member `error` in JSON-RPC message"),
+        (r#"{"result":1}"#.into(), "missing member `id` in JSON-RPC message"),
+        (r#"{"error":{"code":1,"message":"m"}}"#.into(), "missing member `id` in JSON-RPC message"),
+        (r#"{"id":1,"method":5}"#.into(), "invalid type: integer `5`, expected a string at line 1 column 1"),
+        (r#"{"id":1,"method":null}"#.into(), "expected a string at line 1 column 4"),
+        (r#"{"id":1,"id":2,"method":"x"}"#.into(), "duplicate JSON object key `id`"),
+        (r#"{"id":1,"method":"x","params":{"a":[{"b":1,"b":2}]}}"#.into(), "duplicate JSON object key `b`"),
+        (id("null"), ""),
+        (id("1.5"), ""),
+        (id("1e3"), ""),
+        (id("true"), ""),
+        (id("{}"), ""),
+        (id("[1]"), ""),
+        (id("9223372036854775808"), ""),
+        (id("-9223372036854775809"), ""),
+        (nested(128), "limit of 128 nested containers"),
+        (nested(100_000), ""),
+        ("[".repeat(1_000_000), ""),
+        (values(262_144), "JSON-RPC message exceeds the limit of 262144 JSON values"),
+    ]
+}
+
+/// Sends each and checks its error, then that the connection still answers.
+async fn each_is_refused(client: &mut Client, prefix: &str) {
+    for (text, ending) in malformed() {
+        client.send_text(&text).await;
+        let answer = client.next().await;
+        let shown = &text[..text.len().min(80)];
+        assert_eq!(answer["id"], -1, "{shown}: {answer}");
+        assert_eq!(answer["error"]["code"], INVALID_REQUEST, "{shown}: {answer}");
+        let message = answer["error"]["message"].as_str().unwrap();
+        assert!(message.starts_with(prefix), "{shown}: {message}");
+        assert!(message.ends_with(ending), "{shown}: {message}");
+    }
+    assert_eq!(client.call("environment/status", json!({})).await, json!({"status": "ready"}));
+}
+
+#[tokio::test]
+async fn malformed_messages_on_a_websocket() {
+    let server = TestServer::start().await;
+    let mut bystander = Bystander::of(&server).await;
+    let mut client = server.client().await;
+    each_is_refused(&mut client, "failed to parse websocket JSON-RPC message from exec-server websocket 127.0.0.1:")
+        .await;
+    bystander.is_served().await;
+    bystander.notices_nothing().await;
+}
+
+#[tokio::test]
+async fn malformed_messages_on_a_unix_socket() {
+    let directory = tempfile::tempdir().unwrap();
+    let url = format!("unix://{}/exec.sock", directory.path().display());
+    let server = TestServer::with_args(&["--listen", &url]).await;
+    let bystander = Bystander::of(&server).await;
+    let mut client = server.client().await;
+    each_is_refused(&mut client, "failed to parse JSON-RPC message from exec-server unix: ").await;
+    bystander.notices_nothing().await;
+}
+
+#[tokio::test]
+async fn the_smallest_nesting_that_is_allowed_is_read() {
+    let server = TestServer::start().await;
+    let mut client = server.client().await;
+    let params = format!("{}{}", "[".repeat(127), "]".repeat(127));
+    client.send_text(&format!(r#"{{"id":1000,"method":"environment/status","params":{params}}}"#)).await;
+    assert_eq!(client.answer(1000).await["error"]["code"], -32602);
+}
+
+#[tokio::test]
+async fn ids_come_back_as_they_were() {
+    let server = TestServer::start().await;
+    let mut client = server.client().await;
+    for id in [json!("text"), json!(""), json!("-1"), json!(-5), json!(0), json!(i64::MAX), json!(i64::MIN)] {
+        client
+            .send_text(&json!({"jsonrpc": "2.0", "id": id, "method": "environment/status", "more": [1]}).to_string())
+            .await;
+        assert_eq!(client.next().await, json!({"id": id, "result": {"status": "ready"}}));
+    }
+}
+
+#[tokio::test]
+async fn bytes_that_are_not_utf8_are_refused_as_binary_and_as_text() {
+    let server = TestServer::start().await;
+    let mut client = server.client().await;
+    for opcode in [1, 2] {
+        client.send_bytes(&frame(opcode, b"{\"id\":1,\"method\":\"\xff\xfe\"}")).await.unwrap();
+        let answer = client.next().await;
+        assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(-1), &json!(INVALID_REQUEST)), "{answer}");
+    }
+    client.send_bytes(&frame(2, br#"{"id":"binary","method":"environment/status"}"#)).await.unwrap();
+    assert_eq!(client.next().await["id"], "binary");
+}
+
+#[tokio::test]
+async fn unexpected_notifications_and_answers_are_refused() {
+    let server = TestServer::start().await;
+    let mut client = server.raw().await;
+    client.notify("initialized", json!({})).await;
+    refusal(&mut client, "client must call initialize before sending initialized").await;
+    client.handshake(None).await;
+    client.notify("process/output", json!({"processId": "p"})).await;
+    refusal(&mut client, "unexpected notification `process/output`").await;
+    client.send_text(r#"{"id":7,"result":{}}"#).await;
+    refusal(&mut client, "no request with id 7 is waiting for an answer").await;
+    client.send_text(r#"{"id":"x","error":{"code":1,"message":"m"}}"#).await;
+    refusal(&mut client, "no request with id x is waiting for an answer").await;
+    client.notify("initialized", json!("again")).await;
+    assert_eq!(client.run("p", &["true"]).await.exit_code, 0);
+}
+
+#[tokio::test]
+async fn a_websocket_that_breaks_its_rules_is_closed_with_1002() {
+    let server = TestServer::start().await;
+    let mut bystander = Bystander::of(&server).await;
+    let broken: [&[u8]; 6] = [
+        b"\x81\x02{}",                                       // not masked
+        b"\xf1\x80\0\0\0\0",                                 // reserved bits
+        b"\x83\x80\0\0\0\0",                                 // unknown opcode
+        b"\x80\x80\0\0\0\0",                                 // continues nothing
+        b"\x09\x80\0\0\0\0",                                 // a ping in pieces
+        b"\x82\xff\xff\xff\xff\xff\xff\xff\xff\xff\0\0\0\0", // longer than anything can be
+    ];
+    for bytes in broken {
+        let mut client = server.client().await;
+        client.send_bytes(bytes).await.unwrap();
+        client.drain().await;
+        assert_eq!(client.close_reason.as_ref().map(|reason| reason.code), Some(1002), "{bytes:?}");
+        bystander.is_served().await;
+    }
+    bystander.notices_nothing().await;
+}
+
+async fn refusal(client: &mut Client, message: &str) {
+    let expected: Value = json!({"id": -1, "error": {"code": INVALID_REQUEST, "message": message}});
+    assert_eq!(client.next().await, expected);
+}
+
+/// A masked frame with the mask that changes nothing.
+fn frame(opcode: u8, payload: &[u8]) -> Vec<u8> {
+    assert!(payload.len() < 126);
+    [&[0x80 | opcode, 0x80 | payload.len() as u8, 0, 0, 0, 0], payload].concat()
+}

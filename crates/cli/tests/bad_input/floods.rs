@@ -1,0 +1,173 @@
+//! Clients that send and never listen, or listen to nothing, or send as slowly as they can.
+
+use std::time::Duration;
+
+use testkit::{Client, TestServer, json, resident_bytes};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::bystander::Bystander;
+
+/// How much a client that does not listen may make the server hold for it while it is connected.
+const HELD_FOR_THE_DEAF_BYTES: usize = 16 << 20;
+
+#[tokio::test]
+async fn a_client_that_never_reads_stops_its_own_process_only() {
+    let server = TestServer::with_args(&["--session-ttl", "0s"]).await;
+    let mut bystander = Bystander::of(&server).await;
+    let mut deaf = server.client().await;
+    for n in 0..4 {
+        deaf.start(&format!("flood-{n}"), &["cat", "/dev/zero"]).await;
+    }
+    for _ in 0..20 {
+        bystander.is_served().await;
+    }
+    let before = resident_bytes(server.pid());
+    for _ in 0..20 {
+        bystander.is_served().await;
+    }
+    assert!(resident_bytes(server.pid()) < before + HELD_FOR_THE_DEAF_BYTES);
+    drop(deaf);
+    bystander.notices_nothing().await;
+}
+
+/// Sends the same message until the server takes no more, or so many bytes were sent that it should not have.
+async fn send_without_reading(client: &mut Client, message: &str) {
+    const ENOUGH_BYTES: usize = 200 << 20;
+    let mut sent = 0;
+    while sent < ENOUGH_BYTES {
+        match timeout(Duration::from_secs(2), client.send_text(message)).await {
+            Ok(()) => sent += message.len(),
+            Err(_) => return,
+        }
+    }
+}
+
+#[tokio::test]
+async fn answers_that_nobody_reads_do_not_pile_up() {
+    for message in [
+        r#"{"id":1,"method":"environment/info"}"#.to_owned(),
+        "garbage".to_owned(),
+        format!(r#"{{"id":1,"method":"{}"}}"#, "long".repeat(100_000)),
+    ] {
+        let server = TestServer::with_args(&["--session-ttl", "0s"]).await;
+        let mut bystander = Bystander::of(&server).await;
+        let before = resident_bytes(server.pid());
+        let mut deaf = server.client().await;
+        send_without_reading(&mut deaf, &message).await;
+        let now = resident_bytes(server.pid());
+        assert!(now < before + HELD_FOR_THE_DEAF_BYTES, "{}: {before} -> {now}", &message[..message.len().min(50)]);
+        bystander.is_served().await;
+        drop(deaf);
+        bystander.notices_nothing().await;
+    }
+}
+
+#[tokio::test]
+async fn writes_that_nobody_reads_do_not_pile_up() {
+    let server = TestServer::with_args(&["--session-ttl", "0s"]).await;
+    let mut bystander = Bystander::of(&server).await;
+    let before = resident_bytes(server.pid());
+    let mut client = server.client().await;
+    let mut params = Client::start_params("p", &["sleep", "1000"]);
+    params["pipeStdin"] = json!(true);
+    client.call("process/start", params).await;
+    let chunk = "AAAA".repeat(1 << 18);
+    let message =
+        json!({"id": 1, "method": "process/write", "params": {"processId": "p", "chunk": chunk}}).to_string();
+    send_without_reading(&mut client, &message).await;
+    let now = resident_bytes(server.pid());
+    assert!(now < before + HELD_FOR_THE_DEAF_BYTES, "{before} -> {now}");
+    bystander.is_served().await;
+    drop(client);
+    bystander.notices_nothing().await;
+}
+
+#[tokio::test]
+async fn a_byte_at_a_time_is_slow_and_works() {
+    let server = TestServer::start().await;
+    let mut bystander = Bystander::of(&server).await;
+    let mut slow = TcpStream::connect(server.address()).await.unwrap();
+    slow.set_nodelay(true).unwrap();
+    let request = testkit::http_request("/", testkit::UPGRADE);
+    for byte in request.bytes() {
+        slow.write_all(&[byte]).await.unwrap();
+        tokio::task::yield_now().await;
+    }
+    let mut answer = vec![0; 12];
+    slow.read_exact(&mut answer).await.unwrap();
+    assert_eq!(answer, b"HTTP/1.1 101");
+    let message = br#"{"id":1,"method":"initialize","params":{"clientName":"slow"}}"#;
+    let frame = [&[0x81, 0x80 | message.len() as u8, 0, 0, 0, 0], &message[..]].concat();
+    for byte in frame {
+        bystander.is_served().await;
+        slow.write_all(&[byte]).await.unwrap();
+    }
+    let mut rest = Vec::new();
+    while !String::from_utf8_lossy(&rest).contains("sessionId") {
+        assert_ne!(slow.read_buf(&mut rest).await.unwrap(), 0, "the connection ended");
+    }
+    bystander.notices_nothing().await;
+}
+
+#[tokio::test]
+async fn requests_that_never_end_are_given_up_and_delay_nobody() {
+    let server = TestServer::start().await;
+    let mut bystander = Bystander::of(&server).await;
+    let mut lingering = Vec::new();
+    for n in 0..200 {
+        let mut stream = TcpStream::connect(server.address()).await.unwrap();
+        // Some send nothing at all, some never end their headers.
+        if n % 2 == 0 {
+            stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: ").await.unwrap();
+        }
+        lingering.push(stream);
+    }
+    bystander.is_served().await;
+    assert_eq!(testkit::http_get(server.address(), "/healthz", &[]).await.status, 200);
+    let mut rest = Vec::new();
+    for mut stream in lingering {
+        let ended = timeout(Duration::from_secs(30), stream.read_to_end(&mut rest)).await;
+        ended.expect("the server waits for ever").ok();
+    }
+    bystander.notices_nothing().await;
+}
+
+#[tokio::test]
+async fn headers_without_end_are_refused() {
+    let server = TestServer::start().await;
+    let bystander = Bystander::of(&server).await;
+    let mut stream = TcpStream::connect(server.address()).await.unwrap();
+    stream.write_all(b"GET / HTTP/1.1\r\nX-Long: ").await.unwrap();
+    let mut sent = 0;
+    while sent < 64 << 20 && stream.write_all(&[b'x'; 4096]).await.is_ok() {
+        sent += 4096;
+    }
+    assert!(sent < 64 << 20, "the server takes headers of any length");
+    bystander.notices_nothing().await;
+}
+
+#[tokio::test]
+async fn bytes_that_are_no_http_end_their_own_connection() {
+    let server = TestServer::start().await;
+    let mut bystander = Bystander::of(&server).await;
+    let tls_hello = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03";
+    for garbage in [
+        &b"\0\0\0\0\r\n\r\n"[..],
+        tls_hello,
+        b"{\"id\":1}\n",
+        b"GET\r\n\r\n",
+        b"\xff\xfe\xfd\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    ] {
+        let mut stream = TcpStream::connect(server.address()).await.unwrap();
+        stream.write_all(garbage).await.unwrap();
+        let mut answer = Vec::new();
+        let ended = timeout(Duration::from_secs(30), stream.read_to_end(&mut answer)).await;
+        ended.expect("the server waits for more").ok();
+        assert!(!answer.starts_with(b"HTTP/1.1 101"), "{garbage:?}");
+        bystander.is_served().await;
+    }
+    bystander.notices_nothing().await;
+}

@@ -1,0 +1,146 @@
+//! Params that do not fit their method, and methods that do not exist.
+
+use protocol::Method;
+use testkit::{TestServer, json};
+
+const INVALID_REQUEST: i64 = -32600;
+const METHOD_NOT_FOUND: i64 = -32601;
+const INVALID_PARAMS: i64 = -32602;
+
+#[tokio::test]
+async fn every_method_refuses_params_of_the_wrong_shape() {
+    let server = TestServer::start().await;
+    let mut client = server.client().await;
+    // `initialize` was sent already, so it must be about the params, not about the state.
+    for method in Method::ALL {
+        for params in
+            [json!([1]), json!("text"), json!(5), json!(true), json!([[]]), json!({"processId": 5, "clientName": 5})]
+        {
+            let error = client.call_error(method.name(), params.clone()).await;
+            assert_eq!(error["code"], INVALID_PARAMS, "{} {params}: {error}", method.name());
+            assert!(!error["message"].as_str().unwrap().is_empty());
+        }
+    }
+    assert_eq!(client.run("p", &["true"]).await.exit_code, 0);
+}
+
+#[tokio::test]
+async fn a_wrong_member_is_named() {
+    let server = TestServer::start().await;
+    let mut client = server.client().await;
+    for (method, params, message) in [
+        ("process/start", json!({}), "missing field `processId`"),
+        (
+            "process/start",
+            json!({"processId": "p", "argv": "ls", "cwd": "file:///", "env": {}, "tty": false}),
+            "expected a sequence",
+        ),
+        (
+            "process/start",
+            json!({"processId": "p", "argv": ["a", 5], "cwd": "file:///", "env": {}, "tty": false}),
+            "expected a string",
+        ),
+        (
+            "process/start",
+            json!({"processId": "p", "argv": ["a"], "cwd": "file:///", "env": {"A": 1}, "tty": false}),
+            "expected a string",
+        ),
+        (
+            "process/start",
+            json!({"processId": "p", "argv": ["a"], "cwd": "file:///", "env": [], "tty": false}),
+            "expected a map",
+        ),
+        (
+            "process/start",
+            json!({"processId": "p", "argv": ["a"], "cwd": "file:///", "env": {}}),
+            "missing field `tty`",
+        ),
+        (
+            "process/start",
+            json!({"processId": "p", "argv": ["a"], "cwd": "file:///", "env": {}, "tty": "no"}),
+            "expected a boolean",
+        ),
+        (
+            "process/start",
+            json!({"processId": "p", "argv": ["a"], "cwd": "file:///", "env": {}, "tty": true, "size": {"rows": -1, "cols": 80}}),
+            "expected u16",
+        ),
+        (
+            "process/start",
+            json!({"processId": "p", "argv": ["a"], "cwd": "file:///", "env": {}, "tty": false, "timeoutMs": -1}),
+            "expected u64",
+        ),
+        (
+            "process/start",
+            json!({"processId": "p", "argv": ["a"], "cwd": "file:///", "env": {}, "tty": false, "envPolicy": {"inherit": "some"}}),
+            "unknown variant `some`",
+        ),
+        ("process/read", json!({"processId": "p", "afterSeq": -1}), "expected u64"),
+        ("process/read", json!({"processId": "p", "waitMs": 1.5}), "expected u64"),
+        ("process/read", json!({"processId": "p", "maxBytes": "all"}), "expected u64"),
+        ("process/write", json!({"processId": "p"}), "missing field `chunk`"),
+        ("process/write", json!({"processId": "p", "chunk": "%%%"}), "base64"),
+        ("process/write", json!({"processId": "p", "chunk": "YQ==", "writeId": ""}), "writeId must not be empty"),
+        ("process/write", json!({"processId": "p", "chunk": "YQ==", "writeId": 1}), "expected a string"),
+        ("process/signal", json!({"processId": "p"}), "missing field `signal`"),
+        ("process/signal", json!({"processId": "p", "signal": "SIGINT"}), "unknown variant `SIGINT`"),
+        ("process/resize", json!({"processId": "p", "rows": 70000, "cols": 1}), "expected u16"),
+        ("process/resize", json!({"processId": "p", "rows": 24}), "missing field `cols`"),
+        ("environment/info", json!({"a": 1}), "expected unit"),
+        ("environment/status", json!({"a": 1}), "expected unit"),
+        ("process/list", json!({"a": 1}), "expected unit"),
+        ("command/exec", json!({"processId": "p", "argv": ["a"]}), "missing field `cwd`"),
+        (
+            "command/exec",
+            json!({"processId": "p", "argv": ["a"], "cwd": "tmp"}),
+            "cwd `tmp` must be an absolute path",
+        ),
+    ] {
+        let error = client.call_error(method, params.clone()).await;
+        assert_eq!(error["code"], INVALID_PARAMS, "{method} {params}: {error}");
+        assert!(error["message"].as_str().unwrap().contains(message), "{method} {params}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn unknown_methods_are_named_before_and_after_the_handshake() {
+    let server = TestServer::start().await;
+    let mut client = server.raw().await;
+    for name in ["fs/readFile", "", "PROCESS/START", "process/start ", "\u{0}", "ünïcödé \"quoted\""] {
+        let error = client.call_error(name, json!({"any": "thing"})).await;
+        let message = format!("exec-server stub does not implement `{name}` yet");
+        assert_eq!(error, json!({"code": METHOD_NOT_FOUND, "message": message}));
+    }
+    client.handshake(None).await;
+    assert_eq!(client.call_error("nothing", json!(null)).await["code"], METHOD_NOT_FOUND);
+}
+
+#[tokio::test]
+async fn wrong_params_come_before_the_handshake_and_it_before_everything_else() {
+    let server = TestServer::start().await;
+    let mut client = server.raw().await;
+    let target = json!({"processId": "p"});
+    assert_eq!(client.call_error("process/read", json!({})).await["code"], INVALID_PARAMS);
+    for (method, params, family) in [
+        ("process/read", target.clone(), "exec"),
+        ("process/terminate", target.clone(), "exec"),
+        ("process/list", json!({}), "exec"),
+        ("command/exec/terminate", target.clone(), "exec"),
+        ("environment/info", json!(null), "environment info"),
+        ("environment/status", json!({}), "environment status"),
+    ] {
+        let message = format!("client must call initialize before using {family} methods");
+        let expected = json!({"code": INVALID_REQUEST, "message": message});
+        assert_eq!(client.call_error(method, params).await, expected);
+    }
+    assert_eq!(client.call_error("initialize", json!({})).await["code"], INVALID_PARAMS);
+    let unknown = json!({"clientName": "c", "resumeSessionId": "nobody"});
+    assert_eq!(client.call_error("initialize", unknown).await["message"], "unknown session id nobody");
+
+    // A failed initialize may be repeated, a successful one may not.
+    client.call("initialize", json!({"clientName": "c"})).await;
+    let message = "client must send initialized before using exec methods";
+    assert_eq!(client.call_error("process/read", target).await["message"], message);
+    let twice = client.call_error("initialize", json!({"clientName": "c"})).await;
+    assert_eq!(twice, json!({"code": INVALID_REQUEST, "message": "initialize may only be sent once per connection"}));
+}

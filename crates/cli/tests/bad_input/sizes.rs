@@ -1,0 +1,101 @@
+//! Messages of a hundred megabytes.
+
+use testkit::{Client, TestServer, json};
+
+use crate::bystander::Bystander;
+
+const HUNDRED_MEGABYTES: usize = 100_000_000;
+const PIECE: usize = 1_000_000;
+
+const BEGINNING: &[u8] = br#"{"id":"large","method":"process/write","params":{"chunk":""#;
+
+/// A frame header with a mask that changes nothing.
+fn header(first: u8, payload_bytes: usize) -> Vec<u8> {
+    [&[first, 0xff], &(payload_bytes as u64).to_be_bytes()[..], &[0, 0, 0, 0]].concat()
+}
+
+/// Sends the pieces while another client is served, and checks the error and that the connection survived.
+async fn is_refused(server: &TestServer, from: &str, mut send: impl AsyncFnMut(&mut Client, usize)) {
+    let mut bystander = Bystander::of(server).await;
+    let mut client = server.client().await;
+    for round in 0..3 {
+        for piece in 0..HUNDRED_MEGABYTES / PIECE {
+            send(&mut client, piece).await;
+            if piece == 50 {
+                bystander.is_served().await;
+            }
+        }
+        let answer = client.next().await;
+        assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!("large"), &json!(-32600)), "{answer}");
+        let message = answer["error"]["message"].as_str().unwrap();
+        assert!(message.starts_with(&format!("JSON-RPC message from exec-server {from}")), "{message}");
+        assert!(message.ends_with("exceeds maximum length of 67108864 bytes"), "{message}");
+        assert_eq!(client.run(&format!("p{round}"), &["echo", "hello"]).await.stdout, b"hello\n");
+    }
+    drop(client);
+    bystander.notices_nothing().await;
+}
+
+/// The piece with that number of a message that begins like a request.
+fn piece(number: usize) -> Vec<u8> {
+    let mut piece = vec![b'A'; PIECE];
+    if number == 0 {
+        piece[..BEGINNING.len()].copy_from_slice(BEGINNING);
+    }
+    piece
+}
+
+#[tokio::test]
+async fn in_one_frame() {
+    let server = TestServer::start().await;
+    is_refused(&server, "websocket 127.0.0.1:", async |client, number| {
+        if number == 0 {
+            client.send_bytes(&header(0x81, HUNDRED_MEGABYTES)).await.unwrap();
+        }
+        client.send_bytes(&piece(number)).await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn in_fragments() {
+    let server = TestServer::start().await;
+    is_refused(&server, "websocket 127.0.0.1:", async |client, number| {
+        let first = match number {
+            0 => 0x01,
+            _ if number == HUNDRED_MEGABYTES / PIECE - 1 => 0x80,
+            _ => 0x00,
+        };
+        client.send_bytes(&header(first, PIECE)).await.unwrap();
+        client.send_bytes(&piece(number)).await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn in_a_line() {
+    let directory = tempfile::tempdir().unwrap();
+    let url = format!("unix://{}/exec.sock", directory.path().display());
+    let server = TestServer::with_args(&["--listen", &url]).await;
+    is_refused(&server, "unix", async |client, number| {
+        client.send_bytes(&piece(number)).await.unwrap();
+        if number == HUNDRED_MEGABYTES / PIECE - 1 {
+            client.send_bytes(b"\n").await.unwrap();
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn large_messages_that_are_allowed_leave_nothing_behind() {
+    let server = TestServer::start().await;
+    let mut bystander = Bystander::of(&server).await;
+    let mut client = server.client().await;
+    for megabytes in [4, 20, 60, 30, 60] {
+        let chunk = "AAAA".repeat(megabytes * 250_000);
+        let result = client.call("process/write", json!({"processId": "nobody", "chunk": chunk})).await;
+        assert_eq!(result, json!({"status": "unknownProcess"}));
+        bystander.is_served().await;
+    }
+    bystander.notices_nothing().await;
+}

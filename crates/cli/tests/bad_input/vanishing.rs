@@ -1,0 +1,69 @@
+//! Clients that are gone without a word.
+
+use testkit::{CuttingProxy, TestServer, eventually_async, http_get, json};
+
+use crate::bystander::Bystander;
+
+const QUICK: &[&str] = &["--ping-interval", "300ms", "--pong-deadline", "1s", "--session-ttl", "200ms"];
+
+async fn metric(server: &TestServer, name: &str) -> String {
+    let metrics = http_get(server.address(), "/metrics", &[]).await.body;
+    metrics.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().trim().to_owned()
+}
+
+#[tokio::test]
+async fn a_client_that_vanished_is_noticed_and_its_processes_end() {
+    let server = TestServer::with_args(QUICK).await;
+    let mut bystander = Bystander::of(&server).await;
+    let proxy = CuttingProxy::start(server.address()).await;
+    let mut client = testkit::Client::connect(&proxy.url()).await;
+    client.handshake(None).await;
+    client.start("quiet", &["sleep", "1000"]).await;
+    client.start("loud", &["cat", "/dev/zero"]).await;
+    proxy.freeze();
+    bystander.is_served().await;
+    // The bystander answers pings only while it is listening, so it is asked to run something each time.
+    eventually_async("the vanished client's session is over", async || {
+        bystander.is_served().await;
+        (metric(&server, "exec_server_processes_active").await == "0").then_some(())
+    })
+    .await;
+    assert_eq!(metric(&server, "exec_server_connections_active{transport=\"websocket\"}").await, "1");
+    bystander.notices_nothing().await;
+}
+
+#[tokio::test]
+async fn a_client_that_vanishes_within_a_message_leaves_nothing() {
+    let server = TestServer::with_args(&["--session-ttl", "0s"]).await;
+    let bystander = Bystander::of(&server).await;
+    for _ in 0..5 {
+        let mut client = server.client().await;
+        let header = [&[0x81, 0xff][..], &(60u64 << 20).to_be_bytes(), &[0, 0, 0, 0]].concat();
+        client.send_bytes(&header).await.unwrap();
+        for _ in 0..50 {
+            client.send_bytes(&[b' '; 1 << 20]).await.unwrap();
+        }
+        drop(client);
+    }
+    bystander.notices_nothing().await;
+}
+
+#[tokio::test]
+async fn a_thousand_connections_that_come_and_go_leave_nothing() {
+    let server = TestServer::with_args(&["--session-ttl", "0s"]).await;
+    let mut bystander = Bystander::of(&server).await;
+    for round in 0..1000 {
+        let mut client = server.raw().await;
+        if round % 2 == 0 {
+            client.send("initialize", json!({"clientName": "hasty"})).await;
+        }
+        if round % 100 == 0 {
+            bystander.is_served().await;
+        }
+    }
+    eventually_async("every connection is gone", async || {
+        (metric(&server, "exec_server_connections_active{transport=\"websocket\"}").await == "1").then_some(())
+    })
+    .await;
+    bystander.notices_nothing().await;
+}

@@ -1,0 +1,172 @@
+//! Connections that are cut again and again while processes write: nothing is lost, nothing comes twice.
+
+use testkit::{Client, CuttingProxy, ResumingClient, TestServer};
+
+/// Fixed, so that a failure can be seen again; another one is tried by setting `CUT_SEED`.
+const SEED: u64 = 0x5EED_2026;
+
+/// Numbers that look random (xorshift64*).
+struct Dice(u64);
+
+impl Dice {
+    fn new() -> Self {
+        let seed = std::env::var("CUT_SEED").map_or(SEED, |seed| seed.parse().unwrap());
+        // Shown when the test fails.
+        println!("CUT_SEED={seed}");
+        Self(seed)
+    }
+
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 11) % limit
+    }
+
+    fn sorted_points(&mut self, count: usize, limit: u64) -> Vec<u64> {
+        let mut points: Vec<_> = (0..count).map(|_| self.below(limit)).collect();
+        points.sort_unstable();
+        points
+    }
+}
+
+/// Cuts the connection the client has now and returns when the client has noticed.
+async fn cut(proxy: &CuttingProxy, client: &mut ResumingClient) {
+    while !client.is_connected() {
+        client.step().await;
+    }
+    proxy.cut();
+    while client.is_connected() {
+        client.step().await;
+    }
+}
+
+async fn read_to_the_end(client: &mut ResumingClient) {
+    while client.processes().values().any(|received| !received.closed) {
+        client.step().await;
+    }
+}
+
+fn numbers(last: usize) -> Vec<u8> {
+    use std::io::Write as _;
+    let mut text = Vec::new();
+    for number in 1..=last {
+        writeln!(text, "{number}").unwrap();
+    }
+    text
+}
+
+/// Not `assert_eq`: nobody wants to see two times fifteen megabytes.
+fn assert_same(got: &[u8], expected: &[u8], what: &str) {
+    let different = got.iter().zip(expected).position(|(a, b)| a != b);
+    assert_eq!((different, got.len()), (None, expected.len()), "{what}: first difference and length");
+}
+
+fn bytes_received(client: &ResumingClient) -> u64 {
+    client.processes().values().map(|received| received.output.len() as u64).sum()
+}
+
+/// A batch of lines for each line on stdin, in small writes with pauses, so that a cut falls into the middle of them.
+const PRINTER: &str = r#"$| = 1; my $n = 0;
+    while (<STDIN>) {
+        for (1..20) { print join("", map { "line " . ++$n . "\n" } 1..50); select undef, undef, undef, 0.0005 }
+    }
+    exit 7"#;
+
+#[tokio::test]
+async fn two_hundred_cuts_and_two_hundred_thousand_lines() {
+    const CUTS: usize = 200;
+    const LINES: usize = 200_000;
+    let server = TestServer::start().await;
+    let proxy = CuttingProxy::start(server.address()).await;
+    let mut dice = Dice::new();
+    let mut client = ResumingClient::connect(&proxy.url()).await;
+    let mut params = Client::start_params("p", &["perl", "-e", PRINTER]);
+    params["pipeStdin"] = true.into();
+    client.start("p", params).await;
+
+    for cuts in 0..CUTS {
+        // The process has not written its last batch before the last cut, however slow the client is.
+        client.write("p", b"more\n").await;
+        let batch_end = LINES / CUTS * (cuts + 1);
+        for _ in 0..dice.below(12) {
+            if client.received("p").output.ends_with(format!("line {batch_end}\n").as_bytes()) {
+                break;
+            }
+            client.step().await;
+        }
+        cut(&proxy, &mut client).await;
+    }
+    client.close_stdin("p").await;
+    read_to_the_end(&mut client).await;
+
+    let received = client.received("p");
+    let expected: String = (1..=LINES).map(|number| format!("line {number}\n")).collect();
+    assert_same(&received.output, expected.as_bytes(), "the lines");
+    assert_eq!(received.exit_code, Some(7));
+    let counts = client.counts();
+    assert_eq!(counts.lost, CUTS);
+    // The others hit a connection before its session was resumed.
+    assert!(counts.resumed > CUTS / 2, "{counts:?}");
+}
+
+#[tokio::test]
+async fn full_speed() {
+    const CUTS: usize = 30;
+    let server = TestServer::start().await;
+    let proxy = CuttingProxy::start(server.address()).await;
+    let expected = numbers(2_000_000);
+    // What a process retains and what is under way come at once after a resume; the last cut must still be before the end.
+    let points = Dice::new().sorted_points(CUTS, expected.len() as u64 - (2 << 20));
+    let mut client = ResumingClient::connect(&proxy.url()).await;
+    client.start("p", Client::start_params("p", &["seq", "1", "2000000"])).await;
+    for point in points {
+        while bytes_received(&client) < point {
+            client.step().await;
+        }
+        assert_eq!(client.received("p").exit_code, None, "it is still writing");
+        cut(&proxy, &mut client).await;
+    }
+    read_to_the_end(&mut client).await;
+    assert_eq!(client.counts().lost, CUTS);
+    assert_same(&client.received("p").output, &expected, "the numbers");
+    assert_eq!(client.received("p").exit_code, Some(0));
+}
+
+#[tokio::test]
+async fn twenty_processes_at_once() {
+    const CUTS: usize = 20;
+    const PROCESSES: usize = 20;
+    const LAST: usize = 400_000;
+    // With little retained, the processes cannot be far ahead of the client, and the cuts fall into their output.
+    let server = TestServer::with_args(&["--retain-bytes", "64KiB"]).await;
+    let proxy = CuttingProxy::start(server.address()).await;
+    let expected = numbers(LAST);
+    let mut dice = Dice::new();
+    let mut client = ResumingClient::connect(&proxy.url()).await;
+    for number in 0..PROCESSES {
+        let process = format!("p{number}");
+        let mut params =
+            Client::start_params(&process, &["sh", "-c", &format!("read go; seq 1 {LAST}; exit {number}")]);
+        params["pipeStdin"] = true.into();
+        client.start(&process, params).await;
+    }
+    for number in 0..PROCESSES {
+        client.write(&format!("p{number}"), b"go\n").await;
+    }
+    for _ in 0..CUTS {
+        let point = bytes_received(&client) + dice.below(1 << 20);
+        while bytes_received(&client) < point {
+            client.step().await;
+        }
+        assert!(client.processes().values().any(|received| !received.closed), "they are still writing");
+        cut(&proxy, &mut client).await;
+    }
+    read_to_the_end(&mut client).await;
+    assert_eq!(client.counts().lost, CUTS);
+    for number in 0..PROCESSES {
+        let received = client.received(&format!("p{number}"));
+        assert_same(&received.output, &expected, &format!("process {number}"));
+        assert_eq!(received.exit_code, Some(number as i64));
+    }
+}

@@ -1,0 +1,312 @@
+//! The envelope and the handshake, message by message.
+
+use std::net::SocketAddr;
+
+use testkit::{Client, TestServer, Value, json};
+
+/// Splits `failed to parse … from exec-server websocket IP:PORT: REASON` and returns the reason.
+fn parse_failure(answer: &Value) -> String {
+    assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(-1), &json!(-32600)), "{answer}");
+    let text = answer["error"]["message"].as_str().unwrap();
+    let rest =
+        text.strip_prefix("failed to parse websocket JSON-RPC message from exec-server websocket ").expect(text);
+    let (peer, reason) = rest.split_once(": ").expect(text);
+    assert!(peer.parse::<SocketAddr>().unwrap().ip().is_loopback(), "{text}");
+    reason.to_owned()
+}
+
+fn refused(id: i64, message: &str) -> Value {
+    json!({"error": {"code": -32600, "message": message}, "id": id})
+}
+
+/// A binary frame, masked with a key of zeros.
+async fn send_binary(client: &mut Client, text: &str) {
+    let mut frame = vec![0x82, 0x80 | 126];
+    frame.extend(u16::try_from(text.len()).unwrap().to_be_bytes());
+    frame.extend([0; 4]);
+    frame.extend(text.as_bytes());
+    client.send_bytes(&frame).await.unwrap();
+}
+
+async fn assert_ready(client: &mut Client) {
+    assert_eq!(client.call("environment/status", json!({})).await, json!({"status": "ready"}));
+}
+
+#[tokio::test]
+async fn initialize_answers_with_a_uuid() {
+    let server = TestServer::start().await;
+    let mut client = server.raw().await;
+    client.send_text(r#"{"id":1,"method":"initialize","params":{"clientName":"c","resumeSessionId":null}}"#).await;
+    let answer = client.next().await;
+    let session = answer["result"]["sessionId"].as_str().unwrap();
+    assert_eq!(answer, json!({"id": 1, "result": {"sessionId": session}}));
+    let groups: Vec<_> = session.split('-').map(str::len).collect();
+    assert_eq!(groups, [8, 4, 4, 4, 12], "{session}");
+    assert!(session.chars().all(|c| c == '-' || c.is_ascii_hexdigit()), "{session}");
+    assert_eq!(session.as_bytes()[14], b'4', "a random UUID: {session}");
+
+    let mut other = server.client().await;
+    assert_ne!(other.session, session);
+    assert_ready(&mut other).await;
+}
+
+#[tokio::test]
+async fn initialize_is_sent_once() {
+    let server = TestServer::start().await;
+    let mut client = server.client().await;
+    let error = client.call_error("initialize", json!({"clientName": "c"})).await;
+    assert_eq!(error, json!({"code": -32600, "message": "initialize may only be sent once per connection"}));
+    assert_ready(&mut client).await;
+}
+
+#[tokio::test]
+async fn a_failed_initialize_may_be_repeated() {
+    let server = TestServer::start().await;
+    let mut client = server.raw().await;
+    let error = client.call_error("initialize", json!({})).await;
+    assert_eq!(error["code"], -32602);
+    assert!(error["message"].as_str().unwrap().starts_with("missing field `clientName`"), "{error}");
+    let error = client.call_error("initialize", json!({"clientName": "c", "resumeSessionId": "nobody"})).await;
+    assert_eq!(error, json!({"code": -32600, "message": "unknown session id nobody"}));
+    client.handshake(None).await;
+    assert_ready(&mut client).await;
+}
+
+/// A request of each family, with the words its refusal uses.
+fn one_request_per_family() -> Vec<(&'static str, Value, &'static str)> {
+    vec![
+        ("environment/info", json!({}), "environment info"),
+        ("environment/status", json!(null), "environment status"),
+        ("process/start", Client::start_params("p", &["true"]), "exec"),
+        ("process/read", json!({"processId": "p"}), "exec"),
+        ("process/write", json!({"processId": "p", "chunk": "", "writeId": "1"}), "exec"),
+        ("process/signal", json!({"processId": "p", "signal": "interrupt"}), "exec"),
+        ("process/terminate", json!({"processId": "p"}), "exec"),
+        ("process/resize", json!({"processId": "p", "rows": 1, "cols": 1}), "exec"),
+        ("process/closeStdin", json!({"processId": "p"}), "exec"),
+        ("process/list", json!({}), "exec"),
+        ("command/exec", json!({"processId": "p", "argv": ["true"], "cwd": "/"}), "exec"),
+        ("command/exec/write", json!({"processId": "p", "chunk": ""}), "exec"),
+        ("command/exec/terminate", json!({"processId": "p"}), "exec"),
+    ]
+}
+
+#[tokio::test]
+async fn nothing_works_before_the_handshake_is_complete() {
+    let server = TestServer::start().await;
+    let mut client = server.raw().await;
+    for (method, params, family) in one_request_per_family() {
+        let error = client.call_error(method, params).await;
+        let message = format!("client must call initialize before using {family} methods");
+        assert_eq!(error, json!({"code": -32600, "message": message}), "{method}");
+    }
+    client.call("initialize", json!({"clientName": "c"})).await;
+    for (method, params, family) in one_request_per_family() {
+        let error = client.call_error(method, params).await;
+        let message = format!("client must send initialized before using {family} methods");
+        assert_eq!(error, json!({"code": -32600, "message": message}), "{method}");
+    }
+    client.notify("initialized", json!(null)).await;
+    assert_eq!(client.call("process/list", json!({})).await, json!([]), "none of them has left a trace");
+}
+
+#[tokio::test]
+async fn requests_pipelined_before_initialized_are_refused_in_order() {
+    let server = TestServer::with_args(&["--concurrent-requests", "32"]).await;
+    let mut client = server.raw().await;
+    let early = client.send("environment/status", json!({})).await;
+    let initialize = client.send("initialize", json!({"clientName": "c"})).await;
+    let requests = one_request_per_family();
+    let mut expected = Vec::new();
+    for (method, params, family) in requests {
+        let id = client.send(method, params).await;
+        expected.push(refused(id, &format!("client must send initialized before using {family} methods")));
+    }
+    client.notify("initialized", json!({})).await;
+    let late = client.send("environment/status", json!({})).await;
+
+    let before = refused(early, "client must call initialize before using environment status methods");
+    assert_eq!(client.next().await, before);
+    assert_eq!(client.next().await["id"], initialize);
+    for answer in expected {
+        assert_eq!(client.next().await, answer);
+    }
+    assert_eq!(client.next().await, json!({"id": late, "result": {"status": "ready"}}));
+}
+
+#[tokio::test]
+async fn scalar_requests_are_answered_in_order() {
+    let server = TestServer::start().await;
+    let mut client = server.client().await;
+    let mut sent = Vec::new();
+    for _ in 0..100 {
+        for method in ["environment/info", "environment/info", "environment/status", "process/list"] {
+            sent.push(client.send(method, json!({})).await);
+        }
+    }
+    for id in sent {
+        assert_eq!(client.next().await["id"], id);
+    }
+}
+
+#[tokio::test]
+async fn bad_params_are_reported_before_a_missing_handshake() {
+    let server = TestServer::start().await;
+    let mut client = server.raw().await;
+    let error = client.call_error("process/read", json!({"afterSeq": 1})).await;
+    assert_eq!(error["code"], -32602);
+    assert!(error["message"].as_str().unwrap().starts_with("missing field `processId`"), "{error}");
+}
+
+#[tokio::test]
+async fn a_method_without_params_takes_nothing_null_or_an_empty_object() {
+    let server = TestServer::start().await;
+    let mut client = server.client().await;
+    client.send_text(r#"{"id":"bare","method":"environment/status"}"#).await;
+    assert_eq!(client.next().await, json!({"id": "bare", "result": {"status": "ready"}}));
+    client.call("environment/info", json!(null)).await;
+    client.call("environment/info", json!({})).await;
+    assert_eq!(client.call_error("environment/info", json!({"a": 1})).await["code"], -32602);
+    assert_eq!(client.call_error("environment/info", json!([])).await["code"], -32602);
+}
+
+#[tokio::test]
+async fn unknown_methods_are_named_even_before_initialize() {
+    let server = TestServer::start().await;
+    let mut client = server.raw().await;
+    for method in ["fs/readFile", "initialized", "process/output", "", "Process/Start", "rm `-rf`"] {
+        let error = client.call_error(method, json!({"any": "params"})).await;
+        let message = format!("exec-server stub does not implement `{method}` yet");
+        assert_eq!(error, json!({"code": -32601, "message": message}));
+    }
+    client.handshake(None).await;
+    assert_ready(&mut client).await;
+}
+
+#[tokio::test]
+async fn the_id_is_echoed_with_its_type() {
+    let server = TestServer::start().await;
+    let mut client = server.client().await;
+    for id in [r#""""#, r#""7""#, "7", "-7", "0", "9223372036854775807", "-9223372036854775808", r#""\u00e4\"\n""#] {
+        client.send_text(&format!(r#"{{"id":{id},"method":"environment/status"}}"#)).await;
+        assert_eq!(client.next().await["id"], parsed(id), "{id}");
+        client.send_text(&format!(r#"{{"id":{id},"method":"nothing"}}"#)).await;
+        assert_eq!(client.next().await["id"], parsed(id), "{id}");
+    }
+}
+
+fn parsed(text: &str) -> Value {
+    text.parse().unwrap()
+}
+
+#[tokio::test]
+async fn unknown_members_are_ignored_and_none_is_added() {
+    let server = TestServer::start().await;
+    let mut client = server.raw().await;
+    client
+        .send_text(
+            r#"{"jsonrpc":"1.0","x":[{}],"id":1,"method":"initialize","params":{"clientName":"c","y":0},"trace":7}"#,
+        )
+        .await;
+    let answer = client.receive_bytes().await.unwrap();
+    assert!(answer.starts_with(br#"{"id":1,"result":{"sessionId":""#), "{answer:?}");
+    client.send_text(r#"{"jsonrpc":"2.0","method":"initialized","params":[1,2]}"#).await;
+    let trace = r#"{"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01","tracestate":"a=b"}"#;
+    client.send_text(&format!(r#"{{"id":2,"method":"environment/status","trace":{trace}}}"#)).await;
+    assert_eq!(client.receive_bytes().await.unwrap(), &br#"{"id":2,"result":{"status":"ready"}}"#[..]);
+    client.send_text(r#"{"id":3,"method":"x"}"#).await;
+    let expected = br#"{"error":{"code":-32601,"message":"exec-server stub does not implement `x` yet"},"id":3}"#;
+    assert_eq!(client.receive_bytes().await.unwrap(), &expected[..]);
+}
+
+#[tokio::test]
+async fn malformed_messages_are_answered_and_the_connection_lives() {
+    let server = TestServer::start().await;
+    let mut client = server.raw().await;
+    for (message, reason) in [
+        ("not-json", "expected ident at line 1 column 2"),
+        ("", "EOF while parsing a value at line 1 column 0"),
+        (r#"{"id":1,"method":"initi"#, "EOF while parsing a string at line 1 column 23"),
+        ("[]", "expected a JSON-RPC object"),
+        (r#"[{"id":1,"method":"environment/status"}]"#, "expected a JSON-RPC object"),
+        ("7", "expected a JSON-RPC object"),
+        ("null", "expected a JSON-RPC object"),
+        ("{}", "missing member `error` in JSON-RPC message"),
+        (r#"{"id":1}"#, "missing member `error` in JSON-RPC message"),
+        (r#"{"method":"a","id":1,"method":"b"}"#, "duplicate JSON object key `method`"),
+        (r#"{"method":"a","id":1,"params":{"x":{"k":1,"k":2}}}"#, "duplicate JSON object key `k`"),
+    ] {
+        client.send_text(message).await;
+        assert_eq!(parse_failure(&client.next().await), reason, "{message}");
+    }
+    for id in ["null", "1.5", "true", "[]", "{}", "9223372036854775808"] {
+        client.send_text(&format!(r#"{{"id":{id},"method":"environment/status"}}"#)).await;
+        parse_failure(&client.next().await);
+    }
+    client.handshake(None).await;
+    client.send_text("}").await;
+    parse_failure(&client.next().await);
+    assert_ready(&mut client).await;
+}
+
+#[tokio::test]
+async fn many_values_are_refused_and_one_large_value_is_not() {
+    let server = TestServer::start().await;
+    let mut client = server.client().await;
+    let zeros = vec!["0"; 2_100_000].join(",");
+    client.send_text(&format!(r#"{{"id":1,"method":"environment/status","x":[{zeros}]}}"#)).await;
+    assert_eq!(parse_failure(&client.next().await), "JSON-RPC message exceeds the limit of 262144 JSON values");
+    let long = "x".repeat(4 << 20);
+    client.send_text(&format!(r#"{{"id":"big","method":"environment/status","x":"{long}"}}"#)).await;
+    assert_eq!(client.next().await, json!({"id": "big", "result": {"status": "ready"}}));
+}
+
+#[tokio::test]
+async fn binary_frames_are_messages_too() {
+    let server = TestServer::start().await;
+    let mut client = server.raw().await;
+    send_binary(&mut client, r#"{"id":1,"method":"initialize","params":{"clientName":"c"}}"#).await;
+    assert!(client.next().await["result"]["sessionId"].is_string());
+    send_binary(&mut client, r#"{"method":"initialized"}"#).await;
+    assert_ready(&mut client).await;
+    send_binary(&mut client, "garbage").await;
+    assert_eq!(parse_failure(&client.next().await), "expected value at line 1 column 1");
+    assert_ready(&mut client).await;
+}
+
+#[tokio::test]
+async fn unexpected_notifications_are_refused_and_the_connection_lives() {
+    let server = TestServer::start().await;
+    let mut client = server.raw().await;
+    client.notify("initialized", json!({})).await;
+    assert_eq!(client.next().await, refused(-1, "client must call initialize before sending initialized"));
+    client.notify("process/output", json!({})).await;
+    assert_eq!(client.next().await, refused(-1, "unexpected notification `process/output`"));
+    client.handshake(None).await;
+    client.notify("environment/status", json!({})).await;
+    assert_eq!(client.next().await, refused(-1, "unexpected notification `environment/status`"));
+    assert_ready(&mut client).await;
+}
+
+#[tokio::test]
+async fn initialized_may_be_repeated_with_any_params() {
+    let server = TestServer::start().await;
+    let mut client = server.client().await;
+    for params in [json!(null), json!({}), json!({"a": [1]}), json!("text"), json!(3)] {
+        client.notify("initialized", params).await;
+    }
+    client.send_text(r#"{"method":"initialized"}"#).await;
+    let id = client.send("environment/status", json!({})).await;
+    assert_eq!(client.next().await["id"], id, "nothing was said in between");
+}
+
+#[tokio::test]
+async fn answers_to_nothing_are_refused_and_the_connection_lives() {
+    let server = TestServer::start().await;
+    let mut client = server.client().await;
+    client.send_text(r#"{"id":1,"result":{}}"#).await;
+    assert_eq!(client.next().await, refused(-1, "no request with id 1 is waiting for an answer"));
+    client.send_text(r#"{"error":{"code":1,"message":"no"},"id":"x"}"#).await;
+    assert_eq!(client.next().await["id"], -1);
+    assert_ready(&mut client).await;
+}

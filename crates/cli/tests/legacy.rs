@@ -1,0 +1,151 @@
+//! The `command/exec` family of the first published protocol.
+
+use testkit::{Client, TestServer, Value, base64, json, unbase64};
+
+fn exec_params(process: &str, argv: &[&str], changes: Value) -> Value {
+    let path = std::env::var("PATH").unwrap();
+    let mut params = json!({"processId": process, "argv": argv, "cwd": "/", "env": {"PATH": path}, "tty": false});
+    for (name, value) in changes.as_object().unwrap() {
+        params[name] = value.clone();
+    }
+    params
+}
+
+async fn exec(client: &mut Client, process: &str, argv: &[&str], changes: Value) {
+    assert_eq!(
+        client.call("command/exec", exec_params(process, argv, changes)).await,
+        json!({"processId": process, "running": true, "exitCode": null, "stdout": null, "stderr": null})
+    );
+}
+
+/// Everything a process said, by stream, and its exit code.
+async fn outcome(client: &mut Client, process: &str) -> ([String; 3], i64) {
+    let mut said: [Vec<u8>; 3] = Default::default();
+    loop {
+        let event = client.event(process).await;
+        let params = &event["params"];
+        match event["method"].as_str().unwrap() {
+            "command/exec/outputDelta" => {
+                let stream = ["stdout", "stderr", "pty"].iter().position(|name| params["stream"] == *name).unwrap();
+                let chunk = &params["chunk"];
+                let expected = json!({"processId": process, "stream": params["stream"], "chunk": chunk});
+                assert_eq!(params, &expected, "no more than was published");
+                said[stream].extend(unbase64(chunk));
+            }
+            "command/exec/exited" => {
+                let code = params["exitCode"].as_i64().unwrap();
+                assert_eq!(params, &json!({"processId": process, "exitCode": code}));
+                return (said.map(|bytes| String::from_utf8(bytes).unwrap()), code);
+            }
+            other => panic!("unexpected notification {other}"),
+        }
+    }
+}
+
+fn said(stdout: &str, stderr: &str, pty: &str) -> [String; 3] {
+    [stdout, stderr, pty].map(str::to_owned)
+}
+
+#[tokio::test]
+async fn a_command_runs_and_says_so() {
+    let server = TestServer::start().await;
+    let mut client = server.client().await;
+    exec(&mut client, "p", &["sh", "-c", "pwd; echo err >&2; exit 7"], json!({})).await;
+    assert_eq!(outcome(&mut client, "p").await, (said("/\n", "err\n", ""), 7));
+    exec(&mut client, "q", &["sh", "-c", "kill -9 $$"], json!({"tty": true})).await;
+    assert_eq!(outcome(&mut client, "q").await.1, 137);
+    // Nothing follows the exit: the next message is the answer to the next request.
+    let request = client.send("environment/status", json!({})).await;
+    assert_eq!(client.next().await["id"], request);
+}
+
+#[tokio::test]
+async fn only_argv_id_and_cwd_are_needed() {
+    let server = TestServer::start().await;
+    let mut client = server.client().await;
+    client.call("command/exec", json!({"processId": "p", "argv": ["/usr/bin/env"], "cwd": "/tmp"})).await;
+    assert_eq!(outcome(&mut client, "p").await, (said("", "", ""), 0));
+    exec(&mut client, "q", &["sh", "-c", "echo $0"], json!({"arg0": "other"})).await;
+    assert_eq!(outcome(&mut client, "q").await.0, said("other\n", "", ""));
+}
+
+#[tokio::test]
+async fn the_cap_holds_for_each_stream() {
+    let server = TestServer::start().await;
+    let mut client = server.client().await;
+    let script = "printf abcdefgh; printf 12345678 >&2; printf ijkl; head -c 3000000 /dev/zero";
+    exec(&mut client, "p", &["sh", "-c", script], json!({"outputBytesCap": 5})).await;
+    assert_eq!(outcome(&mut client, "p").await, (said("abcde", "12345", ""), 0), "the rest is drained");
+    exec(&mut client, "q", &["sh", "-c", "echo quiet; exit 3"], json!({"outputBytesCap": 0})).await;
+    assert_eq!(outcome(&mut client, "q").await, (said("", "", ""), 3));
+    exec(&mut client, "r", &["printf", "abc"], json!({"outputBytesCap": null, "tty": true})).await;
+    assert_eq!(outcome(&mut client, "r").await.0, said("", "", "abc"));
+}
+
+#[tokio::test]
+async fn a_terminal_takes_input_and_pipes_do_not() {
+    let server = TestServer::start().await;
+    let mut client = server.client().await;
+    exec(&mut client, "p", &["sh", "-c", "read x; echo got $x"], json!({"tty": true})).await;
+    let write = json!({"processId": "p", "chunk": base64("word\n")});
+    assert_eq!(client.call("command/exec/write", write.clone()).await, json!({"accepted": true}));
+    assert_eq!(outcome(&mut client, "p").await, (said("", "", "word\r\ngot word\r\n"), 0));
+    let closed = json!({"code": -32600, "message": "stdin of process p is closed"});
+    assert_eq!(client.call_error("command/exec/write", write).await, closed);
+
+    exec(&mut client, "q", &["cat"], json!({})).await;
+    assert_eq!(outcome(&mut client, "q").await, (said("", "", ""), 0));
+    let error = client.call_error("command/exec/write", json!({"processId": "q", "chunk": "eA=="})).await;
+    assert_eq!(error["message"], "stdin of process q is closed");
+    let error = client.call_error("command/exec/write", json!({"processId": "nobody", "chunk": "eA=="})).await;
+    assert_eq!(error, json!({"code": -32600, "message": "unknown process id nobody"}));
+}
+
+#[tokio::test]
+async fn terminate_says_whether_it_was_running() {
+    let server = TestServer::start().await;
+    let mut client = server.client().await;
+    exec(&mut client, "p", &["sh", "-c", "echo before; exec sleep 100"], json!({})).await;
+    assert_eq!(unbase64(&client.event("p").await["params"]["chunk"]), b"before\n");
+    let target = json!({"processId": "p"});
+    assert_eq!(client.call("command/exec/terminate", target.clone()).await, json!({"running": true}));
+    assert_eq!(outcome(&mut client, "p").await.1, 137);
+    assert_eq!(client.call("command/exec/terminate", target).await, json!({"running": false}));
+    let nobody = json!({"processId": "nobody"});
+    assert_eq!(client.call("command/exec/terminate", nobody).await, json!({"running": false}));
+}
+
+#[tokio::test]
+async fn errors_are_those_of_process_start() {
+    let server = TestServer::start().await;
+    let mut client = server.client().await;
+    for cwd in ["tmp", "", "file:///tmp"] {
+        let error = client.call_error("command/exec", exec_params("p", &["true"], json!({"cwd": cwd}))).await;
+        let message = format!("cwd `{cwd}` must be an absolute path");
+        assert_eq!(error, json!({"code": -32602, "message": message}));
+    }
+    let error = client.call_error("command/exec", exec_params("p", &[], json!({}))).await;
+    assert_eq!(error, json!({"code": -32602, "message": "argv must not be empty"}));
+    let error = client.call_error("command/exec", exec_params("p", &["no-such-program"], json!({}))).await;
+    let data = json!({"errno": 2, "kind": "notFound", "path": "no-such-program"});
+    assert_eq!(error, json!({"code": -32603, "data": data, "message": "No such file or directory (os error 2)"}));
+    exec(&mut client, "p", &["sleep", "100"], json!({})).await;
+    let error = client.call_error("process/start", Client::start_params("p", &["true"])).await;
+    assert_eq!(
+        error,
+        json!({"code": -32600, "message": "process p already exists"}),
+        "both families share their ids"
+    );
+}
+
+#[tokio::test]
+async fn both_families_reach_the_same_processes() {
+    let server = TestServer::start().await;
+    let mut client = server.client().await;
+    exec(&mut client, "p", &["sh", "-c", "echo hi; exec sleep 100"], json!({})).await;
+    assert_eq!(unbase64(&client.event("p").await["params"]["chunk"]), b"hi\n");
+    let read = client.call("process/read", json!({"processId": "p"})).await;
+    assert_eq!(read["chunks"], json!([{"seq": 1, "stream": "stdout", "chunk": "aGkK"}]));
+    client.call("process/signal", json!({"processId": "p", "signal": "interrupt"})).await;
+    assert_eq!(outcome(&mut client, "p").await.1, 130);
+}

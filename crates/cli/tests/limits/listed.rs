@@ -1,0 +1,55 @@
+//! The list itself: a limit that is added must be added here, and with it a test.
+
+use testkit::run_to_end;
+
+#[tokio::test]
+async fn the_list_is_the_one_that_is_tested() {
+    let output = run_to_end(&["--help-limits"]).await;
+    assert_eq!(output.status.code(), Some(0));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let listed: Vec<&str> = text.lines().filter_map(|line| line.trim().strip_prefix("--")?.split(' ').next()).collect();
+    let mut tested = [
+        "session-ttl",
+        "retain-bytes",
+        "retain-total-bytes",
+        "max-connections",
+        "max-sessions",
+        "max-processes",
+        "max-requests",
+        "max-message-bytes",
+        "max-start-bytes",
+        "max-id-bytes",
+        "max-queued-stdin",
+        "max-wait",
+        "process-retention",
+        "detached-hold",
+        "ping-interval",
+        "pong-deadline",
+        "takeover-after",
+        "shutdown-grace",
+        // Reached only by a process that outlives SIGKILL, which needs a dead file system.
+        "kill-patience",
+    ];
+    let mut listed_sorted = listed;
+    listed_sorted.sort_unstable();
+    tested.sort_unstable();
+    assert_eq!(listed_sorted, tested);
+}
+
+#[tokio::test]
+async fn values_that_make_no_sense_are_refused() {
+    for args in [
+        ["--max-connections", "many"],
+        ["--max-connections", "-1"],
+        ["--max-message-bytes", "64 parsecs"],
+        ["--session-ttl", "30"],
+        ["--session-ttl", "-1s"],
+        ["--retain-bytes", ""],
+    ] {
+        let output = run_to_end(&args).await;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
+        assert!(said.contains(args[0]), "{args:?}: {said}");
+        assert!(output.stdout.is_empty());
+    }
+}

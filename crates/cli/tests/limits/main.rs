@@ -1,0 +1,16 @@
+//! Every limit of `--help-limits` is reached once, and says so.
+
+mod listed;
+mod messages;
+mod numbers;
+mod retention;
+mod times;
+
+use testkit::{TestServer, http_get};
+
+/// The value of a metric without labels.
+async fn metric(server: &TestServer, name: &str) -> u64 {
+    let metrics = http_get(server.address(), "/metrics", &[]).await.body;
+    let line = metrics.lines().find(|line| line.split(' ').next() == Some(name));
+    line.and_then(|line| line.split(' ').nth(1)?.parse().ok()).unwrap_or(0)
+}

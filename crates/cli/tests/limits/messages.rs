@@ -1,0 +1,63 @@
+//! The limit on the size of a message, both ways.
+
+use testkit::{Client, TestServer, json};
+use transport::{ConnectOptions, Limits};
+
+const LIMIT: usize = 64 << 10;
+
+async fn server() -> TestServer {
+    TestServer::with_args(&["--max-message-bytes", "64KiB"]).await
+}
+
+#[tokio::test]
+async fn a_message_of_exactly_the_limit_is_taken_and_one_byte_more_is_not() {
+    let server = server().await;
+    let mut client = server.client().await;
+    let padded = |size: usize| {
+        let bare = r#"{"id":100,"method":"environment/status","x":""}"#;
+        bare.replace("\"\"", &format!("\"{}\"", "y".repeat(size - bare.len())))
+    };
+    client.send_text(&padded(LIMIT)).await;
+    assert_eq!(client.next().await, json!({"id": 100, "result": {"status": "ready"}}));
+    client.send_text(&padded(LIMIT + 1)).await;
+    let answer = client.next().await;
+    assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(100), &json!(-32600)), "{answer}");
+    let message = answer["error"]["message"].as_str().unwrap();
+    assert!(message.ends_with("exceeds maximum length of 65536 bytes"), "{message}");
+    // Where no id can be found at the beginning, the error belongs to no request.
+    client.send_text(&format!(r#"{{"x":"{}","id":5}}"#, "y".repeat(LIMIT))).await;
+    assert_eq!(client.next().await["id"], -1);
+    assert_eq!(client.run("p", &["true"]).await.exit_code, 0);
+}
+
+#[tokio::test]
+async fn an_answer_over_the_limit_is_an_error_that_says_what_to_do() {
+    let server = server().await;
+    let mut client = server.client().await;
+    client.run("p", &["head", "-c", "200000", "/dev/zero"]).await;
+    let error = client.call_error("process/read", json!({"processId": "p"})).await;
+    assert_eq!(error["code"], -32600);
+    let message = error["message"].as_str().unwrap();
+    assert!(message.contains("exceeds the limit of 65536 (--max-message-bytes); ask for less with maxBytes"), "{message}");
+}
+
+#[tokio::test]
+async fn output_is_cut_so_that_every_message_fits() {
+    let server = server().await;
+    let limits = Limits { message_bytes: LIMIT };
+    let mut client = Client::connect_with(server.url(), ConnectOptions { limits, ..Default::default() }).await.unwrap();
+    client.handshake(None).await;
+    let outcome = client.run("p", &["head", "-c", "3000000", "/dev/zero"]).await;
+    assert_eq!(outcome.stdout.len(), 3_000_000);
+    let mut after = 0;
+    let mut bytes = 0;
+    loop {
+        let page = client.call("process/read", json!({"processId": "p", "afterSeq": after, "maxBytes": 1000})).await;
+        bytes += page["chunks"].as_array().unwrap().len();
+        after = page["nextSeq"].as_u64().unwrap() - 1;
+        if page["chunks"].as_array().unwrap().is_empty() {
+            break;
+        }
+    }
+    assert!(bytes > 0);
+}

@@ -1,0 +1,161 @@
+//! Limits on how many.
+
+use std::time::Duration;
+
+use testkit::{Client, TestServer, eventually_async, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+const INVALID_REQUEST: i64 = -32600;
+
+#[tokio::test]
+async fn connections_beyond_the_limit_wait_until_one_ends() {
+    let server = TestServer::with_args(&["--max-connections", "2"]).await;
+    let (first, mut second) = (server.client().await, server.client().await);
+    let mut third = TcpStream::connect(server.address()).await.unwrap();
+    third.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    let mut byte = [0];
+    // Two whole processes run while the third connection waits, so it would have been answered if it was served.
+    for id in ["a", "b"] {
+        second.run(id, &["true"]).await;
+    }
+    assert!(timeout(Duration::from_millis(100), third.read(&mut byte)).await.is_err(), "a third connection is served");
+    drop(first);
+    let served = timeout(Duration::from_secs(30), third.read(&mut byte)).await;
+    assert_eq!(served.expect("it is served when another one ends").unwrap(), 1);
+}
+
+#[tokio::test]
+async fn sessions_beyond_the_limit_are_refused_until_one_ends() {
+    let server = TestServer::with_args(&["--max-sessions", "2", "--session-ttl", "0s"]).await;
+    let (first, _second) = (server.client().await, server.client().await);
+    let mut third = server.raw().await;
+    let error = third.call_error("initialize", json!({"clientName": "third"})).await;
+    let message = "server has reached its limit of 2 sessions (--max-sessions)";
+    assert_eq!(error, json!({"code": INVALID_REQUEST, "message": message}));
+    drop(first);
+    eventually_async("the session of a client that left makes room", async || {
+        third.request("initialize", json!({"clientName": "third"})).await.get("result").map(drop)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn detached_sessions_count() {
+    let server = TestServer::with_args(&["--max-sessions", "1"]).await;
+    let first = server.client().await;
+    let session = first.session.clone();
+    drop(first);
+    let mut second = server.raw().await;
+    let error = second.call_error("initialize", json!({"clientName": "second"})).await;
+    assert_eq!(error["message"], "server has reached its limit of 1 sessions (--max-sessions)");
+    second.handshake(Some(&session)).await;
+}
+
+#[tokio::test]
+async fn processes_beyond_the_limit_are_refused_until_one_is_forgotten() {
+    let server = TestServer::with_args(&["--max-processes", "2", "--process-retention", "100ms"]).await;
+    let mut client = server.client().await;
+    client.start("a", &["sleep", "1000"]).await;
+    client.start("b", &["sleep", "1000"]).await;
+    let error = client.call_error("process/start", Client::start_params("c", &["true"])).await;
+    let message = "session has reached its limit of 2 processes (--max-processes)";
+    assert_eq!(error, json!({"code": INVALID_REQUEST, "message": message}));
+    client.call("process/terminate", json!({"processId": "a"})).await;
+    eventually_async("a forgotten process makes room", async || {
+        client.request("process/start", Client::start_params("c", &["true"])).await.get("result").map(drop)
+    })
+    .await;
+    // Another session has a limit of its own.
+    assert_eq!(server.client().await.run("d", &["true"]).await.exit_code, 0);
+}
+
+#[tokio::test]
+async fn unanswered_requests_beyond_the_limit_are_refused() {
+    let server = TestServer::with_args(&["--max-requests", "3"]).await;
+    let mut client = server.client().await;
+    client.start("p", &["sleep", "1000"]).await;
+    let mut waiting = Vec::new();
+    for _ in 0..3 {
+        waiting.push(client.send("process/read", json!({"processId": "p", "waitMs": 600_000})).await);
+    }
+    let error = client.call_error("environment/status", json!({})).await;
+    let message = "connection has reached its limit of 3 unanswered requests (--max-requests)";
+    assert_eq!(error, json!({"code": INVALID_REQUEST, "message": message}));
+    // Another connection has a limit of its own.
+    let mut other = server.client().await;
+    assert_eq!(other.run("q", &["true"]).await.exit_code, 0);
+}
+
+#[tokio::test]
+async fn argv_and_env_beyond_the_limit_are_refused() {
+    let server = TestServer::with_args(&["--max-start-bytes", "10KiB"]).await;
+    let mut client = server.client().await;
+    let long = "x".repeat(10 << 10);
+    let mut params = Client::start_params("p", &["true", &long]);
+    params["env"] = json!({});
+    let error = client.call_error("process/start", params.clone()).await;
+    let message = "argv and env have 10246 bytes and exceed the limit of 10240 (--max-start-bytes)";
+    assert_eq!(error, json!({"code": -32602, "message": message}));
+    params["argv"] = json!(["/bin/true"]);
+    params["env"] = json!({"LONG": long});
+    let error = client.call_error("process/start", params).await;
+    assert!(error["message"].as_str().unwrap().ends_with("exceed the limit of 10240 (--max-start-bytes)"), "{error}");
+    assert_eq!(client.run("p", &["true"]).await.exit_code, 0);
+}
+
+#[tokio::test]
+async fn more_than_the_kernel_takes_is_its_error_and_not_ours() {
+    let server = TestServer::with_args(&["--max-start-bytes", "32MiB"]).await;
+    let mut client = server.client().await;
+    let long = "x".repeat(16 << 20);
+    let error = client.call_error("process/start", Client::start_params("p", &["true", &long])).await;
+    assert_eq!((&error["code"], &error["data"]["errno"]), (&json!(-32603), &json!(7)), "{error}");
+    assert_eq!(error["message"], "Argument list too long (os error 7)");
+}
+
+#[tokio::test]
+async fn ids_beyond_the_limit_are_refused() {
+    let server = TestServer::with_args(&["--max-id-bytes", "16"]).await;
+    let mut client = server.client().await;
+    let (fits, long) = ("p".repeat(16), "p".repeat(17));
+    let error = client.call_error("process/start", Client::start_params(&long, &["true"])).await;
+    let message = "processId exceeds the limit of 16 bytes (--max-id-bytes)";
+    assert_eq!(error, json!({"code": -32602, "message": message}));
+    let mut params = Client::start_params(&fits, &["cat"]);
+    params["pipeStdin"] = json!(true);
+    client.call("process/start", params).await;
+    let write = |id: &str| json!({"processId": fits, "chunk": "", "writeId": id});
+    let error = client.call_error("process/write", write(&long)).await;
+    let message = "writeId exceeds the limit of 16 bytes (--max-id-bytes)";
+    assert_eq!(error, json!({"code": -32602, "message": message}));
+    assert_eq!(client.call("process/write", write(&fits)).await, json!({"status": "accepted"}));
+}
+
+#[tokio::test]
+async fn writes_beyond_the_queue_wait_and_beyond_that_are_refused() {
+    let server = TestServer::with_args(&["--max-queued-stdin", "1KiB"]).await;
+    let mut client = server.client().await;
+    let mut params = Client::start_params("p", &["sh", "-c", "read line; exec wc -c"]);
+    params["pipeStdin"] = json!(true);
+    client.call("process/start", params).await;
+    // More than any pipe holds: the queue takes it because it is empty, and from then on it is full.
+    let chunk = "AAAA".repeat(1 << 19);
+    let full = client.call("process/write", json!({"processId": "p", "chunk": chunk})).await;
+    assert_eq!(full, json!({"status": "accepted"}));
+    let kibibyte = "AAAA".repeat(341);
+    let mut waiting = Vec::new();
+    for _ in 0..4 {
+        waiting.push(client.send("process/write", json!({"processId": "p", "chunk": kibibyte})).await);
+    }
+    let error = client.call_error("process/write", json!({"processId": "p", "chunk": kibibyte})).await;
+    assert_eq!(error["code"], INVALID_REQUEST);
+    let message = error["message"].as_str().unwrap();
+    assert!(message.contains("at most 4 times 1024 may (--max-queued-stdin)"), "{message}");
+    assert_eq!(client.run("other", &["true"]).await.exit_code, 0);
+    client.call("process/terminate", json!({"processId": "p"})).await;
+    for id in waiting {
+        assert_eq!(client.answer(id).await["result"], json!({"status": "stdinClosed"}));
+    }
+}

@@ -1,0 +1,109 @@
+//! Limits on what is kept for a client that comes back.
+
+use testkit::{TestServer, Value, decoded, eventually, eventually_async, json, resident_bytes};
+
+use crate::metric;
+
+/// The bytes of a page.
+fn output(page: &Value) -> Vec<u8> {
+    page["chunks"].as_array().unwrap().iter().flat_map(|chunk| decoded(&chunk["chunk"])).collect()
+}
+
+#[tokio::test]
+async fn output_beyond_retain_bytes_is_dropped_while_detached_and_the_gap_is_reported() {
+    let server = TestServer::with_args(&["--retain-bytes", "64KiB", "--detached-hold", "0s"]).await;
+    let mut client = server.client().await;
+    let session = client.session.clone();
+    let directory = tempfile::tempdir().unwrap();
+    let go = directory.path().join("go");
+    let script = format!("until [ -e {} ]; do sleep 0.01; done; seq 100000 200000", go.display());
+    client.start("p", &["sh", "-c", &script]).await;
+    drop(client);
+    eventually_async("the client is detached", async || {
+        (metric(&server, "exec_server_sessions_active").await == 1).then_some(())
+    })
+    .await;
+    std::fs::write(&go, "").unwrap();
+    eventually_async("the process ends without anybody listening", async || {
+        (metric(&server, "exec_server_processes_active").await == 0).then_some(())
+    })
+    .await;
+
+    let mut client = server.resume(&session).await;
+    let page = eventually_async("the process is closed", async || {
+        let page = client.call("process/read", json!({"processId": "p"})).await;
+        (page["closed"] == true).then_some(page)
+    })
+    .await;
+    assert_eq!(page["gap"], true, "{page}");
+    let kept = output(&page);
+    let total: usize = 7 * 100_001;
+    let dropped = page["droppedBytes"].as_u64().unwrap() as usize;
+    assert_eq!(kept.len() + dropped, total);
+    assert!(kept.len() <= 64 << 10, "{} bytes are kept", kept.len());
+    assert!(!kept.is_empty() && kept.ends_with(b"199999\n200000\n"), "the newest is kept");
+    let oldest = page["oldestSeq"].as_u64().unwrap();
+    assert!(oldest > 1);
+    assert_eq!(page["chunks"][0]["seq"], oldest);
+    let without_gap = client.call("process/read", json!({"processId": "p", "afterSeq": oldest - 1})).await;
+    assert_eq!((without_gap.get("gap"), without_gap.get("droppedBytes")), (None, None));
+    assert!(metric(&server, "exec_server_output_dropped_bytes_total").await >= dropped as u64 / 2);
+}
+
+#[tokio::test]
+async fn without_detached_hold_over_nothing_is_dropped() {
+    let server = TestServer::with_args(&["--retain-bytes", "64KiB"]).await;
+    let mut client = server.client().await;
+    let session = client.session.clone();
+    client.start("p", &["seq", "100000", "200000"]).await;
+    drop(client);
+    let mut client = server.resume(&session).await;
+    let (mut after, mut bytes) = (0, Vec::new());
+    loop {
+        let page = client.call("process/read", json!({"processId": "p", "afterSeq": after, "waitMs": 10_000})).await;
+        assert_eq!(page.get("gap"), None, "{}", page["oldestSeq"]);
+        bytes.extend(output(&page));
+        after = page["nextSeq"].as_u64().unwrap() - 1;
+        if page["closed"] == true {
+            break;
+        }
+    }
+    assert_eq!(bytes.len(), 7 * 100_001);
+}
+
+#[tokio::test]
+async fn all_processes_together_keep_no_more_than_retain_total_bytes() {
+    let server = TestServer::with_args(&["--retain-total-bytes", "4MiB", "--detached-hold", "0s"]).await;
+    let mut client = server.client().await;
+    client.run("warm-up", &["head", "-c", "1MiB", "/dev/zero"]).await;
+    let before = resident_bytes(server.pid());
+    for n in 0..64 {
+        let outcome = client.run(&format!("p{n}"), &["head", "-c", "1048576", "/dev/zero"]).await;
+        assert_eq!(outcome.stdout.len(), 1 << 20, "nothing is lost on its way to a client that listens");
+    }
+    let mut kept = 0;
+    for n in 0..64 {
+        let page = client.call("process/read", json!({"processId": format!("p{n}")})).await;
+        kept += output(&page).len();
+        if output(&page).len() < 1 << 20 {
+            assert_eq!(page["gap"], true);
+        }
+    }
+    assert!((1..=4 << 20).contains(&kept), "{kept} bytes are kept");
+    eventually("memory follows", || (resident_bytes(server.pid()) < before + (16 << 20)).then_some(())).await;
+}
+
+#[tokio::test]
+async fn a_closed_process_is_forgotten_after_its_retention() {
+    let server = TestServer::with_args(&["--process-retention", "300ms"]).await;
+    let mut client = server.client().await;
+    client.run("p", &["echo", "hello"]).await;
+    let page = client.call("process/read", json!({"processId": "p"})).await;
+    assert_eq!(output(&page), b"hello\n");
+    let error = eventually_async("it is forgotten", async || {
+        client.request("process/read", json!({"processId": "p"})).await.get("error").cloned()
+    })
+    .await;
+    assert_eq!(error, json!({"code": -32600, "message": "unknown process id p"}));
+    assert_eq!(client.run("p", &["true"]).await.exit_code, 0, "its id is free");
+}

@@ -1,0 +1,95 @@
+//! Limits on how long.
+
+use std::time::{Duration, Instant};
+
+use testkit::{Client, CuttingProxy, Signal, TestServer, eventually, eventually_async, json, process_state};
+
+use crate::metric;
+
+#[tokio::test]
+async fn a_read_waits_no_longer_than_max_wait() {
+    let server = TestServer::with_args(&["--max-wait", "200ms"]).await;
+    let mut client = server.client().await;
+    client.start("p", &["sleep", "1000"]).await;
+    let asked = Instant::now();
+    let page = client.call("process/read", json!({"processId": "p", "waitMs": u64::MAX})).await;
+    assert_eq!((&page["chunks"], &page["exited"]), (&json!([]), &json!(false)));
+    assert!(asked.elapsed() >= Duration::from_millis(200));
+}
+
+#[tokio::test]
+async fn a_session_and_its_processes_end_with_the_ttl() {
+    let server = TestServer::with_args(&["--session-ttl", "300ms"]).await;
+    let mut client = server.client().await;
+    let session = client.session.clone();
+    client.start("p", &["sleep", "1000"]).await;
+    let pid = client.call("process/list", json!({})).await[0]["pid"].as_u64().unwrap() as u32;
+    drop(client);
+    let mut client = server.resume(&session).await;
+    assert!(process_state(pid).is_some(), "within the ttl everything goes on");
+    assert_eq!(client.call("process/list", json!({})).await[0]["state"], "running");
+    drop(client);
+    eventually("its processes are gone", || process_state(pid).is_none().then_some(())).await;
+    let mut late = server.raw().await;
+    let error = late.call_error("initialize", json!({"clientName": "late", "resumeSessionId": session})).await;
+    assert_eq!(error, json!({"code": -32600, "message": format!("unknown session id {session}")}));
+}
+
+#[tokio::test]
+async fn a_quiet_peer_is_pinged_and_one_that_does_not_answer_is_detached() {
+    let server = TestServer::with_args(&["--ping-interval", "100ms", "--pong-deadline", "300ms"]).await;
+    let proxy = CuttingProxy::start(server.address()).await;
+    let mut client = Client::connect(&proxy.url()).await;
+    client.handshake(None).await;
+    let session = client.session.clone();
+    client.start("p", &["sleep", "1000"]).await;
+    // A client that answers stays, however long it is quiet.
+    let page = client.call("process/read", json!({"processId": "p", "waitMs": 2000})).await;
+    assert_eq!(page["exited"], false);
+
+    proxy.freeze();
+    let gone = "exec_server_connections_active{transport=\"websocket\"}";
+    eventually_async("the silent connection is given up", async || (metric(&server, gone).await == 0).then_some(())).await;
+    let mut client = server.resume(&session).await;
+    assert_eq!(client.call("process/list", json!({})).await[0]["state"], "running", "detached, not ended");
+}
+
+#[tokio::test]
+async fn a_silent_connection_is_replaced_after_takeover_after_and_a_live_one_is_not() {
+    let server = TestServer::with_args(&["--takeover-after", "200ms"]).await;
+    let proxy = CuttingProxy::start(server.address()).await;
+    let mut old = Client::connect(&proxy.url()).await;
+    old.handshake(None).await;
+    let session = old.session.clone();
+    old.start("p", &["sleep", "1000"]).await;
+
+    let mut new = server.raw().await;
+    let resume = json!({"clientName": "new", "resumeSessionId": session});
+    let (refused, _) = tokio::join!(
+        new.call_error("initialize", resume),
+        // It answers pings while it waits for an answer.
+        old.call("process/read", json!({"processId": "p", "waitMs": 1500})),
+    );
+    let message = format!("session {session} is already attached to another connection");
+    assert_eq!(refused, json!({"code": -32010, "message": message}));
+
+    proxy.freeze();
+    let asked = Instant::now();
+    new.handshake(Some(&session)).await;
+    assert!(asked.elapsed() >= Duration::from_millis(200));
+    assert_eq!(new.call("process/list", json!({})).await[0]["state"], "running");
+}
+
+#[tokio::test]
+async fn processes_that_ignore_term_are_killed_after_the_grace() {
+    let mut server = TestServer::with_args(&["--shutdown-grace", "300ms"]).await;
+    let mut client = server.client().await;
+    client.start("p", &["sh", "-c", "trap '' TERM; echo ready; while :; do sleep 1; done"]).await;
+    client.event("p").await;
+    let told = Instant::now();
+    server.signal(Signal::TERM);
+    let outcome = client.outcome("p").await;
+    assert_eq!(outcome.exit_code, 128 + 9);
+    assert!(told.elapsed() >= Duration::from_millis(300));
+    assert_eq!(server.wait().await, Some(0));
+}

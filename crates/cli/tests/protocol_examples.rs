@@ -1,0 +1,367 @@
+//! docs/protocol.md is true: every example in it is replayed against the real server, and every method has one.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use protocol::{ErrorCode, Method, notification};
+use testkit::{Client, TestServer, Value, eventually_async, http_get, json};
+
+const DOCUMENT: &str = include_str!("../../../docs/protocol.md");
+
+/// Stands for a value of any type in a line that was read as JSON; `<name>` without quotes becomes this.
+const ANY: &str = "<>";
+
+/// What the document says can happen to a connection.
+const LOST: &str = "# the connection is lost, and a new one made";
+const SECOND: &str = "# a second connection is made, and the first stays open";
+
+#[tokio::test]
+async fn every_example_is_what_the_server_does() {
+    let examples = examples("json-rpc");
+    assert!(examples.len() > 20, "the examples were not found");
+    for example in examples {
+        Replay::start(&example).await.run(&example).await;
+    }
+}
+
+#[tokio::test]
+async fn every_http_example_is_what_the_server_does() {
+    let server = TestServer::start().await;
+    let examples = examples("http");
+    assert!(!examples.is_empty(), "the examples were not found");
+    for step in examples.iter().flat_map(|example| example.lines.chunks(2)) {
+        let [request, expected] = step else { panic!("a request without answer") };
+        let request = request.text.strip_prefix("→ GET ").unwrap();
+        let (path, header) = request.split_once(" with ").unwrap_or((request, ""));
+        let headers: Vec<_> = header.split_once(": ").into_iter().collect();
+        let answer = http_get(server.address(), path, &headers).await;
+        let shown = format!("{} {}", answer.status, answer.body);
+        let expected_text = expected.text.strip_prefix("← ").unwrap();
+        let same = match expected_text.strip_suffix('…') {
+            Some(start) => shown.starts_with(start),
+            None => shown.trim_end() == expected_text,
+        };
+        assert!(same, "line {}: GET {request} was answered {shown:?}", expected.number);
+    }
+}
+
+#[test]
+fn every_method_event_and_error_has_an_example() {
+    let mut missing: BTreeSet<String> = Method::ALL.iter().map(|method| method.name().to_owned()).collect();
+    missing.extend(
+        [
+            notification::INITIALIZED,
+            notification::PROCESS_OUTPUT,
+            notification::PROCESS_EXITED,
+            notification::PROCESS_CLOSED,
+            notification::LEGACY_OUTPUT,
+            notification::LEGACY_EXITED,
+        ]
+        .map(str::to_owned),
+    );
+    let codes = [
+        ErrorCode::InvalidRequest,
+        ErrorCode::MethodNotFound,
+        ErrorCode::InvalidParams,
+        ErrorCode::Internal,
+        ErrorCode::SessionAttached,
+    ];
+    missing.extend(codes.map(|code| code.number().to_string()));
+    for example in examples("json-rpc") {
+        let mut asked: BTreeMap<String, Value> = BTreeMap::new();
+        for line in &example.lines {
+            let Some(message) = line.message() else { continue };
+            if let Some(code) = message["error"]["code"].as_i64() {
+                missing.remove(&code.to_string());
+            }
+            match (message.get("id"), message["method"].as_str()) {
+                (Some(id), Some(_)) => drop(asked.insert(id.to_string(), message.clone())),
+                (None, Some(name)) => drop(missing.remove(name)),
+                (Some(id), None) if line.expected().is_some() && message.get("result").is_some() => {
+                    let request = asked.remove(&id.to_string()).expect("an answer without request");
+                    let method = Method::from_name(request["method"].as_str().unwrap()).unwrap();
+                    let result = without_placeholders(&message["result"]);
+                    // Methods without params take an empty object for none.
+                    let params = Some(&request["params"]).filter(|params| **params != json!({}));
+                    let fits = method.check_example(&json!(params).to_string(), &result.to_string());
+                    fits.unwrap_or_else(|error| panic!("line {}: {error}", line.number));
+                    missing.remove(method.name());
+                }
+                _ => {}
+            }
+        }
+    }
+    assert_eq!(missing, BTreeSet::new(), "docs/protocol.md has no example of these");
+}
+
+#[test]
+fn placeholders_stand_for_what_varies_and_for_nothing_else() {
+    let mut names = Names::new();
+    let pattern = json_with_placeholders(r#"{"a":<n>,"b":"x <s> y","c":["<s>"],"d":1}"#).unwrap();
+    assert_eq!(matches(&pattern, &json!({"a": 7, "b": "x 1 y", "c": ["1"], "d": 1}), &mut names), Ok(()));
+    assert_eq!(names, Names::from([("n".into(), json!(7)), ("s".into(), json!("1"))]));
+    for other in [
+        json!({"a": 8, "b": "x 1 y", "c": ["1"], "d": 1}),
+        json!({"a": 7, "b": "x 2 y", "c": ["2"], "d": 1}),
+        json!({"a": 7, "b": "x 1 y", "c": ["1", "1"], "d": 1}),
+        json!({"a": 7, "b": "x 1 y", "c": ["1"], "d": 2}),
+        json!({"a": 7, "b": "x 1 y", "c": ["1"]}),
+        json!({"a": 7, "b": "x 1 y", "c": ["1"], "d": 1, "e": 1}),
+    ] {
+        assert!(matches(&pattern, &other, &mut names.clone()).is_err(), "{other}");
+    }
+}
+
+/// One fenced block of the document.
+struct Example {
+    /// What stands behind the language: `from-connect`, and flags of the server.
+    words: Vec<&'static str>,
+    lines: Vec<Line>,
+}
+
+/// A line of an example, with those that continue it.
+struct Line {
+    number: usize,
+    text: String,
+}
+
+impl Line {
+    fn sent(&self) -> Option<&str> {
+        self.text.strip_prefix("→ ")
+    }
+
+    fn expected(&self) -> Option<&str> {
+        self.text.strip_prefix("← ")
+    }
+
+    /// The message, unless the line shows something that is none.
+    fn message(&self) -> Option<Value> {
+        json_with_placeholders(self.sent().or(self.expected())?)
+    }
+}
+
+fn examples(language: &str) -> Vec<Example> {
+    let mut examples = Vec::new();
+    let mut open: Option<Example> = None;
+    let mut in_other_block = false;
+    for (text, number) in DOCUMENT.lines().zip(1..) {
+        match (text.strip_prefix("```"), &mut open) {
+            (Some(""), Some(_)) => examples.extend(open.take()),
+            (Some(_), _) if in_other_block => in_other_block = false,
+            (Some(info), None) => {
+                let mut words = info.split_whitespace();
+                if words.next() == Some(language) {
+                    open = Some(Example { words: words.collect(), lines: Vec::new() });
+                } else {
+                    in_other_block = true;
+                }
+            }
+            (None, Some(example)) if text.starts_with(' ') => {
+                example.lines.last_mut().expect("a line to continue").text.push_str(text.trim_start());
+            }
+            (None, Some(example)) => {
+                let known = text.starts_with("→ ") || text.starts_with("← ") || [LOST, SECOND].contains(&text);
+                assert!(known, "line {number} of the document is no line of an example: {text}");
+                example.lines.push(Line { number, text: text.to_owned() });
+            }
+            (Some(_), Some(_)) => panic!("line {number}: a block inside a block"),
+            (None, None) => {}
+        }
+    }
+    examples
+}
+
+/// An example on its way.
+struct Replay {
+    server: TestServer,
+    client: Client,
+    names: Names,
+    /// Starts and terminates that were sent, by request id: method and process id.
+    asked: BTreeMap<String, (String, Value)>,
+}
+
+impl Replay {
+    async fn start(example: &Example) -> Self {
+        let flags: Vec<_> = example.words.iter().copied().filter(|word| word.starts_with("--")).collect();
+        let server = TestServer::with(&flags, |command| command.current_dir("/").env_remove("TMPDIR")).await;
+        let from_connect = example.words.contains(&"from-connect");
+        let client = if from_connect { server.raw().await } else { server.client().await };
+        Self { server, client, names: Names::new(), asked: BTreeMap::new() }
+    }
+
+    async fn run(mut self, example: &Example) {
+        let mut lines = example.lines.as_slice();
+        let mut bystanders = Vec::new();
+        while let Some((line, rest)) = lines.split_first() {
+            lines = rest;
+            if let Some(text) = line.sent() {
+                self.send(text).await;
+            } else if line.text == LOST {
+                self = self.reconnect().await;
+            } else if line.text == SECOND {
+                let mut first = std::mem::replace(&mut self.client, self.server.raw().await);
+                // It answers pings as long as somebody reads from it.
+                bystanders.push(tokio::spawn(async move { first.drain().await }));
+            } else {
+                let more = rest.iter().take_while(|line| line.expected().is_some()).count();
+                self.expect(line, &rest[..more]).await;
+                lines = &rest[more..];
+            }
+        }
+        self.send(r#"{"id":"the end","method":"environment/status"}"#).await;
+        let next = self.client.next().await;
+        let last = example.lines.last().unwrap().number;
+        assert_eq!(next["id"], "the end", "the example that ends in line {last} does not show {next}");
+        bystanders.iter().for_each(tokio::task::JoinHandle::abort);
+    }
+
+    async fn send(&mut self, text: &str) {
+        let mut text = text.to_owned();
+        for (name, value) in &self.names {
+            text = text.replace(&format!("<{name}>"), &plain(value));
+        }
+        if let Ok(message) = text.parse::<Value>()
+            && let Some(method) = message["method"].as_str()
+        {
+            let about = (method.to_owned(), message["params"]["processId"].clone());
+            self.asked.insert(message["id"].to_string(), about);
+        }
+        self.client.send_text(&text).await;
+    }
+
+    /// What the document shows together may cross, as far as the document does not promise an order.
+    async fn expect(&mut self, first: &Line, more: &[Line]) {
+        let mut pending: Vec<(&Line, Value)> =
+            std::iter::once(first).chain(more).map(|line| (line, line.message().expect("JSON"))).collect();
+        while !pending.is_empty() {
+            let actual = self.client.next().await;
+            let place = pending.iter().position(|(_, pattern)| lane(pattern) == lane(&actual));
+            let number = first.number;
+            let Some(place) = place else { panic!("line {number} and below do not show {actual}") };
+            let (line, pattern) = pending.remove(place);
+            if let Err(difference) = matches(&pattern, &actual, &mut self.names) {
+                panic!("line {}: {difference}\n  came: {actual}", line.number);
+            }
+            self.check_order(&actual, &pending);
+        }
+    }
+
+    fn check_order(&mut self, actual: &Value, pending: &[(&Line, Value)]) {
+        if actual.get("method").is_some() {
+            let process = &actual["params"]["processId"];
+            let is_start = |method: &str| method == "process/start" || method == "command/exec";
+            let early = self.asked.values().any(|(method, started)| is_start(method) && started == process);
+            assert!(!early, "an event came before the answer to its start: {actual}");
+        } else if let Some((method, process)) = self.asked.remove(&actual["id"].to_string())
+            && method.ends_with("/terminate")
+        {
+            let owed = pending.iter().find(|(_, pattern)| pattern["params"]["processId"] == process);
+            assert!(owed.is_none(), "the answer to a terminate came before the last event of {process}");
+        }
+    }
+
+    async fn reconnect(self) -> Self {
+        let Self { server, client, names, .. } = self;
+        drop(client);
+        // A resume that comes before the server has noticed would be told to try again.
+        eventually_async("the server has noticed", async || {
+            let metrics = http_get(server.address(), "/metrics", &[]).await.body;
+            metrics.contains("exec_server_connections_active{transport=\"websocket\"} 0\n").then_some(())
+        })
+        .await;
+        let client = server.raw().await;
+        Self { server, client, names, asked: BTreeMap::new() }
+    }
+}
+
+/// Messages of one lane keep their order: the answer to one request, the events of one process.
+fn lane(message: &Value) -> (bool, Value) {
+    let is_event = message.get("method").is_some();
+    (is_event, if is_event { message["params"]["processId"].clone() } else { message["id"].clone() })
+}
+
+/// What placeholders stand for, as far as it has been seen.
+type Names = BTreeMap<String, Value>;
+
+/// Reads a line as JSON; none if it is not meant to be.
+fn json_with_placeholders(text: &str) -> Option<Value> {
+    let mut out = String::new();
+    let (mut in_string, mut escaped) = (false, false);
+    let mut rest = text.chars();
+    while let Some(c) = rest.next() {
+        if c == '<' && !in_string {
+            let name: String = rest.by_ref().take_while(|c| *c != '>').collect();
+            out.push_str(&json!({ANY: name}).to_string());
+            continue;
+        }
+        in_string ^= c == '"' && !escaped;
+        escaped = c == '\\' && !escaped;
+        out.push(c);
+    }
+    out.parse().ok()
+}
+
+/// A value of the right type in each place, for those who check types only.
+fn without_placeholders(value: &Value) -> Value {
+    match value {
+        Value::Object(members) if members.contains_key(ANY) => json!(1),
+        Value::Object(members) => {
+            members.iter().map(|(name, value)| (name.clone(), without_placeholders(value))).collect()
+        }
+        Value::Array(items) => items.iter().map(without_placeholders).collect(),
+        other => other.clone(),
+    }
+}
+
+/// Compares a line of the document with what came. Learns what its placeholders stand for.
+fn matches(pattern: &Value, actual: &Value, names: &mut Names) -> Result<(), String> {
+    let differs = || Err(format!("expected {pattern}, got {actual}"));
+    match (pattern, actual) {
+        (Value::Object(any), _) if any.contains_key(ANY) => {
+            let name = plain(&any[ANY]);
+            let known = names.entry(name).or_insert_with(|| actual.clone());
+            if known == actual { Ok(()) } else { differs() }
+        }
+        (Value::Object(expected), Value::Object(members)) => {
+            if !expected.keys().eq(members.keys()) {
+                return differs();
+            }
+            expected.iter().try_for_each(|(name, value)| matches(value, &members[name], names))
+        }
+        (Value::Array(expected), Value::Array(items)) if expected.len() == items.len() => {
+            expected.iter().zip(items).try_for_each(|(value, item)| matches(value, item, names))
+        }
+        (Value::String(expected), Value::String(text)) => {
+            if text_matches(expected, text, names) {
+                Ok(())
+            } else {
+                differs()
+            }
+        }
+        _ if pattern == actual => Ok(()),
+        _ => differs(),
+    }
+}
+
+fn text_matches(pattern: &str, text: &str, names: &mut Names) -> bool {
+    let Some((before, name, after)) = split_at_placeholder(pattern) else { return pattern == text };
+    let Some(rest) = text.strip_prefix(before) else { return false };
+    if let Some(known) = names.get(name) {
+        return rest.strip_prefix(&*plain(known)).is_some_and(|rest| text_matches(after, rest, names));
+    }
+    let literal = split_at_placeholder(after).map_or(after, |(literal, ..)| literal);
+    let end = if literal.is_empty() { Some(rest.len()) } else { rest.find(literal) };
+    let Some((value, rest)) = end.map(|end| rest.split_at(end)) else { return false };
+    names.insert(name.to_owned(), json!(value));
+    text_matches(after, rest, names)
+}
+
+fn split_at_placeholder(text: &str) -> Option<(&str, &str, &str)> {
+    let (before, rest) = text.split_once('<')?;
+    let (name, after) = rest.split_once('>')?;
+    Some((before, name, after))
+}
+
+/// As it stands inside a string.
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}

@@ -1,0 +1,101 @@
+//! The tour of the README works: its commands are run by one shell, and print what the README says they print.
+
+use std::path::Path;
+use std::process::Stdio;
+
+const README: &str = include_str!("../../../README.md");
+
+/// Separates what one command prints from what the next one does.
+const NEXT: &str = "==== next command ====\n";
+
+/// A person sees output and errors alike; and whatever the README does, nothing outlives its shell.
+const PREPARE: &str = "exec 2>&1\ntrap 'kill $(jobs -p) 2>/dev/null; wait' EXIT\n";
+
+/// A command of the README, and what it prints there.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Step {
+    command: String,
+    printed: Vec<String>,
+}
+
+#[tokio::test]
+async fn the_tour_prints_what_the_readme_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let [client] = blocks("python").try_into().expect("one client");
+    std::fs::write(folder.path().join("client.py"), client).unwrap();
+    let steps: Vec<Step> = blocks("console").iter().flat_map(|block| steps(block)).collect();
+    assert!(steps.len() > 10, "the tour was not found");
+
+    let mut script = PREPARE.to_owned();
+    for step in &steps {
+        script.push_str(&format!("{}\nprintf '{}'\n", step.command, NEXT.escape_debug()));
+    }
+    let shown = run(folder.path(), &script).await;
+    let mut answers = shown.split(NEXT);
+    for step in &steps {
+        let printed = answers.next().unwrap_or_default();
+        let expected = step.printed.join("\n");
+        assert!(fits(&expected, printed.trim_end()), "{}\nprinted:\n{printed}\nexpected:\n{expected}", step.command);
+    }
+}
+
+#[test]
+fn commands_continue_and_dots_stand_for_anything() {
+    let expected = [
+        Step { command: "cat <<X\na\n\nX".into(), printed: vec!["a".into(), "".into()] },
+        Step { command: "true".into(), printed: vec![] },
+    ];
+    assert_eq!(steps("$ cat <<X\n> a\n>\n> X\na\n\n$ true\n"), expected);
+    assert!(fits("a…c\n…", "abbc\nd\ne") && fits("a", "a") && fits("…", ""));
+    assert!(!fits("a…c", "abbcd") && !fits("a", "ab") && !fits("", "a") && !fits("a…a", "a"));
+}
+
+/// What a person would see, who has the binary on the PATH.
+async fn run(folder: &Path, script: &str) -> String {
+    let binary = testkit::binary();
+    let path = std::env::join_paths(
+        std::iter::once(binary.parent().unwrap().to_owned())
+            .chain(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())),
+    );
+    let output = tokio::process::Command::new("bash")
+        .args(["-c", script])
+        .current_dir(folder)
+        .env("PATH", path.unwrap())
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .output();
+    let output = output.await.unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn blocks(language: &str) -> Vec<String> {
+    let fence = format!("```{language}\n");
+    let blocks = README.split(&fence).skip(1).map(|rest| rest.split("\n```").next().unwrap());
+    blocks.map(|block| format!("{block}\n")).collect()
+}
+
+fn steps(block: &str) -> Vec<Step> {
+    let mut steps: Vec<Step> = Vec::new();
+    for line in block.lines() {
+        if let Some(command) = line.strip_prefix("$ ") {
+            steps.push(Step { command: command.to_owned(), printed: Vec::new() });
+            continue;
+        }
+        let step = steps.last_mut().expect("a block begins with a command");
+        match line.strip_prefix('>') {
+            Some(more) => {
+                step.command.push('\n');
+                step.command.push_str(more.strip_prefix(' ').unwrap_or(more));
+            }
+            None => step.printed.push(line.to_owned()),
+        }
+    }
+    steps
+}
+
+/// Whether the text is the expected one; `…` stands for anything.
+fn fits(expected: &str, text: &str) -> bool {
+    let Some((start, rest)) = expected.split_once('…') else { return expected == text };
+    let Some(text) = text.strip_prefix(start) else { return false };
+    (0..=text.len()).filter(|at| text.is_char_boundary(*at)).any(|at| fits(rest, &text[at..]))
+}

@@ -1,0 +1,448 @@
+//! Sessions that outlive their connections: who may resume them, and what a client finds when it does.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+use testkit::{
+    Client, CuttingProxy, TestServer, Value, eventually, eventually_async, http_get, json, process_state, unbase64,
+};
+
+fn resume_params(session: &str) -> Value {
+    json!({"clientName": "testkit", "resumeSessionId": session})
+}
+
+async fn resume_refused(server: &TestServer, session: &str) -> (Client, Value) {
+    let mut client = server.raw().await;
+    let error = client.call_error("initialize", resume_params(session)).await;
+    (client, error)
+}
+
+/// The sum over all labels.
+async fn metric(server: &TestServer, name: &str) -> u64 {
+    let answer = http_get(server.address(), "/metrics", &[]).await;
+    let lines = answer.body.lines().filter_map(|line| line.strip_prefix("exec_server_")?.strip_prefix(name));
+    lines.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap() as u64).sum()
+}
+
+/// Ends a client's connection and waits until the server has noticed.
+async fn disconnect(server: &TestServer, client: Client) -> String {
+    let session = client.session.clone();
+    drop(client);
+    let detached = async || (metric(server, "connections_active").await == 0).then_some(());
+    eventually_async("the connection has ended", detached).await;
+    session
+}
+
+/// A command that waits until a file is there.
+fn gated(gate: &Path, then: &str) -> String {
+    format!("while ! [ -e {} ]; do sleep 0.01; done; {then}", gate.display())
+}
+
+struct Gate(TempDir);
+
+impl Gate {
+    fn new() -> Self {
+        Self(TempDir::new().unwrap())
+    }
+
+    fn before(&self, then: &str) -> String {
+        gated(&self.0.path().join("gate"), then)
+    }
+
+    fn open(&self) {
+        std::fs::write(self.0.path().join("gate"), "").unwrap();
+    }
+}
+
+async fn pid_of(client: &mut Client, process: &str) -> u32 {
+    let list = client.call("process/list", json!({})).await;
+    let found = list.as_array().unwrap().iter().find(|summary| summary["processId"] == process);
+    found.unwrap()["pid"].as_u64().unwrap().try_into().unwrap()
+}
+
+async fn read(client: &mut Client, process: &str, after: u64) -> Value {
+    client.call("process/read", json!({"processId": process, "afterSeq": after})).await
+}
+
+fn output_of(page: &Value) -> Vec<u8> {
+    page["chunks"].as_array().unwrap().iter().flat_map(|chunk| unbase64(&chunk["chunk"])).collect()
+}
+
+fn numbers(last: usize) -> String {
+    (1..=last).map(|number| format!("{number}\n")).collect()
+}
+
+#[tokio::test]
+async fn a_process_lives_on_while_nobody_is_connected() {
+    let server = TestServer::start().await;
+    let mut client = server.client().await;
+    let mut params = Client::start_params("p", &["cat"]);
+    params["pipeStdin"] = true.into();
+    client.call("process/start", params).await;
+    let pid = pid_of(&mut client, "p").await;
+    let session = disconnect(&server, client).await;
+
+    let mut client = server.resume(&session).await;
+    assert_eq!(client.session, session);
+    assert_eq!(pid_of(&mut client, "p").await, pid);
+    assert_eq!(read(&mut client, "p", 0).await["nextSeq"], 1);
+    assert_eq!(client.write("p", "1", "still here\n").await, "accepted");
+    client.output_until("p", "still here\n").await;
+    assert_eq!(client.call("process/terminate", json!({"processId": "p"})).await, json!({"running": true}));
+    assert_eq!(process_state(pid), None);
+}
+
+#[tokio::test]
+async fn a_connection_that_just_ended_never_keeps_its_client_out() {
+    let server = TestServer::start().await;
+    let mut client = server.client().await;
+    for _ in 0..200 {
+        let session = client.session.clone();
+        let start = Instant::now();
+        drop(client);
+        client = server.resume(&session).await;
+        assert!(start.elapsed() < Duration::from_millis(1500), "it did not wait for a sign of life");
+    }
+}
+
+#[tokio::test]
+async fn a_session_is_not_taken_from_a_client_that_answers() {
+    let server = TestServer::start().await;
+    let mut first = server.client().await;
+    let session = first.session.clone();
+    let (mut second, error) = tokio::select! {
+        message = first.receive() => panic!("unexpected {message:?}"),
+        refused = resume_refused(&server, &session) => refused,
+    };
+    let message = format!("session {session} is already attached to another connection");
+    assert_eq!(error, json!({"code": -32010, "message": message}));
+    assert_eq!(first.call("environment/status", json!({})).await, json!({"status": "ready"}));
+    drop(first);
+    // The same connection may try again.
+    let resumed = eventually_async("the first is gone", async || {
+        let answer = second_try(&server, &session).await;
+        answer.get("result").cloned()
+    });
+    assert_eq!(resumed.await, json!({"sessionId": session}));
+    second.handshake(None).await;
+    assert_ne!(second.session, session);
+}
+
+async fn second_try(server: &TestServer, session: &str) -> Value {
+    server.raw().await.request("initialize", resume_params(session)).await
+}
+
+#[tokio::test]
+async fn a_frozen_connection_is_replaced() {
+    let server = TestServer::with_args(&["--takeover-after", "200ms"]).await;
+    let proxy = CuttingProxy::start(server.address()).await;
+    let gate = Gate::new();
+    let mut frozen = Client::connect(&proxy.url()).await;
+    frozen.handshake(None).await;
+    frozen.start("p", &["sh", "-c", &gate.before("echo hello")]).await;
+    proxy.freeze();
+    let mut client = server.resume(&frozen.session).await;
+    assert_eq!(read(&mut client, "p", 0).await["nextSeq"], 1);
+    gate.open();
+    let outcome = client.outcome("p").await;
+    assert_eq!((outcome.stdout.as_slice(), outcome.seqs), (&b"hello\n"[..], vec![1, 2, 3]));
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_answer_is_replaced_and_its_connection_ended() {
+    let server = TestServer::with_args(&["--takeover-after", "200ms"]).await;
+    let gate = Gate::new();
+    let mut silent = server.client().await;
+    silent.start("p", &["sh", "-c", &gate.before("echo hello")]).await;
+    let params = json!({"processId": "p", "afterSeq": 0, "waitMs": 60_000});
+    let waiting = silent.send("process/read", params).await;
+    silent.call("environment/status", json!({})).await;
+
+    let mut client = server.resume(&silent.session).await;
+    gate.open();
+    assert_eq!(read(&mut client, "p", 0).await["exited"], false);
+    assert_eq!(client.outcome("p").await.stdout, b"hello\n");
+    for message in silent.drain().await {
+        assert_eq!(message["id"], waiting, "no event goes to a connection that was replaced: {message}");
+        assert_eq!(message["error"]["message"], "session has been resumed by another connection");
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_session_is_an_error_and_the_connection_stays_usable() {
+    let server = TestServer::start().await;
+    for unknown in ["", "nonsense", "6d0f0e1c-2a4b-4c7e-9d58-0a1b2c3d4e5f"] {
+        let (mut client, error) = resume_refused(&server, unknown).await;
+        assert_eq!(error, json!({"code": -32600, "message": format!("unknown session id {unknown}")}));
+        client.handshake(None).await;
+        assert_eq!(client.run("p", &["echo", "ok"]).await.stdout, b"ok\n");
+    }
+}
+
+#[tokio::test]
+async fn an_expired_session_is_unknown_and_its_processes_are_gone() {
+    let server = TestServer::with_args(&["--session-ttl", "200ms"]).await;
+    let mut client = server.client().await;
+    client.start("p", &["sleep", "1000"]).await;
+    let pid = pid_of(&mut client, "p").await;
+    let session = disconnect(&server, client).await;
+    eventually("the process is gone", || process_state(pid).is_none().then_some(())).await;
+    let (_, error) = resume_refused(&server, &session).await;
+    assert_eq!(error, json!({"code": -32600, "message": format!("unknown session id {session}")}));
+    let sessions = async || (metric(&server, "sessions_active").await == 0).then_some(());
+    eventually_async("the session is forgotten", sessions).await;
+}
+
+#[tokio::test]
+async fn a_session_that_is_resumed_in_time_does_not_expire() {
+    let server = TestServer::with_args(&["--session-ttl", "400ms"]).await;
+    let mut client = server.client().await;
+    client.start("p", &["sleep", "1000"]).await;
+    let pid = pid_of(&mut client, "p").await;
+    let session = disconnect(&server, client).await;
+    let mut client = server.resume(&session).await;
+    // sleep: the time of the first detachment must pass while another connection is attached
+    tokio::time::sleep(Duration::from_millis(800)).await;
+    assert_eq!(pid_of(&mut client, "p").await, pid);
+    assert!(process_state(pid).is_some());
+}
+
+#[tokio::test]
+async fn what_happened_meanwhile_can_be_read() {
+    let server = TestServer::start().await;
+    let gate = Gate::new();
+    let mut client = server.client().await;
+    client.start("p", &["sh", "-c", &gate.before("echo out; echo err >&2; exit 3")]).await;
+    let pid = pid_of(&mut client, "p").await;
+    let session = disconnect(&server, client).await;
+    gate.open();
+    eventually("it has exited", || process_state(pid).is_none().then_some(())).await;
+
+    let mut client = server.resume(&session).await;
+    let params = json!({"processId": "p", "afterSeq": 4, "waitMs": 20_000});
+    client.call("process/read", params).await;
+    let page = read(&mut client, "p", 0).await;
+    assert_eq!(String::from_utf8(output_of(&page)).unwrap().len(), "out\nerr\n".len());
+    assert_eq!(
+        (&page["exited"], &page["exitCode"], &page["exitSeq"], &page["closed"], &page["nextSeq"]),
+        (&json!(true), &json!(3), &json!(3), &json!(true), &json!(5)),
+        "{page}"
+    );
+}
+
+#[tokio::test]
+async fn what_happened_meanwhile_is_pushed_to_a_client_that_never_reads() {
+    let server = TestServer::start().await;
+    let gate = Gate::new();
+    let mut client = server.client().await;
+    client.start("p", &["sh", "-c", &format!("echo before; {}", gate.before("echo after; exit 3"))]).await;
+    client.output_until("p", "before\n").await;
+    let session = disconnect(&server, client).await;
+    gate.open();
+
+    let mut client = server.resume(&session).await;
+    let outcome = client.outcome("p").await;
+    assert_eq!((outcome.stdout.as_slice(), outcome.exit_code), (&b"after\n"[..], 3));
+    assert_eq!(outcome.seqs, [2, 3, 4], "each event once, across both connections");
+}
+
+#[tokio::test]
+async fn pushing_goes_on_exactly_where_the_first_read_ends() {
+    let server = TestServer::start().await;
+    let mut client = server.client().await;
+    let mut params = Client::start_params("p", &["sh", "-c", "while read n; do seq 1 $n; done"]);
+    params["pipeStdin"] = true.into();
+    client.call("process/start", params).await;
+    let mut output = Vec::new();
+    let mut seqs = Vec::new();
+    for round in 1..=20 {
+        client.write("p", &round.to_string(), "1000\n").await;
+        // Somewhere in the middle of this round, the connection is lost.
+        while output.len() < numbers(1000).len() * (round - 1) + 500 {
+            let event = client.event("p").await;
+            output.extend(unbase64(&event["params"]["chunk"]));
+            seqs.push(event["params"]["seq"].as_u64().unwrap());
+        }
+        client = server.resume(&disconnect(&server, client).await).await;
+        let after = seqs.last().copied().unwrap();
+        // What comes from here on, in whatever way, must follow without repetition.
+        let params =
+            json!({"processId": "p", "afterSeq": after, "maxBytes": if round % 2 == 0 { Some(1) } else { None }});
+        let page = client.call("process/read", params).await;
+        output.extend(output_of(&page));
+        seqs.extend(page["chunks"].as_array().unwrap().iter().map(|chunk| chunk["seq"].as_u64().unwrap()));
+    }
+    client.close_stdin("p").await;
+    let rest = client.outcome("p").await;
+    output.extend(rest.stdout);
+    seqs.extend(rest.seqs);
+    assert_eq!(seqs, (1..=seqs.len() as u64).collect::<Vec<_>>());
+    assert!(String::from_utf8(output).unwrap() == numbers(1000).repeat(20));
+}
+
+#[tokio::test]
+async fn each_connection_has_its_own_time_to_read_first() {
+    let server = TestServer::start().await;
+    let gate = Gate::new();
+    let mut client = server.client().await;
+    client.start("p", &["sh", "-c", &gate.before("echo hello")]).await;
+    let session = disconnect(&server, client).await;
+    gate.open();
+    let session = disconnect(&server, server.resume(&session).await).await;
+    // sleep: the second of grace of the first resume is to end in the middle of that of the second
+    tokio::time::sleep(Duration::from_millis(600)).await;
+    let mut client = server.raw().await;
+    let start = Instant::now();
+    client.handshake(Some(&session)).await;
+    assert_eq!(client.event("p").await["method"], "process/output");
+    assert!(start.elapsed() > Duration::from_millis(950), "pushed after {:?}", start.elapsed());
+}
+
+/// Starts a process that writes more than is retained while nobody is connected. Returns when it has begun to.
+async fn write_while_detached(server: &TestServer) -> (String, u32) {
+    let gate = Gate::new();
+    let mut client = server.client().await;
+    client.start("p", &["sh", "-c", &gate.before("exec seq 1 1000000")]).await;
+    let pid = pid_of(&mut client, "p").await;
+    let session = disconnect(server, client).await;
+    gate.open();
+    let full = async || (metric(server, "output_bytes").await >= 1 << 20).then_some(());
+    eventually_async("more than is retained was written", full).await;
+    (session, pid)
+}
+
+#[tokio::test]
+async fn a_detached_process_waits_for_a_client_that_reads() {
+    let server = TestServer::start().await;
+    let (session, pid) = write_while_detached(&server).await;
+    assert!(process_state(pid).is_some(), "it waits");
+    let mut client = server.resume(&session).await;
+    let page = read(&mut client, "p", 0).await;
+    assert_ne!(page["gap"], true);
+    let mut output = output_of(&page);
+    let rest = client.outcome("p").await;
+    assert_eq!(rest.seqs[0], page["nextSeq"].as_u64().unwrap());
+    output.extend(rest.stdout);
+    assert!(String::from_utf8(output).unwrap() == numbers(1_000_000));
+}
+
+#[tokio::test]
+async fn a_detached_process_waits_for_a_client_that_only_listens() {
+    let server = TestServer::start().await;
+    let (session, _) = write_while_detached(&server).await;
+    let outcome = server.resume(&session).await.outcome("p").await;
+    assert!(String::from_utf8(outcome.stdout).unwrap() == numbers(1_000_000));
+    assert_eq!(outcome.seqs, (1..=outcome.seqs.len() as u64).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn without_hold_a_gap_is_reported() {
+    let server = TestServer::with_args(&["--detached-hold", "0s"]).await;
+    let (session, pid) = write_while_detached(&server).await;
+    eventually("it does not wait", || process_state(pid).is_none().then_some(())).await;
+    let mut client = server.resume(&session).await;
+    client.call("process/read", json!({"processId": "p", "afterSeq": 1 << 40, "waitMs": 20_000})).await;
+    let page = read(&mut client, "p", 0).await;
+    let output = output_of(&page);
+    let expected = numbers(1_000_000);
+    assert_eq!((&page["gap"], &page["closed"]), (&json!(true), &json!(true)));
+    assert!(output.len() <= 1 << 20 && expected.as_bytes().ends_with(&output), "the newest is kept");
+    assert_eq!(page["droppedBytes"], expected.len() - output.len());
+    assert_eq!(page["oldestSeq"], page["chunks"][0]["seq"]);
+    assert_ne!(page["oldestSeq"], 1);
+}
+
+#[tokio::test]
+async fn sessions_do_not_see_each_other() {
+    let server = TestServer::start().await;
+    let (mut a, mut b) = (server.client().await, server.client().await);
+    assert_ne!(a.session, b.session);
+    let mut params = Client::start_params("p", &["cat"]);
+    params["pipeStdin"] = true.into();
+    a.call("process/start", params.clone()).await;
+    assert_eq!(b.call("process/list", json!({})).await, json!([]));
+    assert_eq!(b.write("p", "1", "b\n").await, "unknownProcess");
+    assert_eq!(b.call("process/terminate", json!({"processId": "p"})).await, json!({"running": false}));
+    b.call("process/start", params).await;
+    assert_eq!(
+        (a.write("p", "1", "a\n").await, b.write("p", "1", "b\n").await),
+        ("accepted".into(), "accepted".into())
+    );
+    assert_eq!(a.output_until("p", "\n").await, "a\n");
+    assert_eq!(b.output_until("p", "\n").await, "b\n");
+    b.call("process/terminate", json!({"processId": "p"})).await;
+    assert_eq!(a.write("p", "2", "again\n").await, "accepted");
+    assert_eq!(a.output_until("p", "\n").await, "again\n");
+}
+
+#[tokio::test]
+async fn starts_in_flight_when_the_connection_is_cut_are_not_lost() {
+    let server = TestServer::start().await;
+    let proxy = CuttingProxy::start(server.address()).await;
+    for round in 0..10 {
+        let mut client = Client::connect(&proxy.url()).await;
+        client.handshake(None).await;
+        let mut last = 0;
+        for number in 0..20 {
+            let process = format!("p{number}");
+            let argv = ["sh", "-c", &format!("echo {round} {number}")];
+            last = client.send("process/start", Client::start_params(&process, &argv)).await;
+        }
+        // A request without a lane of its own: its answer says that every start has been read, not that it is done.
+        client.call("environment/status", json!({})).await;
+        proxy.cut();
+        let mut client = server.resume(&client.session).await;
+        assert!(last > 0);
+        for number in 0..20 {
+            let process = format!("p{number}");
+            let mut output = Vec::new();
+            let mut after = 0;
+            loop {
+                let params = json!({"processId": process, "afterSeq": after, "waitMs": 20_000});
+                let page = client.call("process/read", params).await;
+                output.extend(output_of(&page));
+                after = page["nextSeq"].as_u64().unwrap() - 1;
+                if page["closed"] == true {
+                    break;
+                }
+            }
+            assert_eq!(String::from_utf8(output).unwrap(), format!("{round} {number}\n"));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_long_poll_does_not_delay_a_resume() {
+    let server = TestServer::start().await;
+    let proxy = CuttingProxy::start(server.address()).await;
+    let mut client = Client::connect(&proxy.url()).await;
+    client.handshake(None).await;
+    client.start("p", &["sleep", "1000"]).await;
+    client.send("process/read", json!({"processId": "p", "waitMs": 5000})).await;
+    client.call("environment/status", json!({})).await;
+    let start = Instant::now();
+    proxy.cut();
+    server.resume(&client.session).await;
+    assert!(start.elapsed() < Duration::from_millis(1900), "it took {:?}", start.elapsed());
+}
+
+/// Nothing but receipts asked for by the amount of output may be needed.
+const NO_KEEP_ALIVE: [&str; 2] = ["--ping-interval", "10m"];
+
+#[tokio::test]
+async fn a_process_that_writes_single_bytes_does_not_stand_still() {
+    let server = TestServer::with_args(&NO_KEEP_ALIVE).await;
+    let mut client = server.client().await;
+    let script = "for (1..60000) { syswrite STDOUT, 'o'; syswrite STDERR, 'e' }";
+    let outcome = client.run("p", &["perl", "-e", script]).await;
+    assert_eq!((outcome.stdout.len(), outcome.stderr.len()), (60_000, 60_000));
+}
+
+#[tokio::test]
+async fn a_process_that_retains_little_does_not_stand_still() {
+    let server = TestServer::with_args(&[NO_KEEP_ALIVE[0], NO_KEEP_ALIVE[1], "--retain-bytes", "4KiB"]).await;
+    let mut client = server.client().await;
+    let outcome = client.run("p", &["seq", "1", "50000"]).await;
+    assert!(String::from_utf8(outcome.stdout).unwrap() == numbers(50_000));
+}

@@ -1,0 +1,56 @@
+//! One HTTP exchange, byte for byte, so that a test can send what no HTTP library would.
+
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use crate::wait::PATIENCE;
+
+/// What a server said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpAnswer {
+    /// The status code.
+    pub status: u16,
+    /// Status line and headers, in lower case.
+    pub head: String,
+    /// As long as `content-length` says.
+    pub body: String,
+}
+
+/// Asks `IP:PORT` for a path on a connection of its own.
+pub async fn http_get(address: &str, path: &str, headers: &[(&str, &str)]) -> HttpAnswer {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    http_exchange(&mut stream, &http_request(path, headers)).await
+}
+
+/// The text of a GET request. A `Host` header is added.
+pub fn http_request(path: &str, headers: &[(&str, &str)]) -> String {
+    let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    format!("GET {path} HTTP/1.1\r\nHost: test\r\n{headers}\r\n")
+}
+
+/// The headers of a WebSocket upgrade.
+pub const UPGRADE: &[(&str, &str)] = &[
+    ("Connection", "Upgrade"),
+    ("Upgrade", "websocket"),
+    ("Sec-WebSocket-Version", "13"),
+    ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="),
+];
+
+/// Sends a request on an open connection and reads the answer, and no more than the answer.
+pub async fn http_exchange<T: AsyncRead + AsyncWrite + Unpin>(io: &mut T, request: &str) -> HttpAnswer {
+    io.write_all(request.as_bytes()).await.unwrap();
+    tokio::time::timeout(PATIENCE, read_answer(io)).await.expect("no answer came for too long")
+}
+
+async fn read_answer<T: AsyncRead + Unpin>(io: &mut T) -> HttpAnswer {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(io.read_u8().await.expect("the connection ended in the headers"));
+    }
+    let head = String::from_utf8(head).unwrap().to_lowercase();
+    let length =
+        head.lines().find_map(|line| line.strip_prefix("content-length: ")).map_or(0, |n| n.parse().unwrap());
+    let mut body = vec![0; length];
+    io.read_exact(&mut body).await.unwrap();
+    HttpAnswer { status: head[9..12].parse().unwrap(), head, body: String::from_utf8(body).unwrap() }
+}

@@ -1,0 +1,87 @@
+//! What must hold for any bytes that arrive as a message. Shared by the fuzz target and by the test that replays the
+//! corpus, so that an input which once broke something is checked for ever.
+
+use protocol::{
+    Incoming, RequestId, decode, encode_error, encode_notification, encode_request, encode_response, sniff_id,
+};
+use serde_json::value::RawValue;
+
+/// Every cut of a message this short is tried; of a longer one, only these many first bytes.
+const LONGEST_CUT: usize = 256;
+
+/// Panics if the envelope breaks one of its promises for these bytes.
+pub(crate) fn check(bytes: &[u8]) {
+    let Ok(message) = decode(bytes) else {
+        let _ = sniff_id(bytes);
+        return;
+    };
+    let is_json = serde_json::from_slice::<&RawValue>(bytes).is_ok();
+    assert!(is_json, "what is decoded is JSON");
+    check_sniffing(bytes, &message);
+    check_params(&message);
+    check_round_trip(&message);
+}
+
+/// The id of a message that is cut short is found right or not at all.
+fn check_sniffing(bytes: &[u8], message: &Incoming<'_>) {
+    let id = match message {
+        Incoming::Request(request) => Some(&request.id),
+        Incoming::Response(response) => Some(&response.id),
+        Incoming::Error { id, .. } => Some(id),
+        Incoming::Notification(_) => None,
+    };
+    for cut in 0..=bytes.len().min(LONGEST_CUT) {
+        let sniffed = sniff_id(&bytes[..cut]);
+        assert!(sniffed.is_none() || sniffed.as_ref() == id, "cut at {cut}: {sniffed:?} instead of {id:?}");
+    }
+}
+
+/// The decoder's limit of depth is the one that decoding the params would meet.
+fn check_params(message: &Incoming<'_>) {
+    let raw = match message {
+        Incoming::Request(request) => request.params,
+        Incoming::Notification(notification) => notification.params,
+        Incoming::Response(response) => Some(response.result),
+        Incoming::Error { .. } => None,
+    };
+    if let Some(Err(error)) = raw.map(|raw| serde_json::from_str::<serde_json::Value>(raw.get())) {
+        assert!(!error.to_string().contains("recursion"), "{error}");
+    }
+}
+
+/// Written and read again, a message is the same; only what the envelope does not know is left out.
+fn check_round_trip(message: &Incoming<'_>) {
+    let again = match message {
+        Incoming::Request(request) => encode_request(&request.id, &request.method, &request.params),
+        Incoming::Notification(notification) => encode_notification(&notification.method, &notification.params),
+        Incoming::Response(response) => encode_response(&response.id, &response.result),
+        Incoming::Error { id, error } => encode_error(id, error),
+    };
+    let decoded = decode(&again).expect("what we write we can read");
+    assert_eq!(parts(&decoded), parts(message));
+}
+
+/// Everything of a message that is written again, in one comparable value.
+#[derive(Debug, PartialEq)]
+struct Parts<'a> {
+    id: Option<&'a RequestId>,
+    method: Option<&'a str>,
+    body: Option<&'a str>,
+    error: Option<&'a protocol::WireError>,
+}
+
+fn parts<'a>(message: &'a Incoming<'_>) -> Parts<'a> {
+    let body = |raw: Option<&'a RawValue>| Some(raw.map_or("null", RawValue::get));
+    match message {
+        Incoming::Request(request) => {
+            Parts { id: Some(&request.id), method: Some(&request.method), body: body(request.params), error: None }
+        }
+        Incoming::Notification(notification) => {
+            Parts { id: None, method: Some(&notification.method), body: body(notification.params), error: None }
+        }
+        Incoming::Response(response) => {
+            Parts { id: Some(&response.id), method: None, body: body(Some(response.result)), error: None }
+        }
+        Incoming::Error { id, error } => Parts { id: Some(id), method: None, body: None, error: Some(error) },
+    }
+}
