@@ -50,11 +50,12 @@ async fn through_server(client: &mut Client, process: &str) -> Result<Duration> 
     let start = Instant::now();
     client.start(process, ARGV, false).await?;
     let mut total = 0;
+    let mut decoded = Vec::new();
     loop {
         let message = client.next().await?;
         if is(&message, "process/output") {
             let text = chunk(&message).unwrap_or_default();
-            total += protocol::decode_base64(text)?.len() as u64;
+            total += protocol::decode_base64_into(text, &mut decoded)? as u64;
         } else if is(&message, "process/closed") {
             ensure!(total == BYTES, "{total} bytes arrived");
             return Ok(start.elapsed());

@@ -14,6 +14,7 @@ use crate::step::{cargo, run};
 const PROGRAMS: &[(&str, &str)] = &[
     ("bash", "bash"),
     ("git", "git"),
+    ("openssl", "openssl"),
     ("perl", "perl-base"),
     ("python3", "python3"),
     ("setsid", "util-linux"),

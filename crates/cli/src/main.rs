@@ -37,5 +37,12 @@ fn main() -> ExitCode {
 
 #[expect(clippy::print_stderr, reason = "errors are for the person at the terminal")]
 fn complain(error: &anyhow::Error) {
-    eprintln!("exec-server: {error:#}");
+    let mut sentence = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        // Errors of our own end with their cause already.
+        if !sentence.ends_with(&cause) {
+            sentence.extend([": ", &cause]);
+        }
+    }
+    eprintln!("exec-server: {sentence}");
 }

@@ -40,6 +40,9 @@ async fn run(args: Args) -> anyhow::Result<()> {
         (Some(cert), Some(key)) => Some(tls_acceptor(cert, key)?),
         _ => None,
     };
+    if tls.is_some() && !args.listen.iter().any(|url| matches!(url, ListenUrl::SecureWebSocket(_))) {
+        anyhow::bail!("--tls-cert is given but no --listen is wss://; nothing would be encrypted");
+    }
     let tokens = args.token_file.as_deref().map(Tokens::load).transpose()?.map(Arc::new);
     let myself = std::env::current_exe().context("cannot find the path of this program")?;
     let config = server::Config { guard: Some((myself, vec![GUARD_ARGUMENT.to_owned()])), ..args.config() };
@@ -80,10 +83,10 @@ async fn run(args: Args) -> anyhow::Result<()> {
 
 /// One line each, so that whoever started us knows where to connect.
 fn print_addresses(addresses: &[String]) -> std::io::Result<()> {
+    // At once: whoever is content with the first line may be gone before a second one is written.
+    let lines: String = addresses.iter().map(|address| format!("{address}\n")).collect();
     let mut stdout = std::io::stdout().lock();
-    for address in addresses {
-        writeln!(stdout, "{address}")?;
-    }
+    stdout.write_all(lines.as_bytes())?;
     stdout.flush()
 }
 

@@ -1,4 +1,5 @@
 //! The envelope and the handshake, message by message.
+#![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 use std::net::SocketAddr;
 
@@ -259,6 +260,20 @@ async fn many_values_are_refused_and_one_large_value_is_not() {
     let long = "x".repeat(4 << 20);
     client.send_text(&format!(r#"{{"id":"big","method":"environment/status","x":"{long}"}}"#)).await;
     assert_eq!(client.next().await, json!({"id": "big", "result": {"status": "ready"}}));
+}
+
+#[tokio::test]
+async fn keys_of_the_json_library_are_like_any_other() {
+    let server = TestServer::start().await;
+    let mut client = server.client().await;
+    for key in ["$serde_json::private::RawValue", "$serde_json::private::Number"] {
+        client.send_text(&format!(r#"{{"id":1,"method":"environment/status","params":{{"{key}":"null"}}}}"#)).await;
+        assert_eq!(client.next().await["error"]["code"], -32602, "an object with a member, not null");
+        client.send_text(&format!(r#"{{"id":2,"method":"environment/status","x":{{"{key}":"[[["}}}}"#)).await;
+        assert_eq!(client.next().await, json!({"id": 2, "result": {"status": "ready"}}));
+        client.send_text(&format!(r#"{{"{key}":"{{\"id\":3,\"method\":\"environment/status\"}}"}}"#)).await;
+        assert_eq!(parse_failure(&client.next().await), "missing member `error` in JSON-RPC message");
+    }
 }
 
 #[tokio::test]

@@ -1,4 +1,5 @@
 //! The `command/exec` family of the first published protocol.
+#![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 use testkit::{Client, TestServer, Value, base64, json, unbase64};
 

@@ -1,4 +1,5 @@
 //! Starting processes: what they get, what is told of them, and in which order.
+#![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 use std::time::{Duration, Instant};
 

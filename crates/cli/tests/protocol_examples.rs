@@ -209,7 +209,7 @@ impl Replay {
         }
         self.send(r#"{"id":"the end","method":"environment/status"}"#).await;
         let next = self.client.next().await;
-        let last = example.lines.last().unwrap().number;
+        let last = example.lines.last().expect("an example has lines").number;
         assert_eq!(next["id"], "the end", "the example that ends in line {last} does not show {next}");
         bystanders.iter().for_each(tokio::task::JoinHandle::abort);
     }

@@ -53,24 +53,22 @@ fn commands_continue_and_dots_stand_for_anything() {
 /// What a person would see, who has the binary on the PATH.
 async fn run(folder: &Path, script: &str) -> String {
     let binary = testkit::binary();
-    let path = std::env::join_paths(
-        std::iter::once(binary.parent().unwrap().to_owned())
-            .chain(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())),
-    );
+    let inherited = std::env::var_os("PATH").unwrap_or_default();
+    let folders = binary.parent().map(Path::to_owned).into_iter().chain(std::env::split_paths(&inherited));
+    let path = std::env::join_paths(folders).expect("folders without colons");
     let output = tokio::process::Command::new("bash")
         .args(["-c", script])
         .current_dir(folder)
-        .env("PATH", path.unwrap())
+        .env("PATH", path)
         .stdin(Stdio::null())
         .kill_on_drop(true)
         .output();
-    let output = output.await.unwrap();
-    String::from_utf8(output.stdout).unwrap()
+    String::from_utf8(output.await.expect("bash").stdout).expect("text")
 }
 
 fn blocks(language: &str) -> Vec<String> {
     let fence = format!("```{language}\n");
-    let blocks = README.split(&fence).skip(1).map(|rest| rest.split("\n```").next().unwrap());
+    let blocks = README.split(&fence).skip(1).map(|rest| rest.split("\n```").next().unwrap_or(rest));
     blocks.map(|block| format!("{block}\n")).collect()
 }
 

@@ -1,4 +1,5 @@
 //! `process/read`: what it returns, when it waits, and that nobody waits for it.
+#![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,5 @@
 //! Writing to processes: each write once, in order, and refused when nobody can read it.
+#![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 use testkit::{Client, TestServer, Value, base64, eventually_async, json};
 

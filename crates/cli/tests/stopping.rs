@@ -1,8 +1,9 @@
 //! Signals, terminate and timeouts.
+#![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 use std::time::{Duration, Instant};
 
-use testkit::{Client, TestServer, Value, eventually, json, process_state};
+use testkit::{Client, TestServer, Value, eventually, http_get, json, process_state};
 
 async fn signal(client: &mut Client, process: &str, signal: &str) {
     let params = json!({"processId": process, "signal": signal});
@@ -219,4 +220,26 @@ async fn a_process_that_ends_in_time_did_not_time_out() {
     params["processId"] = json!("q");
     let error = client.call_error("process/start", params).await;
     assert_eq!(error, json!({"code": -32602, "message": "timeoutMs must not be 0"}));
+}
+
+#[tokio::test]
+async fn the_metrics_tell_how_processes_ended() {
+    let server = TestServer::start().await;
+    let mut client = server.client().await;
+    client.run("success", &["true"]).await;
+    client.run("error 1", &["false"]).await;
+    client.run("error 2", &["sh", "-c", "kill -9 $$"]).await;
+    client.start("terminated", &["sleep", "100"]).await;
+    client.start("running", &["sleep", "100"]).await;
+    terminate(&mut client, "terminated").await;
+    terminate(&mut client, "success").await;
+    let metrics = http_get(server.address(), "/metrics", &[]).await.body;
+    for line in [
+        r#"exec_server_processes_finished_total{result="success"} 1"#,
+        r#"exec_server_processes_finished_total{result="error"} 2"#,
+        r#"exec_server_processes_finished_total{result="terminated"} 1"#,
+        "exec_server_processes_active 1",
+    ] {
+        assert!(metrics.lines().any(|found| found == line), "{line} is not in {metrics}");
+    }
 }

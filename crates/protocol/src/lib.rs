@@ -16,7 +16,7 @@ mod output;
 mod process;
 mod uri;
 
-pub use base64_bytes::{Base64Bytes, decode_base64, encode_base64_into, encoded_len};
+pub use base64_bytes::{Base64Bytes, decode_base64, decode_base64_into, encode_base64_into, encoded_len};
 pub use envelope::{
     DecodeError, Incoming, MAX_DEPTH, MAX_VALUES, Notification, Request, Response, TraceContext, decode,
     decode_params, encode_error, encode_notification, encode_request, encode_response, sniff_id,

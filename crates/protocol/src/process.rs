@@ -191,6 +191,9 @@ pub struct ReadResult {
     /// Extension `readGaps`: the place of the exit among the events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_seq: Option<u64>,
+    /// Extension `processTimeout`: the server ended the process because its time was over.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub timed_out: bool,
     /// Extension `readGaps`: output after `afterSeq` is no longer retained.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub gap: bool,

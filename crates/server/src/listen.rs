@@ -111,13 +111,15 @@ async fn accept(listener: Listener, shared: Arc<Shared>, surface: Arc<dyn HttpSu
             let _permit = permit;
             let peer = socket.peer;
             let closing = shared.closing.clone();
-            // A peer that is still in its handshake when the server closes is not waited for.
-            let accepted = closing.run_until_cancelled(accept_messages(socket, surface, limits(&shared))).await;
+            // A peer that is still in its handshake when the server closes is not waited for. The handshake needs much
+            // more memory than the connection that follows, so both have their own.
+            let handshake = Box::pin(accept_messages(socket, surface, limits(&shared)));
+            let accepted = closing.run_until_cancelled(handshake).await;
             match accepted {
                 Some(Ok(Some(stream))) => {
                     let transport =
                         if matches!(stream.peer, PeerLabel::Unix) { Transport::unix } else { Transport::websocket };
-                    connection::serve(stream, transport, shared).await;
+                    Box::pin(connection::serve(stream, transport, shared)).await;
                 }
                 Some(Err(error)) => log_refused(peer, &error),
                 Some(Ok(None)) | None => {}

@@ -15,7 +15,7 @@ pub struct LogLimits {
     pub retain_bytes: usize,
     /// Chunks of output retained, so that a read of all of them fits a message's value budget.
     pub retain_chunks: usize,
-    /// Unseen output merges into chunks of at most this size.
+    /// The largest chunk: more than this is split, and unseen output merges up to this.
     pub merge_bytes: usize,
 }
 
@@ -24,6 +24,9 @@ impl Default for LogLimits {
         Self { retain_bytes: 1 << 20, retain_chunks: 50_000, merge_bytes: 256 << 10 }
     }
 }
+
+/// Output that comes in pieces of this size is kept in the buffers it came in.
+const LARGE_BYTES: usize = 64 << 10;
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,6 +109,8 @@ pub struct EventLog {
     acknowledged_seq: u64,
     exit: Option<(u64, Exit)>,
     closed: Option<u64>,
+    /// The buffer of a large chunk that was dropped, for the next one.
+    spare: Option<Vec<u8>>,
 }
 
 #[derive(Debug)]
@@ -130,15 +135,17 @@ impl EventLog {
             acknowledged_seq: 0,
             exit: None,
             closed: None,
+            spare: None,
         }
     }
 
     /// The process wrote something. Drops the oldest output beyond the limits, whoever has seen it or not; a caller
     /// that must not lose any asks for [`room`](Self::room) first.
     pub fn append(&mut self, stream: Stream, bytes: &[u8]) {
-        if bytes.is_empty() {
-            return;
-        }
+        bytes.chunks(self.limits.merge_bytes.max(1)).for_each(|piece| self.append_piece(stream, piece));
+    }
+
+    fn append_piece(&mut self, stream: Stream, bytes: &[u8]) {
         self.total_bytes += bytes.len() as u64;
         self.retained_bytes += bytes.len();
         match &mut self.open {
@@ -153,8 +160,28 @@ impl EventLog {
         self.drop_beyond(self.limits.retain_bytes);
     }
 
+    /// As [`append`](Self::append), for a buffer that is large enough to be kept as it is.
+    pub fn append_owned(&mut self, stream: Stream, bytes: Vec<u8>) {
+        if bytes.len() < LARGE_BYTES || bytes.len() > self.limits.merge_bytes {
+            return self.append(stream, &bytes);
+        }
+        self.total_bytes += bytes.len() as u64;
+        self.retained_bytes += bytes.len();
+        self.seal();
+        let seq = self.take_seq();
+        self.sealed.push_back(Chunk { seq, stream, bytes: bytes.into() });
+        self.drop_beyond(self.limits.retain_bytes);
+    }
+
+    /// A buffer to read into and append: busy processes go through the same few buffers over and over, instead of
+    /// asking the allocator for memory that has to be mapped and cleared.
+    pub fn take_spare(&mut self) -> Option<Vec<u8>> {
+        self.spare.take()
+    }
+
     /// The process has exited. Returns the event's sequence number.
     pub fn exit(&mut self, exit: Exit) -> u64 {
+        self.spare = None;
         self.seal();
         let seq = self.take_seq();
         self.exit = Some((seq, exit));
@@ -326,6 +353,9 @@ impl EventLog {
             let Some(oldest) = self.sealed.pop_front() else { break };
             self.retained_bytes -= oldest.bytes.len();
             self.dropped_through = oldest.seq;
+            if oldest.bytes.len() >= LARGE_BYTES && self.exit.is_none() && oldest.bytes.is_unique() {
+                self.spare = Some(oldest.bytes.into());
+            }
         }
         if self.sealed.is_empty() {
             // A burst may have grown the queue to tens of thousands of entries.

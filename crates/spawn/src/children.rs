@@ -66,6 +66,11 @@ impl Children {
         }
     }
 
+    /// How many leaders somebody waits for.
+    pub(crate) fn count(&self) -> usize {
+        self.leaders.len()
+    }
+
     pub(crate) fn add_guard(&mut self, pid: Pid) {
         self.guards.insert(pid);
     }

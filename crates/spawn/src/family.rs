@@ -34,7 +34,8 @@ impl Membership<'_> {
         covers(self.scope, self.adopted, tag)
     }
 
-    /// Those who belong to the tree and all their descendants. The census must not have our own process in it, nor a guard.
+    /// Those who belong to the tree and all their descendants, parents first: a shell that outlived its jobs would say that they were
+    /// killed, and go on to its next command. The census must not have our own process in it, nor a guard.
     pub(crate) fn members(&self, census: &[Row]) -> Vec<Row> {
         let mut by_parent: HashMap<i32, Vec<&Row>> = HashMap::new();
         for row in census {
@@ -42,7 +43,12 @@ impl Membership<'_> {
         }
         let mut members = Vec::new();
         let mut found: HashSet<Pid> = HashSet::new();
-        let mut pending: Vec<&Row> = census.iter().filter(|row| self.is_root(row)).collect();
+        let roots: HashMap<i32, &Row> =
+            census.iter().filter(|row| self.is_root(row)).map(|row| (row.pid.as_raw_nonzero().get(), row)).collect();
+        let (below, above): (Vec<&Row>, Vec<&Row>) =
+            roots.values().partition(|row| roots.contains_key(&row.stat.parent));
+        // Those below are found from above, unless their parents were not what they seemed when they were looked at.
+        let mut pending: Vec<&Row> = below.into_iter().chain(above).collect();
         while let Some(row) = pending.pop() {
             if found.insert(row.pid) {
                 members.push(*row);
@@ -107,16 +113,24 @@ mod tests {
         Row { pid: pid(number), tag, stat: Stat::running(parent, session) }
     }
 
-    fn members(scope: &Scope, sessions: &[i32], census: &[Row]) -> Vec<i32> {
-        let membership = Membership {
+    fn membership<'a>(scope: &'a Scope, adopted: &'a HashSet<Instance>, sessions: &[i32]) -> Membership<'a> {
+        Membership {
             scope,
-            adopted: &HashSet::new(),
+            adopted,
             own_pid: pid(OWN_PID),
             own_session: OWN_SESSION,
             sessions: sessions.iter().copied().collect(),
             all_sessions: sessions.iter().copied().collect(),
-        };
-        let mut pids: Vec<_> = membership.members(census).iter().map(|row| row.pid.as_raw_nonzero().get()).collect();
+        }
+    }
+
+    fn members(scope: &Scope, sessions: &[i32], census: &[Row]) -> Vec<i32> {
+        let adopted = HashSet::new();
+        let mut pids: Vec<_> = membership(scope, &adopted, sessions)
+            .members(census)
+            .iter()
+            .map(|row| row.pid.as_raw_nonzero().get())
+            .collect();
         pids.sort_unstable();
         pids
     }
@@ -142,6 +156,26 @@ mod tests {
             row(50, 1, 20, None),
         ];
         assert_eq!(members(&Scope::Tree(ours), &[20], &census), [20, 21, 22, 23, 24]);
+    }
+
+    #[test]
+    fn parents_come_before_their_children() {
+        let (ours, _) = two_tags();
+        let tag = Some(ours);
+        let census = [
+            row(18, 20, 20, tag),
+            row(19, 18, 20, tag),
+            row(20, OWN_PID, 20, tag),
+            row(21, 20, 20, tag),
+            row(30, 31, 30, tag),
+            row(31, 30, 30, tag),
+        ];
+        let (scope, adopted) = (Scope::Tree(ours), HashSet::new());
+        let membership = membership(&scope, &adopted, &[20]);
+        let order: Vec<_> = membership.members(&census).iter().map(|row| row.pid.as_raw_nonzero().get()).collect();
+        let place = |pid: i32| order.iter().position(|found| *found == pid).unwrap();
+        assert_eq!(order.len(), census.len(), "even a loop that only a torn census can show loses nobody");
+        assert!(place(20) < place(18) && place(18) < place(19) && place(20) < place(21), "{order:?}");
     }
 
     #[test]

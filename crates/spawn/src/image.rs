@@ -18,6 +18,11 @@ pub(crate) struct CStringArray {
     pointers: Vec<*mut c_char>,
 }
 
+// SAFETY: the pointers are to strings that the value owns and never changes.
+unsafe impl Send for CStringArray {}
+// SAFETY: as above.
+unsafe impl Sync for CStringArray {}
+
 impl CStringArray {
     pub(crate) fn new(strings: Vec<CString>) -> Self {
         let pointers =

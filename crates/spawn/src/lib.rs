@@ -21,6 +21,7 @@ mod family;
 mod guard;
 mod hunt;
 mod image;
+mod launcher;
 mod lock;
 mod lookup;
 mod posix_spawn;

@@ -15,6 +15,11 @@ use crate::image::CStringArray;
 /// What the child does to its descriptors before it executes.
 pub(crate) struct FileActions(libc::posix_spawn_file_actions_t);
 
+// SAFETY: the value owns all it points to, and a shared reference to it only lets it be read.
+unsafe impl Send for FileActions {}
+// SAFETY: as above.
+unsafe impl Sync for FileActions {}
+
 impl FileActions {
     pub(crate) fn new() -> io::Result<Self> {
         let mut actions = MaybeUninit::uninit();

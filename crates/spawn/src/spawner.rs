@@ -21,6 +21,7 @@ use crate::execute::execute;
 use crate::guard::{Guard, GuardProgram};
 use crate::hunt;
 use crate::image::{Image, program};
+use crate::launcher::Launcher;
 use crate::lock::lock;
 use crate::lookup::Candidates;
 use crate::posix_spawn::FileActions;
@@ -40,7 +41,12 @@ pub struct Spawner {
     sessions: Arc<SessionNumbers>,
     tags_work: bool,
     guard: Mutex<Option<Guard>>,
+    launcher: Option<Launcher>,
 }
+
+/// With so many processes, copying the descriptor table of the server costs more than handing the few that matter to a thread
+/// with a table of its own.
+const CROWD: usize = 100;
 
 /// A process that was started.
 #[derive(Debug)]
@@ -62,7 +68,7 @@ impl Spawner {
         let sessions = SessionNumbers::new(instance);
         let tags_work = rlimit::can_be_set(sessions.range().next());
         let guard = guard.map(|program| Guard::start(program, instance)).transpose()?;
-        Ok(Self { instance, sessions, tags_work, guard: Mutex::new(guard) })
+        Ok(Self { instance, sessions, tags_work, guard: Mutex::new(guard), launcher: Launcher::start() })
     }
 
     /// Tags for the processes of one session.
@@ -81,7 +87,7 @@ impl Spawner {
     /// # Panics
     /// Outside of a tokio runtime with IO enabled.
     pub fn spawn(&self, command: &Command, tag: Tag) -> Result<Spawned, SpawnError> {
-        let image = Image::new(command)?;
+        let image = Arc::new(Image::new(command)?);
         let program = program(command)?;
         let candidates = Candidates::new(program, &command.env)?;
         let cwd = open_directory(&command.cwd)?;
@@ -90,9 +96,20 @@ impl Spawner {
         let wiring =
             Wiring::new(command.stdio, &mut actions).map_err(SpawnError::resource("make its standard streams"))?;
 
-        children().announce(tag);
+        let actions = Arc::new(actions);
+        let crowded = {
+            let mut children = children();
+            children.announce(tag);
+            children.count() >= CROWD
+        };
+        let launcher = self.launcher.as_ref().filter(|_| crowded);
+        let sent: Vec<_> = wiring.child_ends.iter().map(AsFd::as_fd).chain([cwd.as_fd()]).collect();
         let spawned = rlimit::with_inherited(self.tags_work.then_some(tag), || {
-            candidates.first_that_runs(cwd.as_fd(), |path| execute(path, &image, &actions))
+            candidates.first_that_runs(cwd.as_fd(), |path| {
+                launcher
+                    .and_then(|launcher| launcher.launch(path, &image, &actions, &sent))
+                    .unwrap_or_else(|| execute(path, &image, &actions))
+            })
         });
         children().settle(tag, spawned.ok());
         let pid = spawned.map_err(|error| SpawnError::Program { path: program.into(), source: error.into() })?;

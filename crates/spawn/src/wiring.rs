@@ -30,7 +30,7 @@ pub enum ChildIo {
 pub(crate) struct Wiring {
     pub(crate) io: ChildIo,
     /// Kept open until the child has its own copies; if we held them longer, its output would never end.
-    _child_ends: Vec<OwnedFd>,
+    pub(crate) child_ends: Vec<OwnedFd>,
 }
 
 impl Wiring {
@@ -42,7 +42,7 @@ impl Wiring {
                 actions.open(0, &slave, libc::O_RDWR)?;
                 actions.duplicate(0, 1)?;
                 actions.duplicate(0, 2)?;
-                Ok(Self { io: ChildIo::Pty(pty), _child_ends: Vec::new() })
+                Ok(Self { io: ChildIo::Pty(pty), child_ends: Vec::new() })
             }
         }
     }
@@ -71,7 +71,7 @@ impl Wiring {
         connect(theirs, 2, actions)?;
         Ok(Self {
             io: ChildIo::Pipes { stdin, stdout: Output::from_pipe(stdout)?, stderr: Output::from_pipe(stderr)? },
-            _child_ends: child_ends,
+            child_ends,
         })
     }
 }

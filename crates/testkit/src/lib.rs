@@ -19,7 +19,7 @@ pub use http::{HttpAnswer, UPGRADE, http_exchange, http_get, http_request};
 pub use memory::{cpu_time, descendants, open_fds, process_state, resident_bytes, threads};
 pub use proxy::CuttingProxy;
 pub use resuming::{Counts, Received, ResumingClient};
-pub use server::{TestServer, binary, run_to_end};
+pub use server::{TestServer, binary, run_to_end, send_signal};
 pub use wait::{eventually, eventually_async};
 
 pub use rustix::process::Signal;

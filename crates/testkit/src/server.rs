@@ -103,12 +103,17 @@ impl TestServer {
 
     /// Sends a signal.
     pub fn signal(&self, signal: rustix::process::Signal) {
-        let pid = rustix::process::Pid::from_raw(self.pid().cast_signed()).unwrap();
-        rustix::process::kill_process(pid, signal).unwrap();
+        send_signal(self.pid(), signal);
     }
 
     /// Waits for the server to end and returns its exit code.
     pub async fn wait(&mut self) -> Option<i32> {
         self.child.wait().await.unwrap().code()
     }
+}
+
+/// Sends a signal to a process that is there.
+pub fn send_signal(pid: u32, signal: rustix::process::Signal) {
+    let pid = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
+    rustix::process::kill_process(pid, signal).unwrap();
 }

@@ -38,26 +38,21 @@ async fn an_answer_over_the_limit_is_an_error_that_says_what_to_do() {
     let error = client.call_error("process/read", json!({"processId": "p"})).await;
     assert_eq!(error["code"], -32600);
     let message = error["message"].as_str().unwrap();
-    assert!(message.contains("exceeds the limit of 65536 (--max-message-bytes); ask for less with maxBytes"), "{message}");
+    assert!(
+        message.contains("exceeds the limit of 65536 (--max-message-bytes); ask for less with maxBytes"),
+        "{message}"
+    );
 }
 
 #[tokio::test]
 async fn output_is_cut_so_that_every_message_fits() {
     let server = server().await;
     let limits = Limits { message_bytes: LIMIT };
-    let mut client = Client::connect_with(server.url(), ConnectOptions { limits, ..Default::default() }).await.unwrap();
+    let mut client =
+        Client::connect_with(server.url(), ConnectOptions { limits, ..Default::default() }).await.unwrap();
     client.handshake(None).await;
     let outcome = client.run("p", &["head", "-c", "3000000", "/dev/zero"]).await;
     assert_eq!(outcome.stdout.len(), 3_000_000);
-    let mut after = 0;
-    let mut bytes = 0;
-    loop {
-        let page = client.call("process/read", json!({"processId": "p", "afterSeq": after, "maxBytes": 1000})).await;
-        bytes += page["chunks"].as_array().unwrap().len();
-        after = page["nextSeq"].as_u64().unwrap() - 1;
-        if page["chunks"].as_array().unwrap().is_empty() {
-            break;
-        }
-    }
-    assert!(bytes > 0);
+    let page = client.call("process/read", json!({"processId": "p", "maxBytes": 1})).await;
+    assert_eq!(page["chunks"].as_array().unwrap().len(), 1, "a read of the smallest page works too");
 }

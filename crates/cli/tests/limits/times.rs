@@ -49,7 +49,8 @@ async fn a_quiet_peer_is_pinged_and_one_that_does_not_answer_is_detached() {
 
     proxy.freeze();
     let gone = "exec_server_connections_active{transport=\"websocket\"}";
-    eventually_async("the silent connection is given up", async || (metric(&server, gone).await == 0).then_some(())).await;
+    eventually_async("the silent connection is given up", async || (metric(&server, gone).await == 0).then_some(()))
+        .await;
     let mut client = server.resume(&session).await;
     assert_eq!(client.call("process/list", json!({})).await[0]["state"], "running", "detached, not ended");
 }

@@ -20,7 +20,7 @@ pub(crate) struct Call {
     outcome: Outcome,
     deferred: bool,
     /// Its place among the connection's unanswered requests.
-    _place: OwnedSemaphorePermit,
+    place: Option<OwnedSemaphorePermit>,
 }
 
 impl Call {
@@ -34,7 +34,7 @@ impl Call {
                 started: Instant::now(),
                 outcome: Outcome::disconnected,
                 deferred: false,
-                _place: place,
+                place: Some(place),
             }),
             Err(_) => {
                 let limit = connection.shared.config.max_requests;
@@ -79,6 +79,8 @@ impl Call {
             (message, covers)
         };
         self.outcome = outcome;
+        // Before the answer leaves: whoever has it may use the place.
+        self.place = None;
         self.connection.outbound.reply_covering(message, covers, permit);
     }
 }

@@ -19,6 +19,9 @@ use crate::process::Process;
 /// has asked is not asked what else it wants.
 const WAITING_REPLY_BYTES: usize = 4 << 20;
 
+/// How long it takes at most, on a busy machine, until a connection whose peer has closed it has ended here.
+const NOTICED_WITHIN: Duration = Duration::from_millis(250);
+
 /// What an answer costs beside its text: its place in the queue and the allocator's share.
 const REPLY_OVERHEAD_BYTES: usize = 64;
 
@@ -205,7 +208,8 @@ impl Outbound {
     /// Asks the peer and waits for any sign of life. A transport without pings notices a dead peer by itself.
     pub(crate) async fn is_alive(&self, patience: Duration) -> bool {
         if !self.framing.supports_ping() {
-            return !self.shut.is_cancelled();
+            // The end of such a peer is known at once, and only has to be noticed.
+            return tokio::time::timeout(patience.min(NOTICED_WITHIN), self.shut.cancelled()).await.is_err();
         }
         let heard = self.heard.notified();
         tokio::pin!(heard);

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use transport::Writer;
 
@@ -14,14 +15,25 @@ const BATCH_BYTES: usize = 384 << 10;
 /// What one process may add before the next one gets its turn.
 const PROCESS_BYTES: usize = 192 << 10;
 
-/// Kept between writes; an idle connection must not sit on the buffer of a busy one.
-const IDLE_BUFFER_BYTES: usize = 2 << 10;
+/// Kept for good; an idle connection must not sit on the buffer of a busy one.
+const IDLE_BUFFER_BYTES: usize = 1 << 10;
+
+/// How long a larger buffer is kept: a busy connection is only ever idle for moments.
+const BUFFER_KEPT: Duration = Duration::from_millis(500);
 
 /// Sends until the connection ends. Returns after a goodbye was sent.
 pub(super) async fn run(outbound: Arc<Outbound>, mut writer: Writer) -> io::Result<()> {
     let mut buffer = Vec::new();
     loop {
-        outbound.woken().await;
+        if buffer.capacity() > IDLE_BUFFER_BYTES {
+            if tokio::time::timeout(BUFFER_KEPT, outbound.woken()).await.is_err() {
+                buffer = Vec::new();
+                outbound.trim();
+                continue;
+            }
+        } else {
+            outbound.woken().await;
+        }
         loop {
             let goodbye = gather(&outbound, &mut buffer);
             if buffer.is_empty() && !goodbye {
@@ -37,10 +49,6 @@ pub(super) async fn run(outbound: Arc<Outbound>, mut writer: Writer) -> io::Resu
                 return Ok(());
             }
         }
-        if buffer.capacity() > IDLE_BUFFER_BYTES {
-            buffer = Vec::new();
-        }
-        outbound.trim();
     }
 }
 

@@ -90,6 +90,7 @@ fn read_result(journal: &Journal, page: Page) -> ReadResult {
         sandbox_denied: exit.is_some_and(|(_, exit)| exit.sandbox_denied),
         oldest_seq: log.oldest_seq(),
         exit_seq: exit.map(|(seq, _)| seq),
+        timed_out: exit.is_some_and(|(_, exit)| exit.timed_out),
         gap: page.gap,
         dropped_bytes: page.gap.then(|| log.dropped_bytes()),
     }

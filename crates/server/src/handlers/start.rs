@@ -9,6 +9,7 @@ use session::{EventLog, LogLimits, StdinQueue};
 use spawn::{ChildIo, Command, Input, SpawnError, Spawned, StdinMode, Stdio, WindowSize};
 
 use super::{Target, dispatch_deferred};
+use crate::config::Config;
 use crate::connection::Call;
 use crate::environment::{Variables, child_env};
 use crate::process::{self, Birth, Dialect, Journal, Process, Pushing};
@@ -170,7 +171,7 @@ async fn launch(
     };
     let limits = LogLimits {
         retain_bytes: shared.config.retain_bytes,
-        merge_bytes: LogLimits::default().merge_bytes.min(shared.config.retain_bytes / 4).max(1),
+        merge_bytes: largest_chunk(&shared.config, &wanted.id),
         ..LogLimits::default()
     };
     let stdin = if has_stdin { StdinQueue::new(shared.config.max_queued_stdin) } else { StdinQueue::closed() };
@@ -191,6 +192,16 @@ async fn launch(
         return Err(WireError::invalid_request(format!("process {} start was cancelled", process.id)));
     }
     Ok((process, io, wanted.timeout))
+}
+
+/// Small enough that a few fit into what is retained, and that one fits into a message, in base64 and with what else
+/// stands in it.
+fn largest_chunk(config: &Config, id: &ProcessId) -> usize {
+    const LONGEST_ESCAPE: usize = 6;
+    const REST_OF_THE_MESSAGE: usize = 512;
+    let around = REST_OF_THE_MESSAGE + id.as_str().len() * LONGEST_ESCAPE;
+    let in_message = config.max_message_bytes.saturating_sub(around) / 4 * 3;
+    LogLimits::default().merge_bytes.min(config.retain_bytes / 4).min(in_message).max(1)
 }
 
 /// What the client got wrong is its params' fault; what the operating system refused carries its cause.

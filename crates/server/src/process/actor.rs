@@ -15,7 +15,7 @@ use crate::metrics::Ending;
 use crate::server::Shared;
 
 /// One read. Large enough that the cost of a system call disappears, small enough to stay in the cache.
-const READ_BYTES: usize = 256 << 10;
+const READ_BYTES: usize = 128 << 10;
 
 /// Reads of one stream before other tasks of this thread get their turn.
 const READS_PER_TURN: usize = 4;
@@ -185,7 +185,7 @@ fn read_turn(process: &Arc<Process>, shared: &Shared, pump: &mut Pump) {
                         pump.enlarged = true;
                     }
                     pump.owed = pump.owed.saturating_sub(count);
-                    let dropped = process.journal(|journal| journal.append(pump.stream, &scratch[..count]));
+                    let dropped = process.journal(|journal| journal.append(pump.stream, scratch, count));
                     shared.metrics.output(count);
                     if dropped > 0 {
                         shared.metrics.output_dropped(dropped);

@@ -49,11 +49,21 @@ impl Journal {
         self.log.room()
     }
 
-    /// Appends output and accounts for it. Returns how many bytes nobody may ever have seen were dropped for it.
-    pub(crate) fn append(&mut self, stream: protocol::Stream, bytes: &[u8]) -> u64 {
+    /// Appends what was read into `buffer`, and leaves a buffer to read into next. Returns how many bytes that nobody
+    /// may ever have seen were dropped for it.
+    pub(crate) fn append(&mut self, stream: protocol::Stream, buffer: &mut Vec<u8>, count: usize) -> u64 {
         let dropped = self.log.dropped_bytes();
         let safe = self.log.total_bytes() - self.log.unacknowledged_bytes() as u64;
-        self.log.append(stream, bytes);
+        if count >= buffer.len() / 2 {
+            let size = buffer.len();
+            let next = self.log.take_spare().unwrap_or_default();
+            let mut full = std::mem::replace(buffer, next);
+            buffer.resize(size, 0);
+            full.truncate(count);
+            self.log.append_owned(stream, full);
+        } else {
+            self.log.append(stream, &buffer[..count]);
+        }
         self.account();
         self.log.dropped_bytes().saturating_sub(dropped.max(safe))
     }

@@ -126,6 +126,24 @@ fn room_is_what_the_client_has_not_acknowledged() {
 }
 
 #[test]
+fn large_buffers_are_kept_as_they_are_and_used_again() {
+    let mut log =
+        EventLog::new(LogLimits { retain_bytes: 2 * LARGE_BYTES + 1, retain_chunks: 100, merge_bytes: LARGE_BYTES });
+    log.append(Stream::Stdout, b"small");
+    log.append_owned(Stream::Stdout, vec![1; LARGE_BYTES]);
+    log.append_owned(Stream::Stdout, b"!".to_vec());
+    assert_eq!(log.take_spare(), None);
+    let page = log.read(0, None);
+    assert_eq!(page.chunks.iter().map(|chunk| chunk.bytes.len()).collect::<Vec<_>>(), [5, LARGE_BYTES, 1]);
+    drop(page);
+    log.append_owned(Stream::Stderr, vec![2; LARGE_BYTES]);
+    assert_eq!(log.take_spare().map(|buffer| buffer.len()), None, "only the small chunk had to go");
+    log.append_owned(Stream::Stderr, vec![3; LARGE_BYTES]);
+    assert_eq!(log.take_spare(), Some(vec![1; LARGE_BYTES]));
+    assert_eq!((log.retained_bytes(), log.total_bytes()), (2 * LARGE_BYTES + 1, 3 * LARGE_BYTES as u64 + 6));
+}
+
+#[test]
 fn shrinking_frees_the_oldest() {
     let mut log = EventLog::new(LogLimits { retain_bytes: 100, retain_chunks: 100, merge_bytes: 4 });
     for _ in 0..5 {

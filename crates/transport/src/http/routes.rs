@@ -11,7 +11,7 @@ use crate::websocket::accept_key;
 
 type Answer = Response<Full<Bytes>>;
 
-const PROMETHEUS_TEXT: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+const METRICS_TEXT: HeaderValue = HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
 const WEBSOCKET: HeaderValue = HeaderValue::from_static("websocket");
 const UPGRADE: HeaderValue = HeaderValue::from_static("upgrade");
 const SUPPORTED_VERSION: HeaderValue = HeaderValue::from_static("13");
@@ -28,7 +28,7 @@ pub(super) fn answer<B>(request: &Request<B>, surface: &dyn HttpSurface, trust: 
         "/readyz" if surface.ready() => status(StatusCode::OK),
         "/readyz" => status(StatusCode::SERVICE_UNAVAILABLE),
         "/metrics" if !is_authorized() => unauthorized(),
-        "/metrics" => with_header(text(surface.metrics()), header::CONTENT_TYPE, PROMETHEUS_TEXT),
+        "/metrics" => with_header(text(surface.metrics()), header::CONTENT_TYPE, METRICS_TEXT),
         "/" => match websocket_key(request) {
             None => upgrade_required(),
             Some(_) if !is_authorized() => unauthorized(),

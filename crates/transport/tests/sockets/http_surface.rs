@@ -44,7 +44,7 @@ async fn readiness_is_the_owners_answer() {
 async fn metrics_need_the_token() {
     let response = ask(guarded(), "GET /metrics", "Authorization: Bearer secret\r\n").await;
     let (head, body) = response.split_once("\r\n\r\n").unwrap();
-    assert!(head.contains("content-type: text/plain; version=0.0.4"), "{head}");
+    assert!(head.contains("content-type: application/openmetrics-text; version=1.0.0"), "{head}");
     assert_eq!(body, "sessions 3\n".repeat(20_000));
     assert_eq!(status(guarded(), "GET /metrics", "").await, 401);
 }

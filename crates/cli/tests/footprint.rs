@@ -1,0 +1,54 @@
+//! What a server holds for processes that are over: no descriptor and no thread.
+
+use testkit::{Client, TestServer, eventually, json, open_fds, threads};
+
+async fn run_on_terminal(client: &mut Client, process: &str) {
+    let mut params = Client::start_params(process, &["echo", "hello"]);
+    params["tty"] = true.into();
+    client.call("process/start", params).await;
+    assert_eq!(client.outcome(process).await.pty, b"hello\r\n");
+}
+
+#[tokio::test]
+async fn descriptors_and_threads_are_given_back() {
+    let server = TestServer::with_args(&["--process-retention", "100ms"]).await;
+    let mut client = server.client().await;
+    client.run("first", &["true"]).await;
+    let pid = server.pid();
+    let fds = || open_fds(pid);
+    let (fds_before, threads_before) = (fds(), threads(pid));
+    for number in 0..300 {
+        client.start(&format!("pipes {number}"), &["true"]).await;
+    }
+    for number in 0..300 {
+        client.outcome(&format!("pipes {number}")).await;
+    }
+    for number in 0..30 {
+        run_on_terminal(&mut client, &format!("terminal {number}")).await;
+        client.start(&format!("killed {number}"), &["sh", "-c", "sleep 1000 & sleep 1000"]).await;
+        client.call("process/terminate", json!({"processId": format!("killed {number}")})).await;
+    }
+    eventually("descriptors are back", || (fds() <= fds_before).then_some(())).await;
+    eventually("threads are back", || (threads(pid) <= threads_before).then_some(())).await;
+    assert_eq!(client.call("process/list", json!({})).await, json!([]));
+}
+
+#[tokio::test]
+async fn a_closed_process_that_is_still_readable_has_no_descriptors() {
+    let server = TestServer::start().await;
+    let mut client = server.client().await;
+    let pid = server.pid();
+    let before = open_fds(pid);
+    for number in 0..20 {
+        run_on_terminal(&mut client, &number.to_string()).await;
+    }
+    for number in 20..40 {
+        let mut params = Client::start_params(&number.to_string(), &["cat"]);
+        params["pipeStdin"] = true.into();
+        client.call("process/start", params).await;
+        client.close_stdin(&number.to_string()).await;
+        client.outcome(&number.to_string()).await;
+    }
+    eventually("descriptors are back", || (open_fds(pid) <= before).then_some(())).await;
+    assert_eq!(client.call("process/list", json!({})).await.as_array().unwrap().len(), 40);
+}

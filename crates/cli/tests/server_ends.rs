@@ -1,0 +1,202 @@
+//! Nothing is left behind by a server that ends, whether it was asked to, or killed together with its guard.
+
+use std::process::Stdio;
+
+use testkit::{Client, Signal, TestServer, Value, binary, descendants, eventually, json, process_state, send_signal};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+
+/// Closes its streams, leaves its session and its parents, and ignores what can be ignored.
+const DAEMON: &str = r#"
+    use POSIX; $SIG{TERM} = $SIG{HUP} = $SIG{INT} = "IGNORE";
+    exit if fork; setsid(); exit if fork; setsid();
+    open(STDIN, "<", "/dev/null"); open(STDOUT, ">", "/dev/null"); open(STDERR, ">", "/dev/null");
+    sleep 1000;
+"#;
+
+const STUBBORN: &str = "trap '' TERM HUP INT; setsid sleep 1000 & sleep 1000 & while :; do sleep 1000; done";
+
+/// Whoever was started by a test has this in its environment, wherever it has gone.
+struct Mark(String);
+
+impl Mark {
+    fn new(test: &str) -> Self {
+        Self(format!("{test}-{}", std::process::id()))
+    }
+
+    fn start_params(&self, process: &str, argv: &[&str]) -> Value {
+        let mut params = Client::start_params(process, argv);
+        params["env"]["LEFT_BEHIND_MARK"] = self.0.as_str().into();
+        params
+    }
+
+    async fn start(&self, client: &mut Client, process: &str, argv: &[&str]) {
+        client.call("process/start", self.start_params(process, argv)).await;
+    }
+
+    fn carriers(&self) -> Vec<u32> {
+        let wanted = format!("LEFT_BEHIND_MARK={}", self.0);
+        let pids = std::fs::read_dir("/proc").unwrap().flatten();
+        let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+        let carries = |pid: &u32| {
+            let environ = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            environ.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes())
+        };
+        pids.filter(carries).collect()
+    }
+
+    async fn until_there_are(&self, count: usize) {
+        eventually("all of them run", || (self.carriers().len() >= count).then_some(())).await;
+    }
+
+    async fn until_all_are_gone(&self) {
+        eventually("nobody is left", || self.carriers().is_empty().then_some(())).await;
+    }
+}
+
+/// Only the guard is there before the first process.
+fn guard_of(server: &TestServer) -> u32 {
+    let children = descendants(server.pid());
+    assert_eq!(children.len(), 1, "{children:?}");
+    children[0]
+}
+
+fn is_guard(pid: u32) -> bool {
+    let command_line = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    command_line.split('\0').nth(1) == Some("__guard")
+}
+
+/// Reaping an orphan is the business of whoever is the first process of this machine, and may take its time.
+async fn until_it_has_ended(guard: u32) {
+    eventually("the guard has done its work", || matches!(process_state(guard), None | Some('Z')).then_some(()))
+        .await;
+}
+
+#[tokio::test]
+async fn the_end_of_stdin_takes_everything_with_it() {
+    let mark = Mark::new("stdio");
+    let mut command = tokio::process::Command::new(binary());
+    command.args(["--listen", "stdio"]).stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+    let mut server = command.spawn().unwrap();
+    let mut stdin = server.stdin.take().unwrap();
+    let mut requests = vec![
+        json!({"id": 1, "method": "initialize", "params": {"clientName": "testkit"}}),
+        json!({"method": "initialized", "params": {}}),
+    ];
+    for (id, argv) in [(2, ["sh", "-c", STUBBORN]), (3, ["perl", "-e", DAEMON])] {
+        let params = mark.start_params(&id.to_string(), &argv);
+        requests.push(json!({"id": id, "method": "process/start", "params": params}));
+    }
+    for request in requests {
+        stdin.write_all(format!("{request}\n").as_bytes()).await.unwrap();
+    }
+    let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
+    assert!(lines.next_line().await.unwrap().unwrap().contains("sessionId"));
+    mark.until_there_are(4 + 1).await;
+    drop(stdin);
+    assert_eq!(server.wait().await.unwrap().code(), Some(0));
+    assert_eq!(mark.carriers(), [0; 0]);
+}
+
+#[tokio::test]
+async fn starts_in_flight_at_the_end_of_stdin_leave_nothing() {
+    let mark = Mark::new("stdio-in-flight");
+    for _ in 0..10 {
+        let mut command = tokio::process::Command::new(binary());
+        command.args(["--listen", "stdio"]).stdin(Stdio::piped()).stdout(Stdio::null()).kill_on_drop(true);
+        let mut server = command.spawn().unwrap();
+        let mut requests = json!({"id": 1, "method": "initialize", "params": {"clientName": "testkit"}}).to_string();
+        requests += "\n{\"method\": \"initialized\", \"params\": {}}\n";
+        for id in 2..40 {
+            let params = mark.start_params(&id.to_string(), &["sleep", "1000"]);
+            requests += &format!("{}\n", json!({"id": id, "method": "process/start", "params": params}));
+        }
+        let mut stdin = server.stdin.take().unwrap();
+        stdin.write_all(requests.as_bytes()).await.unwrap();
+        drop(stdin);
+        assert_eq!(server.wait().await.unwrap().code(), Some(0));
+        mark.until_all_are_gone().await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_asked_to_end_ends_everything() {
+    let mark = Mark::new("sigterm");
+    let mut server = TestServer::with_args(&["--shutdown-grace", "300ms"]).await;
+    let mut client = server.client().await;
+    let polite = "trap 'echo bye; exit 5' TERM; echo ready; while :; do sleep 0.01; done";
+    mark.start(&mut client, "polite", &["sh", "-c", polite]).await;
+    client.output_until("polite", "ready").await;
+    mark.start(&mut client, "stubborn", &["sh", "-c", STUBBORN]).await;
+    mark.start(&mut client, "daemon", &["perl", "-e", DAEMON]).await;
+    mark.until_there_are(1 + 4 + 1).await;
+    client.outcome("daemon").await;
+
+    server.signal(Signal::TERM);
+    let polite = client.outcome("polite").await;
+    assert_eq!((polite.stdout.as_slice(), polite.exit_code), (&b"bye\n"[..], 5));
+    assert_eq!(client.outcome("stubborn").await.exit_code, 137);
+    assert_eq!(client.drain().await, [json!(null); 0]);
+    assert_eq!(server.wait().await, Some(0));
+    assert_eq!(mark.carriers(), [0; 0]);
+}
+
+#[tokio::test]
+async fn a_killed_server_leaves_nothing() {
+    let mark = Mark::new("sigkill");
+    let server = TestServer::start().await;
+    let guard = guard_of(&server);
+    let mut client = server.client().await;
+    for number in 0..100 {
+        mark.start(&mut client, &number.to_string(), &["sleep", "1000"]).await;
+    }
+    mark.start(&mut client, "stubborn", &["sh", "-c", STUBBORN]).await;
+    mark.start(&mut client, "daemon", &["perl", "-e", DAEMON]).await;
+    let mut params = mark.start_params("terminal", &["bash", "--norc", "-i"]);
+    params["tty"] = true.into();
+    client.call("process/start", params).await;
+    mark.until_there_are(100 + 4 + 1 + 1).await;
+    server.kill().await;
+    mark.until_all_are_gone().await;
+    until_it_has_ended(guard).await;
+}
+
+#[tokio::test]
+async fn a_killed_guard_is_replaced() {
+    let mark = Mark::new("guard");
+    let server = TestServer::start().await;
+    let first = guard_of(&server);
+    let mut client = server.client().await;
+    mark.start(&mut client, "stubborn", &["sh", "-c", STUBBORN]).await;
+    mark.start(&mut client, "daemon", &["perl", "-e", DAEMON]).await;
+    mark.until_there_are(4 + 1).await;
+    for _ in 0..2 {
+        let current = descendants(server.pid()).into_iter().find(|pid| is_guard(*pid)).unwrap();
+        send_signal(current, Signal::KILL);
+        let successor = || descendants(server.pid()).into_iter().find(|pid| *pid != current && is_guard(*pid));
+        assert_ne!(eventually("there is another guard", successor).await, first);
+        assert_eq!(process_state(current), None, "it was reaped");
+    }
+    assert_eq!(mark.carriers().len(), 4 + 1, "a guard that is killed takes nobody with it");
+    server.kill().await;
+    mark.until_all_are_gone().await;
+}
+
+#[tokio::test]
+async fn starts_in_flight_when_the_server_is_killed_leave_nothing() {
+    let mark = Mark::new("in-flight");
+    for round in 0..10 {
+        let server = TestServer::start().await;
+        let guard = guard_of(&server);
+        let mut client = server.client().await;
+        let mut first = 0;
+        for number in 0..40 {
+            let argv = ["sh", "-c", "setsid sleep 1000 & sleep 1000"];
+            let id = client.send("process/start", mark.start_params(&number.to_string(), &argv)).await;
+            first = if number == round { id } else { first };
+        }
+        client.answer(first).await;
+        server.kill().await;
+        until_it_has_ended(guard).await;
+        assert_eq!(mark.carriers(), [0; 0], "round {round}");
+    }
+}

@@ -1,0 +1,132 @@
+//! Plain HTTP on the port of the WebSocket.
+
+use testkit::{Client, TestServer, UPGRADE, http_exchange, http_get, http_request, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+#[tokio::test]
+async fn health_and_readiness_are_told() {
+    let server = TestServer::start().await;
+    let health = http_get(server.address(), "/healthz", &[]).await;
+    assert_eq!((health.status, health.body.as_str()), (200, "ok"));
+    let ready = http_get(server.address(), "/readyz", &[]).await;
+    assert_eq!((ready.status, ready.body.as_str()), (200, ""));
+}
+
+#[tokio::test]
+async fn one_connection_serves_many_requests_and_then_the_upgrade() {
+    let server = TestServer::start().await;
+    let mut stream = TcpStream::connect(server.address()).await.unwrap();
+    for path in ["/healthz", "/readyz", "/nothing", "/", "/metrics"] {
+        http_exchange(&mut stream, &http_request(path, &[])).await;
+    }
+    let answer = http_exchange(&mut stream, &http_request("/", UPGRADE)).await;
+    assert_eq!(answer.status, 101);
+    assert!(answer.head.contains("sec-websocket-accept: s3pplmbitxaq9kygzzhzrbk+xoo=\r\n"), "{}", answer.head);
+}
+
+#[tokio::test]
+async fn metrics_count_what_was_done() {
+    let server = TestServer::start().await;
+    let mut client = server.client().await;
+    client.run("good", &["echo", "hello"]).await;
+    client.run("bad", &["false"]).await;
+    client.start("killed", &["sleep", "1000"]).await;
+    client.call("process/terminate", json!({"processId": "killed"})).await;
+    client.start("alive", &["sleep", "1000"]).await;
+    client.call_error("process/read", json!({"processId": "nobody"})).await;
+    drop(server.raw().await);
+
+    let answer = http_get(server.address(), "/metrics", &[]).await;
+    assert_eq!(answer.status, 200);
+    assert!(answer.head.contains("content-type: application/openmetrics-text; version=1.0.0"), "{}", answer.head);
+    for line in [
+        "exec_server_connections_active{transport=\"websocket\"} ",
+        "exec_server_connections_total{transport=\"websocket\"} 2",
+        "exec_server_requests_total{method=\"process/start\",result=\"success\"} 4",
+        "exec_server_requests_total{method=\"process/read\",result=\"error\"} 1",
+        "exec_server_requests_total{method=\"initialize\",result=\"success\"} 1",
+        "exec_server_request_duration_seconds_bucket{le=\"+Inf\"} 7",
+        "exec_server_request_duration_seconds_count 7",
+        "exec_server_processes_active 1",
+        "exec_server_processes_finished_total{result=\"success\"} 1",
+        "exec_server_processes_finished_total{result=\"error\"} 1",
+        "exec_server_processes_finished_total{result=\"terminated\"} 1",
+        "exec_server_process_duration_seconds_count 3",
+        "exec_server_sessions_active 1",
+        "exec_server_output_bytes_total 6",
+    ] {
+        assert!(answer.body.lines().any(|said| said.starts_with(line)), "{line} is not in\n{}", answer.body);
+    }
+}
+
+#[tokio::test]
+async fn a_request_from_a_web_page_is_turned_away_everywhere() {
+    let server = TestServer::start().await;
+    let origin = ("Origin", "http://127.0.0.1");
+    for path in ["/", "/readyz", "/healthz", "/metrics", "/nothing"] {
+        assert_eq!(http_get(server.address(), path, &[origin]).await.status, 403, "{path}");
+    }
+    let upgrade = [UPGRADE, &[("Origin", "null")]].concat();
+    assert_eq!(http_get(server.address(), "/", &upgrade).await.status, 403);
+}
+
+#[tokio::test]
+async fn other_paths_are_404_and_the_door_without_an_upgrade_is_426() {
+    let server = TestServer::start().await;
+    for path in ["/nothing", "/healthz/", "/ws", "//"] {
+        assert_eq!(http_get(server.address(), path, &[]).await.status, 404, "{path}");
+        assert_eq!(http_get(server.address(), path, UPGRADE).await.status, 404, "{path}");
+    }
+    let answer = http_get(server.address(), "/", &[]).await;
+    assert_eq!(answer.status, 426);
+    assert!(answer.head.contains("upgrade: websocket\r\n"), "{}", answer.head);
+    assert!(answer.head.contains("sec-websocket-version: 13\r\n"), "{}", answer.head);
+    for broken in 0..UPGRADE.len() {
+        let mut headers = UPGRADE.to_vec();
+        headers[broken].1 = "nonsense";
+        // Any key is a key.
+        let expected = if headers[broken].0 == "Sec-WebSocket-Key" { 101 } else { 426 };
+        assert_eq!(http_get(server.address(), "/", &headers).await.status, expected, "{headers:?}");
+        headers.remove(broken);
+        assert_eq!(http_get(server.address(), "/", &headers).await.status, 426, "{headers:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_ping_gets_its_pong_and_a_close_its_close() {
+    let server = TestServer::start().await;
+    let mut stream = TcpStream::connect(server.address()).await.unwrap();
+    assert_eq!(http_exchange(&mut stream, &http_request("/", UPGRADE)).await.status, 101);
+    stream.write_all(b"\x89\x85\0\0\0\0hello").await.unwrap();
+    let mut pong = [0; 7];
+    stream.read_exact(&mut pong).await.unwrap();
+    assert_eq!(&pong, b"\x8a\x05hello");
+    stream.write_all(b"\x88\x82\0\0\0\0\x03\xe8").await.unwrap();
+    let mut rest = Vec::new();
+    stream.read_to_end(&mut rest).await.unwrap();
+    assert_eq!(rest, b"\x88\x02\x03\xe8");
+}
+
+#[tokio::test]
+async fn frames_that_come_with_the_upgrade_are_not_lost() {
+    let server = TestServer::start().await;
+    let mut stream = TcpStream::connect(server.address()).await.unwrap();
+    let message = br#"{"id":1,"method":"nothing"}"#;
+    let frame = [&[0x82, 0x80 | message.len() as u8, 0, 0, 0, 0], &message[..]].concat();
+    let raw = [http_request("/", UPGRADE).as_bytes(), &frame].concat();
+    stream.write_all(&raw).await.unwrap();
+    let mut said = Vec::new();
+    while !String::from_utf8_lossy(&said).contains("exec-server stub does not implement `nothing` yet") {
+        assert_ne!(stream.read_buf(&mut said).await.unwrap(), 0, "the connection ended");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_listens_on_ipv6_serves_http_there() {
+    let server = TestServer::with_args(&["--listen", "ws://[::1]:0"]).await;
+    assert_eq!(http_get(server.address(), "/healthz", &[]).await.body, "ok");
+    let mut client = Client::connect(server.url()).await;
+    client.handshake(None).await;
+    assert_eq!(client.run("p", &["true"]).await.exit_code, 0);
+}

@@ -1,0 +1,131 @@
+//! SIGTERM and Ctrl-C: processes may clean up, clients are told, and nothing is left.
+
+use std::time::{Duration, Instant};
+
+use testkit::{Client, Signal, TestServer, descendants, eventually, http_get, json, process_state};
+
+/// A process that writes a file when it is asked to end, and then does.
+fn tidy_script(file: &std::path::Path) -> String {
+    format!(
+        "trap 'echo cleaned > {}; echo bye; exit 4' TERM; echo ready; while :; do sleep 0.1; done",
+        file.display()
+    )
+}
+
+async fn ends_in_order(signal: Signal) {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("cleaned");
+    let mut server = TestServer::start().await;
+    let (mut first, mut second) = (server.client().await, server.client().await);
+    first.start("tidy", &["sh", "-c", &tidy_script(&file)]).await;
+    first.event("tidy").await;
+    second.start("plain", &["sleep", "1000"]).await;
+    let children = descendants(server.pid());
+
+    server.signal(signal);
+    let outcome = first.outcome("tidy").await;
+    assert_eq!((outcome.stdout.as_slice(), outcome.exit_code), (&b"bye\n"[..], 4));
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "cleaned\n");
+    assert_eq!(second.outcome("plain").await.exit_code, 128 + 15);
+    for mut client in [first, second] {
+        assert_eq!(client.drain().await, Vec::<testkit::Value>::new());
+        let reason = client.close_reason.unwrap();
+        assert_eq!((reason.code, reason.reason.as_str()), (1001, "server is shutting down"));
+    }
+    assert_eq!(server.wait().await, Some(0));
+    eventually("nothing is left", || children.iter().all(|pid| process_state(*pid).is_none()).then_some(())).await;
+}
+
+#[tokio::test]
+async fn term_ends_in_order() {
+    ends_in_order(Signal::TERM).await;
+}
+
+#[tokio::test]
+async fn ctrl_c_ends_in_order() {
+    ends_in_order(Signal::INT).await;
+}
+
+#[tokio::test]
+async fn an_idle_server_ends_at_once() {
+    let mut server = TestServer::start().await;
+    let _idle = server.client().await;
+    let asked = Instant::now();
+    server.signal(Signal::TERM);
+    assert_eq!(server.wait().await, Some(0));
+    assert!(asked.elapsed() < Duration::from_secs(3), "it took {:?}", asked.elapsed());
+}
+
+#[tokio::test]
+async fn a_second_signal_leaves_no_more_time() {
+    let mut server = TestServer::with_args(&["--shutdown-grace", "10m"]).await;
+    let mut client = server.client().await;
+    client.start("p", &["sh", "-c", "trap 'echo no' TERM; echo ready; while :; do sleep 0.1; done"]).await;
+    client.event("p").await;
+    let children = descendants(server.pid());
+    server.signal(Signal::TERM);
+    // It has heard the first signal, and stays.
+    client.event("p").await;
+    server.signal(Signal::TERM);
+    assert_eq!(server.wait().await, Some(0));
+    eventually("nothing is left", || children.iter().all(|pid| process_state(*pid).is_none()).then_some(())).await;
+}
+
+#[tokio::test]
+async fn nobody_new_is_served_while_it_ends() {
+    let mut server = TestServer::with_args(&["--shutdown-grace", "10m"]).await;
+    let mut client = server.client().await;
+    let directory = tempfile::tempdir().unwrap();
+    let go = directory.path().join("go");
+    let script = format!(
+        "trap 'echo asked; until [ -e {} ]; do sleep 0.01; done; exit 0' TERM; echo ready; while :; do sleep 0.1; done",
+        go.display()
+    );
+    client.start("p", &["sh", "-c", &script]).await;
+    client.event("p").await;
+    server.signal(Signal::TERM);
+    client.event("p").await;
+    assert!(tokio::net::TcpStream::connect(server.address()).await.is_err(), "it no longer listens");
+    // Whoever was there is served to the end.
+    assert_eq!(client.call("process/list", json!({})).await[0]["state"], "running");
+    std::fs::write(&go, "").unwrap();
+    assert_eq!(client.outcome("p").await.exit_code, 0);
+    assert_eq!(server.wait().await, Some(0));
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_listen_does_not_delay_the_end() {
+    let mut server = TestServer::with_args(&["--shutdown-grace", "100ms"]).await;
+    let mut deaf = server.client().await;
+    deaf.start("p", &["cat", "/dev/zero"]).await;
+    let mut other = server.client().await;
+    other.run("q", &["true"]).await;
+    server.signal(Signal::TERM);
+    let asked = Instant::now();
+    assert_eq!(server.wait().await, Some(0));
+    assert!(asked.elapsed() < Duration::from_secs(10), "it took {:?}", asked.elapsed());
+}
+
+#[tokio::test]
+async fn half_open_requests_do_not_delay_the_end() {
+    let mut server = TestServer::start().await;
+    let mut half = tokio::net::TcpStream::connect(server.address()).await.unwrap();
+    tokio::io::AsyncWriteExt::write_all(&mut half, b"GET / HTT").await.unwrap();
+    assert_eq!(http_get(server.address(), "/readyz", &[]).await.status, 200);
+    let asked = Instant::now();
+    server.signal(Signal::TERM);
+    assert_eq!(server.wait().await, Some(0));
+    assert!(asked.elapsed() < Duration::from_secs(3), "it took {:?}", asked.elapsed());
+}
+
+#[tokio::test]
+async fn a_detached_session_is_ended_too() {
+    let mut server = TestServer::start().await;
+    let mut client: Client = server.client().await;
+    client.start("p", &["sleep", "1000"]).await;
+    let children = descendants(server.pid());
+    drop(client);
+    server.signal(Signal::TERM);
+    assert_eq!(server.wait().await, Some(0));
+    eventually("nothing is left", || children.iter().all(|pid| process_state(*pid).is_none()).then_some(())).await;
+}

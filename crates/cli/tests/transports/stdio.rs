@@ -1,0 +1,77 @@
+//! One client on stdin and stdout.
+
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use testkit::{Client, Signal, binary, descendants, eventually, json, process_state, send_signal};
+use tokio::process::{Child, Command};
+use transport::{Limits, PeerLabel, lines};
+
+/// The server process, and a client that holds both ends.
+fn start(args: &[&str]) -> (Child, Client) {
+    let mut command = Command::new(binary());
+    command.args(["--listen", "stdio"]).args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+    let mut server = command.spawn().unwrap();
+    let (read, write) = (server.stdout.take().unwrap(), server.stdin.take().unwrap());
+    (server, Client::over(lines(read, write, PeerLabel::Stdio, Limits::default())))
+}
+
+#[tokio::test]
+async fn processes_run_and_nothing_but_the_protocol_is_on_stdout() {
+    let (_server, mut client) = start(&[]);
+    // The first thing that comes is the answer: no address is printed.
+    client.send("initialize", json!({"clientName": "stdio"})).await;
+    assert!(client.next().await["result"]["sessionId"].is_string());
+    client.notify("initialized", json!({})).await;
+    let outcome = client.run("p", &["head", "-c", "3000000", "/dev/zero"]).await;
+    assert_eq!(outcome.stdout.len(), 3_000_000);
+    client.send_text("garbage").await;
+    let message = client.next().await["error"]["message"].as_str().unwrap().to_owned();
+    assert!(message.starts_with("failed to parse JSON-RPC message from exec-server stdio: "), "{message}");
+}
+
+#[tokio::test]
+async fn the_end_of_stdin_ends_everything_at_once() {
+    let (mut server, mut client) = start(&[]);
+    client.handshake(None).await;
+    client.start("p", &["sh", "-c", "trap '' TERM HUP; sleep 1000 & echo ready; wait"]).await;
+    client.event("p").await;
+    let children = descendants(server.id().unwrap());
+    assert!(children.len() >= 3, "the guard, the shell and its child: {children:?}");
+    let left = Instant::now();
+    drop(client);
+    assert_eq!(server.wait().await.unwrap().code(), Some(0));
+    assert!(left.elapsed() < Duration::from_secs(3), "it took {:?}", left.elapsed());
+    eventually("nothing is left", || children.iter().all(|pid| process_state(*pid).is_none()).then_some(())).await;
+}
+
+#[tokio::test]
+async fn what_was_asked_before_the_end_is_answered() {
+    let mut command = Command::new(binary());
+    command.args(["--listen", "stdio"]).stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+    let mut server = command.spawn().unwrap();
+    let mut stdin = server.stdin.take().unwrap();
+    let request =
+        b"{\"id\":1,\"method\":\"initialize\",\"params\":{\"clientName\":\"c\"}}\n{\"id\":2,\"method\":\"nothing\"}";
+    tokio::io::AsyncWriteExt::write_all(&mut stdin, request).await.unwrap();
+    drop(stdin);
+    let output = server.wait_with_output().await.unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<&str> = stdout.lines().collect();
+    assert_eq!(lines.len(), 2, "{stdout}");
+    assert!(lines[0].contains("sessionId") && lines[1].contains("does not implement `nothing`"), "{stdout}");
+}
+
+#[tokio::test]
+async fn a_signal_ends_it_in_order() {
+    let (mut server, mut client) = start(&["--shutdown-grace", "10s"]);
+    client.handshake(None).await;
+    client.start("p", &["sh", "-c", "trap 'echo bye; exit 3' TERM; echo ready; while :; do sleep 0.1; done"]).await;
+    client.event("p").await;
+    send_signal(server.id().unwrap(), Signal::TERM);
+    let outcome = client.outcome("p").await;
+    assert_eq!((outcome.stdout.as_slice(), outcome.exit_code), (&b"bye\n"[..], 3));
+    assert_eq!(client.receive().await, None);
+    assert_eq!(server.wait().await.unwrap().code(), Some(0));
+}

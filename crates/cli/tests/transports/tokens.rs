@@ -1,0 +1,147 @@
+//! Who is let in. No address but loopback is ever connected to here, even where the server listens on all of them.
+
+use std::path::Path;
+
+use testkit::{Client, Signal, TestServer, UPGRADE, eventually_async, http_get, run_to_end};
+use transport::ConnectOptions;
+
+const FIRST: &str = "first-token-0123456789";
+const SECOND: &str = "second-token-0123456789";
+
+/// Its port on loopback.
+fn loopback(server: &TestServer) -> String {
+    format!("127.0.0.1:{}", server.address().rsplit_once(':').unwrap().1)
+}
+
+fn token_file(directory: &Path, tokens: &str) -> String {
+    let path = directory.join("tokens");
+    std::fs::write(&path, tokens).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+async fn upgrade_status(address: &str, token: Option<&str>) -> u16 {
+    let value = token.map(|token| format!("Bearer {token}")).unwrap_or_default();
+    let mut headers = UPGRADE.to_vec();
+    if token.is_some() {
+        headers.push(("Authorization", &value));
+    }
+    http_get(address, "/", &headers).await.status
+}
+
+#[tokio::test]
+async fn without_tokens_only_this_machine_is_served() {
+    for url in ["ws://0.0.0.0:0", "ws://[::]:0", "wss://0.0.0.0:0"] {
+        let output = run_to_end(&["--listen", url]).await;
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(125), "{stderr}");
+        let expected = format!(
+            "exec-server: {url} can be reached from other machines; give --token-file with the tokens to accept, or --insecure-no-auth to let anybody in\n"
+        );
+        assert_eq!(stderr, expected);
+        assert!(output.stdout.is_empty());
+    }
+    let output = run_to_end(&["--listen", "ws://127.0.0.1:0", "--listen", "ws://0.0.0.0:0"]).await;
+    assert_eq!(output.status.code(), Some(125), "one open address is enough");
+}
+
+#[tokio::test]
+async fn only_a_bearer_of_a_token_gets_in() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = token_file(directory.path(), &format!("# mine\n{FIRST}\n\n{SECOND}\n"));
+    let server = TestServer::with_args(&["--listen", "ws://0.0.0.0:0", "--token-file", &file]).await;
+    let address = loopback(&server);
+    for wrong in
+        [None, Some(""), Some("wrong"), Some("# mine"), Some(&FIRST[..FIRST.len() - 1]), Some(&FIRST.to_uppercase())]
+    {
+        assert_eq!(upgrade_status(&address, wrong).await, 401, "{wrong:?}");
+    }
+    for right in [FIRST, SECOND] {
+        assert_eq!(upgrade_status(&address, Some(right)).await, 101, "{right}");
+    }
+    let basic = [UPGRADE, &[("Authorization", "Basic Zmlyc3Q6dG9rZW4=")]].concat();
+    let refused = http_get(&address, "/", &basic).await;
+    assert_eq!(refused.status, 401);
+    assert!(refused.head.contains("www-authenticate: bearer\r\n"), "{}", refused.head);
+
+    let options = ConnectOptions { bearer_token: Some(SECOND.to_owned()), ..Default::default() };
+    let mut client = Client::connect_with(&format!("ws://{address}"), options).await.unwrap();
+    client.handshake(None).await;
+    assert_eq!(client.run("p", &["true"]).await.exit_code, 0);
+}
+
+#[tokio::test]
+async fn health_is_for_everybody_and_metrics_are_not() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = token_file(directory.path(), FIRST);
+    let server = TestServer::with_args(&["--token-file", &file]).await;
+    assert_eq!(http_get(server.address(), "/healthz", &[]).await.status, 200);
+    assert_eq!(http_get(server.address(), "/readyz", &[]).await.status, 200);
+    assert_eq!(http_get(server.address(), "/metrics", &[]).await.status, 401);
+    let bearer = format!("Bearer {FIRST}");
+    assert_eq!(http_get(server.address(), "/metrics", &[("Authorization", &bearer)]).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_hangup_swaps_the_tokens_and_open_connections_live_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = token_file(directory.path(), FIRST);
+    let server = TestServer::with_args(&["--listen", "ws://0.0.0.0:0", "--token-file", &file]).await;
+    let address = loopback(&server);
+    let options = ConnectOptions { bearer_token: Some(FIRST.to_owned()), ..Default::default() };
+    let mut client = Client::connect_with(&format!("ws://{address}"), options).await.unwrap();
+    client.handshake(None).await;
+
+    token_file(directory.path(), SECOND);
+    assert_eq!(upgrade_status(&address, Some(SECOND)).await, 401, "not before the signal");
+    server.signal(Signal::HUP);
+    eventually_async("the new token is accepted", async || {
+        (upgrade_status(&address, Some(SECOND)).await == 101).then_some(())
+    })
+    .await;
+    assert_eq!(upgrade_status(&address, Some(FIRST)).await, 401);
+    assert_eq!(client.run("p", &["true"]).await.exit_code, 0);
+
+    // A broken file changes nothing, and does not end the server.
+    token_file(directory.path(), "short");
+    server.signal(Signal::HUP);
+    std::fs::remove_file(&file).unwrap();
+    server.signal(Signal::HUP);
+    assert_eq!(client.run("q", &["true"]).await.exit_code, 0);
+    assert_eq!(upgrade_status(&address, Some(SECOND)).await, 101);
+}
+
+#[tokio::test]
+async fn a_hangup_without_tokens_does_nothing() {
+    let server = TestServer::start().await;
+    let mut client = server.client().await;
+    server.signal(Signal::HUP);
+    assert_eq!(client.run("p", &["true"]).await.exit_code, 0);
+}
+
+#[tokio::test]
+async fn anybody_gets_in_where_that_was_asked_for() {
+    let server = TestServer::with_args(&["--listen", "ws://0.0.0.0:0", "--insecure-no-auth"]).await;
+    let mut client = Client::connect(&format!("ws://{}", loopback(&server))).await;
+    client.handshake(None).await;
+    assert_eq!(client.run("p", &["true"]).await.exit_code, 0);
+}
+
+#[tokio::test]
+async fn a_token_file_that_protects_nothing_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    for (text, said) in [
+        ("", "holds no token; write one per line"),
+        ("# only words\n", "holds no token"),
+        ("short\n", "is shorter than 16 characters"),
+    ] {
+        let file = token_file(directory.path(), text);
+        let output = run_to_end(&["--token-file", &file]).await;
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(125), "{stderr}");
+        assert!(stderr.contains(said) && stderr.contains(&file), "{stderr}");
+    }
+    let output = run_to_end(&["--token-file", "/no/such/file"]).await;
+    assert_eq!(output.status.code(), Some(125));
+    let expected = "exec-server: cannot read the token file /no/such/file: No such file or directory (os error 2)\n";
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), expected);
+}

@@ -1,0 +1,117 @@
+//! The Unix socket: its file, and the two things it speaks.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixListener;
+
+use testkit::{Client, Signal, TestServer, UPGRADE, http_exchange, http_request, run_to_end};
+use tokio::net::UnixStream;
+use transport::{ConnectOptions, PeerLabel, upgrade_client};
+
+struct Place {
+    directory: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        Self { directory: tempfile::tempdir().unwrap() }
+    }
+
+    fn path(&self) -> std::path::PathBuf {
+        self.directory.path().join("exec.sock")
+    }
+
+    fn url(&self) -> String {
+        format!("unix://{}", self.path().display())
+    }
+
+    async fn server(&self) -> TestServer {
+        TestServer::with_args(&["--listen", &self.url()]).await
+    }
+}
+
+#[tokio::test]
+async fn the_socket_is_private_and_gone_at_the_end() {
+    let place = Place::new();
+    let mut server = place.server().await;
+    assert_eq!(server.url(), place.url());
+    let mode = std::fs::metadata(place.path()).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let mut client = server.client().await;
+    assert_eq!(client.run("p", &["echo", "hello"]).await.stdout, b"hello\n");
+    server.signal(Signal::TERM);
+    assert_eq!(server.wait().await, Some(0));
+    assert!(!place.path().exists());
+    assert_eq!(client.receive().await, None);
+}
+
+#[tokio::test]
+async fn a_socket_that_a_dead_server_left_is_replaced() {
+    let place = Place::new();
+    drop(UnixListener::bind(place.path()).unwrap());
+    assert!(place.path().exists());
+    let server = place.server().await;
+    server.client().await;
+    server.kill().await;
+    assert!(place.path().exists(), "a killed server cannot clean up");
+    let again = place.server().await;
+    again.client().await;
+}
+
+#[tokio::test]
+async fn a_live_socket_and_a_file_are_left_alone() {
+    let place = Place::new();
+    let server = place.server().await;
+    let output = run_to_end(&["--listen", &place.url()]).await;
+    assert_eq!(output.status.code(), Some(125));
+    let expected = format!(
+        "exec-server: cannot listen on {}: another server is listening there; stop it or choose another path\n",
+        place.url()
+    );
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), expected);
+    server.client().await;
+
+    let other = Place::new();
+    std::fs::write(other.path(), "precious").unwrap();
+    let output = run_to_end(&["--listen", &other.url()]).await;
+    assert_eq!(output.status.code(), Some(125));
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.contains("the path exists and is not a socket; remove it or choose another path"), "{stderr}");
+    assert_eq!(std::fs::read_to_string(other.path()).unwrap(), "precious");
+}
+
+#[tokio::test]
+async fn http_and_websocket_are_served_on_it_too() {
+    let place = Place::new();
+    let _server = place.server().await;
+    let mut stream = UnixStream::connect(place.path()).await.unwrap();
+    assert_eq!(http_exchange(&mut stream, &http_request("/healthz", &[])).await.body, "ok");
+    assert!(http_exchange(&mut stream, &http_request("/metrics", &[])).await.body.contains("exec_server_"));
+    let origin = [UPGRADE, &[("Origin", "http://x")]].concat();
+    assert_eq!(http_exchange(&mut stream, &http_request("/", &origin)).await.status, 403);
+
+    let stream = upgrade_client(stream, "localhost", PeerLabel::Unix, ConnectOptions::default()).await.unwrap();
+    let mut client = Client::over(stream);
+    client.handshake(None).await;
+    assert_eq!(client.run("p", &["echo", "hello"]).await.stdout, b"hello\n");
+}
+
+#[tokio::test]
+async fn blank_lines_and_carriage_returns_are_nothing() {
+    let place = Place::new();
+    let server = place.server().await;
+    let mut client = server.raw().await;
+    client.send_bytes(b"\r\n\n  \t\n{\"id\":1,\"method\":\"nothing\"}\r\n").await.unwrap();
+    assert_eq!(client.next().await["error"]["code"], -32601);
+}
+
+#[tokio::test]
+async fn a_token_file_does_not_concern_it() {
+    let place = Place::new();
+    let tokens = place.directory.path().join("tokens");
+    std::fs::write(&tokens, "a-token-that-is-long-enough").unwrap();
+    let listen = ["--listen", &place.url(), "--token-file", tokens.to_str().unwrap()];
+    let server = TestServer::with_args(&listen).await;
+    assert_eq!(server.client().await.run("p", &["true"]).await.exit_code, 0);
+    let mut stream = UnixStream::connect(place.path()).await.unwrap();
+    assert_eq!(http_exchange(&mut stream, &http_request("/", UPGRADE)).await.status, 101);
+}
