@@ -7,7 +7,7 @@ use clap::Parser;
 use server::Config;
 use transport::{DEFAULT_LISTEN_URL, ListenUrl};
 
-use crate::units::{Bytes, Span};
+use crate::units::{Bytes, Span, count};
 
 /// The heading under which limits are kept, apart from what a person needs every day.
 pub(crate) const LIMITS: &str = "Limits";
@@ -78,16 +78,16 @@ pub(crate) struct Args {
 #[command(next_help_heading = LIMITS)]
 pub(crate) struct Limits {
     /// Connections at once; further ones wait
-    #[arg(long, env = "EXEC_SERVER_MAX_CONNECTIONS", value_name = "COUNT", default_value_t = 1024, hide = true)]
+    #[arg(long, env = "EXEC_SERVER_MAX_CONNECTIONS", value_name = "COUNT", value_parser = count, default_value_t = 1024, hide = true)]
     max_connections: usize,
     /// Sessions at once, detached ones included
-    #[arg(long, env = "EXEC_SERVER_MAX_SESSIONS", value_name = "COUNT", default_value_t = 1024, hide = true)]
+    #[arg(long, env = "EXEC_SERVER_MAX_SESSIONS", value_name = "COUNT", value_parser = count, default_value_t = 1024, hide = true)]
     max_sessions: usize,
     /// Processes per session, closed ones that are still readable included
-    #[arg(long, env = "EXEC_SERVER_MAX_PROCESSES", value_name = "COUNT", default_value_t = 4096, hide = true)]
+    #[arg(long, env = "EXEC_SERVER_MAX_PROCESSES", value_name = "COUNT", value_parser = count, default_value_t = 4096, hide = true)]
     max_processes: usize,
     /// Unanswered requests per connection
-    #[arg(long, env = "EXEC_SERVER_MAX_REQUESTS", value_name = "COUNT", default_value_t = 2048, hide = true)]
+    #[arg(long, env = "EXEC_SERVER_MAX_REQUESTS", value_name = "COUNT", value_parser = count, default_value_t = 2048, hide = true)]
     max_requests: usize,
     /// Size of a message, both ways
     #[arg(long, env = "EXEC_SERVER_MAX_MESSAGE_BYTES", value_name = "SIZE", default_value = "64MiB", hide = true)]

@@ -48,6 +48,14 @@ impl FromStr for Span {
     }
 }
 
+/// How many of something, which is never none.
+pub(crate) fn count(text: &str) -> Result<usize, String> {
+    match text.parse::<u32>() {
+        Ok(count) if count > 0 => Ok(count as usize),
+        _ => Err(format!("`{text}` is no number from 1 to {}", u32::MAX)),
+    }
+}
+
 /// A decimal number and a unit. Fractions are exact to the smallest unit.
 fn parse(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let text = text.trim();
@@ -78,6 +86,14 @@ mod tests {
         }
         for text in ["", "MiB", "-1", "1XB", "1..5k", "99999999999999999999", "1e3", "30s"] {
             assert!(text.parse::<Bytes>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn counts() {
+        assert_eq!((count("1"), count("4294967295")), (Ok(1), Ok(4_294_967_295)));
+        for text in ["", "0", "-1", "1.5", "many", "4294967296"] {
+            assert!(count(text).is_err(), "{text}");
         }
     }
 

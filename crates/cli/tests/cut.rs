@@ -1,4 +1,5 @@
 //! Connections that are cut again and again while processes write: nothing is lost, nothing comes twice.
+#![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 use testkit::{Client, CuttingProxy, ResumingClient, TestServer};
 
@@ -9,9 +10,9 @@ const SEED: u64 = 0x5EED_2026;
 struct Dice(u64);
 
 impl Dice {
+    #[expect(clippy::print_stdout, reason = "shown if the test fails")]
     fn new() -> Self {
         let seed = std::env::var("CUT_SEED").map_or(SEED, |seed| seed.parse().unwrap());
-        // Shown when the test fails.
         println!("CUT_SEED={seed}");
         Self(seed)
     }

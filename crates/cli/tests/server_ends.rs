@@ -1,4 +1,5 @@
 //! Nothing is left behind by a server that ends, whether it was asked to, or killed together with its guard.
+#![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 use std::process::Stdio;
 

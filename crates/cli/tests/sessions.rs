@@ -1,4 +1,5 @@
 //! Sessions that outlive their connections: who may resume them, and what a client finds when it does.
+#![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -6,12 +6,16 @@ use testkit::{TestServer, json};
 async fn a_process_runs_and_says_so() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
-    let outcome = client.run("p", &["sh", "-c", "echo out; echo err >&2; exit 7"]).await;
-    assert_eq!(
-        (outcome.stdout.as_slice(), outcome.stderr.as_slice(), outcome.exit_code),
-        (&b"out\n"[..], &b"err\n"[..], 7)
-    );
-    assert_eq!(outcome.seqs, [1, 2, 3, 4]);
+    // Often enough that a race between the two pipes would show.
+    for round in 0..100 {
+        let outcome = client.run(&format!("p{round}"), &["sh", "-c", "echo out; echo err >&2; exit 7"]).await;
+        assert_eq!(
+            (outcome.stdout.as_slice(), outcome.stderr.as_slice(), outcome.exit_code),
+            (&b"out\n"[..], &b"err\n"[..], 7)
+        );
+        assert_eq!(outcome.streams, ["stdout", "stderr"]);
+        assert_eq!(outcome.seqs, [1, 2, 3, 4]);
+    }
     assert_eq!(client.call("environment/status", json!(null)).await, json!({"status": "ready"}));
 }
 

@@ -40,6 +40,8 @@ pub struct Outcome {
     pub timed_out: bool,
     /// Sequence numbers in the order they came.
     pub seqs: Vec<u64>,
+    /// The stream of each piece of output, in the order they came.
+    pub streams: Vec<String>,
 }
 
 impl Client {
@@ -177,6 +179,7 @@ impl Client {
             match event["method"].as_str().unwrap() {
                 "process/output" => {
                     let bytes = decode_base64(params["chunk"].as_str().unwrap()).unwrap();
+                    outcome.streams.push(params["stream"].as_str().unwrap().to_owned());
                     match params["stream"].as_str().unwrap() {
                         "stdout" => outcome.stdout.extend(bytes),
                         "stderr" => outcome.stderr.extend(bytes),

@@ -18,7 +18,7 @@ async fn accept_waits_until_there_are_descriptors_again() {
     assert!(!hoard.is_empty());
 
     let accepting = tokio::spawn(async move { listener.accept().await.map(|socket| socket.peer) });
-    // The clock is paused and jumps from pause to pause of the accept loop: this is twenty tries, not a second.
+    // sleep: the clock is paused and jumps from pause to pause of the accept loop: this is twenty tries, not a second
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert!(!accepting.is_finished(), "accepted without a descriptor");
     hoard.clear();

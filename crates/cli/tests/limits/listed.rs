@@ -42,6 +42,9 @@ async fn values_that_make_no_sense_are_refused() {
     for args in [
         ["--max-connections", "many"],
         ["--max-connections", "1.5"],
+        ["--max-connections", "0"],
+        ["--max-requests", "0"],
+        ["--max-requests", "9999999999999999999"],
         ["--max-message-bytes", "64 parsecs"],
         ["--session-ttl", "30"],
         ["--session-ttl", "1fortnight"],

@@ -1,4 +1,5 @@
 //! Every way to reach the server, who is let in, and how it ends.
+#![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 mod addresses;
 mod command_line;

@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn the_shell_comes_from_the_passwd_entry() {
-        let passwd = b"root:x:0:0:root:/root:/bin/sh\nann:x:1000:1000::/home/ann:/usr/bin/fish\n";
+        let passwd = b"root:x:0:0:root:/root:/bin/sh\nann:x:1000:1000::/srv/ann:/usr/bin/fish\n";
         assert_eq!(passwd_shell(passwd, 0), Some("/bin/sh".into()));
         assert_eq!(passwd_shell(passwd, 1000), Some("/usr/bin/fish".into()));
         assert_eq!(passwd_shell(passwd, 5), None);

@@ -161,7 +161,9 @@ async fn launch(
         stdio: wanted.terminal.map_or(Stdio::Pipes { stdin }, Stdio::Pty),
     };
     let spawner = Arc::clone(&shared.spawner);
+    let turn = shared.starts.acquire().await;
     let spawned = tokio::task::spawn_blocking(move || spawner.spawn(&command, tag)).await;
+    drop(turn);
     let spawned = spawned.map_err(|error| WireError::internal(format!("failed to start the process: {error}")))?;
     let Spawned { child, io } = spawned.map_err(|error| spawn_error(&error))?;
     let child = Arc::new(child);

@@ -50,6 +50,10 @@ impl Pump {
         }
     }
 
+    fn has_waiting(&self) -> bool {
+        self.output.as_ref().is_some_and(|output| output.available() > 0)
+    }
+
     fn note_what_is_owed(&mut self) {
         self.owed = self.output.as_ref().map_or(0, Output::available);
     }
@@ -93,7 +97,14 @@ pub(crate) async fn run(process: Arc<Process>, io: ChildIo, timeout: Option<Dura
         let [first, second] = &pumps;
         tokio::select! {
             () = first.readable(), if can_read => read_turn(&process, &shared, &mut pumps[0]),
-            () = second.readable(), if can_read => read_turn(&process, &shared, &mut pumps[1]),
+            () = second.readable(), if can_read => {
+                // Two pipes have no common order, but a program that writes to both mostly writes to stdout first.
+                if pumps[0].has_waiting() {
+                    pumps[0].readable().await;
+                    read_turn(&process, &shared, &mut pumps[0]);
+                }
+                read_turn(&process, &shared, &mut pumps[1]);
+            }
             exit = reaped(child.as_deref()), if status.is_none() => {
                 status = Some(exit);
                 child = None;

@@ -160,6 +160,7 @@ pub(crate) fn until(what: &str, condition: impl Fn() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !condition() {
         assert!(Instant::now() < deadline, "never came true: {what}");
+        // sleep: the pause between two looks
         std::thread::sleep(Duration::from_millis(2));
     }
 }

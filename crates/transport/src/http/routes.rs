@@ -11,7 +11,8 @@ use crate::websocket::accept_key;
 
 type Answer = Response<Full<Bytes>>;
 
-const METRICS_TEXT: HeaderValue = HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
+const METRICS_TEXT: HeaderValue =
+    HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
 const WEBSOCKET: HeaderValue = HeaderValue::from_static("websocket");
 const UPGRADE: HeaderValue = HeaderValue::from_static("upgrade");
 const SUPPORTED_VERSION: HeaderValue = HeaderValue::from_static("13");

@@ -55,6 +55,7 @@ async fn each_request_buys_more_time_but_dripping_headers_do_not() {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let mut buffer = [0; 1024];
     for _ in 0..3 {
+        // sleep: on a paused clock, the idle time that is under test
         tokio::time::sleep(Duration::from_secs(8)).await;
         stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
         assert!(stream.read(&mut buffer).await.unwrap() > 0);
@@ -62,6 +63,7 @@ async fn each_request_buys_more_time_but_dripping_headers_do_not() {
     stream.write_all(b"GET /healthz HTTP/1.1\r\nX: ").await.unwrap();
     let drip = async {
         while stream.write_all(b"x").await.is_ok() {
+            // sleep: on a paused clock, the pace of a peer that drips
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
     };
