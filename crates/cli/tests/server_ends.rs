@@ -34,6 +34,17 @@ impl Mark {
         client.call("process/start", self.start_params(process, argv)).await;
     }
 
+    /// A handshake and a start for each id, a line each.
+    fn requests(&self, ids: std::ops::Range<u32>) -> String {
+        let mut requests = json!({"id": 1, "method": "initialize", "params": {"clientName": "testkit"}}).to_string();
+        requests += "\n{\"method\": \"initialized\", \"params\": {}}\n";
+        for id in ids {
+            let params = self.start_params(&id.to_string(), &["sleep", "1000"]);
+            requests += &format!("{}\n", json!({"id": id, "method": "process/start", "params": params}));
+        }
+        requests
+    }
+
     fn carriers(&self) -> Vec<u32> {
         let wanted = format!("LEFT_BEHIND_MARK={}", self.0);
         let pids = std::fs::read_dir("/proc").unwrap().flatten();
@@ -105,17 +116,35 @@ async fn starts_in_flight_at_the_end_of_stdin_leave_nothing() {
         let mut command = tokio::process::Command::new(binary());
         command.args(["--listen", "stdio"]).stdin(Stdio::piped()).stdout(Stdio::null()).kill_on_drop(true);
         let mut server = command.spawn().unwrap();
-        let mut requests = json!({"id": 1, "method": "initialize", "params": {"clientName": "testkit"}}).to_string();
-        requests += "\n{\"method\": \"initialized\", \"params\": {}}\n";
-        for id in 2..40 {
-            let params = mark.start_params(&id.to_string(), &["sleep", "1000"]);
-            requests += &format!("{}\n", json!({"id": id, "method": "process/start", "params": params}));
-        }
         let mut stdin = server.stdin.take().unwrap();
-        stdin.write_all(requests.as_bytes()).await.unwrap();
+        stdin.write_all(mark.requests(2..40).as_bytes()).await.unwrap();
         drop(stdin);
         assert_eq!(server.wait().await.unwrap().code(), Some(0));
         mark.until_all_are_gone().await;
+    }
+}
+
+/// As above, but the server goes on for others, and no guard helps.
+#[tokio::test]
+async fn starts_in_flight_at_the_end_of_one_of_two_listeners_leave_nothing() {
+    let mark = Mark::new("stdio-and-socket");
+    for round in 0..10 {
+        let mut command = tokio::process::Command::new(binary());
+        command.args(["--listen", "stdio", "--listen", "ws://127.0.0.1:0"]).kill_on_drop(true);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut server = command.spawn().unwrap();
+        let mut stdin = server.stdin.take().unwrap();
+        stdin.write_all(mark.requests(2..40).as_bytes()).await.unwrap();
+        let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
+        for _ in 0..=round {
+            assert!(lines.next_line().await.unwrap().is_some());
+        }
+        drop(stdin);
+        let pid = server.id().unwrap();
+        let only_the_guard = || matches!(descendants(pid)[..], [child] if is_guard(child)).then_some(());
+        eventually("only the guard is left", only_the_guard).await;
+        assert_eq!(server.try_wait().unwrap(), None);
+        server.kill().await.unwrap();
     }
 }
 

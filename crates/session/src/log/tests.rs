@@ -44,6 +44,17 @@ fn events_come_in_order_with_exit_before_late_output() {
 }
 
 #[test]
+fn a_chunk_is_never_larger_than_allowed() {
+    let limits = LogLimits { retain_bytes: 1 << 20, retain_chunks: 1000, merge_bytes: 1 << 10 };
+    let mut log = EventLog::new(limits);
+    log.append(Stream::Stdout, &[0; 2500]);
+    log.append_owned(Stream::Stdout, vec![0; 100 << 10]);
+    let page = log.read(0, None);
+    assert!(page.chunks.iter().all(|chunk| chunk.bytes.len() <= 1 << 10));
+    assert_eq!(page.chunks.iter().map(|chunk| chunk.bytes.len()).sum::<usize>(), 2500 + (100 << 10));
+}
+
+#[test]
 fn unseen_output_merges_and_seen_output_does_not() {
     let mut log = log();
     let mut cursor = 0;
