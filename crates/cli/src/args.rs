@@ -101,6 +101,15 @@ pub(crate) struct Limits {
     /// Bytes that wait for a process to read its stdin
     #[arg(long, env = "EXEC_SERVER_MAX_QUEUED_STDIN", value_name = "SIZE", default_value = "1MiB", hide = true)]
     max_queued_stdin: Bytes,
+    /// The same for all processes together
+    #[arg(
+        long,
+        env = "EXEC_SERVER_MAX_QUEUED_STDIN_TOTAL",
+        value_name = "SIZE",
+        default_value = "64MiB",
+        hide = true
+    )]
+    max_queued_stdin_total: Bytes,
     /// The longest a read waits, whatever it asks for
     #[arg(long, env = "EXEC_SERVER_MAX_WAIT", value_name = "TIME", default_value = "10m", hide = true)]
     max_wait: Span,
@@ -140,6 +149,7 @@ impl Args {
             max_start_bytes: limits.max_start_bytes.0,
             max_id_bytes: limits.max_id_bytes.0,
             max_queued_stdin: limits.max_queued_stdin.0,
+            max_queued_stdin_total: limits.max_queued_stdin_total.0,
             max_wait: limits.max_wait.0,
             retain_bytes: self.retain_bytes.0,
             retain_total_bytes: self.retain_total_bytes.0,

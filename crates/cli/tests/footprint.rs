@@ -1,6 +1,6 @@
 //! What a server holds for processes that are over: no descriptor and no thread.
 
-use testkit::{Client, TestServer, eventually, json, open_fds, threads};
+use testkit::{Client, TestServer, eventually, json, open_fds, resident_bytes, threads};
 
 async fn run_on_terminal(client: &mut Client, process: &str) {
     let mut params = Client::start_params(process, &["echo", "hello"]);
@@ -51,4 +51,23 @@ async fn a_closed_process_that_is_still_readable_has_no_descriptors() {
     }
     eventually("descriptors are back", || (open_fds(pid) <= before).then_some(())).await;
     assert_eq!(client.call("process/list", json!({})).await.as_array().unwrap().len(), 40);
+}
+
+#[tokio::test]
+async fn memory_of_forgotten_processes_is_given_back() {
+    const SLACK: usize = 8 << 20;
+    let server = TestServer::with_args(&["--process-retention", "2s"]).await;
+    let mut client = server.client().await;
+    let pid = server.pid();
+    for round in 0..2 {
+        client.run(&format!("warm up {round}"), &["head", "-c", "4194304", "/dev/zero"]).await;
+    }
+    let before = resident_bytes(pid);
+    for number in 0..50 {
+        client.run(&format!("{number}"), &["head", "-c", "2097152", "/dev/urandom"]).await;
+    }
+    let most = resident_bytes(pid);
+    assert!(most > before + (30 << 20), "they are retained: {before} {most}");
+    let forgotten = || (resident_bytes(pid) < before + SLACK).then_some(());
+    eventually("memory is given back", forgotten).await;
 }

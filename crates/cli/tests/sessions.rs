@@ -171,6 +171,26 @@ async fn a_client_that_does_not_answer_is_replaced_and_its_connection_ended() {
 }
 
 #[tokio::test]
+async fn the_end_of_the_old_connection_is_no_sign_of_life() {
+    let server = TestServer::with_args(&["--takeover-after", "20s"]).await;
+    let mut silent = server.client().await;
+    for _ in 0..3 {
+        let start = Instant::now();
+        let session = silent.session.clone();
+        let mut client = server.raw().await;
+        let resuming = client.send("initialize", resume_params(&session)).await;
+        // sleep: the server is to be waiting for an answer of the old connection when that ends
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        drop(silent);
+        assert_eq!(client.answer(resuming).await["result"], json!({"sessionId": session}));
+        assert!(start.elapsed() < Duration::from_secs(15), "it did not wait any longer");
+        client.notify("initialized", json!({})).await;
+        client.session = session;
+        silent = client;
+    }
+}
+
+#[tokio::test]
 async fn an_unknown_session_is_an_error_and_the_connection_stays_usable() {
     let server = TestServer::start().await;
     for unknown in ["", "nonsense", "6d0f0e1c-2a4b-4c7e-9d58-0a1b2c3d4e5f"] {

@@ -22,6 +22,8 @@ pub struct Config {
     pub max_id_bytes: usize,
     /// Bytes that wait for a process to read its stdin.
     pub max_queued_stdin: usize,
+    /// The same for all processes together.
+    pub max_queued_stdin_total: usize,
     /// The longest a read waits, whatever it asks for.
     pub max_wait: Duration,
     /// Output retained per process.
@@ -59,6 +61,7 @@ impl Default for Config {
             max_start_bytes: 2 << 20,
             max_id_bytes: 1024,
             max_queued_stdin: 1 << 20,
+            max_queued_stdin_total: 64 << 20,
             max_wait: Duration::from_secs(600),
             retain_bytes: 1 << 20,
             retain_total_bytes: 256 << 20,

@@ -44,59 +44,55 @@ pub(crate) async fn dispatch(connection: &Arc<Connection>, request: Request<'_>,
     if method.order() == Order::Inline {
         return initialize::initialize(call, decode_params(request.params)).await;
     }
-    handle(call, method, &request, message, Target::Unresolved);
+    handle(call, &request, message, Target::Unresolved);
 }
 
 /// Handles a request that waited for a process to start.
-pub(crate) fn dispatch_deferred(deferred: &Deferred, target: Target) {
-    let Ok(protocol::Incoming::Request(request)) = decode(&deferred.message) else { return };
-    let Some(method) = Method::from_name(&request.method) else { return };
-    let Some(call) = Call::begin(&deferred.connection, request.id.clone(), method) else { return };
-    handle(call, method, &request, &deferred.message, target);
+pub(crate) fn dispatch_deferred(deferred: Deferred, target: Target) {
+    let Deferred { call, message } = deferred;
+    // It was decoded before it was deferred.
+    if let Ok(protocol::Incoming::Request(request)) = decode(&message) {
+        handle(call, &request, &message, target);
+    }
 }
 
-fn handle(call: Call, method: Method, request: &Request<'_>, message: &Bytes, target: Target) {
-    match method {
+fn handle(call: Call, request: &Request<'_>, message: &Bytes, target: Target) {
+    match call.method {
         Method::Initialize => {}
-        Method::EnvironmentInfo => with_session(call, method, request, |call, (), _| {
+        Method::EnvironmentInfo => with_session(call, request, |call, (), _| {
             let info = Arc::clone(&call.connection.shared.info);
             call.finish(Ok(&*info));
         }),
-        Method::EnvironmentStatus => with_session(call, method, request, |call, (), _| {
+        Method::EnvironmentStatus => with_session(call, request, |call, (), _| {
             call.finish(Ok(EnvironmentStatus { status: "ready".to_owned() }));
         }),
-        Method::ProcessList => with_session(call, method, request, |call, (), session| {
+        Method::ProcessList => with_session(call, request, |call, (), session| {
             call.finish(Ok(session.table.list()));
         }),
-        Method::ProcessStart => with_session(call, method, request, |call, params, session| {
+        Method::ProcessStart => with_session(call, request, |call, params, session| {
             start::start(call, params, &session);
         }),
-        Method::LegacyExec => with_session(call, method, request, |call, params, session| {
+        Method::LegacyExec => with_session(call, request, |call, params, session| {
             legacy::exec(call, params, &session);
         }),
-        Method::ProcessRead => with_process(call, method, request, message, target, read::read),
-        Method::ProcessWrite => with_process(call, method, request, message, target, stdin::write),
-        Method::ProcessCloseStdin => with_process(call, method, request, message, target, stdin::close),
-        Method::ProcessSignal => with_process(call, method, request, message, target, signal),
-        Method::ProcessResize => with_process(call, method, request, message, target, resize),
-        Method::ProcessTerminate => with_process(call, method, request, message, target, stop::terminate),
-        Method::LegacyWrite => with_process(call, method, request, message, target, legacy::write),
-        Method::LegacyTerminate => with_process(call, method, request, message, target, legacy::terminate),
+        Method::ProcessRead => with_process(call, request, message, target, read::read),
+        Method::ProcessWrite => with_process(call, request, message, target, stdin::write),
+        Method::ProcessCloseStdin => with_process(call, request, message, target, stdin::close),
+        Method::ProcessSignal => with_process(call, request, message, target, signal),
+        Method::ProcessResize => with_process(call, request, message, target, resize),
+        Method::ProcessTerminate => with_process(call, request, message, target, stop::terminate),
+        Method::LegacyWrite => with_process(call, request, message, target, legacy::write),
+        Method::LegacyTerminate => with_process(call, request, message, target, legacy::terminate),
     }
 }
 
 /// Decodes params, then checks the handshake: bad params are reported first.
-fn with_session<P: DeserializeOwned>(
-    call: Call,
-    method: Method,
-    request: &Request<'_>,
-    handler: impl FnOnce(Call, P, Arc<Session>),
-) {
+fn with_session<P: DeserializeOwned>(call: Call, request: &Request<'_>, handler: impl FnOnce(Call, P, Arc<Session>)) {
     let params = match decode_params(request.params) {
         Ok(params) => params,
         Err(error) => return call.finish::<()>(Err(error)),
     };
-    match attached_session(&call.connection, method) {
+    match attached_session(&call.connection, call.method) {
         Ok(session) => handler(call, params, session),
         Err(error) => call.finish::<()>(Err(error)),
     }
@@ -105,13 +101,12 @@ fn with_session<P: DeserializeOwned>(
 /// As `with_session`, and finds the process. A request about a process that is being started waits for it.
 fn with_process<P: DeserializeOwned + NamesProcess>(
     call: Call,
-    method: Method,
     request: &Request<'_>,
     message: &Bytes,
     target: Target,
     handler: impl FnOnce(Call, P, &Arc<Session>, Found),
 ) {
-    with_session(call, method, request, |call, params: P, session| {
+    with_session(call, request, |mut call, params: P, session| {
         let id = params.process_id();
         let found = match target {
             Target::Started(process) => Found::Process(process),
@@ -121,22 +116,13 @@ fn with_process<P: DeserializeOwned + NamesProcess>(
                     Lookup::Unknown => break Found::Unknown,
                     Lookup::Found(process) => break Found::Process(process),
                     Lookup::Starting => {
-                        let deferred =
-                            Deferred { connection: Arc::clone(&call.connection), message: message.clone() };
-                        let limit = call.connection.shared.config.max_requests;
-                        match session.table.defer(id, deferred, limit) {
-                            Ok(place) => {
-                                if method == Method::ProcessTerminate || method == Method::LegacyTerminate {
-                                    stop::give_up_start_later(&call.connection, &session, place);
-                                }
-                                return call.defer();
-                            }
+                        let shared = Arc::clone(&call.connection.shared);
+                        let ends_it = matches!(call.method, Method::ProcessTerminate | Method::LegacyTerminate);
+                        match session.table.defer(id, Deferred { call, message: message.clone() }) {
+                            Ok(place) if ends_it => return stop::give_up_start_later(&shared, &session, place),
+                            Ok(_) => return,
                             // It finished in this instant: look again.
-                            Err(_) if !matches!(session.table.lookup(id), Lookup::Starting) => {}
-                            Err(_) => {
-                                let error = format!("more than {limit} requests wait for process {id} to start");
-                                return call.finish::<()>(Err(WireError::invalid_request(error)));
-                            }
+                            Err(deferred) => call = deferred.call,
                         }
                     }
                 }

@@ -3,6 +3,7 @@
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
+use std::sync::atomic::{AtomicUsize, Ordering as Atomic};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -14,11 +15,14 @@ use crate::process::Process;
 use crate::server::Shared;
 use crate::session::Session;
 
-/// How often zombies of daemons that outlived their parents are reaped while processes run.
-const BUSY_SWEEP: Duration = Duration::from_secs(1);
+/// How often zombies of daemons that outlived their parents are reaped. Costs two system calls.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The same while only such daemons can be left.
-const IDLE_SWEEP: Duration = Duration::from_secs(10);
+/// Output of forgotten processes after which it is worth looking for memory to give back.
+const WORTH_RETURNING_BYTES: usize = 4 << 20;
+
+/// How long it takes until whoever else had a hold on it has let go too.
+const FREED_WITHIN: Duration = Duration::from_millis(500);
 
 /// How long a resumed client has to ask what it missed before it is simply told.
 const READ_GRACE: Duration = Duration::from_secs(1);
@@ -29,6 +33,7 @@ enum Chore {
     ExpireSession(Weak<Session>),
     PushWithoutRead(Weak<Session>, ConnectionNumber),
     Sweep,
+    ReturnMemory,
 }
 
 struct Due {
@@ -42,11 +47,18 @@ pub(crate) struct Janitor {
     sooner: Notify,
     sweeping: Mutex<bool>,
     process_retention: Duration,
+    freed_bytes: AtomicUsize,
 }
 
 impl Janitor {
     pub(crate) fn new(process_retention: Duration) -> Self {
-        Self { due: Mutex::default(), sooner: Notify::new(), sweeping: Mutex::new(false), process_retention }
+        Self {
+            due: Mutex::default(),
+            sooner: Notify::new(),
+            sweeping: Mutex::new(false),
+            process_retention,
+            freed_bytes: AtomicUsize::new(0),
+        }
     }
 
     /// A closed process stays readable for a while.
@@ -72,7 +84,16 @@ impl Janitor {
         let mut sweeping = self.sweeping.lock();
         if !*sweeping {
             *sweeping = true;
-            self.add(Instant::now() + BUSY_SWEEP, Chore::Sweep);
+            self.add(Instant::now() + SWEEP_INTERVAL, Chore::Sweep);
+        }
+    }
+
+    /// So much retained output is let go of.
+    pub(crate) fn note_freed(&self, bytes: usize) {
+        let freed = self.freed_bytes.fetch_add(bytes, Atomic::Relaxed) + bytes;
+        if freed >= WORTH_RETURNING_BYTES {
+            self.freed_bytes.store(0, Atomic::Relaxed);
+            self.add(Instant::now() + FREED_WITHIN, Chore::ReturnMemory);
         }
     }
 
@@ -119,7 +140,7 @@ impl Janitor {
         match chore {
             Chore::ForgetProcess(process) => {
                 if let Some(process) = process.upgrade() {
-                    process.forget();
+                    self.note_freed(process.forget());
                 }
             }
             Chore::ReleaseHold(session) => {
@@ -141,10 +162,12 @@ impl Janitor {
                     session.push_without_read(connection);
                 }
             }
+            Chore::ReturnMemory => {
+                shared.tasks.spawn_blocking(spawn::give_scattered_memory_back);
+            }
             Chore::Sweep => {
                 shared.sweep();
-                let interval = if shared.actors.is_empty() { IDLE_SWEEP } else { BUSY_SWEEP };
-                self.add(Instant::now() + interval, Chore::Sweep);
+                self.add(Instant::now() + SWEEP_INTERVAL, Chore::Sweep);
             }
         }
     }

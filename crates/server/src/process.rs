@@ -12,11 +12,11 @@ use std::time::{Instant, SystemTime};
 
 use parking_lot::Mutex;
 use protocol::{ProcessId, ProcessIdJson, ProcessState, ProcessSummary};
-use session::StdinQueue;
 use spawn::{Child, Pty, ReaderWatch, Tag};
 use tokio::sync::{Notify, watch};
 
 pub(crate) use actor::run;
+pub(crate) use input::Stdin;
 pub(crate) use journal::{Journal, Pushing};
 pub(crate) use push::write_message;
 
@@ -61,7 +61,7 @@ pub(crate) struct Process {
     journal: Mutex<Journal>,
     /// Wakes reads that wait for something to happen.
     pub(crate) news: Notify,
-    stdin: Mutex<StdinQueue>,
+    stdin: Mutex<Stdin>,
     /// Who reads what is written; none if nobody ever does.
     stdin_reader: Option<ReaderWatch>,
     /// One write after the other: whoever waits for room keeps later writes behind it.
@@ -91,7 +91,7 @@ pub(crate) struct Birth {
     pub(crate) child: Arc<Child>,
     pub(crate) terminal: Option<Pty>,
     pub(crate) journal: Journal,
-    pub(crate) stdin: StdinQueue,
+    pub(crate) stdin: Stdin,
     pub(crate) stdin_reader: Option<ReaderWatch>,
 }
 
@@ -189,15 +189,16 @@ impl Process {
         })
     }
 
-    /// Leaves its session's table and gives its memory back.
-    pub(crate) fn forget(self: &Arc<Self>) {
+    /// Leaves its session's table and gives its memory back. Returns how much that was.
+    pub(crate) fn forget(self: &Arc<Self>) -> usize {
         if let Some(session) = self.session.upgrade() {
             session.table.forget(self);
         }
         self.journal(|journal| {
-            journal.log.shrink_to(0);
+            let freed = journal.log.shrink_to(0);
             journal.account();
-        });
+            freed
+        })
     }
 
     /// Something was added to the journal: wakes who waits for it and lines up for the attached connection.

@@ -1,9 +1,9 @@
-//! The bound over the retained output of all processes together.
+//! Bounds over all processes together: of their retained output, and of the input that waits for them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How much all journals hold, and how much they may.
+/// How much all holders hold together, and how much they may.
 #[derive(Debug)]
 pub(crate) struct Budget {
     held: AtomicUsize,
@@ -15,7 +15,7 @@ impl Budget {
         Arc::new(Self { held: AtomicUsize::new(0), limit })
     }
 
-    /// An account for one journal.
+    /// An account for one holder.
     pub(crate) fn account(self: &Arc<Self>) -> Retained {
         Retained { budget: Arc::clone(self), held: 0 }
     }
@@ -31,7 +31,7 @@ impl Budget {
     }
 }
 
-/// The share of one journal.
+/// The share of one holder.
 #[derive(Debug)]
 pub(crate) struct Retained {
     budget: Arc<Budget>,
@@ -50,6 +50,17 @@ impl Retained {
             self.budget.held.fetch_sub(self.held - held, Ordering::Relaxed);
         }
         self.held = held;
+    }
+
+    /// How much more may be held in all. A holder that has nothing yet may always have the fair minimum, and the only
+    /// one whatever it needs.
+    pub(crate) fn room(&self) -> usize {
+        let held = self.budget.held.load(Ordering::Relaxed);
+        match self.held {
+            _ if held == 0 => usize::MAX,
+            0 => self.budget.limit.saturating_sub(held).max(Self::FAIR_MINIMUM),
+            _ => self.budget.limit.saturating_sub(held),
+        }
     }
 
     pub(crate) fn is_tight(&self) -> bool {
@@ -72,5 +83,8 @@ mod tests {
         assert_eq!((budget.excess(), a.is_tight()), (30, true));
         a.set(0);
         assert_eq!(budget.excess(), 0);
+        assert_eq!((a.room(), b.room()), (Retained::FAIR_MINIMUM, 80));
+        b.set(0);
+        assert_eq!(a.room(), usize::MAX);
     }
 }

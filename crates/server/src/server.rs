@@ -45,7 +45,10 @@ pub(crate) struct Shared {
     pub(crate) sessions: Sessions,
     pub(crate) janitor: Janitor,
     pub(crate) metrics: Metrics,
+    /// Retained output.
     pub(crate) budget: Arc<Budget>,
+    /// Input that waits.
+    pub(crate) stdin_budget: Arc<Budget>,
     pub(crate) info: Arc<EnvironmentInfo>,
     pub(crate) env: Variables,
     /// Work that is finished whoever is connected.
@@ -76,6 +79,7 @@ impl Server {
         let shared = Arc::new(Shared {
             janitor: Janitor::new(config.process_retention),
             budget: Budget::new(config.retain_total_bytes),
+            stdin_budget: Budget::new(config.max_queued_stdin_total),
             info: Arc::new(environment_info(&env)),
             config,
             spawner,
@@ -211,7 +215,7 @@ impl Shared {
             if let Ok(Err(survivors)) = killed {
                 tracing::warn!("{survivors}");
             }
-            session.discard_processes();
+            shared.janitor.note_freed(session.discard_processes());
         });
     }
 

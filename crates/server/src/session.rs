@@ -134,10 +134,13 @@ impl Session {
         link.attachment.end()
     }
 
-    /// Lets go of every process after they were killed.
-    pub(crate) fn discard_processes(&self) {
+    /// Lets go of every process after they were killed. Returns how much output that was.
+    pub(crate) fn discard_processes(&self) -> usize {
+        let mut bytes = 0;
         for process in self.table.clear() {
+            bytes += process.journal(|journal| journal.log.retained_bytes());
             process.stop(Stop::Discard);
         }
+        bytes
     }
 }

@@ -48,16 +48,16 @@ impl StdinQueue {
         Self { state: State::Closed, ..Self::new(0) }
     }
 
-    /// Takes a write, once per id. The id is remembered in the same step as the bytes are queued, so that no
-    /// interruption can come between.
-    pub fn offer(&mut self, id: Option<&WriteId>, bytes: &Bytes) -> Offer {
+    /// Takes a write, once per id, if it also fits the `room` there is for all queues together. The id is remembered in
+    /// the same step as the bytes are queued, so that no interruption can come between.
+    pub fn offer(&mut self, id: Option<&WriteId>, bytes: &Bytes, room: usize) -> Offer {
         if id.is_some_and(|id| self.ids.contains(id)) {
             return Offer::Accepted;
         }
         if self.state != State::Open {
             return Offer::Closed;
         }
-        if self.waiting_bytes > 0 && self.waiting_bytes + bytes.len() > self.limit {
+        if bytes.len() > room || (self.waiting_bytes > 0 && self.waiting_bytes + bytes.len() > self.limit) {
             return Offer::Full;
         }
         if let Some(id) = id {
@@ -96,6 +96,11 @@ impl StdinQueue {
         self.waiting_bytes = 0;
     }
 
+    /// Bytes that wait.
+    pub fn waiting_bytes(&self) -> usize {
+        self.waiting_bytes
+    }
+
     /// The bytes to write next.
     pub fn front(&self) -> Option<&Bytes> {
         self.waiting.front()
@@ -132,7 +137,7 @@ mod tests {
     use super::*;
 
     fn offer(queue: &mut StdinQueue, id: &str, bytes: &'static str) -> Offer {
-        queue.offer(Some(&WriteId::from(id)), &Bytes::from(bytes))
+        queue.offer(Some(&WriteId::from(id)), &Bytes::from(bytes), usize::MAX)
     }
 
     #[test]
@@ -154,6 +159,16 @@ mod tests {
         queue.advance(6);
         assert_eq!(offer(&mut queue, "2", "x"), Offer::Accepted);
         assert_eq!(queue.front().unwrap(), "x");
+    }
+
+    #[test]
+    fn a_write_must_fit_the_common_room_too() {
+        let mut queue = StdinQueue::new(100);
+        let (id, bytes) = (WriteId::from("1"), Bytes::from("abc"));
+        assert_eq!(queue.offer(Some(&id), &bytes, 2), Offer::Full);
+        assert_eq!(queue.offer(Some(&id), &bytes, 3), Offer::Accepted);
+        assert_eq!(queue.offer(Some(&id), &bytes, 0), Offer::Accepted, "it was taken before");
+        assert_eq!(queue.waiting_bytes(), 3);
     }
 
     #[test]

@@ -19,3 +19,13 @@ pub fn give_freed_memory_back() {
         libc::mallopt(libc::M_TRIM_THRESHOLD, KEPT_BYTES);
     }
 }
+
+/// Gives freed memory back that lies between memory in use, which the library never does by itself. Walks through every
+/// heap, so it is for after much was freed.
+pub fn give_scattered_memory_back() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: malloc_trim takes an integer only, and locks each heap while it works on it.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}

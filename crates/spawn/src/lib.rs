@@ -35,7 +35,7 @@ mod strike;
 mod tag;
 mod wiring;
 
-pub use allocator::give_freed_memory_back;
+pub use allocator::{give_freed_memory_back, give_scattered_memory_back};
 pub use child::{Child, ExitStatus};
 pub use command::{Command, StdinMode, Stdio, WindowSize};
 pub use descriptors::seal_inherited_fds;

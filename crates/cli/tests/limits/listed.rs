@@ -21,6 +21,7 @@ async fn the_list_is_the_one_that_is_tested() {
         "max-start-bytes",
         "max-id-bytes",
         "max-queued-stdin",
+        "max-queued-stdin-total",
         "max-wait",
         "process-retention",
         "detached-hold",

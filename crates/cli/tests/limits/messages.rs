@@ -31,17 +31,35 @@ async fn a_message_of_exactly_the_limit_is_taken_and_one_byte_more_is_not() {
 }
 
 #[tokio::test]
-async fn an_answer_over_the_limit_is_an_error_that_says_what_to_do() {
+async fn an_answer_over_the_limit_is_an_error_that_says_so() {
+    let server = server().await;
+    let mut client = server.client().await;
+    let long = "x".repeat(40_000);
+    for process in ["a", "b"] {
+        client.run(process, &["true", &long]).await;
+    }
+    let error = client.call_error("process/list", json!({})).await;
+    assert_eq!(error["code"], -32600);
+    let message = error["message"].as_str().unwrap();
+    assert!(message.ends_with("exceeds the limit of 65536 bytes (--max-message-bytes)"), "{message}");
+}
+
+#[tokio::test]
+async fn a_read_returns_as_much_as_fits_a_message() {
     let server = server().await;
     let mut client = server.client().await;
     client.run("p", &["head", "-c", "200000", "/dev/zero"]).await;
-    let error = client.call_error("process/read", json!({"processId": "p"})).await;
-    assert_eq!(error["code"], -32600);
-    let message = error["message"].as_str().unwrap();
-    assert!(
-        message.contains("exceeds the limit of 65536 (--max-message-bytes); ask for less with maxBytes"),
-        "{message}"
-    );
+    let (mut after, mut bytes, mut pages) = (0, 0, 0);
+    while bytes < 200_000 {
+        let page = client.call("process/read", json!({"processId": "p", "afterSeq": after})).await;
+        for chunk in page["chunks"].as_array().unwrap() {
+            bytes += testkit::unbase64(&chunk["chunk"]).len();
+        }
+        after = page["nextSeq"].as_u64().unwrap() - 1;
+        pages += 1;
+    }
+    assert_eq!(bytes, 200_000);
+    assert!(pages >= 4, "{pages} pages");
 }
 
 #[tokio::test]

@@ -82,11 +82,7 @@ async fn unanswered_requests_beyond_the_limit_are_refused() {
     for _ in 0..3 {
         client.send("process/read", json!({"processId": "p", "waitMs": 600_000})).await;
     }
-    // A read that comes right after the start may wait for that first, and only then counts.
-    let error = eventually_async("the limit is reached", async || {
-        client.request("environment/status", json!({})).await.get("error").cloned()
-    })
-    .await;
+    let error = client.call_error("environment/status", json!({})).await;
     let message = "connection has reached its limit of 3 unanswered requests (--max-requests)";
     assert_eq!(error, json!({"code": INVALID_REQUEST, "message": message}));
     // Another connection has a limit of its own.
@@ -164,4 +160,29 @@ async fn writes_beyond_the_queue_wait_and_beyond_that_are_refused() {
     for id in waiting {
         assert_eq!(client.answer(id).await["result"], json!({"status": "stdinClosed"}));
     }
+}
+
+#[tokio::test]
+async fn input_that_waits_has_a_bound_over_all_processes() {
+    let server = TestServer::with_args(&["--max-queued-stdin", "8MiB", "--max-queued-stdin-total", "1MiB"]).await;
+    let mut client = server.client().await;
+    for process in ["a", "b"] {
+        let mut params = Client::start_params(process, &["sleep", "1000"]);
+        params["pipeStdin"] = json!(true);
+        client.call("process/start", params).await;
+    }
+    let large = "AAAA".repeat(1 << 19);
+    let write = |process: &str, chunk: &str| json!({"processId": process, "chunk": chunk});
+    // The first may have whatever it needs; with it everything is taken.
+    assert_eq!(client.call("process/write", write("a", &large)).await, json!({"status": "accepted"}));
+    let waiting = client.send("process/write", write("b", &large)).await;
+    // A process for which nothing waits can always be given a little.
+    let mut third = Client::start_params("c", &["cat"]);
+    third["pipeStdin"] = json!(true);
+    client.call("process/start", third).await;
+    assert_eq!(client.call("process/write", write("c", "aGkK")).await, json!({"status": "accepted"}));
+    assert_eq!(client.event("c").await["params"]["chunk"], "aGkK");
+    // When the first is gone there is room.
+    client.call("process/terminate", json!({"processId": "a"})).await;
+    assert_eq!(client.answer(waiting).await["result"], json!({"status": "accepted"}));
 }

@@ -15,10 +15,9 @@ use crate::metrics::Outcome;
 pub(crate) struct Call {
     pub(crate) connection: Arc<Connection>,
     id: RequestId,
-    method: Method,
+    pub(crate) method: Method,
     started: Instant,
     outcome: Outcome,
-    deferred: bool,
     /// Its place among the connection's unanswered requests.
     place: Option<OwnedSemaphorePermit>,
 }
@@ -33,7 +32,6 @@ impl Call {
                 method,
                 started: Instant::now(),
                 outcome: Outcome::disconnected,
-                deferred: false,
                 place: Some(place),
             }),
             Err(_) => {
@@ -45,11 +43,6 @@ impl Call {
                 None
             }
         }
-    }
-
-    /// The request will be begun again when what it waits for is there.
-    pub(crate) fn defer(mut self) {
-        self.deferred = true;
     }
 
     /// Answers.
@@ -71,7 +64,7 @@ impl Call {
         let limit = self.connection.shared.config.max_message_bytes;
         let (message, covers) = if message.len() > limit {
             let error = WireError::invalid_request(format!(
-                "the answer has {} bytes and exceeds the limit of {limit} (--max-message-bytes); ask for less with maxBytes",
+                "the answer has {} bytes and exceeds the limit of {limit} bytes (--max-message-bytes)",
                 message.len()
             ));
             (encode_error(&self.id, &error), None)
@@ -87,8 +80,6 @@ impl Call {
 
 impl Drop for Call {
     fn drop(&mut self) {
-        if !self.deferred {
-            self.connection.shared.metrics.request(self.method.name(), self.outcome, self.started.elapsed());
-        }
+        self.connection.shared.metrics.request(self.method.name(), self.outcome, self.started.elapsed());
     }
 }

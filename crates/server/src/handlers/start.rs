@@ -12,7 +12,7 @@ use super::{Target, dispatch_deferred};
 use crate::config::Config;
 use crate::connection::Call;
 use crate::environment::{Variables, child_env};
-use crate::process::{self, Birth, Dialect, Journal, Process, Pushing};
+use crate::process::{self, Birth, Dialect, Journal, Process, Pushing, Stdin};
 use crate::server::Shared;
 use crate::session::{Place, Refusal, Session};
 
@@ -93,7 +93,7 @@ pub(super) fn begin(
                 shared.actors.spawn(process::run(Arc::clone(&process), io, timeout, Arc::clone(&shared)));
                 while let Some(waiting) = session.table.settle(&process) {
                     for deferred in waiting {
-                        dispatch_deferred(&deferred, Target::Started(Arc::clone(&process)));
+                        dispatch_deferred(deferred, Target::Started(Arc::clone(&process)));
                     }
                 }
             }
@@ -101,7 +101,7 @@ pub(super) fn begin(
                 let waiting = session.table.abandon(&place);
                 call.finish::<()>(Err(error));
                 for deferred in waiting.into_iter().flatten() {
-                    dispatch_deferred(&deferred, Target::Unresolved);
+                    dispatch_deferred(deferred, Target::Unresolved);
                 }
             }
         }
@@ -109,6 +109,9 @@ pub(super) fn begin(
 }
 
 fn check(shared: &Shared, wanted: &Wanted) -> Result<(), WireError> {
+    if !shared.is_ready() {
+        return Err(WireError::invalid_request("server is shutting down"));
+    }
     if wanted.argv.is_empty() {
         return Err(WireError::invalid_params("argv must not be empty"));
     }
@@ -176,7 +179,7 @@ async fn launch(
         merge_bytes: largest_chunk(&shared.config, &wanted.id),
         ..LogLimits::default()
     };
-    let stdin = if has_stdin { StdinQueue::new(shared.config.max_queued_stdin) } else { StdinQueue::closed() };
+    let queue = if has_stdin { StdinQueue::new(shared.config.max_queued_stdin) } else { StdinQueue::closed() };
     let birth = Birth {
         id: wanted.id,
         dialect: wanted.dialect,
@@ -185,7 +188,7 @@ async fn launch(
         child: Arc::clone(&child),
         terminal,
         journal: Journal::new(EventLog::new(limits), shared.budget.account()),
-        stdin,
+        stdin: Stdin::new(queue, shared.stdin_budget.account()),
         stdin_reader,
     };
     let process = Process::new(session, birth);

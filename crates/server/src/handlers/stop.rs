@@ -7,8 +7,9 @@ use protocol::{TargetParams, TerminateResult, WireError};
 use tokio::time::{Instant, timeout_at};
 
 use super::{Found, Target, dispatch_deferred};
-use crate::connection::{Call, Connection};
+use crate::connection::Call;
 use crate::process::{Process, Stop};
+use crate::server::Shared;
 use crate::session::{Place, Session};
 
 /// How long a terminate waits for what the process had written to be on its way to the client.
@@ -58,12 +59,12 @@ async fn wait_delivered(process: &Process, deadline: Instant) {
 
 /// A terminate waits behind a start. If that one hangs, it is given up: its id is free again, and whatever it starts
 /// in the end is killed.
-pub(super) fn give_up_start_later(connection: &Arc<Connection>, session: &Arc<Session>, place: Place) {
+pub(super) fn give_up_start_later(shared: &Shared, session: &Arc<Session>, place: Place) {
     let session = Arc::clone(session);
-    connection.shared.tasks.spawn(async move {
+    shared.tasks.spawn(async move {
         tokio::time::sleep(START_PATIENCE).await;
         for deferred in session.table.abandon(&place).into_iter().flatten() {
-            dispatch_deferred(&deferred, Target::NeverStarted);
+            dispatch_deferred(deferred, Target::NeverStarted);
         }
     });
 }

@@ -8,12 +8,12 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use protocol::{ProcessId, ProcessState, ProcessSummary};
 
-use crate::connection::Connection;
+use crate::connection::Call;
 use crate::process::{Process, now_ms};
 
-/// A request that came while its process was being started.
+/// A request that came while its process was being started. It keeps its place among the unanswered ones.
 pub(crate) struct Deferred {
-    pub(crate) connection: Arc<Connection>,
+    pub(crate) call: Call,
     pub(crate) message: Bytes,
 }
 
@@ -124,10 +124,10 @@ impl Table {
         }
     }
 
-    /// Lets a request wait for the start of `id`, at most `limit` of them. Gives it back if nothing is being started.
-    pub(crate) fn defer(&self, id: &ProcessId, request: Deferred, limit: usize) -> Result<Place, Deferred> {
+    /// Lets a request wait for the start of `id`. Gives it back if nothing is being started.
+    pub(crate) fn defer(&self, id: &ProcessId, request: Deferred) -> Result<Place, Deferred> {
         match self.slots.lock().get_mut(id) {
-            Some(Slot::Starting(start)) if start.deferred.len() < limit => {
+            Some(Slot::Starting(start)) => {
                 start.deferred.push(request);
                 Ok(Place { id: id.clone(), number: start.number })
             }
