@@ -15,6 +15,7 @@ mod process;
 mod retention;
 mod server;
 mod session;
+mod starter;
 mod tokens;
 
 pub use config::Config;

@@ -12,7 +12,7 @@ use std::time::{Instant, SystemTime};
 
 use parking_lot::Mutex;
 use protocol::{ProcessId, ProcessIdJson, ProcessState, ProcessSummary};
-use spawn::{Child, Pty, ReaderWatch, Tag};
+use spawn::{Child, Pty, Tag};
 use tokio::sync::{Notify, watch};
 
 pub(crate) use actor::run;
@@ -62,8 +62,6 @@ pub(crate) struct Process {
     /// Wakes reads that wait for something to happen.
     pub(crate) news: Notify,
     stdin: Mutex<Stdin>,
-    /// Who reads what is written; none if nobody ever does.
-    stdin_reader: Option<ReaderWatch>,
     /// One write after the other: whoever waits for room keeps later writes behind it.
     pub(crate) stdin_lane: Arc<tokio::sync::Mutex<()>>,
     /// Wakes the write that waits for room.
@@ -92,7 +90,6 @@ pub(crate) struct Birth {
     pub(crate) terminal: Option<Pty>,
     pub(crate) journal: Journal,
     pub(crate) stdin: Stdin,
-    pub(crate) stdin_reader: Option<ReaderWatch>,
 }
 
 impl Process {
@@ -110,7 +107,6 @@ impl Process {
             journal: Mutex::new(birth.journal),
             news: Notify::new(),
             stdin: Mutex::new(birth.stdin),
-            stdin_reader: birth.stdin_reader,
             stdin_lane: Arc::default(),
             stdin_room: Notify::new(),
             poke: Notify::new(),

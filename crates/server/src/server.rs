@@ -9,7 +9,6 @@ use parking_lot::Mutex;
 use protocol::EnvironmentInfo;
 use session::ConnectionNumber;
 use spawn::{Child, GuardProgram, Signal, Spawner, Survivors, Tag};
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -21,13 +20,10 @@ use crate::metrics::Metrics;
 use crate::process::{Process, Stop};
 use crate::retention::{Budget, Retained};
 use crate::session::{Session, Sessions};
+use crate::starter::Starter;
 
 /// WebSocket's code for an endpoint that goes away.
 const GOING_AWAY: u16 = 1001;
-
-/// Each start needs a thread for a moment. More at once would only wait for each other, but a few that hang on a dead
-/// network mount must not keep all others waiting.
-const STARTS_AT_ONCE: usize = 32;
 
 /// How long the last messages have to leave at shutdown.
 const FLUSH_PATIENCE: Duration = Duration::from_secs(2);
@@ -63,8 +59,7 @@ pub(crate) struct Shared {
     last_connection: AtomicU64,
     open: Mutex<Vec<Weak<Connection>>>,
     reclaiming: AtomicBool,
-    /// Starts that may be in the hands of the operating system at once.
-    pub(crate) starts: Semaphore,
+    pub(crate) starter: Arc<Starter>,
 }
 
 impl Server {
@@ -82,6 +77,7 @@ impl Server {
             stdin_budget: Budget::new(config.max_queued_stdin_total),
             info: Arc::new(environment_info(&env)),
             config,
+            starter: Starter::new(Arc::clone(&spawner)),
             spawner,
             sessions: Sessions::default(),
             metrics: Metrics::new(),
@@ -94,7 +90,6 @@ impl Server {
             last_connection: AtomicU64::new(0),
             open: Mutex::default(),
             reclaiming: AtomicBool::new(false),
-            starts: Semaphore::new(STARTS_AT_ONCE),
         });
         let for_janitor = Arc::clone(&shared);
         shared.tasks.spawn(async move {

@@ -44,6 +44,6 @@ pub use guard::{GuardProgram, guard_main};
 pub use pty::Pty;
 pub use rustix::process::Signal;
 pub use spawner::{Spawned, Spawner};
-pub use streams::{Input, Output, ReadOutcome, ReaderWatch, WriteOutcome};
+pub use streams::{Input, Output, ReadOutcome, WriteOutcome};
 pub use tag::{Tag, TagRange};
 pub use wiring::ChildIo;

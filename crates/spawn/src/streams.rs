@@ -3,7 +3,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
@@ -74,7 +74,7 @@ impl Output {
 }
 
 /// What we write and the child reads. Dropping the one of a pipe is the end of the child's input.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Input {
     fd: Arc<AsyncFd<OwnedFd>>,
     kind: Kind,
@@ -131,22 +131,6 @@ impl Input {
     /// Whether nobody can read what would be written now.
     pub fn reader_gone(&self) -> bool {
         reader_gone(&self.fd)
-    }
-
-    /// A way to ask for the reader that does not keep the stream open.
-    pub fn watch_reader(&self) -> ReaderWatch {
-        ReaderWatch(Arc::downgrade(&self.fd))
-    }
-}
-
-/// Tells whether anybody can still read an [`Input`].
-#[derive(Clone, Debug)]
-pub struct ReaderWatch(Weak<AsyncFd<OwnedFd>>);
-
-impl ReaderWatch {
-    /// Whether nobody can read what would be written now, or our own end is closed.
-    pub fn reader_gone(&self) -> bool {
-        self.0.upgrade().is_none_or(|fd| reader_gone(&fd))
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use protocol::{ErrorData, ProcessId, SandboxType, StartParams, StartResult, WireError};
 use session::{EventLog, LogLimits, StdinQueue};
-use spawn::{ChildIo, Command, Input, SpawnError, Spawned, StdinMode, Stdio, WindowSize};
+use spawn::{ChildIo, Command, SpawnError, Spawned, StdinMode, Stdio, WindowSize};
 
 use super::{Target, dispatch_deferred};
 use crate::config::Config;
@@ -163,16 +163,13 @@ async fn launch(
         cwd: wanted.cwd,
         stdio: wanted.terminal.map_or(Stdio::Pipes { stdin }, Stdio::Pty),
     };
-    let spawner = Arc::clone(&shared.spawner);
-    let turn = shared.starts.acquire().await;
-    let spawned = tokio::task::spawn_blocking(move || spawner.spawn(&command, tag)).await;
-    drop(turn);
-    let spawned = spawned.map_err(|error| WireError::internal(format!("failed to start the process: {error}")))?;
+    let spawned = shared.starter.start(command, tag).await;
+    let spawned = spawned.ok_or_else(|| WireError::internal("the server is ending"))?;
     let Spawned { child, io } = spawned.map_err(|error| spawn_error(&error))?;
     let child = Arc::new(child);
-    let (terminal, stdin_reader) = match &io {
-        ChildIo::Pipes { stdin, .. } => (None, stdin.as_ref().map(Input::watch_reader)),
-        ChildIo::Pty(pty) => (Some(pty.clone()), Some(pty.writer().watch_reader())),
+    let (terminal, input) = match &io {
+        ChildIo::Pipes { stdin, .. } => (None, stdin.clone()),
+        ChildIo::Pty(pty) => (Some(pty.clone()), Some(pty.writer())),
     };
     let limits = LogLimits {
         retain_bytes: shared.config.retain_bytes,
@@ -188,8 +185,7 @@ async fn launch(
         child: Arc::clone(&child),
         terminal,
         journal: Journal::new(EventLog::new(limits), shared.budget.account()),
-        stdin: Stdin::new(queue, shared.stdin_budget.account()),
-        stdin_reader,
+        stdin: Stdin::new(queue, shared.stdin_budget.account(), input),
     };
     let process = Process::new(session, birth);
     if !session.table.claim(place, &process) {

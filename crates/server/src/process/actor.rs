@@ -70,17 +70,15 @@ impl Pump {
 
 /// Runs until the process is closed.
 pub(crate) async fn run(process: Arc<Process>, io: ChildIo, timeout: Option<Duration>, shared: Arc<Shared>) {
-    let mut input: Option<Input>;
     let mut pumps = match io {
         ChildIo::Pipes { stdin, stdout, stderr } => {
-            input = stdin;
+            // The queue has its own; one kept here would keep the pipe open after its end.
+            drop(stdin);
             [Pump::new(stdout, Stream::Stdout), Pump::new(stderr, Stream::Stderr)]
         }
         ChildIo::Pty(pty) => {
-            input = Some(pty.writer());
-            let pump = Pump::new(pty.reader(), Stream::Pty);
-            *process.terminal.lock() = Some(pty);
-            [pump, Pump { output: None, stream: Stream::Pty, owed: 0, enlarged: true }]
+            let nothing = Pump { output: None, stream: Stream::Pty, owed: 0, enlarged: true };
+            [Pump::new(pty.reader(), Stream::Pty), nothing]
         }
     };
     let mut child = process.child();
@@ -93,7 +91,8 @@ pub(crate) async fn run(process: Arc<Process>, io: ChildIo, timeout: Option<Dura
     loop {
         let room = process.journal(|journal| journal.room());
         let can_read = room > 0;
-        let has_input = input.is_some() && process.has_input();
+        let input = process.input();
+        let has_input = process.has_input();
         let [first, second] = &pumps;
         tokio::select! {
             () = first.readable(), if can_read => read_turn(&process, &shared, &mut pumps[0]),
@@ -113,16 +112,8 @@ pub(crate) async fn run(process: Arc<Process>, io: ChildIo, timeout: Option<Dura
                 // Nobody is left to read it, or whoever is was never meant to get it.
                 process.close_stdin();
             }
-            () = writable(input.as_ref()), if has_input => {
-                if let Some(input) = &input {
-                    process.feed(input);
-                }
-            }
-            () = process.poke.notified() => {
-                if let Some(input) = &input {
-                    process.feed(input);
-                }
-            }
+            () = writable(input.as_ref()), if has_input => process.feed(),
+            () = process.poke.notified() => process.feed(),
             () = sleep_until(deadline), if timer_armed => {
                 timer_armed = false;
                 if status.is_none() {
@@ -132,9 +123,6 @@ pub(crate) async fn run(process: Arc<Process>, io: ChildIo, timeout: Option<Dura
             }
         }
 
-        if input.is_some() && process.input_finished() {
-            input = None;
-        }
         let stop = *process.stop.lock();
         if stop == Stop::Discard {
             pumps.iter_mut().for_each(Pump::close);
@@ -158,6 +146,7 @@ pub(crate) async fn run(process: Arc<Process>, io: ChildIo, timeout: Option<Dura
             break;
         }
     }
+    process.close_stdin();
     process.terminal.lock().take();
     process.journal(|journal| journal.log.close());
     process.announce();

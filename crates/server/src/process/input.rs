@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use protocol::WriteId;
 use session::{Offer, StdinQueue};
-use spawn::{Input, ReaderWatch, WriteOutcome};
+use spawn::{Input, WriteOutcome};
 use tokio::sync::OwnedMutexGuard;
 
 use super::Process;
@@ -18,15 +18,17 @@ const TURN_BYTES: usize = 256 << 10;
 /// How often a write that waits for other processes to read theirs looks again.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// A queue, and its share of what may wait in all.
+/// A queue, its share of what may wait in all, and where it leads.
 pub(crate) struct Stdin {
     queue: StdinQueue,
     share: Retained,
+    /// Gone when nothing more will be written.
+    input: Option<Input>,
 }
 
 impl Stdin {
-    pub(crate) fn new(queue: StdinQueue, share: Retained) -> Self {
-        Self { queue, share }
+    pub(crate) fn new(queue: StdinQueue, share: Retained, input: Option<Input>) -> Self {
+        Self { queue, share, input }
     }
 
     fn change<T>(&mut self, change: impl FnOnce(&mut StdinQueue) -> T) -> T {
@@ -36,8 +38,29 @@ impl Stdin {
     }
 
     fn offer(&mut self, id: Option<&WriteId>, bytes: &Bytes) -> Offer {
+        // An answer that it was taken cannot be called back, so the process is asked first whether it can read.
+        if self.input.as_ref().is_none_or(Input::reader_gone) {
+            self.change(StdinQueue::close);
+        }
         let room = self.share.room();
         self.change(|queue| queue.offer(id, bytes, room))
+    }
+
+    /// Writes what the process takes now. The bytes leave the queue only when the kernel has them. Returns how many.
+    fn feed(&mut self) -> usize {
+        let mut written = 0;
+        while written < TURN_BYTES {
+            let (Some(input), Some(front)) = (&self.input, self.queue.front()) else { break };
+            match input.try_write(front) {
+                Ok(WriteOutcome::Wrote(count)) => {
+                    written += count;
+                    self.change(|queue| queue.advance(count));
+                }
+                Ok(WriteOutcome::WouldBlock) => break,
+                Ok(WriteOutcome::Closed) | Err(_) => self.change(StdinQueue::close),
+            }
+        }
+        written
     }
 }
 
@@ -48,14 +71,15 @@ impl Drop for Stdin {
 }
 
 impl Process {
-    /// Takes a write if there is room for it now. One that the process can no longer read is refused, so it is asked
-    /// first: an answer that it was taken cannot be called back.
+    /// Takes a write if there is room for it now. What the process can take at once it gets at once; the actor is only
+    /// needed for the rest.
     pub(crate) fn offer(&self, id: Option<&WriteId>, bytes: &Bytes) -> Offer {
-        if self.stdin_reader.as_ref().is_some_and(ReaderWatch::reader_gone) {
-            self.close_stdin();
-        }
-        let offer = self.stdin.lock().offer(id, bytes);
+        let mut stdin = self.stdin.lock();
+        let offer = stdin.offer(id, bytes);
         if offer == Offer::Accepted {
+            stdin.feed();
+        }
+        if offer == Offer::Closed || stdin.queue.front().is_some() || stdin.queue.is_closed() {
             self.poke();
         }
         offer
@@ -92,7 +116,10 @@ impl Process {
 
     /// The process can take no more.
     pub(super) fn close_stdin(&self) {
-        self.stdin.lock().change(StdinQueue::close);
+        let mut stdin = self.stdin.lock();
+        stdin.change(StdinQueue::close);
+        stdin.input = None;
+        drop(stdin);
         self.stdin_room.notify_waiters();
     }
 
@@ -100,28 +127,18 @@ impl Process {
         self.stdin.lock().queue.front().is_some()
     }
 
-    /// Whether the descriptor can be closed.
-    pub(super) fn input_finished(&self) -> bool {
-        self.stdin.lock().queue.is_finished()
+    /// The descriptor to wait for. Closed, as soon as nothing more will be written.
+    pub(super) fn input(&self) -> Option<Input> {
+        let mut stdin = self.stdin.lock();
+        if stdin.queue.is_finished() {
+            stdin.input = None;
+        }
+        stdin.input.clone()
     }
 
-    /// Writes what the process takes now. The bytes leave the queue only when the kernel has them.
-    pub(super) fn feed(&self, input: &Input) {
-        let mut written = 0;
-        while written < TURN_BYTES {
-            let Some(front) = self.stdin.lock().queue.front().cloned() else { break };
-            match input.try_write(&front) {
-                Ok(WriteOutcome::Wrote(count)) => {
-                    written += count;
-                    self.stdin.lock().change(|queue| queue.advance(count));
-                }
-                Ok(WriteOutcome::WouldBlock) => break,
-                Ok(WriteOutcome::Closed) | Err(_) => {
-                    self.close_stdin();
-                    break;
-                }
-            }
-        }
+    /// Writes what the process takes now.
+    pub(super) fn feed(&self) {
+        let written = self.stdin.lock().feed();
         if written > 0 {
             self.stdin_room.notify_waiters();
         }
