@@ -13,13 +13,17 @@ pub(crate) fn everything() -> Result<()> {
     step("lints", || run(&mut cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])))?;
     step("tidy", crate::tidy::run)?;
     step("documentation", || run(cargo(&["doc", "--no-deps", "--workspace"]).env("RUSTDOCFLAGS", "-D warnings")))?;
-    tests(runner, &[])?;
-    step("examples in the documentation", || run(&mut cargo(&["test", "--doc", "--workspace"])))
+    build()?;
+    step("examples in the documentation", || run(&mut cargo(&["test", "--quiet", "--doc", "--workspace"])))?;
+    // Last, so that the run closes on the count of the tests.
+    tests(runner, &[])
 }
 
 /// Only the tests that `filter` selects, in nextest's syntax.
 pub(crate) fn only(filter: &[&str]) -> Result<()> {
-    tests(install()?, filter)
+    let runner = install()?;
+    build()?;
+    tests(runner, filter)
 }
 
 fn install() -> Result<Runner> {
@@ -32,11 +36,14 @@ fn install() -> Result<Runner> {
     Ok(runner)
 }
 
+/// Tests of several crates start the `exec-server` binary of their own profile, and cargo builds a binary only for the
+/// tests of its own package. Building bins and tests in one command gives both the same features, so that the tests
+/// find everything built.
+fn build() -> Result<()> {
+    step("build", || run(&mut cargo(&["build", "--workspace", "--bins", "--tests"])))
+}
+
 fn tests(runner: Runner, filter: &[&str]) -> Result<()> {
-    // Tests of several crates start the `exec-server` binary of their own profile, and cargo builds a binary only for
-    // the tests of its own package. Building bins and tests in one command gives both the same features, so that the
-    // next step finds everything built.
-    step("build", || run(&mut cargo(&["build", "--workspace", "--bins", "--tests"])))?;
     step("tests", || {
         let mut command = match runner {
             Runner::Nextest => cargo(&["nextest", "run", "--workspace"]),

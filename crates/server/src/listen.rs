@@ -142,10 +142,6 @@ impl HttpSurface for Surface {
         self.tokens.as_ref().is_none_or(|tokens| tokens.accept(headers))
     }
 
-    fn ready(&self) -> bool {
-        self.shared.is_ready()
-    }
-
     fn metrics(&self) -> String {
         self.shared.metrics.render()
     }

@@ -10,8 +10,6 @@ pub(crate) use connection::{END_OF_PATIENCE, HttpError, Upgraded, serve};
 pub trait HttpSurface: Send + Sync + 'static {
     /// Whether a request with these headers may open a connection or read metrics.
     fn authorize(&self, headers: &::http::HeaderMap) -> bool;
-    /// Whether new work is taken on.
-    fn ready(&self) -> bool;
     /// The metrics in Prometheus text format.
     fn metrics(&self) -> String;
 }

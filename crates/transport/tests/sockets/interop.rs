@@ -153,7 +153,7 @@ async fn an_in_memory_pair_talks() {
 async fn a_refused_upgrade_has_its_status() {
     let listener = listen(None).await;
     let url = listener.url();
-    let _accepted = accept_one(listener, Owner { token: Some("secret"), is_ready: true });
+    let _accepted = accept_one(listener, Owner { token: Some("secret") });
     let refused = connect(&url, ConnectOptions::default()).await.unwrap_err();
     assert!(matches!(refused, ConnectError::Refused { status: 401 }), "{refused}");
 }

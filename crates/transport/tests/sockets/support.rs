@@ -10,25 +10,15 @@ use transport::{
 };
 
 /// Lets those in who know the token, if there is one.
+#[derive(Default)]
 pub(crate) struct Owner {
     pub token: Option<&'static str>,
-    pub is_ready: bool,
-}
-
-impl Default for Owner {
-    fn default() -> Self {
-        Self { token: None, is_ready: true }
-    }
 }
 
 impl HttpSurface for Owner {
     fn authorize(&self, headers: &HeaderMap) -> bool {
         let given = headers.get("authorization").and_then(|value| value.to_str().ok());
         self.token.is_none_or(|token| given == Some(&format!("Bearer {token}")))
-    }
-
-    fn ready(&self) -> bool {
-        self.is_ready
     }
 
     fn metrics(&self) -> String {

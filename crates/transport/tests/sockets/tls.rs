@@ -51,7 +51,7 @@ async fn messages_travel_encrypted() {
     let listener = listen(Some(tls_acceptor(&files.certificate, &files.key).unwrap())).await;
     assert!(listener.url().starts_with("wss://127.0.0.1:"));
     let address = address(&listener);
-    let accepted = accept_one(listener, Owner { token: Some("secret"), is_ready: true });
+    let accepted = accept_one(listener, Owner { token: Some("secret") });
     let tcp = TcpStream::connect(&address).await.unwrap();
     let peer = PeerLabel::Tcp(tcp.peer_addr().unwrap());
     let tls = connector(files.der).connect(ServerName::try_from("localhost").unwrap(), tcp).await.unwrap();

@@ -92,7 +92,7 @@ async fn a_file_that_took_our_place_is_not_removed() {
 #[tokio::test]
 async fn lines_are_spoken_at_once_and_need_no_token() {
     let (_directory, path) = place();
-    let accepted = accept_one(bind(&path).await.unwrap(), Owner { token: Some("secret"), is_ready: true });
+    let accepted = accept_one(bind(&path).await.unwrap(), Owner { token: Some("secret") });
     let mut client = connect(&format!("unix://{}", path.display()), ConnectOptions::default()).await.unwrap();
     send(&mut client, b"{\"id\":1}").await;
     let server = accepted.await.unwrap().unwrap().unwrap();
@@ -107,7 +107,7 @@ async fn lines_are_spoken_at_once_and_need_no_token() {
 #[tokio::test]
 async fn http_is_spoken_to_whoever_begins_with_a_letter() {
     let (_directory, path) = place();
-    let accepted = accept_one(bind(&path).await.unwrap(), Owner { token: Some("secret"), is_ready: true });
+    let accepted = accept_one(bind(&path).await.unwrap(), Owner { token: Some("secret") });
     let mut client = UnixStream::connect(&path).await.unwrap();
     client.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
     let mut response = String::new();
@@ -119,7 +119,7 @@ async fn http_is_spoken_to_whoever_begins_with_a_letter() {
 #[tokio::test]
 async fn a_websocket_is_spoken_too() {
     let (_directory, path) = place();
-    let accepted = accept_one(bind(&path).await.unwrap(), Owner { token: Some("secret"), is_ready: true });
+    let accepted = accept_one(bind(&path).await.unwrap(), Owner { token: Some("secret") });
     let stream = UnixStream::connect(&path).await.unwrap();
     let mut client =
         transport::upgrade_client(stream, "localhost", PeerLabel::Unix, ConnectOptions::default()).await.unwrap();
