@@ -4,6 +4,7 @@
 //! share it unchanged.
 #![forbid(unsafe_code)]
 
+mod abridged;
 mod base64_bytes;
 mod envelope;
 mod environment;
@@ -16,6 +17,7 @@ mod output;
 mod process;
 mod uri;
 
+pub use abridged::abridged;
 pub use base64_bytes::{Base64Bytes, decode_base64, decode_base64_into, encode_base64_into, encoded_len};
 pub use envelope::{
     DecodeError, Incoming, MAX_DEPTH, MAX_VALUES, Notification, Request, Response, TraceContext, decode,

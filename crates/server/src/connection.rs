@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use protocol::{Incoming, Notification, Request, RequestId, WireError, decode, encode_error, notification, sniff_id};
+use protocol::{Incoming, Notification, RequestId, WireError, decode, encode_error, notification, sniff_id};
 use session::ConnectionNumber;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -40,8 +40,8 @@ pub(crate) struct Connection {
     pub(crate) outbound: Arc<Outbound>,
     pub(crate) requests: Arc<Semaphore>,
     pub(crate) large_replies: Arc<Semaphore>,
-    /// Bytes of writes that wait for a process to read.
-    pub(crate) waiting_stdin: AtomicUsize,
+    /// Bytes of requests that wait for a process to start or to read.
+    pub(crate) waiting_bytes: AtomicUsize,
     peer: PeerLabel,
     phase: Mutex<Phase>,
     /// Handlers that are still waiting for something.
@@ -59,6 +59,13 @@ pub(crate) enum Phase {
     Ready(Arc<Session>),
 }
 
+/// How a connection ended, with the words for the log.
+enum End {
+    /// The peer is still there to hear a goodbye.
+    Orderly(&'static str),
+    Lost(&'static str),
+}
+
 /// Serves a connection until it ends.
 pub(crate) async fn serve(stream: MessageStream, transport: Transport, shared: Arc<Shared>) {
     let MessageStream { mut reader, writer, framing, peer } = stream;
@@ -66,7 +73,7 @@ pub(crate) async fn serve(stream: MessageStream, transport: Transport, shared: A
     let connection = Arc::new(Connection {
         requests: Arc::new(Semaphore::new(shared.config.max_requests)),
         large_replies: Arc::new(Semaphore::new(LARGE_REPLIES)),
-        waiting_stdin: AtomicUsize::new(0),
+        waiting_bytes: AtomicUsize::new(0),
         outbound: Arc::clone(&outbound),
         peer,
         phase: Mutex::new(Phase::Fresh),
@@ -80,11 +87,11 @@ pub(crate) async fn serve(stream: MessageStream, transport: Transport, shared: A
 
     let writing = writer::run(Arc::clone(&outbound), writer);
     tokio::pin!(writing);
-    let mut keep_alive = tokio::time::interval(shared.config.ping_interval.min(shared.config.pong_deadline));
-    keep_alive.tick().await;
-    let mut last_ping = Instant::now();
-    let reason = loop {
+    let mut next_ping = Instant::now() + shared.config.ping_interval;
+    let mut received = reader.received_bytes();
+    let end = loop {
         let has_room = outbound.has_room();
+        let watch_until = outbound.given_up_at(shared.config.pong_deadline).map_or(next_ping, |at| at.min(next_ping));
         tokio::select! {
             () = outbound.room(), if !has_room => {}
             incoming = reader.next(), if has_room => {
@@ -94,36 +101,45 @@ pub(crate) async fn serve(stream: MessageStream, transport: Transport, shared: A
                             outbound.note_heard();
                         }
                         if connection.handle(incoming).await.is_break() {
-                            break "closed by the peer";
+                            break End::Orderly("closed by the peer");
                         }
                     }
                     Err(ReadError::Violation(violation)) => {
                         tracing::debug!(%violation, "protocol error");
                         outbound.close(PROTOCOL_ERROR, "protocol error");
-                        break "protocol error";
+                        break End::Orderly("protocol error");
                     }
-                    Err(_) => break "connection lost",
+                    Err(_) => break End::Lost("connection lost"),
                 }
             }
-            _ = &mut writing => break "connection lost",
-            () = outbound.is_shut() => break "replaced",
-            _ = keep_alive.tick() => {
-                if outbound.is_dead(shared.config.pong_deadline) {
-                    break "no answer to a ping";
+            _ = &mut writing => break End::Lost("connection lost"),
+            () = outbound.is_shut() => break End::Lost("replaced"),
+            () = tokio::time::sleep_until(watch_until.into()) => {
+                // A peer in the middle of a long message cannot answer, but it is there.
+                if reader.received_bytes() != received {
+                    received = reader.received_bytes();
+                    outbound.note_heard();
                 }
-                if framing.supports_ping() && last_ping.elapsed() >= shared.config.ping_interval {
-                    last_ping = Instant::now();
-                    outbound.ping();
+                let now = Instant::now();
+                if outbound.given_up_at(shared.config.pong_deadline).is_some_and(|at| at <= now) {
+                    break End::Lost("no answer to a ping");
+                }
+                if next_ping <= now {
+                    next_ping = now + shared.config.ping_interval;
+                    if framing.supports_ping() {
+                        outbound.ping();
+                    }
                 }
             }
         }
     };
+    let (End::Orderly(reason) | End::Lost(reason)) = end;
     tracing::debug!(peer = %connection.peer, reason, "connection ended");
     connection.detach();
     // Whoever resumes the session need not wait for a sign of life.
     outbound.shut();
     // Whatever is queued, a goodbye included, gets a moment to leave; a dead socket must not hold anything up.
-    if reason == "protocol error" || reason == "closed by the peer" {
+    if matches!(end, End::Orderly(_)) {
         outbound.close(NORMAL, "");
         let _ = tokio::time::timeout(std::time::Duration::from_secs(1), &mut writing).await;
     }
@@ -153,7 +169,7 @@ impl Connection {
 
     async fn handle_message(self: &Arc<Self>, message: Bytes) {
         match decode(&message) {
-            Ok(Incoming::Request(request)) => self.handle_request(request, &message).await,
+            Ok(Incoming::Request(request)) => handlers::dispatch(self, request, &message).await,
             Ok(Incoming::Notification(notification)) => self.handle_notification(&notification),
             Ok(Incoming::Response(response)) => self.refuse_answer(&response.id),
             Ok(Incoming::Error { id, .. }) => self.refuse_answer(&id),
@@ -165,13 +181,9 @@ impl Connection {
         }
     }
 
-    async fn handle_request(self: &Arc<Self>, request: Request<'_>, message: &Bytes) {
-        handlers::dispatch(self, request, message).await;
-    }
-
     fn handle_notification(&self, message: &Notification<'_>) {
         if message.method != notification::INITIALIZED {
-            let name = &message.method;
+            let name = protocol::abridged(&message.method);
             return self.refuse(&RequestId::UNKNOWN, format!("unexpected notification `{name}`"));
         }
         let mut phase = self.phase.lock();
@@ -191,7 +203,10 @@ impl Connection {
 
     /// This server asks its clients nothing, so an answer belongs to no question.
     fn refuse_answer(&self, id: &RequestId) {
-        self.refuse(&RequestId::UNKNOWN, format!("no request with id {id} is waiting for an answer"));
+        self.refuse(
+            &RequestId::UNKNOWN,
+            format!("no request with id {} is waiting for an answer", protocol::abridged(&id.to_string())),
+        );
     }
 
     fn refuse(&self, id: &RequestId, message: String) {

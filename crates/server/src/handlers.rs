@@ -7,15 +7,18 @@ mod read;
 mod start;
 mod stdin;
 mod stop;
+mod waiting;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use protocol::{
-    EnvironmentStatus, Method, NoResult, Order, ProcessId, Request, ResizeParams, Signal, SignalParams, TargetParams,
-    WireError, decode, decode_params, encode_error,
+    EnvironmentStatus, Method, NoResult, Order, ProcessId, Request, RequestId, ResizeParams, Signal, SignalParams,
+    TargetParams, WireError, abridged, decode, decode_params, encode_error,
 };
 use serde::de::DeserializeOwned;
+
+pub(crate) use waiting::Waiting;
 
 use crate::connection::{Call, Connection, Phase};
 use crate::process::Process;
@@ -33,10 +36,16 @@ pub(crate) enum Target {
 
 /// Handles one request. Returns as soon as the next message may be looked at.
 pub(crate) async fn dispatch(connection: &Arc<Connection>, request: Request<'_>, message: &Bytes) {
+    let limit = connection.shared.config.max_id_bytes;
+    if matches!(&request.id, RequestId::Text(text) if text.len() > limit) {
+        let error = format!("request id exceeds the limit of {limit} bytes (--max-id-bytes)");
+        let error = WireError::invalid_request(error);
+        return connection.outbound.reply(encode_error(&RequestId::UNKNOWN, &error));
+    }
     let Some(method) = Method::from_name(&request.method) else {
         let error = WireError::new(
             protocol::ErrorCode::MethodNotFound,
-            format!("exec-server stub does not implement `{}` yet", request.method),
+            format!("exec-server stub does not implement `{}` yet", abridged(&request.method)),
         );
         return connection.outbound.reply(encode_error(&request.id, &error));
     };
@@ -49,7 +58,7 @@ pub(crate) async fn dispatch(connection: &Arc<Connection>, request: Request<'_>,
 
 /// Handles a request that waited for a process to start.
 pub(crate) fn dispatch_deferred(deferred: Deferred, target: Target) {
-    let Deferred { call, message } = deferred;
+    let Deferred { call, message, .. } = deferred;
     // It was decoded before it was deferred.
     if let Ok(protocol::Incoming::Request(request)) = decode(&message) {
         handle(call, &request, &message, target);
@@ -106,6 +115,7 @@ fn with_process<P: DeserializeOwned + NamesProcess>(
     target: Target,
     handler: impl FnOnce(Call, P, &Arc<Session>, Found),
 ) {
+    debug_assert!(matches!(call.method.order(), Order::AfterStart | Order::Stdin), "the table promises otherwise");
     with_session(call, request, |mut call, params: P, session| {
         let id = params.process_id();
         let found = match target {
@@ -118,7 +128,12 @@ fn with_process<P: DeserializeOwned + NamesProcess>(
                     Lookup::Starting => {
                         let shared = Arc::clone(&call.connection.shared);
                         let ends_it = matches!(call.method, Method::ProcessTerminate | Method::LegacyTerminate);
-                        match session.table.defer(id, Deferred { call, message: message.clone() }) {
+                        let waiting = match Waiting::for_start(&call.connection, message.len()) {
+                            Ok(waiting) => waiting,
+                            Err(error) => return call.finish::<()>(Err(error)),
+                        };
+                        match session.table.defer(id, Deferred { call, message: message.clone(), _waiting: waiting })
+                        {
                             Ok(place) if ends_it => return stop::give_up_start_later(&shared, &session, place),
                             Ok(_) => return,
                             // It finished in this instant: look again.

@@ -158,8 +158,11 @@ impl Janitor {
                 }
             }
             Chore::PushWithoutRead(session, connection) => {
-                if let Some(session) = session.upgrade() {
-                    session.push_without_read(connection);
+                let Some(session) = session.upgrade() else { return };
+                match session.outbound().and_then(|outbound| outbound.last_catch_up()) {
+                    // It is catching up on its processes one after the other.
+                    Some(at) if at.elapsed() < READ_GRACE => self.push_without_read_later(&session, connection),
+                    _ => session.push_without_read(connection),
                 }
             }
             Chore::ReturnMemory => {

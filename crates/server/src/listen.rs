@@ -75,14 +75,10 @@ impl Server {
             self.shared.tasks.spawn(accepting);
         }
         let stdio = (stdio_count == 1).then(|| {
-            let stream = transport::stdio(self.limits());
+            let stream = transport::stdio(limits(&self.shared));
             self.shared.connections.spawn(connection::serve(stream, Transport::stdio, Arc::clone(&self.shared)))
         });
         Ok(Running { addresses, stdio })
-    }
-
-    fn limits(&self) -> Limits {
-        limits(&self.shared)
     }
 }
 
@@ -90,13 +86,13 @@ fn limits(shared: &Shared) -> Limits {
     Limits { message_bytes: shared.config.max_message_bytes }
 }
 
-/// Accepts until the server closes. A permit is taken first, so that too many connections wait in the kernel.
+/// Accepts until the server closes. Whoever comes when there are too many waits here, and all behind it in the kernel.
 async fn accept(listener: Listener, shared: Arc<Shared>, surface: Arc<dyn HttpSurface>, permits: Arc<Semaphore>) {
     let closing = shared.closing.clone();
     loop {
         let accepted = async {
-            let permit = Arc::clone(&permits).acquire_owned().await.ok()?;
-            Some((permit, listener.accept().await))
+            let socket = listener.accept().await;
+            Some((Arc::clone(&permits).acquire_owned().await.ok()?, socket))
         };
         let (permit, socket) = match closing.run_until_cancelled(accepted).await {
             Some(Some((permit, Ok(socket)))) => (permit, socket),

@@ -6,12 +6,13 @@ mod input;
 mod journal;
 mod push;
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Instant, SystemTime};
 
 use parking_lot::Mutex;
 use protocol::{ProcessId, ProcessIdJson, ProcessState, ProcessSummary};
+use session::ConnectionNumber;
 use spawn::{Child, Pty, Tag};
 use tokio::sync::{Notify, watch};
 
@@ -71,8 +72,9 @@ pub(crate) struct Process {
     stop: Mutex<Stop>,
     timed_out: AtomicBool,
     terminated: AtomicBool,
-    /// Whether it stands in the queue of the attached connection.
-    queued: AtomicBool,
+    /// The connection in whose queue it stands; 0 is none. An old connection that ends late cannot keep it out of the
+    /// queue of the new one.
+    queued: AtomicU64,
     /// Gone when reaped, so that a signal can never hit another process.
     child: Mutex<Option<Arc<Child>>>,
     reaped: watch::Sender<bool>,
@@ -113,7 +115,7 @@ impl Process {
             stop: Mutex::new(Stop::No),
             timed_out: AtomicBool::new(false),
             terminated: AtomicBool::new(false),
-            queued: AtomicBool::new(false),
+            queued: AtomicU64::new(0),
             child: Mutex::new(Some(birth.child)),
             reaped: watch::Sender::new(false),
             terminal: Mutex::new(birth.terminal),
@@ -205,13 +207,14 @@ impl Process {
         }
     }
 
-    /// Takes its place in a queue. False if it stands in one already.
-    pub(crate) fn enter_queue(&self) -> bool {
-        !self.queued.swap(true, Ordering::AcqRel)
+    /// Takes its place in the queue of a connection. False if it stands there already.
+    pub(crate) fn enter_queue(&self, connection: ConnectionNumber) -> bool {
+        self.queued.swap(connection.0, Ordering::AcqRel) != connection.0
     }
 
     /// Leaves the queue, before its journal is looked at, so that what is added meanwhile queues it again.
-    pub(crate) fn leave_queue(&self) {
-        self.queued.store(false, Ordering::Release);
+    pub(crate) fn leave_queue(&self, connection: ConnectionNumber) {
+        // Standing in another queue by now is as good.
+        let _ = self.queued.compare_exchange(connection.0, 0, Ordering::AcqRel, Ordering::Relaxed);
     }
 }

@@ -17,7 +17,7 @@ use crate::connection::Connection;
 use crate::environment::{Variables, environment_info, server_env};
 use crate::janitor::Janitor;
 use crate::metrics::Metrics;
-use crate::process::{Process, Stop};
+use crate::process::{Journal, Process, Stop};
 use crate::retention::{Budget, Retained};
 use crate::session::{Session, Sessions};
 use crate::starter::Starter;
@@ -55,7 +55,6 @@ pub(crate) struct Shared {
     pub(crate) connections: TaskTracker,
     /// No new connections.
     pub(crate) closing: CancellationToken,
-    ready: AtomicBool,
     last_connection: AtomicU64,
     open: Mutex<Vec<Weak<Connection>>>,
     reclaiming: AtomicBool,
@@ -70,6 +69,11 @@ impl Server {
             args: args.iter().map(Into::into).collect(),
         });
         let spawner = Arc::new(Spawner::new(guard)?);
+        if !spawner.tags_work() {
+            tracing::warn!(
+                "the hard limit of realtime CPU time (ulimit -H -R) is set; a process that detaches itself from its parents may outlive its terminate"
+            );
+        }
         let env = server_env();
         let shared = Arc::new(Shared {
             janitor: Janitor::new(config.process_retention),
@@ -86,7 +90,6 @@ impl Server {
             actors: TaskTracker::new(),
             connections: TaskTracker::new(),
             closing: CancellationToken::new(),
-            ready: AtomicBool::new(true),
             last_connection: AtomicU64::new(0),
             open: Mutex::default(),
             reclaiming: AtomicBool::new(false),
@@ -103,10 +106,10 @@ impl Server {
     /// goodbye. Returns when nothing is left.
     pub async fn shut_down(&self) {
         let shared = &self.shared;
-        shared.ready.store(false, Ordering::Relaxed);
         shared.closing.cancel();
         shared.actors.close();
-        shared.spawner.signal_all(Signal::TERM);
+        let spawner = Arc::clone(&shared.spawner);
+        let _ = tokio::task::spawn_blocking(move || spawner.signal_all(Signal::TERM)).await;
         let _ = tokio::time::timeout(shared.config.shutdown_grace, shared.actors.wait()).await;
         self.kill_everything().await;
         for session in shared.sessions.all() {
@@ -115,6 +118,9 @@ impl Server {
             }
         }
         let _ = tokio::time::timeout(FLUSH_PATIENCE, shared.actors.wait()).await;
+        // Whoever waits for a process to be gone gets the answer before the goodbye.
+        shared.tasks.close();
+        let _ = tokio::time::timeout(FLUSH_PATIENCE, shared.tasks.wait()).await;
         for connection in shared.open_connections() {
             connection.outbound.close(GOING_AWAY, "server is shutting down");
         }
@@ -139,10 +145,6 @@ impl Server {
 }
 
 impl Shared {
-    pub(crate) fn is_ready(&self) -> bool {
-        self.ready.load(Ordering::Relaxed)
-    }
-
     pub(crate) fn next_connection(&self) -> ConnectionNumber {
         ConnectionNumber(self.last_connection.fetch_add(1, Ordering::Relaxed) + 1)
     }
@@ -172,7 +174,8 @@ impl Shared {
             }
             Ok(Err(survivors)) => Err(survivors),
             // The runtime is shutting down; `kill_everything` takes care of the rest.
-            Err(_) => Ok(()),
+            Err(cancelled) if cancelled.is_cancelled() => Ok(()),
+            Err(panic) => std::panic::resume_unwind(panic.into_panic()),
         }
     }
 
@@ -222,7 +225,8 @@ impl Shared {
         }
     }
 
-    /// Gives memory back when all journals together hold too much: first what clients have, closed processes first.
+    /// Gives memory back when all journals together hold too much: what was sent of closed processes, what clients have of
+    /// others, and only then what may be missed.
     pub(crate) fn reclaim_if_tight(&self) {
         let mut excess = self.budget.excess();
         if excess == 0 || self.reclaiming.swap(true, Ordering::Acquire) {
@@ -230,24 +234,17 @@ impl Shared {
         }
         let processes: Vec<_> = self.sessions.all().iter().flat_map(|session| session.table.processes()).collect();
         let share = (self.budget.limit() / processes.len().max(1)).max(Retained::FAIR_MINIMUM);
-        for closed_ones in [true, false] {
+        for step in [Journal::give_back_what_was_sent, Journal::give_back_what_is_known, Journal::give_back_anything]
+        {
             for process in &processes {
                 if excess == 0 {
                     break;
                 }
-                let freed = process.journal(|journal| {
-                    if journal.log.is_closed() != closed_ones {
-                        return 0;
-                    }
-                    let freed = if journal.hold && !closed_ones {
-                        journal.log.shrink_acknowledged_to(share)
-                    } else {
-                        journal.log.shrink_to(if closed_ones { 0 } else { share })
-                    };
-                    journal.account();
-                    freed
-                });
-                excess = excess.saturating_sub(freed);
+                let given = process.journal(|journal| step(journal, share));
+                excess = excess.saturating_sub(given.bytes);
+                if given.missed > 0 {
+                    self.metrics.output_dropped(given.missed);
+                }
             }
         }
         self.reclaiming.store(false, Ordering::Release);

@@ -15,7 +15,7 @@ pub(crate) use registry::Sessions;
 pub(crate) use table::{Deferred, Lookup, Place, Refusal, Table};
 
 use crate::connection::Outbound;
-use crate::process::{Process, Pushing, Stop};
+use crate::process::{Journal, Process, Pushing, Stop};
 
 /// What survives a lost connection.
 pub(crate) struct Session {
@@ -44,7 +44,7 @@ impl Session {
             journal.listener = Some(outbound.number);
             journal.has_push()
         });
-        if has_push && process.enter_queue() {
+        if has_push && process.enter_queue(outbound.number) {
             outbound.line_up(Arc::clone(process));
         }
     }
@@ -57,7 +57,6 @@ impl Session {
         }
         link.outbound = Some(Arc::clone(outbound));
         for process in self.table.processes() {
-            process.leave_queue();
             process.journal(|journal| {
                 journal.hold = true;
                 journal.listener = None;
@@ -69,18 +68,14 @@ impl Session {
         Ok(true)
     }
 
-    /// The client has not asked for anything since it came back on this connection, so it relies on notifications alone:
-    /// go on where the last connection was left.
+    /// The client has not caught up on any process for a while since it came back on this connection, so it relies on
+    /// notifications alone for the rest: go on after what it is known to have.
     pub(crate) fn push_without_read(&self, connection: ConnectionNumber) {
         if !self.is_attached_to(connection) {
             return;
         }
         for process in self.table.processes() {
-            process.journal(|journal| {
-                if journal.pushing == Pushing::AwaitingRead {
-                    journal.pushing = Pushing::On;
-                }
-            });
+            process.journal(Journal::give_up_waiting);
             self.line_up(&process);
         }
     }
@@ -91,6 +86,8 @@ impl Session {
         let detached = link.attachment.detach(connection, now);
         if detached {
             link.outbound = None;
+            // What the old connection has not taken yet is for the next one.
+            self.table.processes().iter().for_each(|process| process.journal(|journal| journal.listener = None));
         }
         detached
     }

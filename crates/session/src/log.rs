@@ -262,6 +262,11 @@ impl EventLog {
         self.acknowledged_bytes = self.total_bytes - open - later.sum::<u64>();
     }
 
+    /// The last event the client is known to have.
+    pub fn acknowledged_seq(&self) -> u64 {
+        self.acknowledged_seq
+    }
+
     /// How much may be appended without dropping output that the client may still need.
     pub fn room(&self) -> usize {
         let oldest_is_needed = self.sealed.front().is_some_and(|chunk| chunk.seq > self.acknowledged_seq);
@@ -277,11 +282,6 @@ impl EventLog {
         self.seal();
         self.drop_beyond(bytes);
         before - self.retained_bytes
-    }
-
-    /// Gives memory back like [`shrink_to`](Self::shrink_to), but only what the client is known to have.
-    pub fn shrink_acknowledged_to(&mut self, bytes: usize) -> usize {
-        self.shrink_to(bytes.max((self.total_bytes - self.acknowledged_bytes) as usize))
     }
 
     /// Output the client is not known to have.

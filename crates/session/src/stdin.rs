@@ -7,6 +7,10 @@ use protocol::WriteId;
 
 use crate::WriteIds;
 
+/// What keeping a write costs beside its bytes: its place in the queue and the allocator's share. A client that writes
+/// single bytes must not get sixty times what is promised.
+const WRITE_OVERHEAD_BYTES: usize = 64;
+
 /// The queue in front of a process's stdin.
 #[derive(Debug)]
 pub struct StdinQueue {
@@ -33,6 +37,8 @@ pub enum Offer {
     Accepted,
     /// It must be offered again when there is room.
     Full,
+    /// There is no room in all queues together.
+    Crowded,
     /// Nobody will read it.
     Closed,
 }
@@ -57,35 +63,31 @@ impl StdinQueue {
         if self.state != State::Open {
             return Offer::Closed;
         }
-        if bytes.len() > room || (self.waiting_bytes > 0 && self.waiting_bytes + bytes.len() > self.limit) {
+        if self.waiting_bytes > 0 && self.waiting_bytes + bytes.len() + WRITE_OVERHEAD_BYTES > self.limit {
             return Offer::Full;
         }
+        if bytes.len() > room {
+            return Offer::Crowded;
+        }
         if let Some(id) = id {
-            self.ids.remember(id.clone());
+            self.ids.remember(id);
         }
-        if !bytes.is_empty() {
-            self.waiting_bytes += bytes.len();
-            self.waiting.push_back(bytes.clone());
-        }
+        self.enqueue(bytes.clone());
         Offer::Accepted
     }
 
-    /// Adds bytes of the server's own, such as the end-of-file character of a terminal, and takes no more after.
-    pub fn end_with(&mut self, last: &[u8]) {
+    /// No more will come; what waits is still written.
+    pub fn end(&mut self) {
         if self.state == State::Open {
             self.state = State::Ending;
-            if !last.is_empty() {
-                self.waiting_bytes += last.len();
-                self.waiting.push_back(Bytes::copy_from_slice(last));
-            }
         }
     }
 
-    /// Adds bytes of the server's own and stays open.
-    pub fn push(&mut self, bytes: &[u8]) {
-        if self.state == State::Open {
-            self.waiting_bytes += bytes.len();
-            self.waiting.push_back(Bytes::copy_from_slice(bytes));
+    /// Adds bytes of the server's own, such as the end-of-file character of a terminal. A full queue takes none: whoever
+    /// reads so little will not miss it.
+    pub fn push(&mut self, bytes: impl AsRef<[u8]>) {
+        if self.state == State::Open && self.waiting_bytes < self.limit.max(1) {
+            self.enqueue(Bytes::copy_from_slice(bytes.as_ref()));
         }
     }
 
@@ -96,7 +98,7 @@ impl StdinQueue {
         self.waiting_bytes = 0;
     }
 
-    /// Bytes that wait.
+    /// Bytes that wait, with what keeping them costs.
     pub fn waiting_bytes(&self) -> usize {
         self.waiting_bytes
     }
@@ -114,6 +116,7 @@ impl StdinQueue {
         self.waiting_bytes -= written;
         if front.is_empty() {
             self.waiting.pop_front();
+            self.waiting_bytes -= WRITE_OVERHEAD_BYTES;
         }
     }
 
@@ -123,6 +126,13 @@ impl StdinQueue {
             State::Open => false,
             State::Ending => self.waiting.is_empty(),
             State::Closed => true,
+        }
+    }
+
+    fn enqueue(&mut self, bytes: Bytes) {
+        if !bytes.is_empty() {
+            self.waiting_bytes += bytes.len() + WRITE_OVERHEAD_BYTES;
+            self.waiting.push_back(bytes);
         }
     }
 
@@ -156,6 +166,7 @@ mod tests {
         let mut queue = StdinQueue::new(3);
         assert_eq!(offer(&mut queue, "1", "abcdef"), Offer::Accepted, "an empty queue takes a write of any size");
         assert_eq!(offer(&mut queue, "2", "x"), Offer::Full);
+        queue.push(b"!");
         queue.advance(6);
         assert_eq!(offer(&mut queue, "2", "x"), Offer::Accepted);
         assert_eq!(queue.front().unwrap(), "x");
@@ -165,17 +176,18 @@ mod tests {
     fn a_write_must_fit_the_common_room_too() {
         let mut queue = StdinQueue::new(100);
         let (id, bytes) = (WriteId::from("1"), Bytes::from("abc"));
-        assert_eq!(queue.offer(Some(&id), &bytes, 2), Offer::Full);
+        assert_eq!(queue.offer(Some(&id), &bytes, 2), Offer::Crowded);
         assert_eq!(queue.offer(Some(&id), &bytes, 3), Offer::Accepted);
         assert_eq!(queue.offer(Some(&id), &bytes, 0), Offer::Accepted, "it was taken before");
-        assert_eq!(queue.waiting_bytes(), 3);
+        assert_eq!(queue.waiting_bytes(), 3 + WRITE_OVERHEAD_BYTES);
     }
 
     #[test]
     fn ends_after_what_waits_and_then_refuses() {
-        let mut queue = StdinQueue::new(10);
+        let mut queue = StdinQueue::new(1000);
         offer(&mut queue, "1", "ab");
-        queue.end_with(b"\x04");
+        queue.push(b"\x04");
+        queue.end();
         assert!(!queue.is_finished());
         assert_eq!(offer(&mut queue, "2", "c"), Offer::Closed);
         assert_eq!(offer(&mut queue, "1", "ab"), Offer::Accepted, "it was taken before the end");

@@ -107,11 +107,9 @@ fn prepare(socket: RawFd) -> io::Result<()> {
 
 fn serve(queue: &Receiver<Job>) {
     while let Ok(job) = queue.recv() {
-        let result = receive(job.numbers.len()).and_then(|received| place(received, &job.numbers)).map(|()| {
-            let result = execute(&job.path, &job.image, &job.actions);
-            job.numbers.iter().for_each(|number| close(*number));
-            result
-        });
+        let placed = receive(job.numbers.len()).and_then(|received| place(received, &job.numbers));
+        let result = placed.map(|()| execute(&job.path, &job.image, &job.actions));
+        job.numbers.iter().for_each(|number| close(*number));
         let _whoever_asked_waits = job.result.send(result.ok());
     }
 }
@@ -155,7 +153,7 @@ fn place(received: Vec<OwnedFd>, numbers: &[RawFd]) -> io::Result<()> {
 }
 
 fn close(number: RawFd) {
-    // SAFETY: `place` has put a descriptor at this number in this thread's table, and only it is referred to by the number.
+    // SAFETY: at this number in this thread's table is what `place` has put there, or nothing, and it is not used any more.
     unsafe { libc::close(number) };
 }
 

@@ -23,6 +23,7 @@ pub struct Reader {
     buffer: ReadBuffer,
     decoder: Decoder,
     has_ended: bool,
+    received_bytes: u64,
 }
 
 #[derive(Debug)]
@@ -45,12 +46,23 @@ impl Reader {
             Framing::WebSocketClient => Decoder::WebSocket(websocket::Decoder::new(websocket::Role::Client, limit)),
             Framing::Lines => Decoder::Lines(LineDecoder::new(limit)),
         };
-        Self { source: Box::new(source), buffer: ReadBuffer::new(already_read), decoder, has_ended: false }
+        Self {
+            source: Box::new(source),
+            buffer: ReadBuffer::new(already_read),
+            decoder,
+            has_ended: false,
+            received_bytes: 0,
+        }
     }
 
     /// Waits for the next thing from the peer. Cancel safe. After [`Incoming::Closed`] or an error it only ever says closed.
     pub async fn next(&mut self) -> Result<Incoming, ReadError> {
         poll_fn(|cx| self.poll_next(cx)).await
+    }
+
+    /// How much has come so far, of messages that are not whole yet too.
+    pub fn received_bytes(&self) -> u64 {
+        self.received_bytes
     }
 
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Incoming, ReadError>> {
@@ -69,7 +81,7 @@ impl Reader {
                     self.has_ended = true;
                     break self.decoder.finish(&mut self.buffer.bytes);
                 }
-                Ok(_) => {}
+                Ok(count) => self.received_bytes += count as u64,
                 Err(error) => break Err(error.into()),
             }
         };

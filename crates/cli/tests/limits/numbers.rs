@@ -30,6 +30,17 @@ async fn connections_beyond_the_limit_wait_until_one_ends() {
 }
 
 #[tokio::test]
+async fn a_listener_that_waits_takes_no_place_from_another() {
+    let args = ["--max-connections", "1", "--listen", "ws://127.0.0.1:0", "--listen", "ws://127.0.0.1:0"];
+    let server = TestServer::with_args(&args).await;
+    for url in [&server.urls()[0], &server.urls()[1], &server.urls()[0]] {
+        let mut client = Client::connect(url).await;
+        client.handshake(None).await;
+        assert_eq!(client.run("p", &["true"]).await.exit_code, 0);
+    }
+}
+
+#[tokio::test]
 async fn sessions_beyond_the_limit_are_refused_until_one_ends() {
     let server = TestServer::with_args(&["--max-sessions", "2", "--session-ttl", "0s"]).await;
     let (first, _second) = (server.client().await, server.client().await);
@@ -133,6 +144,9 @@ async fn ids_beyond_the_limit_are_refused() {
     let message = "writeId exceeds the limit of 16 bytes (--max-id-bytes)";
     assert_eq!(error, json!({"code": -32602, "message": message}));
     assert_eq!(client.call("process/write", write(&fits)).await, json!({"status": "accepted"}));
+    client.send_text(&json!({"id": long, "method": "environment/status"}).to_string()).await;
+    let message = "request id exceeds the limit of 16 bytes (--max-id-bytes)";
+    assert_eq!(client.next().await, json!({"error": {"code": INVALID_REQUEST, "message": message}, "id": -1}));
 }
 
 #[tokio::test]
@@ -175,7 +189,9 @@ async fn input_that_waits_has_a_bound_over_all_processes() {
     let write = |process: &str, chunk: &str| json!({"processId": process, "chunk": chunk});
     // The first may have whatever it needs; with it everything is taken.
     assert_eq!(client.call("process/write", write("a", &large)).await, json!({"status": "accepted"}));
-    let waiting = client.send("process/write", write("b", &large)).await;
+    let error = client.call_error("process/write", write("b", &large)).await;
+    assert_eq!(error["code"], INVALID_REQUEST);
+    assert!(error["message"].as_str().unwrap().contains("(--max-queued-stdin-total)"), "{error}");
     // A process for which nothing waits can always be given a little.
     let mut third = Client::start_params("c", &["cat"]);
     third["pipeStdin"] = json!(true);
@@ -184,5 +200,5 @@ async fn input_that_waits_has_a_bound_over_all_processes() {
     assert_eq!(client.event("c").await["params"]["chunk"], "aGkK");
     // When the first is gone there is room.
     client.call("process/terminate", json!({"processId": "a"})).await;
-    assert_eq!(client.answer(waiting).await["result"], json!({"status": "accepted"}));
+    assert_eq!(client.call("process/write", write("b", &large)).await, json!({"status": "accepted"}));
 }

@@ -4,6 +4,8 @@ use std::time::{Duration, Instant};
 
 use testkit::{Client, CuttingProxy, Signal, TestServer, eventually, eventually_async, json, process_state};
 
+use transport::Framing;
+
 use crate::metric;
 
 #[tokio::test]
@@ -53,6 +55,21 @@ async fn a_quiet_peer_is_pinged_and_one_that_does_not_answer_is_detached() {
         .await;
     let mut client = server.resume(&session).await;
     assert_eq!(client.call("process/list", json!({})).await[0]["state"], "running", "detached, not ended");
+}
+
+#[tokio::test]
+async fn a_peer_in_the_middle_of_a_long_message_is_not_given_up() {
+    let server = TestServer::with_args(&["--ping-interval", "50ms", "--pong-deadline", "250ms"]).await;
+    let mut client = server.client().await;
+    let text = json!({"id": 77, "method": "environment/status", "padding": "x".repeat(40_000)}).to_string();
+    let mut message = Vec::new();
+    Framing::WebSocketClient.frame(&mut message, text.len(), |out| out.extend_from_slice(text.as_bytes()));
+    for piece in message.chunks(1000) {
+        client.send_bytes(piece).await.unwrap();
+        // sleep: the pace of a slow line; all of it takes four times the deadline
+        tokio::time::sleep(Duration::from_millis(25)).await;
+    }
+    assert_eq!(client.answer(77).await["result"], json!({"status": "ready"}));
 }
 
 #[tokio::test]

@@ -124,18 +124,15 @@ pub fn sniff_id(prefix: &[u8]) -> Option<RequestId> {
     serde_json::from_str(raw.get()).ok()
 }
 
-/// A scalar or an array is well-formed JSON of the wrong kind and says so; anything else keeps the parser's words.
+/// A scalar or an array is well-formed JSON of the wrong kind and says so; anything else says where it stops being JSON.
 fn syntax_error(text: &str, error: serde_json::Error) -> DecodeError {
-    if error.is_data() && !text.trim_start().starts_with('{') && serde_json::from_str::<IgnoredAny>(text).is_ok() {
-        return DecodeError::NotAnObject;
+    if !error.is_data() || text.trim_start().starts_with('{') {
+        return DecodeError::Json(error);
     }
-    if error.is_data() && !text.trim_start().starts_with('{') {
-        // Show where the text stops being JSON rather than that it is no map.
-        if let Err(error) = serde_json::from_str::<IgnoredAny>(text) {
-            return DecodeError::Json(error);
-        }
+    match serde_json::from_str::<IgnoredAny>(text) {
+        Ok(_) => DecodeError::NotAnObject,
+        Err(error) => DecodeError::Json(error),
     }
-    DecodeError::Json(error)
 }
 
 #[derive(Default)]

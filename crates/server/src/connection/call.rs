@@ -62,14 +62,14 @@ impl Call {
             Err(error) => (encode_error(&self.id, error), Outcome::error),
         };
         let limit = self.connection.shared.config.max_message_bytes;
-        let (message, covers) = if message.len() > limit {
+        let (message, covers, outcome) = if message.len() > limit {
             let error = WireError::invalid_request(format!(
                 "the answer has {} bytes and exceeds the limit of {limit} bytes (--max-message-bytes)",
                 message.len()
             ));
-            (encode_error(&self.id, &error), None)
+            (encode_error(&self.id, &error), None, Outcome::error)
         } else {
-            (message, covers)
+            (message, covers, outcome)
         };
         self.outcome = outcome;
         // Before the answer leaves: whoever has it may use the place.

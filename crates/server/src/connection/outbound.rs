@@ -54,6 +54,7 @@ pub(crate) struct Outbound {
     pub(crate) receipts: Receipts,
     heard: Notify,
     last_heard: Mutex<Instant>,
+    last_catch_up: Mutex<Option<Instant>>,
 }
 
 #[derive(Default)]
@@ -88,6 +89,7 @@ impl Outbound {
             receipts: Receipts::new(retain_bytes),
             heard: Notify::new(),
             last_heard: Mutex::new(Instant::now()),
+            last_catch_up: Mutex::new(None),
         }
     }
 
@@ -193,16 +195,26 @@ impl Outbound {
         }
     }
 
+    /// The client has read what it missed of some process.
+    pub(crate) fn note_catch_up(&self) {
+        *self.last_catch_up.lock() = Some(Instant::now());
+    }
+
+    pub(crate) fn last_catch_up(&self) -> Option<Instant> {
+        *self.last_catch_up.lock()
+    }
+
     /// The peer sent something, whatever it was.
     pub(crate) fn note_heard(&self) {
         *self.last_heard.lock() = Instant::now();
         self.heard.notify_waiters();
     }
 
-    /// Whether the peer has been silent for too long after it was asked.
-    pub(crate) fn is_dead(&self, deadline: Duration) -> bool {
-        let silent = self.last_heard.lock().elapsed();
-        silent >= deadline && self.receipts.oldest_wait().is_some_and(|wait| wait >= deadline)
+    /// When a peer that was asked and does not answer is given up: so long after the question, or after the last sign
+    /// of life if that came later.
+    pub(crate) fn given_up_at(&self, deadline: Duration) -> Option<Instant> {
+        let asked = self.receipts.oldest_question()?;
+        Some(asked.max(*self.last_heard.lock()) + deadline)
     }
 
     /// Asks the peer and waits for any sign of life. A transport without pings notices a dead peer by itself.

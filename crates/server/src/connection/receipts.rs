@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use parking_lot::Mutex;
 
@@ -104,9 +104,9 @@ impl Receipts {
         acknowledge(sent);
     }
 
-    /// How long the oldest ping has been waiting for its answer.
-    pub(crate) fn oldest_wait(&self) -> Option<Duration> {
-        self.state.lock().waiting.front().map(|ping| ping.sent_at.elapsed())
+    /// When the oldest ping was sent that has no answer.
+    pub(crate) fn oldest_question(&self) -> Option<Instant> {
+        self.state.lock().waiting.front().map(|ping| ping.sent_at)
     }
 }
 

@@ -66,9 +66,9 @@ fn gather(outbound: &Arc<Outbound>, buffer: &mut Vec<u8>) -> bool {
             }
             Some(Outgoing::Reply(reply)) => write_message(framing, buffer, &reply.message),
             Some(Outgoing::Events(process)) => {
-                process.leave_queue();
+                process.leave_queue(outbound.number);
                 let pushed = process.push_into(outbound.number, framing, buffer, PROCESS_BYTES);
-                if pushed.more && process.enter_queue() {
+                if pushed.more && process.enter_queue(outbound.number) {
                     outbound.line_up(Arc::clone(&process));
                 }
                 if pushed.through > 0

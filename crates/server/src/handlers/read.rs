@@ -70,8 +70,10 @@ fn answer(call: Call, process: &Arc<Process>, session: &Session, params: &ReadPa
         });
         (read_result(journal, page), covers, catches_up)
     });
+    let outbound = Arc::clone(&call.connection.outbound);
     call.finish_covering(Ok(result), covers, Some(permit));
     if catches_up {
+        outbound.note_catch_up();
         process.journal(Journal::caught_up);
         session.line_up(process);
         // What the client says it has need not wait for a receipt, so there may be room for more.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use protocol::{ErrorData, ProcessId, SandboxType, StartParams, StartResult, WireError};
+use protocol::{ErrorData, ProcessId, SandboxType, StartParams, StartResult, WireError, abridged};
 use session::{EventLog, LogLimits, StdinQueue};
 use spawn::{ChildIo, Command, SpawnError, Spawned, StdinMode, Stdio, WindowSize};
 
@@ -15,6 +15,9 @@ use crate::environment::{Variables, child_env};
 use crate::process::{self, Birth, Dialect, Journal, Process, Pushing, Stdin};
 use crate::server::Shared;
 use crate::session::{Place, Refusal, Session};
+
+/// Arguments that `process/list` shows.
+const SHOWN_ARGUMENTS: usize = 32;
 
 /// A start, freed of how it was asked for.
 pub(super) struct Wanted {
@@ -109,7 +112,7 @@ pub(super) fn begin(
 }
 
 fn check(shared: &Shared, wanted: &Wanted) -> Result<(), WireError> {
-    if !shared.is_ready() {
+    if shared.closing.is_cancelled() {
         return Err(WireError::invalid_request("server is shutting down"));
     }
     if wanted.argv.is_empty() {
@@ -139,12 +142,27 @@ fn check(shared: &Shared, wanted: &Wanted) -> Result<(), WireError> {
 fn reserve(shared: &Shared, wanted: &Wanted, session: &Session) -> Result<Place, WireError> {
     let limit = shared.config.max_processes;
     let id = &wanted.id;
-    session.table.reserve(id, &wanted.argv, limit).map_err(|refusal| {
+    session.table.reserve(id, shown(&wanted.argv), limit).map_err(|refusal| {
         WireError::invalid_request(match refusal {
             Refusal::Duplicate => format!("process {id} already exists"),
             Refusal::Full => format!("session has reached its limit of {limit} processes (--max-processes)"),
         })
     })
+}
+
+/// What `process/list` shows of a command: enough to recognise it, and little enough to keep for every process.
+fn shown(argv: &[String]) -> Vec<String> {
+    let mut left = SHOWN_ARGUMENTS;
+    let mut shown = Vec::new();
+    for argument in argv {
+        if left == 0 {
+            shown.push("…".to_owned());
+            break;
+        }
+        left -= 1;
+        shown.push(abridged(argument).into_owned());
+    }
+    shown
 }
 
 async fn launch(
@@ -180,11 +198,11 @@ async fn launch(
     let birth = Birth {
         id: wanted.id,
         dialect: wanted.dialect,
-        argv: wanted.argv,
+        argv: shown(&wanted.argv),
         tag,
         child: Arc::clone(&child),
         terminal,
-        journal: Journal::new(EventLog::new(limits), shared.budget.account()),
+        journal: Journal::new(EventLog::new(limits), shared.budget.account(), wanted.dialect),
         stdin: Stdin::new(queue, shared.stdin_budget.account(), input),
     };
     let process = Process::new(session, birth);

@@ -1,21 +1,16 @@
 //! `process/write` and `process/closeStdin`: in wire order, each write once.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use protocol::{NoResult, TargetParams, WireError, WriteId, WriteParams, WriteResult, WriteStatus};
+use protocol::{NoResult, Order, TargetParams, WireError, WriteId, WriteParams, WriteResult, WriteStatus};
 use session::Offer;
 
 use super::poll_once::poll_once;
-use super::{Found, unknown_process};
-use crate::connection::{Call, Connection};
+use super::{Found, Waiting, unknown_process};
+use crate::connection::Call;
 use crate::process::Process;
 use crate::session::Session;
-
-/// Writes of one connection that may wait for room, in units of what one process may have queued. A client that waits
-/// for its answers has one write waiting for each process that does not read.
-const WAITING_QUEUES: usize = 4;
 
 pub(super) fn write(call: Call, params: WriteParams, _: &Arc<Session>, found: Found) {
     let limit = call.connection.shared.config.max_id_bytes;
@@ -45,6 +40,14 @@ pub(super) fn offer(
     bytes: Bytes,
     answer: impl FnOnce(Call, Offer) + Send + 'static,
 ) {
+    debug_assert_eq!(call.method.order(), Order::Stdin, "the table promises otherwise");
+    let answer = move |call: Call, offer| match offer {
+        Offer::Crowded => {
+            let error = "input that waits for processes has reached the limit for all together (--max-queued-stdin-total); try again later";
+            call.finish::<()>(Err(WireError::invalid_request(error)));
+        }
+        offer => answer(call, offer),
+    };
     let mut turn = Box::pin(Arc::clone(&process.stdin_lane).lock_owned());
     let lane = poll_once(turn.as_mut());
     if lane.is_some() {
@@ -54,7 +57,7 @@ pub(super) fn offer(
         }
     }
     let connection = Arc::clone(&call.connection);
-    let waiting = match Waiting::begin(&connection, bytes.len()) {
+    let waiting = match Waiting::for_room(&connection, bytes.len()) {
         Ok(waiting) => waiting,
         Err(error) => return call.finish::<()>(Err(error)),
     };
@@ -83,32 +86,4 @@ pub(super) fn close(call: Call, params: TargetParams, _: &Arc<Session>, found: F
         process.end_stdin();
         call.finish(Ok(NoResult {}));
     });
-}
-
-/// Bytes of a write that waits, as part of what its connection may have waiting.
-struct Waiting {
-    connection: Arc<Connection>,
-    bytes: usize,
-}
-
-impl Waiting {
-    /// Lets a write wait, whatever its size if it is the only one.
-    fn begin(connection: &Arc<Connection>, bytes: usize) -> Result<Self, WireError> {
-        let unit = connection.shared.config.max_queued_stdin;
-        let limit = unit.saturating_mul(WAITING_QUEUES);
-        let before = connection.waiting_stdin.fetch_add(bytes, Ordering::Relaxed);
-        let waiting = Self { connection: Arc::clone(connection), bytes };
-        if before == 0 || before + bytes <= limit {
-            return Ok(waiting);
-        }
-        Err(WireError::invalid_request(format!(
-            "{before} bytes of earlier writes wait for their processes to read them, at most {WAITING_QUEUES} times {unit} may (--max-queued-stdin); wait for their answers"
-        )))
-    }
-}
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        self.connection.waiting_stdin.fetch_sub(self.bytes, Ordering::Relaxed);
-    }
 }

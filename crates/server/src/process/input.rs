@@ -1,7 +1,6 @@
 //! Writing to a process: into a bounded queue at once where there is room, in wire order always.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use protocol::WriteId;
@@ -14,9 +13,6 @@ use crate::retention::Retained;
 
 /// How much is written to a process before others get their turn.
 const TURN_BYTES: usize = 256 << 10;
-
-/// How often a write that waits for other processes to read theirs looks again.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// A queue, its share of what may wait in all, and where it leads.
 pub(crate) struct Stdin {
@@ -97,9 +93,7 @@ impl Process {
             tokio::pin!(room);
             room.as_mut().enable();
             match self.offer(id.as_ref(), &bytes) {
-                Offer::Full => {
-                    let _ = tokio::time::timeout(LOOK_AGAIN, room).await;
-                }
+                Offer::Full => room.await,
                 taken => return taken,
             }
         }
@@ -108,8 +102,8 @@ impl Process {
     /// Ends stdin after what waits: a pipe is closed, a terminal gets its end-of-file character and stays open.
     pub(crate) fn end_stdin(&self) {
         match self.with_terminal(spawn::Pty::eof_byte) {
-            Some(eof) => self.stdin.lock().change(|queue| queue.push(&[eof])),
-            None => self.stdin.lock().change(|queue| queue.end_with(&[])),
+            Some(eof) => self.stdin.lock().change(|queue| queue.push([eof])),
+            None => self.stdin.lock().change(StdinQueue::end),
         }
         self.poke();
     }

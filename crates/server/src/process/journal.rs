@@ -2,6 +2,7 @@
 
 use session::{ConnectionNumber, EventLog, Page};
 
+use super::Dialect;
 use crate::retention::Retained;
 
 /// Whether events go to the attached connection.
@@ -29,13 +30,24 @@ pub(crate) struct Journal {
     /// Whether output waits for the client; otherwise the oldest is dropped to make room.
     pub(crate) hold: bool,
     retained: Retained,
+    /// Whether events can be told from ones sent before.
+    repeats: bool,
     /// Bytes sent of stdout and stderr, for the cap of the legacy family.
     pub(crate) legacy_sent: [u64; 2],
 }
 
 impl Journal {
-    pub(crate) fn new(log: EventLog, retained: Retained) -> Self {
-        Self { log, sent: 0, pushing: Pushing::NotYet, listener: None, hold: true, retained, legacy_sent: [0; 2] }
+    pub(crate) fn new(log: EventLog, retained: Retained, dialect: Dialect) -> Self {
+        Self {
+            log,
+            sent: 0,
+            pushing: Pushing::NotYet,
+            listener: None,
+            hold: true,
+            retained,
+            repeats: dialect == Dialect::Current,
+            legacy_sent: [0; 2],
+        }
     }
 
     /// How many bytes may be read from the process now. None of them would push out what the client still needs.
@@ -93,9 +105,60 @@ impl Journal {
         }
     }
 
+    /// The client did not say up to where it knows. What it may not have got is sent again; numbers tell it what is new,
+    /// except in the legacy family, which has none.
+    pub(crate) fn give_up_waiting(&mut self) {
+        if self.pushing == Pushing::AwaitingRead {
+            self.pushing = Pushing::On;
+            if self.repeats {
+                self.sent = self.sent.min(self.log.acknowledged_seq());
+            }
+        }
+    }
+
     /// Whether the connection has something to send.
     pub(crate) fn has_push(&self) -> bool {
         self.pushing == Pushing::On && self.log.has_event_after(self.sent)
+    }
+}
+
+/// What was given back.
+pub(crate) struct Given {
+    pub(crate) bytes: usize,
+    /// Of those, how many the client may never have had.
+    pub(crate) missed: u64,
+}
+
+/// In the order of how little it hurts.
+impl Journal {
+    pub(crate) fn give_back_what_was_sent(&mut self, _: usize) -> Given {
+        if self.log.is_closed() && !self.log.has_event_after(self.sent) {
+            self.shrink_to(0)
+        } else {
+            self.shrink_to(usize::MAX)
+        }
+    }
+
+    pub(crate) fn give_back_what_is_known(&mut self, share: usize) -> Given {
+        self.shrink_to(share.max(self.log.unacknowledged_bytes()))
+    }
+
+    /// What is held for a client that is there stays: its process waits instead.
+    pub(crate) fn give_back_anything(&mut self, share: usize) -> Given {
+        let waits = self.hold && !self.log.is_closed();
+        self.shrink_to(if waits { usize::MAX } else { share })
+    }
+
+    fn shrink_to(&mut self, bytes: usize) -> Given {
+        let before = (self.log.dropped_bytes(), self.log.total_bytes() - self.log.unacknowledged_bytes() as u64);
+        let bytes = self.log.shrink_to(bytes);
+        self.account();
+        let missed = if self.log.has_event_after(self.sent) {
+            self.log.dropped_bytes().saturating_sub(before.0.max(before.1))
+        } else {
+            0
+        };
+        Given { bytes, missed }
     }
 }
 

@@ -9,12 +9,14 @@ use parking_lot::Mutex;
 use protocol::{ProcessId, ProcessState, ProcessSummary};
 
 use crate::connection::Call;
+use crate::handlers::Waiting;
 use crate::process::{Process, now_ms};
 
 /// A request that came while its process was being started. It keeps its place among the unanswered ones.
 pub(crate) struct Deferred {
     pub(crate) call: Call,
     pub(crate) message: Bytes,
+    pub(crate) _waiting: Waiting,
 }
 
 /// What an id stands for.
@@ -101,7 +103,7 @@ pub(crate) struct Table {
 
 impl Table {
     /// Takes an id for a start. Of two at once exactly one succeeds.
-    pub(crate) fn reserve(&self, id: &ProcessId, argv: &[String], limit: usize) -> Result<Place, Refusal> {
+    pub(crate) fn reserve(&self, id: &ProcessId, argv: Vec<String>, limit: usize) -> Result<Place, Refusal> {
         let mut slots = self.slots.lock();
         if slots.contains_key(id) {
             return Err(Refusal::Duplicate);
@@ -110,8 +112,7 @@ impl Table {
             return Err(Refusal::Full);
         }
         let number = self.last_number.fetch_add(1, Ordering::Relaxed) + 1;
-        let (argv, since_ms) = (argv.to_vec(), now_ms());
-        let start = Start { number, born: None, deferred: Vec::new(), argv, since_ms };
+        let start = Start { number, born: None, deferred: Vec::new(), argv, since_ms: now_ms() };
         slots.insert(id.clone(), Slot::Starting(start));
         Ok(Place { id: id.clone(), number })
     }
@@ -212,13 +213,13 @@ mod tests {
     fn a_start_that_was_given_up_does_not_touch_its_successor() {
         let table = Table::default();
         let id = ProcessId::from("p");
-        let first = table.reserve(&id, &[], 1).unwrap();
-        assert_eq!(table.reserve(&id, &[], 2), Err(Refusal::Duplicate));
+        let first = table.reserve(&id, vec![], 1).unwrap();
+        assert_eq!(table.reserve(&id, vec![], 2), Err(Refusal::Duplicate));
         assert!(table.abandon(&first).is_some());
-        let second = table.reserve(&id, &[], 1).unwrap();
+        let second = table.reserve(&id, vec![], 1).unwrap();
         assert!(table.abandon(&first).is_none(), "the late end of the first start");
         assert!(matches!(table.lookup(&id), Lookup::Starting));
-        assert_eq!(table.reserve(&ProcessId::from("q"), &[], 1), Err(Refusal::Full));
+        assert_eq!(table.reserve(&ProcessId::from("q"), vec![], 1), Err(Refusal::Full));
         assert!(table.abandon(&second).is_some());
         assert!(matches!(table.lookup(&id), Lookup::Unknown));
     }
