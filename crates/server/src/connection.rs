@@ -161,7 +161,7 @@ impl Connection {
                 self.refuse(&id, format!("JSON-RPC message from {from} exceeds maximum length of {limit} bytes"));
             }
             transport::Incoming::Ping(payload) => self.outbound.pong(payload),
-            transport::Incoming::Pong(payload) => self.outbound.receipts.pong(&payload),
+            transport::Incoming::Pong(payload) => self.outbound.note_answer(&payload),
             transport::Incoming::Closed(_) => return std::ops::ControlFlow::Break(()),
         }
         std::ops::ControlFlow::Continue(())

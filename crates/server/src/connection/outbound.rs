@@ -52,7 +52,7 @@ pub(crate) struct Outbound {
     /// The connection is to end now.
     shut: CancellationToken,
     pub(crate) receipts: Receipts,
-    heard: Notify,
+    answered: Notify,
     last_heard: Mutex<Instant>,
     last_catch_up: Mutex<Option<Instant>>,
 }
@@ -87,7 +87,7 @@ impl Outbound {
             room: Notify::new(),
             shut: CancellationToken::new(),
             receipts: Receipts::new(retain_bytes),
-            heard: Notify::new(),
+            answered: Notify::new(),
             last_heard: Mutex::new(Instant::now()),
             last_catch_up: Mutex::new(None),
         }
@@ -204,10 +204,15 @@ impl Outbound {
         *self.last_catch_up.lock()
     }
 
+    /// The peer answered a ping.
+    pub(crate) fn note_answer(&self, payload: &[u8]) {
+        self.receipts.pong(payload);
+        self.answered.notify_waiters();
+    }
+
     /// The peer sent something, whatever it was.
     pub(crate) fn note_heard(&self) {
         *self.last_heard.lock() = Instant::now();
-        self.heard.notify_waiters();
     }
 
     /// When a peer that was asked and does not answer is given up: so long after the question, or after the last sign
@@ -217,18 +222,28 @@ impl Outbound {
         Some(asked.max(*self.last_heard.lock()) + deadline)
     }
 
-    /// Asks the peer and waits for any sign of life. A transport without pings notices a dead peer by itself.
+    /// Asks the peer and waits for its answer; what it sent before it was asked proves nothing. A transport without pings
+    /// notices a dead peer by itself.
     pub(crate) async fn is_alive(&self, patience: Duration) -> bool {
         if !self.framing.supports_ping() {
             // The end of such a peer is known at once, and only has to be noticed.
             return tokio::time::timeout(patience.min(NOTICED_WITHIN), self.shut.cancelled()).await.is_err();
         }
-        let heard = self.heard.notified();
-        tokio::pin!(heard);
-        heard.as_mut().enable();
+        let asked_before = self.receipts.last_question();
         self.ping();
+        let answered = async {
+            loop {
+                let answer = self.answered.notified();
+                tokio::pin!(answer);
+                answer.as_mut().enable();
+                if self.receipts.last_answer() > asked_before {
+                    return;
+                }
+                answer.await;
+            }
+        };
         tokio::select! {
-            () = heard => true,
+            () = answered => true,
             () = self.shut.cancelled() => false,
             () = tokio::time::sleep(patience) => false,
         }

@@ -27,6 +27,7 @@ pub(crate) struct Receipts {
 #[derive(Default)]
 struct State {
     last_number: u64,
+    last_answer: u64,
     /// Output since the last ping.
     stretch_bytes: usize,
     /// How far each process was sent since the last ping.
@@ -88,11 +89,26 @@ impl Receipts {
         let mut received = Vec::new();
         {
             let mut state = self.state.lock();
+            // A number that was never sent proves nothing.
+            if number > state.last_number {
+                return;
+            }
+            state.last_answer = state.last_answer.max(number);
             while state.waiting.front().is_some_and(|ping| ping.number <= number) {
                 received.extend(state.waiting.pop_front().into_iter().flat_map(|ping| ping.covers));
             }
         }
         acknowledge(received);
+    }
+
+    /// The number of the last ping sent.
+    pub(crate) fn last_question(&self) -> u64 {
+        self.state.lock().last_number
+    }
+
+    /// The number of the last ping answered.
+    pub(crate) fn last_answer(&self) -> u64 {
+        self.state.lock().last_answer
     }
 
     /// For a transport without pings: what the kernel took counts as received.
