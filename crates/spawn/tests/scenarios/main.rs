@@ -1,6 +1,5 @@
 //! Scenarios with real processes. They need what every Debian has: `sh`, `bash`, `perl-base`, `coreutils`, `util-linux`.
 
-mod cost;
 mod families;
 mod guard;
 mod leaks;
