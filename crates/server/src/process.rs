@@ -4,9 +4,10 @@
 mod actor;
 mod input;
 mod journal;
+mod place_in_line;
 mod push;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Instant, SystemTime};
 
@@ -21,6 +22,7 @@ pub(crate) use input::Stdin;
 pub(crate) use journal::{Journal, Pushing};
 pub(crate) use push::write_message;
 
+use self::place_in_line::PlaceInLine;
 use crate::session::Session;
 
 /// Which family of notifications a process speaks.
@@ -72,9 +74,7 @@ pub(crate) struct Process {
     stop: Mutex<Stop>,
     timed_out: AtomicBool,
     terminated: AtomicBool,
-    /// The connection in whose queue it stands; 0 is none. An old connection that ends late cannot keep it out of the
-    /// queue of the new one.
-    queued: AtomicU64,
+    place_in_line: PlaceInLine,
     /// Gone when reaped, so that a signal can never hit another process.
     child: Mutex<Option<Arc<Child>>>,
     reaped: watch::Sender<bool>,
@@ -115,7 +115,7 @@ impl Process {
             stop: Mutex::new(Stop::No),
             timed_out: AtomicBool::new(false),
             terminated: AtomicBool::new(false),
-            queued: AtomicU64::new(0),
+            place_in_line: PlaceInLine::default(),
             child: Mutex::new(Some(birth.child)),
             reaped: watch::Sender::new(false),
             terminal: Mutex::new(birth.terminal),
@@ -209,12 +209,11 @@ impl Process {
 
     /// Takes its place in the queue of a connection. False if it stands there already.
     pub(crate) fn enter_queue(&self, connection: ConnectionNumber) -> bool {
-        self.queued.swap(connection.0, Ordering::AcqRel) != connection.0
+        self.place_in_line.enter(connection)
     }
 
     /// Leaves the queue, before its journal is looked at, so that what is added meanwhile queues it again.
     pub(crate) fn leave_queue(&self, connection: ConnectionNumber) {
-        // Standing in another queue by now is as good.
-        let _ = self.queued.compare_exchange(connection.0, 0, Ordering::AcqRel, Ordering::Relaxed);
+        self.place_in_line.leave(connection);
     }
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use testkit::{Client, CuttingProxy, Signal, TestServer, eventually, eventually_async, json, process_state};
 
-use transport::Framing;
+use transport::{ConnectOptions, Framing, Incoming};
 
 use crate::metric;
 
@@ -55,6 +55,24 @@ async fn a_quiet_peer_is_pinged_and_one_that_does_not_answer_is_detached() {
         .await;
     let mut client = server.resume(&session).await;
     assert_eq!(client.call("process/list", json!({})).await[0]["state"], "running", "detached, not ended");
+}
+
+#[tokio::test]
+async fn the_ping_interval_does_not_depend_on_the_deadline() {
+    let server = TestServer::with_args(&["--ping-interval", "500ms", "--pong-deadline", "400ms"]).await;
+    let mut stream = transport::connect(server.url(), ConnectOptions::default()).await.unwrap();
+    let mut pings = Vec::new();
+    while pings.len() < 6 {
+        if let Incoming::Ping(payload) = stream.reader.next().await.unwrap() {
+            pings.push(Instant::now());
+            let mut pong = Vec::new();
+            stream.framing.pong(&mut pong, &payload);
+            stream.writer.write_all(&pong).await.unwrap();
+        }
+    }
+    // A busy machine makes some gaps longer, but not all of them.
+    let shortest = pings.windows(2).map(|pair| pair[1] - pair[0]).min().unwrap();
+    assert!(shortest < Duration::from_millis(700), "{shortest:?} between any two pings");
 }
 
 #[tokio::test]
