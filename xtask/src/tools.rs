@@ -19,6 +19,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("python3", "python3"),
     ("setsid", "util-linux"),
     ("sh", "dash"),
+    ("unshare", "util-linux"),
 ];
 
 /// What runs the tests.

@@ -3,7 +3,9 @@
 
 use std::process::Stdio;
 
-use testkit::{Client, Signal, TestServer, Value, binary, descendants, eventually, json, process_state, send_signal};
+use testkit::{
+    Client, Signal, TestServer, Value, binary, descendants, eventually, is_alive, json, process_state, send_signal,
+};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 
 /// Closes its streams, leaves its session and its parents, and ignores what can be ignored.
@@ -79,8 +81,7 @@ fn is_guard(pid: u32) -> bool {
 
 /// Reaping an orphan is the business of whoever is the first process of this machine, and may take its time.
 async fn until_it_has_ended(guard: u32) {
-    eventually("the guard has done its work", || matches!(process_state(guard), None | Some('Z')).then_some(()))
-        .await;
+    eventually("the guard has done its work", || (!is_alive(guard)).then_some(())).await;
 }
 
 #[tokio::test]

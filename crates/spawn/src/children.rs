@@ -118,8 +118,10 @@ impl Children {
     }
 }
 
+/// 0 if the session was made outside of our PID namespace, as for a server that a container's runtime starts beside its first process.
 pub(crate) fn own_session() -> i32 {
-    rustix::process::getsid(None).map_or(0, |session| session.as_raw_nonzero().get())
+    // SAFETY: takes and returns numbers. Rustix's own `getsid` makes a `Pid` of the answer, which must not be 0.
+    unsafe { libc::getsid(0) }
 }
 
 /// Whether any child waits to be reaped, by whomever.

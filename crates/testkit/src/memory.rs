@@ -29,6 +29,11 @@ pub fn process_state(pid: u32) -> Option<char> {
     stat.rsplit_once(')')?.1.trim_start().chars().next()
 }
 
+/// Whether it still runs. Of a process whose parent is gone, a machine may keep the zombie for as long as it likes.
+pub fn is_alive(pid: u32) -> bool {
+    !matches!(process_state(pid), None | Some('Z' | 'X'))
+}
+
 /// Every live descendant of a process, zombies included.
 pub fn descendants(pid: u32) -> Vec<u32> {
     let mut parents = Vec::new();

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use testkit::{Client, Signal, TestServer, descendants, eventually, http_get, json, process_state};
+use testkit::{Client, Signal, TestServer, descendants, eventually, http_get, is_alive, json};
 
 /// A process that writes a file when it is asked to end, and then does.
 fn tidy_script(file: &std::path::Path) -> String {
@@ -33,7 +33,7 @@ async fn ends_in_order(signal: Signal) {
         assert_eq!((reason.code, reason.reason.as_str()), (1001, "server is shutting down"));
     }
     assert_eq!(server.wait().await, Some(0));
-    eventually("nothing is left", || children.iter().all(|pid| process_state(*pid).is_none()).then_some(())).await;
+    eventually("nothing is left", || (!children.iter().copied().any(is_alive)).then_some(())).await;
 }
 
 #[tokio::test]
@@ -68,7 +68,7 @@ async fn a_second_signal_leaves_no_more_time() {
     client.event("p").await;
     server.signal(Signal::TERM);
     assert_eq!(server.wait().await, Some(0));
-    eventually("nothing is left", || children.iter().all(|pid| process_state(*pid).is_none()).then_some(())).await;
+    eventually("nothing is left", || (!children.iter().copied().any(is_alive)).then_some(())).await;
 }
 
 #[tokio::test]
@@ -129,5 +129,5 @@ async fn a_detached_session_is_ended_too() {
     drop(client);
     server.signal(Signal::TERM);
     assert_eq!(server.wait().await, Some(0));
-    eventually("nothing is left", || children.iter().all(|pid| process_state(*pid).is_none()).then_some(())).await;
+    eventually("nothing is left", || (!children.iter().copied().any(is_alive)).then_some(())).await;
 }

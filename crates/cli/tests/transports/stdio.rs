@@ -3,7 +3,7 @@
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use testkit::{Client, Signal, binary, descendants, eventually, json, process_state, send_signal};
+use testkit::{Client, Signal, binary, descendants, eventually, is_alive, json, send_signal};
 use tokio::process::{Child, Command};
 use transport::{Limits, PeerLabel, lines};
 
@@ -42,7 +42,7 @@ async fn the_end_of_stdin_ends_everything_at_once() {
     drop(client);
     assert_eq!(server.wait().await.unwrap().code(), Some(0));
     assert!(left.elapsed() < Duration::from_secs(3), "it took {:?}", left.elapsed());
-    eventually("nothing is left", || children.iter().all(|pid| process_state(*pid).is_none()).then_some(())).await;
+    eventually("nothing is left", || (!children.iter().copied().any(is_alive)).then_some(())).await;
 }
 
 #[tokio::test]

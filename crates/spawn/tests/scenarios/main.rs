@@ -3,6 +3,7 @@
 mod families;
 mod guard;
 mod leaks;
+mod namespaces;
 mod pipes;
 mod privileges;
 mod programs;
