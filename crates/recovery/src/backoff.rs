@@ -1,0 +1,62 @@
+//! How long to wait between two attempts: not at all before the first, then longer and longer, with a random part so that a thousand
+//! clients of a server that was restarted do not come back in step.
+
+use std::time::Duration;
+
+/// A random number in [0, 1), drawn by the caller.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Chance(f64);
+
+impl Chance {
+    /// Anything outside of [0, 1) is brought into it.
+    pub fn new(number: f64) -> Self {
+        if number.is_finite() { Self(number.clamp(0.0, 1.0 - f64::EPSILON)) } else { Self(0.0) }
+    }
+}
+
+/// The waits between attempts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Backoff {
+    /// Before the second attempt.
+    pub first: Duration,
+    /// The longest.
+    pub longest: Duration,
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Self { first: Duration::from_millis(10), longest: Duration::from_millis(100) }
+    }
+}
+
+impl Backoff {
+    /// The wait after `failed` attempts in a row. Half of it is left to chance.
+    pub fn after(&self, failed: u32, chance: Chance) -> Duration {
+        let Some(doublings) = failed.checked_sub(1) else { return Duration::ZERO };
+        let factor = 1_u32.checked_shl(doublings).unwrap_or(u32::MAX);
+        let full = self.first.saturating_mul(factor).min(self.longest);
+        full.mul_f64(0.5 + chance.0 / 2.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_attempt_is_at_once_and_waits_double_up_to_the_longest() {
+        let backoff = Backoff { first: Duration::from_millis(500), longest: Duration::from_secs(5) };
+        let most = |failed| backoff.after(failed, Chance::new(1.0)).as_millis();
+        let least = |failed| backoff.after(failed, Chance::new(0.0)).as_millis();
+        assert_eq!((0..7).map(least).collect::<Vec<_>>(), [0, 250, 500, 1000, 2000, 2500, 2500]);
+        assert_eq!((0..7).map(most).collect::<Vec<_>>(), [0, 499, 999, 1999, 3999, 4999, 4999]);
+        assert_eq!(least(u32::MAX), 2500);
+    }
+
+    #[test]
+    fn chance_is_never_outside_its_range() {
+        for number in [f64::NAN, f64::INFINITY, -3.0, 7.0] {
+            assert!((0.0..1.0).contains(&Chance::new(number).0));
+        }
+    }
+}
