@@ -1,2 +1,46 @@
 //! The client of exec-server: one object that stays alive while its connection changes underneath.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), client::ExecServerError> {
+//! use client::{ExecServerClient, RemoteExecServerConnectArgs, StartParams};
+//!
+//! let args = RemoteExecServerConnectArgs::new("ws://127.0.0.1:7000", "my-harness");
+//! let client = ExecServerClient::connect_websocket(args).await?;
+//! let process = client.start(StartParams::new("p1", ["uname", "-a"], "file:///".parse().unwrap())).await?;
+//! let output = process.wait_with_output().await?;
+//! assert!(output.status.success());
+//! # Ok(())
+//! # }
+//! ```
 #![forbid(unsafe_code)]
+
+mod client;
+mod connector;
+mod error;
+mod handshake;
+mod inbound;
+mod job;
+mod options;
+mod process;
+mod rpc;
+mod shared;
+mod supervisor;
+
+pub use client::ExecServerClient;
+pub use connector::{Companion, Connecting, Connection, Connector, UrlConnector};
+pub use error::ExecServerError;
+pub use options::{ExecServerClientConnectOptions, RemoteExecServerConnectArgs};
+pub use process::{
+    EventsLagged, ExecProcess, ExecProcessEvent, ExecProcessEventReceiver, ExitStatus, ProcessEvents, ProcessOutput,
+    ProcessOutputChunk, ProcessReader, ProcessStdin,
+};
+pub use protocol::{
+    Capabilities, EnvironmentInfo, EnvironmentStatus, PathUri, ProcessId, ProcessState, ProcessSummary, ReadParams,
+    ReadResult, SandboxType, SessionId, Signal, StartParams, StartResult, Stream, TerminateResult, WindowSize,
+    WriteId, WriteResult, WriteStatus,
+};
+pub use protocol::{
+    ReadResult as ReadResponse, StartParams as ExecParams, StartResult as ExecResponse, WriteResult as WriteResponse,
+};
+pub use recovery::{Backoff, WhenRecovering};
+pub use shared::ConnectionState;

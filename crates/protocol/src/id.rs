@@ -1,5 +1,6 @@
 //! Identifiers, one type each, so that a session id cannot be passed where a process id is meant.
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -84,6 +85,13 @@ macro_rules! text_id {
         impl From<String> for $name {
             fn from(text: String) -> Self {
                 Self(text.into())
+            }
+        }
+
+        // A map keyed by it can be asked with the text of a message.
+        impl Borrow<str> for $name {
+            fn borrow(&self) -> &str {
+                &self.0
             }
         }
 

@@ -15,6 +15,7 @@ mod legacy;
 mod method;
 mod output;
 mod process;
+mod pushed;
 mod uri;
 
 pub use abridged::abridged;
@@ -31,10 +32,11 @@ pub use legacy::{
     LegacyExecParams, LegacyExecResult, LegacyExited, LegacyTerminateParams, LegacyWriteParams, LegacyWriteResult,
 };
 pub use method::{Family, Method, Order, notification};
-pub use output::{OutputFrame, ProcessIdJson};
+pub use output::{OutputFrame, ProcessIdJson, recognise_output};
 pub use process::{
     ClosedNotification, EnvInherit, EnvPolicy, ExitedNotification, NoResult, OutputChunk, ProcessState,
     ProcessSummary, ReadParams, ReadResult, ResizeParams, SandboxType, Signal, SignalParams, StartParams,
     StartResult, Stream, TargetParams, TerminateResult, WindowSize, WriteParams, WriteResult, WriteStatus,
 };
+pub use pushed::{PushedClose, PushedOutput};
 pub use uri::{PathUri, PathUriError};

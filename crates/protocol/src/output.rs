@@ -2,7 +2,7 @@
 //!
 //! Every byte a process prints passes here once; no `serde`, no intermediate string.
 
-use crate::{ProcessId, Stream, base64_bytes};
+use crate::{ProcessId, PushedOutput, Stream, base64_bytes};
 
 /// A process id as JSON text, escaped once when the process starts.
 #[derive(Clone, Debug)]
@@ -83,6 +83,30 @@ impl OutputFrame<'_> {
     }
 }
 
+/// Reads a `process/output` notification that looks exactly as [`OutputFrame`] writes it, in one look at each end. None for any other message,
+/// another server's spelling of the same included: that is what [`crate::decode`] is for. The chunk is not looked into; decoding it
+/// finds what is no base64.
+pub fn recognise_output(message: &[u8]) -> Option<PushedOutput<'_>> {
+    let rest = message.strip_prefix(CURRENT.as_bytes())?.strip_prefix(b"\"")?.strip_suffix(END.as_bytes())?;
+    // Everything before the chunk is short, unless the id is long.
+    let id_end = rest.iter().position(|byte| matches!(byte, b'"' | b'\\'))?;
+    let (process_id, rest) = rest.split_at(id_end);
+    let rest = rest.strip_prefix(b"\"")?.strip_prefix(SEQ.as_bytes())?;
+    let seq_end = rest.iter().position(|byte| !byte.is_ascii_digit())?;
+    let (seq, rest) = rest.split_at(seq_end);
+    let rest = rest.strip_prefix(STREAM.as_bytes())?;
+    let (stream, rest) = [Stream::Stdout, Stream::Stderr, Stream::Pty]
+        .into_iter()
+        .find_map(|stream| Some((stream, rest.strip_prefix(stream.word().as_bytes())?)))?;
+    let chunk = rest.strip_prefix(CHUNK.as_bytes())?;
+    Some(PushedOutput {
+        process_id: std::str::from_utf8(process_id).ok()?.into(),
+        seq: std::str::from_utf8(seq).ok()?.parse().ok()?,
+        stream,
+        chunk: std::str::from_utf8(chunk).ok()?.into(),
+    })
+}
+
 fn body_len(process: &ProcessIdJson, stream: Stream, bytes: &[u8]) -> usize {
     process.0.len() + stream.word().len() + base64_bytes::encoded_len(bytes.len())
 }
@@ -105,6 +129,14 @@ mod tests {
             prop_assert_eq!(&value["params"]["processId"], &serde_json::Value::from(id.as_str()));
             prop_assert_eq!(&value["params"]["seq"], &serde_json::Value::from(seq));
             prop_assert_eq!(crate::decode_base64(value["params"]["chunk"].as_str().unwrap()).unwrap(), bytes.clone());
+
+            let general: PushedOutput<'_> = serde_json::from_str(value["params"].to_string().as_str()).map(|output: PushedOutput<'_>| {
+                PushedOutput { process_id: output.process_id.into_owned().into(), chunk: output.chunk.into_owned().into(), ..output }
+            }).unwrap();
+            match recognise_output(&out) {
+                Some(quick) => prop_assert_eq!(format!("{quick:?}"), format!("{general:?}")),
+                None => prop_assert!(process.0.contains('\\'), "{}", process.0),
+            }
 
             let frame = OutputFrame::Legacy { process: &process, stream: Stream::Pty, bytes: &bytes };
             let mut out = Vec::new();

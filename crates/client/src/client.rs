@@ -1,0 +1,208 @@
+//! The client object.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use protocol::{
+    Base64Bytes, Capabilities, EnvironmentInfo, EnvironmentStatus, Method, NoResult, ProcessId, ProcessSummary,
+    ReadParams, ReadResult, SessionId, Signal, SignalParams, StartParams, StartResult, TargetParams, TerminateResult,
+    WriteId, WriteParams, WriteResult,
+};
+use recovery::{Link, LinkPolicy};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::{mpsc, watch};
+
+use crate::connector::Connector;
+use crate::error::ExecServerError;
+use crate::inbound::Inbound;
+use crate::options::{ExecServerClientConnectOptions, RemoteExecServerConnectArgs};
+use crate::process::{self, ExecProcess};
+use crate::rpc::Slot;
+use crate::shared::{ConnectionState, Linked, Repeat, Shared};
+use crate::{handshake, job, supervisor};
+
+/// How long a server may think about itself.
+const INFO_TIMEOUT: Duration = Duration::from_secs(30);
+const STATUS_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A client of one server. It stays the same while its connection changes underneath; clones share it.
+///
+/// When the last clone and the last handle to a process are gone, the connection is closed; processes that were not detached have been
+/// ended before.
+#[derive(Clone)]
+pub struct ExecServerClient {
+    handle: Arc<Handle>,
+}
+
+/// Held by everything through which the client can be used.
+pub(crate) struct Handle {
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.shared.closing.cancel();
+    }
+}
+
+impl ExecServerClient {
+    /// Connects to a server by its URL and opens a session.
+    pub async fn connect_websocket(args: RemoteExecServerConnectArgs) -> Result<Self, ExecServerError> {
+        let (connector, options) = args.into_parts();
+        Self::connect(connector, options).await
+    }
+
+    /// Connects by any way there is and opens a session, or takes one up.
+    pub async fn connect(
+        connector: impl Connector,
+        options: ExecServerClientConnectOptions,
+    ) -> Result<Self, ExecServerError> {
+        Self::connect_boxed(Box::new(connector), options).await
+    }
+
+    /// As [`connect`](Self::connect), for a way that was chosen at run time.
+    pub async fn connect_boxed(
+        connector: Box<dyn Connector>,
+        options: ExecServerClientConnectOptions,
+    ) -> Result<Self, ExecServerError> {
+        let (jobs, to_do) = mpsc::unbounded_channel();
+        let inbound = Inbound::new(jobs);
+        let resume = options.resume_session_id.as_ref();
+        let (rpc, session) = handshake::open(&*connector, &options, &inbound, resume, options.takeover).await?;
+        let policy = LinkPolicy {
+            budget: options.recovery_budget,
+            backoff: options.backoff,
+            can_reconnect: connector.can_reconnect(),
+            has_session: session.is_some(),
+            ..LinkPolicy::default()
+        };
+        let linked = Linked { link: Link::connected(policy, Instant::now()), rpc };
+        let shared = Shared::new(connector, options, inbound, linked, session);
+        tokio::spawn(supervisor::run(Arc::clone(&shared)));
+        tokio::spawn(job::run(Arc::clone(&shared), to_do));
+        Ok(Self { handle: Arc::new(Handle { shared }) })
+    }
+
+    /// Ends the processes that were not detached, waits for that, and closes the connection. Handles that are left fail.
+    pub async fn close(self) {
+        let shared = Arc::clone(&self.handle.shared);
+        drop(self);
+        shared.closing.cancel();
+        shared.stopped.cancelled().await;
+    }
+
+    /// The session, by which another client can take it up; none from an old server.
+    pub fn session_id(&self) -> Option<&SessionId> {
+        self.handle.shared.session.get()
+    }
+
+    /// Where the server is, for people.
+    pub fn place(&self) -> String {
+        self.handle.shared.connector.place()
+    }
+
+    /// The state of the connection, and its changes.
+    pub fn connection_state(&self) -> watch::Receiver<ConnectionState> {
+        self.handle.shared.state.subscribe()
+    }
+
+    /// Starts a process. If the connection is lost before the answer, the start has failed and the process, if there is one, is ended.
+    pub async fn start(&self, params: StartParams) -> Result<ExecProcess, ExecServerError> {
+        process::start(&self.handle, params).await
+    }
+
+    /// Takes up a process of a resumed session from the oldest output that is retained. It is detached: dropping the handle leaves it
+    /// running.
+    pub async fn attach(&self, process_id: impl Into<ProcessId>) -> Result<ExecProcess, ExecServerError> {
+        process::attach(&self.handle, process_id.into()).await
+    }
+
+    /// Starts a process that is followed by [`read`](Self::read) only and belongs to nobody's handle.
+    pub async fn exec(&self, params: StartParams) -> Result<StartResult, ExecServerError> {
+        self.once(Method::ProcessStart, &params).await
+    }
+
+    /// Reads retained output.
+    pub async fn read(&self, params: ReadParams) -> Result<ReadResult, ExecServerError> {
+        self.safe(Method::ProcessRead, &params).await
+    }
+
+    /// Writes to the stdin of a process. With a write id it is repeated if the connection is lost; without one it is not.
+    pub async fn write(
+        &self,
+        process_id: &ProcessId,
+        bytes: Vec<u8>,
+        write_id: Option<WriteId>,
+    ) -> Result<WriteResult, ExecServerError> {
+        let is_safe = write_id.is_some();
+        let params = WriteParams { process_id: process_id.clone(), chunk: Base64Bytes(bytes), write_id };
+        if is_safe {
+            self.safe(Method::ProcessWrite, &params).await
+        } else {
+            self.once(Method::ProcessWrite, &params).await
+        }
+    }
+
+    /// Sends a signal.
+    pub async fn signal(&self, process_id: &ProcessId, signal: Signal) -> Result<(), ExecServerError> {
+        let params = SignalParams { process_id: process_id.clone(), signal };
+        let _: NoResult = self.once(Method::ProcessSignal, &params).await?;
+        Ok(())
+    }
+
+    /// Ends a process and everything it has started.
+    pub async fn terminate(&self, process_id: &ProcessId) -> Result<TerminateResult, ExecServerError> {
+        self.once(Method::ProcessTerminate, &TargetParams { process_id: process_id.clone() }).await
+    }
+
+    /// Every process of the session. Extension `processList`.
+    pub async fn processes(&self) -> Result<Vec<ProcessSummary>, ExecServerError> {
+        self.safe(Method::ProcessList, &()).await
+    }
+
+    /// What the environment is like.
+    pub async fn environment_info(&self) -> Result<EnvironmentInfo, ExecServerError> {
+        within(INFO_TIMEOUT, Method::EnvironmentInfo, self.safe(Method::EnvironmentInfo, &())).await
+    }
+
+    /// Whether the environment is ready.
+    pub async fn environment_status(&self) -> Result<EnvironmentStatus, ExecServerError> {
+        within(STATUS_TIMEOUT, Method::EnvironmentStatus, self.safe(Method::EnvironmentStatus, &())).await
+    }
+
+    /// What the server can do beyond the protocol's core; asked once.
+    pub async fn capabilities(&self) -> Result<Capabilities, ExecServerError> {
+        self.handle.shared.capabilities().await
+    }
+
+    async fn safe<R: DeserializeOwned>(
+        &self,
+        method: Method,
+        params: &impl Serialize,
+    ) -> Result<R, ExecServerError> {
+        let when_recovering = self.handle.shared.options.when_recovering;
+        let repeat = Repeat { when_recovering, ..Repeat::SAFE };
+        self.handle.shared.call(method, params, repeat).await
+    }
+
+    async fn once<R: DeserializeOwned>(
+        &self,
+        method: Method,
+        params: &impl Serialize,
+    ) -> Result<R, ExecServerError> {
+        let when_recovering = self.handle.shared.options.when_recovering;
+        let repeat = Repeat { when_recovering, slot: Slot::Ordinary, is_safe: false };
+        self.handle.shared.call(method, params, repeat).await
+    }
+}
+
+async fn within<T>(
+    time: Duration,
+    method: Method,
+    call: impl Future<Output = Result<T, ExecServerError>>,
+) -> Result<T, ExecServerError> {
+    tokio::time::timeout(time, call).await.unwrap_or_else(|_| {
+        Err(ExecServerError::Protocol(format!("exec-server did not answer {} within {time:?}", method.name())))
+    })
+}

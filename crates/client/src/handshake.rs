@@ -1,0 +1,121 @@
+//! The first words over a new connection, and catching up with what was missed.
+
+use std::sync::Arc;
+
+use protocol::{InitializeParams, Method, ReadParams, ReadResult, SessionId, notification};
+
+use crate::connector::Connector;
+use crate::error::ExecServerError;
+use crate::inbound::Inbound;
+use crate::options::ExecServerClientConnectOptions;
+use crate::process::entry::Entry;
+use crate::rpc::{CallError, Rpc, Slot};
+use crate::shared::Shared;
+
+/// Reads that are asked for before the first answer is waited for.
+const READS_AT_ONCE: usize = 512;
+
+/// Connects and opens the session, or resumes `resume`.
+pub(crate) async fn open(
+    connector: &dyn Connector,
+    options: &ExecServerClientConnectOptions,
+    inbound: &Arc<Inbound>,
+    resume: Option<&SessionId>,
+    takeover: bool,
+) -> Result<(Arc<Rpc>, Option<SessionId>), ExecServerError> {
+    let timeout = options.connect_timeout;
+    let connection = tokio::time::timeout(timeout, connector.connect())
+        .await
+        .map_err(|_| ExecServerError::WebSocketConnectTimeout { url: connector.place(), timeout })??;
+    let rpc = Rpc::start(connection, Arc::clone(inbound));
+    let closes_if_dropped = CloseOnDrop(Some(&rpc));
+    let timeout = options.initialize_timeout;
+    let session = tokio::time::timeout(timeout, initialize(&rpc, options, resume, takeover))
+        .await
+        .map_err(|_| ExecServerError::InitializeTimedOut { timeout })??;
+    closes_if_dropped.disarm();
+    Ok((rpc, session))
+}
+
+async fn initialize(
+    rpc: &Arc<Rpc>,
+    options: &ExecServerClientConnectOptions,
+    resume: Option<&SessionId>,
+    takeover: bool,
+) -> Result<Option<SessionId>, ExecServerError> {
+    let params = InitializeParams {
+        client_name: options.client_name.clone(),
+        resume_session_id: resume.cloned(),
+        keep_for_ms: options.keep_for.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
+        takeover,
+    };
+    let answer: protocol::InitializeAnswer = answered(rpc, rpc.call(Method::Initialize, &params, Slot::Ordinary).await)?;
+    if let (Some(wanted), Some(got)) = (resume, &answer.session_id)
+        && wanted != got
+    {
+        return Err(ExecServerError::Protocol(format!("exec-server initialized an unexpected session {got}")));
+    }
+    rpc.notify(notification::INITIALIZED, &protocol::NoResult {});
+    Ok(answer.session_id)
+}
+
+/// A call over a connection that is not the client's yet: its loss is the attempt's failure.
+fn answered<R>(rpc: &Rpc, result: Result<R, CallError>) -> Result<R, ExecServerError> {
+    result.map_err(|error| match error {
+        CallError::Failed(error) => error,
+        CallError::NotSent | CallError::Lost => ExecServerError::Disconnected(rpc.disconnect_text()),
+    })
+}
+
+/// Resumes the session over a new connection and brings every process up to date. Fails only if the connection does.
+pub(crate) async fn resume(shared: &Shared) -> Result<Arc<Rpc>, ExecServerError> {
+    let session = shared.session.get();
+    let (rpc, _) = open(&*shared.connector, &shared.options, &shared.inbound, session, false).await?;
+    let closes_if_dropped = CloseOnDrop(Some(&rpc));
+    let processes = shared.inbound.recoverable();
+    for some in processes.chunks(READS_AT_ONCE) {
+        catch_up(shared, &rpc, some).await?;
+    }
+    closes_if_dropped.disarm();
+    Ok(rpc)
+}
+
+/// All reads are on their way before the first answer is waited for.
+async fn catch_up(shared: &Shared, rpc: &Arc<Rpc>, processes: &[Arc<Entry>]) -> Result<(), ExecServerError> {
+    let mut reads = Vec::with_capacity(processes.len());
+    for entry in processes {
+        entry.feed(super::process::feed::Feed::forget_pause);
+        let params = ReadParams {
+            process_id: entry.id.clone(),
+            after_seq: Some(entry.last_seq()),
+            max_bytes: None,
+            wait_ms: Some(0),
+        };
+        reads.push(answered(rpc, rpc.begin(Method::ProcessRead, &params, Slot::Ordinary).await)?);
+    }
+    for (entry, read) in processes.iter().zip(reads) {
+        match read.answer::<ReadResult>().await {
+            Ok(answer) => shared.catch_up(entry, Ok(answer)),
+            Err(CallError::Failed(error)) => shared.catch_up(entry, Err(error)),
+            lost @ Err(_) => answered(rpc, lost.map(drop))?,
+        }
+    }
+    Ok(())
+}
+
+/// A connection whose opening is given up does not stay open.
+struct CloseOnDrop<'a>(Option<&'a Rpc>);
+
+impl CloseOnDrop<'_> {
+    fn disarm(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for CloseOnDrop<'_> {
+    fn drop(&mut self) {
+        if let Some(rpc) = self.0 {
+            rpc.close("the attempt to connect was given up");
+        }
+    }
+}

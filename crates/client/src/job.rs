@@ -1,0 +1,143 @@
+//! What the client does beside its callers' calls, so that nothing is left behind and nothing stands still.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use protocol::{Method, ProcessId, ReadParams, TargetParams, TerminateResult};
+use recovery::WhenRecovering;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use crate::error::ExecServerError;
+use crate::process::entry::Entry;
+use crate::rpc::{CallError, PendingCall, Slot};
+use crate::shared::{Repeat, Shared};
+
+/// How long a missing event may take before it is asked for. Events are pushed in order; only an old server mixes them up.
+const HOLE_PATIENCE: Duration = Duration::from_millis(250);
+/// How long a client that nobody uses any more takes to end what it has started.
+const LAST_JOBS: Duration = Duration::from_secs(2);
+
+/// One thing to do.
+pub(crate) enum Job {
+    /// End a process that nobody wants any more.
+    Terminate(ProcessId),
+    /// A start whose caller is gone: wait for its answer, then end the process.
+    AbandonedStart {
+        process: ProcessId,
+        call: PendingCall,
+    },
+    /// Ask for what should have been pushed.
+    FillHole(Arc<Entry>),
+    /// Tell a process to wait, or to go on.
+    TellFlow(Arc<Entry>),
+}
+
+/// Does jobs until the client is closed, and then those that are left.
+pub(crate) async fn run(shared: Arc<Shared>, mut jobs: mpsc::UnboundedReceiver<Job>) {
+    let mut running = JoinSet::new();
+    // One at a time: a server keeps one place for them, and a thousand dropped handles are no reason for a thousand calls.
+    let (terminations, to_terminate) = mpsc::unbounded_channel();
+    running.spawn(terminate_all(Arc::clone(&shared), to_terminate));
+    loop {
+        tokio::select! {
+            biased;
+            job = jobs.recv() => {
+                let Some(job) = job else { break };
+                begin(&shared, job, &mut running, &terminations);
+            }
+            Some(_) = running.join_next() => {}
+            () = shared.closing.cancelled() => break,
+        }
+    }
+    while let Ok(job) = jobs.try_recv() {
+        begin(&shared, job, &mut running, &terminations);
+    }
+    drop(terminations);
+    let _out_of_time = tokio::time::timeout(LAST_JOBS, async { while running.join_next().await.is_some() {} }).await;
+    shared.stop().await;
+}
+
+fn begin(
+    shared: &Arc<Shared>,
+    job: Job,
+    running: &mut JoinSet<()>,
+    terminations: &mpsc::UnboundedSender<ProcessId>,
+) {
+    match job {
+        Job::Terminate(process) => {
+            let _closed = terminations.send(process);
+        }
+        Job::AbandonedStart { process, call } => {
+            running.spawn(abandoned_start(Arc::clone(shared), process, call, terminations.clone()));
+        }
+        Job::FillHole(entry) => {
+            running.spawn(fill_hole(Arc::clone(shared), entry));
+        }
+        Job::TellFlow(entry) => {
+            running.spawn(tell_flow(Arc::clone(shared), entry));
+        }
+    }
+}
+
+/// Each is repeated over new connections until the server has answered, or the client fails.
+async fn terminate_all(shared: Arc<Shared>, mut processes: mpsc::UnboundedReceiver<ProcessId>) {
+    while let Some(process) = processes.recv().await {
+        let params = TargetParams { process_id: process };
+        let repeat = Repeat { when_recovering: WhenRecovering::Wait, slot: Slot::Cleanup, is_safe: true };
+        let ended: Result<TerminateResult, _> = shared.call(Method::ProcessTerminate, &params, repeat).await;
+        match ended {
+            Ok(_) => tracing::debug!(process = %params.process_id, "terminated"),
+            Err(error) => tracing::debug!(process = %params.process_id, %error, "cannot terminate"),
+        }
+    }
+}
+
+async fn abandoned_start(
+    shared: Arc<Shared>,
+    process: ProcessId,
+    call: PendingCall,
+    terminations: mpsc::UnboundedSender<ProcessId>,
+) {
+    let answer = call.answer::<protocol::StartResult>().await;
+    shared.start_settled();
+    if !matches!(answer, Err(CallError::NotSent | CallError::Failed(ExecServerError::Server { .. }))) {
+        let _closed = terminations.send(process);
+    }
+}
+
+async fn fill_hole(shared: Arc<Shared>, entry: Arc<Entry>) {
+    tokio::time::sleep(HOLE_PATIENCE).await;
+    if entry.has_hole() {
+        let params = ReadParams {
+            process_id: entry.id.clone(),
+            after_seq: Some(entry.last_seq()),
+            max_bytes: None,
+            wait_ms: Some(0),
+        };
+        match shared.call(Method::ProcessRead, &params, Repeat::SAFE).await {
+            Ok(answer) => shared.catch_up(&entry, Ok(answer)),
+            Err(error) => tracing::debug!(process = %entry.id, %error, "cannot ask for missing events"),
+        }
+    }
+    entry.hole_is_filled();
+}
+
+async fn tell_flow(shared: Arc<Shared>, entry: Arc<Entry>) {
+    // An old server pushes as fast as it can; whoever is too slow then misses events and is told so.
+    if !shared.capabilities().await.is_ok_and(|capabilities| capabilities.process_flow) {
+        return;
+    }
+    loop {
+        let paused = entry.wants_pause();
+        let params = protocol::FlowParams { process_id: entry.id.clone(), paused };
+        let told: Result<protocol::NoResult, _> = shared.call(Method::ProcessFlow, &params, Repeat::SAFE).await;
+        if let Err(error) = told {
+            tracing::debug!(process = %entry.id, %error, "cannot be made to wait");
+            return entry.flow_cannot_be_told();
+        }
+        if !entry.flow_was_told(paused) {
+            return;
+        }
+    }
+}

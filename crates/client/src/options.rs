@@ -1,0 +1,83 @@
+//! What a user of the client may choose.
+
+use std::time::Duration;
+
+use protocol::SessionId;
+use recovery::{Backoff, WhenRecovering};
+use transport::ConnectOptions;
+
+use crate::connector::UrlConnector;
+
+/// How a client connects and behaves.
+#[derive(Clone, Debug)]
+pub struct ExecServerClientConnectOptions {
+    /// Who we are, for the server's logs.
+    pub client_name: String,
+    /// How long connecting may take, each time.
+    pub connect_timeout: Duration,
+    /// How long the handshake may take, each time.
+    pub initialize_timeout: Duration,
+    /// A session of an earlier client to take up.
+    pub resume_session_id: Option<SessionId>,
+    /// Detach whoever else holds that session.
+    pub takeover: bool,
+    /// How long the session shall outlive the connection, if not as long as the server says. Extension `sessionKeep`.
+    pub keep_for: Option<Duration>,
+    /// From a lost connection until the client gives up.
+    pub recovery_budget: Duration,
+    /// The waits between attempts to reconnect.
+    pub backoff: Backoff,
+    /// What calls do meanwhile.
+    pub when_recovering: WhenRecovering,
+}
+
+impl Default for ExecServerClientConnectOptions {
+    fn default() -> Self {
+        Self {
+            client_name: "codex-core".to_owned(),
+            connect_timeout: Duration::from_secs(10),
+            initialize_timeout: Duration::from_secs(10),
+            resume_session_id: None,
+            takeover: false,
+            keep_for: None,
+            recovery_budget: Duration::from_secs(25),
+            backoff: Backoff::default(),
+            when_recovering: WhenRecovering::Wait,
+        }
+    }
+}
+
+/// Where a server is and how to connect to it.
+///
+/// ```
+/// let mut args = client::RemoteExecServerConnectArgs::new("ws://127.0.0.1:7000", "my-harness");
+/// args.bearer_token = Some("from a file".into());
+/// ```
+#[derive(Clone, Debug)]
+pub struct RemoteExecServerConnectArgs {
+    /// `ws://`, `wss://` or `unix://`.
+    pub websocket_url: String,
+    /// Sent as `Authorization: Bearer …`.
+    pub bearer_token: Option<String>,
+    /// The rest.
+    pub options: ExecServerClientConnectOptions,
+}
+
+impl RemoteExecServerConnectArgs {
+    /// With everything else as usual.
+    pub fn new(websocket_url: impl Into<String>, client_name: impl Into<String>) -> Self {
+        Self {
+            websocket_url: websocket_url.into(),
+            bearer_token: None,
+            options: ExecServerClientConnectOptions {
+                client_name: client_name.into(),
+                ..ExecServerClientConnectOptions::default()
+            },
+        }
+    }
+
+    pub(crate) fn into_parts(self) -> (UrlConnector, ExecServerClientConnectOptions) {
+        let connect = ConnectOptions { bearer_token: self.bearer_token, ..ConnectOptions::default() };
+        (UrlConnector::new(self.websocket_url, connect), self.options)
+    }
+}

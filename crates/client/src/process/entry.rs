@@ -1,0 +1,240 @@
+//! What the client knows of one process, whoever holds a handle to it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use protocol::{ProcessId, ReadResult, WriteId};
+use recovery::{CatchUpError, Event, EventOrder, Exit, OrderLimits};
+use tokio::sync::watch;
+
+use super::event::ExecProcessEvent;
+use super::feed::Feed;
+
+/// The record of a process.
+pub(crate) struct Entry {
+    pub(crate) id: ProcessId,
+    state: Mutex<State>,
+    /// The last event, for those who only want to know that there was one.
+    wake: watch::Sender<u64>,
+    last_write: AtomicU64,
+    /// The start was answered: from now on the process is caught up with after a lost connection.
+    is_recoverable: AtomicBool,
+    is_filling_hole: AtomicBool,
+    is_telling_flow: AtomicBool,
+}
+
+struct State {
+    order: EventOrder,
+    feed: Feed,
+    /// Bytes of output that were handed out.
+    received: u64,
+    exit: Option<Exit>,
+    failure: Option<String>,
+    closed_seq: Option<u64>,
+}
+
+/// How far a process has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    Running,
+    Exited(Exit),
+    Failed(String),
+}
+
+/// What has to be done because of an event.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Consequence {
+    /// Nothing more will come of it.
+    Over,
+    /// It can no longer be followed and must not go on unseen.
+    Terminate,
+    /// Something is missing that should be here.
+    FillHole,
+    /// It is to wait, or to go on, and nobody tells it yet.
+    Flow,
+}
+
+impl Entry {
+    pub(crate) fn new(id: ProcessId) -> Arc<Self> {
+        Self::with_order(id, EventOrder::new(OrderLimits::default()), 0)
+    }
+
+    /// An entry for a process whose events up to `last`, with `received` bytes of output, are gone.
+    pub(crate) fn in_the_middle(id: ProcessId, last: u64, received: u64) -> Arc<Self> {
+        Self::with_order(id, EventOrder::after(last, OrderLimits::default()), received)
+    }
+
+    fn with_order(id: ProcessId, order: EventOrder, received: u64) -> Arc<Self> {
+        let feed = Feed::default();
+        let state = State { order, feed, received, exit: None, failure: None, closed_seq: None };
+        Arc::new(Self {
+            id,
+            state: Mutex::new(state),
+            wake: watch::Sender::new(0),
+            last_write: AtomicU64::new(0),
+            is_recoverable: AtomicBool::new(false),
+            is_filling_hole: AtomicBool::new(false),
+            is_telling_flow: AtomicBool::new(false),
+        })
+    }
+
+    /// An event was pushed.
+    pub(crate) fn push(&self, seq: u64, event: Event) -> Option<Consequence> {
+        let mut state = self.state.lock();
+        match state.order.handle_event(seq, event) {
+            Ok(()) => self.publish(&mut state),
+            Err(error) => {
+                self.fail_locked(&mut state, error.to_string());
+                Some(Consequence::Terminate)
+            }
+        }
+    }
+
+    /// The end was pushed by a server that does not number it.
+    pub(crate) fn push_unnumbered_close(&self) -> Option<Consequence> {
+        let mut state = self.state.lock();
+        state.order.handle_unnumbered_close();
+        self.publish(&mut state)
+    }
+
+    /// The answer to a read of everything after [`Entry::last_seq`].
+    pub(crate) fn catch_up(&self, answer: ReadResult) -> Result<Option<Consequence>, CatchUpError> {
+        let mut state = self.state.lock();
+        if state.failure.is_some() {
+            return Ok(None);
+        }
+        let received = state.received;
+        state.order.handle_read(answer, received)?;
+        Ok(self.publish(&mut state))
+    }
+
+    /// Ends it for every subscriber.
+    pub(crate) fn fail(&self, text: &str) {
+        self.fail_locked(&mut self.state.lock(), text.to_owned());
+    }
+
+    /// It is known how it ended though the event itself is gone.
+    pub(crate) fn note_exit(&self, exit: Exit) {
+        self.state.lock().exit.get_or_insert(exit);
+    }
+
+    fn publish(&self, state: &mut State) -> Option<Consequence> {
+        if state.failure.is_some() {
+            return None;
+        }
+        let before = state.order.last();
+        while let Some((seq, event)) = state.order.poll_event() {
+            state.received += event.bytes() as u64;
+            match &event {
+                Event::Exited(exit) => state.exit = Some(*exit),
+                Event::Closed => state.closed_seq = Some(seq),
+                Event::Output { .. } => {}
+            }
+            state.feed.publish(ExecProcessEvent::new(seq, event));
+        }
+        if state.order.last() != before {
+            self.wake.send_replace(state.order.last());
+        }
+        if state.order.is_closed() {
+            return Some(Consequence::Over);
+        }
+        if self.must_tell_flow(state) {
+            return Some(Consequence::Flow);
+        }
+        let is_new_hole = state.order.has_hole() && !self.is_filling_hole.swap(true, Ordering::Relaxed);
+        is_new_hole.then_some(Consequence::FillHole)
+    }
+
+    fn fail_locked(&self, state: &mut State, text: String) {
+        if state.failure.is_none() && !state.order.is_closed() {
+            state.feed.publish(ExecProcessEvent::Failed(text.clone()));
+            state.failure = Some(text);
+            self.wake.send_modify(|_| {});
+        }
+    }
+
+    /// The hole was looked after.
+    pub(crate) fn hole_is_filled(&self) {
+        self.is_filling_hole.store(false, Ordering::Relaxed);
+    }
+
+    pub(crate) fn has_hole(&self) -> bool {
+        self.state.lock().order.has_hole()
+    }
+
+    pub(crate) fn last_seq(&self) -> u64 {
+        self.state.lock().order.last()
+    }
+
+    /// Whether nothing will follow.
+    pub(crate) fn is_over(&self) -> bool {
+        let state = self.state.lock();
+        state.order.is_closed() || state.failure.is_some()
+    }
+
+    pub(crate) fn failure(&self) -> Option<String> {
+        self.state.lock().failure.clone()
+    }
+
+    pub(crate) fn progress(&self) -> Progress {
+        let state = self.state.lock();
+        match (&state.exit, &state.failure) {
+            (Some(exit), _) => Progress::Exited(*exit),
+            (None, Some(text)) => Progress::Failed(text.clone()),
+            (None, None) => Progress::Running,
+        }
+    }
+
+    pub(crate) fn feed<T>(&self, look: impl FnOnce(&mut Feed) -> T) -> T {
+        look(&mut self.state.lock().feed)
+    }
+
+    /// As [`Entry::feed`], for looks that may let the process go on.
+    pub(crate) fn consume<T>(&self, look: impl FnOnce(&mut Feed) -> T) -> (T, Option<Consequence>) {
+        let mut state = self.state.lock();
+        let seen = look(&mut state.feed);
+        let consequence = self.must_tell_flow(&mut state).then_some(Consequence::Flow);
+        (seen, consequence)
+    }
+
+    fn must_tell_flow(&self, state: &mut State) -> bool {
+        state.feed.changes_flow() && !self.is_telling_flow.swap(true, Ordering::Relaxed)
+    }
+
+    /// Whether the process is to wait, for whoever tells it.
+    pub(crate) fn wants_pause(&self) -> bool {
+        self.state.lock().feed.wants_pause()
+    }
+
+    /// The process was told. True: it has to be told the opposite now.
+    pub(crate) fn flow_was_told(&self, paused: bool) -> bool {
+        let state = self.state.lock();
+        let is_right = state.feed.wants_pause() == paused;
+        if is_right {
+            self.is_telling_flow.store(false, Ordering::Relaxed);
+        }
+        !is_right
+    }
+
+    /// Nobody can be told any more.
+    pub(crate) fn flow_cannot_be_told(&self) {
+        self.is_telling_flow.store(false, Ordering::Relaxed);
+    }
+
+    pub(crate) fn subscribe_wake(&self) -> watch::Receiver<u64> {
+        self.wake.subscribe()
+    }
+
+    pub(crate) fn next_write_id(&self) -> WriteId {
+        WriteId::from((self.last_write.fetch_add(1, Ordering::Relaxed) + 1).to_string())
+    }
+
+    pub(crate) fn is_recoverable(&self) -> bool {
+        self.is_recoverable.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_recoverable(&self) {
+        self.is_recoverable.store(true, Ordering::Release);
+    }
+}

@@ -1,0 +1,129 @@
+//! The events of a process to its end, whatever it takes: what was missed is read from what the server has retained.
+
+use std::collections::VecDeque;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use protocol::{Method, ReadParams, ReadResult};
+use recovery::{Completion, Step};
+
+use super::event::{ExecProcessEvent, ProcessOutputChunk};
+use super::receiver::ExecProcessEventReceiver;
+use crate::error::ExecServerError;
+use crate::shared::Repeat;
+
+type Reading = Pin<Box<dyn Future<Output = Result<ReadResult, ExecServerError>> + Send + Sync>>;
+
+/// Every event of a process once, in order. An exit always says whether the sandbox refused something: a server that does not push that
+/// is asked.
+pub struct ProcessEvents {
+    receiver: ExecProcessEventReceiver,
+    completion: Completion,
+    ready: VecDeque<ExecProcessEvent>,
+    reading: Option<Reading>,
+    is_over: bool,
+}
+
+impl ProcessEvents {
+    pub(crate) fn new(receiver: ExecProcessEventReceiver, after: u64) -> Self {
+        let completion = Completion::after(after);
+        Self { receiver, completion, ready: VecDeque::new(), reading: None, is_over: false }
+    }
+
+    /// Waits for the next event; none after the last. Cancel safe.
+    pub async fn next(&mut self) -> Option<ExecProcessEvent> {
+        poll_fn(|cx| self.poll_next(cx)).await
+    }
+
+    /// As [`next`](Self::next), for those who poll.
+    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<ExecProcessEvent>> {
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                self.is_over |= event.is_last();
+                return Poll::Ready(Some(event));
+            }
+            if self.is_over {
+                return Poll::Ready(None);
+            }
+            if let Some(reading) = &mut self.reading {
+                let answer = ready!(reading.as_mut().poll(cx));
+                self.reading = None;
+                self.take_answer(answer);
+                continue;
+            }
+            match ready!(self.receiver.poll_recv(cx)) {
+                Ok(Some(event)) => self.take_event(event),
+                Ok(None) => self.is_over = true,
+                Err(_) => self.read(self.completion.last()),
+            }
+        }
+    }
+
+    fn take_event(&mut self, event: ExecProcessEvent) {
+        let Some((seq, sequenced)) = event.sequenced() else { return self.ready.push_back(event) };
+        match self.completion.handle_event(seq, &sequenced) {
+            Step::Take => self.ready.push_back(event),
+            Step::Skip => {}
+            Step::Read { after } => self.read(after),
+        }
+    }
+
+    fn read(&mut self, after: u64) {
+        let shared = Arc::clone(&self.receiver.handle().shared);
+        let process_id = self.receiver.entry().id.clone();
+        self.reading = Some(Box::pin(async move {
+            let params = ReadParams { process_id, after_seq: Some(after), max_bytes: None, wait_ms: Some(0) };
+            shared.call(Method::ProcessRead, &params, Repeat::SAFE).await
+        }));
+    }
+
+    fn take_answer(&mut self, answer: Result<ReadResult, ExecServerError>) {
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(error) => return self.fail(error.to_string()),
+        };
+        let before = self.completion;
+        if let Some(lost) = lost_output(&answer, before.last()) {
+            return self.fail(lost);
+        }
+        self.completion.handle_read(&answer);
+        let mut recovered: Vec<ExecProcessEvent> = Vec::new();
+        let through = answer.next_seq.saturating_sub(1);
+        if let (None, Some(exit)) = (before.exit(), self.completion.exit()) {
+            // Where the server does not tell the place of the exit, it is the one that no output has.
+            let has = |seq: u64| answer.chunks.iter().any(|chunk| chunk.seq == seq);
+            let place = answer.exit_seq.or_else(|| (before.last() + 1..=through).find(|seq| !has(*seq)));
+            let seq = place.unwrap_or(through);
+            recovered.push(ExecProcessEvent::new(seq, recovery::Event::Exited(exit)));
+        }
+        recovered.extend(answer.chunks.into_iter().filter(|chunk| chunk.seq > before.last()).map(|chunk| {
+            let (seq, stream) = (chunk.seq, chunk.stream);
+            ExecProcessEvent::Output(ProcessOutputChunk { seq, stream, chunk: Bytes::from(chunk.chunk.0) })
+        }));
+        recovered.sort_by_key(|event| event.sequenced().map_or(u64::MAX, |(seq, _)| seq));
+        self.ready.extend(recovered);
+        if self.completion.is_closed() && !before.is_closed() {
+            self.ready.push_back(ExecProcessEvent::Closed { seq: through });
+        }
+    }
+
+    fn fail(&mut self, text: String) {
+        self.ready.push_back(ExecProcessEvent::Failed(text));
+    }
+}
+
+/// What to say if output after `last` is no longer retained.
+fn lost_output(answer: &ReadResult, last: u64) -> Option<String> {
+    if !answer.gap {
+        return None;
+    }
+    let oldest = answer.oldest_seq.unwrap_or(answer.next_seq);
+    let before_that = match answer.dropped_bytes {
+        Some(bytes) => format!("the first {bytes} bytes of output are"),
+        None => format!("the output before sequence {oldest} is"),
+    };
+    Some(format!("process output was lost: {before_that} no longer retained, and sequence {last} was the last received"))
+}

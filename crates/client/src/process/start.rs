@@ -1,0 +1,139 @@
+//! Starting a process, or taking up one that runs, and talking to its stdin.
+
+use std::sync::Arc;
+
+use protocol::{
+    Base64Bytes, Method, NoResult, ProcessId, ReadParams, ReadResult, StartParams, StartResult, TargetParams,
+    WriteParams, WriteResult, WriteStatus,
+};
+use recovery::Exit;
+
+use super::entry::Entry;
+use super::handle::ExecProcess;
+use crate::client::Handle;
+use crate::error::ExecServerError;
+use crate::job::Job;
+use crate::rpc::{CallError, PendingCall, Slot};
+use crate::shared::{Repeat, Shared};
+
+/// Starts a process. If the connection ends before the answer, the process is not adopted: it is ended over the next connection.
+pub(crate) async fn start(handle: &Arc<Handle>, params: StartParams) -> Result<ExecProcess, ExecServerError> {
+    let shared = &handle.shared;
+    loop {
+        let (generation, rpc) = shared.rpc(shared.options.when_recovering).await?;
+        let entry = Entry::new(params.process_id.clone());
+        if !shared.inbound.add(&entry) {
+            let text = format!("session already registered for process {}", entry.id);
+            return Err(ExecServerError::Protocol(text));
+        }
+        let mut unfinished = Unfinished { shared, entry: &entry, has_begun: false, call: None };
+        unfinished.has_begun = shared.link.lock().link.start_began(generation);
+        if unfinished.has_begun {
+            match rpc.begin(Method::ProcessStart, &params, Slot::Ordinary).await {
+                Ok(call) => match unfinished.answer(call).await {
+                    Ok(result) => {
+                        entry.set_recoverable();
+                        unfinished.is_done();
+                        return Ok(ExecProcess::new(handle, &entry, result.sandbox_type));
+                    }
+                    Err(CallError::Failed(error)) => return Err(error),
+                    Err(CallError::Lost) => {
+                        shared.inbound.job(Job::Terminate(entry.id.clone()));
+                        return Err(shared.lost(&rpc));
+                    }
+                    Err(CallError::NotSent) => {}
+                },
+                Err(CallError::Failed(error)) => return Err(error),
+                Err(CallError::Lost | CallError::NotSent) => {}
+            }
+        }
+        drop(unfinished);
+        shared.has_left(generation).await;
+    }
+}
+
+/// A start that has not succeeded: dropping it, at whatever point, leaves nothing behind.
+struct Unfinished<'a> {
+    shared: &'a Shared,
+    entry: &'a Arc<Entry>,
+    has_begun: bool,
+    call: Option<PendingCall>,
+}
+
+impl Unfinished<'_> {
+    async fn answer(&mut self, call: PendingCall) -> Result<StartResult, CallError> {
+        let call = self.call.insert(call);
+        let answer = call.wait().await;
+        self.call = None;
+        answer
+    }
+
+    fn is_done(mut self) {
+        self.settle();
+        std::mem::forget(self);
+    }
+
+    fn settle(&mut self) {
+        if std::mem::take(&mut self.has_begun) {
+            self.shared.start_settled();
+        }
+    }
+}
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        self.shared.inbound.remove(self.entry);
+        match self.call.take() {
+            // The caller has gone away. Whoever waits for the answer in its place settles the start.
+            Some(call) => self.shared.inbound.job(Job::AbandonedStart { process: self.entry.id.clone(), call }),
+            None => self.settle(),
+        }
+    }
+}
+
+/// Takes up a process of a resumed session. What is no longer retained of its output is skipped, and counted.
+pub(crate) async fn attach(handle: &Arc<Handle>, process_id: ProcessId) -> Result<ExecProcess, ExecServerError> {
+    let shared = &handle.shared;
+    let answer: ReadResult = read_all(shared, &process_id).await?;
+    let skipped = if answer.gap { answer.oldest_seq.unwrap_or(answer.next_seq).saturating_sub(1) } else { 0 };
+    let lost = if answer.gap { answer.dropped_bytes.unwrap_or(0) } else { 0 };
+    let entry = Entry::in_the_middle(process_id, skipped, lost);
+    if let (true, Some(code), Some(seq)) = (answer.exited, answer.exit_code, answer.exit_seq)
+        && seq <= skipped
+    {
+        entry.note_exit(Exit { code, sandbox_denied: Some(answer.sandbox_denied), timed_out: answer.timed_out });
+    }
+    if !shared.inbound.add(&entry) {
+        return Err(ExecServerError::Protocol(format!("session already registered for process {}", entry.id)));
+    }
+    entry.set_recoverable();
+    let process = ExecProcess::attached(handle, &entry, skipped, lost);
+    let consequence = entry.catch_up(answer).map_err(|error| ExecServerError::ProcessFailed(error.to_string()))?;
+    shared.inbound.handle(&entry, consequence);
+    Ok(process)
+}
+
+async fn read_all(shared: &Shared, process_id: &ProcessId) -> Result<ReadResult, ExecServerError> {
+    let params =
+        ReadParams { process_id: process_id.clone(), after_seq: Some(0), max_bytes: None, wait_ms: Some(0) };
+    shared.call(Method::ProcessRead, &params, Repeat::SAFE).await
+}
+
+/// Writes once, over as many connections as it takes.
+pub(crate) async fn write(
+    shared: &Shared,
+    entry: &Entry,
+    bytes: Vec<u8>,
+) -> Result<WriteStatus, ExecServerError> {
+    let write_id = Some(entry.next_write_id());
+    let params = WriteParams { process_id: entry.id.clone(), chunk: Base64Bytes(bytes), write_id };
+    let result: WriteResult = shared.call(Method::ProcessWrite, &params, Repeat::SAFE).await?;
+    Ok(result.status)
+}
+
+/// Ends the stdin; ending it again changes nothing.
+pub(crate) async fn close_stdin(shared: &Shared, process_id: &ProcessId) -> Result<(), ExecServerError> {
+    let params = TargetParams { process_id: process_id.clone() };
+    let _: NoResult = shared.call(Method::ProcessCloseStdin, &params, Repeat::SAFE).await?;
+    Ok(())
+}

@@ -1,0 +1,131 @@
+//! The task that reads: answers go to their callers, pings are answered, the rest is passed on. It never waits for anybody but the peer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use protocol::{DecodeError, Incoming as Message, RequestId, encode_error, encode_response, sniff_id};
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use transport::{Incoming, ReadError, Reader};
+
+use super::{End, Rpc};
+use crate::inbound::Inbound;
+
+/// A peer that was silent for this long is pinged, and is given up after as long again.
+const SILENCE: Duration = Duration::from_secs(10);
+
+pub(super) async fn run(rpc: Arc<Rpc>, mut reader: Reader, inbound: Arc<Inbound>) {
+    let end = tokio::select! {
+        end = read(&rpc, &mut reader, &inbound) => end,
+        () = rpc.stop.cancelled() => return,
+    };
+    rpc.finish(end);
+}
+
+async fn read(rpc: &Rpc, reader: &mut Reader, inbound: &Inbound) -> End {
+    let mut tick = interval_at(Instant::now() + SILENCE, SILENCE);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut heard = 0;
+    let mut is_pinged = false;
+    loop {
+        tokio::select! {
+            // What has come counts before the clock does.
+            biased;
+            next = reader.next() => match next {
+                Ok(incoming) => if let Err(end) = handle(rpc, inbound, incoming) {
+                    return end;
+                },
+                Err(error) => return End(end_of(&error)),
+            },
+            _ = tick.tick(), if rpc.outbox.supports_ping() => {
+                let is_silent = reader.received_bytes() == heard;
+                heard = reader.received_bytes();
+                if is_silent && is_pinged {
+                    return End(Some(format!("no sign of life for {} s", 2 * SILENCE.as_secs())));
+                }
+                is_pinged = is_silent;
+                if is_silent {
+                    rpc.outbox.push_ping();
+                }
+            }
+        }
+    }
+}
+
+fn end_of(error: &ReadError) -> Option<String> {
+    match error {
+        // Somebody in between cut it: there is nothing to add.
+        ReadError::Io(error)
+            if matches!(error.kind(), std::io::ErrorKind::UnexpectedEof | std::io::ErrorKind::ConnectionReset) =>
+        {
+            None
+        }
+        other => Some(other.to_string()),
+    }
+}
+
+fn handle(rpc: &Rpc, inbound: &Inbound, incoming: Incoming) -> Result<(), End> {
+    match incoming {
+        Incoming::Message(message) => handle_message(rpc, inbound, &message),
+        Incoming::Ping(payload) => {
+            rpc.outbox.push_pong(&payload);
+            Ok(())
+        }
+        Incoming::Pong(_) => Ok(()),
+        Incoming::TooLarge { prefix } => {
+            let Some(RequestId::Integer(id)) = sniff_id(&prefix) else {
+                return Err(End(Some("exec-server sent a message that is too large".to_owned())));
+            };
+            let error = protocol::WireError::internal("the answer is larger than a message may be");
+            rpc.calls.lock().settle(id, Err(error));
+            Ok(())
+        }
+        Incoming::Closed(reason) => {
+            Err(End(reason.map(|reason| reason.reason).filter(|words| !words.is_empty())))
+        }
+    }
+}
+
+fn handle_message(rpc: &Rpc, inbound: &Inbound, message: &Bytes) -> Result<(), End> {
+    if let Some(output) = protocol::recognise_output(message) {
+        return inbound.output(&output).map_err(notification_failed);
+    }
+    match protocol::decode(message) {
+        Ok(Message::Response(response)) => {
+            if let RequestId::Integer(id) = response.id {
+                let result = message.slice_ref(response.result.get().as_bytes());
+                rpc.calls.lock().settle(id, Ok(result));
+            }
+            Ok(())
+        }
+        Ok(Message::Error { id, error }) => {
+            if let RequestId::Integer(id) = id {
+                rpc.calls.lock().settle(id, Err(error));
+            }
+            Ok(())
+        }
+        Ok(Message::Notification(notification)) => {
+            inbound.notification(&notification.method, notification.params).map_err(notification_failed)
+        }
+        Ok(Message::Request(request)) => {
+            if !matches!(request.id, RequestId::Integer(0..)) {
+                return Err(End(Some("exec-server sent an invalid request ID".to_owned())));
+            }
+            let reply = match inbound.request(&request.method) {
+                Ok(result) => encode_response(&request.id, &result),
+                Err(error) => encode_error(&request.id, &error),
+            };
+            rpc.outbox.push(&reply);
+            Ok(())
+        }
+        Err(error) => Err(malformed(&error)),
+    }
+}
+
+fn malformed(error: &DecodeError) -> End {
+    End(Some(format!("exec-server sent a malformed message: {error}")))
+}
+
+fn notification_failed(error: String) -> End {
+    End(Some(format!("exec-server notification handling failed: {error}")))
+}

@@ -1,0 +1,201 @@
+//! One client, shared by its handles and its tasks: the current connection, and calls that outlive it.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use protocol::{Capabilities, EnvironmentInfo, Method, ReadResult, SessionId};
+use recovery::{Admission, Generation, Link, Refusal, WhenRecovering};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::{Notify, OnceCell, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::connector::Connector;
+use crate::error::ExecServerError;
+use crate::inbound::Inbound;
+use crate::job::Job;
+use crate::options::ExecServerClientConnectOptions;
+use crate::process::entry::Entry;
+use crate::rpc::{CallError, Rpc, Slot};
+
+/// The state of a client's connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ConnectionState {
+    /// Calls go through.
+    Connected,
+    /// The connection is lost, for this reason, and is being made again.
+    Recovering(String),
+    /// It cannot be made again: every call fails with these words.
+    Failed(String),
+}
+
+pub(crate) struct Shared {
+    pub(crate) connector: Box<dyn Connector>,
+    pub(crate) options: ExecServerClientConnectOptions,
+    pub(crate) inbound: Arc<Inbound>,
+    pub(crate) link: Mutex<Linked>,
+    pub(crate) state: watch::Sender<ConnectionState>,
+    /// Wakes the supervisor up when the link may have something new to do.
+    pub(crate) poke: Notify,
+    pub(crate) session: OnceLock<SessionId>,
+    capabilities: OnceCell<Capabilities>,
+    /// Nobody uses the client any more.
+    pub(crate) closing: CancellationToken,
+    /// The last jobs are done.
+    pub(crate) stopped: CancellationToken,
+}
+
+/// The rules of the connection, and the connection they are about.
+pub(crate) struct Linked {
+    pub(crate) link: Link,
+    pub(crate) rpc: Arc<Rpc>,
+}
+
+/// How a call is made.
+#[derive(Clone, Copy)]
+pub(crate) struct Repeat {
+    pub(crate) when_recovering: WhenRecovering,
+    pub(crate) slot: Slot,
+    /// Doing it twice is the same as doing it once.
+    pub(crate) is_safe: bool,
+}
+
+impl Repeat {
+    pub(crate) const SAFE: Self = Self { when_recovering: WhenRecovering::Wait, slot: Slot::Ordinary, is_safe: true };
+}
+
+impl Shared {
+    pub(crate) fn new(
+        connector: Box<dyn Connector>,
+        options: ExecServerClientConnectOptions,
+        inbound: Arc<Inbound>,
+        linked: Linked,
+        session: Option<SessionId>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            connector,
+            options,
+            inbound,
+            link: Mutex::new(linked),
+            state: watch::Sender::new(ConnectionState::Connected),
+            poke: Notify::new(),
+            session: session.map(OnceLock::from).unwrap_or_default(),
+            capabilities: OnceCell::new(),
+            closing: CancellationToken::new(),
+            stopped: CancellationToken::new(),
+        })
+    }
+
+    /// A connection that was alive a moment ago.
+    pub(crate) async fn rpc(
+        &self,
+        when_recovering: WhenRecovering,
+    ) -> Result<(Generation, Arc<Rpc>), ExecServerError> {
+        if let Some(found) = self.rpc_now(when_recovering)? {
+            return Ok(found);
+        }
+        let mut state = self.state.subscribe();
+        loop {
+            state.borrow_and_update();
+            if let Some(found) = self.rpc_now(when_recovering)? {
+                return Ok(found);
+            }
+            if state.changed().await.is_err() {
+                return Err(ExecServerError::Closed);
+            }
+        }
+    }
+
+    fn rpc_now(&self, when_recovering: WhenRecovering) -> Result<Option<(Generation, Arc<Rpc>)>, ExecServerError> {
+        let linked = self.link.lock();
+        match linked.link.admit(when_recovering) {
+            Admission::Go(generation) if !linked.rpc.has_ended() => Ok(Some((generation, Arc::clone(&linked.rpc)))),
+            // The supervisor is about to find out.
+            Admission::Go(_) if when_recovering == WhenRecovering::FailFast => Err(ExecServerError::Recovering),
+            Admission::Go(_) | Admission::Wait => Ok(None),
+            Admission::Refused(Refusal::Recovering) => Err(ExecServerError::Recovering),
+            Admission::Refused(Refusal::Failed(text)) => Err(self.failed(text)),
+        }
+    }
+
+    fn failed(&self, text: String) -> ExecServerError {
+        if self.closing.is_cancelled() { ExecServerError::Closed } else { ExecServerError::Disconnected(text) }
+    }
+
+    /// Calls a method, over as many connections as it takes if that is safe. What was never sent is always safe to send.
+    pub(crate) async fn call<R: DeserializeOwned>(
+        &self,
+        method: Method,
+        params: &impl Serialize,
+        repeat: Repeat,
+    ) -> Result<R, ExecServerError> {
+        loop {
+            let (generation, rpc) = self.rpc(repeat.when_recovering).await?;
+            match rpc.call(method, params, repeat.slot).await {
+                Ok(result) => return Ok(result),
+                Err(CallError::Failed(error)) => return Err(error),
+                Err(CallError::NotSent) => {}
+                Err(CallError::Lost) if repeat.is_safe => {}
+                Err(CallError::Lost) => return Err(self.lost(&rpc)),
+            }
+            self.has_left(generation).await;
+        }
+    }
+
+    /// The error of a call that was sent and not answered.
+    pub(crate) fn lost(&self, rpc: &Rpc) -> ExecServerError {
+        ExecServerError::Disconnected(rpc.disconnect_text())
+    }
+
+    /// Waits until this connection is no longer the current one.
+    pub(crate) async fn has_left(&self, generation: Generation) {
+        let mut state = self.state.subscribe();
+        loop {
+            state.borrow_and_update();
+            if self.link.lock().link.current() != Some(generation) || state.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// What the server can do; asked once.
+    pub(crate) async fn capabilities(&self) -> Result<Capabilities, ExecServerError> {
+        let ask = async {
+            let info: EnvironmentInfo = self.call(Method::EnvironmentInfo, &(), Repeat::SAFE).await?;
+            Ok(info.capabilities)
+        };
+        self.capabilities.get_or_try_init(|| ask).await.cloned()
+    }
+
+    pub(crate) fn start_settled(&self) {
+        self.link.lock().link.start_settled(Instant::now());
+        self.poke.notify_one();
+    }
+
+    /// Brings a process up to date with what the server has retained, or fails that one process.
+    pub(crate) fn catch_up(&self, entry: &Arc<Entry>, answer: Result<ReadResult, ExecServerError>) {
+        let caught_up = answer.map_err(|error| error.to_string()).and_then(|answer| {
+            entry.catch_up(answer).map_err(|error| error.to_string())
+        });
+        match caught_up {
+            Ok(consequence) => self.inbound.handle(entry, consequence),
+            Err(error) => {
+                self.inbound.remove(entry);
+                self.inbound.job(Job::Terminate(entry.id.clone()));
+                entry.fail(&format!("failed to recover process {}: {error}", entry.id));
+            }
+        }
+    }
+
+    /// The very end: no more calls, the connection is closed.
+    pub(crate) async fn stop(&self) {
+        let rpc = {
+            let mut linked = self.link.lock();
+            linked.link.close("exec-server client is closed");
+            Arc::clone(&linked.rpc)
+        };
+        self.stopped.cancel();
+        rpc.say_goodbye().await;
+    }
+}

@@ -1,0 +1,113 @@
+//! The task that keeps a client connected: it does what the rules of the link say.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use recovery::{Action, Chance, Generation};
+
+use crate::error::ExecServerError;
+use crate::handshake;
+use crate::rpc::{End, Rpc};
+use crate::shared::{ConnectionState, Shared};
+
+type Attempt = tokio::task::JoinHandle<Result<Arc<Rpc>, ExecServerError>>;
+
+/// Runs until the client is closed or has failed for good.
+pub(crate) async fn run(shared: Arc<Shared>) {
+    let mut attempt: Option<(Generation, Attempt)> = None;
+    loop {
+        while let Some(action) = next_action(&shared) {
+            act(&shared, action, &mut attempt);
+        }
+        let (current, rpc, timeout) = {
+            let linked = shared.link.lock();
+            if linked.link.failure().is_some() {
+                return;
+            }
+            (linked.link.current(), Arc::clone(&linked.rpc), linked.link.poll_timeout())
+        };
+        tokio::select! {
+            end = rpc.ended(), if current.is_some() => {
+                if let Some(generation) = current {
+                    let End(reason) = end;
+                    let mut linked = shared.link.lock();
+                    linked.link.disconnected(generation, reason.as_deref(), Instant::now(), chance());
+                }
+            }
+            (generation, result) = finished(&mut attempt), if attempt.is_some() => {
+                attempt = None;
+                settle(&shared, generation, result);
+            }
+            () = until(timeout), if timeout.is_some() => shared.link.lock().link.handle_timeout(Instant::now()),
+            () = shared.poke.notified() => {}
+            () = shared.stopped.cancelled() => {}
+        }
+    }
+}
+
+fn next_action(shared: &Shared) -> Option<Action> {
+    shared.link.lock().link.poll_action()
+}
+
+fn act(shared: &Arc<Shared>, action: Action, attempt: &mut Option<(Generation, Attempt)>) {
+    match action {
+        Action::FailStreams(text) => {
+            tracing::debug!(reason = text, "disconnected");
+            shared.state.send_replace(ConnectionState::Recovering(text));
+        }
+        Action::Attempt(generation) => {
+            let shared = Arc::clone(shared);
+            *attempt = Some((generation, tokio::spawn(async move { handshake::resume(&shared).await })));
+        }
+        Action::Abandon(_) => {
+            if let Some((_, task)) = attempt.take() {
+                task.abort();
+            }
+        }
+        Action::Connected(_) => {
+            shared.state.send_replace(ConnectionState::Connected);
+        }
+        Action::Fail(text) => {
+            shared.inbound.fail_all(&text);
+            shared.state.send_replace(ConnectionState::Failed(text));
+        }
+    }
+}
+
+fn settle(shared: &Shared, generation: Generation, result: Result<Arc<Rpc>, ExecServerError>) {
+    let mut linked = shared.link.lock();
+    match result {
+        Ok(rpc) => {
+            linked.rpc = rpc;
+            linked.link.attempt_succeeded(generation, Instant::now());
+        }
+        Err(error) => {
+            tracing::debug!(%error, "cannot reconnect");
+            let is_retryable = error.is_retryable();
+            linked.link.attempt_failed(generation, &error.to_string(), is_retryable, Instant::now(), chance());
+        }
+    }
+}
+
+async fn finished(attempt: &mut Option<(Generation, Attempt)>) -> (Generation, Result<Arc<Rpc>, ExecServerError>) {
+    match attempt {
+        Some((generation, task)) => {
+            let result = task.await.unwrap_or_else(|error| Err(ExecServerError::Protocol(error.to_string())));
+            (*generation, result)
+        }
+        None => std::future::pending().await,
+    }
+}
+
+async fn until(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time.into()).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Some randomness, from a source that is here anyway.
+fn chance() -> Chance {
+    let bits = uuid::Uuid::new_v4().as_u64_pair().0 >> 16;
+    Chance::new(bits as f64 / (1_u64 << 48) as f64)
+}
