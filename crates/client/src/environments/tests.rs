@@ -410,3 +410,13 @@ fn a_server_can_be_behind_a_socket_tls_a_token_or_ssh() {
         Way::Ssh { host: "build".into(), program: "/opt/exec-server".into(), paths: PathMap::default() }
     );
 }
+
+#[test]
+fn every_example_of_the_document_is_valid() {
+    let document = include_str!("../../../../docs/environments.md");
+    let examples: Vec<_> = document.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    assert_eq!(examples.len(), 3);
+    for example in examples {
+        parse(example).unwrap();
+    }
+}
