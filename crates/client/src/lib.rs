@@ -16,11 +16,13 @@
 
 mod client;
 mod connector;
+mod environments;
 mod error;
 mod handshake;
 mod inbound;
 mod job;
 mod options;
+mod path_map;
 mod process;
 mod rpc;
 mod shared;
@@ -28,8 +30,10 @@ mod supervisor;
 
 pub use client::ExecServerClient;
 pub use connector::{Companion, Connecting, Connection, Connector, UrlConnector};
+pub use environments::{EntryProblem, EnvironmentSpec, Environments, EnvironmentsError, Problem, Surroundings, Way};
 pub use error::ExecServerError;
 pub use options::{ExecServerClientConnectOptions, RemoteExecServerConnectArgs};
+pub use path_map::{PathMap, PathMapError};
 pub use process::{
     EventsLagged, ExecProcess, ExecProcessEvent, ExecProcessEventReceiver, ExitStatus, ProcessEvents, ProcessOutput,
     ProcessOutputChunk, ProcessReader, ProcessStdin,

@@ -1,0 +1,422 @@
+//! Contracts of the variables and of the file, with made-up users.
+
+use std::fs;
+
+use tempfile::TempDir;
+
+use super::surroundings::CODEX_HOME;
+use super::*;
+
+const NOISE: [&str; 3] = NOISE_REQUIRED;
+
+fn load(surroundings: &Surroundings) -> Result<Environments, String> {
+    Environments::load(surroundings).map_err(|error| error.to_string())
+}
+
+fn parse(text: &str) -> Result<Environments, String> {
+    Environments::from_toml(text, Path::new("/conf/environments.toml")).map_err(|error| error.to_string())
+}
+
+fn url(url: &str) -> Way {
+    Way::Url { url: url.to_owned(), ca_file: None, token_file: None }
+}
+
+fn local_alone() -> Environments {
+    Environments::only(EnvironmentSpec::local())
+}
+
+fn remote_alone(address: &str) -> Environments {
+    Environments::only(EnvironmentSpec::new("remote", url(address)))
+}
+
+/// A directory with a file of one environment of this name.
+fn configured(directory: &Path, id: &str) {
+    fs::create_dir_all(directory).unwrap();
+    let text = format!("[[environments]]\nid = \"{id}\"\nurl = \"ws://h\"\n");
+    fs::write(directory.join("environments.toml"), text).unwrap();
+}
+
+#[test]
+fn without_a_url_there_is_this_machine() {
+    assert_eq!(load(&Surroundings::default()), Ok(local_alone()));
+    assert_eq!(local_alone().default_environment().unwrap().way, Way::Local);
+}
+
+#[test]
+fn a_blank_url_is_no_url() {
+    for blank in ["", " ", "\t\n"] {
+        assert_eq!(load(&Surroundings::default().with_variable(CODEX_URL, blank)), Ok(local_alone()));
+    }
+}
+
+#[test]
+fn the_url_none_in_any_case_means_no_environment_at_all() {
+    for none in ["none", "NONE", " None "] {
+        let environments = load(&Surroundings::default().with_variable(CODEX_URL, none)).unwrap();
+        assert_eq!(environments, Environments::default());
+        assert!(environments.default_environment().is_none() && !environments.includes_local());
+    }
+}
+
+#[test]
+fn a_url_is_the_only_environment_and_the_default() {
+    let environments = load(&Surroundings::default().with_variable(CODEX_URL, "ws://h:1")).unwrap();
+    assert_eq!(environments, remote_alone("ws://h:1"));
+    assert_eq!(environments.default_environment().unwrap().id, "remote");
+    assert!(!environments.includes_local());
+}
+
+#[test]
+fn space_around_a_url_is_removed() {
+    let environments = load(&Surroundings::default().with_variable(CODEX_URL, "  wss://h/x?y=z \n"));
+    assert_eq!(environments, Ok(remote_alone("wss://h/x?y=z")));
+}
+
+#[test]
+fn our_variable_wins_over_theirs_unless_it_is_blank() {
+    let both = Surroundings::default().with_variable(CODEX_URL, "ws://theirs").with_variable(URL, "unix:///ours");
+    assert_eq!(load(&both), Ok(remote_alone("unix:///ours")));
+    assert_eq!(load(&both.with_variable(URL, " ")), Ok(remote_alone("ws://theirs")));
+}
+
+#[test]
+fn a_url_that_cannot_be_connected_to_is_refused_with_the_name_of_its_variable() {
+    for text in ["http://h", "ws://", "h:1", "unix://relative", "ws://h:port", "WS://h"] {
+        let refused = load(&Surroundings::default().with_variable(URL, text)).unwrap_err();
+        assert_eq!(refused, "EXEC_SERVER_URL: the URL must be `ws://HOST`, `wss://HOST` or `unix:///PATH`", "{text}");
+    }
+}
+
+#[test]
+fn noise_variables_are_refused_before_anything_else_is_read() {
+    let home = TempDir::new().unwrap();
+    configured(home.path(), "x");
+    let surroundings = Surroundings::default().with_variable(CODEX_HOME, home.path());
+    let all = NOISE.into_iter().fold(surroundings, |all, name| all.with_variable(name, "set"));
+    assert!(load(&all).unwrap_err().contains("behind a relay, which this version cannot reach yet"));
+}
+
+#[test]
+fn noise_variables_come_all_three_or_not_at_all() {
+    let one = Surroundings::default().with_variable(NOISE[1], "env-1");
+    assert_eq!(
+        load(&one.clone().with_variable(NOISE[0], " ")).unwrap_err(),
+        "CODEX_EXEC_SERVER_NOISE_REGISTRY_URL and CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN are not set, and an environment \
+         behind a relay needs the registry URL, the environment id and the token; set all three \
+         CODEX_EXEC_SERVER_NOISE_ variables or none"
+    );
+    let two = one.with_variable(NOISE[0], "http://r");
+    assert!(load(&two).unwrap_err().starts_with("CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN is not set"));
+    let blank = NOISE.into_iter().fold(Surroundings::default(), |all, name| all.with_variable(name, " "));
+    assert_eq!(load(&blank), Ok(local_alone()));
+}
+
+#[test]
+fn a_secret_in_the_surroundings_is_not_shown() {
+    let shown = format!("{:?}", Surroundings::default().with_variable(NOISE[2], "hunter2"));
+    assert!(shown.contains(NOISE[2]) && !shown.contains("hunter2"), "{shown}");
+}
+
+#[test]
+fn a_file_in_codex_home_replaces_the_url() {
+    let home = TempDir::new().unwrap();
+    configured(home.path(), "box");
+    let surroundings = Surroundings::default().with_variable(CODEX_HOME, home.path());
+    let environments = load(&surroundings.with_variable(URL, "ws://h")).unwrap();
+    assert_eq!(environments.entries.keys().collect::<Vec<_>>(), ["box", "local"]);
+}
+
+#[test]
+fn without_a_file_the_url_counts() {
+    let home = TempDir::new().unwrap();
+    let surroundings = Surroundings::default().with_variable(CODEX_HOME, home.path()).with_home("/dev/null");
+    assert_eq!(load(&surroundings.with_variable(CODEX_URL, "ws://h")), Ok(remote_alone("ws://h")));
+}
+
+#[test]
+fn the_first_file_that_exists_counts() {
+    let dir = TempDir::new().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let surroundings = Surroundings::default()
+        .with_home(at("home"))
+        .with_variable(surroundings::HOME, at("ours"))
+        .with_variable(CODEX_HOME, at("theirs"));
+    let chosen = |surroundings: &Surroundings| load(surroundings).unwrap().entries.into_keys().next().unwrap();
+    assert_eq!(chosen(&surroundings), "local");
+    for (directory, id) in [
+        ("home/.codex", "e-codex"),
+        ("home/.config/exec-server", "d-config"),
+        ("theirs", "b-theirs"),
+        ("ours", "a-ours"),
+    ] {
+        configured(&at(directory), id);
+        assert_eq!(chosen(&surroundings), id);
+    }
+    configured(&at("xdg/exec-server"), "c-xdg");
+    let xdg = Surroundings::default().with_home(at("home")).with_variable(surroundings::CONFIG_HOME, at("xdg"));
+    assert_eq!(chosen(&xdg), "c-xdg");
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_not_passed_over() {
+    let home = TempDir::new().unwrap();
+    fs::create_dir(home.path().join("environments.toml")).unwrap();
+    let refused = load(&Surroundings::default().with_variable(CODEX_HOME, home.path())).unwrap_err();
+    assert!(refused.starts_with(&format!("cannot read {}/environments.toml: ", home.path().display())), "{refused}");
+}
+
+#[test]
+fn a_file_adds_its_environments_to_this_machine() {
+    let text = r#"
+        default = "ssh-dev"
+        [[environments]]
+        id = "devbox"
+        url = " ws://10.0.0.5:8765 "
+        [[environments]]
+        id = "ssh-dev"
+        program = "ssh"
+        args = ["dev", "codex exec-server --listen stdio"]
+        cwd = "/w"
+        env = { CODEX_LOG = "debug" }
+    "#;
+    let environments = parse(text).unwrap();
+    let way = Way::Program {
+        program: "ssh".into(),
+        args: vec!["dev".into(), "codex exec-server --listen stdio".into()],
+        env: BTreeMap::from([("CODEX_LOG".into(), "debug".into())]),
+        cwd: Some("/w".into()),
+    };
+    let specs = [
+        EnvironmentSpec::new("devbox", url("ws://10.0.0.5:8765")),
+        EnvironmentSpec::local(),
+        EnvironmentSpec::new("ssh-dev", way),
+    ];
+    assert!(environments.entries.values().eq(&specs), "{environments:#?}");
+    assert_eq!(environments.default_environment(), Some(&specs[2]));
+}
+
+#[test]
+fn without_default_this_machine_is_the_default() {
+    assert_eq!(parse("").unwrap(), local_alone());
+}
+
+#[test]
+fn the_default_none_in_any_case_means_no_default() {
+    for text in ["default = \"none\"", "default = \"NONE\""] {
+        let environments = parse(text).unwrap();
+        assert!(environments.default.is_none() && environments.includes_local());
+    }
+}
+
+#[test]
+fn this_machine_can_be_excluded_and_then_there_is_no_default() {
+    let environments = parse("include_local = false\n[[environments]]\nid = \"a\"\nurl = \"ws://h\"").unwrap();
+    assert!(environments.default.is_none() && !environments.includes_local());
+    assert_eq!(environments.entries.len(), 1);
+}
+
+#[test]
+fn the_default_local_is_refused_where_this_machine_is_excluded() {
+    assert_eq!(
+        parse("include_local = false\ndefault = \"local\"").unwrap_err(),
+        "/conf/environments.toml:2: the default environment `local` is excluded by `include_local = false`"
+    );
+}
+
+#[test]
+fn an_unknown_default_is_refused() {
+    assert_eq!(
+        parse("\ndefault = \"x\"").unwrap_err(),
+        "/conf/environments.toml:2: the default environment `x` is not configured"
+    );
+}
+
+#[test]
+fn invalid_environments_are_refused_with_what_is_wrong_and_where() {
+    let one_way = "give exactly one of `url`, `program` and `ssh` (`program` beside `ssh` is the program over there)";
+    let bad_url = "the URL must be `ws://HOST`, `wss://HOST` or `unix:///PATH`";
+    let host = "`ssh` must name a host, without spaces and without `-` at its beginning";
+    for (fields, line, words) in [
+        ("", 1, one_way),
+        ("url = \"ws://h\"\nprogram = \"p\"", 1, one_way),
+        ("url = \"ws://h\"\nssh = \"h\"", 1, one_way),
+        ("url = \"http://h\"", 3, bad_url),
+        ("url = \" \"", 3, bad_url),
+        ("program = \" \"", 3, "`program` must not be empty"),
+        ("program = \"a\\u0000\"", 3, "`program` must not contain the character NUL"),
+        ("program = \"p\"\nargs = [\"a\\u0000\"]", 4, "`args` must not contain the character NUL"),
+        (
+            "program = \"p\"\nenv = { \"a=b\" = \"\" }",
+            4,
+            "`env` names a variable `a=b`, which is empty or contains `=`",
+        ),
+        ("url = \"ws://h\"\nargs = []", 4, "`args` has a meaning only beside `program`"),
+        ("url = \"ws://h\"\nenv = {}", 4, "`env` has a meaning only beside `program`"),
+        ("url = \"ws://h\"\ncwd = \"/\"", 4, "`cwd` has a meaning only beside `program`"),
+        ("program = \"p\"\nconnect_timeout_sec = 1", 4, "`connect_timeout_sec` has a meaning only beside `url`"),
+        ("program = \"p\"\ntoken_file = \"t\"", 4, "`token_file` has a meaning only beside `url`"),
+        ("url = \"ws://h\"\nca_file = \"c\"", 4, "`ca_file` has a meaning only beside `url = \"wss://…\"`"),
+        ("url = \"unix:///s\"\ntoken_file = \"t\"", 4, "`token_file` has a meaning only beside `url = \"wss://…\"`"),
+        (
+            "url = \"ws://h\"\nconnect_timeout_sec = 0",
+            4,
+            "`connect_timeout_sec` must be a positive number of seconds",
+        ),
+        (
+            "url = \"ws://h\"\nconnect_timeout_sec = nan",
+            4,
+            "`connect_timeout_sec` must be a positive number of seconds",
+        ),
+        (
+            "program = \"p\"\ninitialize_timeout_sec = -1.5",
+            4,
+            "`initialize_timeout_sec` must be a positive number of seconds",
+        ),
+        (
+            "program = \"p\"\ninitialize_timeout_sec = inf",
+            4,
+            "`initialize_timeout_sec` must be a positive number of seconds",
+        ),
+        ("ssh = \"-oProxyCommand=x\"", 3, host),
+        ("ssh = \"\"", 3, host),
+        ("ssh = \"h\"\nlocal_root = \"/a\"", 4, "`local_root` and `remote_root` must be given together"),
+        ("ssh = \"h\"\nlocal_root = \"/a\"\nremote_root = \"b\"", 5, "`remote_root` must be an absolute path"),
+        ("ssh = \"h\"\nargs = []", 4, "`args` has a meaning only beside `program`"),
+    ] {
+        let text = format!("[[environments]]\nid = \"x\"\n{fields}\n");
+        let expected = format!("/conf/environments.toml:{line}: environment `x`: {words}");
+        assert_eq!(parse(&text).unwrap_err(), expected, "{fields}");
+    }
+}
+
+#[test]
+fn ids_that_cannot_be_used_are_refused() {
+    for (id, words) in [
+        ("", "`id` must not be empty"),
+        (" a", "environment id ` a` may have only letters, digits, `-` and `_`"),
+        ("ä", "environment id `ä` may have only letters, digits, `-` and `_`"),
+        ("local", "environment id `local` is reserved; choose another"),
+        ("None", "environment id `None` is reserved; choose another"),
+    ] {
+        let refused = parse(&format!("[[environments]]\nid = \"{id}\"\nurl = \"ws://h\"")).unwrap_err();
+        assert_eq!(refused, format!("/conf/environments.toml:2: {words}"));
+    }
+}
+
+#[test]
+fn an_id_may_have_64_characters_and_no_more() {
+    let with = |length| parse(&format!("[[environments]]\nid = \"{}\"\nurl = \"ws://h\"", "a".repeat(length)));
+    assert_eq!(with(64).unwrap().entries.len(), 2);
+    assert!(with(65).unwrap_err().ends_with("is longer than 64 characters"));
+}
+
+#[test]
+fn an_id_is_used_once() {
+    let one = "[[environments]]\nid = \"a\"\nurl = \"ws://h\"\n";
+    assert_eq!(parse(&one.repeat(2)).unwrap_err(), "/conf/environments.toml:5: environment id `a` is used twice");
+}
+
+#[test]
+fn timeouts_are_seconds_with_or_without_a_fraction() {
+    let text =
+        "[[environments]]\nid = \"a\"\nurl = \"ws://h\"\nconnect_timeout_sec = 12.5\ninitialize_timeout_sec = 30";
+    let spec = parse(text).unwrap().entries.remove("a").unwrap();
+    assert_eq!(
+        (spec.connect_timeout, spec.initialize_timeout),
+        (Duration::from_millis(12_500), Duration::from_secs(30))
+    );
+}
+
+#[test]
+fn relative_paths_are_meant_from_the_directory_of_the_file() {
+    let cwd = |text: &str| match parse(text).unwrap().entries.remove("a").unwrap().way {
+        Way::Program { cwd, .. } => cwd,
+        Way::Url { token_file, .. } => token_file,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(cwd("[[environments]]\nid = \"a\"\nprogram = \"p\"\ncwd = \"work\""), Some("/conf/work".into()));
+    assert_eq!(cwd("[[environments]]\nid = \"a\"\nurl = \"ws://h\"\ntoken_file = \"t\""), Some("/conf/t".into()));
+}
+
+#[test]
+fn a_relative_path_is_refused_where_the_file_has_no_absolute_directory() {
+    let text = "[[environments]]\nid = \"a\"\nprogram = \"p\"\ncwd = \"work\"";
+    let refused = Environments::from_toml(text, Path::new("environments.toml")).unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "environments.toml:4: environment `a`: `cwd` is relative, and the directory of the file, from which it would \
+         be meant, is not absolute"
+    );
+}
+
+#[test]
+fn unknown_fields_are_refused_with_their_name_and_line() {
+    for (text, line, name) in [
+        ("include_local = true\nincludes_local = true", 2, "includes_local"),
+        ("[[environments]]\nid = \"a\"\nurl = \"ws://h\"\n\nurI = \"x\"", 5, "urI"),
+        ("[[environments]]\nid = \"a\"\nurl = \"ws://h\"\n[other]", 4, "other"),
+    ] {
+        let refused = parse(text).unwrap_err();
+        let expected = format!("/conf/environments.toml:{line}: unknown field `{name}`");
+        assert!(refused.starts_with(&expected), "{refused}");
+    }
+}
+
+#[test]
+fn what_is_not_toml_is_refused_with_its_line() {
+    for (text, line) in [("a = 1\nb", 2), ("\n\ndefault = 7", 3), ("[[environments]]\nurl = \"ws://h\"", 1)] {
+        let refused = parse(text).unwrap_err();
+        assert!(refused.starts_with(&format!("/conf/environments.toml:{line}: ")), "{refused}");
+        assert!(!refused.contains('\n'), "{refused}");
+    }
+}
+
+#[test]
+fn a_server_can_be_behind_a_socket_tls_a_token_or_ssh() {
+    let text = r#"
+        [[environments]]
+        id = "socket"
+        url = "unix:///run/exec.sock"
+        [[environments]]
+        id = "tls"
+        url = "wss://build.example.com"
+        ca_file = "ca.pem"
+        token_file = "/etc/token"
+        [[environments]]
+        id = "ssh"
+        ssh = "me@build"
+        local_root = "/src/app"
+        remote_root = "/srv/app/"
+        [[environments]]
+        id = "plain-ssh"
+        ssh = "build"
+        program = "/opt/exec-server"
+    "#;
+    let mut entries = parse(text).unwrap().entries;
+    let mut way = |id: &str| entries.remove(id).unwrap().way;
+    assert_eq!(way("socket"), url("unix:///run/exec.sock"));
+    assert_eq!(
+        way("tls"),
+        Way::Url {
+            url: "wss://build.example.com".into(),
+            ca_file: Some("/conf/ca.pem".into()),
+            token_file: Some("/etc/token".into()),
+        }
+    );
+    let paths = PathMap::new(Path::new("/src/app"), Path::new("/srv/app")).unwrap();
+    assert_eq!(way("ssh"), Way::Ssh { host: "me@build".into(), program: "exec-server".into(), paths });
+    assert_eq!(
+        way("plain-ssh"),
+        Way::Ssh { host: "build".into(), program: "/opt/exec-server".into(), paths: PathMap::default() }
+    );
+}
+
+#[test]
+fn every_example_of_the_document_is_valid() {
+    let document = include_str!("../../../../docs/environments.md");
+    let examples: Vec<_> = document.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    assert_eq!(examples.len(), 3);
+    for example in examples {
+        parse(example).unwrap();
+    }
+}
