@@ -176,21 +176,13 @@ impl ExecServerClient {
         self.handle.shared.capabilities().await
     }
 
-    async fn safe<R: DeserializeOwned>(
-        &self,
-        method: Method,
-        params: &impl Serialize,
-    ) -> Result<R, ExecServerError> {
+    async fn safe<R: DeserializeOwned>(&self, method: Method, params: &impl Serialize) -> Result<R, ExecServerError> {
         let when_recovering = self.handle.shared.options.when_recovering;
         let repeat = Repeat { when_recovering, ..Repeat::SAFE };
         self.handle.shared.call(method, params, repeat).await
     }
 
-    async fn once<R: DeserializeOwned>(
-        &self,
-        method: Method,
-        params: &impl Serialize,
-    ) -> Result<R, ExecServerError> {
+    async fn once<R: DeserializeOwned>(&self, method: Method, params: &impl Serialize) -> Result<R, ExecServerError> {
         let when_recovering = self.handle.shared.options.when_recovering;
         let repeat = Repeat { when_recovering, slot: Slot::Ordinary, is_safe: false };
         self.handle.shared.call(method, params, repeat).await

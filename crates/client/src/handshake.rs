@@ -49,7 +49,8 @@ async fn initialize(
         keep_for_ms: options.keep_for.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
         takeover,
     };
-    let answer: protocol::InitializeAnswer = answered(rpc, rpc.call(Method::Initialize, &params, Slot::Ordinary).await)?;
+    let answer: protocol::InitializeResult =
+        answered(rpc, rpc.call(Method::Initialize, &params, Slot::Ordinary).await)?;
     if let (Some(wanted), Some(got)) = (resume, &answer.session_id)
         && wanted != got
     {

@@ -105,9 +105,7 @@ impl Inbound {
     pub(crate) fn request(&self, method: &str) -> Result<serde_json::Value, WireError> {
         match method {
             // Nobody here can decide; what is not allowed is denied.
-            "network/policyRequest" => {
-                Ok(serde_json::json!({"decision": {"type": "deny", "reason": "not_allowed"}}))
-            }
+            "network/policyRequest" => Ok(serde_json::json!({"decision": {"type": "deny", "reason": "not_allowed"}})),
             other => Err(WireError {
                 code: protocol::ErrorCode::MethodNotFound.number(),
                 data: None,

@@ -23,10 +23,7 @@ pub(crate) enum Job {
     /// End a process that nobody wants any more.
     Terminate(ProcessId),
     /// A start whose caller is gone: wait for its answer, then end the process.
-    AbandonedStart {
-        process: ProcessId,
-        call: PendingCall,
-    },
+    AbandonedStart { process: ProcessId, call: PendingCall },
     /// Ask for what should have been pushed.
     FillHole(Arc<Entry>),
     /// Tell a process to wait, or to go on.
@@ -58,12 +55,7 @@ pub(crate) async fn run(shared: Arc<Shared>, mut jobs: mpsc::UnboundedReceiver<J
     shared.stop().await;
 }
 
-fn begin(
-    shared: &Arc<Shared>,
-    job: Job,
-    running: &mut JoinSet<()>,
-    terminations: &mpsc::UnboundedSender<ProcessId>,
-) {
+fn begin(shared: &Arc<Shared>, job: Job, running: &mut JoinSet<()>, terminations: &mpsc::UnboundedSender<ProcessId>) {
     match job {
         Job::Terminate(process) => {
             let _closed = terminations.send(process);

@@ -175,9 +175,9 @@ impl Shared {
 
     /// Brings a process up to date with what the server has retained, or fails that one process.
     pub(crate) fn catch_up(&self, entry: &Arc<Entry>, answer: Result<ReadResult, ExecServerError>) {
-        let caught_up = answer.map_err(|error| error.to_string()).and_then(|answer| {
-            entry.catch_up(answer).map_err(|error| error.to_string())
-        });
+        let caught_up = answer
+            .map_err(|error| error.to_string())
+            .and_then(|answer| entry.catch_up(answer).map_err(|error| error.to_string()));
         match caught_up {
             Ok(consequence) => self.inbound.handle(entry, consequence),
             Err(error) => {

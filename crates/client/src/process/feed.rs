@@ -88,14 +88,6 @@ impl Feed {
         self.last_subscriber
     }
 
-    /// A subscriber that wants nothing of what was before.
-    pub(crate) fn subscribe_to_what_follows(&mut self) -> u64 {
-        let subscriber = self.subscribe();
-        let next = self.end();
-        self.subscribers.entry(subscriber).and_modify(|subscriber| subscriber.next = next);
-        subscriber
-    }
-
     pub(crate) fn unsubscribe(&mut self, subscriber: u64) {
         self.subscribers.remove(&subscriber);
         self.trim();

@@ -125,5 +125,7 @@ fn lost_output(answer: &ReadResult, last: u64) -> Option<String> {
         Some(bytes) => format!("the first {bytes} bytes of output are"),
         None => format!("the output before sequence {oldest} is"),
     };
-    Some(format!("process output was lost: {before_that} no longer retained, and sequence {last} was the last received"))
+    Some(format!(
+        "process output was lost: {before_that} no longer retained, and sequence {last} was the last received"
+    ))
 }

@@ -54,8 +54,10 @@ impl ExecProcess {
     }
 
     pub(crate) fn attached(handle: &Arc<Handle>, entry: &Arc<Entry>, skipped: u64, lost_bytes: u64) -> Self {
-        let is_detached = AtomicBool::new(true);
-        Self { skipped, lost_bytes, is_detached, ..Self::new(handle, entry, None) }
+        let mut process = Self::new(handle, entry, None);
+        (process.skipped, process.lost_bytes) = (skipped, lost_bytes);
+        process.detach();
+        process
     }
 
     /// The id it was started with.
@@ -200,8 +202,7 @@ impl ExecProcess {
     /// Ends it and everything it has started. True if it had not exited by itself.
     pub async fn terminate(&self) -> Result<bool, ExecServerError> {
         let params = TargetParams { process_id: self.entry.id.clone() };
-        let result: TerminateResult =
-            self.handle.shared.call(Method::ProcessTerminate, &params, self.once()).await?;
+        let result: TerminateResult = self.handle.shared.call(Method::ProcessTerminate, &params, self.once()).await?;
         Ok(result.running)
     }
 

@@ -22,11 +22,7 @@ impl ExitStatus {
 
 impl From<Exit> for ExitStatus {
     fn from(exit: Exit) -> Self {
-        Self {
-            code: exit.code,
-            sandbox_denied: exit.sandbox_denied.unwrap_or(false),
-            timed_out: exit.timed_out,
-        }
+        Self { code: exit.code, sandbox_denied: exit.sandbox_denied.unwrap_or(false), timed_out: exit.timed_out }
     }
 }
 

@@ -114,17 +114,12 @@ pub(crate) async fn attach(handle: &Arc<Handle>, process_id: ProcessId) -> Resul
 }
 
 async fn read_all(shared: &Shared, process_id: &ProcessId) -> Result<ReadResult, ExecServerError> {
-    let params =
-        ReadParams { process_id: process_id.clone(), after_seq: Some(0), max_bytes: None, wait_ms: Some(0) };
+    let params = ReadParams { process_id: process_id.clone(), after_seq: Some(0), max_bytes: None, wait_ms: Some(0) };
     shared.call(Method::ProcessRead, &params, Repeat::SAFE).await
 }
 
 /// Writes once, over as many connections as it takes.
-pub(crate) async fn write(
-    shared: &Shared,
-    entry: &Entry,
-    bytes: Vec<u8>,
-) -> Result<WriteStatus, ExecServerError> {
+pub(crate) async fn write(shared: &Shared, entry: &Entry, bytes: Vec<u8>) -> Result<WriteStatus, ExecServerError> {
     let write_id = Some(entry.next_write_id());
     let params = WriteParams { process_id: entry.id.clone(), chunk: Base64Bytes(bytes), write_id };
     let result: WriteResult = shared.call(Method::ProcessWrite, &params, Repeat::SAFE).await?;

@@ -33,7 +33,9 @@ impl AsyncRead for ProcessReader {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         while self.chunk.is_empty() {
             match ready!(self.events.poll_next(cx)) {
-                Some(ExecProcessEvent::Output(output)) if (self.is_wanted)(output.stream) => self.chunk = output.chunk,
+                Some(ExecProcessEvent::Output(output)) if (self.is_wanted)(output.stream) => {
+                    self.chunk = output.chunk
+                }
                 Some(ExecProcessEvent::Failed(text)) => return Poll::Ready(Err(io::Error::other(text))),
                 Some(_) => {}
                 None => return Poll::Ready(Ok(())),

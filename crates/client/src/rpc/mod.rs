@@ -23,8 +23,8 @@ use crate::inbound::Inbound;
 use calls::{Calls, Reply};
 use outbox::Outbox;
 
-pub(crate) use calls::Slot;
 use calls::MAX_CALLS;
+pub(crate) use calls::Slot;
 
 /// One connection.
 pub(crate) struct Rpc {

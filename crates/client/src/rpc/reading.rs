@@ -80,9 +80,7 @@ fn handle(rpc: &Rpc, inbound: &Inbound, incoming: Incoming) -> Result<(), End> {
             rpc.calls.lock().settle(id, Err(error));
             Ok(())
         }
-        Incoming::Closed(reason) => {
-            Err(End(reason.map(|reason| reason.reason).filter(|words| !words.is_empty())))
-        }
+        Incoming::Closed(reason) => Err(End(reason.map(|reason| reason.reason).filter(|words| !words.is_empty()))),
     }
 }
 

@@ -1,0 +1,124 @@
+//! What a harness does every day.
+
+use client::{ExecProcessEvent, ExecServerError, Stream, WriteStatus};
+use testkit::{TestServer, eventually, is_alive};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use crate::support::{connect, sh, sh_with_stdin};
+
+#[tokio::test]
+async fn a_command_runs_and_its_output_is_whole() {
+    let server = TestServer::start().await;
+    let client = connect(&server).await;
+    let process = client.start(sh("p", "echo out; echo err >&2; exit 7")).await.unwrap();
+    let output = process.wait_with_output().await.unwrap();
+    assert_eq!((output.stdout.as_slice(), output.stderr.as_slice()), (&b"out\n"[..], &b"err\n"[..]));
+    assert_eq!((output.status.code, output.status.sandbox_denied), (7, false));
+}
+
+#[tokio::test]
+async fn stdin_goes_in_and_stdout_comes_out_as_streams() {
+    let server = TestServer::start().await;
+    let client = connect(&server).await;
+    let process = client.start(sh_with_stdin("p", "cat")).await.unwrap();
+    let (mut stdin, mut stdout) = (process.stdin(), process.stdout());
+    let sent: Vec<u8> = (0..3_000_000_u32).map(|n| (n % 251) as u8).collect();
+    let mut received = Vec::new();
+    let writing = async {
+        stdin.write_all(&sent).await.unwrap();
+        stdin.shutdown().await.unwrap();
+    };
+    let (_, read) = tokio::join!(writing, stdout.read_to_end(&mut received));
+    read.unwrap();
+    assert!(received == sent);
+    assert_eq!(process.wait().await.unwrap().code, 0);
+}
+
+#[tokio::test]
+async fn every_subscriber_gets_every_event() {
+    let server = TestServer::start().await;
+    let client = connect(&server).await;
+    let process = client.start(sh_with_stdin("p", "echo one; read line; echo $line; exit 3")).await.unwrap();
+    let (mut early, mut also_early) = (process.events(), process.events());
+    assert!(matches!(early.next().await, Some(ExecProcessEvent::Output(_))));
+    assert_eq!(process.write("two\n").await.unwrap(), WriteStatus::Accepted);
+    assert_eq!(process.wait().await.unwrap().code, 3);
+    let mut late = process.events();
+    for events in [&mut also_early, &mut late] {
+        let mut text = String::new();
+        let mut last = None;
+        while let Some(event) = events.next().await {
+            if let ExecProcessEvent::Output(output) = &event {
+                assert_eq!(output.stream, Stream::Stdout);
+                text.push_str(std::str::from_utf8(&output.chunk).unwrap());
+            }
+            last = Some(event);
+        }
+        assert_eq!(text, "one\ntwo\n");
+        assert_eq!(last, Some(ExecProcessEvent::Closed { seq: 4 }));
+    }
+}
+
+#[tokio::test]
+async fn an_id_is_used_once_at_a_time() {
+    let server = TestServer::start().await;
+    let client = connect(&server).await;
+    let _first = client.start(sh("p", "sleep 1000")).await.unwrap();
+    let second = client.start(sh("p", "true")).await.err().unwrap();
+    assert!(matches!(&second, ExecServerError::Protocol(text) if text == "session already registered for process p"));
+}
+
+#[tokio::test]
+async fn a_dropped_handle_ends_the_process_and_a_detached_one_does_not() {
+    let server = TestServer::start().await;
+    let client = connect(&server).await;
+    let dropped = client.start(sh("dropped", "sleep 1000")).await.unwrap();
+    let detached = client.start(sh("detached", "sleep 1000")).await.unwrap();
+    let pids = |name: &'static str| {
+        let client = client.clone();
+        async move {
+            let listed = client.processes().await.unwrap();
+            listed.iter().find(|process| process.process_id.as_str() == name).unwrap().pid.unwrap()
+        }
+    };
+    let (dropped_pid, detached_pid) = (pids("dropped").await, pids("detached").await);
+    detached.detach();
+    drop((dropped, detached));
+    eventually("the dropped one ends", || (!is_alive(dropped_pid)).then_some(())).await;
+    assert!(is_alive(detached_pid));
+    drop(client);
+}
+
+#[tokio::test]
+async fn errors_of_the_server_are_told() {
+    let server = TestServer::start().await;
+    let client = connect(&server).await;
+    let mut params = sh("p", "true");
+    params.argv = vec!["/no/such/program".into()];
+    let error = client.start(params).await.err().unwrap();
+    let ExecServerError::Server { code, data, .. } = error else { panic!("{error:?}") };
+    assert_eq!((code, data.unwrap().errno), (-32603, Some(2)));
+    assert!(client.start(sh("p", "true")).await.is_ok(), "the id is free again");
+}
+
+#[tokio::test]
+async fn a_process_waits_for_a_reader_that_is_slow() {
+    let server = TestServer::start().await;
+    let client = connect(&server).await;
+    let process = client.start(sh("p", "head -c 30000000 /dev/zero")).await.unwrap();
+    let mut stdout = process.stdout();
+    let mut byte = [0];
+    stdout.read_exact(&mut byte).await.unwrap();
+    // While nobody reads it does not get far, and everything else goes on.
+    let written = || async { client.processes().await.unwrap()[0].output_bytes };
+    let mut before = 0;
+    testkit::eventually_async("it stands still", async || {
+        let now = written().await;
+        (std::mem::replace(&mut before, now) == now).then_some(())
+    })
+    .await;
+    assert!(written().await < 20_000_000);
+    let mut rest = Vec::new();
+    stdout.read_to_end(&mut rest).await.unwrap();
+    assert_eq!(rest.len(), 29_999_999);
+}

@@ -1,0 +1,4 @@
+//! The client against a real server.
+
+mod basics;
+mod support;

@@ -1,0 +1,21 @@
+//! What the scenarios share.
+
+use client::{ExecServerClient, ExecServerClientConnectOptions, StartParams, UrlConnector};
+use testkit::TestServer;
+
+pub(crate) async fn connect_to(url: &str) -> ExecServerClient {
+    let options = ExecServerClientConnectOptions { client_name: "test".into(), ..Default::default() };
+    ExecServerClient::connect(UrlConnector::new(url, Default::default()), options).await.unwrap()
+}
+
+pub(crate) async fn connect(server: &TestServer) -> ExecServerClient {
+    connect_to(server.url()).await
+}
+
+pub(crate) fn sh(id: &str, script: &str) -> StartParams {
+    StartParams::new(id, ["/bin/sh", "-c", script], "file:///".parse().unwrap())
+}
+
+pub(crate) fn sh_with_stdin(id: &str, script: &str) -> StartParams {
+    StartParams { pipe_stdin: true, ..sh(id, script) }
+}
