@@ -53,6 +53,33 @@ pub struct StartParams {
     pub shell_snapshot: Option<Box<RawValue>>,
 }
 
+impl StartParams {
+    /// A process on pipes, without stdin, in the server's own environment.
+    pub fn new(
+        process_id: impl Into<ProcessId>,
+        argv: impl IntoIterator<Item = impl Into<String>>,
+        cwd: PathUri,
+    ) -> Self {
+        Self {
+            process_id: process_id.into(),
+            argv: argv.into_iter().map(Into::into).collect(),
+            cwd,
+            env: BTreeMap::new(),
+            tty: false,
+            pipe_stdin: false,
+            arg0: None,
+            env_policy: Some(EnvPolicy::inherit_all()),
+            size: None,
+            timeout_ms: None,
+            sandbox: None,
+            enforce_managed_network: false,
+            managed_network: None,
+            network_proxy: None,
+            shell_snapshot: None,
+        }
+    }
+}
+
 /// Rows and columns of a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WindowSize {
@@ -76,6 +103,19 @@ pub struct EnvPolicy {
     pub set: BTreeMap<String, String>,
     /// If not empty, only names that match one of these stay.
     pub include_only: Vec<String>,
+}
+
+impl EnvPolicy {
+    /// Everything the server itself has in its environment, but for what it always keeps to itself.
+    pub fn inherit_all() -> Self {
+        Self {
+            inherit: EnvInherit::All,
+            ignore_default_excludes: true,
+            exclude: Vec::new(),
+            set: BTreeMap::new(),
+            include_only: Vec::new(),
+        }
+    }
 }
 
 /// What of the server's environment a child starts from.
@@ -295,6 +335,16 @@ pub struct ResizeParams {
     /// The new size.
     #[serde(flatten)]
     pub size: WindowSize,
+}
+
+/// Params of `process/flow`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FlowParams {
+    /// Which process.
+    pub process_id: ProcessId,
+    /// Whether its events wait.
+    pub paused: bool,
 }
 
 /// The empty object.
