@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod accept;
+mod child;
 mod connect;
 mod framing;
 mod http;
@@ -23,6 +24,7 @@ mod websocket;
 mod writer;
 
 pub use accept::{AcceptError, accept_messages};
+pub use child::{ChildCommand, ChildEnd, ChildGuard, ChildStderr, SpawnError, spawn_child};
 pub use connect::{CertificateFault, ConnectError, ConnectOptions, TlsRoots, connect, upgrade_client};
 pub use framing::Framing;
 pub use http::HttpSurface;
