@@ -1,20 +1,29 @@
-//! The client's side of making a connection: `ws://` over TCP and lines over a Unix socket. It sets no deadline of its own:
-//! how long to wait is the caller's policy.
+//! The client's side of making a connection: WebSocket over TCP or TLS, and lines over a Unix socket. It sets no deadline of
+//! its own: how long to wait, and whether to try again, is the caller's policy.
 
+mod error;
+mod server_url;
+mod tls_roots;
 mod upgrade;
 
-use std::io;
+use std::fmt;
 
+use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::{TcpStream, UnixStream, lookup_host};
+use tokio_rustls::TlsConnector;
 
 use crate::framing::Framing;
 use crate::message::Limits;
 use crate::peer::PeerLabel;
 use crate::stream::{MessageStream, lines};
+pub use error::{CertificateFault, ConnectError};
+use server_url::{ServerUrl, WebSocketUrl};
+pub use tls_roots::TlsRoots;
+use upgrade::Target;
 
 /// What a client may choose.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct ConnectOptions {
     /// Sent as `Authorization: Bearer …`.
     pub bearer_token: Option<String>,
@@ -22,52 +31,34 @@ pub struct ConnectOptions {
     pub limits: Limits,
     /// Further headers of the upgrade request.
     pub headers: Vec<(String, String)>,
+    /// Whose certificates `wss://` accepts; the system's roots unless chosen otherwise.
+    pub tls_roots: TlsRoots,
 }
 
-/// Why there is no connection.
-#[derive(Debug, thiserror::Error)]
-pub enum ConnectError {
-    /// Neither `ws://` nor `unix://`.
-    #[error("cannot connect to `{0}`; expected `ws://HOST:PORT` or `unix:///PATH`")]
-    UnsupportedUrl(String),
-    /// A header that cannot be sent as given.
-    #[error("the header `{0}` has characters that no header may have")]
-    InvalidHeader(String),
-    /// The connection failed.
-    #[error("cannot connect to {url}: {source}")]
-    Io {
-        /// Where to.
-        url: String,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// The server answered, but not with an upgrade.
-    #[error("the server refused the connection with HTTP status {status}")]
-    Refused {
-        /// The HTTP status.
-        status: u16,
-    },
-    /// What answered is not a WebSocket server.
-    #[error("the server's answer is not a WebSocket upgrade: {0}")]
-    BadResponse(&'static str),
-}
-
-/// Connects to `ws://HOST:PORT` or, without token and headers, to `unix:///PATH`.
-pub async fn connect(url: &str, options: ConnectOptions) -> Result<MessageStream, ConnectError> {
-    let failed = |source| ConnectError::Io { url: url.into(), source };
-    if let Some(path) = url.strip_prefix("unix://") {
-        let (read, write) = UnixStream::connect(path).await.map_err(failed)?.into_split();
-        return Ok(lines(read, write, PeerLabel::Unix, options.limits));
+impl fmt::Debug for ConnectOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Token and headers are secrets, and what is shown ends up in a log.
+        let headers: Vec<&str> = self.headers.iter().map(|(name, _)| name.as_str()).collect();
+        f.debug_struct("ConnectOptions")
+            .field("bearer_token", &self.bearer_token.as_ref().map(|_| "…"))
+            .field("limits", &self.limits)
+            .field("headers", &headers)
+            .field("tls_roots", &self.tls_roots)
+            .finish()
     }
-    let Some(authority) = url.strip_prefix("ws://") else {
-        return Err(ConnectError::UnsupportedUrl(url.into()));
-    };
-    let host = authority.trim_end_matches('/');
-    let mut stream = TcpStream::connect(host).await.map_err(failed)?;
-    stream.set_nodelay(true).map_err(failed)?;
-    let peer = PeerLabel::Tcp(stream.peer_addr().map_err(failed)?);
-    let already_read = upgrade::request(&mut stream, host, &options).await?;
-    Ok(MessageStream::new(stream.into_split(), Framing::WebSocketClient, already_read, peer, options.limits))
+}
+
+/// Connects to `ws://HOST[:PORT][/PATH]`, `wss://HOST[:PORT][/PATH]` or, without token and headers, to `unix:///PATH`.
+pub async fn connect(url: &str, options: ConnectOptions) -> Result<MessageStream, ConnectError> {
+    match ServerUrl::parse(url)? {
+        ServerUrl::Unix(path) => {
+            let stream =
+                UnixStream::connect(path).await.map_err(|source| ConnectError::Io { url: url.into(), source });
+            let (read, write) = stream?.into_split();
+            Ok(lines(read, write, PeerLabel::Unix, options.limits))
+        }
+        ServerUrl::WebSocket(url) => connect_websocket(&url, options).await,
+    }
 }
 
 /// Makes a WebSocket of any connected byte stream, such as a TLS session. `host` goes into the `Host` header.
@@ -80,6 +71,47 @@ pub async fn upgrade_client<T>(
 where
     T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let already_read = upgrade::request(&mut io, host, &options).await?;
+    let target = Target { authority: host, path_and_query: "/", shown_url: host };
+    let already_read = upgrade::request(&mut io, target, &options).await?;
     Ok(MessageStream::new(tokio::io::split(io), Framing::WebSocketClient, already_read, peer, options.limits))
+}
+
+async fn connect_websocket(url: &WebSocketUrl, options: ConnectOptions) -> Result<MessageStream, ConnectError> {
+    let target = Target { authority: &url.authority, path_and_query: &url.path_and_query, shown_url: &url.shown };
+    // Nobody is called before it is known that there is something to say.
+    upgrade::check_headers(&options)?;
+    let (mut tcp, peer) = dial(url).await?;
+    let limits = options.limits;
+    if !url.is_secure {
+        let already_read = upgrade::request(&mut tcp, target, &options).await?;
+        return Ok(MessageStream::new(tcp.into_split(), Framing::WebSocketClient, already_read, peer, limits));
+    }
+    let mut tls = encrypt(tcp, url, &options.tls_roots).await?;
+    let already_read = upgrade::request(&mut tls, target, &options).await?;
+    Ok(MessageStream::new(tokio::io::split(tls), Framing::WebSocketClient, already_read, peer, limits))
+}
+
+/// Tries the addresses of the host in the order in which the system gives them.
+async fn dial(url: &WebSocketUrl) -> Result<(TcpStream, PeerLabel), ConnectError> {
+    let failed = |source| ConnectError::Io { url: url.shown.clone(), source };
+    let resolved = lookup_host((url.host.as_str(), url.port)).await;
+    let addresses: Vec<_> =
+        resolved.map_err(|source| ConnectError::Unresolved { host: url.host.clone(), source })?.collect();
+    let tcp = TcpStream::connect(addresses.as_slice()).await.map_err(failed)?;
+    tcp.set_nodelay(true).map_err(failed)?;
+    let peer = PeerLabel::Tcp(tcp.peer_addr().map_err(failed)?);
+    Ok((tcp, peer))
+}
+
+async fn encrypt(
+    tcp: TcpStream,
+    url: &WebSocketUrl,
+    roots: &TlsRoots,
+) -> Result<tokio_rustls::client::TlsStream<TcpStream>, ConnectError> {
+    let name = ServerName::try_from(url.host.clone()).map_err(|_| ConnectError::InvalidUrl {
+        url: url.shown.clone(),
+        reason: "no certificate can be for its host",
+    })?;
+    let connector = TlsConnector::from(roots.client_config().await?);
+    connector.connect(name, tcp).await.map_err(|error| error::handshake_failure(&url.shown, error))
 }

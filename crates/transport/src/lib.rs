@@ -1,4 +1,5 @@
-//! Message streams between two programs: WebSocket over TCP or TLS, lines over a Unix socket or stdio, and a pair in memory.
+//! Message streams between two programs: WebSocket over TCP or TLS, lines over a Unix socket, stdio or the pipes of a
+//! child, and a pair in memory.
 //!
 //! A message is bytes with a beginning and an end. This crate finds those ends, keeps each message below a limit and keeps an
 //! idle connection cheap; it knows nothing of JSON-RPC, sessions or what a message says.
@@ -6,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod accept;
+mod child;
 mod connect;
 mod framing;
 mod http;
@@ -22,7 +24,8 @@ mod websocket;
 mod writer;
 
 pub use accept::{AcceptError, accept_messages};
-pub use connect::{ConnectError, ConnectOptions, connect, upgrade_client};
+pub use child::{ChildCommand, ChildEnd, ChildGuard, ChildStderr, SpawnError, spawn_child};
+pub use connect::{CertificateFault, ConnectError, ConnectOptions, TlsRoots, connect, upgrade_client};
 pub use framing::Framing;
 pub use http::HttpSurface;
 pub use listen_url::{DEFAULT_LISTEN_URL, ListenUrl, ListenUrlError};

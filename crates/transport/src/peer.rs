@@ -10,8 +10,10 @@ pub enum PeerLabel {
     Tcp(SocketAddr),
     /// A process of this machine, over a Unix socket.
     Unix,
-    /// The process that holds the other ends of stdin and stdout, of ours or of a child.
+    /// The process that holds the other ends of our stdin and stdout.
     Stdio,
+    /// A process that we have started, by its number.
+    Child(u32),
     /// The other half of an in-memory pair.
     Memory,
 }
@@ -22,6 +24,7 @@ impl fmt::Display for PeerLabel {
             Self::Tcp(address) => address.fmt(f),
             Self::Unix => f.write_str("unix"),
             Self::Stdio => f.write_str("stdio"),
+            Self::Child(pid) => write!(f, "child {pid}"),
             Self::Memory => f.write_str("memory"),
         }
     }
@@ -34,8 +37,8 @@ mod tests {
     #[test]
     fn labels_read_as_addresses_or_kinds() {
         let tcp = PeerLabel::Tcp("127.0.0.1:53112".parse().unwrap());
-        let shown: Vec<String> =
-            [tcp, PeerLabel::Unix, PeerLabel::Stdio, PeerLabel::Memory].iter().map(ToString::to_string).collect();
-        assert_eq!(shown, ["127.0.0.1:53112", "unix", "stdio", "memory"]);
+        let shown = [tcp, PeerLabel::Unix, PeerLabel::Stdio, PeerLabel::Child(7), PeerLabel::Memory];
+        let shown: Vec<String> = shown.iter().map(ToString::to_string).collect();
+        assert_eq!(shown, ["127.0.0.1:53112", "unix", "stdio", "child 7", "memory"]);
     }
 }

@@ -36,6 +36,14 @@ pub enum TlsError {
     /// The key file has no usable key.
     #[error("{} has no private key in it; expected an unencrypted section `BEGIN PRIVATE KEY`", .0.display())]
     NoKey(PathBuf),
+    /// A certificate that cannot be a root of trust.
+    #[error("a certificate in {} cannot be trusted as a root: {source}", path.display())]
+    UnusableRoot {
+        /// The file.
+        path: PathBuf,
+        /// What the TLS library said.
+        source: rustls::Error,
+    },
     /// Both were read but cannot serve together.
     #[error("the certificate in {} and the key in {} cannot be used together: {source}", certificate.display(), key.display())]
     Unusable {
@@ -62,7 +70,8 @@ pub fn tls_acceptor(cert_pem: &Path, key_pem: &Path) -> Result<TlsAcceptor, TlsE
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+/// All certificates of a PEM file, at least one.
+pub(crate) fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let certificates = CertificateDer::pem_slice_iter(&read(path)?)
         .collect::<Result<Vec<_>, _>>()
         .map_err(|source| TlsError::Malformed { path: path.into(), source })?;

@@ -1,5 +1,7 @@
 //! The client's upgrade request and what the server says to it. Just enough HTTP/1.1 for this one exchange.
 
+use std::io;
+
 use bytes::{Bytes, BytesMut};
 use http::{HeaderName, HeaderValue};
 use memchr::memmem;
@@ -12,15 +14,24 @@ use crate::websocket::{accept_key, new_key};
 const MAX_RESPONSE_BYTES: usize = 16 * 1024;
 const END_OF_HEADERS: &[u8] = b"\r\n\r\n";
 
+/// What is asked for, and how it is called in messages.
+#[derive(Clone, Copy)]
+pub(super) struct Target<'a> {
+    pub(super) authority: &'a str,
+    pub(super) path_and_query: &'a str,
+    pub(super) shown_url: &'a str,
+}
+
 /// Upgrades `io` and returns what the server sent right behind its answer.
 pub(super) async fn request<T: AsyncRead + AsyncWrite + Unpin>(
     io: &mut T,
-    host: &str,
+    target: Target<'_>,
     options: &ConnectOptions,
 ) -> Result<Bytes, ConnectError> {
-    let failed = |source| ConnectError::Io { url: host.into(), source };
+    let failed = |source| ConnectError::Io { url: target.shown_url.into(), source };
+    check_headers(options)?;
     let key = new_key();
-    let request = request_head(host, &key, options)?;
+    let request = request_head(target, &key, options);
     io.write_all(request.as_bytes()).await.map_err(failed)?;
     io.flush().await.map_err(failed)?;
 
@@ -35,32 +46,47 @@ pub(super) async fn request<T: AsyncRead + AsyncWrite + Unpin>(
             return Err(ConnectError::BadResponse("its headers do not end"));
         }
         if io.read_buf(&mut response).await.map_err(failed)? == 0 {
+            if response.is_empty() {
+                let words = "the server closed the connection without an answer";
+                return Err(failed(io::Error::new(io::ErrorKind::UnexpectedEof, words)));
+            }
             return Err(ConnectError::BadResponse("it ends in its headers"));
         }
     }
 }
 
-fn request_head(host: &str, key: &str, options: &ConnectOptions) -> Result<String, ConnectError> {
+/// Whether the headers can be sent. A line break in one would be a header of somebody else's choice.
+pub(super) fn check_headers(options: &ConnectOptions) -> Result<(), ConnectError> {
+    let is_bad = |(name, value): &(String, String)| {
+        HeaderName::try_from(name).is_err() || HeaderValue::try_from(value).is_err()
+    };
+    match bearer(options).iter().chain(&options.headers).find(|header| is_bad(header)) {
+        Some((name, _)) => Err(ConnectError::InvalidHeader(name.clone())),
+        None => Ok(()),
+    }
+}
+
+fn request_head(target: Target<'_>, key: &str, options: &ConnectOptions) -> String {
+    let Target { authority, path_and_query, .. } = target;
     let mut head = format!(
-        "GET / HTTP/1.1\r\nHost: {host}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n"
+        "GET {path_and_query} HTTP/1.1\r\nHost: {authority}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n"
     );
-    let bearer = options.bearer_token.as_ref().map(|token| ("Authorization".to_owned(), format!("Bearer {token}")));
-    for (name, value) in bearer.iter().chain(&options.headers) {
-        // A line break in a header would be a header of somebody else's choice.
-        if HeaderName::try_from(name).is_err() || HeaderValue::try_from(value).is_err() {
-            return Err(ConnectError::InvalidHeader(name.clone()));
-        }
+    for (name, value) in bearer(options).iter().chain(&options.headers) {
         head.extend([name, ": ", value, "\r\n"]);
     }
     head.push_str("\r\n");
-    Ok(head)
+    head
+}
+
+fn bearer(options: &ConnectOptions) -> Option<(String, String)> {
+    options.bearer_token.as_ref().map(|token| ("Authorization".to_owned(), format!("Bearer {token}")))
 }
 
 fn check_response(head: &[u8], key: &str) -> Result<(), ConnectError> {
     let head = std::str::from_utf8(head).map_err(|_| ConnectError::BadResponse("its headers are not text"))?;
     let mut lines = head.split("\r\n");
     match status(lines.next().unwrap_or_default()) {
-        None => return Err(ConnectError::BadResponse("it is not HTTP/1.1")),
+        None => return Err(ConnectError::BadResponse("it is not HTTP/1")),
         Some(101) => {}
         Some(status) => return Err(ConnectError::Refused { status }),
     }
@@ -73,5 +99,6 @@ fn check_response(head: &[u8], key: &str) -> Result<(), ConnectError> {
 }
 
 fn status(line: &str) -> Option<u16> {
-    line.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()
+    // Proxies say in HTTP/1.0 that there is no server behind them.
+    line.strip_prefix("HTTP/1.1 ").or_else(|| line.strip_prefix("HTTP/1.0 "))?.get(..3)?.parse().ok()
 }

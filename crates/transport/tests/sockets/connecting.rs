@@ -1,0 +1,244 @@
+//! The client's ways to a server: what it asks for, whom it trusts, and what it says when it does not get there.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::support::{Owner, accept_one, echo, listen, send};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd};
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use transport::{
+    CertificateFault, ConnectError, ConnectOptions, Incoming, Listener, TlsAcceptor, TlsRoots, connect, tls_acceptor,
+};
+
+/// An authority whose certificate lies in a file.
+struct Authority {
+    directory: TempDir,
+    issuer: CertifiedIssuer<'static, KeyPair>,
+}
+
+impl Authority {
+    fn new() -> Self {
+        let mut params = CertificateParams::new([]).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("ca.pem"), issuer.pem()).unwrap();
+        Self { directory, issuer }
+    }
+
+    fn file(&self) -> PathBuf {
+        self.directory.path().join("ca.pem")
+    }
+
+    fn acceptor(&self, params: CertificateParams) -> TlsAcceptor {
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        let (certificate_file, key_file) =
+            (self.directory.path().join("cert.pem"), self.directory.path().join("key.pem"));
+        fs::write(&certificate_file, certificate.pem()).unwrap();
+        fs::write(&key_file, key.serialize_pem()).unwrap();
+        tls_acceptor(&certificate_file, &key_file).unwrap()
+    }
+}
+
+fn certificate_for(name: &str) -> CertificateParams {
+    CertificateParams::new([name.to_owned()]).unwrap()
+}
+
+fn trusting(ca_file: &Path) -> ConnectOptions {
+    ConnectOptions { tls_roots: TlsRoots::from_ca_file(ca_file).unwrap(), ..ConnectOptions::default() }
+}
+
+/// By name, so that it is resolved and checked; the listener has an IPv4 address.
+fn by_name(listener: &Listener) -> String {
+    listener.url().replace("127.0.0.1", "localhost")
+}
+
+async fn fault(acceptor: TlsAcceptor, options: ConnectOptions) -> (CertificateFault, String) {
+    let listener = listen(Some(acceptor)).await;
+    let url = by_name(&listener);
+    let _accepted = accept_one(listener, Owner::default());
+    let error = connect(&format!("{url}/?token=secret"), options).await.unwrap_err();
+    assert!(!error.is_retryable());
+    let words = error.to_string();
+    assert!(words.contains(&format!("the certificate of {url}/ ")) && !words.contains("secret"), "{words}");
+    match error {
+        ConnectError::Certificate { fault, .. } => (fault, words),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Answers one connection with `answer`; the task returns the request.
+async fn answering(answer: &'static str) -> (String, JoinHandle<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("ws://{}", listener.local_addr().unwrap());
+    let server = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut request = Vec::new();
+        while !request.ends_with(b"\r\n\r\n") {
+            assert!(stream.read_buf(&mut request).await.unwrap() > 0);
+        }
+        stream.write_all(answer.as_bytes()).await.unwrap();
+        String::from_utf8(request).unwrap()
+    });
+    (url, server)
+}
+
+#[tokio::test]
+async fn a_named_authority_is_trusted_again_and_again() {
+    let authority = Authority::new();
+    let acceptor = authority.acceptor(certificate_for("localhost"));
+    let options = trusting(&authority.file());
+    // What was read once is enough for all later connections.
+    fs::remove_file(authority.file()).unwrap();
+    for _ in 0..3 {
+        let listener = listen(Some(acceptor.clone())).await;
+        let url = by_name(&listener);
+        let accepted = accept_one(listener, Owner::default());
+        let mut client = connect(&url, options.clone()).await.unwrap();
+        tokio::spawn(echo(accepted.await.unwrap().unwrap().unwrap()));
+        send(&mut client, b"{}").await;
+        assert_eq!(client.reader.next().await.unwrap(), Incoming::Message(b"{}"[..].into()));
+    }
+}
+
+#[tokio::test]
+async fn an_address_in_the_certificate_is_a_name_too() {
+    let authority = Authority::new();
+    let listener = listen(Some(authority.acceptor(certificate_for("127.0.0.1")))).await;
+    let url = listener.url();
+    let accepted = accept_one(listener, Owner::default());
+    connect(&url, trusting(&authority.file())).await.unwrap();
+    accepted.await.unwrap().unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn an_authority_that_nobody_named_is_not_trusted() {
+    let (authority, other) = (Authority::new(), Authority::new());
+    let (untrusted, words) = fault(authority.acceptor(certificate_for("localhost")), trusting(&other.file())).await;
+    assert_eq!(untrusted, CertificateFault::Untrusted);
+    assert!(words.contains("--ca-file"), "{words}");
+}
+
+#[tokio::test]
+async fn the_system_does_not_know_our_authority() {
+    let listener = listen(Some(Authority::new().acceptor(certificate_for("localhost")))).await;
+    let url = by_name(&listener);
+    let _accepted = accept_one(listener, Owner::default());
+    let error = connect(&url, ConnectOptions::default()).await.unwrap_err();
+    assert!(!error.is_retryable() && error.to_string().contains("--ca-file"), "{error}");
+}
+
+#[tokio::test]
+async fn a_certificate_for_another_host_is_refused() {
+    let authority = Authority::new();
+    let acceptor = authority.acceptor(certificate_for("elsewhere.example"));
+    let (wrong, words) = fault(acceptor, trusting(&authority.file())).await;
+    assert_eq!(wrong, CertificateFault::WrongName);
+    assert!(words.contains("is for another host"), "{words}");
+}
+
+#[tokio::test]
+async fn a_certificate_out_of_its_time_is_refused() {
+    let authority = Authority::new();
+    let mut old = certificate_for("localhost");
+    (old.not_before, old.not_after) = (date_time_ymd(2001, 1, 1), date_time_ymd(2002, 1, 1));
+    assert_eq!(fault(authority.acceptor(old), trusting(&authority.file())).await.0, CertificateFault::Expired);
+    let mut early = certificate_for("localhost");
+    early.not_before = date_time_ymd(4000, 1, 1);
+    assert_eq!(fault(authority.acceptor(early), trusting(&authority.file())).await.0, CertificateFault::NotYetValid);
+}
+
+#[tokio::test]
+async fn a_server_without_tls_is_said_to_be_one() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("wss://{}", listener.local_addr().unwrap());
+    let server = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await.unwrap();
+        stream
+    });
+    let authority = Authority::new();
+    let error = connect(&url, trusting(&authority.file())).await.unwrap_err();
+    assert!(matches!(error, ConnectError::Tls { .. }) && !error.is_retryable(), "{error}");
+    server.await.unwrap();
+}
+
+#[test]
+fn a_ca_file_that_does_not_work_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("ca.pem");
+    let refusal = || TlsRoots::from_ca_file(&path).unwrap_err().to_string();
+    assert!(refusal().starts_with(&format!("cannot read {}: ", path.display())));
+    fs::write(&path, "").unwrap();
+    assert!(refusal().starts_with(&format!("{} has no certificate in it", path.display())));
+    fs::write(&path, "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").unwrap();
+    assert!(refusal().starts_with(&format!("a certificate in {} cannot be trusted as a root: ", path.display())));
+}
+
+#[tokio::test]
+async fn path_and_query_reach_the_server() {
+    let (url, server) = answering("HTTP/1.1 503 Service Unavailable\r\n\r\n").await;
+    let error = connect(&format!("{url}/a/b?c=d"), ConnectOptions::default()).await.unwrap_err();
+    assert!(matches!(error, ConnectError::Refused { status: 503 }) && error.is_retryable(), "{error}");
+    let request = server.await.unwrap();
+    let host = url.strip_prefix("ws://").unwrap();
+    assert!(request.starts_with(&format!("GET /a/b?c=d HTTP/1.1\r\nHost: {host}\r\n")), "{request}");
+}
+
+#[tokio::test]
+async fn refusals_say_what_to_do() {
+    for (answer, words) in [
+        ("HTTP/1.1 301 Moved\r\nLocation: https://elsewhere.example/\r\n\r\n", "301; it names another address"),
+        ("HTTP/1.1 401 Unauthorized\r\n\r\n", "401; check the token"),
+        ("HTTP/1.1 404 Not Found\r\n\r\n", "404; check the path"),
+    ] {
+        let (url, _server) = answering(answer).await;
+        let error = connect(&url, ConnectOptions::default()).await.unwrap_err();
+        assert!(error.to_string().contains(words) && !error.is_retryable(), "{error}");
+    }
+    let (url, _server) = answering("HTTP/1.0 503 Service Unavailable\r\n\r\n").await;
+    assert!(connect(&url, ConnectOptions::default()).await.unwrap_err().is_retryable());
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_yet_is_worth_another_try() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let refused = connect(&format!("ws://{address}/x?token=secret"), ConnectOptions::default()).await.unwrap_err();
+    assert!(
+        refused.is_retryable() && refused.to_string().starts_with(&format!("cannot connect to ws://{address}/x: "))
+    );
+
+    let (url, _server) = answering("").await;
+    let silent = connect(&url, ConnectOptions::default()).await.unwrap_err();
+    assert!(silent.is_retryable(), "{silent}");
+
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("socket");
+    let url = format!("unix://{}", path.display());
+    let kind = async || match connect(&url, ConnectOptions::default()).await.unwrap_err() {
+        error @ ConnectError::Io { .. } if !error.is_retryable() => panic!("{error}"),
+        ConnectError::Io { source, .. } => source.kind(),
+        other => panic!("{other}"),
+    };
+    assert_eq!(kind().await, io::ErrorKind::NotFound);
+    drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+    assert_eq!(kind().await, io::ErrorKind::ConnectionRefused);
+}
+
+#[test]
+fn secrets_are_not_shown() {
+    let options = ConnectOptions {
+        bearer_token: Some("secret".into()),
+        headers: vec![("X-Key".into(), "secret".into())],
+        ..ConnectOptions::default()
+    };
+    let shown = format!("{options:?}");
+    assert!(shown.contains("X-Key") && !shown.contains("secret"), "{shown}");
+}
