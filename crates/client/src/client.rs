@@ -107,6 +107,11 @@ impl ExecServerClient {
         self.handle.shared.state.subscribe()
     }
 
+    /// Ends the current connection; the client recovers over the next one.
+    pub(crate) fn retire_connection(&self, reason: &str) {
+        self.handle.shared.link.lock().rpc.close(reason);
+    }
+
     /// Starts a process. If the connection is lost before the answer, the start has failed and the process, if there is one, is ended.
     pub async fn start(&self, params: StartParams) -> Result<ExecProcess, ExecServerError> {
         process::start(&self.handle, params).await
@@ -120,6 +125,7 @@ impl ExecServerClient {
 
     /// Starts a process that is followed by [`read`](Self::read) only and belongs to nobody's handle.
     pub async fn exec(&self, params: StartParams) -> Result<StartResult, ExecServerError> {
+        let params = self.handle.shared.to_remote(params)?;
         self.once(Method::ProcessStart, &params).await
     }
 
@@ -163,7 +169,8 @@ impl ExecServerClient {
 
     /// What the environment is like.
     pub async fn environment_info(&self) -> Result<EnvironmentInfo, ExecServerError> {
-        within(INFO_TIMEOUT, Method::EnvironmentInfo, self.safe(Method::EnvironmentInfo, &())).await
+        let info = within(INFO_TIMEOUT, Method::EnvironmentInfo, self.safe(Method::EnvironmentInfo, &())).await?;
+        Ok(self.handle.shared.to_local(info))
     }
 
     /// Whether the environment is ready.

@@ -1,22 +1,35 @@
 //! The ways to reach a server.
 
-use std::any::Any;
+mod accepted;
+mod child;
+mod ssh;
+mod url;
+
 use std::future::Future;
 use std::pin::Pin;
 
-use transport::{ConnectOptions, MessageStream};
+use transport::MessageStream;
 
 use crate::error::ExecServerError;
+use crate::path_map::PathMap;
+
+pub use accepted::{AcceptedSockets, accepted};
+pub use child::ChildConnector;
+pub use ssh::SshConnector;
+pub use url::UrlConnector;
 
 /// What must live as long as a connection; dropping it ends what it stands for.
-pub type Companion = Box<dyn Any + Send + Sync>;
+pub trait Companion: Send + Sync {
+    /// Waits for its end and says how that came about.
+    fn last_words(&mut self) -> Pin<Box<dyn Future<Output = String> + Send + '_>>;
+}
 
 /// A connection that was just made.
 pub struct Connection {
     /// Messages both ways.
     pub stream: MessageStream,
     /// For instance the child that serves it.
-    pub companion: Option<Companion>,
+    pub companion: Option<Box<dyn Companion>>,
 }
 
 impl From<MessageStream> for Connection {
@@ -38,33 +51,9 @@ pub trait Connector: Send + Sync + 'static {
 
     /// Where it leads, for people. It holds no secret.
     fn place(&self) -> String;
-}
 
-/// Reaches a server by its URL.
-#[derive(Clone, Debug)]
-pub struct UrlConnector {
-    url: String,
-    options: ConnectOptions,
-}
-
-impl UrlConnector {
-    /// `ws://`, `wss://` or `unix://`.
-    pub fn new(url: impl Into<String>, options: ConnectOptions) -> Self {
-        Self { url: url.into(), options }
-    }
-}
-
-impl Connector for UrlConnector {
-    fn connect(&self) -> Connecting<'_> {
-        Box::pin(async { Ok(transport::connect(&self.url, self.options.clone()).await?.into()) })
-    }
-
-    fn can_reconnect(&self) -> bool {
-        true
-    }
-
-    fn place(&self) -> String {
-        // A query may hold a secret.
-        self.url.split(['?', '#']).next().unwrap_or_default().to_owned()
+    /// How paths here are paths there, if they differ.
+    fn paths(&self) -> Option<&PathMap> {
+        None
     }
 }

@@ -71,18 +71,10 @@ impl ExecServerError {
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::WebSocketConnectTimeout { .. } | Self::InitializeTimedOut { .. } | Self::Disconnected(_) => true,
-            Self::WebSocketConnect(error) => is_retryable(error),
+            Self::WebSocketConnect(error) => error.is_retryable(),
             Self::Server { code, .. } => *code == STILL_ATTACHED,
             _ => false,
         }
-    }
-}
-
-fn is_retryable(error: &ConnectError) -> bool {
-    match error {
-        ConnectError::Io { .. } => true,
-        ConnectError::Refused { status } => matches!(status, 408 | 429 | 500..),
-        _ => false,
     }
 }
 

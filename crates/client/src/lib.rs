@@ -29,7 +29,10 @@ mod shared;
 mod supervisor;
 
 pub use client::ExecServerClient;
-pub use connector::{Companion, Connecting, Connection, Connector, UrlConnector};
+pub use connector::{
+    AcceptedSockets, ChildConnector, Companion, Connecting, Connection, Connector, SshConnector, UrlConnector,
+    accepted,
+};
 pub use environments::{EntryProblem, EnvironmentSpec, Environments, EnvironmentsError, Problem, Surroundings, Way};
 pub use error::ExecServerError;
 pub use options::{ExecServerClientConnectOptions, RemoteExecServerConnectArgs};
@@ -48,3 +51,4 @@ pub use protocol::{
 };
 pub use recovery::{Backoff, WhenRecovering};
 pub use shared::ConnectionState;
+pub use transport::{ConnectOptions, MessageStream, TlsRoots};

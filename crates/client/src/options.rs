@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use protocol::SessionId;
 use recovery::{Backoff, WhenRecovering};
-use transport::ConnectOptions;
+use transport::{ConnectOptions, TlsRoots};
 
 use crate::connector::UrlConnector;
 
@@ -59,6 +59,8 @@ pub struct RemoteExecServerConnectArgs {
     pub websocket_url: String,
     /// Sent as `Authorization: Bearer …`.
     pub bearer_token: Option<String>,
+    /// Whose certificates are trusted by `wss://`.
+    pub tls_roots: TlsRoots,
     /// The rest.
     pub options: ExecServerClientConnectOptions,
 }
@@ -69,6 +71,7 @@ impl RemoteExecServerConnectArgs {
         Self {
             websocket_url: websocket_url.into(),
             bearer_token: None,
+            tls_roots: TlsRoots::default(),
             options: ExecServerClientConnectOptions {
                 client_name: client_name.into(),
                 ..ExecServerClientConnectOptions::default()
@@ -77,7 +80,11 @@ impl RemoteExecServerConnectArgs {
     }
 
     pub(crate) fn into_parts(self) -> (UrlConnector, ExecServerClientConnectOptions) {
-        let connect = ConnectOptions { bearer_token: self.bearer_token, ..ConnectOptions::default() };
+        let connect = ConnectOptions {
+            bearer_token: self.bearer_token,
+            tls_roots: self.tls_roots,
+            ..ConnectOptions::default()
+        };
         (UrlConnector::new(self.websocket_url, connect), self.options)
     }
 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use parking_lot::Mutex;
-use protocol::{Capabilities, EnvironmentInfo, Method, ReadResult, SessionId};
+use protocol::{Capabilities, EnvironmentInfo, Method, ReadResult, SessionId, StartParams};
 use recovery::{Admission, Generation, Link, Refusal, WhenRecovering};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -166,6 +166,29 @@ impl Shared {
             Ok(info.capabilities)
         };
         self.capabilities.get_or_try_init(|| ask).await.cloned()
+    }
+
+    /// A start with the paths of the environment.
+    pub(crate) fn to_remote(&self, mut params: StartParams) -> Result<StartParams, ExecServerError> {
+        if let Some(paths) = self.connector.paths() {
+            params.cwd = paths.to_remote(&params.cwd);
+            if let Some(sandbox) = &params.sandbox {
+                let mapped = paths.map_sandbox(sandbox);
+                params.sandbox = Some(mapped.map_err(|error| ExecServerError::Protocol(error.to_string()))?);
+            }
+        }
+        Ok(params)
+    }
+
+    /// What the environment says of itself, with our paths.
+    pub(crate) fn to_local(&self, mut info: EnvironmentInfo) -> EnvironmentInfo {
+        if let Some(paths) = self.connector.paths() {
+            let directories = info.temporary_directories.iter_mut().flatten();
+            for path in info.cwd.iter_mut().chain(info.temp_dir.iter_mut()).chain(directories) {
+                *path = paths.to_local(path);
+            }
+        }
+        info
     }
 
     pub(crate) fn start_settled(&self) {

@@ -19,6 +19,7 @@ use crate::shared::{Repeat, Shared};
 /// Starts a process. If the connection ends before the answer, the process is not adopted: it is ended over the next connection.
 pub(crate) async fn start(handle: &Arc<Handle>, params: StartParams) -> Result<ExecProcess, ExecServerError> {
     let shared = &handle.shared;
+    let params = shared.to_remote(params)?;
     loop {
         let (generation, rpc) = shared.rpc(shared.options.when_recovering).await?;
         let entry = Entry::new(params.process_id.clone());

@@ -35,7 +35,7 @@ pub(crate) struct Rpc {
     /// Makes both tasks stop.
     stop: CancellationToken,
     /// What must live as long as the connection, such as the child at its other end.
-    companion: Mutex<Option<Companion>>,
+    companion: Mutex<Option<Box<dyn Companion>>>,
 }
 
 /// Why a connection ended.

@@ -14,12 +14,24 @@ use crate::inbound::Inbound;
 /// A peer that was silent for this long is pinged, and is given up after as long again.
 const SILENCE: Duration = Duration::from_secs(10);
 
+/// How long a companion may take to end after its stream has.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
 pub(super) async fn run(rpc: Arc<Rpc>, mut reader: Reader, inbound: Arc<Inbound>) {
     let end = tokio::select! {
         end = read(&rpc, &mut reader, &inbound) => end,
         () = rpc.stop.cancelled() => return,
     };
-    rpc.finish(end);
+    rpc.finish(match end {
+        End(None) => End(last_words(&rpc).await),
+        end => end,
+    });
+}
+
+/// A child that ended without a word to us may have had one for the person at the terminal.
+async fn last_words(rpc: &Rpc) -> Option<String> {
+    let mut companion = rpc.companion.lock().take()?;
+    tokio::time::timeout(LAST_WORDS, companion.last_words()).await.ok()
 }
 
 async fn read(rpc: &Rpc, reader: &mut Reader, inbound: &Inbound) -> End {

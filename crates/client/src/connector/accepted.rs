@@ -1,0 +1,83 @@
+//! Sockets that the environment has dialled: we cannot connect, only wait for the next one.
+
+use std::sync::Arc;
+
+use tokio::sync::{Mutex, mpsc, oneshot};
+use transport::MessageStream;
+
+use super::{Connecting, Connector};
+use crate::client::ExecServerClient;
+use crate::error::ExecServerError;
+use crate::options::ExecServerClientConnectOptions;
+
+/// Hands sockets that the environment has dialled to the client that uses them.
+#[derive(Clone)]
+pub struct AcceptedSockets {
+    client: ExecServerClient,
+    sockets: mpsc::Sender<Offer>,
+    /// One replacement at a time.
+    replacing: Arc<Mutex<()>>,
+}
+
+struct Offer {
+    stream: MessageStream,
+    taken: oneshot::Sender<()>,
+}
+
+struct AcceptedConnector {
+    first: parking_lot::Mutex<Option<MessageStream>>,
+    offers: Mutex<mpsc::Receiver<Offer>>,
+}
+
+/// A client over a socket that the environment has dialled, and the way to replace that socket by the next one.
+pub async fn accepted(
+    stream: MessageStream,
+    options: ExecServerClientConnectOptions,
+) -> Result<(ExecServerClient, AcceptedSockets), ExecServerError> {
+    if options.resume_session_id.is_some() {
+        let text = "accepted exec-server initial connection cannot resume a session";
+        return Err(ExecServerError::Protocol(text.to_owned()));
+    }
+    let (sockets, offers) = mpsc::channel(1);
+    let connector = AcceptedConnector { first: parking_lot::Mutex::new(Some(stream)), offers: Mutex::new(offers) };
+    let client = ExecServerClient::connect(connector, options).await?;
+    Ok((client.clone(), AcceptedSockets { client, sockets, replacing: Arc::default() }))
+}
+
+impl AcceptedSockets {
+    /// Gives the client a new socket in place of the one it has. A socket that still lives is retired first. Returns when the new one is in
+    /// the client's hands; that it resumed the session shows in the client's state.
+    pub async fn replace(&self, stream: MessageStream) -> Result<(), ExecServerError> {
+        let Ok(_claim) = self.replacing.try_lock() else {
+            let text = "an accepted exec-server replacement is already in progress";
+            return Err(ExecServerError::Protocol(text.to_owned()));
+        };
+        self.client.retire_connection("exec-server connection replaced");
+        let (taken, was_taken) = oneshot::channel();
+        let offer = Offer { stream, taken };
+        self.sockets.send(offer).await.map_err(|_| ExecServerError::Closed)?;
+        was_taken.await.map_err(|_| ExecServerError::Closed)
+    }
+}
+
+impl Connector for AcceptedConnector {
+    fn connect(&self) -> Connecting<'_> {
+        Box::pin(async {
+            let first = self.first.lock().take();
+            if let Some(stream) = first {
+                return Ok(stream.into());
+            }
+            let offer = self.offers.lock().await.recv().await.ok_or(ExecServerError::Closed)?;
+            let _nobody_waits_any_more = offer.taken.send(());
+            Ok(offer.stream.into())
+        })
+    }
+
+    fn can_reconnect(&self) -> bool {
+        true
+    }
+
+    fn place(&self) -> String {
+        "accepted connection".to_owned()
+    }
+}

@@ -1,0 +1,34 @@
+//! By URL.
+
+use transport::ConnectOptions;
+
+use super::{Connecting, Connector};
+
+/// Reaches a server by its URL.
+#[derive(Clone, Debug)]
+pub struct UrlConnector {
+    url: String,
+    options: ConnectOptions,
+}
+
+impl UrlConnector {
+    /// `ws://`, `wss://` or `unix://`.
+    pub fn new(url: impl Into<String>, options: ConnectOptions) -> Self {
+        Self { url: url.into(), options }
+    }
+}
+
+impl Connector for UrlConnector {
+    fn connect(&self) -> Connecting<'_> {
+        Box::pin(async { Ok(transport::connect(&self.url, self.options.clone()).await?.into()) })
+    }
+
+    fn can_reconnect(&self) -> bool {
+        true
+    }
+
+    fn place(&self) -> String {
+        // A query may hold a secret.
+        self.url.split(['?', '#']).next().unwrap_or_default().to_owned()
+    }
+}
