@@ -7,6 +7,7 @@ use clap::Parser;
 use server::Config;
 use transport::{DEFAULT_LISTEN_URL, ListenUrl};
 
+use crate::remote::args::Command;
 use crate::units::{Bytes, Span, count};
 
 /// The heading under which limits are kept, apart from what a person needs every day.
@@ -18,6 +19,8 @@ pub(crate) const LIMITS: &str = "Limits";
     version,
     max_term_width = 100,
     disable_help_flag = true,
+    args_conflicts_with_subcommands = true,
+    disable_help_subcommand = true,
     after_help = "Examples:
   exec-server                                         serve on a free loopback port and print its URL
   exec-server --listen unix:///run/user/1000/exec.sock
@@ -71,6 +74,10 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     pub(crate) limits: Limits,
+
+    /// None: serve.
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
 }
 
 /// Bounds that rarely need to be changed.

@@ -1,8 +1,9 @@
-//! The binary `exec-server`: reads the command line, starts the server, and ends it in order.
+//! The binary `exec-server`: reads the command line, and is a server or a client.
 #![forbid(unsafe_code)]
 
 mod args;
 mod limits;
+mod remote;
 mod serve;
 mod units;
 
@@ -26,8 +27,12 @@ fn main() -> ExitCode {
         limits::print();
         return ExitCode::SUCCESS;
     }
-    match serve::serve(args) {
-        Ok(()) => ExitCode::SUCCESS,
+    let result = match args.command {
+        Some(command) => remote::run(command),
+        None => serve::serve(args).map(|()| ExitCode::SUCCESS),
+    };
+    match result {
+        Ok(code) => code,
         Err(error) => {
             complain(&error);
             ExitCode::from(OUR_FAILURE)

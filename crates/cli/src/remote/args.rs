@@ -1,0 +1,198 @@
+//! The commands and what they take.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use crate::units::Span;
+
+/// What to do in an environment.
+#[derive(Subcommand, Debug)]
+pub(crate) enum Command {
+    /// Run a command in an environment and pass its input, output, signals and exit code through
+    Run(RunArgs),
+    /// Open an interactive shell in an environment
+    Shell(ShellArgs),
+    /// List the processes of a kept session
+    Ps(PsArgs),
+    /// End a process of a kept session and everything it has started, or send it a signal
+    Kill(KillArgs),
+    /// Print what a process of a kept session has written
+    Logs(LogsArgs),
+    /// Take up a process of a kept session in this terminal
+    Attach(AttachArgs),
+    /// Run an MCP server in an environment and bridge it to our stdio
+    McpStdio(McpStdioArgs),
+    /// Print completions for a shell
+    Completions(CompletionsArgs),
+}
+
+/// Which environment is meant. None of these: the default one of environments.toml, or else this machine.
+#[derive(Args, Debug, Clone, Default)]
+#[command(next_help_heading = "Where")]
+pub(crate) struct WhereArgs {
+    /// An environment of environments.toml
+    #[arg(short = 'e', long, value_name = "NAME", conflicts_with_all = ["connect", "ssh"])]
+    pub(crate) environment: Option<String>,
+    /// A server that listens: ws://, wss:// or unix://
+    #[arg(long, value_name = "URL", conflicts_with = "ssh")]
+    pub(crate) connect: Option<String>,
+    /// Start the server on this machine over ssh; it must let us in without a question
+    #[arg(long, value_name = "HOST")]
+    pub(crate) ssh: Option<String>,
+    /// A directory here that has the same files as --remote-root there
+    #[arg(long, value_name = "DIR", requires = "ssh", requires = "remote_root")]
+    pub(crate) local_root: Option<PathBuf>,
+    /// The directory there
+    #[arg(long, value_name = "DIR", requires = "ssh", requires = "local_root")]
+    pub(crate) remote_root: Option<PathBuf>,
+    /// The server program there
+    #[arg(long, value_name = "PATH", requires = "ssh", default_value = "exec-server")]
+    pub(crate) program: String,
+    /// A configuration file for ssh
+    #[arg(long, value_name = "FILE", requires = "ssh")]
+    pub(crate) ssh_config: Option<PathBuf>,
+    /// Certificates to trust for wss:// instead of the system's, PEM
+    #[arg(long, env = "EXEC_SERVER_CA_FILE", value_name = "FILE")]
+    pub(crate) ca_file: Option<PathBuf>,
+    /// A file with the token that the server wants
+    #[arg(long, env = "EXEC_SERVER_CLIENT_TOKEN_FILE", value_name = "FILE")]
+    pub(crate) client_token_file: Option<PathBuf>,
+}
+
+/// Which kept session is meant.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct SessionArgs {
+    /// The session's name
+    #[arg(short, long, value_name = "NAME", default_value = "default")]
+    pub(crate) session: String,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) r#where: WhereArgs,
+    /// Give the command a terminal
+    #[arg(short, long)]
+    pub(crate) tty: bool,
+    /// The directory it runs in; the server's own if left out
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cwd: Option<PathBuf>,
+    /// Set a variable; only a name passes our own value on
+    #[arg(long, value_name = "NAME[=VALUE]")]
+    pub(crate) env: Vec<String>,
+    /// End it after this long; the exit code is then 124
+    #[arg(long, value_name = "TIME")]
+    pub(crate) timeout: Option<Span>,
+    /// Run it in a kept session of this name, where others can find it
+    #[arg(short, long, value_name = "NAME")]
+    pub(crate) session: Option<String>,
+    /// Start it in a kept session (`default` if none is named), print its id and leave it
+    #[arg(short, long)]
+    pub(crate) detach: bool,
+    /// The id in the session; a number if left out
+    #[arg(long, value_name = "ID")]
+    pub(crate) id: Option<String>,
+    /// How long the session is kept when nobody is connected
+    #[arg(long, value_name = "TIME", default_value = "24h")]
+    pub(crate) keep: Span,
+    /// One JSON object per event on stdout instead of the bare output
+    #[arg(long, conflicts_with = "tty")]
+    pub(crate) json: bool,
+    /// The command and its arguments
+    #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
+    pub(crate) command: Vec<String>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ShellArgs {
+    #[command(flatten)]
+    pub(crate) r#where: WhereArgs,
+    /// The directory it starts in
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cwd: Option<PathBuf>,
+    /// Set a variable; only a name passes our own value on
+    #[arg(long, value_name = "NAME[=VALUE]")]
+    pub(crate) env: Vec<String>,
+    /// Open it in a kept session of this name
+    #[arg(short, long, value_name = "NAME")]
+    pub(crate) session: Option<String>,
+    /// How long the session is kept when nobody is connected
+    #[arg(long, value_name = "TIME", default_value = "24h")]
+    pub(crate) keep: Span,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct PsArgs {
+    #[command(flatten)]
+    pub(crate) r#where: WhereArgs,
+    #[command(flatten)]
+    pub(crate) session: SessionArgs,
+    /// As JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct KillArgs {
+    #[command(flatten)]
+    pub(crate) r#where: WhereArgs,
+    #[command(flatten)]
+    pub(crate) session: SessionArgs,
+    /// Only send this signal: interrupt, hangup, quit, terminate, kill, user1, user2, stop or continue
+    #[arg(long, value_name = "NAME")]
+    pub(crate) signal: Option<String>,
+    /// Ids as `ps` shows them
+    #[arg(required = true, value_name = "ID")]
+    pub(crate) ids: Vec<String>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct LogsArgs {
+    #[command(flatten)]
+    pub(crate) r#where: WhereArgs,
+    #[command(flatten)]
+    pub(crate) session: SessionArgs,
+    /// Go on until it ends; then exit with its code
+    #[arg(short, long)]
+    pub(crate) follow: bool,
+    /// One JSON object per event
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Id as `ps` shows it
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct AttachArgs {
+    #[command(flatten)]
+    pub(crate) r#where: WhereArgs,
+    #[command(flatten)]
+    pub(crate) session: SessionArgs,
+    /// Id as `ps` shows it; the only one that runs if left out
+    #[arg(value_name = "ID")]
+    pub(crate) id: Option<String>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct McpStdioArgs {
+    #[command(flatten)]
+    pub(crate) r#where: WhereArgs,
+    /// The directory it runs in; the server's own if left out
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cwd: Option<PathBuf>,
+    /// Set a variable; only a name passes our own value on
+    #[arg(long, value_name = "NAME[=VALUE]")]
+    pub(crate) env: Vec<String>,
+    /// The MCP server and its arguments
+    #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
+    pub(crate) command: Vec<String>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct CompletionsArgs {
+    /// Which shell
+    #[arg(value_name = "SHELL")]
+    pub(crate) shell: String,
+}

@@ -1,0 +1,61 @@
+//! A server on this machine that outlives the command that needs it, for kept sessions when no other server is configured. It ends by
+//! itself when there has been nothing to keep for a while.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::Context as _;
+use client::Way;
+
+use super::named::{private_directory, state_directory};
+
+/// How long it waits for the next session.
+const IDLE: &str = "60s";
+
+/// The way to that server. `start`: if there is none, start it.
+pub(crate) async fn way(start: bool) -> anyhow::Result<Way> {
+    let directory = state_directory()?;
+    let socket = directory.join("server.sock");
+    let url = format!("unix://{}", socket.display());
+    if start && tokio::net::UnixStream::connect(&socket).await.is_err() {
+        // Reading its first line blocks.
+        tokio::task::spawn_blocking({
+            let url = url.clone();
+            move || spawn(&directory, &url)
+        })
+        .await??;
+    }
+    Ok(Way::Url { url, ca_file: None, token_file: None })
+}
+
+fn spawn(directory: &Path, url: &str) -> anyhow::Result<()> {
+    private_directory(directory).with_context(|| format!("cannot make {}", directory.display()))?;
+    let log_path = directory.join("server.log");
+    let log = fs::OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(&log_path);
+    let log = log.with_context(|| format!("cannot write {}", log_path.display()))?;
+    let mut server = Command::new(std::env::current_exe().context("cannot find the path of this program")?)
+        .args(["--listen", url, "--exit-when-idle", IDLE])
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(log)
+        // Ctrl-C in this terminal is not for it.
+        .process_group(0)
+        .spawn()
+        .context("cannot start a server in the background")?;
+    let mut line = String::new();
+    let stdout = server.stdout.take().context("the server has no stdout")?;
+    BufReader::new(stdout).read_line(&mut line)?;
+    // Two commands at once may both have tried; one server is enough.
+    let is_up = line.trim() == url || std::os::unix::net::UnixStream::connect(url.trim_start_matches("unix://")).is_ok();
+    anyhow::ensure!(
+        is_up,
+        "the server in the background did not start: {}",
+        fs::read_to_string(&log_path).unwrap_or_default().trim()
+    );
+    Ok(())
+}

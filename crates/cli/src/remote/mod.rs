@@ -1,0 +1,32 @@
+//! The client's side of the command line: commands for people, over the same client that programs embed.
+
+pub(crate) mod args;
+mod local_server;
+mod named;
+mod reach;
+
+use std::process::ExitCode;
+
+use args::Command;
+
+/// Runs one command to its end; the result is what the program exits with.
+pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let result = runtime.block_on(dispatch(command));
+    // A thread may still be waiting for stdin; nothing of ours is.
+    runtime.shutdown_background();
+    result
+}
+
+async fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Run(_) => anyhow::bail!("run: to come"),
+        Command::Shell(_) => anyhow::bail!("shell: to come"),
+        Command::Ps(_) => anyhow::bail!("ps: to come"),
+        Command::Kill(_) => anyhow::bail!("kill: to come"),
+        Command::Logs(_) => anyhow::bail!("logs: to come"),
+        Command::Attach(_) => anyhow::bail!("attach: to come"),
+        Command::McpStdio(_) => anyhow::bail!("mcp-stdio: to come"),
+        Command::Completions(_) => anyhow::bail!("completions: to come"),
+    }
+}

@@ -1,0 +1,82 @@
+//! Names of kept sessions. A session id is as good as a password for what the session holds, so the files are ours alone.
+
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use client::SessionId;
+
+/// The session of this name on the server at `url`.
+pub(crate) fn load(name: &str, url: &str) -> anyhow::Result<Option<SessionId>> {
+    let path = path_of(name, url)?;
+    match fs::read_to_string(&path) {
+        Ok(text) => Ok(Some(text.trim()).filter(|text| !text.is_empty()).map(SessionId::from)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
+    }
+}
+
+/// Remembers it.
+pub(crate) fn save(name: &str, url: &str, session: &SessionId) -> anyhow::Result<()> {
+    let path = path_of(name, url)?;
+    let write = || -> std::io::Result<()> {
+        private_directory(path.parent().unwrap_or(Path::new(".")))?;
+        // Another command may read it at this moment.
+        let new = path.with_extension(format!("{}.new", std::process::id()));
+        let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+        writeln!(file, "{session}")?;
+        fs::rename(&new, &path)
+    };
+    write().with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Forgets it.
+pub(crate) fn forget(name: &str, url: &str) -> anyhow::Result<()> {
+    let path = path_of(name, url)?;
+    fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))
+}
+
+/// A directory that nobody else can look into.
+pub(crate) fn private_directory(path: &Path) -> std::io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+/// Where we keep what outlives us.
+pub(crate) fn state_directory() -> anyhow::Result<PathBuf> {
+    let from = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let state = from("XDG_STATE_HOME").or_else(|| from("HOME").map(|home| home.join(".local/state")));
+    Ok(state.context("neither XDG_STATE_HOME nor HOME says where to keep sessions")?.join("exec-server"))
+}
+
+fn path_of(name: &str, url: &str) -> anyhow::Result<PathBuf> {
+    let is_plain = !name.is_empty() && name.len() <= 64 && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
+    anyhow::ensure!(
+        is_plain && !name.starts_with('.'),
+        "`{name}` is no name for a session; use up to 64 letters, digits, `-`, `_` and `.`"
+    );
+    Ok(state_directory()?.join("sessions").join(file_name(url)).join(name))
+}
+
+/// One directory per server. Its name is the URL with everything but letters and digits written as numbers.
+fn file_name(url: &str) -> String {
+    url.bytes().fold(String::new(), |mut name, byte| {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' => name.push(byte.into()),
+            other => name.push_str(&format!("_{other:02x}")),
+        }
+        name
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_do_not_share_names() {
+        assert_eq!(file_name("ws://a:1/x"), "ws_3a_2f_2fa_3a1_2fx");
+        assert_ne!(file_name("unix:///a/b"), file_name("unix:///a_b"));
+    }
+}

@@ -1,0 +1,153 @@
+//! From the command line to a connected client.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use client::{
+    ChildConnector, ConnectOptions, Connector, EnvironmentSpec, Environments, ExecServerClient,
+    ExecServerClientConnectOptions, PathMap, SshConnector, Surroundings, TlsRoots, UrlConnector, Way,
+};
+
+use super::args::WhereArgs;
+use super::{local_server, named};
+
+/// Who we are in the server's logs.
+const CLIENT_NAME: &str = "exec-server-cli";
+
+/// Where to, and how patiently.
+pub(crate) struct Destination {
+    pub(crate) way: Way,
+    options: ExecServerClientConnectOptions,
+    ssh_config: Option<std::path::PathBuf>,
+}
+
+impl Destination {
+    /// What the flags say, or what is configured, or this machine.
+    pub(crate) fn choose(given: &WhereArgs) -> anyhow::Result<Self> {
+        let options =
+            ExecServerClientConnectOptions { client_name: CLIENT_NAME.to_owned(), ..Default::default() };
+        let ssh_config = given.ssh_config.clone();
+        if let Some(url) = &given.connect {
+            let (ca_file, token_file) = (given.ca_file.clone(), given.client_token_file.clone());
+            return Ok(Self { way: Way::Url { url: url.clone(), ca_file, token_file }, options, ssh_config });
+        }
+        if let Some(host) = &given.ssh {
+            anyhow::ensure!(!host.starts_with('-'), "`{host}` is no name of a machine");
+            let paths = match (&given.local_root, &given.remote_root) {
+                (Some(local), Some(remote)) => PathMap::new(&std::path::absolute(local)?, remote)?,
+                _ => PathMap::default(),
+            };
+            let way = Way::Ssh { host: host.clone(), program: given.program.clone(), paths };
+            return Ok(Self { way, options, ssh_config });
+        }
+        let environments = Environments::load(&Surroundings::of_this_process())?;
+        let mut spec = match &given.environment {
+            Some(name) => environments.entries.get(name).cloned().with_context(|| unknown(name, &environments))?,
+            None => environments.default_environment().cloned().context(
+                "no environment is chosen: the configuration names no default; give one with -e, --connect or --ssh",
+            )?,
+        };
+        if let Way::Url { ca_file, token_file, .. } = &mut spec.way {
+            *ca_file = given.ca_file.clone().or(ca_file.take());
+            *token_file = given.client_token_file.clone().or(token_file.take());
+        }
+        let EnvironmentSpec { way, connect_timeout, initialize_timeout, .. } = spec;
+        let options = ExecServerClientConnectOptions { connect_timeout, initialize_timeout, ..options };
+        Ok(Self { way, options, ssh_config })
+    }
+
+    /// A client with a session of its own, which ends with it.
+    pub(crate) async fn connect(self) -> anyhow::Result<ExecServerClient> {
+        let connector = self.connector()?;
+        Ok(ExecServerClient::connect_boxed(connector, self.options).await?)
+    }
+
+    /// A client of the kept session of this name. `create` says for how long it is kept if there is none yet; without it, its absence is an
+    /// error. Whoever else is attached to it is detached, and comes back when we are gone.
+    pub(crate) async fn connect_to_session(
+        mut self,
+        name: &str,
+        create: Option<Duration>,
+    ) -> anyhow::Result<ExecServerClient> {
+        if matches!(self.way, Way::Local) {
+            // Our own child would end with us.
+            self.way = local_server::way(create.is_some()).await?;
+        }
+        let Way::Url { url, .. } = &self.way else {
+            anyhow::bail!("a session can be kept only on a server that listens; this one ends with its connection");
+        };
+        let url = url.clone();
+        let known = named::load(name, &url)?;
+        let is_known = known.is_some();
+        if !is_known && create.is_none() {
+            anyhow::bail!("there is no session `{name}` at {url}; start one with `exec-server run --session {name}`");
+        }
+        let mut options = self.options.clone();
+        options.keep_for = create;
+        options.takeover = is_known;
+        options.resume_session_id = known;
+        let connector = self.connector()?;
+        let client = match ExecServerClient::connect_boxed(connector, options.clone()).await {
+            // It was not kept that long, or the server is another one by now.
+            Err(client::ExecServerError::Server { code: -32600, message, .. }) if is_known => {
+                named::forget(name, &url)?;
+                anyhow::ensure!(create.is_some(), "the session `{name}` is gone: {message}");
+                let options =
+                    ExecServerClientConnectOptions { resume_session_id: None, takeover: false, ..options };
+                ExecServerClient::connect_boxed(self.connector()?, options).await?
+            }
+            result => result?,
+        };
+        if create.is_some() {
+            anyhow::ensure!(
+                client.capabilities().await?.session_keep,
+                "the server at {url} cannot keep sessions; run the command without --session"
+            );
+        }
+        let session = client.session_id().context("the server names no session")?;
+        named::save(name, &url, session)?;
+        Ok(client)
+    }
+
+    fn connector(&self) -> anyhow::Result<Box<dyn Connector>> {
+        Ok(match &self.way {
+            Way::Local => {
+                let program = std::env::current_exe().context("cannot find the path of this program")?.into();
+                let args = ["--listen", "stdio"].map(Into::into).into();
+                Box::new(ChildConnector { program, args, ..ChildConnector::default() })
+            }
+            Way::Url { url, ca_file, token_file } => {
+                let options = ConnectOptions {
+                    bearer_token: token_file.as_deref().map(read_token).transpose()?,
+                    tls_roots: ca_file.as_deref().map(TlsRoots::from_ca_file).transpose()?.unwrap_or_default(),
+                    ..ConnectOptions::default()
+                };
+                Box::new(UrlConnector::new(url, options))
+            }
+            Way::Program { program, args, env, cwd } => Box::new(ChildConnector {
+                program: program.into(),
+                args: args.iter().map(Into::into).collect(),
+                env: env.iter().map(|(name, value)| (name.into(), value.into())).collect(),
+                cwd: cwd.clone(),
+                ..ChildConnector::default()
+            }),
+            Way::Ssh { host, program, paths } => {
+                let config = self.ssh_config.iter().flat_map(|file| ["-F".into(), file.into()]).collect();
+                Box::new(SshConnector::with_ssh(host, program, paths.clone(), config))
+            }
+        })
+    }
+}
+
+fn unknown(name: &str, environments: &Environments) -> String {
+    let known: Vec<&str> = environments.entries.keys().map(String::as_str).collect();
+    format!("there is no environment `{name}`; there are: {}", known.join(", "))
+}
+
+/// The first line that holds one; the same file can serve a server, which accepts several.
+fn read_token(path: &Path) -> anyhow::Result<String> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let token = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#'));
+    token.map(str::to_owned).with_context(|| format!("{} holds no token", path.display()))
+}
