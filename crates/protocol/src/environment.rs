@@ -61,6 +61,10 @@ pub struct Capabilities {
     pub process_timeout: bool,
     /// `process/read` tells where output is no longer retained.
     pub read_gaps: bool,
+    /// `initialize.keepForMs` and `initialize.takeover`.
+    pub session_keep: bool,
+    /// `process/flow`.
+    pub process_flow: bool,
 }
 
 /// Result of `environment/status`.

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
 
 use crate::PathUri;
 
@@ -83,8 +84,8 @@ fn kind_word(kind: std::io::ErrorKind) -> &'static str {
 pub struct WireError {
     /// See [`ErrorCode`]; other numbers can come from other implementations.
     pub code: i64,
-    /// Present for failures of system calls.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Present for failures of system calls. Other implementations may put anything there, which is read as nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "known_data")]
     pub data: Option<Box<ErrorData>>,
     /// One sentence that says what was tried, why it failed and what to do.
     pub message: String,
@@ -116,5 +117,33 @@ impl WireError {
     pub fn with_data(mut self, data: ErrorData) -> Self {
         self.data = Some(Box::new(data));
         self
+    }
+}
+
+fn known_data<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<ErrorData>>, D::Error> {
+    let raw = Box::<RawValue>::deserialize(deserializer)?;
+    Ok(serde_json::from_str(raw.get()).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_of_a_foreign_shape_does_not_hide_the_error() {
+        for data in ["null", "7", "1e400", r#""why""#, "[1]", "{}", r#"{"kind":7}"#, r#"{"reason":{"errno":2}}"#] {
+            let json = format!(r#"{{"code":-32603,"data":{data},"message":"it failed"}}"#);
+            let error: WireError = serde_json::from_str(&json).unwrap();
+            assert_eq!(error, WireError::internal("it failed"), "{data}");
+        }
+    }
+
+    #[test]
+    fn data_of_our_own_shape_survives() {
+        let data = ErrorData { errno: Some(2), kind: "notFound".into(), path: None };
+        let error = WireError::internal("it failed").with_data(data);
+        let json = serde_json::to_string(&error).unwrap();
+        assert_eq!(json, r#"{"code":-32603,"data":{"errno":2,"kind":"notFound"},"message":"it failed"}"#);
+        assert_eq!(serde_json::from_str::<WireError>(&json).unwrap(), error);
     }
 }

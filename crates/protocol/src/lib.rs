@@ -33,7 +33,7 @@ pub use legacy::{
 pub use method::{Family, Method, Order, notification};
 pub use output::{OutputFrame, ProcessIdJson};
 pub use process::{
-    ClosedNotification, EnvInherit, EnvPolicy, ExitedNotification, NoResult, OutputChunk, ProcessState,
+    ClosedNotification, EnvInherit, EnvPolicy, ExitedNotification, FlowParams, NoResult, OutputChunk, ProcessState,
     ProcessSummary, ReadParams, ReadResult, ResizeParams, SandboxType, Signal, SignalParams, StartParams,
     StartResult, Stream, TargetParams, TerminateResult, WindowSize, WriteParams, WriteResult, WriteStatus,
 };

@@ -6,8 +6,8 @@ use crate::legacy::{
     LegacyExecParams, LegacyExecResult, LegacyTerminateParams, LegacyWriteParams, LegacyWriteResult,
 };
 use crate::process::{
-    NoResult, ProcessSummary, ReadParams, ReadResult, ResizeParams, SignalParams, StartParams, StartResult,
-    TargetParams, TerminateResult, WriteParams, WriteResult,
+    FlowParams, NoResult, ProcessSummary, ReadParams, ReadResult, ResizeParams, SignalParams, StartParams,
+    StartResult, TargetParams, TerminateResult, WriteParams, WriteResult,
 };
 use crate::{EnvironmentInfo, EnvironmentStatus, InitializeParams, InitializeResult};
 
@@ -122,6 +122,8 @@ methods! {
     ProcessResize = "process/resize", Exec, AfterStart, ResizeParams => NoResult;
     /// Ends stdin.
     ProcessCloseStdin = "process/closeStdin", Exec, Stdin, TargetParams => NoResult;
+    /// Lets the events of a process wait, or go on.
+    ProcessFlow = "process/flow", Exec, AfterStart, FlowParams => NoResult;
     /// Lists the processes of the session.
     ProcessList = "process/list", Exec, Free, () => Vec<ProcessSummary>;
     /// Tells about the environment.

@@ -297,6 +297,16 @@ pub struct ResizeParams {
     pub size: WindowSize,
 }
 
+/// Params of `process/flow`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FlowParams {
+    /// Which process.
+    pub process_id: ProcessId,
+    /// Whether its events wait.
+    pub paused: bool,
+}
+
 /// The empty object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NoResult {}
