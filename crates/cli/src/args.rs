@@ -93,6 +93,9 @@ pub(crate) struct Limits {
     /// Processes per session, closed ones that are still readable included
     #[arg(long, env = "EXEC_SERVER_MAX_PROCESSES", value_name = "COUNT", value_parser = count, default_value_t = 4096, hide = true)]
     max_processes: usize,
+    /// Closed processes per session that are kept beyond --process-retention
+    #[arg(long, env = "EXEC_SERVER_MAX_KEPT_PROCESSES", value_name = "COUNT", value_parser = count, default_value_t = 64, hide = true)]
+    max_kept_processes: usize,
     /// Unanswered requests per connection
     #[arg(long, env = "EXEC_SERVER_MAX_REQUESTS", value_name = "COUNT", value_parser = count, default_value_t = 2048, hide = true)]
     max_requests: usize,
@@ -123,6 +126,9 @@ pub(crate) struct Limits {
     /// How long a closed process stays readable
     #[arg(long, env = "EXEC_SERVER_PROCESS_RETENTION", value_name = "TIME", default_value = "30s", hide = true)]
     process_retention: Span,
+    /// The longest a client may ask its session to be kept
+    #[arg(long, env = "EXEC_SERVER_MAX_SESSION_TTL", value_name = "TIME", default_value = "7d", hide = true)]
+    max_session_ttl: Span,
     /// How long output of a detached session waits before the oldest is dropped
     #[arg(long, env = "EXEC_SERVER_DETACHED_HOLD", value_name = "TIME", default_value = "25s", hide = true)]
     detached_hold: Span,
@@ -141,6 +147,9 @@ pub(crate) struct Limits {
     /// How long killed processes may take to be gone
     #[arg(long, env = "EXEC_SERVER_KILL_PATIENCE", value_name = "TIME", default_value = "10s", hide = true)]
     kill_patience: Span,
+    /// End after so long without a connection and a session
+    #[arg(long, env = "EXEC_SERVER_EXIT_WHEN_IDLE", value_name = "TIME", hide = true)]
+    exit_when_idle: Option<Span>,
 }
 
 impl Args {
@@ -151,6 +160,7 @@ impl Args {
             max_connections: limits.max_connections,
             max_sessions: limits.max_sessions,
             max_processes: limits.max_processes,
+            max_kept_processes: limits.max_kept_processes,
             max_requests: limits.max_requests,
             max_message_bytes: limits.max_message_bytes.0,
             max_start_bytes: limits.max_start_bytes.0,
@@ -162,12 +172,14 @@ impl Args {
             retain_total_bytes: self.retain_total_bytes.0,
             process_retention: limits.process_retention.0,
             session_ttl: self.session_ttl.0,
+            max_session_ttl: limits.max_session_ttl.0,
             detached_hold: limits.detached_hold.0,
             ping_interval: limits.ping_interval.0.max(Duration::from_millis(1)),
             pong_deadline: limits.pong_deadline.0.max(Duration::from_millis(1)),
             takeover_after: limits.takeover_after.0,
             shutdown_grace: limits.shutdown_grace.0,
             kill_patience: limits.kill_patience.0,
+            exit_when_idle: limits.exit_when_idle.map(|time| time.0),
             guard: None,
         }
     }

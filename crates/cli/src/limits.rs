@@ -18,7 +18,7 @@ fn render() -> String {
     let mut out = String::from("Each can also be set by an environment variable, e.g. EXEC_SERVER_MAX_WAIT=5m.\n\n");
     for argument in limits {
         let flag = argument.get_long().unwrap_or_default();
-        let default = argument.get_default_values().iter().map(|value| value.to_string_lossy()).collect::<String>();
+        let default = argument.get_default_values().first().map_or("off".into(), |value| value.to_string_lossy());
         let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
         out.push_str(&format!("  --{flag:<22} {default:>7}   {help}\n"));
     }

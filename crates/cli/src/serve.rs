@@ -1,4 +1,5 @@
-//! Serving: addresses on stdout, logs on stderr, and an orderly end on SIGTERM, Ctrl-C or the end of stdio.
+//! Serving: addresses on stdout, logs on stderr, and an orderly end on SIGTERM, Ctrl-C, the end of stdio, or when nobody
+//! uses the server any more.
 
 use std::io::Write as _;
 use std::sync::Arc;
@@ -58,10 +59,13 @@ async fn run(args: Args) -> anyhow::Result<()> {
     }
 
     let mut stdio = running.stdio;
+    let idle = server.idle();
+    tokio::pin!(idle);
     loop {
         tokio::select! {
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
+            () = &mut idle => break,
             _ = hangup.recv() => reload(tokens.as_deref()),
             () = ended(stdio.as_mut()) => {
                 stdio = None;

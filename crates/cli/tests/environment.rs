@@ -30,7 +30,7 @@ async fn info_tells_shell_directories_and_capabilities() {
                 "networkProxyLaunch": false, "capabilityDiscoverySandbox": false, "environmentConfigRead": false,
                 "httpHeaderEnvVars": false, "sandboxedFileStreaming": false, "shellSnapshotV2": false,
                 "processResize": true, "processCloseStdin": true, "processSignals": true, "processList": true,
-                "processTimeout": true, "readGaps": true,
+                "processTimeout": true, "readGaps": true, "sessionKeep": true, "processFlow": true,
             },
         })
     );

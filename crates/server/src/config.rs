@@ -12,6 +12,8 @@ pub struct Config {
     pub max_sessions: usize,
     /// Processes of one session, closed ones that are still readable included.
     pub max_processes: usize,
+    /// Closed processes of one session that are kept beyond `process_retention` for a client that asked for it.
+    pub max_kept_processes: usize,
     /// Requests of one connection that are not answered yet.
     pub max_requests: usize,
     /// Bytes of one message, both ways.
@@ -34,6 +36,8 @@ pub struct Config {
     pub process_retention: Duration,
     /// How long a session outlives its connection.
     pub session_ttl: Duration,
+    /// The longest a client may ask its session to be kept.
+    pub max_session_ttl: Duration,
     /// How long the output of a detached session waits for its client before the oldest is dropped instead.
     pub detached_hold: Duration,
     /// How often a quiet peer is asked whether it is there.
@@ -46,6 +50,8 @@ pub struct Config {
     pub shutdown_grace: Duration,
     /// How long killed processes may take to be gone before an error is reported.
     pub kill_patience: Duration,
+    /// The server ends by itself after so long without a connection and a session; none means never.
+    pub exit_when_idle: Option<Duration>,
     /// The program that cleans up if the server is killed; none means nobody does.
     pub guard: Option<(PathBuf, Vec<String>)>,
 }
@@ -56,6 +62,7 @@ impl Default for Config {
             max_connections: 1024,
             max_sessions: 1024,
             max_processes: 4096,
+            max_kept_processes: 64,
             max_requests: 2048,
             max_message_bytes: 64 << 20,
             max_start_bytes: 2 << 20,
@@ -67,6 +74,7 @@ impl Default for Config {
             retain_total_bytes: 256 << 20,
             process_retention: Duration::from_secs(30),
             session_ttl: Duration::from_secs(30),
+            max_session_ttl: Duration::from_secs(7 * 24 * 3600),
             // A client gives up after 25 s; until then it may come back and must find everything.
             detached_hold: Duration::from_secs(25),
             ping_interval: Duration::from_secs(25),
@@ -74,6 +82,7 @@ impl Default for Config {
             takeover_after: Duration::from_secs(2),
             shutdown_grace: Duration::from_secs(5),
             kill_patience: Duration::from_secs(10),
+            exit_when_idle: None,
             guard: None,
         }
     }

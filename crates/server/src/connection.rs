@@ -34,6 +34,9 @@ const LARGE_REPLIES: usize = 4;
 const PROTOCOL_ERROR: u16 = 1002;
 const NORMAL: u16 = 1000;
 
+/// A close code of our own, from the range that is free for it: coming back would take the session from its new owner.
+const TAKEN_OVER: u16 = 4010;
+
 /// A connection, as its handlers see it.
 pub(crate) struct Connection {
     pub(crate) shared: Arc<Shared>,
@@ -64,6 +67,8 @@ enum End {
     /// The peer is still there to hear a goodbye.
     Orderly(&'static str),
     Lost(&'static str),
+    /// The peer is still there, but its session is elsewhere.
+    TakenOver(&'static str),
 }
 
 /// Serves a connection until it ends.
@@ -114,6 +119,8 @@ pub(crate) async fn serve(stream: MessageStream, transport: Transport, shared: A
             }
             _ = &mut writing => break End::Lost("connection lost"),
             () = outbound.is_shut() => break End::Lost("replaced"),
+            // Whoever is on stdio would not notice its end; its further requests are answered with the reason.
+            () = outbound.displaced(), if !matches!(connection.peer, PeerLabel::Stdio) => break End::TakenOver("session has been taken over by another connection"),
             () = tokio::time::sleep_until(watch_until.into()) => {
                 // A peer in the middle of a long message cannot answer, but it is there.
                 if reader.received_bytes() != received {
@@ -133,19 +140,26 @@ pub(crate) async fn serve(stream: MessageStream, transport: Transport, shared: A
             }
         }
     };
-    let (End::Orderly(reason) | End::Lost(reason)) = end;
+    let (End::Orderly(reason) | End::Lost(reason) | End::TakenOver(reason)) = end;
     tracing::debug!(peer = %connection.peer, reason, "connection ended");
     connection.detach();
     // Whoever resumes the session need not wait for a sign of life.
     outbound.shut();
+    let goodbye = match end {
+        End::Orderly(_) => Some((NORMAL, "")),
+        End::Lost(_) => None,
+        End::TakenOver(reason) => {
+            // Requests that wait are answered before the goodbye.
+            connection.end_handlers().await;
+            Some((TAKEN_OVER, reason))
+        }
+    };
     // Whatever is queued, a goodbye included, gets a moment to leave; a dead socket must not hold anything up.
-    if matches!(end, End::Orderly(_)) {
-        outbound.close(NORMAL, "");
+    if let Some((code, reason)) = goodbye {
+        outbound.close(code, reason);
         let _ = tokio::time::timeout(std::time::Duration::from_secs(1), &mut writing).await;
     }
-    connection.gone.cancel();
-    connection.handlers.close();
-    connection.handlers.wait().await;
+    connection.end_handlers().await;
     shared.remove_connection(&connection);
     shared.metrics.connection_closed(transport);
 }
@@ -241,18 +255,27 @@ impl Connection {
         });
     }
 
+    async fn end_handlers(&self) {
+        self.gone.cancel();
+        self.handlers.close();
+        self.handlers.wait().await;
+    }
+
     /// The session goes on without this connection.
     fn detach(&self) {
         let session = match self.phase() {
             Phase::Fresh => return,
             Phase::Greeted(session) | Phase::Ready(session) => session,
         };
+        if !session.detach(self.number(), Instant::now()) {
+            return;
+        }
         if matches!(self.peer, PeerLabel::Stdio) {
             // Nobody can come back over stdio.
             if session.end() {
                 self.shared.end_session_in_background(session);
             }
-        } else if session.detach(self.number(), Instant::now()) {
+        } else {
             self.shared.janitor.watch_detached(&session);
         }
     }

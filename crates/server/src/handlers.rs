@@ -1,5 +1,6 @@
 //! What each method does. `dispatch` decodes params, checks the handshake and the order, and calls one handler.
 
+mod flow;
 mod initialize;
 mod legacy;
 mod poll_once;
@@ -89,6 +90,7 @@ fn handle(call: Call, request: &Request<'_>, message: &Bytes, target: Target) {
         Method::ProcessCloseStdin => with_process(call, request, message, target, stdin::close),
         Method::ProcessSignal => with_process(call, request, message, target, signal),
         Method::ProcessResize => with_process(call, request, message, target, resize),
+        Method::ProcessFlow => with_process(call, request, message, target, flow::flow),
         Method::ProcessTerminate => with_process(call, request, message, target, stop::terminate),
         Method::LegacyWrite => with_process(call, request, message, target, legacy::write),
         Method::LegacyTerminate => with_process(call, request, message, target, legacy::terminate),
@@ -185,6 +187,7 @@ names_process!(
     SignalParams,
     ResizeParams,
     TargetParams,
+    protocol::FlowParams,
     protocol::LegacyWriteParams,
     protocol::LegacyTerminateParams
 );
@@ -210,7 +213,12 @@ fn still_attached(connection: &Connection, session: &Session) -> Result<(), Wire
     if session.is_attached_to(connection.number()) {
         return Ok(());
     }
-    Err(WireError::invalid_request("session has been resumed by another connection"))
+    Err(resumed_elsewhere())
+}
+
+/// The session of this connection has another one now.
+pub(crate) fn resumed_elsewhere() -> WireError {
+    WireError::invalid_request("session has been resumed by another connection")
 }
 
 fn unknown_process(id: &ProcessId) -> WireError {

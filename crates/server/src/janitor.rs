@@ -24,11 +24,16 @@ const WORTH_RETURNING_BYTES: usize = 4 << 20;
 /// How long it takes until whoever else had a hold on it has let go too.
 const FREED_WITHIN: Duration = Duration::from_millis(500);
 
+/// How often it is looked at least whether a client has taken what it lets wait.
+const OWED_LOOK: Duration = Duration::from_secs(1);
+
 /// How long a resumed client has to ask what it missed before it is simply told.
 const READ_GRACE: Duration = Duration::from_secs(1);
 
 enum Chore {
-    ForgetProcess(Weak<Process>),
+    /// A closed process, and when it closed.
+    ForgetProcess(Weak<Process>, Instant),
+    ForgetKept(Weak<Session>),
     ReleaseHold(Weak<Session>),
     ExpireSession(Weak<Session>),
     PushWithoutRead(Weak<Session>, ConnectionNumber),
@@ -63,14 +68,44 @@ impl Janitor {
 
     /// A closed process stays readable for a while.
     pub(crate) fn forget_process_later(&self, process: &Arc<Process>) {
-        self.add(Instant::now() + self.process_retention, Chore::ForgetProcess(Arc::downgrade(process)));
+        let now = Instant::now();
+        self.add(now + self.process_retention, Chore::ForgetProcess(Arc::downgrade(process), now));
+    }
+
+    /// Forgets closed processes of a session that were kept for its client long enough.
+    pub(crate) fn look_after_kept(&self, session: &Arc<Session>) {
+        let (expired, next_look) = session.take_expired(Instant::now());
+        expired.iter().for_each(|process| self.note_freed(process.forget()));
+        if let Some(at) = next_look {
+            self.add(at, Chore::ForgetKept(Arc::downgrade(session)));
+        }
+    }
+
+    fn retention_over(&self, process: Arc<Process>, closed: Instant) {
+        if process.journal(|journal| journal.owes_what_waited()) {
+            let look = Instant::now() + self.process_retention.max(OWED_LOOK);
+            return self.add(look, Chore::ForgetProcess(Arc::downgrade(&process), closed));
+        }
+        let Some(session) = process.session() else {
+            return self.note_freed(process.forget());
+        };
+        if let Some(gone) = session.retention_over(process, closed, self.process_retention) {
+            self.note_freed(gone.forget());
+        }
+        self.look_after_kept(&session);
     }
 
     /// A detached session waits for its client.
     pub(crate) fn watch_detached(&self, session: &Arc<Session>) {
-        if let Some((hold_ends, expires)) = session.deadlines() {
+        if let Some(hold_ends) = session.hold_ends_at() {
             self.add(hold_ends, Chore::ReleaseHold(Arc::downgrade(session)));
-            self.add(expires, Chore::ExpireSession(Arc::downgrade(session)));
+        }
+        self.watch_expiry(session);
+    }
+
+    fn watch_expiry(&self, session: &Arc<Session>) {
+        if let Some(at) = session.next_expiry_look(Instant::now()) {
+            self.add(at, Chore::ExpireSession(Arc::downgrade(session)));
         }
     }
 
@@ -138,23 +173,29 @@ impl Janitor {
 
     fn perform(&self, chore: Chore, shared: &Arc<Shared>) {
         match chore {
-            Chore::ForgetProcess(process) => {
+            Chore::ForgetProcess(process, closed) => {
                 if let Some(process) = process.upgrade() {
-                    self.note_freed(process.forget());
+                    self.retention_over(process, closed);
+                }
+            }
+            Chore::ForgetKept(session) => {
+                if let Some(session) = session.upgrade() {
+                    self.look_after_kept(&session);
                 }
             }
             Chore::ReleaseHold(session) => {
                 if let Some(session) = session.upgrade()
-                    && session.deadlines().is_some_and(|(hold_ends, _)| hold_ends <= Instant::now())
+                    && session.hold_ends_at().is_some_and(|hold_ends| hold_ends <= Instant::now())
                 {
                     session.release_hold();
                 }
             }
             Chore::ExpireSession(session) => {
-                if let Some(session) = session.upgrade()
-                    && session.end_if_expired(Instant::now())
-                {
+                let Some(session) = session.upgrade() else { return };
+                if session.end_if_expired(Instant::now()) {
                     shared.end_session_in_background(session);
+                } else {
+                    self.watch_expiry(&session);
                 }
             }
             Chore::PushWithoutRead(session, connection) => {

@@ -11,6 +11,7 @@ mod handlers;
 mod janitor;
 mod listen;
 mod metrics;
+mod presence;
 mod process;
 mod retention;
 mod server;

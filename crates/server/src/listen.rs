@@ -76,7 +76,12 @@ impl Server {
         }
         let stdio = (stdio_count == 1).then(|| {
             let stream = transport::stdio(limits(&self.shared));
-            self.shared.connections.spawn(connection::serve(stream, Transport::stdio, Arc::clone(&self.shared)))
+            let present = self.shared.presence.enter();
+            let shared = Arc::clone(&self.shared);
+            self.shared.connections.spawn(async move {
+                let _present = present;
+                connection::serve(stream, Transport::stdio, shared).await;
+            })
         });
         Ok(Running { addresses, stdio })
     }
@@ -103,8 +108,10 @@ async fn accept(listener: Listener, shared: Arc<Shared>, surface: Arc<dyn HttpSu
             Some(None) | None => return,
         };
         let (shared, surface) = (Arc::clone(&shared), Arc::clone(&surface));
+        let present = shared.presence.enter();
         shared.clone().connections.spawn(async move {
             let _permit = permit;
+            let _present = present;
             let peer = socket.peer;
             let closing = shared.closing.clone();
             // A peer that is still in its handshake when the server closes is not waited for. The handshake needs much

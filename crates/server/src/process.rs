@@ -19,7 +19,7 @@ use tokio::sync::{Notify, watch};
 
 pub(crate) use actor::run;
 pub(crate) use input::Stdin;
-pub(crate) use journal::{Journal, Pushing};
+pub(crate) use journal::{Flow, Journal, Pushing};
 pub(crate) use push::write_message;
 
 use self::place_in_line::PlaceInLine;
@@ -185,6 +185,11 @@ impl Process {
                 oldest_seq: log.oldest_seq(),
             }
         })
+    }
+
+    /// The session, as long as there is one.
+    pub(crate) fn session(&self) -> Option<Arc<Session>> {
+        self.session.upgrade()
     }
 
     /// Leaves its session's table and gives its memory back. Returns how much that was.

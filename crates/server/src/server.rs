@@ -17,6 +17,7 @@ use crate::connection::Connection;
 use crate::environment::{Variables, environment_info, server_env};
 use crate::janitor::Janitor;
 use crate::metrics::Metrics;
+use crate::presence::Presence;
 use crate::process::{Journal, Process, Stop};
 use crate::retention::{Budget, Retained};
 use crate::session::{Session, Sessions};
@@ -39,6 +40,7 @@ pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) spawner: Arc<Spawner>,
     pub(crate) sessions: Sessions,
+    pub(crate) presence: Presence,
     pub(crate) janitor: Janitor,
     pub(crate) metrics: Metrics,
     /// Retained output.
@@ -84,6 +86,7 @@ impl Server {
             starter: Starter::new(Arc::clone(&spawner)),
             spawner,
             sessions: Sessions::default(),
+            presence: Presence::new(),
             metrics: Metrics::new(),
             env,
             tasks: TaskTracker::new(),
@@ -135,6 +138,14 @@ impl Server {
         let killed = tokio::task::spawn_blocking(move || spawner.kill_all(patience)).await;
         if let Ok(Err(survivors)) = killed {
             tracing::error!("{survivors}");
+        }
+    }
+
+    /// Waits until nobody has used the server for the time after which it is to end by itself.
+    pub async fn idle(&self) {
+        match self.shared.config.exit_when_idle {
+            Some(patience) => self.shared.presence.deserted_for(patience).await,
+            None => std::future::pending().await,
         }
     }
 

@@ -4,18 +4,19 @@ mod registry;
 mod table;
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use protocol::SessionId;
-use session::{Attachment, ConnectionNumber, StillAttached};
+use session::{Attachment, ConnectionNumber, KeptProcesses, NextLook, StillAttached};
 use spawn::TagRange;
 
 pub(crate) use registry::Sessions;
 pub(crate) use table::{Deferred, Lookup, Place, Refusal, Table};
 
 use crate::connection::Outbound;
-use crate::process::{Journal, Process, Pushing, Stop};
+use crate::presence::Present;
+use crate::process::{Flow, Journal, Process, Pushing, Stop};
 
 /// What survives a lost connection.
 pub(crate) struct Session {
@@ -23,17 +24,35 @@ pub(crate) struct Session {
     pub(crate) tags: TagRange,
     pub(crate) table: Table,
     link: Mutex<Link>,
+    kept: Mutex<KeptProcesses<Arc<Process>>>,
+    _present: Present,
 }
 
 /// Who is attached, and the way to it. One lock, so that nothing is sent to a connection that was just detached.
 struct Link {
     attachment: Attachment,
     outbound: Option<Arc<Outbound>>,
+    /// The look for the end of its time.
+    expiry: NextLook,
 }
 
 impl Session {
-    pub(crate) fn new(id: SessionId, tags: TagRange, attachment: Attachment, outbound: Arc<Outbound>) -> Self {
-        Self { id, tags, table: Table::default(), link: Mutex::new(Link { attachment, outbound: Some(outbound) }) }
+    pub(crate) fn new(
+        id: SessionId,
+        tags: TagRange,
+        attachment: Attachment,
+        outbound: Arc<Outbound>,
+        max_kept: usize,
+        present: Present,
+    ) -> Self {
+        Self {
+            id,
+            tags,
+            table: Table::default(),
+            link: Mutex::new(Link { attachment, outbound: Some(outbound), expiry: NextLook::default() }),
+            kept: Mutex::new(KeptProcesses::new(max_kept)),
+            _present: present,
+        }
     }
 
     /// Puts a process that has something to say into the queue of the attached connection.
@@ -49,23 +68,99 @@ impl Session {
         }
     }
 
-    /// Attaches a connection again. `Ok(false)`: the session is over.
-    pub(crate) fn resume(&self, outbound: &Arc<Outbound>, now: Instant) -> Result<bool, StillAttached> {
+    /// Attaches a connection again, and keeps the session for so long from now on. `Ok(false)`: the session is over.
+    pub(crate) fn resume(
+        &self,
+        outbound: &Arc<Outbound>,
+        keep: Option<Duration>,
+        now: Instant,
+    ) -> Result<bool, StillAttached> {
         let mut link = self.link.lock();
-        if !link.attachment.resume(outbound.number, now)? {
-            return Ok(false);
+        let resumed = link.attachment.resume(outbound.number, now)?;
+        if resumed {
+            self.attach(&mut link, outbound, keep);
         }
-        link.outbound = Some(Arc::clone(outbound));
+        Ok(resumed)
+    }
+
+    /// As [`resume`](Self::resume), from whoever is attached. False: the session is over.
+    pub(crate) fn take_over(&self, outbound: &Arc<Outbound>, keep: Option<Duration>, now: Instant) -> bool {
+        let mut link = self.link.lock();
+        let taken = link.attachment.take_over(outbound.number, now);
+        if taken {
+            let before = self.attach(&mut link, outbound, keep);
+            before.iter().for_each(|before| before.displace());
+        }
+        taken
+    }
+
+    /// Returns who was attached before.
+    fn attach(&self, link: &mut Link, outbound: &Arc<Outbound>, keep: Option<Duration>) -> Option<Arc<Outbound>> {
+        if let Some(keep) = keep {
+            link.attachment.keep_for(keep);
+        }
         for process in self.table.processes() {
             process.journal(|journal| {
                 journal.hold = true;
                 journal.listener = None;
+                journal.flow = Flow::Free;
                 if journal.pushing != Pushing::NotYet {
                     journal.pushing = Pushing::AwaitingRead;
                 }
             });
         }
-        Ok(true)
+        link.outbound.replace(Arc::clone(outbound))
+    }
+
+    /// Lets the events of a process wait. False if this connection is no longer the attached one.
+    pub(crate) fn pause(&self, process: &Process, connection: ConnectionNumber) -> bool {
+        // Kept locked, so that a connection which was just replaced cannot pause its successor.
+        let link = self.link.lock();
+        let attached = link.attachment.is_attached_to(connection);
+        if attached {
+            process.journal(|journal| journal.flow = Flow::Paused);
+            // A terminate no longer waits for them.
+            process.news.notify_waiters();
+        }
+        attached
+    }
+
+    /// Lets the events of a process go on.
+    pub(crate) fn release(&self, process: &Arc<Process>, connection: ConnectionNumber) {
+        let link = self.link.lock();
+        if link.attachment.is_attached_to(connection) {
+            process.journal(|journal| {
+                if journal.flow == Flow::Paused {
+                    journal.flow = Flow::Released;
+                }
+            });
+        }
+        drop(link);
+        self.line_up(process);
+    }
+
+    /// The time that every closed process has is over for this one. Returns the one that has to go: this one, or an
+    /// older one that this client wanted to find again.
+    pub(crate) fn retention_over(
+        &self,
+        process: Arc<Process>,
+        closed: Instant,
+        retention: Duration,
+    ) -> Option<Arc<Process>> {
+        let keep = self.link.lock().attachment.kept_for();
+        if keep.is_some_and(|keep| keep > retention) { self.kept.lock().keep(process, closed) } else { Some(process) }
+    }
+
+    /// Those whose time is over even for a client that wanted to find them again, and when to look next.
+    pub(crate) fn take_expired(&self, now: Instant) -> (Vec<Arc<Process>>, Option<Instant>) {
+        let Some(keep) = self.link.lock().attachment.kept_for() else { return (Vec::new(), None) };
+        let mut kept = self.kept.lock();
+        (kept.take_expired(keep, now), kept.next_look(keep, now))
+    }
+
+    /// The process that may go first to make room for another one.
+    pub(crate) fn take_oldest_kept(&self) -> Option<Arc<Process>> {
+        self.kept.lock().take_oldest()
     }
 
     /// The client has not caught up on any process for a while since it came back on this connection, so it relies on
@@ -87,7 +182,12 @@ impl Session {
         if detached {
             link.outbound = None;
             // What the old connection has not taken yet is for the next one.
-            self.table.processes().iter().for_each(|process| process.journal(|journal| journal.listener = None));
+            for process in self.table.processes() {
+                process.journal(|journal| {
+                    journal.listener = None;
+                    journal.flow = Flow::Free;
+                });
+            }
         }
         detached
     }
@@ -100,10 +200,16 @@ impl Session {
         self.link.lock().outbound.clone()
     }
 
-    /// When the janitor must look at a detached session: when output stops waiting, and when all is over.
-    pub(crate) fn deadlines(&self) -> Option<(Instant, Instant)> {
-        let link = self.link.lock();
-        Some((link.attachment.hold_ends_at()?, link.attachment.expires_at()?))
+    /// When output of a detached session stops waiting.
+    pub(crate) fn hold_ends_at(&self) -> Option<Instant> {
+        self.link.lock().attachment.hold_ends_at()
+    }
+
+    /// When to look whether a detached session is over, unless somebody does so anyway.
+    pub(crate) fn next_expiry_look(&self, now: Instant) -> Option<Instant> {
+        let mut link = self.link.lock();
+        let expires = link.attachment.expires_at()?;
+        link.expiry.ask(expires, now)
     }
 
     /// Nobody came back in time: output no longer waits.
@@ -133,6 +239,7 @@ impl Session {
 
     /// Lets go of every process after they were killed. Returns how much output that was.
     pub(crate) fn discard_processes(&self) -> usize {
+        self.kept.lock().clear();
         let mut bytes = 0;
         for process in self.table.clear() {
             bytes += process.journal(|journal| journal.log.retained_bytes());

@@ -14,8 +14,10 @@ pub struct StillAttached(pub ConnectionNumber);
 #[derive(Debug)]
 pub struct Attachment {
     state: State,
-    /// How long a session outlives its connection.
+    /// How long a session outlives its connection if its client asks for nothing else.
     ttl: Duration,
+    /// How long its client wants it to.
+    keep: Option<Duration>,
     /// How long output waits for the client to come back before the oldest is dropped instead.
     hold: Duration,
 }
@@ -30,14 +32,14 @@ enum State {
 impl Attachment {
     /// A new session, attached to the connection that asked for it.
     pub fn new(connection: ConnectionNumber, ttl: Duration, hold: Duration) -> Self {
-        Self { state: State::Attached(connection), ttl, hold }
+        Self { state: State::Attached(connection), ttl, keep: None, hold }
     }
 
     /// A client presents the session id. `Ok(false)`: the session is over.
     pub fn resume(&mut self, connection: ConnectionNumber, now: Instant) -> Result<bool, StillAttached> {
         match self.state {
             State::Attached(current) => return Err(StillAttached(current)),
-            State::Detached { since } if now < since + self.ttl => self.state = State::Attached(connection),
+            State::Detached { since } if now < since + self.lifetime() => self.state = State::Attached(connection),
             State::Detached { .. } => {
                 self.state = State::Ended;
                 return Ok(false);
@@ -45,6 +47,28 @@ impl Attachment {
             State::Ended => return Ok(false),
         }
         Ok(true)
+    }
+
+    /// A client presents the session id and wants it whoever is attached. False: the session is over.
+    pub fn take_over(&mut self, connection: ConnectionNumber, now: Instant) -> bool {
+        if self.is_attached() {
+            self.state = State::Attached(connection);
+        }
+        self.is_attached() || self.resume(connection, now) == Ok(true)
+    }
+
+    /// The client says how long the session shall outlive its connection from now on.
+    pub fn keep_for(&mut self, keep: Duration) {
+        self.keep = Some(keep);
+    }
+
+    /// What the client said, if it did.
+    pub fn kept_for(&self) -> Option<Duration> {
+        self.keep
+    }
+
+    fn lifetime(&self) -> Duration {
+        self.keep.unwrap_or(self.ttl)
     }
 
     /// The connection is gone. False if it was no longer the attached one, and so nothing changed.
@@ -74,7 +98,7 @@ impl Attachment {
     /// When to look again: the session's end if nobody comes back.
     pub fn expires_at(&self) -> Option<Instant> {
         match self.state {
-            State::Detached { since } => Some(since + self.ttl),
+            State::Detached { since } => Some(since + self.lifetime()),
             State::Attached(_) | State::Ended => None,
         }
     }
@@ -82,7 +106,7 @@ impl Attachment {
     /// When output stops waiting for the client.
     pub fn hold_ends_at(&self) -> Option<Instant> {
         match self.state {
-            State::Detached { since } => Some(since + self.hold.min(self.ttl)),
+            State::Detached { since } => Some(since + self.hold.min(self.lifetime())),
             State::Attached(_) | State::Ended => None,
         }
     }
@@ -116,6 +140,54 @@ mod tests {
         assert!(attachment.detach(SECOND, start + TTL));
         assert_eq!(attachment.resume(FIRST, start + TTL + TTL), Ok(false));
         assert_eq!(attachment.resume(FIRST, start), Ok(false), "an ended session stays ended");
+    }
+
+    #[test]
+    fn a_client_says_how_long_its_session_is_kept() {
+        let start = Instant::now();
+        let mut attachment = Attachment::new(FIRST, TTL, HOLD);
+        assert_eq!(attachment.kept_for(), None);
+        attachment.keep_for(TTL * 100);
+        attachment.detach(FIRST, start);
+        assert_eq!(
+            (attachment.hold_ends_at(), attachment.expires_at()),
+            (Some(start + HOLD), Some(start + TTL * 100))
+        );
+        assert_eq!(attachment.resume(SECOND, start + TTL * 99), Ok(true));
+        let again = start + TTL * 99;
+        attachment.detach(SECOND, again);
+        assert_eq!(attachment.expires_at(), Some(again + TTL * 100), "a resume alone changes nothing");
+        assert_eq!(attachment.resume(FIRST, again), Ok(true));
+        attachment.keep_for(Duration::from_secs(1));
+        attachment.detach(FIRST, again);
+        let end = again + Duration::from_secs(1);
+        assert_eq!((attachment.hold_ends_at(), attachment.expires_at()), (Some(end), Some(end)));
+    }
+
+    #[test]
+    fn a_session_that_is_not_to_be_kept_ends_when_it_detaches() {
+        let now = Instant::now();
+        let mut attachment = Attachment::new(FIRST, TTL, HOLD);
+        attachment.keep_for(Duration::ZERO);
+        assert!(attachment.take_over(SECOND, now), "it never was detached");
+        attachment.detach(SECOND, now);
+        assert_eq!(attachment.expires_at(), Some(now));
+        assert!(!attachment.take_over(FIRST, now));
+        assert_eq!(attachment.resume(FIRST, now), Ok(false));
+    }
+
+    #[test]
+    fn a_takeover_needs_no_leave() {
+        let now = Instant::now();
+        let mut attachment = Attachment::new(FIRST, TTL, HOLD);
+        assert!(attachment.take_over(SECOND, now));
+        assert!(attachment.is_attached_to(SECOND) && !attachment.is_attached_to(FIRST));
+        assert!(!attachment.detach(FIRST, now), "the old connection's end comes late");
+        attachment.detach(SECOND, now);
+        assert!(attachment.take_over(FIRST, now + HOLD), "nobody is attached");
+        assert!(attachment.is_attached_to(FIRST));
+        attachment.end();
+        assert!(!attachment.take_over(SECOND, now));
     }
 
     #[test]

@@ -4,11 +4,15 @@
 #![forbid(unsafe_code)]
 
 mod attachment;
+mod kept;
 mod log;
+mod look;
 mod stdin;
 mod write_ids;
 
 pub use attachment::{Attachment, ConnectionNumber, StillAttached};
+pub use kept::KeptProcesses;
 pub use log::{Chunk, Event, EventLog, Exit, LogLimits, Page};
+pub use look::NextLook;
 pub use stdin::{Offer, StdinQueue};
 pub use write_ids::WriteIds;

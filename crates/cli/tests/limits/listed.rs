@@ -16,6 +16,7 @@ async fn the_list_is_the_one_that_is_tested() {
         "max-connections",
         "max-sessions",
         "max-processes",
+        "max-kept-processes",
         "max-requests",
         "max-message-bytes",
         "max-start-bytes",
@@ -24,6 +25,7 @@ async fn the_list_is_the_one_that_is_tested() {
         "max-queued-stdin-total",
         "max-wait",
         "process-retention",
+        "max-session-ttl",
         "detached-hold",
         "ping-interval",
         "pong-deadline",
@@ -31,6 +33,7 @@ async fn the_list_is_the_one_that_is_tested() {
         "shutdown-grace",
         // Reached only by a process that outlives SIGKILL, which needs a dead file system.
         "kill-patience",
+        "exit-when-idle",
     ];
     let mut listed_sorted = listed;
     listed_sorted.sort_unstable();

@@ -75,3 +75,29 @@ async fn a_signal_ends_it_in_order() {
     assert_eq!(client.receive().await, None);
     assert_eq!(server.wait().await.unwrap().code(), Some(0));
 }
+
+#[tokio::test]
+async fn a_session_ends_with_stdio_however_long_it_was_to_be_kept_unless_another_connection_has_it() {
+    for taken_over in [false, true] {
+        let directory = tempfile::tempdir().unwrap();
+        let url = format!("unix://{}", directory.path().join("socket").display());
+        let (_server, mut client) = start(&["--listen", &url]);
+        let session = client.call("initialize", json!({"clientName": "stdio", "keepForMs": 3_600_000})).await;
+        client.notify("initialized", json!({})).await;
+        client.start("p", &["sleep", "1000"]).await;
+        let pid = client.call("process/list", json!({})).await[0]["pid"].as_u64().unwrap().try_into().unwrap();
+        let mut other = Client::connect(&url).await;
+        if taken_over {
+            let params = json!({"clientName": "unix", "resumeSessionId": session["sessionId"], "takeover": true});
+            assert_eq!(other.call("initialize", params).await, session);
+            other.notify("initialized", json!({})).await;
+            let error = client.call_error("process/list", json!({})).await;
+            assert_eq!(error["message"], "session has been resumed by another connection");
+            drop(client);
+            assert_eq!(other.call("process/terminate", json!({"processId": "p"})).await, json!({"running": true}));
+        } else {
+            drop(client);
+            eventually("the process is gone", || (!is_alive(pid)).then_some(())).await;
+        }
+    }
+}

@@ -9,9 +9,11 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::Connection;
 use super::outbound::Covered;
+use crate::handlers::resumed_elsewhere;
 use crate::metrics::Outcome;
 
-/// An unanswered request. Dropped without an answer, it counts as cut off by a disconnect.
+/// An unanswered request. Dropped without an answer, it counts as cut off by a disconnect, unless the connection was
+/// displaced and so can still be told.
 pub(crate) struct Call {
     pub(crate) connection: Arc<Connection>,
     id: RequestId,
@@ -80,6 +82,10 @@ impl Call {
 
 impl Drop for Call {
     fn drop(&mut self) {
+        if self.outcome == Outcome::disconnected && self.connection.outbound.is_displaced() {
+            self.outcome = Outcome::error;
+            self.connection.outbound.reply(encode_error(&self.id, &resumed_elsewhere()));
+        }
         self.connection.shared.metrics.request(self.method.name(), self.outcome, self.started.elapsed());
     }
 }

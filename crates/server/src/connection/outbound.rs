@@ -51,6 +51,8 @@ pub(crate) struct Outbound {
     room: Notify,
     /// The connection is to end now.
     shut: CancellationToken,
+    /// Another connection has taken the session.
+    displaced: CancellationToken,
     pub(crate) receipts: Receipts,
     answered: Notify,
     last_heard: Mutex<Instant>,
@@ -86,6 +88,7 @@ impl Outbound {
             wake: Notify::new(),
             room: Notify::new(),
             shut: CancellationToken::new(),
+            displaced: CancellationToken::new(),
             receipts: Receipts::new(retain_bytes),
             answered: Notify::new(),
             last_heard: Mutex::new(Instant::now()),
@@ -152,6 +155,19 @@ impl Outbound {
 
     pub(crate) async fn is_shut(&self) {
         self.shut.cancelled().await;
+    }
+
+    /// Another connection has taken the session: the peer is told so, and the connection ends.
+    pub(crate) fn displace(&self) {
+        self.displaced.cancel();
+    }
+
+    pub(crate) fn is_displaced(&self) -> bool {
+        self.displaced.is_cancelled()
+    }
+
+    pub(crate) async fn displaced(&self) {
+        self.displaced.cancelled().await;
     }
 
     pub(crate) async fn woken(&self) {

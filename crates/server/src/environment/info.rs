@@ -29,6 +29,8 @@ pub(crate) fn environment_info(variables: &Variables) -> EnvironmentInfo {
             process_list: true,
             process_timeout: true,
             read_gaps: true,
+            session_keep: true,
+            process_flow: true,
             ..Capabilities::default()
         },
     }

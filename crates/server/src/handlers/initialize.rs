@@ -1,7 +1,7 @@
 //! `initialize`: a new session, or an old one taken up again.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use protocol::{ErrorCode, InitializeParams, InitializeResult, SessionId, WireError};
 use session::Attachment;
@@ -16,26 +16,35 @@ pub(super) async fn initialize(call: Call, params: Result<InitializeParams, Wire
         if !matches!(connection.phase(), Phase::Fresh) {
             return Err(WireError::invalid_request("initialize may only be sent once per connection"));
         }
+        let longest = connection.shared.config.max_session_ttl;
+        let keep = params.keep_for_ms.map(|ms| Duration::from_millis(ms).min(longest));
         let session = match params.resume_session_id {
-            Some(id) => resume(&call, id).await?,
-            None => open(&call)?,
+            Some(id) if params.takeover => take_over(&call, id, keep)?,
+            Some(id) => resume(&call, id, keep).await?,
+            None => open(&call, keep)?,
         };
         tracing::debug!(client = params.client_name, "session attached");
         connection.greeted(Arc::clone(&session));
-        Ok(InitializeResult { session_id: session.id.clone() })
+        Ok(InitializeResult { session_id: Some(session.id.clone()) })
     };
     let result = result.await;
     call.finish(result);
 }
 
-fn open(call: &Call) -> Result<Arc<Session>, WireError> {
+fn open(call: &Call, keep: Option<Duration>) -> Result<Arc<Session>, WireError> {
     let shared = &call.connection.shared;
     let config = &shared.config;
+    let mut attachment = Attachment::new(call.connection.number(), config.session_ttl, config.detached_hold);
+    if let Some(keep) = keep {
+        attachment.keep_for(keep);
+    }
     let session = Arc::new(Session::new(
         SessionId::from(uuid::Uuid::new_v4().to_string()),
         shared.spawner.session_tags(),
-        Attachment::new(call.connection.number(), config.session_ttl, config.detached_hold),
+        attachment,
         Arc::clone(&call.connection.outbound),
+        config.max_kept_processes,
+        shared.presence.enter(),
     ));
     if !shared.sessions.insert(&session, config.max_sessions) {
         let limit = config.max_sessions;
@@ -47,14 +56,13 @@ fn open(call: &Call) -> Result<Arc<Session>, WireError> {
     Ok(session)
 }
 
-async fn resume(call: &Call, id: SessionId) -> Result<Arc<Session>, WireError> {
+async fn resume(call: &Call, id: SessionId, keep: Option<Duration>) -> Result<Arc<Session>, WireError> {
     let shared = &call.connection.shared;
-    let unknown = || WireError::invalid_request(format!("unknown session id {id}"));
     let attached = || {
         let message = format!("session {id} is already attached to another connection");
         WireError::new(ErrorCode::SessionAttached, message)
     };
-    let session = shared.sessions.get(&id).ok_or_else(unknown)?;
+    let session = shared.sessions.get(&id).ok_or_else(|| unknown(&id))?;
     if let Some(holder) = session.outbound() {
         // Whoever presents the id is its client; only a connection that still answers keeps it out.
         if holder.is_alive(shared.config.takeover_after).await {
@@ -63,12 +71,31 @@ async fn resume(call: &Call, id: SessionId) -> Result<Arc<Session>, WireError> {
         holder.shut();
         session.detach(holder.number, Instant::now());
     }
-    match session.resume(&call.connection.outbound, Instant::now()) {
-        Ok(true) => Ok(session),
-        Ok(false) => {
-            shared.end_session_in_background(session);
-            Err(unknown())
-        }
+    match session.resume(&call.connection.outbound, keep, Instant::now()) {
+        Ok(resumed) => taken_up(call, session, resumed),
         Err(_) => Err(attached()),
     }
+}
+
+/// Takes the session from whoever is attached, alive or not.
+fn take_over(call: &Call, id: SessionId, keep: Option<Duration>) -> Result<Arc<Session>, WireError> {
+    let session = call.connection.shared.sessions.get(&id).ok_or_else(|| unknown(&id))?;
+    let taken = session.take_over(&call.connection.outbound, keep, Instant::now());
+    taken_up(call, session, taken)
+}
+
+fn taken_up(call: &Call, session: Arc<Session>, is_ours: bool) -> Result<Arc<Session>, WireError> {
+    let shared = &call.connection.shared;
+    if is_ours {
+        // The client may want them for a shorter or a longer time than before.
+        shared.janitor.look_after_kept(&session);
+        return Ok(session);
+    }
+    let error = unknown(&session.id);
+    shared.end_session_in_background(session);
+    Err(error)
+}
+
+fn unknown(id: &SessionId) -> WireError {
+    WireError::invalid_request(format!("unknown session id {id}"))
 }

@@ -142,7 +142,14 @@ fn check(shared: &Shared, wanted: &Wanted) -> Result<(), WireError> {
 fn reserve(shared: &Shared, wanted: &Wanted, session: &Session) -> Result<Place, WireError> {
     let limit = shared.config.max_processes;
     let id = &wanted.id;
-    session.table.reserve(id, shown(&wanted.argv), limit).map_err(|refusal| {
+    let mut reserved = session.table.reserve(id, shown(&wanted.argv), limit);
+    while reserved == Err(Refusal::Full)
+        && let Some(oldest) = session.take_oldest_kept()
+    {
+        shared.janitor.note_freed(oldest.forget());
+        reserved = session.table.reserve(id, shown(&wanted.argv), limit);
+    }
+    reserved.map_err(|refusal| {
         WireError::invalid_request(match refusal {
             Refusal::Duplicate => format!("process {id} already exists"),
             Refusal::Full => format!("session has reached its limit of {limit} processes (--max-processes)"),

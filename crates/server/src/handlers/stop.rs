@@ -8,7 +8,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{Found, Target, dispatch_deferred};
 use crate::connection::Call;
-use crate::process::{Process, Stop};
+use crate::process::{Flow, Process, Stop};
 use crate::server::Shared;
 use crate::session::{Place, Session};
 
@@ -41,14 +41,14 @@ pub(super) fn terminate_found(call: Call, found: Found) {
     });
 }
 
-/// Waits until the last event was handed to the connection.
+/// Waits until the last event was handed to the connection. What the client lets wait is not waited for.
 async fn wait_delivered(process: &Process, deadline: Instant) {
     process.stop(Stop::Drain);
     loop {
         let news = process.news.notified();
         tokio::pin!(news);
         news.as_mut().enable();
-        if process.journal(|journal| journal.log.is_closed() && !journal.has_push()) {
+        if process.journal(|journal| journal.flow == Flow::Paused || journal.log.is_closed() && !journal.has_push()) {
             return;
         }
         if timeout_at(deadline, news).await.is_err() {

@@ -19,12 +19,24 @@ pub(crate) enum Pushing {
     On,
 }
 
+/// What the attached client asked for with `process/flow`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flow {
+    /// Nothing.
+    Free,
+    /// Events wait.
+    Paused,
+    /// They waited and go on now, so some may not be on their way yet.
+    Released,
+}
+
 /// What a process said and who has heard it.
 pub(crate) struct Journal {
     pub(crate) log: EventLog,
     /// The last event handed to a connection.
     pub(crate) sent: u64,
     pub(crate) pushing: Pushing,
+    pub(crate) flow: Flow,
     /// Who is told. A connection whose session was taken over may still be writing; it must not swallow events.
     pub(crate) listener: Option<ConnectionNumber>,
     /// Whether output waits for the client; otherwise the oldest is dropped to make room.
@@ -42,6 +54,7 @@ impl Journal {
             log,
             sent: 0,
             pushing: Pushing::NotYet,
+            flow: Flow::Free,
             listener: None,
             hold: true,
             retained,
@@ -118,7 +131,12 @@ impl Journal {
 
     /// Whether the connection has something to send.
     pub(crate) fn has_push(&self) -> bool {
-        self.pushing == Pushing::On && self.log.has_event_after(self.sent)
+        self.pushing == Pushing::On && self.flow != Flow::Paused && self.log.has_event_after(self.sent)
+    }
+
+    /// Whether something is left that waits, or has waited, because the client asked for it. It was promised to come.
+    pub(crate) fn owes_what_waited(&self) -> bool {
+        self.flow != Flow::Free && self.log.has_event_after(self.sent)
     }
 }
 

@@ -1,0 +1,268 @@
+//! `process/flow`: a process whose events wait, while everything else goes on.
+#![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
+
+use std::time::{Duration, Instant};
+
+use testkit::{
+    Client, Outcome, TestServer, Value, cpu_time, eventually, eventually_async, http_get, json, process_state,
+    unbase64,
+};
+
+/// Little is retained, so that a process soon stands still.
+const SMALL: [&str; 2] = ["--retain-bytes", "64KiB"];
+
+const RETAINED: u64 = 64 << 10;
+
+async fn flow(client: &mut Client, process: &str, paused: bool) {
+    let params = json!({"processId": process, "paused": paused});
+    assert_eq!(client.call("process/flow", params).await, json!({}));
+}
+
+async fn summary(client: &mut Client, process: &str) -> Value {
+    let list = client.call("process/list", json!({})).await;
+    list.as_array().unwrap().iter().find(|summary| summary["processId"] == process).unwrap().clone()
+}
+
+/// Starts a shell that waits for a line, pauses it, and lets it go on.
+async fn start_paused(client: &mut Client, process: &str, script: &str) {
+    let mut params = Client::start_params(process, &["sh", "-c", &format!("read go; {script}")]);
+    params["pipeStdin"] = true.into();
+    client.call("process/start", params).await;
+    flow(client, process, true).await;
+    assert_eq!(client.write(process, "go", "\n").await, "accepted");
+}
+
+/// Waits until a process has filled what is retained and its pipe, and returns its number.
+async fn stalled(client: &mut Client, process: &str) -> u32 {
+    let mut pid = 0;
+    eventually_async("what is retained is full", async || {
+        let summary = summary(client, process).await;
+        pid = summary["pid"].as_u64().unwrap().try_into().unwrap();
+        (summary["outputBytes"] == RETAINED).then_some(())
+    })
+    .await;
+    eventually("it waits for its pipe", || (process_state(pid) == Some('S')).then_some(())).await;
+    pid
+}
+
+/// Runs a process and checks that nothing is heard of any other meanwhile.
+async fn run_alone(client: &mut Client, process: &str) {
+    let id = client.send("process/start", Client::start_params(process, &["seq", "1", "50000"])).await;
+    let mut output = Vec::new();
+    loop {
+        let message = client.next().await;
+        if message["id"] == id {
+            continue;
+        }
+        assert_eq!(message["params"]["processId"], process, "{message}");
+        match message["method"].as_str().unwrap() {
+            "process/output" => output.extend(unbase64(&message["params"]["chunk"])),
+            "process/closed" => break,
+            _ => {}
+        }
+    }
+    assert!(String::from_utf8(output).unwrap() == numbers(50_000));
+}
+
+fn numbers(last: usize) -> String {
+    (1..=last).map(|number| format!("{number}\n")).collect()
+}
+
+fn is_whole(outcome: &Outcome, last: usize) {
+    assert!(String::from_utf8(outcome.stdout.clone()).unwrap() == numbers(last), "{} bytes", outcome.stdout.len());
+    assert_eq!(outcome.seqs, (1..=outcome.seqs.len() as u64).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_paused_process_stands_still_and_goes_on_without_loss() {
+    let server = TestServer::with_args(&SMALL).await;
+    let mut client = server.client().await;
+    start_paused(&mut client, "p", "exec seq 1 300000").await;
+    let pid = stalled(&mut client, "p").await;
+    run_alone(&mut client, "other").await;
+    let summary = summary(&mut client, "p").await;
+    assert_eq!((&summary["outputBytes"], &summary["state"]), (&json!(RETAINED), &json!("running")));
+    assert!(process_state(pid).is_some());
+
+    flow(&mut client, "p", false).await;
+    is_whole(&client.outcome("p").await, 300_000);
+}
+
+#[tokio::test]
+async fn a_paused_process_costs_nothing() {
+    let server = TestServer::with_args(&SMALL).await;
+    let mut client = server.client().await;
+    start_paused(&mut client, "p", "exec seq 1 300000").await;
+    stalled(&mut client, "p").await;
+    let before = cpu_time(server.pid());
+    // sleep: what is measured is what happens while nothing happens
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let spent = cpu_time(server.pid()) - before;
+    assert!(spent < Duration::from_millis(300), "{spent:?}");
+}
+
+#[tokio::test]
+async fn after_the_answer_to_a_pause_no_event_comes() {
+    let server = TestServer::start().await;
+    let mut client = server.client().await;
+    client.start("p", &["seq", "1", "3000000"]).await;
+    let mut outcome = Outcome::default();
+    let mut closed = false;
+    let mut take = |message: Value| {
+        let params = &message["params"];
+        outcome.seqs.push(params["seq"].as_u64().unwrap());
+        match message["method"].as_str().unwrap() {
+            "process/output" => outcome.stdout.extend(unbase64(&params["chunk"])),
+            "process/closed" => closed = true,
+            _ => {}
+        }
+        closed
+    };
+    'all: for round in 0.. {
+        let pause = client.send("process/flow", json!({"processId": "p", "paused": true})).await;
+        loop {
+            let message = client.next().await;
+            if message["id"] == pause {
+                break;
+            }
+            if take(message) {
+                break 'all;
+            }
+        }
+        let status = client.send("environment/status", json!({})).await;
+        assert_eq!(client.next().await["id"], status, "round {round}");
+        let release = client.send("process/flow", json!({"processId": "p", "paused": false})).await;
+        assert_eq!(client.next().await["id"], release, "the answer comes before what waited, round {round}");
+        // Often in the middle of a burst.
+        if take(client.next().await) {
+            break;
+        }
+    }
+    is_whole(&outcome, 3_000_000);
+}
+
+#[tokio::test]
+async fn a_pause_can_be_sent_together_with_the_start_and_repeated() {
+    let server = TestServer::start().await;
+    let mut client = server.client().await;
+    let start = client.send("process/start", Client::start_params("p", &["sh", "-c", "sleep 0.2; echo hello"])).await;
+    let params = json!({"processId": "p", "paused": true});
+    let pauses = [client.send("process/flow", params.clone()).await, client.send("process/flow", params).await];
+    for id in [start, pauses[0], pauses[1]] {
+        assert!(client.answer(id).await.get("result").is_some());
+    }
+    let page = client.call("process/read", json!({"processId": "p", "waitMs": 20_000})).await;
+    assert_eq!(unbase64(&page["chunks"][0]["chunk"]), b"hello\n", "a read tells it all the same");
+    run_alone(&mut client, "other").await;
+    flow(&mut client, "p", false).await;
+    flow(&mut client, "p", false).await;
+    let outcome = client.outcome("p").await;
+    assert_eq!((outcome.stdout.as_slice(), outcome.seqs), (&b"hello\n"[..], vec![1, 2, 3]));
+}
+
+#[tokio::test]
+async fn exit_and_close_wait_too_however_long() {
+    let server = TestServer::with_args(&["--process-retention", "50ms"]).await;
+    let mut client = server.client().await;
+    start_paused(&mut client, "p", "echo hello; exit 3").await;
+    client.call("process/read", json!({"processId": "p", "afterSeq": 1_u64 << 40, "waitMs": 20_000})).await;
+    eventually_async("it is closed", async || (summary(&mut client, "p").await["state"] == "closed").then_some(()))
+        .await;
+    // Others that closed later are forgotten before it is told.
+    run_alone(&mut client, "clock").await;
+    eventually_async("the other is forgotten", async || {
+        client.request("process/read", json!({"processId": "clock"})).await.get("error").map(drop)
+    })
+    .await;
+    flow(&mut client, "p", false).await;
+    let outcome = client.outcome("p").await;
+    assert_eq!((outcome.stdout.as_slice(), outcome.exit_code), (&b"hello\n"[..], 3));
+    assert_eq!(outcome.seqs, [1, 2, 3]);
+    eventually_async("it is forgotten as well", async || {
+        client.request("process/read", json!({"processId": "p"})).await.get("error").map(drop)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn terminate_does_not_wait_for_what_the_client_lets_wait() {
+    let server = TestServer::with_args(&SMALL).await;
+    let mut client = server.client().await;
+    let mut fastest = Duration::MAX;
+    for round in 0..5 {
+        let process = format!("p{round}");
+        start_paused(&mut client, &process, "seq 1 300000; exec sleep 1000").await;
+        let pid = stalled(&mut client, &process).await;
+        let start = Instant::now();
+        let id = client.send("process/terminate", json!({"processId": process})).await;
+        assert_eq!(client.next().await, json!({"id": id, "result": {"running": true}}), "no event comes before it");
+        fastest = fastest.min(start.elapsed());
+        assert_eq!(process_state(pid), None);
+        flow(&mut client, &process, false).await;
+        let outcome = client.outcome(&process).await;
+        assert!(numbers(300_000).as_bytes().starts_with(&outcome.stdout));
+        assert!(outcome.stdout.len() as u64 >= RETAINED, "what was in the pipe comes too");
+        assert_eq!((outcome.exit_code, outcome.seqs[0]), (137, 1));
+    }
+    assert!(fastest < Duration::from_millis(900), "{fastest:?}");
+}
+
+#[tokio::test]
+async fn a_pause_ends_with_its_connection() {
+    let server = TestServer::with_args(&SMALL).await;
+    for reads in [true, false] {
+        let mut client = server.client().await;
+        start_paused(&mut client, "p", "exec seq 1 300000").await;
+        stalled(&mut client, "p").await;
+        let session = client.session.clone();
+        drop(client);
+        eventually_async("the connection has ended", async || {
+            let open = "exec_server_connections_active{transport=\"websocket\"} 0";
+            http_get(server.address(), "/metrics", &[]).await.body.contains(open).then_some(())
+        })
+        .await;
+        let mut client = server.resume(&session).await;
+        let mut before = Vec::new();
+        let mut seqs = Vec::new();
+        if reads {
+            let page = client.call("process/read", json!({"processId": "p", "afterSeq": 0})).await;
+            assert_ne!(page["gap"], true);
+            for chunk in page["chunks"].as_array().unwrap() {
+                before.extend(unbase64(&chunk["chunk"]));
+                seqs.push(chunk["seq"].as_u64().unwrap());
+            }
+        }
+        let rest = client.outcome("p").await;
+        let outcome = Outcome {
+            stdout: [before, rest.stdout].concat(),
+            seqs: [seqs, rest.seqs].concat(),
+            ..Outcome::default()
+        };
+        is_whole(&outcome, 300_000);
+    }
+}
+
+#[tokio::test]
+async fn a_takeover_ends_a_pause() {
+    let server = TestServer::with_args(&SMALL).await;
+    let mut first = server.client().await;
+    start_paused(&mut first, "p", "exec seq 1 300000").await;
+    stalled(&mut first, "p").await;
+    let mut client = server.raw().await;
+    let params = json!({"clientName": "testkit", "resumeSessionId": first.session, "takeover": true});
+    client.call("initialize", params).await;
+    client.notify("initialized", json!({})).await;
+    is_whole(&client.outcome("p").await, 300_000);
+    assert_eq!(first.drain().await, Vec::<Value>::new());
+}
+
+#[tokio::test]
+async fn what_cannot_be_paused_is_refused() {
+    let server = TestServer::start().await;
+    let mut client = server.client().await;
+    let error = client.call_error("process/flow", json!({"processId": "p", "paused": true})).await;
+    assert_eq!(error, json!({"code": -32600, "message": "unknown process id p"}));
+    for params in [json!({"processId": "p"}), json!({"paused": true}), json!({"processId": "p", "paused": "yes"})] {
+        assert_eq!(client.call_error("process/flow", params).await["code"], -32602);
+    }
+}

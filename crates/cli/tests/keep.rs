@@ -1,0 +1,296 @@
+//! Sessions that their client wants to find again: how long they are kept, what is found then, and who may have them.
+#![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
+
+use std::time::Duration;
+
+use testkit::{Client, TestServer, Value, eventually, eventually_async, http_get, json, process_state, unbase64};
+
+const LONG_MS: u64 = 3_600_000;
+
+/// A connection whose `initialize` has these params too.
+async fn open(server: &TestServer, params: Value) -> Client {
+    let mut client = server.raw().await;
+    let mut all = json!({"clientName": "testkit"});
+    all.as_object_mut().unwrap().extend(params.as_object().unwrap().clone());
+    let result = client.call("initialize", all).await;
+    client.session = result["sessionId"].as_str().unwrap().to_owned();
+    client.notify("initialized", json!({})).await;
+    client
+}
+
+/// Starts a process that does not end and returns its number.
+async fn sleeper(client: &mut Client) -> u32 {
+    client.start("sleeper", &["sleep", "1000"]).await;
+    client.call("process/list", json!({})).await[0]["pid"].as_u64().unwrap().try_into().unwrap()
+}
+
+async fn is_gone(pid: u32) {
+    eventually("the process is gone", || process_state(pid).is_none().then_some(())).await;
+}
+
+/// Waits until so many connections are left.
+async fn connections_left(server: &TestServer, left: usize) {
+    eventually_async("the others are gone", async || {
+        let open = format!("exec_server_connections_active{{transport=\"websocket\"}} {left}\n");
+        http_get(server.address(), "/metrics", &[]).await.body.contains(&open).then_some(())
+    })
+    .await;
+}
+
+/// Waits until a process is forgotten.
+async fn forgotten(client: &mut Client, process: &str) {
+    eventually_async("it is forgotten", async || {
+        client.request("process/read", json!({"processId": process})).await.get("error").map(drop)
+    })
+    .await;
+}
+
+async fn listed(client: &mut Client) -> Vec<String> {
+    let list = client.call("process/list", json!({})).await;
+    list.as_array().unwrap().iter().map(|summary| summary["processId"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn a_session_is_kept_for_longer_than_others_if_its_client_says_so() {
+    let server = TestServer::with_args(&["--session-ttl", "200ms"]).await;
+    let mut kept = open(&server, json!({"keepForMs": LONG_MS})).await;
+    let mut ordinary = server.client().await;
+    let (kept_pid, ordinary_pid) = (sleeper(&mut kept).await, sleeper(&mut ordinary).await);
+    let session = kept.session.clone();
+    drop(kept);
+    // The other one detaches later, so when its time is over, so is the ordinary time of the first.
+    connections_left(&server, 1).await;
+    drop(ordinary);
+    is_gone(ordinary_pid).await;
+    assert!(process_state(kept_pid).is_some());
+    let mut client = server.resume(&session).await;
+    assert_eq!(client.call("process/terminate", json!({"processId": "sleeper"})).await, json!({"running": true}));
+}
+
+#[tokio::test]
+async fn a_session_is_kept_for_a_shorter_time_than_others_if_its_client_says_so() {
+    let server = TestServer::with_args(&["--session-ttl", "1h"]).await;
+    for keep in [0, 1, 200] {
+        let mut client = open(&server, json!({"keepForMs": keep})).await;
+        let pid = sleeper(&mut client).await;
+        let session = client.session.clone();
+        drop(client);
+        is_gone(pid).await;
+        let params = json!({"clientName": "testkit", "resumeSessionId": session});
+        let error = server.raw().await.call_error("initialize", params).await;
+        assert_eq!(error, json!({"code": -32600, "message": format!("unknown session id {session}")}));
+    }
+}
+
+#[tokio::test]
+async fn no_session_is_kept_for_longer_than_max_session_ttl() {
+    let server = TestServer::with_args(&["--max-session-ttl", "200ms"]).await;
+    for keep in [LONG_MS, u64::MAX] {
+        let mut client = open(&server, json!({"keepForMs": keep})).await;
+        let pid = sleeper(&mut client).await;
+        drop(client);
+        is_gone(pid).await;
+    }
+    for wrong in [json!(-1), json!("1h"), json!(1.5)] {
+        let params = json!({"clientName": "testkit", "keepForMs": wrong});
+        assert_eq!(server.raw().await.call_error("initialize", params).await["code"], -32602);
+    }
+}
+
+#[tokio::test]
+async fn a_resume_changes_how_long_it_is_kept_only_if_it_says_so() {
+    let server = TestServer::start().await;
+    let first = open(&server, json!({"keepForMs": 0})).await;
+    let resume = |keep: Value| json!({"resumeSessionId": first.session, "takeover": true, "keepForMs": keep});
+    let second = open(&server, resume(json!(LONG_MS))).await;
+    drop(second);
+    connections_left(&server, 0).await;
+    let third = open(&server, json!({"resumeSessionId": first.session})).await;
+    drop(third);
+    connections_left(&server, 0).await;
+    let mut fourth = open(&server, resume(json!(0))).await;
+    let pid = sleeper(&mut fourth).await;
+    let fifth = open(&server, resume(Value::Null)).await;
+    assert!(process_state(pid).is_some(), "a takeover detaches nobody");
+    drop(fifth);
+    is_gone(pid).await;
+}
+
+#[tokio::test]
+async fn a_session_is_taken_over_from_a_client_that_answers() {
+    let server = TestServer::with_args(&["--max-queued-stdin", "64KiB"]).await;
+    let mut first = server.client().await;
+    let mut params = Client::start_params("p", &["cat"]);
+    params["pipeStdin"] = true.into();
+    first.call("process/start", params).await;
+    let session = first.session.clone();
+    let read = first.send("process/read", json!({"processId": "p", "waitMs": 60_000})).await;
+    let mut params = Client::start_params("full", &["sleep", "1000"]);
+    params["pipeStdin"] = true.into();
+    first.call("process/start", params).await;
+    assert_eq!(first.write("full", "1", [0; 256 << 10]).await, "accepted");
+    let write = first.send_write("full", "2", [0; 256 << 10]).await;
+    first.call("environment/status", json!({})).await;
+
+    let mut second = open(&server, json!({"resumeSessionId": session, "takeover": true})).await;
+    assert_eq!(second.session, session);
+    let mut left = first.drain().await;
+    left.sort_by_key(|message| message["id"].as_i64());
+    let resumed = json!({"code": -32600, "message": "session has been resumed by another connection"});
+    assert_eq!(left, [json!({"error": resumed, "id": read}), json!({"error": resumed, "id": write})]);
+    let reason = first.close_reason.unwrap();
+    assert_eq!((reason.code, reason.reason.as_str()), (4010, "session has been taken over by another connection"));
+
+    assert_eq!(second.call("process/read", json!({"processId": "p"})).await["nextSeq"], 1);
+    assert_eq!(second.write("p", "1", "still here\n").await, "accepted");
+    second.output_until("p", "still here\n").await;
+    connections_left(&server, 1).await;
+    assert_eq!(second.call("environment/status", json!({})).await, json!({"status": "ready"}));
+}
+
+#[tokio::test]
+async fn of_many_takeovers_each_one_succeeds_and_the_last_has_the_session() {
+    let server = TestServer::start().await;
+    let mut holder = server.client().await;
+    let pid = sleeper(&mut holder).await;
+    let session = holder.session.clone();
+    let params = json!({"clientName": "testkit", "resumeSessionId": session, "takeover": true});
+    let mut clients = Vec::new();
+    for _ in 0..8 {
+        clients.push(server.raw().await);
+    }
+    let mut ids = Vec::new();
+    for client in &mut clients {
+        ids.push(client.send("initialize", params.clone()).await);
+    }
+    for (client, id) in clients.iter_mut().zip(ids) {
+        assert_eq!(client.answer(id).await["result"], json!({"sessionId": session}));
+    }
+    connections_left(&server, 1).await;
+    assert!(process_state(pid).is_some());
+}
+
+#[tokio::test]
+async fn a_takeover_needs_a_session_but_nobody_who_is_attached() {
+    let server = TestServer::start().await;
+    let params = json!({"clientName": "testkit", "resumeSessionId": "nonsense", "takeover": true});
+    let error = server.raw().await.call_error("initialize", params).await;
+    assert_eq!(error, json!({"code": -32600, "message": "unknown session id nonsense"}));
+    let client = open(&server, json!({"takeover": true})).await;
+    let session = client.session.clone();
+    drop(client);
+    connections_left(&server, 0).await;
+    let again = open(&server, json!({"resumeSessionId": session, "takeover": true})).await;
+    assert_eq!(again.session, session);
+}
+
+#[tokio::test]
+async fn a_job_that_finished_while_nobody_was_there_is_found_again() {
+    let server = TestServer::with_args(&["--process-retention", "100ms"]).await;
+    let directory = tempfile::tempdir().unwrap();
+    let gate = directory.path().join("gate");
+    let mut client = open(&server, json!({"keepForMs": LONG_MS})).await;
+    let script = format!("until [ -e {} ]; do sleep 0.01; done; echo done; exit 3", gate.display());
+    client.start("job", &["sh", "-c", &script]).await;
+    client.run("early", &["echo", "hello"]).await;
+    let session = client.session.clone();
+    drop(client);
+    connections_left(&server, 0).await;
+    std::fs::write(&gate, "").unwrap();
+    eventually_async("it has exited", async || {
+        let metrics = http_get(server.address(), "/metrics", &[]).await.body;
+        metrics.contains("exec_server_processes_active 0").then_some(())
+    })
+    .await;
+    // A session like any other shows when the time of every closed process is over.
+    let mut clock = server.client().await;
+    clock.run("clock", &["true"]).await;
+    forgotten(&mut clock, "clock").await;
+
+    let mut client = open(&server, json!({"resumeSessionId": session})).await;
+    assert_eq!(listed(&mut client).await, ["job", "early"]);
+    for (process, code, said) in [("job", 3, "done\n"), ("early", 0, "hello\n")] {
+        let page = client.call("process/read", json!({"processId": process})).await;
+        let output: Vec<u8> =
+            page["chunks"].as_array().unwrap().iter().flat_map(|chunk| unbase64(&chunk["chunk"])).collect();
+        assert_eq!((String::from_utf8(output).unwrap().as_str(), &page["closed"]), (said, &json!(true)));
+        assert_eq!(page["exitCode"], code);
+    }
+    let list = client.call("process/list", json!({})).await;
+    assert_eq!((&list[0]["state"], &list[0]["exitCode"]), (&json!("closed"), &json!(3)));
+}
+
+#[tokio::test]
+async fn closed_processes_are_kept_for_as_long_as_the_session_and_no_longer() {
+    let server = TestServer::with_args(&["--process-retention", "50ms"]).await;
+    let mut brief = open(&server, json!({"keepForMs": 400})).await;
+    brief.run("p", &["true"]).await;
+    forgotten(&mut brief, "p").await;
+    let mut not_longer = open(&server, json!({"keepForMs": 50})).await;
+    not_longer.run("p", &["true"]).await;
+    forgotten(&mut not_longer, "p").await;
+
+    let mut long = open(&server, json!({"keepForMs": LONG_MS})).await;
+    long.run("p", &["true"]).await;
+    let mut clock = server.client().await;
+    clock.run("clock", &["true"]).await;
+    forgotten(&mut clock, "clock").await;
+    assert_eq!(listed(&mut long).await, ["p"]);
+    let params = json!({"resumeSessionId": long.session, "takeover": true, "keepForMs": 1});
+    let mut shorter = open(&server, params).await;
+    forgotten(&mut shorter, "p").await;
+}
+
+#[tokio::test]
+async fn no_more_than_max_kept_processes_are_kept() {
+    let server = TestServer::with_args(&["--max-kept-processes", "2", "--process-retention", "100ms"]).await;
+    let mut client = open(&server, json!({"keepForMs": LONG_MS})).await;
+    for process in ["a", "b", "c", "d"] {
+        client.run(process, &["true"]).await;
+    }
+    forgotten(&mut client, "b").await;
+    assert_eq!(listed(&mut client).await, ["c", "d"]);
+    client.run("e", &["true"]).await;
+    forgotten(&mut client, "c").await;
+    assert_eq!(listed(&mut client).await, ["d", "e"]);
+    assert_eq!(client.run("a", &["true"]).await.exit_code, 0, "its id is free");
+}
+
+#[tokio::test]
+async fn kept_processes_make_room_for_new_ones() {
+    let server = TestServer::with_args(&["--max-processes", "2", "--process-retention", "100ms"]).await;
+    let mut client = open(&server, json!({"keepForMs": LONG_MS})).await;
+    client.run("a", &["true"]).await;
+    client.run("b", &["true"]).await;
+    for (process, listed_then) in [("c", ["b", "c"]), ("d", ["c", "d"])] {
+        let start = Client::start_params(process, &["sleep", "1000"]);
+        eventually_async("the time that every closed process has is over", async || {
+            client.request("process/start", start.clone()).await.get("result").map(drop)
+        })
+        .await;
+        assert_eq!(listed(&mut client).await, listed_then);
+    }
+    let error = client.call_error("process/start", Client::start_params("e", &["true"])).await;
+    assert_eq!(error["message"], "session has reached its limit of 2 processes (--max-processes)");
+}
+
+#[tokio::test]
+async fn a_server_that_nobody_uses_ends_by_itself() {
+    let mut server = TestServer::with_args(&["--exit-when-idle", "200ms"]).await;
+    assert_eq!(server.wait().await, Some(0), "nobody ever came");
+
+    let mut server = TestServer::with_args(&["--exit-when-idle", "300ms"]).await;
+    let mut client = open(&server, json!({"keepForMs": LONG_MS})).await;
+    let pid = sleeper(&mut client).await;
+    // sleep: more than the time of an idle server must pass with a connection
+    tokio::time::sleep(Duration::from_millis(600)).await;
+    let session = client.session.clone();
+    drop(client);
+    // sleep: and with a session that nobody is attached to
+    tokio::time::sleep(Duration::from_millis(600)).await;
+    let client = open(&server, json!({"resumeSessionId": session, "keepForMs": 0})).await;
+    assert!(process_state(pid).is_some());
+    drop(client);
+    assert_eq!(server.wait().await, Some(0));
+    is_gone(pid).await;
+}

@@ -1,0 +1,78 @@
+//! Who is there: connections and sessions together, so that a server which nobody uses any more can end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+/// How many are there.
+#[derive(Clone, Debug)]
+pub(crate) struct Presence(Arc<watch::Sender<usize>>);
+
+/// One of them, until dropped.
+#[derive(Debug)]
+pub(crate) struct Present(Presence);
+
+impl Presence {
+    pub(crate) fn new() -> Self {
+        Self(Arc::new(watch::Sender::new(0)))
+    }
+
+    pub(crate) fn enter(&self) -> Present {
+        self.0.send_modify(|count| *count += 1);
+        Present(self.clone())
+    }
+
+    /// Waits until nobody has been there for so long without a break.
+    pub(crate) async fn deserted_for(&self, patience: Duration) {
+        let mut count = self.0.subscribe();
+        loop {
+            // The sender lives in `self`, so neither wait can fail.
+            let _ = count.wait_for(|count| *count == 0).await;
+            if tokio::time::timeout(patience, count.changed()).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+impl Drop for Present {
+    fn drop(&mut self) {
+        self.0.0.send_modify(|count| *count -= 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+
+    const PATIENCE: Duration = Duration::from_millis(40);
+
+    #[tokio::test]
+    async fn the_time_counts_from_when_the_last_has_left() {
+        let start = Instant::now();
+        let presence = Presence::new();
+        let (one, two) = (presence.enter(), presence.enter());
+        let leaving = async {
+            drop(one);
+            // sleep: as long as nobody has to be there, but one is
+            tokio::time::sleep(PATIENCE * 2).await;
+            drop(two);
+        };
+        tokio::join!(presence.deserted_for(PATIENCE), leaving);
+        assert!(start.elapsed() >= PATIENCE * 3, "{:?}", start.elapsed());
+    }
+
+    #[tokio::test]
+    async fn a_short_visit_starts_the_time_again() {
+        let presence = Presence::new();
+        let deserted = presence.deserted_for(PATIENCE);
+        tokio::pin!(deserted);
+        let early = tokio::time::timeout(PATIENCE / 4, &mut deserted).await;
+        let visit = Instant::now();
+        drop(presence.enter());
+        deserted.await;
+        assert!(early.is_err() && visit.elapsed() >= PATIENCE, "{:?}", visit.elapsed());
+    }
+}
