@@ -51,7 +51,8 @@ fn spawn(directory: &Path, url: &str) -> anyhow::Result<()> {
     let stdout = server.stdout.take().context("the server has no stdout")?;
     BufReader::new(stdout).read_line(&mut line)?;
     // Two commands at once may both have tried; one server is enough.
-    let is_up = line.trim() == url || std::os::unix::net::UnixStream::connect(url.trim_start_matches("unix://")).is_ok();
+    let is_up =
+        line.trim() == url || std::os::unix::net::UnixStream::connect(url.trim_start_matches("unix://")).is_ok();
     anyhow::ensure!(
         is_up,
         "the server in the background did not start: {}",

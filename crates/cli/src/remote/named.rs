@@ -51,7 +51,8 @@ pub(crate) fn state_directory() -> anyhow::Result<PathBuf> {
 }
 
 fn path_of(name: &str, url: &str) -> anyhow::Result<PathBuf> {
-    let is_plain = !name.is_empty() && name.len() <= 64 && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
+    let is_plain =
+        !name.is_empty() && name.len() <= 64 && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
     anyhow::ensure!(
         is_plain && !name.starts_with('.'),
         "`{name}` is no name for a session; use up to 64 letters, digits, `-`, `_` and `.`"

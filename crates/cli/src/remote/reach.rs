@@ -25,8 +25,7 @@ pub(crate) struct Destination {
 impl Destination {
     /// What the flags say, or what is configured, or this machine.
     pub(crate) fn choose(given: &WhereArgs) -> anyhow::Result<Self> {
-        let options =
-            ExecServerClientConnectOptions { client_name: CLIENT_NAME.to_owned(), ..Default::default() };
+        let options = ExecServerClientConnectOptions { client_name: CLIENT_NAME.to_owned(), ..Default::default() };
         let ssh_config = given.ssh_config.clone();
         if let Some(url) = &given.connect {
             let (ca_file, token_file) = (given.ca_file.clone(), given.client_token_file.clone());
@@ -93,8 +92,7 @@ impl Destination {
             Err(client::ExecServerError::Server { code: -32600, message, .. }) if is_known => {
                 named::forget(name, &url)?;
                 anyhow::ensure!(create.is_some(), "the session `{name}` is gone: {message}");
-                let options =
-                    ExecServerClientConnectOptions { resume_session_id: None, takeover: false, ..options };
+                let options = ExecServerClientConnectOptions { resume_session_id: None, takeover: false, ..options };
                 ExecServerClient::connect_boxed(self.connector()?, options).await?
             }
             result => result?,

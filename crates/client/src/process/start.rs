@@ -34,7 +34,7 @@ pub(crate) async fn start(handle: &Arc<Handle>, params: StartParams) -> Result<E
                 Ok(call) => match unfinished.answer(call).await {
                     Ok(result) => {
                         entry.set_recoverable();
-                        unfinished.is_done();
+                        unfinished.succeed();
                         return Ok(ExecProcess::new(handle, &entry, result.sandbox_type));
                     }
                     Err(CallError::Failed(error)) => return Err(error),
@@ -69,7 +69,7 @@ impl Unfinished<'_> {
         answer
     }
 
-    fn is_done(mut self) {
+    fn succeed(mut self) {
         self.settle();
         std::mem::forget(self);
     }

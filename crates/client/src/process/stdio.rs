@@ -34,7 +34,7 @@ impl AsyncRead for ProcessReader {
         while self.chunk.is_empty() {
             match ready!(self.events.poll_next(cx)) {
                 Some(ExecProcessEvent::Output(output)) if (self.is_wanted)(output.stream) => {
-                    self.chunk = output.chunk
+                    self.chunk = output.chunk;
                 }
                 Some(ExecProcessEvent::Failed(text)) => return Poll::Ready(Err(io::Error::other(text))),
                 Some(_) => {}

@@ -1,4 +1,5 @@
 //! The client against a real server.
+#![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 mod basics;
 mod support;
