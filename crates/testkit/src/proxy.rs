@@ -1,7 +1,7 @@
 //! A TCP proxy between a client and a server that can break or freeze what passes through it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -15,7 +15,31 @@ pub struct CuttingProxy {
     cut: broadcast::Sender<()>,
     frozen: Arc<watch::Sender<bool>>,
     refusing: Arc<AtomicBool>,
+    traffic: Arc<Traffic>,
     accepting: JoinHandle<()>,
+}
+
+/// What has passed, in both directions together, and where to cut.
+#[derive(Default)]
+struct Traffic {
+    passed: AtomicU64,
+    /// 0: nowhere.
+    cut_at: AtomicU64,
+    cuts: AtomicU64,
+}
+
+impl Traffic {
+    /// How many of `count` bytes may pass, and whether the cut comes then.
+    fn admit(&self, count: usize) -> (usize, bool) {
+        let before = self.passed.fetch_add(count as u64, Ordering::SeqCst);
+        let cut_at = self.cut_at.load(Ordering::SeqCst);
+        if cut_at > before && cut_at <= before + count as u64 {
+            self.cut_at.store(0, Ordering::SeqCst);
+            self.cuts.fetch_add(1, Ordering::SeqCst);
+            return ((cut_at - before) as usize, true);
+        }
+        (count, false)
+    }
 }
 
 impl CuttingProxy {
@@ -26,20 +50,23 @@ impl CuttingProxy {
         let (cut, _) = broadcast::channel(1);
         let frozen = Arc::new(watch::Sender::new(false));
         let refusing = Arc::new(AtomicBool::new(false));
+        let traffic = Arc::new(Traffic::default());
         let target = target.to_owned();
         let accepting = tokio::spawn({
             let (cut, frozen, refusing) = (cut.clone(), Arc::clone(&frozen), Arc::clone(&refusing));
+            let traffic = Arc::clone(&traffic);
             async move {
                 while let Ok((client, _)) = listener.accept().await {
                     if refusing.load(Ordering::Relaxed) {
                         continue;
                     }
                     let Ok(server) = TcpStream::connect(&target).await else { continue };
-                    tokio::spawn(carry(client, server, cut.subscribe(), frozen.subscribe()));
+                    let traffic = Arc::clone(&traffic);
+                    tokio::spawn(carry(client, server, cut.subscribe(), frozen.subscribe(), traffic));
                 }
             }
         });
-        Self { address, cut, frozen, refusing, accepting }
+        Self { address, cut, frozen, refusing, traffic, accepting }
     }
 
     /// Where clients connect.
@@ -50,6 +77,22 @@ impl CuttingProxy {
     /// Resets every connection; whatever is on its way is lost.
     pub fn cut(&self) {
         let _ = self.cut.send(());
+    }
+
+    /// Resets the connection over which the byte of this number passes, counted from 1 over all connections and both directions,
+    /// after that byte. Once.
+    pub fn cut_at(&self, byte: u64) {
+        self.traffic.cut_at.store(byte, Ordering::SeqCst);
+    }
+
+    /// How many bytes have passed.
+    pub fn passed(&self) -> u64 {
+        self.traffic.passed.load(Ordering::SeqCst)
+    }
+
+    /// How often [`cut_at`](Self::cut_at) has cut.
+    pub fn cuts_made(&self) -> u64 {
+        self.traffic.cuts.load(Ordering::SeqCst)
     }
 
     /// Lets nothing pass in either direction, without closing anything: a peer that vanished.
@@ -80,6 +123,7 @@ async fn carry(
     server: TcpStream,
     mut cut: broadcast::Receiver<()>,
     frozen: watch::Receiver<bool>,
+    traffic: Arc<Traffic>,
 ) {
     for socket in [&client, &server] {
         let _ = socket.set_nodelay(true);
@@ -90,12 +134,17 @@ async fn carry(
     let (server_read, server_write) = server.into_split();
     tokio::select! {
         _ = cut.recv() => {}
-        () = copy(client_read, server_write, frozen.clone()) => {}
-        () = copy(server_read, client_write, frozen) => {}
+        () = copy(client_read, server_write, frozen.clone(), &traffic) => {}
+        () = copy(server_read, client_write, frozen, &traffic) => {}
     }
 }
 
-async fn copy(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut frozen: watch::Receiver<bool>) {
+async fn copy(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    mut frozen: watch::Receiver<bool>,
+    traffic: &Traffic,
+) {
     let mut buffer = vec![0; 64 << 10];
     loop {
         let count = tokio::select! {
@@ -106,7 +155,8 @@ async fn copy(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut frozen: watch
         match count {
             Ok(0) | Err(_) => return,
             Ok(count) => {
-                if to.write_all(&buffer[..count]).await.is_err() {
+                let (count, is_cut) = traffic.admit(count);
+                if to.write_all(&buffer[..count]).await.is_err() || is_cut {
                     return;
                 }
             }

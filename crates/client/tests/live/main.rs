@@ -2,4 +2,5 @@
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 mod basics;
+mod every_byte;
 mod support;

@@ -1,11 +1,15 @@
 //! What the scenarios share.
 
-use client::{ExecServerClient, ExecServerClientConnectOptions, StartParams, UrlConnector};
+use client::{ExecServerClient, ExecServerClientConnectOptions, ExecServerError, StartParams, UrlConnector};
 use testkit::TestServer;
 
-pub(crate) async fn connect_to(url: &str) -> ExecServerClient {
+pub(crate) async fn try_connect_to(url: &str) -> Result<ExecServerClient, ExecServerError> {
     let options = ExecServerClientConnectOptions { client_name: "test".into(), ..Default::default() };
-    ExecServerClient::connect(UrlConnector::new(url, Default::default()), options).await.unwrap()
+    ExecServerClient::connect(UrlConnector::new(url, Default::default()), options).await
+}
+
+pub(crate) async fn connect_to(url: &str) -> ExecServerClient {
+    try_connect_to(url).await.unwrap()
 }
 
 pub(crate) async fn connect(server: &TestServer) -> ExecServerClient {

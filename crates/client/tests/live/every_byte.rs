@@ -1,0 +1,152 @@
+//! The connection is cut after every single byte of a session, once each.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use client::{ExecProcessEvent, ExecServerClient, ExecServerError, WriteStatus};
+use testkit::{CuttingProxy, TestServer, eventually_async};
+
+use crate::support::{connect_to, sh, sh_with_stdin, try_connect_to};
+
+/// No session takes this long, however loaded the machine is.
+const PATIENCE: Duration = Duration::from_secs(30);
+const AT_ONCE: u64 = 4;
+
+/// How a session went.
+#[derive(Debug, PartialEq, Eq)]
+enum Outcome {
+    /// From beginning to end.
+    Whole,
+    /// The cut hit a start, which then has failed.
+    StartLost,
+    /// The cut came before there was a session.
+    NotConnected,
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_cut_loses_doubles_or_mixes_up_anything() {
+    let server = Arc::new(TestServer::start().await);
+    let whole = session_with_cut(&server, 0).await;
+    assert_eq!(whole.0, Outcome::Whole);
+    let length = whole.1;
+    assert!(length > 1000, "{length}");
+    let next = Arc::new(AtomicU64::new(1));
+    let workers: Vec<_> = (0..AT_ONCE)
+        .map(|_| {
+            let (server, next) = (Arc::clone(&server), Arc::clone(&next));
+            tokio::spawn(async move {
+                let mut outcomes = Vec::new();
+                loop {
+                    let byte = next.fetch_add(1, Ordering::SeqCst);
+                    if byte > length {
+                        return outcomes;
+                    }
+                    let run = tokio::time::timeout(PATIENCE, session_with_cut(&server, byte)).await;
+                    outcomes.push(run.unwrap_or_else(|_| panic!("a cut after byte {byte} makes it hang")).0);
+                }
+            })
+        })
+        .collect();
+    let mut outcomes = Vec::new();
+    for worker in workers {
+        outcomes.extend(worker.await.unwrap());
+    }
+    let count = |outcome| outcomes.iter().filter(|seen| **seen == outcome).count();
+    // Most of the bytes belong neither to a start nor to the first handshake.
+    let (whole, lost, unconnected) =
+        (count(Outcome::Whole), count(Outcome::StartLost), count(Outcome::NotConnected));
+    assert!(whole > outcomes.len() / 3, "whole {whole}, start lost {lost}, not connected {unconnected}");
+    assert!(lost > 0 && unconnected > 0);
+}
+
+/// Runs the session through a proxy that cuts after this byte; returns how it went and how many bytes passed.
+async fn session_with_cut(server: &TestServer, byte: u64) -> (Outcome, u64) {
+    let proxy = CuttingProxy::start(server.address()).await;
+    proxy.cut_at(byte);
+    let directory = tempfile::tempdir().unwrap();
+    let outcome = session(&proxy, directory.path()).await;
+    // Everything it has started is gone in the end, whatever happened.
+    let client = connect_to(server.url()).await;
+    drop(client);
+    (outcome, proxy.passed())
+}
+
+async fn session(proxy: &CuttingProxy, directory: &Path) -> Outcome {
+    let Ok(client) = try_connect_to(&proxy.url()).await else { return Outcome::NotConnected };
+    let journal = directory.join("journal");
+    let outcome = match conversation(&client, &journal).await {
+        Ok(()) => Outcome::Whole,
+        Err(()) => Outcome::StartLost,
+    };
+    let lines = std::fs::read_to_string(&journal).unwrap_or_default();
+    match outcome {
+        Outcome::Whole => assert_eq!(lines, "started\none\ntwo\n", "everything was done once"),
+        _ => assert!(["", "started\n", "started\none\ntwo\n"].contains(&lines.as_str()), "{lines:?}"),
+    }
+    // An ambiguous start is cleaned up, not adopted.
+    eventually_async("nothing runs", async || {
+        let listed = client.processes().await.unwrap();
+        listed.iter().all(|process| process.exit_code.is_some()).then_some(())
+    })
+    .await;
+    outcome
+}
+
+/// Err: a start was lost.
+async fn conversation(client: &ExecServerClient, journal: &Path) -> Result<(), ()> {
+    let script = format!(
+        "echo started >> {0}; while read line; do echo $line >> {0}; echo got $line; done; echo end; exit 3",
+        journal.display()
+    );
+    let process = match client.start(sh_with_stdin("worker", &script)).await {
+        Err(ExecServerError::Disconnected(_)) => return Err(()),
+        other => other.unwrap(),
+    };
+    let mut events = process.events();
+    assert_eq!(process.write("one\n").await.unwrap(), WriteStatus::Accepted);
+    let mut seen = vec![events.next().await.unwrap()];
+    let read = process.read(Some(0), None, Some(0)).await.unwrap();
+    assert_eq!(read.chunks[0].chunk.0, b"got one\n");
+    assert_eq!(process.write("two\n").await.unwrap(), WriteStatus::Accepted);
+
+    let sleeper = match client.start(sh("sleeper", "sleep 1000")).await {
+        Err(ExecServerError::Disconnected(_)) => return Err(()),
+        other => other.unwrap(),
+    };
+    // A terminate that was lost is asked for again by its caller, who alone can know whether that is right.
+    loop {
+        match sleeper.terminate().await {
+            Err(ExecServerError::Disconnected(_)) => {}
+            other => break drop(other.unwrap()),
+        }
+    }
+    assert_eq!(sleeper.wait().await.unwrap().code, 137);
+
+    process.close_stdin().await.unwrap();
+    while let Some(event) = events.next().await {
+        seen.push(event);
+    }
+    let mut text = String::new();
+    let mut expected = 1;
+    let mut exits = Vec::new();
+    for event in seen {
+        let seq = match event {
+            ExecProcessEvent::Output(output) => {
+                text.push_str(std::str::from_utf8(&output.chunk).unwrap());
+                output.seq
+            }
+            ExecProcessEvent::Exited { seq, exit_code, .. } => {
+                exits.push(exit_code);
+                seq
+            }
+            ExecProcessEvent::Closed { seq } => seq,
+            ExecProcessEvent::Failed(text) => panic!("{text}"),
+        };
+        assert_eq!(seq, expected);
+        expected += 1;
+    }
+    assert_eq!((text.as_str(), exits), ("got one\ngot two\nend\n", vec![3]));
+    Ok(())
+}
