@@ -61,6 +61,7 @@ fn drain(order: &mut EventOrder) -> Vec<(u64, Event)> {
 fn output_that_was_missed_is_filled_once() {
     let mut order = known(&[output("a")]);
     order.handle_read(running([(1, "a"), (2, "b"), (3, "c")], 4), 1).unwrap();
+    assert!(!order.has_hole(), "what is known is not kept again");
     order.handle_event(2, output("b")).unwrap();
     assert_eq!(drain(&mut order), [(2, output("b")), (3, output("c"))]);
     order.handle_event(3, output("c")).unwrap();
