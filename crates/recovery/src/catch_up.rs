@@ -76,6 +76,7 @@ impl EventOrder {
                 && !self.exit_may_be_past
                 && answer.exit_seq.is_none()
                 && self.first_hole(through) == Some(through);
+            // With the exit in the last place there is none left for the end: this server does not number it.
             match self.waiting.get(&through) {
                 Some(Event::Closed) => {}
                 Some(Event::Output { .. }) => return Err(CatchUpError::CloseConflict(through)),

@@ -80,7 +80,7 @@ impl Server {
         while self.retained().map(|(_, event)| event.bytes()).sum::<usize>() > self.retain_bytes
             && self.retained().count() > 1
         {
-            self.dropped_through = self.oldest_seq().unwrap();
+            self.dropped_through = self.oldest_seq().expect("something is retained");
         }
         self.push();
     }

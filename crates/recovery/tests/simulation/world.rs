@@ -180,7 +180,7 @@ impl World {
             assert!(at < END_OF_TIME, "it goes on for ever");
             self.now = self.now.max(at);
             if next == Some(at) {
-                let (_, (travel, happening)) = self.agenda.pop_first().unwrap();
+                let (_, (travel, happening)) = self.agenda.pop_first().expect("there is a next one");
                 if travel.is_none_or(|travel| self.arrives(&travel)) {
                     self.happen(happening);
                 }
@@ -329,7 +329,10 @@ impl World {
         while let Some(action) = self.link.poll_action() {
             assert!(!self.link_failed, "{action:?} after the end");
             match action {
-                Action::FailStreams(_) => self.streams_failed = true,
+                Action::FailStreams(_) => {
+                    assert!(self.lost_at.is_some(), "only an old connection was lost");
+                    self.streams_failed = true;
+                }
                 Action::Attempt(generation) => {
                     assert!(self.streams_failed && self.attempting.is_none() && self.starts == 0);
                     self.attempting = Some(generation);
@@ -399,7 +402,7 @@ impl World {
     fn send_notices(&mut self) {
         for (generation, notice) in self.server.take_outbox() {
             let is_last = matches!(notice, Notice::Close) && self.server.ends_in_output();
-            for _ in 0..1 + usize::from(self.roll() % 5 == 0) {
+            for _ in 0..1 + usize::from(self.roll().is_multiple_of(5)) {
                 let earliest = self.arrivals.get(&generation).copied().filter(|_| is_last).unwrap_or(0);
                 let arrives = (self.now + self.delay()).max(earliest);
                 let latest = self.arrivals.entry(generation).or_default();
@@ -438,7 +441,7 @@ impl World {
     /// Mostly short, sometimes longer than servers are patient.
     fn delay(&mut self) -> Time {
         let roll = Time::from(self.roll());
-        if roll % 16 == 0 { roll % 2000 } else { roll % 60 }
+        if roll.is_multiple_of(16) { roll % 2000 } else { roll % 60 }
     }
 
     fn chance(&mut self) -> Chance {
