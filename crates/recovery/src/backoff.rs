@@ -35,7 +35,7 @@ impl Backoff {
         let Some(doublings) = failed.checked_sub(1) else { return Duration::ZERO };
         let factor = 1_u32.checked_shl(doublings).unwrap_or(u32::MAX);
         let full = self.first.saturating_mul(factor).min(self.longest);
-        full.mul_f64(0.5 + chance.0 / 2.0)
+        full / 2 + (full / 2).mul_f64(chance.0)
     }
 }
 
@@ -49,8 +49,10 @@ mod tests {
         let most = |failed| backoff.after(failed, Chance::new(1.0)).as_millis();
         let least = |failed| backoff.after(failed, Chance::new(0.0)).as_millis();
         assert_eq!((0..7).map(least).collect::<Vec<_>>(), [0, 250, 500, 1000, 2000, 2500, 2500]);
-        assert_eq!((0..7).map(most).collect::<Vec<_>>(), [0, 499, 999, 1999, 3999, 4999, 4999]);
+        assert_eq!((0..7).map(most).collect::<Vec<_>>(), [0, 500, 1000, 2000, 4000, 5000, 5000]);
         assert_eq!(least(u32::MAX), 2500);
+        let forever = Backoff { first: Duration::MAX, longest: Duration::MAX };
+        assert!(forever.after(1, Chance::new(1.0)) > forever.after(1, Chance::new(0.0)));
     }
 
     #[test]

@@ -44,7 +44,15 @@ impl EventOrder {
     /// were handed out so far, to tell how many are lost if some are. Events that were pushed meanwhile are not doubled.
     pub fn handle_read(&mut self, answer: ReadResult, received: u64) -> Result<(), CatchUpError> {
         let through = answer.next_seq.saturating_sub(1);
-        if self.is_closed() || through <= self.last() {
+        let closes = answer.closed && !is_page(&answer);
+        if through <= self.last() {
+            // An end with a number would have been handed out under it.
+            if closes {
+                self.handle_unnumbered_close();
+            }
+            return Ok(());
+        }
+        if self.is_closed() {
             return Ok(());
         }
         self.add_denial(&answer);
@@ -53,39 +61,44 @@ impl EventOrder {
             sandbox_denied: Some(answer.sandbox_denied),
             timed_out: answer.timed_out,
         });
-        let lost = CatchUpError::OutputLost {
-            through,
-            lost_bytes: answer.dropped_bytes.map(|dropped| dropped.saturating_sub(received)),
-        };
         for chunk in answer.chunks {
             if chunk.seq > through {
                 return Err(CatchUpError::BeyondEnd { seq: chunk.seq, through });
             }
-            if chunk.seq == through && answer.closed {
+            if chunk.seq == through && closes {
                 return Err(CatchUpError::CloseConflict(through));
             }
             self.fill(chunk.seq, Event::Output { stream: chunk.stream, chunk: Bytes::from(chunk.chunk.0) });
         }
-        if answer.closed {
+        let misses_exit = answer.exited && !self.has_exit;
+        if closes {
+            let only_the_exit_can_be_there = misses_exit
+                && !self.exit_may_be_past
+                && answer.exit_seq.is_none()
+                && self.first_hole(through) == Some(through);
+            // With the exit in the last place there is none left for the end: this server does not number it.
             match self.waiting.get(&through) {
                 Some(Event::Closed) => {}
-                Some(_) => return Err(CatchUpError::CloseConflict(through)),
+                Some(Event::Output { .. }) => return Err(CatchUpError::CloseConflict(through)),
+                Some(Event::Exited(_)) => self.handle_unnumbered_close(),
+                None if only_the_exit_can_be_there => self.handle_unnumbered_close(),
                 None => self.fill(through, Event::Closed),
             }
         }
-        if answer.exited && !self.has_exit {
-            let exit = exit.ok_or(CatchUpError::ExitUnknown)?;
-            // A server that does not tell the place of the exit leaves a hole there, which must be the only one.
-            let place = answer.exit_seq.or_else(|| self.first_hole(through));
-            if let Some(seq) = place.filter(|seq| *seq <= through) {
-                self.fill(seq, Event::Exited(exit));
-            }
+        // A server that does not tell the place of the exit leaves a hole there, which must be the only one.
+        let place = answer.exit_seq.or_else(|| self.first_hole(through)).filter(|seq| *seq <= through);
+        if let (true, Some(seq)) = (misses_exit, place) {
+            self.fill(seq, Event::Exited(exit.ok_or(CatchUpError::ExitUnknown)?));
         }
-        match self.first_hole(through) {
-            None => Ok(()),
-            Some(_) if answer.gap => Err(lost),
-            Some(_) => Err(CatchUpError::NotRetained(through)),
+        if self.first_hole(through).is_none() {
+            return Ok(());
         }
+        if !answer.gap {
+            return Err(CatchUpError::NotRetained(through));
+        }
+        let known = received + self.waiting_bytes_before(answer.oldest_seq.unwrap_or(answer.next_seq));
+        let lost_bytes = answer.dropped_bytes.map(|dropped| dropped.saturating_sub(known));
+        Err(CatchUpError::OutputLost { through, lost_bytes })
     }
 
     fn fill(&mut self, seq: u64, event: Event) {
@@ -96,6 +109,9 @@ impl EventOrder {
 
     /// An exit that came early, before the answer, learns what the answer knows of the sandbox.
     fn add_denial(&mut self, answer: &ReadResult) {
+        if !answer.exited {
+            return;
+        }
         for event in self.waiting.values_mut() {
             if let Event::Exited(exit) = event {
                 exit.sandbox_denied = Some(exit.sandbox_denied.unwrap_or(false) || answer.sandbox_denied);
@@ -104,13 +120,20 @@ impl EventOrder {
     }
 
     fn first_hole(&self, through: u64) -> Option<u64> {
-        let mut expected = self.last + 1;
-        for seq in self.waiting.keys() {
-            if *seq != expected {
-                break;
-            }
-            expected += 1;
-        }
-        (expected <= through).then_some(expected)
+        (self.last + 1..=through).find(|seq| !self.waiting.contains_key(seq))
+    }
+
+    fn waiting_bytes_before(&self, seq: u64) -> u64 {
+        self.waiting.range(..seq).map(|(_, event)| event.bytes() as u64).sum()
     }
 }
+
+/// Whether the answer says that the process has ended, but not all of what it said before. Only a server that tells the place of
+/// the exit answers in pages without being asked to; from any other, output in the last place contradicts the end.
+pub(crate) fn is_page(answer: &ReadResult) -> bool {
+    let ends_in_output = answer.chunks.last().is_some_and(|chunk| chunk.seq.checked_add(1) == Some(answer.next_seq));
+    answer.exit_seq.is_some() && ends_in_output
+}
+
+#[cfg(test)]
+mod tests;

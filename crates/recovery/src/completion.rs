@@ -3,12 +3,13 @@
 
 use protocol::ReadResult;
 
+use crate::catch_up::is_page;
 use crate::event::{Event, Exit};
 
-/// What to do with an event.
+/// What to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// It is the next one: use it.
+    /// It is new: use it.
     Take,
     /// It was known: ignore it.
     Skip,
@@ -71,13 +72,21 @@ impl Completion {
         Step::Read { after: self.last }
     }
 
-    /// The answer to a read after [`Completion::last`]. Its chunks with a later number than that, as it was before, are new.
-    pub fn handle_read(&mut self, answer: &ReadResult) {
+    /// The answer to a read after [`Completion::last`]. Its chunks with a later number than that, as it was before, are new. An
+    /// ended process may have more to read than fits one answer.
+    pub fn handle_read(&mut self, answer: &ReadResult) -> Step {
         self.last = self.last.max(answer.next_seq.saturating_sub(1));
         if let (true, Some(code)) = (answer.exited, answer.exit_code) {
             let sandbox_denied = Some(answer.sandbox_denied);
             self.exit = Some(Exit { code, sandbox_denied, timed_out: answer.timed_out });
         }
+        if answer.closed && is_page(answer) {
+            return self.handle_lag();
+        }
         self.is_closed |= answer.closed;
+        Step::Take
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -109,6 +109,8 @@ struct Recovering {
     disconnect: String,
     deadline: Instant,
     last_error: Option<String>,
+    /// How the connection of the running attempt was lost, and the chance drawn for it.
+    lost_attempt: Option<(String, Chance)>,
     step: RecoveryStep,
 }
 
@@ -171,19 +173,24 @@ impl Link {
         self.go_on(now);
     }
 
-    /// The connection has ended. Only the current one counts.
+    /// The connection has ended. Only the current one counts, and one that an attempt is about to make the current one: the word of
+    /// its loss may overtake the word of its success.
     pub fn disconnected(&mut self, generation: Generation, reason: Option<&str>, now: Instant, chance: Chance) {
-        let State::Connected { generation: current, since } = self.state else { return };
-        if current != generation {
-            return;
-        }
-        if now.saturating_duration_since(since) >= self.policy.stable_after {
-            self.failed_attempts = 0;
-        }
         let disconnect = match reason {
             None => "exec-server transport disconnected".to_owned(),
             Some(reason) => format!("exec-server transport disconnected: {reason}"),
         };
+        let since = match &mut self.state {
+            State::Connected { generation: current, since } if *current == generation => *since,
+            State::Recovering(recovering) if recovering.step == RecoveryStep::Attempting(generation) => {
+                recovering.lost_attempt = Some((disconnect, chance));
+                return;
+            }
+            _ => return,
+        };
+        if now.saturating_duration_since(since) >= self.policy.stable_after {
+            self.failed_attempts = 0;
+        }
         self.actions.push_back(Action::FailStreams(disconnect.clone()));
         if !self.policy.can_reconnect {
             return self.fail(disconnect);
@@ -191,10 +198,11 @@ impl Link {
         if !self.policy.has_session {
             return self.fail(resume_failed(&disconnect, "missing session id"));
         }
-        let not_before = now + self.policy.backoff.after(self.failed_attempts, chance);
-        let deadline = now + self.policy.budget;
+        let not_before = later(now, self.policy.backoff.after(self.failed_attempts, chance));
+        let deadline = later(now, self.policy.budget);
         let step = RecoveryStep::Settling { not_before };
-        self.state = State::Recovering(Recovering { disconnect, deadline, last_error: None, step });
+        self.state =
+            State::Recovering(Recovering { disconnect, deadline, last_error: None, lost_attempt: None, step });
         self.go_on(now);
     }
 
@@ -203,7 +211,12 @@ impl Link {
         if !self.is_attempting(generation) {
             return;
         }
-        self.failed_attempts += 1;
+        if let State::Recovering(Recovering { lost_attempt, .. }) = &mut self.state
+            && let Some((error, chance)) = lost_attempt.take()
+        {
+            return self.attempt_failed(generation, &error, true, now, chance);
+        }
+        self.failed_attempts = self.failed_attempts.saturating_add(1);
         self.state = State::Connected { generation, since: now };
         self.actions.push_back(Action::Connected(generation));
     }
@@ -228,7 +241,7 @@ impl Link {
             return self.fail(text);
         }
         recovering.last_error = Some(error.to_owned());
-        recovering.step = RecoveryStep::Waiting { until: now + wait };
+        recovering.step = RecoveryStep::Waiting { until: later(now, wait) };
         self.go_on(now);
     }
 
@@ -275,7 +288,7 @@ impl Link {
     fn go_on(&mut self, now: Instant) {
         let State::Recovering(recovering) = &mut self.state else { return };
         if now >= recovering.deadline {
-            let mut error = format!("recovery timed out after {}s", self.policy.budget.as_secs());
+            let mut error = format!("recovery timed out after {:?}", self.policy.budget);
             if let Some(last) = &recovering.last_error {
                 error = format!("{error}: {last}");
             }
@@ -295,6 +308,7 @@ impl Link {
         {
             self.latest += 1;
             let attempt = Generation(self.latest);
+            recovering.lost_attempt = None;
             recovering.step = RecoveryStep::Attempting(attempt);
             self.actions.push_back(Action::Attempt(attempt));
         }
@@ -306,6 +320,15 @@ impl Link {
     }
 }
 
+/// A budget or a wait without end is one that nobody will see the end of.
+fn later(now: Instant, wait: Duration) -> Instant {
+    const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+    now + wait.min(CENTURY)
+}
+
 fn resume_failed(disconnect: &str, error: &str) -> String {
     format!("{disconnect}; failed to resume exec-server session: {error}")
 }
+
+#[cfg(test)]
+mod tests;

@@ -43,6 +43,10 @@ pub struct EventOrder {
     pub(crate) waiting: BTreeMap<u64, Event>,
     waiting_bytes: usize,
     pub(crate) has_exit: bool,
+    /// Whether somebody else may have been handed the exit.
+    pub(crate) exit_may_be_past: bool,
+    /// The end was announced without a number.
+    ends: bool,
     is_closed: bool,
 }
 
@@ -54,7 +58,7 @@ impl EventOrder {
 
     /// Starts in the middle, for a process that somebody else has followed this far.
     pub fn after(last: u64, limits: OrderLimits) -> Self {
-        Self { limits, last, ..Self::default() }
+        Self { limits, last, exit_may_be_past: last > 0, ..Self::default() }
     }
 
     /// The last event that was handed out.
@@ -72,17 +76,17 @@ impl EventOrder {
         self.waiting.keys().next().is_some_and(|first| *first != self.last + 1)
     }
 
-    /// An event was pushed. One that was handed out before is ignored.
+    /// An event was pushed; [`EventOrder::poll_event`] has what it leads to. One that was handed out before is ignored.
     pub fn handle_event(&mut self, seq: u64, event: Event) -> Result<(), OrderError> {
         if self.is_known(seq) {
             return Ok(());
         }
+        let bytes = event.bytes();
+        if bytes > self.limits.bytes {
+            return Err(OrderError::EventTooLarge(self.limits.bytes));
+        }
         let closes_the_hole = seq == self.last + 1;
         if !closes_the_hole {
-            let bytes = event.bytes();
-            if bytes > self.limits.bytes {
-                return Err(OrderError::EventTooLarge(self.limits.bytes));
-            }
             if self.waiting.len() >= self.limits.events {
                 return Err(OrderError::TooManyEvents(self.limits.events));
             }
@@ -94,12 +98,10 @@ impl EventOrder {
         Ok(())
     }
 
-    /// The end was pushed by a server that does not number it: it stands after everything else.
+    /// The end was pushed by a server that does not number it: it stands after the exit and everything else that is here when it
+    /// is handed out. During a catch-up the answer comes first, or what it would have brought is taken for not there.
     pub fn handle_unnumbered_close(&mut self) {
-        let after_all = self.waiting.keys().next_back().copied().unwrap_or(self.last).max(self.last) + 1;
-        if !self.is_closed && !self.waiting.values().any(|event| *event == Event::Closed) {
-            self.insert(after_all, Event::Closed);
-        }
+        self.ends = true;
     }
 
     /// The next event, if it is here.
@@ -107,8 +109,12 @@ impl EventOrder {
         if self.is_closed {
             return None;
         }
-        let entry = self.waiting.first_entry().filter(|entry| *entry.key() == self.last + 1)?;
-        let (seq, event) = entry.remove_entry();
+        let seq = self.last.checked_add(1)?;
+        let event = match self.waiting.remove(&seq) {
+            Some(event) => event,
+            None if self.has_come_to_its_end() => Event::Closed,
+            None => return None,
+        };
         self.waiting_bytes -= event.bytes();
         self.last = seq;
         self.is_closed = event == Event::Closed;
@@ -117,6 +123,10 @@ impl EventOrder {
             self.waiting_bytes = 0;
         }
         Some((seq, event))
+    }
+
+    fn has_come_to_its_end(&self) -> bool {
+        self.ends && self.waiting.is_empty() && (self.has_exit || self.exit_may_be_past)
     }
 
     pub(crate) fn is_known(&self, seq: u64) -> bool {
@@ -129,3 +139,6 @@ impl EventOrder {
         self.waiting.insert(seq, event);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,284 @@
+//! What an answer to `process/read` fills, and when it is refused.
+
+use protocol::{Base64Bytes, OutputChunk, Stream};
+
+use super::*;
+use crate::order::OrderLimits;
+
+const EXIT: Exit = Exit { code: 7, sandbox_denied: Some(false), timed_out: false };
+
+fn output(text: &str) -> Event {
+    Event::Output { stream: Stream::Stdout, chunk: Bytes::from(text.to_owned()) }
+}
+
+/// An order that has handed out these.
+fn known(events: &[Event]) -> EventOrder {
+    let mut order = EventOrder::default();
+    for (seq, event) in (1..).zip(events) {
+        order.handle_event(seq, event.clone()).unwrap();
+        order.poll_event().unwrap();
+    }
+    order
+}
+
+/// What a server says of a process that runs.
+fn running<const N: usize>(chunks: [(u64, &str); N], next_seq: u64) -> ReadResult {
+    let chunk = |(seq, text): (u64, &str)| OutputChunk {
+        seq,
+        stream: Stream::Stdout,
+        chunk: Base64Bytes(text.as_bytes().to_vec()),
+    };
+    ReadResult {
+        chunks: chunks.into_iter().map(chunk).collect(),
+        next_seq,
+        exited: false,
+        exit_code: None,
+        closed: false,
+        failure: None,
+        sandbox_denied: false,
+        oldest_seq: None,
+        exit_seq: None,
+        timed_out: false,
+        gap: false,
+        dropped_bytes: None,
+    }
+}
+
+/// What a server without `readGaps` says of one that has exited.
+fn exited<const N: usize>(chunks: [(u64, &str); N], next_seq: u64) -> ReadResult {
+    ReadResult { exited: true, exit_code: Some(7), ..running(chunks, next_seq) }
+}
+
+fn closed<const N: usize>(chunks: [(u64, &str); N], next_seq: u64) -> ReadResult {
+    ReadResult { closed: true, ..exited(chunks, next_seq) }
+}
+
+fn drain(order: &mut EventOrder) -> Vec<(u64, Event)> {
+    std::iter::from_fn(|| order.poll_event()).collect()
+}
+
+#[test]
+fn output_that_was_missed_is_filled_once() {
+    let mut order = known(&[output("a")]);
+    order.handle_read(running([(1, "a"), (2, "b"), (3, "c")], 4), 1).unwrap();
+    assert!(!order.has_hole(), "what is known is not kept again");
+    order.handle_event(2, output("b")).unwrap();
+    assert_eq!(drain(&mut order), [(2, output("b")), (3, output("c"))]);
+    order.handle_event(3, output("c")).unwrap();
+    order.handle_read(running([(2, "b"), (3, "c")], 4), 3).unwrap();
+    assert_eq!(drain(&mut order), []);
+}
+
+#[test]
+fn an_answer_with_nothing_new_changes_nothing() {
+    let mut order = known(&[output("a"), output("b")]);
+    for answer in [running([], 3), running([], 0), running([(1, "a")], 2), exited([], 2)] {
+        order.handle_read(answer, 2).unwrap();
+    }
+    assert_eq!((drain(&mut order), order.last()), (vec![], 2));
+}
+
+#[test]
+fn a_dense_tail_and_a_newer_notification_meet() {
+    let mut order = known(&[output("a")]);
+    order.handle_event(5, output("e")).unwrap();
+    order.handle_read(running([(2, "b"), (3, "c"), (4, "d")], 5), 1).unwrap();
+    let texts = ["b", "c", "d", "e"].map(output);
+    assert_eq!(drain(&mut order), (2..).zip(texts).collect::<Vec<_>>());
+}
+
+#[test]
+fn the_place_of_an_exit_is_taken_from_the_answer() {
+    let mut order = EventOrder::default();
+    let answer = ReadResult { exit_seq: Some(2), timed_out: true, ..closed([(1, "a"), (3, "late")], 5) };
+    order.handle_read(answer, 0).unwrap();
+    let exit = Event::Exited(Exit { timed_out: true, ..EXIT });
+    assert_eq!(drain(&mut order), [(1, output("a")), (2, exit), (3, output("late")), (4, Event::Closed)]);
+}
+
+#[test]
+fn the_place_of_an_exit_is_the_one_hole() {
+    for (answer, place) in [
+        (exited([(2, "b"), (3, "c")], 4), 1),
+        (exited([(1, "a"), (3, "c")], 4), 2),
+        (exited([(1, "a"), (2, "b")], 4), 3),
+        (closed([(1, "a"), (3, "c")], 5), 2),
+        (closed([(1, "a"), (2, "b")], 5), 3),
+    ] {
+        let mut order = EventOrder::default();
+        order.handle_read(answer, 0).unwrap();
+        let events = drain(&mut order);
+        assert_eq!(events.iter().position(|(_, event)| *event == Event::Exited(EXIT)), Some(place - 1));
+    }
+}
+
+#[test]
+fn two_holes_are_refused() {
+    for answer in [exited([(2, "b")], 4), exited([], 3), closed([(2, "b")], 5), closed([(3, "c")], 6)] {
+        let through = answer.next_seq - 1;
+        assert_eq!(EventOrder::default().handle_read(answer, 0), Err(CatchUpError::NotRetained(through)));
+    }
+}
+
+#[test]
+fn a_hole_is_refused_if_the_exit_is_known_or_has_not_happened() {
+    let error = known(&[output("a"), Event::Exited(EXIT)]).handle_read(exited([(4, "d")], 5), 1).unwrap_err();
+    assert_eq!(error.to_string(), "process events are no longer retained while recovering through sequence 4");
+    assert_eq!(known(&[]).handle_read(running([(2, "b")], 3), 0), Err(CatchUpError::NotRetained(2)));
+
+    let mut pending = EventOrder::default();
+    pending.handle_event(3, Event::Exited(EXIT)).unwrap();
+    assert_eq!(pending.handle_read(exited([(1, "a")], 4), 0), Err(CatchUpError::NotRetained(3)));
+}
+
+#[test]
+fn output_at_the_place_of_the_end_is_refused() {
+    let error = EventOrder::default().handle_read(closed([(2, "b")], 3), 0).unwrap_err();
+    assert_eq!(error.to_string(), "process close sequence 2 conflicts with recovered output");
+
+    let mut pushed = known(&[Event::Exited(EXIT)]);
+    pushed.handle_event(3, output("c")).unwrap();
+    assert_eq!(pushed.handle_read(closed([(2, "b")], 4), 0), Err(CatchUpError::CloseConflict(3)));
+}
+
+#[test]
+fn output_beyond_the_end_of_the_answer_is_refused() {
+    let error = EventOrder::default().handle_read(running([(1, "a"), (9, "z")], 2), 0).unwrap_err();
+    assert_eq!(error, CatchUpError::BeyondEnd { seq: 9, through: 1 });
+}
+
+#[test]
+fn an_end_that_was_pushed_meanwhile_is_not_doubled() {
+    let mut order = EventOrder::default();
+    order.handle_event(3, Event::Closed).unwrap();
+    order.handle_read(closed([(1, "a")], 4), 0).unwrap();
+    assert_eq!(drain(&mut order), [(1, output("a")), (2, Event::Exited(EXIT)), (3, Event::Closed)]);
+    order.handle_read(closed([(1, "a")], 4), 1).unwrap();
+    assert_eq!(drain(&mut order), []);
+}
+
+#[test]
+fn an_exit_that_waits_learns_of_the_denial() {
+    let denial = |pushed, answer: ReadResult| {
+        let mut order = EventOrder::default();
+        order.handle_event(2, Event::Exited(Exit { sandbox_denied: pushed, ..EXIT })).unwrap();
+        order.handle_read(answer, 0).unwrap();
+        match drain(&mut order).as_slice() {
+            [_, (2, Event::Exited(exit))] => exit.sandbox_denied,
+            other => panic!("{other:?}"),
+        }
+    };
+    let denied = || ReadResult { sandbox_denied: true, ..exited([(1, "a")], 3) };
+    assert_eq!(denial(None, denied()), Some(true));
+    assert_eq!(denial(Some(false), denied()), Some(true));
+    assert_eq!(denial(Some(true), exited([(1, "a")], 3)), Some(true));
+    assert_eq!(denial(None, exited([(1, "a")], 3)), Some(false));
+    assert_eq!(denial(None, running([(1, "a")], 2)), None, "the answer is older than the exit and knows nothing");
+}
+
+#[test]
+fn an_exit_without_a_code_is_refused_only_where_it_is_missing() {
+    let nameless = |answer| ReadResult { exit_code: None, ..answer };
+    assert_eq!(EventOrder::default().handle_read(nameless(exited([], 2)), 0), Err(CatchUpError::ExitUnknown));
+    let mut order = known(&[Event::Exited(EXIT)]);
+    order.handle_read(nameless(closed([], 3)), 0).unwrap();
+    assert_eq!(drain(&mut order), [(2, Event::Closed)]);
+}
+
+#[test]
+fn a_gap_says_how_much_is_lost() {
+    let gap = |answer| ReadResult { gap: true, dropped_bytes: Some(10), oldest_seq: Some(4), ..answer };
+    let error = known(&[output("abc")]).handle_read(gap(running([(4, "d")], 5)), 3).unwrap_err();
+    assert_eq!(error, CatchUpError::OutputLost { through: 4, lost_bytes: Some(7) });
+    assert_eq!(
+        error.to_string(),
+        "process events are no longer retained while recovering through sequence 4: 7 bytes of output are lost"
+    );
+
+    let unsaid = ReadResult { dropped_bytes: None, ..gap(running([(4, "d")], 5)) };
+    let error = known(&[]).handle_read(unsaid, 0).unwrap_err();
+    assert!(error.to_string().ends_with("4: an unknown number of bytes of output are lost"), "{error}");
+
+    let exit = ReadResult { exit_seq: Some(5), ..gap(closed([(4, "d")], 7)) };
+    let error = known(&[output("abc")]).handle_read(exit, 3).unwrap_err();
+    assert_eq!(error, CatchUpError::OutputLost { through: 6, lost_bytes: Some(7) });
+}
+
+#[test]
+fn output_that_waits_is_not_lost_with_what_the_server_has_dropped() {
+    let gap = |oldest_seq| ReadResult { gap: true, dropped_bytes: Some(10), oldest_seq, ..running([(5, "e")], 6) };
+    let mut order = known(&[output("abc")]);
+    order.handle_event(4, output("dd")).unwrap();
+    order.handle_event(5, output("e")).unwrap();
+    let lost_bytes = Some(10 - 3 - 2);
+    assert_eq!(order.handle_read(gap(Some(5)), 3), Err(CatchUpError::OutputLost { through: 5, lost_bytes }));
+
+    let mut order = known(&[output("abc")]);
+    order.handle_event(4, output("dd")).unwrap();
+    let nothing_left = ReadResult { chunks: vec![], ..gap(None) };
+    assert_eq!(order.handle_read(nothing_left, 3), Err(CatchUpError::OutputLost { through: 5, lost_bytes }));
+}
+
+#[test]
+fn a_gap_that_pushed_events_have_filled_is_none() {
+    let mut order = known(&[output("a")]);
+    order.handle_event(2, output("b")).unwrap();
+    let answer = ReadResult { gap: true, dropped_bytes: Some(2), oldest_seq: Some(3), ..running([(3, "c")], 4) };
+    order.handle_read(answer, 1).unwrap();
+    assert_eq!(drain(&mut order), [(2, output("b")), (3, output("c"))]);
+}
+
+#[test]
+fn a_page_ends_before_the_process_does() {
+    let ended = |page| ReadResult { exit_seq: Some(3), ..page };
+    let mut order = EventOrder::default();
+    order.handle_read(ended(closed([(1, "a")], 2)), 0).unwrap();
+    assert_eq!(drain(&mut order), [(1, output("a"))]);
+    order.handle_read(ended(exited([(2, "b")], 3)), 1).unwrap();
+    assert_eq!(drain(&mut order), [(2, output("b"))]);
+    order.handle_read(ended(closed([(4, "late")], 5)), 2).unwrap();
+    assert_eq!(drain(&mut order), [(3, Event::Exited(EXIT)), (4, output("late"))]);
+    order.handle_read(ended(closed([(3, "b"), (4, "late")], 5)), 6).unwrap();
+    assert_eq!((drain(&mut order), order.is_closed()), (vec![], false), "pushed events may overtake a page");
+    order.handle_event(5, Event::Closed).unwrap();
+    assert_eq!(drain(&mut order), [(5, Event::Closed)]);
+}
+
+#[test]
+fn the_end_of_an_old_server_has_no_number_in_an_answer_either() {
+    let mut exit_missed = known(&[output("a")]);
+    exit_missed.handle_read(closed([], 3), 1).unwrap();
+    assert_eq!(drain(&mut exit_missed), [(2, Event::Exited(EXIT)), (3, Event::Closed)]);
+
+    let mut exit_waits = known(&[]);
+    exit_waits.handle_event(2, Event::Exited(EXIT)).unwrap();
+    exit_waits.handle_read(closed([(1, "a")], 3), 0).unwrap();
+    assert_eq!(drain(&mut exit_waits), [(1, output("a")), (2, Event::Exited(EXIT)), (3, Event::Closed)]);
+
+    let mut only_the_end_missed = known(&[output("a"), Event::Exited(EXIT)]);
+    only_the_end_missed.handle_read(closed([], 3), 1).unwrap();
+    assert_eq!(drain(&mut only_the_end_missed), [(3, Event::Closed)]);
+}
+
+#[test]
+fn who_starts_after_the_exit_gets_no_second_one() {
+    let mut order = EventOrder::after(5, OrderLimits::default());
+    order.handle_read(closed([(6, "late")], 8), 0).unwrap();
+    assert_eq!(drain(&mut order), [(6, output("late")), (7, Event::Closed)]);
+    let mut order = EventOrder::after(5, OrderLimits::default());
+    order.handle_read(ReadResult { exit_seq: Some(4), ..closed([(6, "late")], 8) }, 0).unwrap();
+    assert_eq!(drain(&mut order), [(6, output("late")), (7, Event::Closed)]);
+}
+
+#[test]
+fn the_largest_number_is_no_trap() {
+    let mut order = EventOrder::after(u64::MAX - 3, OrderLimits::default());
+    for seq in [u64::MAX - 2, u64::MAX - 1, u64::MAX] {
+        order.handle_event(seq, output("x")).unwrap();
+    }
+    order.handle_read(running([], u64::MAX), 0).unwrap();
+    assert_eq!(drain(&mut order).len(), 3);
+    order.handle_read(running([], u64::MAX), 0).unwrap();
+    let error = EventOrder::default().handle_read(closed([(1, "a")], u64::MAX), 0).unwrap_err();
+    assert_eq!(error, CatchUpError::NotRetained(u64::MAX - 1));
+}

@@ -1,0 +1,156 @@
+//! Events in any order, any number of times, up to what may wait.
+
+use bytes::Bytes;
+use protocol::Stream;
+
+use super::*;
+use crate::event::Exit;
+
+fn output(size: usize) -> Event {
+    Event::Output { stream: Stream::Stdout, chunk: Bytes::from(vec![b'x'; size]) }
+}
+
+fn exited() -> Event {
+    Event::Exited(Exit { code: 0, sandbox_denied: Some(false), timed_out: false })
+}
+
+fn drain(order: &mut EventOrder) -> Vec<(u64, Event)> {
+    std::iter::from_fn(|| order.poll_event()).collect()
+}
+
+fn numbers(order: &mut EventOrder) -> Vec<u64> {
+    drain(order).iter().map(|(seq, _)| *seq).collect()
+}
+
+#[test]
+fn events_that_come_in_another_order_are_handed_out_in_theirs() {
+    let mut order = EventOrder::default();
+    for (seq, event) in [(4, Event::Closed), (1, output(1)), (3, exited()), (2, output(2))] {
+        order.handle_event(seq, event.clone()).unwrap();
+        order.handle_event(seq, event).unwrap();
+        assert_eq!(order.has_hole(), seq == 4, "after {seq} nothing was handed out yet");
+    }
+    assert_eq!(drain(&mut order), [(1, output(1)), (2, output(2)), (3, exited()), (4, Event::Closed)]);
+    assert_eq!((order.last(), order.is_closed(), order.has_hole()), (4, true, false));
+}
+
+#[test]
+fn what_was_handed_out_does_not_come_again() {
+    let mut order = EventOrder::default();
+    order.handle_event(1, output(1)).unwrap();
+    assert_eq!(numbers(&mut order), [1]);
+    order.handle_event(1, output(1)).unwrap();
+    order.handle_event(0, output(1)).unwrap();
+    assert_eq!((drain(&mut order), order.has_hole()), (vec![], false));
+    order.handle_event(3, output(1)).unwrap();
+    assert_eq!((drain(&mut order), order.has_hole()), (vec![], true));
+}
+
+#[test]
+fn nothing_follows_the_end() {
+    let mut order = EventOrder::default();
+    order.handle_event(3, output(9)).unwrap();
+    order.handle_event(2, Event::Closed).unwrap();
+    order.handle_event(1, exited()).unwrap();
+    assert_eq!(numbers(&mut order), [1, 2]);
+    order.handle_event(3, output(1)).unwrap();
+    order.handle_event(4, output(2 << 20)).unwrap();
+    order.handle_unnumbered_close();
+    assert_eq!((drain(&mut order), order.has_hole()), (vec![], false));
+}
+
+#[test]
+fn a_follower_may_start_in_the_middle() {
+    let mut order = EventOrder::after(5, OrderLimits::default());
+    order.handle_event(5, output(1)).unwrap();
+    order.handle_event(6, output(1)).unwrap();
+    assert_eq!(numbers(&mut order), [6]);
+}
+
+#[test]
+fn output_that_is_too_large_is_refused_wherever_it_stands() {
+    let mut order = EventOrder::default();
+    let error = order.handle_event(2, output((1 << 20) + 1)).unwrap_err();
+    assert_eq!(error.to_string(), "process event exceeds 1048576 bytes");
+    assert_eq!(order.handle_event(1, output((1 << 20) + 1)), Err(OrderError::EventTooLarge(1 << 20)));
+    order.handle_event(2, output(1 << 20)).unwrap();
+    order.handle_event(1, output(1 << 20)).unwrap();
+    assert_eq!(numbers(&mut order), [1, 2]);
+}
+
+#[test]
+fn events_that_wait_are_bounded_in_number_but_the_one_that_closes_the_hole_is_let_in() {
+    let mut order = EventOrder::default();
+    for seq in 2..258 {
+        order.handle_event(seq, output(0)).unwrap();
+    }
+    let error = order.handle_event(258, output(0)).unwrap_err();
+    assert_eq!(error.to_string(), "process event reorder buffer exceeds 256 entries");
+    assert_eq!(order.handle_event(258, Event::Closed), Err(OrderError::TooManyEvents(256)), "the end too");
+    order.handle_event(100, output(0)).unwrap();
+    order.handle_event(1, output(0)).unwrap();
+    assert_eq!(numbers(&mut order), (1..258).collect::<Vec<_>>());
+}
+
+#[test]
+fn events_that_wait_are_bounded_in_bytes_but_the_one_that_closes_the_hole_is_let_in() {
+    let mut order = EventOrder::default();
+    order.handle_event(2, output(1 << 19)).unwrap();
+    order.handle_event(3, output(1 << 19)).unwrap();
+    let error = order.handle_event(4, output(1)).unwrap_err();
+    assert_eq!(error.to_string(), "process event reorder buffer exceeds 1048576 bytes");
+    order.handle_event(4, exited()).unwrap();
+    order.handle_event(1, output(1 << 20)).unwrap();
+    assert_eq!(numbers(&mut order), [1, 2, 3, 4]);
+    order.handle_event(6, output(1 << 20)).unwrap();
+    assert!(order.has_hole(), "what was handed out no longer counts");
+}
+
+#[test]
+fn an_end_without_a_number_stands_after_everything_else() {
+    let mut order = EventOrder::default();
+    order.handle_event(1, output(1)).unwrap();
+    order.handle_event(3, exited()).unwrap();
+    order.handle_unnumbered_close();
+    order.handle_unnumbered_close();
+    assert_eq!(numbers(&mut order), [1]);
+    order.handle_event(2, output(1)).unwrap();
+    assert_eq!(drain(&mut order), [(2, output(1)), (3, exited()), (4, Event::Closed)]);
+    assert!(order.is_closed());
+}
+
+#[test]
+fn an_end_without_a_number_waits_for_the_exit_that_it_has_overtaken() {
+    let mut order = EventOrder::default();
+    order.handle_event(1, output(1)).unwrap();
+    assert_eq!(numbers(&mut order), [1]);
+    order.handle_unnumbered_close();
+    assert_eq!(drain(&mut order), []);
+    order.handle_event(3, exited()).unwrap();
+    assert_eq!(drain(&mut order), []);
+    order.handle_event(2, output(1)).unwrap();
+    assert_eq!(drain(&mut order), [(2, output(1)), (3, exited()), (4, Event::Closed)]);
+}
+
+#[test]
+fn an_end_without_a_number_ends_a_process_whose_exit_somebody_else_has_seen() {
+    let mut order = EventOrder::after(5, OrderLimits::default());
+    order.handle_unnumbered_close();
+    assert_eq!(drain(&mut order), [(6, Event::Closed)]);
+}
+
+#[test]
+fn the_largest_number_is_no_trap() {
+    let mut order = EventOrder::default();
+    order.handle_event(u64::MAX, exited()).unwrap();
+    order.handle_unnumbered_close();
+    assert_eq!((drain(&mut order), order.has_hole()), (vec![], true));
+    order.handle_event(1, output(1)).unwrap();
+    assert_eq!(numbers(&mut order), [1]);
+
+    let mut last = EventOrder::after(u64::MAX - 1, OrderLimits::default());
+    last.handle_event(u64::MAX, exited()).unwrap();
+    last.handle_unnumbered_close();
+    assert_eq!(numbers(&mut last), [u64::MAX]);
+    assert!(!last.has_hole());
+}
