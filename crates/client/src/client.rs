@@ -1,6 +1,7 @@
 //! The client object.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use protocol::{
@@ -126,6 +127,7 @@ impl ExecServerClient {
     /// Starts a process that is followed by [`read`](Self::read) only and belongs to nobody's handle.
     pub async fn exec(&self, params: StartParams) -> Result<StartResult, ExecServerError> {
         let params = self.handle.shared.to_remote(params)?;
+        self.handle.shared.leaves_processes.store(true, Ordering::Relaxed);
         self.once(Method::ProcessStart, &params).await
     }
 

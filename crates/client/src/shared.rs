@@ -1,10 +1,11 @@
 //! One client, shared by its handles and its tasks: the current connection, and calls that outlive it.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use parking_lot::Mutex;
-use protocol::{Capabilities, EnvironmentInfo, Method, ReadResult, SessionId, StartParams};
+use protocol::{Capabilities, EnvironmentInfo, KeepParams, Method, ReadResult, SessionId, StartParams};
 use recovery::{Admission, Generation, Link, Refusal, WhenRecovering};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -42,7 +43,9 @@ pub(crate) struct Shared {
     capabilities: OnceCell<Capabilities>,
     /// Nobody uses the client any more.
     pub(crate) closing: CancellationToken,
-    /// The last jobs are done.
+    /// Somebody wants processes to outlive the client.
+    pub(crate) leaves_processes: AtomicBool,
+    /// The last jobs are done and the connection is closed.
     pub(crate) stopped: CancellationToken,
 }
 
@@ -83,6 +86,7 @@ impl Shared {
             session: session.map(OnceLock::from).unwrap_or_default(),
             capabilities: OnceCell::new(),
             closing: CancellationToken::new(),
+            leaves_processes: AtomicBool::new(false),
             stopped: CancellationToken::new(),
         })
     }
@@ -218,7 +222,14 @@ impl Shared {
             linked.link.close("exec-server client is closed");
             Arc::clone(&linked.rpc)
         };
-        self.stopped.cancel();
+        self.poke.notify_one();
+        let is_kept = self.options.keep_for.is_some() || self.options.resume_session_id.is_some();
+        if !is_kept && !self.leaves_processes.load(Ordering::Relaxed) {
+            // Nobody comes back: the server need not wait for it. One that does not know this waits as it always does.
+            let params = KeepParams { keep_for_ms: 0 };
+            let _nobody_asks = rpc.begin(Method::SessionKeep, &params, Slot::Cleanup).await;
+        }
         rpc.say_goodbye().await;
+        self.stopped.cancel();
     }
 }

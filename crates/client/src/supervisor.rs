@@ -40,7 +40,6 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             }
             () = until(timeout), if timeout.is_some() => shared.link.lock().link.handle_timeout(Instant::now()),
             () = shared.poke.notified() => {}
-            () = shared.stopped.cancelled() => {}
         }
     }
 }

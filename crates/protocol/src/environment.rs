@@ -61,7 +61,7 @@ pub struct Capabilities {
     pub process_timeout: bool,
     /// `process/read` tells where output is no longer retained.
     pub read_gaps: bool,
-    /// `initialize.keepForMs` and `initialize.takeover`.
+    /// `initialize.keepForMs`, `initialize.takeover` and `session/keep`.
     pub session_keep: bool,
     /// `process/flow`.
     pub process_flow: bool,

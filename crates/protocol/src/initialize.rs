@@ -21,6 +21,14 @@ pub struct InitializeParams {
     pub takeover: bool,
 }
 
+/// Params of `session/keep`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct KeepParams {
+    /// How long the session outlives its connection from now on; 0: it ends with it.
+    pub keep_for_ms: u64,
+}
+
 /// Result of `initialize`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -27,7 +27,7 @@ pub use envelope::{
 pub use environment::{Capabilities, EnvironmentInfo, EnvironmentStatus, ShellInfo};
 pub use error::{ErrorCode, ErrorData, WireError};
 pub use id::{ProcessId, RequestId, SessionId, WriteId};
-pub use initialize::{InitializeParams, InitializeResult};
+pub use initialize::{InitializeParams, InitializeResult, KeepParams};
 pub use legacy::{
     LegacyExecParams, LegacyExecResult, LegacyExited, LegacyTerminateParams, LegacyWriteParams, LegacyWriteResult,
 };

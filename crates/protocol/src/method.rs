@@ -9,7 +9,7 @@ use crate::process::{
     FlowParams, NoResult, ProcessSummary, ReadParams, ReadResult, ResizeParams, SignalParams, StartParams,
     StartResult, TargetParams, TerminateResult, WriteParams, WriteResult,
 };
-use crate::{EnvironmentInfo, EnvironmentStatus, InitializeParams, InitializeResult};
+use crate::{EnvironmentInfo, EnvironmentStatus, InitializeParams, InitializeResult, KeepParams};
 
 /// The words an error uses for the group a method belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,6 +126,8 @@ methods! {
     ProcessFlow = "process/flow", Exec, AfterStart, FlowParams => NoResult;
     /// Lists the processes of the session.
     ProcessList = "process/list", Exec, Free, () => Vec<ProcessSummary>;
+    /// Changes how long the session outlives its connection.
+    SessionKeep = "session/keep", Exec, Free, KeepParams => NoResult;
     /// Tells about the environment.
     EnvironmentInfo = "environment/info", EnvironmentInfo, Free, () => EnvironmentInfo;
     /// Tells whether the environment is ready.

@@ -11,11 +11,12 @@ mod stop;
 mod waiting;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use protocol::{
-    EnvironmentStatus, Method, NoResult, Order, ProcessId, Request, RequestId, ResizeParams, Signal, SignalParams,
-    TargetParams, WireError, abridged, decode, decode_params, encode_error,
+    EnvironmentStatus, KeepParams, Method, NoResult, Order, ProcessId, Request, RequestId, ResizeParams, Signal,
+    SignalParams, TargetParams, WireError, abridged, decode, decode_params, encode_error,
 };
 use serde::de::DeserializeOwned;
 
@@ -78,6 +79,12 @@ fn handle(call: Call, request: &Request<'_>, message: &Bytes, target: Target) {
         }),
         Method::ProcessList => with_session(call, request, |call, (), session| {
             call.finish(Ok(session.table.list()));
+        }),
+        Method::SessionKeep => with_session(call, request, |call, params: KeepParams, session| {
+            let keep = Duration::from_millis(params.keep_for_ms).min(call.connection.shared.config.max_session_ttl);
+            session.keep_for(keep);
+            call.connection.shared.janitor.look_after_kept(&session);
+            call.finish(Ok(NoResult {}));
         }),
         Method::ProcessStart => with_session(call, request, |call, params, session| {
             start::start(call, params, &session);

@@ -112,6 +112,11 @@ impl Session {
         link.outbound.replace(Arc::clone(outbound))
     }
 
+    /// How long the session outlives its connection from now on.
+    pub(crate) fn keep_for(&self, keep: Duration) {
+        self.link.lock().attachment.keep_for(keep);
+    }
+
     /// Lets the events of a process wait. False if this connection is no longer the attached one.
     pub(crate) fn pause(&self, process: &Process, connection: ConnectionNumber) -> bool {
         // Kept locked, so that a connection which was just replaced cannot pause its successor.

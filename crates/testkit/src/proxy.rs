@@ -139,12 +139,7 @@ async fn carry(
     }
 }
 
-async fn copy(
-    mut from: OwnedReadHalf,
-    mut to: OwnedWriteHalf,
-    mut frozen: watch::Receiver<bool>,
-    traffic: &Traffic,
-) {
+async fn copy(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut frozen: watch::Receiver<bool>, traffic: &Traffic) {
     let mut buffer = vec![0; 64 << 10];
     loop {
         let count = tokio::select! {

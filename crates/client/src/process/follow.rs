@@ -89,7 +89,7 @@ impl ProcessEvents {
         if let Some(lost) = lost_output(&answer, before.last()) {
             return self.fail(lost);
         }
-        self.completion.handle_read(&answer);
+        let more = self.completion.handle_read(&answer);
         let mut recovered: Vec<ExecProcessEvent> = Vec::new();
         let through = answer.next_seq.saturating_sub(1);
         if let (None, Some(exit)) = (before.exit(), self.completion.exit()) {
@@ -107,6 +107,10 @@ impl ProcessEvents {
         self.ready.extend(recovered);
         if self.completion.is_closed() && !before.is_closed() {
             self.ready.push_back(ExecProcessEvent::Closed { seq: through });
+        }
+        // It has ended and the answer did not hold all of it: nothing more will be pushed.
+        if let Step::Read { after } = more {
+            self.read(after);
         }
     }
 

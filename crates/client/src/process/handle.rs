@@ -78,6 +78,7 @@ impl ExecProcess {
     /// The process shall outlive this handle, and the client, for as long as the server keeps the session.
     pub fn detach(&self) {
         self.is_detached.store(true, Ordering::Relaxed);
+        self.handle.shared.leaves_processes.store(true, Ordering::Relaxed);
     }
 
     /// Every event once, in order, to the end.

@@ -122,3 +122,25 @@ async fn a_process_waits_for_a_reader_that_is_slow() {
     stdout.read_to_end(&mut rest).await.unwrap();
     assert_eq!(rest.len(), 29_999_999);
 }
+
+#[tokio::test]
+async fn a_client_that_is_done_leaves_no_session() {
+    let server = TestServer::start().await;
+    let sessions = async || {
+        let metrics = testkit::http_get(server.address(), "/metrics", &[]).await.body;
+        let line = metrics.lines().find(|line| line.contains("sessions_active ") && !line.starts_with('#')).map(str::to_owned);
+        line.unwrap_or_else(|| panic!("{metrics}")).ends_with(" 0")
+    };
+    for is_dropped in [false, true] {
+        let client = connect(&server).await;
+        let process = client.start(sh("p", "sleep 1000")).await.unwrap();
+        assert!(!sessions().await);
+        drop(process);
+        if is_dropped {
+            drop(client);
+        } else {
+            client.close().await;
+        }
+        testkit::eventually_async("it is gone", async || sessions().await.then_some(())).await;
+    }
+}
