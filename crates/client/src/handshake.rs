@@ -1,8 +1,9 @@
 //! The first words over a new connection, and catching up with what was missed.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use protocol::{InitializeParams, Method, ReadParams, ReadResult, SessionId, notification};
+use protocol::{EnvironmentInfo, InitializeParams, Method, ReadParams, ReadResult, SessionId, notification};
 
 use crate::connector::Connector;
 use crate::error::ExecServerError;
@@ -14,6 +15,10 @@ use crate::shared::Shared;
 
 /// Reads that are asked for before the first answer is waited for.
 const READS_AT_ONCE: usize = 512;
+
+/// What all of them are to bring together where connections do not hold, and what one brings at least.
+const PAGES_BYTES: u64 = 16 * 1024;
+const SMALLEST_PAGE: u64 = 1024;
 
 /// Connects and opens the session, or resumes `resume`.
 pub(crate) async fn open(
@@ -74,22 +79,43 @@ pub(crate) async fn resume(shared: &Shared) -> Result<Arc<Rpc>, ExecServerError>
     let (rpc, _) = open(&*shared.connector, &shared.options, &shared.inbound, session, false).await?;
     let closes_if_dropped = CloseOnDrop(Some(&rpc));
     let processes = shared.inbound.recoverable();
+    let page = page_bytes(shared, &rpc, processes.len()).await?;
     for some in processes.chunks(READS_AT_ONCE) {
-        catch_up(shared, &rpc, some).await?;
+        if let Err(error) = catch_up(shared, &rpc, some, page).await {
+            shared.needs_pages.store(true, Ordering::Relaxed);
+            return Err(error);
+        }
     }
     closes_if_dropped.disarm();
     Ok(rpc)
 }
 
+/// Where connections break before they have carried everything that was missed, it is asked for in small pieces, so that each connection
+/// brings us further. Only for servers that tell the place of an exit: with others a part cannot be told from the whole. They push the
+/// rest.
+async fn page_bytes(shared: &Shared, rpc: &Arc<Rpc>, processes: usize) -> Result<Option<u64>, ExecServerError> {
+    if !shared.needs_pages.load(Ordering::Relaxed) {
+        return Ok(None);
+    }
+    let info: EnvironmentInfo = answered(rpc, rpc.call(Method::EnvironmentInfo, &(), Slot::Ordinary).await)?;
+    let share = PAGES_BYTES / (processes as u64).max(1);
+    Ok(info.capabilities.read_gaps.then_some(share.max(SMALLEST_PAGE)))
+}
+
 /// All reads are on their way before the first answer is waited for.
-async fn catch_up(shared: &Shared, rpc: &Arc<Rpc>, processes: &[Arc<Entry>]) -> Result<(), ExecServerError> {
+async fn catch_up(
+    shared: &Shared,
+    rpc: &Arc<Rpc>,
+    processes: &[Arc<Entry>],
+    page: Option<u64>,
+) -> Result<(), ExecServerError> {
     let mut reads = Vec::with_capacity(processes.len());
     for entry in processes {
         entry.feed(super::process::feed::Feed::forget_pause);
         let params = ReadParams {
             process_id: entry.id.clone(),
             after_seq: Some(entry.last_seq()),
-            max_bytes: None,
+            max_bytes: page,
             wait_ms: Some(0),
         };
         reads.push(answered(rpc, rpc.begin(Method::ProcessRead, &params, Slot::Ordinary).await)?);

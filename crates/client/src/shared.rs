@@ -43,6 +43,8 @@ pub(crate) struct Shared {
     capabilities: OnceCell<Capabilities>,
     /// Nobody uses the client any more.
     pub(crate) closing: CancellationToken,
+    /// A connection broke before it had carried everything that was missed.
+    pub(crate) needs_pages: AtomicBool,
     /// Somebody wants processes to outlive the client.
     pub(crate) leaves_processes: AtomicBool,
     /// The last jobs are done and the connection is closed.
@@ -86,6 +88,7 @@ impl Shared {
             session: session.map(OnceLock::from).unwrap_or_default(),
             capabilities: OnceCell::new(),
             closing: CancellationToken::new(),
+            needs_pages: AtomicBool::new(false),
             leaves_processes: AtomicBool::new(false),
             stopped: CancellationToken::new(),
         })

@@ -26,11 +26,39 @@ struct Traffic {
     /// 0: nowhere.
     cut_at: AtomicU64,
     cuts: AtomicU64,
+    /// Connections that are still to be cut at a place of their own.
+    cuts_to_make: AtomicU64,
+    /// Each of them after at most this many bytes.
+    longest: AtomicU64,
+    random: AtomicU64,
 }
 
 impl Traffic {
+    /// Where a new connection is to be cut, counted from its own beginning.
+    fn draw(&self) -> Option<u64> {
+        let left = self.cuts_to_make.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+        left.ok()?;
+        // An ordinary linear congruence: the same seed gives the same places.
+        let next =
+            |random: u64| random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let before = self.random.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |random| Some(next(random)));
+        let chance = (next(before.unwrap_or_else(|random| random)) >> 11) as f64 / (1_u64 << 53) as f64;
+        // Every order of magnitude is as likely as the next: handshakes, answers and bulk are all hit.
+        Some((self.longest.load(Ordering::SeqCst) as f64).powf(chance) as u64)
+    }
+
     /// How many of `count` bytes may pass, and whether the cut comes then.
-    fn admit(&self, count: usize) -> (usize, bool) {
+    fn admit(&self, count: usize, own: &Own) -> (usize, bool) {
+        if let Some(cut_at) = own.cut_at {
+            let before = own.passed.fetch_add(count as u64, Ordering::SeqCst);
+            if before >= cut_at {
+                return (0, true);
+            }
+            if cut_at <= before + count as u64 {
+                self.cuts.fetch_add(1, Ordering::SeqCst);
+                return ((cut_at - before) as usize, true);
+            }
+        }
         let before = self.passed.fetch_add(count as u64, Ordering::SeqCst);
         let cut_at = self.cut_at.load(Ordering::SeqCst);
         if cut_at > before && cut_at <= before + count as u64 {
@@ -40,6 +68,13 @@ impl Traffic {
         }
         (count, false)
     }
+}
+
+/// What has passed over one connection, and where it is cut.
+#[derive(Default)]
+struct Own {
+    passed: AtomicU64,
+    cut_at: Option<u64>,
 }
 
 impl CuttingProxy {
@@ -85,12 +120,19 @@ impl CuttingProxy {
         self.traffic.cut_at.store(byte, Ordering::SeqCst);
     }
 
+    /// Resets each of the next `connections` after a random number of bytes, at most `longest`. The same seed gives the same places.
+    pub fn cut_at_random(&self, connections: u64, longest: u64, seed: u64) {
+        self.traffic.longest.store(longest, Ordering::SeqCst);
+        self.traffic.random.store(seed, Ordering::SeqCst);
+        self.traffic.cuts_to_make.store(connections, Ordering::SeqCst);
+    }
+
     /// How many bytes have passed.
     pub fn passed(&self) -> u64 {
         self.traffic.passed.load(Ordering::SeqCst)
     }
 
-    /// How often [`cut_at`](Self::cut_at) has cut.
+    /// How often it has cut at a byte.
     pub fn cuts_made(&self) -> u64 {
         self.traffic.cuts.load(Ordering::SeqCst)
     }
@@ -130,16 +172,23 @@ async fn carry(
         // Dropped with unsent data and no linger, a socket is reset: the cut is abrupt for both sides.
         let _ = rustix::net::sockopt::set_socket_linger(socket, Some(std::time::Duration::ZERO));
     }
+    let own = Own { passed: AtomicU64::new(0), cut_at: traffic.draw() };
     let (client_read, client_write) = client.into_split();
     let (server_read, server_write) = server.into_split();
     tokio::select! {
         _ = cut.recv() => {}
-        () = copy(client_read, server_write, frozen.clone(), &traffic) => {}
-        () = copy(server_read, client_write, frozen, &traffic) => {}
+        () = copy(client_read, server_write, frozen.clone(), &traffic, &own) => {}
+        () = copy(server_read, client_write, frozen, &traffic, &own) => {}
     }
 }
 
-async fn copy(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut frozen: watch::Receiver<bool>, traffic: &Traffic) {
+async fn copy(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    mut frozen: watch::Receiver<bool>,
+    traffic: &Traffic,
+    own: &Own,
+) {
     let mut buffer = vec![0; 64 << 10];
     loop {
         let count = tokio::select! {
@@ -150,7 +199,7 @@ async fn copy(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut frozen: watch
         match count {
             Ok(0) | Err(_) => return,
             Ok(count) => {
-                let (count, is_cut) = traffic.admit(count);
+                let (count, is_cut) = traffic.admit(count, own);
                 if to.write_all(&buffer[..count]).await.is_err() || is_cut {
                     return;
                 }

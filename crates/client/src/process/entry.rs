@@ -14,6 +14,8 @@ use super::feed::Feed;
 /// The record of a process.
 pub(crate) struct Entry {
     pub(crate) id: ProcessId,
+    /// The subscriber that was there before the first event.
+    pub(crate) first_subscriber: u64,
     state: Mutex<State>,
     /// The last event, for those who only want to know that there was one.
     wake: watch::Sender<u64>,
@@ -66,10 +68,12 @@ impl Entry {
     }
 
     fn with_order(id: ProcessId, order: EventOrder, received: u64) -> Arc<Self> {
-        let feed = Feed::default();
+        let mut feed = Feed::default();
+        let first_subscriber = feed.subscribe();
         let state = State { order, feed, received, exit: None, failure: None, closed_seq: None };
         Arc::new(Self {
             id,
+            first_subscriber,
             state: Mutex::new(state),
             wake: watch::Sender::new(0),
             last_write: AtomicU64::new(0),

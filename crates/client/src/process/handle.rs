@@ -46,7 +46,7 @@ impl ExecProcess {
             handle: Arc::clone(handle),
             entry: Arc::clone(entry),
             sandbox_type,
-            first: Mutex::new(Some(ExecProcessEventReceiver::new(handle, entry))),
+            first: Mutex::new(Some(ExecProcessEventReceiver::first(handle, entry))),
             skipped: 0,
             lost_bytes: 0,
             is_detached: AtomicBool::new(false),

@@ -29,6 +29,11 @@ impl ExecProcessEventReceiver {
         Self { handle: Arc::clone(handle), entry: Arc::clone(entry), subscriber }
     }
 
+    /// From the very first event, whenever that was. There is one of these for each process.
+    pub(crate) fn first(handle: &Arc<Handle>, entry: &Arc<Entry>) -> Self {
+        Self { handle: Arc::clone(handle), entry: Arc::clone(entry), subscriber: entry.first_subscriber }
+    }
+
     /// Waits for the next event; none after the last. Cancel safe.
     pub async fn recv(&mut self) -> Result<Option<ExecProcessEvent>, EventsLagged> {
         poll_fn(|cx| self.poll_recv(cx)).await

@@ -128,7 +128,10 @@ async fn a_client_that_is_done_leaves_no_session() {
     let server = TestServer::start().await;
     let sessions = async || {
         let metrics = testkit::http_get(server.address(), "/metrics", &[]).await.body;
-        let line = metrics.lines().find(|line| line.contains("sessions_active ") && !line.starts_with('#')).map(str::to_owned);
+        let line = metrics
+            .lines()
+            .find(|line| line.contains("sessions_active ") && !line.starts_with('#'))
+            .map(str::to_owned);
         line.unwrap_or_else(|| panic!("{metrics}")).ends_with(" 0")
     };
     for is_dropped in [false, true] {

@@ -3,4 +3,5 @@
 
 mod basics;
 mod every_byte;
+mod many_cuts;
 mod support;

@@ -46,11 +46,11 @@ pub(super) async fn request<T: AsyncRead + AsyncWrite + Unpin>(
             return Err(ConnectError::BadResponse("its headers do not end"));
         }
         if io.read_buf(&mut response).await.map_err(failed)? == 0 {
-            if response.is_empty() {
-                let words = "the server closed the connection without an answer";
-                return Err(failed(io::Error::new(io::ErrorKind::UnexpectedEof, words)));
-            }
-            return Err(ConnectError::BadResponse("it ends in its headers"));
+            let words = match response.is_empty() {
+                true => "the server closed the connection without an answer",
+                false => "the connection ended in the middle of the server's answer",
+            };
+            return Err(failed(io::Error::new(io::ErrorKind::UnexpectedEof, words)));
         }
     }
 }

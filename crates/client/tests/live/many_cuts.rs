@@ -1,0 +1,95 @@
+//! A thousand cuts, at random places, while processes write as fast as they can.
+
+use std::time::{Duration, Instant};
+
+use client::{
+    Backoff, ConnectionState, ExecProcess, ExecProcessEvent, ExecServerClient, ExecServerClientConnectOptions,
+    UrlConnector,
+};
+use testkit::{CuttingProxy, TestServer};
+
+use crate::support::{connect_to, sh};
+
+const CUTS: u64 = 1000;
+
+/// Reads to the end and compares with what was to come, piece by piece: nothing missing, nothing twice, nothing out of place.
+async fn expect_numbers(process: ExecProcess, last: u64) {
+    let mut expected = (1..=last).flat_map(|number| format!("{number}\n").into_bytes());
+    let mut events = process.events();
+    let (mut seq, mut exit) = (0, None);
+    while let Some(event) = events.next().await {
+        seq += 1;
+        match event {
+            ExecProcessEvent::Output(output) => {
+                assert_eq!(output.seq, seq);
+                assert!(output.chunk.iter().all(|byte| expected.next() == Some(*byte)), "wrong output in {seq}");
+            }
+            ExecProcessEvent::Exited { seq: at, exit_code, .. } => {
+                assert_eq!(at, seq);
+                exit = Some(exit_code);
+            }
+            ExecProcessEvent::Closed { seq: at } => assert_eq!(at, seq),
+            ExecProcessEvent::Failed(text) => panic!("{text}"),
+        }
+    }
+    assert_eq!((expected.next(), exit), (None, Some(0)));
+}
+
+async fn through_cuts(processes: u64, numbers: u64, longest: u64) {
+    let server = TestServer::start().await;
+    let proxy = CuttingProxy::start(server.address()).await;
+    let options = ExecServerClientConnectOptions {
+        // A thousand waits of the usual length would take minutes, and one recovery may see hundreds of cuts.
+        backoff: Backoff { first: Duration::from_millis(1), longest: Duration::from_millis(5) },
+        recovery_budget: Duration::from_secs(150),
+        ..Default::default()
+    };
+    let connector = UrlConnector::new(proxy.url(), Default::default());
+    let client = ExecServerClient::connect(connector, options).await.unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let go = directory.path().join("go");
+    let mut readers = Vec::new();
+    for number in 0..processes {
+        let script = format!("until [ -e {} ]; do sleep 0.05; done; exec seq 1 {numbers}", go.display());
+        let process = client.start(sh(&number.to_string(), &script)).await.unwrap();
+        readers.push(tokio::spawn(expect_numbers(process, numbers)));
+    }
+    proxy.cut_at_random(CUTS, longest, 7);
+    // The connection that is there was made before.
+    proxy.cut();
+    std::fs::write(&go, "").unwrap();
+    for reader in readers {
+        reader.await.unwrap();
+    }
+    let cuts = proxy.cuts_made();
+    assert!(cuts >= CUTS, "only {cuts} cuts");
+    client.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_process_comes_through_a_thousand_cuts() {
+    through_cuts(1, 5_000_000, 1_500_000).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_hundred_processes_come_through_a_thousand_cuts() {
+    through_cuts(200, 100_000, 2_000_000).await;
+}
+
+/// Recovery is quick once the server can be reached again. The bench has the figure; here only what no load excuses.
+#[tokio::test]
+async fn a_client_comes_back_soon_after_its_server_can_be_reached() {
+    let server = TestServer::start().await;
+    let proxy = CuttingProxy::start(server.address()).await;
+    let client = connect_to(&proxy.url()).await;
+    let mut state = client.connection_state();
+    for _ in 0..20 {
+        proxy.refuse(true);
+        proxy.cut();
+        state.wait_for(|state| matches!(state, ConnectionState::Recovering(_))).await.unwrap();
+        proxy.refuse(false);
+        let reachable = Instant::now();
+        state.wait_for(|state| *state == ConnectionState::Connected).await.unwrap();
+        assert!(reachable.elapsed() < Duration::from_secs(5));
+    }
+}
