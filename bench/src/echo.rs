@@ -7,7 +7,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::pty::OpenptFlags;
 use testkit::TestServer;
 
-use crate::client::{Client, is};
+use crate::raw::{Client, is};
 use crate::sample::p50;
 use crate::table::{Goal, Quantity, Row};
 
@@ -60,7 +60,7 @@ async fn newline(client: &mut Client) -> Result<()> {
     let mut answered = false;
     while bytes < PER_ROUND + 4 || !answered {
         let message = client.next().await?;
-        match crate::client::chunk(&message) {
+        match crate::raw::chunk(&message) {
             Some(text) => bytes += protocol::decode_base64(text)?.len(),
             None => answered = true,
         }

@@ -4,11 +4,12 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "the table is what it is for")]
 
 mod bare;
-mod client;
 mod echo;
+mod embedded;
 mod memory;
 mod one_shot;
 mod output;
+mod raw;
 mod sample;
 mod table;
 
@@ -35,6 +36,15 @@ fn main() -> Result<()> {
         if wanted("output") {
             eprintln!("measuring output …");
             rows.extend(output::one_gibibyte().await?);
+        }
+        if wanted("client") {
+            eprintln!("measuring the client …");
+            rows.push(embedded::one_shot().await?);
+            rows.push(embedded::recovery().await?);
+        }
+        if wanted("run") {
+            eprintln!("measuring the command line …");
+            rows.push(embedded::gibibyte_through_run()?);
         }
         if wanted("echo") {
             eprintln!("measuring terminal echo …");

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use testkit::{TestServer, resident_bytes};
 
-use crate::client::Client;
+use crate::raw::Client;
 use crate::table::{Goal, Quantity, Row};
 
 const SESSIONS: usize = 200;

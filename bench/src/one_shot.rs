@@ -6,7 +6,7 @@ use anyhow::Result;
 use testkit::{TestServer, resident_bytes};
 
 use crate::bare::{self, TRUE};
-use crate::client::{Client, is};
+use crate::raw::{Client, is};
 use crate::sample::p50;
 use crate::table::{Goal, Quantity, Row};
 

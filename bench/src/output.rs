@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use testkit::{TestServer, cpu_time};
 
 use crate::bare;
-use crate::client::{Client, chunk, is};
+use crate::raw::{Client, chunk, is};
 use crate::table::{Goal, Quantity, Row};
 
 const BYTES: u64 = 1 << 30;

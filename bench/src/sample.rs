@@ -5,7 +5,16 @@ use std::time::Duration;
 use crate::table::Quantity;
 
 /// The median.
-pub(crate) fn p50(mut samples: Vec<Duration>) -> Quantity {
+pub(crate) fn p50(samples: Vec<Duration>) -> Quantity {
+    percentile(samples, 50)
+}
+
+/// What 95 of 100 do not exceed.
+pub(crate) fn p95(samples: Vec<Duration>) -> Quantity {
+    percentile(samples, 95)
+}
+
+fn percentile(mut samples: Vec<Duration>, percent: usize) -> Quantity {
     samples.sort_unstable();
-    Quantity::Seconds(samples.get(samples.len() / 2).copied().unwrap_or_default().as_secs_f64())
+    Quantity::Seconds(samples.get(samples.len() * percent / 100).copied().unwrap_or_default().as_secs_f64())
 }

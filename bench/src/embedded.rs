@@ -1,0 +1,117 @@
+//! What the client adds to the raw protocol, and what the command line adds to the client.
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use client::{ConnectionState, ExecServerClient, RemoteExecServerConnectArgs, StartParams};
+use testkit::{CuttingProxy, TestServer, binary};
+
+use crate::bare::{self, TRUE};
+use crate::raw::Client;
+use crate::sample::{p50, p95};
+use crate::table::{Goal, Quantity, Row};
+
+const ROUNDS: usize = 8;
+const PER_ROUND: usize = 60;
+const RECOVERIES: usize = 200;
+const BYTES: u64 = 1 << 30;
+const GIBIBYTE: &[&str] = &["/usr/bin/head", "-c", "1073741824", "/dev/zero"];
+const TURNS: usize = 3;
+
+async fn connect(url: &str) -> Result<ExecServerClient> {
+    Ok(ExecServerClient::connect_websocket(RemoteExecServerConnectArgs::new(url, "bench")).await?)
+}
+
+/// One at a time over an open connection; taken in turns, so that noise meets both alike.
+pub(crate) async fn one_shot() -> Result<Row> {
+    let server = TestServer::start().await;
+    let mut raw = Client::connect(server.url()).await?;
+    let client = connect(server.url()).await?;
+    let (mut by_hand, mut ours) = (Vec::new(), Vec::new());
+    let mut number = 0;
+    for _ in 0..ROUNDS {
+        for _ in 0..PER_ROUND {
+            number += 1;
+            let start = Instant::now();
+            raw.start(&format!("p{number}"), &[TRUE], false).await?;
+            raw.closed().await?;
+            by_hand.push(start.elapsed());
+        }
+        for _ in 0..PER_ROUND {
+            number += 1;
+            let mut params = StartParams::new(format!("p{number}"), [TRUE], "file:///".parse()?);
+            params.env_policy = None;
+            let start = Instant::now();
+            let output = client.start(params).await?.wait_with_output().await?;
+            ours.push(start.elapsed());
+            ensure!(output.status.success());
+        }
+    }
+    Ok(Row {
+        figure: "one-shot through `ExecServerClient`, p50, beside the raw protocol",
+        ours: p50(ours),
+        limit: Some(p50(by_hand)),
+        goal: Goal::UpToTimes(1.15),
+    })
+}
+
+/// From the moment a server can be reached again until calls go through, with ten processes to catch up with.
+pub(crate) async fn recovery() -> Result<Row> {
+    let server = TestServer::start().await;
+    let proxy = CuttingProxy::start(server.address()).await;
+    let client = connect(&proxy.url()).await?;
+    let mut processes = Vec::new();
+    for number in 0..10 {
+        let argv = ["/usr/bin/sleep", "1000"];
+        processes.push(client.start(StartParams::new(format!("p{number}"), argv, "file:///".parse()?)).await?);
+    }
+    let mut state = client.connection_state();
+    let mut times = Vec::new();
+    for _ in 0..RECOVERIES {
+        proxy.refuse(true);
+        proxy.cut();
+        state.wait_for(|state| matches!(state, ConnectionState::Recovering(_))).await?;
+        // Long enough for the waits between attempts to have grown.
+        tokio::time::sleep(Duration::from_millis(250)).await;
+        proxy.refuse(false);
+        let reachable = Instant::now();
+        state.wait_for(|state| *state == ConnectionState::Connected).await?;
+        times.push(reachable.elapsed());
+    }
+    Ok(Row {
+        figure: "recovery after the server can be reached again, p95",
+        ours: p95(times),
+        limit: None,
+        goal: Goal::UpTo(Quantity::Seconds(0.150)),
+    })
+}
+
+/// The whole command, from its start to its exit, with a server of its own.
+pub(crate) fn gibibyte_through_run() -> Result<Row> {
+    let (mut ours, mut bare) = (Vec::new(), Vec::new());
+    for _ in 0..TURNS {
+        let (total, took) = bare::read_pipe(GIBIBYTE)?;
+        ensure!(total == BYTES, "the pipe gave {total} bytes");
+        bare.push(took);
+        let start = Instant::now();
+        let status = Command::new(binary())
+            .args(["run", "--"])
+            .args(GIBIBYTE)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .status()?;
+        ours.push(start.elapsed());
+        ensure!(status.success(), "{status}");
+    }
+    let rate = |times: Vec<Duration>| match p50(times) {
+        Quantity::Seconds(seconds) => Quantity::BytesPerSecond(BYTES as f64 / seconds),
+        other => other,
+    };
+    Ok(Row {
+        figure: "1 GiB through `exec-server run > /dev/null`",
+        ours: rate(ours),
+        limit: Some(rate(bare)),
+        goal: Goal::AtLeastTimes(0.4),
+    })
+}
