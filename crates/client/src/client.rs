@@ -19,7 +19,6 @@ use crate::error::ExecServerError;
 use crate::inbound::Inbound;
 use crate::options::{ExecServerClientConnectOptions, RemoteExecServerConnectArgs};
 use crate::process::{self, ExecProcess};
-use crate::rpc::Slot;
 use crate::shared::{ConnectionState, Linked, Repeat, Shared};
 use crate::{handshake, job, supervisor};
 
@@ -91,6 +90,10 @@ impl ExecServerClient {
         drop(self);
         shared.closing.cancel();
         shared.stopped.cancelled().await;
+    }
+
+    pub(crate) fn handle(&self) -> &Arc<Handle> {
+        &self.handle
     }
 
     /// The session, by which another client can take it up; none from an old server.
@@ -192,9 +195,7 @@ impl ExecServerClient {
     }
 
     async fn once<R: DeserializeOwned>(&self, method: Method, params: &impl Serialize) -> Result<R, ExecServerError> {
-        let when_recovering = self.handle.shared.options.when_recovering;
-        let repeat = Repeat { when_recovering, slot: Slot::Ordinary, is_safe: false };
-        self.handle.shared.call(method, params, repeat).await
+        self.handle.shared.call_once(method.name(), params).await
     }
 }
 

@@ -55,6 +55,9 @@ pub enum ExecServerError {
         /// What the operating system said, if it was that.
         data: Option<Box<ErrorData>>,
     },
+    /// The body of an HTTP answer ended before its end.
+    #[error("HTTP response body failed: {0}")]
+    HttpRequest(String),
     /// Too many calls at once.
     #[error("exec-server has reached its limit of {0} pending requests")]
     TooManyRequests(usize),

@@ -55,7 +55,7 @@ async fn initialize(
         takeover,
     };
     let answer: protocol::InitializeResult =
-        answered(rpc, rpc.call(Method::Initialize, &params, Slot::Ordinary).await)?;
+        answered(rpc, rpc.call(Method::Initialize.name(), &params, Slot::Ordinary).await)?;
     if let (Some(wanted), Some(got)) = (resume, &answer.session_id)
         && wanted != got
     {
@@ -97,7 +97,7 @@ async fn page_bytes(shared: &Shared, rpc: &Arc<Rpc>, processes: usize) -> Result
     if !shared.needs_pages.load(Ordering::Relaxed) {
         return Ok(None);
     }
-    let info: EnvironmentInfo = answered(rpc, rpc.call(Method::EnvironmentInfo, &(), Slot::Ordinary).await)?;
+    let info: EnvironmentInfo = answered(rpc, rpc.call(Method::EnvironmentInfo.name(), &(), Slot::Ordinary).await)?;
     let share = PAGES_BYTES / (processes as u64).max(1);
     Ok(info.capabilities.read_gaps.then_some(share.max(SMALLEST_PAGE)))
 }
@@ -118,7 +118,7 @@ async fn catch_up(
             max_bytes: page,
             wait_ms: Some(0),
         };
-        reads.push(answered(rpc, rpc.begin(Method::ProcessRead, &params, Slot::Ordinary).await)?);
+        reads.push(answered(rpc, rpc.begin(Method::ProcessRead.name(), &params, Slot::Ordinary).await)?);
     }
     for (entry, read) in processes.iter().zip(reads) {
         match read.answer::<ReadResult>().await {

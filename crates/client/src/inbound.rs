@@ -5,24 +5,28 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use protocol::{ExitedNotification, ProcessId, PushedClose, PushedOutput, WireError, decode_base64, notification};
+use protocol::{
+    ExitedNotification, HTTP_BODY_DELTA, ProcessId, PushedClose, PushedOutput, WireError, decode_base64, notification,
+};
 use recovery::{Event, Exit};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 
+use crate::http::Bodies;
 use crate::job::Job;
 use crate::process::entry::{Consequence, Entry};
 
 /// The processes this client follows.
 pub(crate) struct Inbound {
     processes: Mutex<HashMap<ProcessId, Arc<Entry>>>,
+    pub(crate) bodies: Bodies,
     jobs: mpsc::UnboundedSender<Job>,
 }
 
 impl Inbound {
     pub(crate) fn new(jobs: mpsc::UnboundedSender<Job>) -> Arc<Self> {
-        Arc::new(Self { processes: Mutex::default(), jobs })
+        Arc::new(Self { processes: Mutex::default(), bodies: Bodies::default(), jobs })
     }
 
     /// Follows a process from now on. False: there is one of that id.
@@ -94,6 +98,7 @@ impl Inbound {
                 }
                 Ok(())
             }
+            HTTP_BODY_DELTA => self.bodies.push(&decode(params)?),
             other => {
                 tracing::debug!(method = other, "a notification nobody waits for");
                 Ok(())

@@ -19,6 +19,7 @@ mod connector;
 mod environments;
 mod error;
 mod handshake;
+mod http;
 mod inbound;
 mod job;
 mod options;
@@ -35,6 +36,7 @@ pub use connector::{
 };
 pub use environments::{EntryProblem, EnvironmentSpec, Environments, EnvironmentsError, Problem, Surroundings, Way};
 pub use error::ExecServerError;
+pub use http::HttpResponseBodyStream;
 pub use options::{ExecServerClientConnectOptions, RemoteExecServerConnectArgs};
 pub use path_map::{PathMap, PathMapError};
 pub use process::{
@@ -42,9 +44,9 @@ pub use process::{
     ProcessOutputChunk, ProcessReader, ProcessStdin,
 };
 pub use protocol::{
-    Capabilities, EnvironmentInfo, EnvironmentStatus, PathUri, ProcessId, ProcessState, ProcessSummary, ReadParams,
-    ReadResult, SandboxType, SessionId, Signal, StartParams, StartResult, Stream, TerminateResult, WindowSize,
-    WriteId, WriteResult, WriteStatus,
+    Capabilities, EnvironmentInfo, EnvironmentStatus, HttpHeader, HttpRequestParams, HttpResponse, PathUri,
+    ProcessId, ProcessState, ProcessSummary, ReadParams, ReadResult, RedirectPolicy, SandboxType, SessionId, Signal,
+    StartParams, StartResult, Stream, TerminateResult, WindowSize, WriteId, WriteResult, WriteStatus,
 };
 pub use protocol::{
     ReadResult as ReadResponse, StartParams as ExecParams, StartResult as ExecResponse, WriteResult as WriteResponse,

@@ -137,6 +137,25 @@ impl Shared {
         params: &impl Serialize,
         repeat: Repeat,
     ) -> Result<R, ExecServerError> {
+        self.call_named(method.name(), params, repeat).await
+    }
+
+    /// Calls a method that must not be repeated.
+    pub(crate) async fn call_once<R: DeserializeOwned>(
+        &self,
+        method: &str,
+        params: &impl Serialize,
+    ) -> Result<R, ExecServerError> {
+        let when_recovering = self.options.when_recovering;
+        self.call_named(method, params, Repeat { when_recovering, slot: Slot::Ordinary, is_safe: false }).await
+    }
+
+    async fn call_named<R: DeserializeOwned>(
+        &self,
+        method: &str,
+        params: &impl Serialize,
+        repeat: Repeat,
+    ) -> Result<R, ExecServerError> {
         loop {
             let (generation, rpc) = self.rpc(repeat.when_recovering).await?;
             match rpc.call(method, params, repeat.slot).await {
@@ -230,7 +249,7 @@ impl Shared {
         if !is_kept && !self.leaves_processes.load(Ordering::Relaxed) {
             // Nobody comes back: the server need not wait for it. One that does not know this waits as it always does.
             let params = KeepParams { keep_for_ms: 0 };
-            let _nobody_asks = rpc.begin(Method::SessionKeep, &params, Slot::Cleanup).await;
+            let _nobody_asks = rpc.begin(Method::SessionKeep.name(), &params, Slot::Cleanup).await;
         }
         rpc.say_goodbye().await;
         self.stopped.cancel();

@@ -52,6 +52,7 @@ fn act(shared: &Arc<Shared>, action: Action, attempt: &mut Option<(Generation, A
     match action {
         Action::FailStreams(text) => {
             tracing::debug!(reason = text, "disconnected");
+            shared.inbound.bodies.fail_all(&text);
             shared.state.send_replace(ConnectionState::Recovering(text));
         }
         Action::Attempt(generation) => {

@@ -9,6 +9,7 @@ mod base64_bytes;
 mod envelope;
 mod environment;
 mod error;
+mod http;
 mod id;
 mod initialize;
 mod legacy;
@@ -26,6 +27,9 @@ pub use envelope::{
 };
 pub use environment::{Capabilities, EnvironmentInfo, EnvironmentStatus, ShellInfo};
 pub use error::{ErrorCode, ErrorData, WireError};
+pub use http::{
+    HTTP_BODY_DELTA, HTTP_REQUEST, HttpHeader, HttpRequestParams, HttpResponse, PushedBodyDelta, RedirectPolicy,
+};
 pub use id::{ProcessId, RequestId, SessionId, WriteId};
 pub use initialize::{InitializeParams, InitializeResult, KeepParams};
 pub use legacy::{

@@ -19,7 +19,6 @@ use super::stdio::{ProcessReader, ProcessStdin};
 use crate::client::Handle;
 use crate::error::ExecServerError;
 use crate::job::Job;
-use crate::rpc::Slot;
 use crate::shared::Repeat;
 
 /// A process in the environment.
@@ -189,7 +188,7 @@ impl ExecProcess {
     /// Sends a signal. If the connection ends before the answer, it is not sent again.
     pub async fn signal(&self, signal: Signal) -> Result<(), ExecServerError> {
         let params = SignalParams { process_id: self.entry.id.clone(), signal };
-        let _: NoResult = self.handle.shared.call(Method::ProcessSignal, &params, self.once()).await?;
+        let _: NoResult = self.handle.shared.call_once(Method::ProcessSignal.name(), &params).await?;
         Ok(())
     }
 
@@ -203,13 +202,8 @@ impl ExecProcess {
     /// Ends it and everything it has started. True if it had not exited by itself.
     pub async fn terminate(&self) -> Result<bool, ExecServerError> {
         let params = TargetParams { process_id: self.entry.id.clone() };
-        let result: TerminateResult = self.handle.shared.call(Method::ProcessTerminate, &params, self.once()).await?;
+        let result: TerminateResult = self.handle.shared.call_once(Method::ProcessTerminate.name(), &params).await?;
         Ok(result.running)
-    }
-
-    fn once(&self) -> Repeat {
-        let when_recovering = self.handle.shared.options.when_recovering;
-        Repeat { when_recovering, slot: Slot::Ordinary, is_safe: false }
     }
 }
 

@@ -30,7 +30,7 @@ pub(crate) async fn start(handle: &Arc<Handle>, params: StartParams) -> Result<E
         let mut unfinished = Unfinished { shared, entry: &entry, has_begun: false, call: None };
         unfinished.has_begun = shared.link.lock().link.start_began(generation);
         if unfinished.has_begun {
-            match rpc.begin(Method::ProcessStart, &params, Slot::Ordinary).await {
+            match rpc.begin(Method::ProcessStart.name(), &params, Slot::Ordinary).await {
                 Ok(call) => match unfinished.answer(call).await {
                     Ok(result) => {
                         entry.set_recoverable();

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use protocol::{Method, RequestId, encode_notification, encode_request};
+use protocol::{RequestId, encode_notification, encode_request};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
@@ -73,7 +73,7 @@ impl Rpc {
     /// Calls a method and waits for its answer.
     pub(crate) async fn call<R: DeserializeOwned>(
         self: &Arc<Self>,
-        method: Method,
+        method: &str,
         params: &impl Serialize,
         slot: Slot,
     ) -> Result<R, CallError> {
@@ -83,7 +83,7 @@ impl Rpc {
     /// Sends a request. Waits only while too much is already waiting to be sent.
     pub(crate) async fn begin(
         self: &Arc<Self>,
-        method: Method,
+        method: &str,
         params: &impl Serialize,
         slot: Slot,
     ) -> Result<PendingCall, CallError> {
@@ -100,7 +100,7 @@ impl Rpc {
         };
         let mut pending = PendingCall { rpc: Arc::clone(self), id, slot, reply: Some(reply), position: u64::MAX };
         self.outbox.has_room().await;
-        let message = encode_request(&RequestId::Integer(id), method.name(), params);
+        let message = encode_request(&RequestId::Integer(id), method, params);
         pending.position = self.outbox.push(&message);
         Ok(pending)
     }

@@ -124,9 +124,8 @@ async fn conversation(client: &ExecServerClient, journal: &Path) -> Result<(), (
         seen.push(event);
     }
     let mut text = String::new();
-    let mut expected = 1;
     let mut exits = Vec::new();
-    for event in seen {
+    for (expected, event) in (1..).zip(seen) {
         let seq = match event {
             ExecProcessEvent::Output(output) => {
                 text.push_str(std::str::from_utf8(&output.chunk).unwrap());
@@ -140,7 +139,6 @@ async fn conversation(client: &ExecServerClient, journal: &Path) -> Result<(), (
             ExecProcessEvent::Failed(text) => panic!("{text}"),
         };
         assert_eq!(seq, expected);
-        expected += 1;
     }
     assert_eq!((text.as_str(), exits), ("got one\ngot two\nend\n", vec![3]));
     Ok(())
