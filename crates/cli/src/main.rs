@@ -11,16 +11,12 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
-/// How the server starts itself as its own guard; never typed by a person.
-const GUARD_ARGUMENT: &str = "__guard";
-
 /// Our own failures, as opposed to those of a command that was run.
 const OUR_FAILURE: u8 = 125;
 
 fn main() -> ExitCode {
-    let mut raw = std::env::args_os().skip(1);
-    if raw.next().is_some_and(|first| first == GUARD_ARGUMENT) {
-        return spawn::guard_main(&raw.next().unwrap_or_default());
+    if let Some(code) = exec_server::become_guard_if_asked() {
+        return ExitCode::from(u8::from(code != 0));
     }
     let args = args::Args::parse();
     if args.help_limits {

@@ -1,15 +1,10 @@
-//! Serving: addresses on stdout, logs on stderr, and an orderly end on SIGTERM, Ctrl-C, the end of stdio, or when nobody
-//! uses the server any more.
+//! Serving: from the command line to a running server. Logs go to stderr.
 
-use std::io::Write as _;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use server::{Listen, Server, Tokens};
-use tokio::signal::unix::{SignalKind, signal};
-use transport::{ListenUrl, tls_acceptor};
+use exec_server::{ExecServerRuntimePaths, Listen, ListenUrl, ServerConfig, Tokens, tls_acceptor};
 
-use crate::GUARD_ARGUMENT;
 use crate::args::Args;
 
 /// Runs the server until it is told to stop.
@@ -32,11 +27,6 @@ fn start_log() {
 }
 
 async fn run(args: Args) -> anyhow::Result<()> {
-    // Before anything is bound, so that a signal in the first instant is not fatal.
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut hangup = signal(SignalKind::hangup())?;
-
     let tls = match (&args.tls_cert, &args.tls_key) {
         (Some(cert), Some(key)) => Some(tls_acceptor(cert, key)?),
         _ => None,
@@ -45,68 +35,8 @@ async fn run(args: Args) -> anyhow::Result<()> {
         anyhow::bail!("--tls-cert is given but no --listen is wss://; nothing would be encrypted");
     }
     let tokens = args.token_file.as_deref().map(Tokens::load).transpose()?.map(Arc::new);
-    let myself = std::env::current_exe().context("cannot find the path of this program")?;
-    let config = server::Config { guard: Some((myself, vec![GUARD_ARGUMENT.to_owned()])), ..args.config() };
-    let server = Server::new(config).context("cannot prepare to start processes")?;
-    let only_stdio = args.listen.iter().all(|url| matches!(url, ListenUrl::Stdio));
-    let listen = Listen { urls: args.listen, tls, tokens: tokens.clone(), insecure_no_auth: args.insecure_no_auth };
-    let running = server.listen(listen).await?;
-    if running.stdio.is_none() {
-        print_addresses(&running.addresses)?;
-    } else {
-        // Stdout belongs to the protocol.
-        running.addresses.iter().for_each(|address| tracing::warn!("listening on {address}"));
-    }
-
-    let mut stdio = running.stdio;
-    let idle = server.idle();
-    tokio::pin!(idle);
-    loop {
-        tokio::select! {
-            _ = terminate.recv() => break,
-            _ = interrupt.recv() => break,
-            () = &mut idle => break,
-            _ = hangup.recv() => reload(tokens.as_deref()),
-            () = ended(stdio.as_mut()) => {
-                stdio = None;
-                if only_stdio {
-                    server.kill_everything().await;
-                    return Ok(());
-                }
-            }
-        }
-    }
-    tokio::select! {
-        () = server.shut_down() => {}
-        // Asked twice: no more grace.
-        _ = terminate.recv() => server.kill_everything().await,
-        _ = interrupt.recv() => server.kill_everything().await,
-    }
-    Ok(())
-}
-
-/// One line each, so that whoever started us knows where to connect.
-fn print_addresses(addresses: &[String]) -> std::io::Result<()> {
-    // At once: whoever is content with the first line may be gone before a second one is written.
-    let lines: String = addresses.iter().map(|address| format!("{address}\n")).collect();
-    let mut stdout = std::io::stdout().lock();
-    stdout.write_all(lines.as_bytes())?;
-    stdout.flush()
-}
-
-fn reload(tokens: Option<&Tokens>) {
-    let Some(tokens) = tokens else { return };
-    match tokens.reload() {
-        Ok(()) => tracing::info!("tokens read again"),
-        Err(error) => tracing::error!("keeping the old tokens: {error}"),
-    }
-}
-
-async fn ended(task: Option<&mut tokio::task::JoinHandle<()>>) {
-    match task {
-        Some(task) => {
-            let _ = task.await;
-        }
-        None => std::future::pending().await,
-    }
+    let paths = ExecServerRuntimePaths::of_this_program().context("cannot find the path of this program")?;
+    let config = ServerConfig { guard: paths.guard(), ..args.config() };
+    let listen = Listen { urls: args.listen, tls, tokens, insecure_no_auth: args.insecure_no_auth };
+    Ok(exec_server::serve(config, listen).await?)
 }

@@ -16,7 +16,7 @@ pub fn binary() -> PathBuf {
     }
     let test = std::env::current_exe().unwrap();
     let profile = test.ancestors().find(|dir| dir.join("exec-server").is_file());
-    profile.expect("build the binary first: cargo build -p exec-server").join("exec-server")
+    profile.expect("build the binary first: cargo build").join("exec-server")
 }
 
 /// Runs the binary with arguments that let it end by itself, and returns what it said.

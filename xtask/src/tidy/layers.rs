@@ -11,6 +11,8 @@ pub(super) enum Layer {
     Rules,
     Mechanisms,
     Shells,
+    /// What programs embed: client and server in one.
+    Embedding,
     Faces,
     /// Tests and chores: they may use everything, nothing that is shipped may use them.
     Beside,
@@ -28,7 +30,8 @@ const LAYERS: &[(&str, Layer)] = &[
     ("server", Layer::Shells),
     ("client", Layer::Shells),
     ("rendezvous", Layer::Shells),
-    ("exec-server", Layer::Faces),
+    ("exec-server", Layer::Embedding),
+    ("exec-server-cli", Layer::Faces),
     ("testkit", Layer::Beside),
     ("xtask", Layer::Beside),
     ("bench", Layer::Beside),
@@ -53,7 +56,7 @@ impl Layer {
             // The lowest layer, and mechanisms, which know nothing of what is sent over them.
             Self::Vocabulary | Self::Mechanisms => false,
             Self::Rules => other == Self::Vocabulary,
-            Self::Shells | Self::Faces => other < self,
+            Self::Shells | Self::Embedding | Self::Faces => other < self,
             Self::Beside => true,
         }
     }

@@ -1,0 +1,144 @@
+//! Futures, handles and clients dropped at every point where they wait: nothing is left behind.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use client::{ExecServerClient, ExecServerError};
+use testkit::{CuttingProxy, TestServer, descendants, eventually, eventually_async};
+use tokio::io::AsyncWriteExt as _;
+
+use crate::support::{connect, connect_to, sh, sh_with_stdin};
+
+/// Polls a future so many times, then drops it. None: it was dropped.
+struct Polls<F>(Pin<Box<F>>, usize);
+
+impl<F: Future> Future for Polls<F> {
+    type Output = Option<F::Output>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if self.1 == 0 {
+            return Poll::Ready(None);
+        }
+        self.1 -= 1;
+        if let Poll::Ready(output) = self.0.as_mut().poll(cx) {
+            return Poll::Ready(Some(output));
+        }
+        if self.1 == 0 {
+            // It would be woken one day; this drops it now.
+            return Poll::Ready(None);
+        }
+        Poll::Pending
+    }
+}
+
+async fn nothing_runs(client: &ExecServerClient) {
+    eventually_async("nothing runs", async || {
+        let listed = client.processes().await.unwrap();
+        listed.iter().all(|process| process.exit_code.is_some()).then_some(())
+    })
+    .await;
+}
+
+/// Runs `what` with one more poll each time, until it is done. `what` gets a fresh process id each time.
+async fn at_every_await<T>(client: &ExecServerClient, what: impl AsyncFn(ExecServerClient, String) -> T) {
+    for polls in 0.. {
+        let id = format!("p{polls}");
+        let done = Polls(Box::pin(what(client.clone(), id.clone())), polls).await;
+        nothing_runs(client).await;
+        if done.is_some() {
+            assert!(polls > 1, "it never waited");
+            return;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_start_can_be_dropped_anywhere() {
+    let server = TestServer::start().await;
+    let client = connect(&server).await;
+    at_every_await(&client, async |client, id| {
+        client.start(sh(&id, "sleep 1000")).await.unwrap();
+    })
+    .await;
+    client.close().await;
+    eventually("the server has nobody", || (descendants(server.pid()).len() <= 1).then_some(())).await;
+}
+
+#[tokio::test]
+async fn everything_one_does_with_a_process_can_be_dropped_anywhere() {
+    let server = TestServer::start().await;
+    let client = connect(&server).await;
+    at_every_await(&client, async |client, id| {
+        let process = client.start(sh_with_stdin(&id, "while read x; do echo $x; done; sleep 1000")).await.unwrap();
+        process.write("one\n").await.unwrap();
+        process.stdin().write_all(b"two\n").await.unwrap();
+        let mut events = process.events();
+        events.next().await.unwrap();
+        process.read(Some(0), None, Some(0)).await.unwrap();
+        process.close_stdin().await.unwrap();
+        process.terminate().await.unwrap();
+        process.wait_with_output().await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_client_can_be_dropped_while_it_connects_and_after() {
+    let server = TestServer::start().await;
+    for polls in 0.. {
+        let session = async {
+            let client = connect(&server).await;
+            let process = client.start(sh("p", "sleep 1000")).await.unwrap();
+            process.terminate().await.unwrap();
+            process.wait().await.unwrap();
+            client.close().await;
+        };
+        if Polls(Box::pin(session), polls).await.is_some() {
+            assert!(polls > 4, "it hardly ever waited");
+            break;
+        }
+    }
+    eventually("nothing is left", || (descendants(server.pid()).len() <= 1).then_some(())).await;
+}
+
+#[tokio::test]
+async fn a_start_that_the_cut_made_uncertain_leaves_nothing_behind() {
+    let server = TestServer::start().await;
+    let proxy = CuttingProxy::start(server.address()).await;
+    let client = connect_to(&proxy.url()).await;
+    let mut lost = 0;
+    // The cut moves through the request and its answer.
+    for byte in (1..400).step_by(7) {
+        proxy.cut_at(proxy.passed() + byte);
+        match client.start(sh(&format!("p{byte}"), "sleep 1000")).await {
+            Ok(process) => drop(process),
+            Err(ExecServerError::Disconnected(_)) => lost += 1,
+            Err(other) => panic!("{other}"),
+        }
+        proxy.cut_at(0);
+    }
+    nothing_runs(&client).await;
+    assert!(lost > 15, "{lost}");
+}
+
+#[tokio::test]
+async fn a_dropped_client_ends_what_it_was_not_asked_to_leave() {
+    let server = TestServer::start().await;
+    let client = connect(&server).await;
+    let ends = client.start(sh("ends", "sleep 1000")).await.unwrap();
+    let stays = client.start(sh("stays", "sleep 1000")).await.unwrap();
+    stays.detach();
+    let session = client.session_id().unwrap().clone();
+    drop((ends, stays, client));
+    let next = eventually_async("the session is free", async || {
+        let options =
+            client::ExecServerClientConnectOptions { resume_session_id: Some(session.clone()), ..Default::default() };
+        let connector = client::UrlConnector::new(server.url(), Default::default());
+        ExecServerClient::connect(connector, options).await.ok()
+    })
+    .await;
+    let listed = next.processes().await.unwrap();
+    let codes: Vec<_> = listed.iter().map(|process| (process.process_id.as_str(), process.exit_code)).collect();
+    assert_eq!(codes, [("ends", Some(137)), ("stays", None)]);
+}

@@ -1,0 +1,41 @@
+//! exec-server for programs that embed it: the client, whose connection heals, and the server.
+//!
+//! A harness that drives an environment:
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), exec_server::ExecServerError> {
+//! use exec_server::{ExecParams, ExecServerClient, RemoteExecServerConnectArgs};
+//!
+//! let args = RemoteExecServerConnectArgs::new("ws://127.0.0.1:7000", "my-harness");
+//! let client = ExecServerClient::connect_websocket(args).await?;
+//! let process = client.start(ExecParams::new("build", ["make", "-j8"], "file:///src".parse().unwrap())).await?;
+//! let output = process.wait_with_output().await?;
+//! println!("{}", String::from_utf8_lossy(&output.stdout));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A program that is the environment:
+//!
+//! ```no_run
+//! use exec_server::{ExecServerRuntimePaths, become_guard_if_asked, run_main};
+//!
+//! fn main() -> Result<(), exec_server::ServeError> {
+//!     // First of all: the server starts this program once more, to clean up should it be killed itself.
+//!     if let Some(code) = become_guard_if_asked() {
+//!         std::process::exit(code);
+//!     }
+//!     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+//!     runtime.block_on(run_main(ExecServerRuntimePaths::of_this_program()?))
+//! }
+//! ```
+#![forbid(unsafe_code)]
+
+mod paths;
+mod run;
+
+pub use client::*;
+pub use paths::{ExecServerRuntimePaths, become_guard_if_asked};
+pub use run::{ServeError, run_main, run_main_with_listen_url, serve};
+pub use server::{Config as ServerConfig, Listen, Tokens};
+pub use transport::{DEFAULT_LISTEN_URL, ListenUrl, ListenUrlError as ExecServerListenUrlParseError, tls_acceptor};

@@ -1,0 +1,108 @@
+//! Serving: addresses on stdout, and an orderly end on SIGTERM, Ctrl-C or the end of stdio.
+
+use std::io::{self, Write as _};
+use std::sync::Arc;
+
+use server::{Config, Listen, Server, Tokens};
+use tokio::signal::unix::{SignalKind, signal};
+use transport::{DEFAULT_LISTEN_URL, ListenUrl, ListenUrlError};
+
+use crate::paths::ExecServerRuntimePaths;
+
+/// Why there is no server.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The address cannot be understood.
+    #[error(transparent)]
+    ListenUrl(#[from] ListenUrlError),
+    /// It cannot be listened there.
+    #[error(transparent)]
+    Listen(#[from] server::ListenError),
+    /// The operating system refused something.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// Serves on [`DEFAULT_LISTEN_URL`] until the program is told to stop.
+pub async fn run_main(paths: ExecServerRuntimePaths) -> Result<(), ServeError> {
+    run_main_with_listen_url(DEFAULT_LISTEN_URL, paths).await
+}
+
+/// Serves on this address until the program is told to stop: `ws://IP:PORT`, `unix:///PATH` or `stdio`.
+pub async fn run_main_with_listen_url(listen_url: &str, paths: ExecServerRuntimePaths) -> Result<(), ServeError> {
+    let config = Config { guard: paths.guard(), ..Config::default() };
+    let urls = vec![listen_url.parse()?];
+    serve(config, Listen { urls, tls: None, tokens: None, insecure_no_auth: false }).await
+}
+
+/// Serves until SIGTERM or SIGINT, until it has been idle for as long as the config says, or, if it only serves stdio, until that ends.
+/// Prints a line on stdout for each address, unless stdout is what is served. SIGHUP reads the tokens again.
+pub async fn serve(config: Config, listen: Listen) -> Result<(), ServeError> {
+    // Before anything is bound, so that a signal in the first instant is not fatal.
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut hangup = signal(SignalKind::hangup())?;
+
+    let server = Server::new(config)?;
+    let only_stdio = listen.urls.iter().all(|url| matches!(url, ListenUrl::Stdio));
+    let tokens: Option<Arc<Tokens>> = listen.tokens.clone();
+    let running = server.listen(listen).await?;
+    if running.stdio.is_none() {
+        print_addresses(&running.addresses)?;
+    } else {
+        // Stdout belongs to the protocol.
+        running.addresses.iter().for_each(|address| tracing::warn!("listening on {address}"));
+    }
+
+    let mut stdio = running.stdio;
+    let idle = server.idle();
+    tokio::pin!(idle);
+    loop {
+        tokio::select! {
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+            () = &mut idle => break,
+            _ = hangup.recv() => reload(tokens.as_deref()),
+            () = ended(stdio.as_mut()) => {
+                stdio = None;
+                if only_stdio {
+                    server.kill_everything().await;
+                    return Ok(());
+                }
+            }
+        }
+    }
+    tokio::select! {
+        () = server.shut_down() => {}
+        // Asked twice: no more grace.
+        _ = terminate.recv() => server.kill_everything().await,
+        _ = interrupt.recv() => server.kill_everything().await,
+    }
+    Ok(())
+}
+
+/// One line each, so that whoever started us knows where to connect.
+fn print_addresses(addresses: &[String]) -> io::Result<()> {
+    // At once: whoever is content with the first line may be gone before a second one is written.
+    let lines: String = addresses.iter().map(|address| format!("{address}\n")).collect();
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(lines.as_bytes())?;
+    stdout.flush()
+}
+
+fn reload(tokens: Option<&Tokens>) {
+    let Some(tokens) = tokens else { return };
+    match tokens.reload() {
+        Ok(()) => tracing::info!("tokens read again"),
+        Err(error) => tracing::error!("keeping the old tokens: {error}"),
+    }
+}
+
+async fn ended(task: Option<&mut tokio::task::JoinHandle<()>>) {
+    match task {
+        Some(task) => {
+            let _ = task.await;
+        }
+        None => std::future::pending().await,
+    }
+}
