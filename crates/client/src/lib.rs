@@ -27,6 +27,7 @@ mod process;
 mod rpc;
 mod shared;
 mod supervisor;
+mod unified;
 
 pub use client::ExecServerClient;
 pub use connector::{
@@ -42,9 +43,9 @@ pub use process::{
     ProcessOutputChunk, ProcessReader, ProcessStdin,
 };
 pub use protocol::{
-    Capabilities, EnvironmentInfo, EnvironmentStatus, PathUri, ProcessId, ProcessState, ProcessSummary, ReadParams,
-    ReadResult, SandboxType, SessionId, Signal, StartParams, StartResult, Stream, TerminateResult, WindowSize,
-    WriteId, WriteResult, WriteStatus,
+    Capabilities, EnvInherit, EnvPolicy, EnvironmentInfo, EnvironmentStatus, PathUri, ProcessId, ProcessState,
+    ProcessSummary, ReadParams, ReadResult, SandboxType, SessionId, Signal, StartParams, StartResult, Stream,
+    TerminateResult, WindowSize, WriteId, WriteResult, WriteStatus,
 };
 pub use protocol::{
     ReadResult as ReadResponse, StartParams as ExecParams, StartResult as ExecResponse, WriteResult as WriteResponse,
@@ -52,3 +53,8 @@ pub use protocol::{
 pub use recovery::{Backoff, WhenRecovering};
 pub use shared::ConnectionState;
 pub use transport::{ConnectOptions, MessageStream, TlsRoots};
+pub use unified::{
+    Abridged, Approval, ApprovalDecider, ApprovalRequest, Command, CommandCompletion, Completions, Deciding,
+    ExecCommandRequest, ExecCommandResponse, ExecSessionId, HeadTail, StdinOutcome, UnifiedExec, UnifiedExecError,
+    UnifiedExecOptions, WriteStdinRequest,
+};

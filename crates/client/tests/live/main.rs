@@ -3,3 +3,4 @@
 
 mod basics;
 mod support;
+mod unified;
