@@ -116,6 +116,11 @@ impl ExecServerClient {
         self.handle.shared.link.lock().rpc.close(reason);
     }
 
+    /// A number for a process that none of this session has, as far as this client can tell.
+    pub(crate) fn next_number(&self) -> u64 {
+        self.handle.shared.next_number()
+    }
+
     /// Starts a process. If the connection is lost before the answer, the start has failed and the process, if there is one, is ended.
     pub async fn start(&self, params: StartParams) -> Result<ExecProcess, ExecServerError> {
         process::start(&self.handle, params).await

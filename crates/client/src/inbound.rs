@@ -114,7 +114,7 @@ impl Inbound {
             other => Err(WireError {
                 code: protocol::ErrorCode::MethodNotFound.number(),
                 data: None,
-                message: format!("the client does not serve `{other}`"),
+                message: format!("exec-server client does not implement `{other}` yet"),
             }),
         }
     }

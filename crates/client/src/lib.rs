@@ -28,6 +28,7 @@ mod process;
 mod rpc;
 mod shared;
 mod supervisor;
+mod unified;
 
 pub use client::ExecServerClient;
 pub use connector::{
@@ -44,9 +45,10 @@ pub use process::{
     ProcessOutputChunk, ProcessReader, ProcessStdin,
 };
 pub use protocol::{
-    Capabilities, EnvironmentInfo, EnvironmentStatus, HttpHeader, HttpRequestParams, HttpResponse, PathUri,
-    ProcessId, ProcessState, ProcessSummary, ReadParams, ReadResult, RedirectPolicy, SandboxType, SessionId, Signal,
-    StartParams, StartResult, Stream, TerminateResult, WindowSize, WriteId, WriteResult, WriteStatus,
+    Capabilities, EnvInherit, EnvPolicy, EnvironmentInfo, EnvironmentStatus, HttpHeader, HttpRequestParams,
+    HttpResponse, PathUri, ProcessId, ProcessState, ProcessSummary, ReadParams, ReadResult, RedirectPolicy,
+    SandboxType, SessionId, Signal, StartParams, StartResult, Stream, TerminateResult, WindowSize, WriteId,
+    WriteResult, WriteStatus,
 };
 pub use protocol::{
     ReadResult as ReadResponse, StartParams as ExecParams, StartResult as ExecResponse, WriteResult as WriteResponse,
@@ -54,3 +56,8 @@ pub use protocol::{
 pub use recovery::{Backoff, WhenRecovering};
 pub use shared::ConnectionState;
 pub use transport::{ConnectOptions, MessageStream, TlsRoots};
+pub use unified::{
+    Abridged, Approval, ApprovalDecider, ApprovalRequest, Command, CommandCompletion, Completions, Deciding,
+    ExecCommandRequest, ExecCommandResponse, ExecSessionId, HeadTail, StdinOutcome, UnifiedExec, UnifiedExecError,
+    UnifiedExecOptions, WriteStdinRequest,
+};

@@ -1,6 +1,6 @@
 //! One client, shared by its handles and its tasks: the current connection, and calls that outlive it.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
@@ -41,6 +41,7 @@ pub(crate) struct Shared {
     pub(crate) poke: Notify,
     pub(crate) session: OnceLock<SessionId>,
     capabilities: OnceCell<Capabilities>,
+    last_number: AtomicU64,
     /// Nobody uses the client any more.
     pub(crate) closing: CancellationToken,
     /// A connection broke before it had carried everything that was missed.
@@ -78,6 +79,9 @@ impl Shared {
         linked: Linked,
         session: Option<SessionId>,
     ) -> Arc<Self> {
+        // A session that somebody else began may have processes with small numbers.
+        let is_resumed = options.resume_session_id.is_some();
+        let last_number = if is_resumed { uuid::Uuid::new_v4().as_u64_pair().0 >> 24 } else { 0 };
         Arc::new(Self {
             connector,
             options,
@@ -87,6 +91,7 @@ impl Shared {
             poke: Notify::new(),
             session: session.map(OnceLock::from).unwrap_or_default(),
             capabilities: OnceCell::new(),
+            last_number: AtomicU64::new(last_number),
             closing: CancellationToken::new(),
             needs_pages: AtomicBool::new(false),
             leaves_processes: AtomicBool::new(false),
@@ -183,6 +188,11 @@ impl Shared {
                 return;
             }
         }
+    }
+
+    /// The next of the numbers that processes are named by.
+    pub(crate) fn next_number(&self) -> u64 {
+        self.last_number.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// What the server can do; asked once.

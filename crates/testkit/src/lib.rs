@@ -1,6 +1,7 @@
 //! Tools for tests: a real server process, a raw client of the protocol, and a proxy that breaks connections.
 //!
-//! Nothing is mocked: the binary under test is the one users run.
+//! Nothing is mocked: the binary under test is the one users run. Only for a client there is a [scripted](ScriptedServer) peer too, which
+//! behaves as no real server does on purpose.
 #![forbid(unsafe_code)]
 #![expect(clippy::unwrap_used, reason = "a test tool that fails should fail loudly and at once")]
 
@@ -10,6 +11,7 @@ mod http;
 mod memory;
 mod proxy;
 mod resuming;
+pub mod scripted;
 mod server;
 mod wait;
 
@@ -19,6 +21,7 @@ pub use http::{HttpAnswer, UPGRADE, http_exchange, http_get, http_request};
 pub use memory::{cpu_time, descendants, is_alive, open_fds, process_state, resident_bytes, threads};
 pub use proxy::CuttingProxy;
 pub use resuming::{Counts, Received, ResumingClient};
+pub use scripted::ScriptedServer;
 pub use server::{TestServer, binary, run_to_end, send_signal};
 pub use wait::{eventually, eventually_async};
 

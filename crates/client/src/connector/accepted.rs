@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use tokio::sync::{Mutex, mpsc, oneshot};
+use tokio::sync::{Mutex, mpsc, oneshot, watch};
 use transport::MessageStream;
 
 use super::{Connecting, Connector};
 use crate::client::ExecServerClient;
 use crate::error::ExecServerError;
 use crate::options::ExecServerClientConnectOptions;
+use crate::shared::ConnectionState;
 
 /// Hands sockets that the environment has dialled to the client that uses them.
 #[derive(Clone)]
@@ -52,11 +53,35 @@ impl AcceptedSockets {
             let text = "an accepted exec-server replacement is already in progress";
             return Err(ExecServerError::Protocol(text.to_owned()));
         };
-        self.client.retire_connection("exec-server connection replaced");
         let (taken, was_taken) = oneshot::channel();
-        let offer = Offer { stream, taken };
+        let mut state = self.client.connection_state();
+        tokio::select! {
+            biased;
+            handed_over = self.hand_over(Offer { stream, taken }, was_taken) => handed_over,
+            failed = self.retire_until_failed(&mut state) => Err(failed),
+        }
+    }
+
+    async fn hand_over(&self, offer: Offer, was_taken: oneshot::Receiver<()>) -> Result<(), ExecServerError> {
         self.sockets.send(offer).await.map_err(|_| ExecServerError::Closed)?;
         was_taken.await.map_err(|_| ExecServerError::Closed)
+    }
+
+    /// An earlier socket may come to life while the new one waits.
+    async fn retire_until_failed(&self, state: &mut watch::Receiver<ConnectionState>) -> ExecServerError {
+        loop {
+            let failure = match &*state.borrow_and_update() {
+                ConnectionState::Failed(text) => Some(text.clone()),
+                ConnectionState::Connected | ConnectionState::Recovering(_) => None,
+            };
+            if let Some(text) = failure {
+                return ExecServerError::Disconnected(text);
+            }
+            self.client.retire_connection("exec-server connection replaced");
+            if state.changed().await.is_err() {
+                return ExecServerError::Closed;
+            }
+        }
     }
 }
 
@@ -67,9 +92,14 @@ impl Connector for AcceptedConnector {
             if let Some(stream) = first {
                 return Ok(stream.into());
             }
-            let offer = self.offers.lock().await.recv().await.ok_or(ExecServerError::Closed)?;
-            let _nobody_waits_any_more = offer.taken.send(());
-            Ok(offer.stream.into())
+            let mut offers = self.offers.lock().await;
+            loop {
+                let offer = offers.recv().await.ok_or(ExecServerError::Closed)?;
+                // A socket whose hand-off was cancelled is not used.
+                if offer.taken.send(()).is_ok() {
+                    return Ok(offer.stream.into());
+                }
+            }
         })
     }
 

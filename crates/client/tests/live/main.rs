@@ -6,3 +6,4 @@ mod dropped;
 mod every_byte;
 mod many_cuts;
 mod support;
+mod unified;

@@ -1,0 +1,132 @@
+//! Commands of a harness, run by a real server.
+
+use std::time::Duration;
+
+use client::{ExecCommandRequest, UnifiedExec, UnifiedExecOptions, WriteStdinRequest};
+use testkit::{TestServer, eventually, is_alive};
+
+use crate::support::connect;
+
+const SOON: Duration = Duration::from_millis(100);
+/// Longer than anything here takes, so that only the end of the command ends the wait.
+const LONG: Duration = Duration::from_secs(25);
+
+fn shell(line: &str) -> ExecCommandRequest {
+    ExecCommandRequest { yield_time: LONG, ..ExecCommandRequest::shell(line, "file:///".parse().unwrap()) }
+}
+
+async fn unified(server: &TestServer) -> UnifiedExec {
+    UnifiedExec::new(connect(server).await, UnifiedExecOptions::default())
+}
+
+#[tokio::test]
+async fn a_command_that_ends_in_time_is_told_whole() {
+    let server = TestServer::start().await;
+    let exec = unified(&server).await;
+    let response = exec.exec_command(shell("echo out; echo err >&2; exit 7")).await.unwrap();
+    let mut lines: Vec<_> = response.output.lines().collect();
+    lines.sort_unstable();
+    assert_eq!((lines, response.exit_code, response.session), (vec!["err", "out"], Some(7), None));
+    assert!(response.wall_time < LONG);
+}
+
+#[tokio::test]
+async fn a_command_that_takes_longer_goes_on_in_the_background_and_its_end_is_pushed() {
+    let server = TestServer::start().await;
+    let exec = unified(&server).await;
+    let mut completions = exec.subscribe_completions();
+    let mut request = shell("echo begun; read line; echo $line; exit 3");
+    (request.stdin, request.yield_time) = (true, SOON);
+    let response = exec.exec_command(request).await.unwrap();
+    let session = response.session.unwrap();
+    assert!(response.wall_time >= SOON && response.exit_code.is_none());
+    let write = WriteStdinRequest { yield_time: Duration::ZERO, ..WriteStdinRequest::new(session, "go on\n") };
+    let begun = exec.write_stdin(write).await.unwrap();
+    let completion = completions.recv().await.unwrap();
+    assert_eq!((completion.session, completion.exit_code), (session, Some(3)));
+    assert_eq!(completion.output_tail, "begun\ngo on\n");
+    // The end may have come within the call that wrote.
+    if begun.session.is_some() {
+        let rest = exec.write_stdin(WriteStdinRequest::poll(session)).await.unwrap();
+        assert_eq!((rest.exit_code, rest.session), (Some(3), None));
+        assert_eq!(response.output + &begun.output + &rest.output, "begun\ngo on\n");
+    }
+}
+
+#[tokio::test]
+async fn a_prompt_is_talked_to() {
+    let server = TestServer::start().await;
+    let exec = unified(&server).await;
+    let mut request = ExecCommandRequest::argv(["bash", "--norc", "--noprofile", "-i"], "file:///".parse().unwrap());
+    (request.tty, request.yield_time) = (true, SOON);
+    let session = exec.exec_command(request).await.unwrap().session.unwrap();
+    let mut asked = WriteStdinRequest::new(session, "x=6; echo \"is $((x * 7))\"\n");
+    (asked.yield_time, asked.settle) = (LONG, Some(Duration::from_millis(300)));
+    let mut seen = exec.write_stdin(asked.clone()).await.unwrap().output;
+    asked.chars.clear();
+    while !seen.contains("is 42") {
+        seen += &exec.write_stdin(asked.clone()).await.unwrap().output;
+    }
+    let bye = WriteStdinRequest { yield_time: LONG, ..WriteStdinRequest::new(session, "exit 5\n") };
+    let last = exec.write_stdin(bye).await.unwrap();
+    assert_eq!((last.exit_code, last.session), (Some(5), None));
+}
+
+#[tokio::test]
+async fn much_output_is_told_by_its_beginning_and_its_end() {
+    let server = TestServer::start().await;
+    let exec = unified(&server).await;
+    let mut request = shell("seq 1 400000");
+    request.max_output_bytes = 100;
+    let response = exec.exec_command(request).await.unwrap();
+    let (head, tail) = response.output.split_once("\n[... ").unwrap();
+    assert!(head.starts_with("1\n2\n3\n") && tail.ends_with("399999\n400000\n"), "{}", response.output);
+    assert_eq!((response.original_bytes, response.omitted_bytes), (2_688_895, 2_688_795));
+    assert_eq!(response.exit_code, Some(0));
+}
+
+#[tokio::test]
+async fn what_a_shell_leaves_in_the_background_can_be_gone_on_with_and_ended() {
+    let server = TestServer::start().await;
+    let exec = unified(&server).await;
+    let mut request = shell("sleep 1000 & echo $!");
+    request.yield_time = Duration::from_millis(500);
+    let response = exec.exec_command(request).await.unwrap();
+    let session = response.session.unwrap();
+    let mut said = response.output.clone();
+    while !said.ends_with('\n') {
+        let look = WriteStdinRequest { yield_time: SOON, ..WriteStdinRequest::poll(session) };
+        said += &exec.write_stdin(look).await.unwrap().output;
+    }
+    let left: u32 = said.trim().parse().unwrap();
+    assert!(is_alive(left));
+    let last = exec.terminate(session, 1000).await.unwrap();
+    assert_eq!((last.exit_code, last.session), (Some(0), None), "the shell itself had exited");
+    eventually("it is gone", || (!is_alive(left)).then_some(())).await;
+}
+
+#[tokio::test]
+async fn dropping_everything_leaves_nothing_behind() {
+    let server = TestServer::start().await;
+    let client = connect(&server).await;
+    let exec = UnifiedExec::new(client.clone(), UnifiedExecOptions::default());
+    let mut request = shell("sleep 1000");
+    request.yield_time = Duration::ZERO;
+    exec.exec_command(request.clone()).await.unwrap();
+    request.yield_time = LONG;
+    let foreground = tokio::spawn({
+        let exec = exec.clone();
+        async move { exec.exec_command(request).await }
+    });
+    let running = testkit::eventually_async("both run", async || {
+        let running = client.processes().await.unwrap();
+        (running.len() == 2 && running.iter().all(|process| process.pid.is_some())).then_some(running)
+    })
+    .await;
+    foreground.abort();
+    drop(exec);
+    for process in running {
+        let pid = process.pid.unwrap();
+        eventually("it is gone", || (!is_alive(pid)).then_some(())).await;
+    }
+}

@@ -1,0 +1,136 @@
+//! Sockets that the environment has dialled.
+
+use client::{AcceptedSockets, ConnectionState, ExecServerError, accepted};
+use testkit::scripted::{Reply, page};
+use testkit::{ScriptedServer, json};
+
+use crate::support::{options, params, reaches, words};
+
+const IN_PROGRESS: &str = "exec-server protocol error: an accepted exec-server replacement is already in progress";
+
+async fn connected(server: &ScriptedServer) -> (client::ExecServerClient, AcceptedSockets) {
+    accepted(server.dial(), options()).await.unwrap()
+}
+
+#[tokio::test]
+async fn the_first_socket_cannot_resume_a_session() {
+    let server = ScriptedServer::new();
+    let mut options = options();
+    options.resume_session_id = Some("earlier".into());
+    let refused = accepted(server.dial(), options).await.map(drop);
+    assert_eq!(
+        words(refused),
+        "exec-server protocol error: accepted exec-server initial connection cannot resume a session"
+    );
+    assert!(server.asked().is_empty());
+}
+
+#[tokio::test]
+async fn it_can_be_used_at_once() {
+    let server = ScriptedServer::new();
+    let (client, _sockets) = connected(&server).await;
+    assert_eq!(*client.connection_state().borrow(), ConnectionState::Connected);
+    assert_eq!(client.environment_status().await.unwrap().status, "ready");
+}
+
+#[tokio::test]
+async fn a_replacement_retires_the_old_socket_and_the_process_goes_on() {
+    let server = ScriptedServer::new();
+    let (client, sockets) = connected(&server).await;
+    let process = client.start(params("p")).await.unwrap();
+    let old = server.connection();
+    server.on("process/read", |_| Reply::Result(page([(1, b"meanwhile".to_vec())], 2)));
+    let mut states = client.connection_state();
+    sockets.replace(server.dial()).await.unwrap();
+    old.ended().await;
+    states.wait_for(|state| *state == ConnectionState::Connected).await.unwrap();
+    assert!(client.environment_status().await.is_ok());
+    assert_eq!(server.wait_for("initialize", 2).await.params["resumeSessionId"], "session-1");
+    server.exited("p", 2, 0);
+    server.closed("p", 3);
+    assert_eq!(process.wait_with_output().await.unwrap().stdout, b"meanwhile");
+}
+
+/// A client whose second socket was taken and whose handshake over it is not answered.
+async fn in_a_silent_handshake(server: &ScriptedServer) -> (client::ExecServerClient, AcceptedSockets) {
+    let (client, sockets) = connected(server).await;
+    server.on("initialize", |_| Reply::Silence);
+    sockets.replace(server.dial()).await.unwrap();
+    server.wait_for("initialize", 2).await;
+    (client, sockets)
+}
+
+fn resume(asked: &testkit::scripted::Asked) -> Reply {
+    Reply::Result(json!({"sessionId": asked.params["resumeSessionId"]}))
+}
+
+#[tokio::test]
+async fn one_replacement_at_a_time_and_a_third_socket_succeeds_after_a_refusal() {
+    let server = ScriptedServer::new();
+    let (client, sockets) = in_a_silent_handshake(&server).await;
+    let mut replacing = Box::pin(sockets.replace(server.dial()));
+    assert!(polled_once(&mut replacing).await.is_none());
+    assert_eq!(words(sockets.replace(server.dial()).await), IN_PROGRESS);
+    let second = server.wait_for("initialize", 2).await;
+    server.on("initialize", resume);
+    second.answer(Reply::Error(-32010, "session session-1 is already attached to another connection".into()));
+    replacing.await.unwrap();
+    reaches(&client, |state| *state == ConnectionState::Connected).await;
+    assert!(client.environment_status().await.is_ok());
+    assert_eq!(server.count("initialize"), 3);
+}
+
+#[tokio::test]
+async fn a_cancelled_hand_off_releases_the_claim_and_its_socket_is_not_used() {
+    let server = ScriptedServer::new();
+    let (client, sockets) = in_a_silent_handshake(&server).await;
+    let cancelled = ScriptedServer::new();
+    let mut replacing = Box::pin(sockets.replace(cancelled.dial()));
+    assert!(polled_once(&mut replacing).await.is_none());
+    drop(replacing);
+    let second = server.wait_for("initialize", 2).await;
+    server.on("initialize", resume);
+    let answering = async { second.answer(Reply::Error(-32010, "still attached".into())) };
+    let (replaced, ()) = tokio::join!(sockets.replace(server.dial()), answering);
+    replaced.unwrap();
+    assert!(client.environment_status().await.is_ok());
+    assert!(cancelled.asked().is_empty());
+}
+
+#[tokio::test]
+async fn a_socket_that_comes_to_life_late_is_retired_for_the_one_that_waits() {
+    let server = ScriptedServer::new();
+    let (client, sockets) = in_a_silent_handshake(&server).await;
+    let second = server.wait_for("initialize", 2).await;
+    server.on("initialize", resume);
+    let mut replacing = Box::pin(sockets.replace(server.dial()));
+    assert!(polled_once(&mut replacing).await.is_none());
+    second.answer(resume(&second));
+    replacing.await.unwrap();
+    second.connection.ended().await;
+    assert!(client.environment_status().await.is_ok());
+    assert_eq!(server.count("initialize"), 3);
+}
+
+#[tokio::test]
+async fn a_client_that_has_failed_takes_no_socket() {
+    let server = ScriptedServer::new();
+    let (client, sockets) = connected(&server).await;
+    server.on("initialize", |_| Reply::Error(-32600, "unknown session id session-1".into()));
+    sockets.replace(server.dial()).await.unwrap();
+    let text = crate::support::fails(&client).await;
+    let refused = sockets.replace(server.dial()).await;
+    assert!(matches!(&refused, Err(ExecServerError::Disconnected(words)) if *words == text), "{refused:?}");
+}
+
+/// Polls a future once.
+async fn polled_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+    let mut future = std::pin::Pin::new(future);
+    std::future::poll_fn(|cx| {
+        std::task::Poll::Ready(match future.as_mut().poll(cx) {
+            std::task::Poll::Ready(output) => Some(output),
+            std::task::Poll::Pending => None,
+        })
+    })
+    .await
+}

@@ -1,0 +1,137 @@
+//! Calls over one connection, and what the server asks of the client.
+
+use std::time::Duration;
+
+use client::{ConnectionState, ExecServerError, ReadParams};
+use testkit::scripted::Reply;
+use testkit::{ScriptedServer, Value, json};
+use tokio::task::JoinSet;
+
+use crate::support::{connect, params, reaches};
+
+fn read(process: &str) -> ReadParams {
+    ReadParams { process_id: process.into(), after_seq: None, max_bytes: None, wait_ms: None }
+}
+
+#[tokio::test]
+async fn answers_find_their_calls_in_any_order() {
+    let server = ScriptedServer::new();
+    server.on("process/read", |_| Reply::Silence);
+    let client = connect(&server).await;
+    let answering = async {
+        server.wait_for("process/read", 3).await;
+        let asked: Vec<_> = server.asked().into_iter().filter(|asked| asked.method == "process/read").collect();
+        for asked in asked.iter().rev() {
+            let number: u64 = asked.params["processId"].as_str().unwrap().parse().unwrap();
+            asked.answer(Reply::Result(testkit::scripted::page([], number)));
+        }
+    };
+    let (one, two, three, ()) =
+        tokio::join!(client.read(read("1")), client.read(read("2")), client.read(read("3")), answering);
+    assert_eq!([one, two, three].map(|answer| answer.unwrap().next_seq), [1, 2, 3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_has_no_deadline_of_its_own() {
+    let server = ScriptedServer::new();
+    server.on("process/read", |_| Reply::Silence);
+    let client = connect(&server).await;
+    let mut call = Box::pin(client.read(read("p")));
+    assert!(tokio::time::timeout(Duration::from_secs(61), &mut call).await.is_err());
+    server.wait_for("process/read", 1).await.answer(Reply::Result(testkit::scripted::page([], 7)));
+    assert_eq!(call.await.unwrap().next_seq, 7);
+    assert_eq!(server.dialled(), 1);
+}
+
+#[tokio::test]
+async fn calls_in_flight_are_bounded_and_a_place_is_kept_for_cleaning_up() {
+    let server = ScriptedServer::new();
+    server.on("process/read", |_| Reply::Silence);
+    let client = connect(&server).await;
+    let process = client.start(params("p")).await.unwrap();
+    let mut calls = JoinSet::new();
+    for _ in 0..1024 {
+        let client = client.clone();
+        calls.spawn(async move { client.read(read("q")).await });
+    }
+    server.wait_for("process/read", 1024).await;
+    // Answers to what was never asked free no place.
+    for id in 5000..5010 {
+        server.connection().answer(id, Reply::Result(json!({})));
+    }
+    let refused = client.environment_status().await.unwrap_err();
+    assert!(matches!(refused, ExecServerError::TooManyRequests(1024)));
+    assert_eq!(refused.to_string(), "exec-server has reached its limit of 1024 pending requests");
+    drop(process);
+    assert_eq!(server.wait_for("process/terminate", 1).await.params, json!({"processId": "p"}));
+    calls.shutdown().await;
+    assert!(client.environment_status().await.is_ok(), "places are free when the callers are done");
+    assert_eq!(server.dialled(), 1);
+}
+
+#[tokio::test]
+async fn a_question_about_the_network_is_answered_with_no() {
+    let server = ScriptedServer::new();
+    let _client = connect(&server).await;
+    server.connection().request(0, "network/policyRequest", json!({"processId": "p"}));
+    let answer = server.wait_for_answer(0).await;
+    assert_eq!(answer["result"]["decision"], json!({"type": "deny", "reason": "not_allowed"}));
+}
+
+#[tokio::test]
+async fn any_other_request_of_the_server_is_refused() {
+    let server = ScriptedServer::new();
+    let client = connect(&server).await;
+    server.connection().request(3, "files/please", Value::Null);
+    let error = server.wait_for_answer(3).await["error"].clone();
+    assert_eq!(error, json!({"code": -32601, "message": "exec-server client does not implement `files/please` yet"}));
+    assert!(client.environment_status().await.is_ok());
+    assert_eq!(server.dialled(), 1);
+}
+
+#[tokio::test]
+async fn a_request_with_a_negative_id_ends_the_connection_and_the_client_recovers() {
+    let server = ScriptedServer::new();
+    let client = connect(&server).await;
+    let first = server.connection();
+    server.on("initialize", |_| Reply::Silence);
+    first.request(-1, "network/policyRequest", json!({}));
+    let text = "exec-server transport disconnected: exec-server sent an invalid request ID";
+    assert_eq!(recovering(&client).await, text);
+    first.ended().await;
+    let resumed = server.wait_for("initialize", 2).await;
+    resumed.answer(Reply::Result(json!({"sessionId": "session-1"})));
+    reaches(&client, |state| *state == ConnectionState::Connected).await;
+}
+
+/// Why the connection was lost. The server must not let the client come back before that was seen.
+async fn recovering(client: &client::ExecServerClient) -> String {
+    match reaches(client, |state| *state != ConnectionState::Connected).await {
+        ConnectionState::Recovering(text) => text,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_notification_that_cannot_be_decoded_ends_the_connection_and_the_client_recovers() {
+    let server = ScriptedServer::new();
+    let client = connect(&server).await;
+    server.on("initialize", |_| Reply::Silence);
+    server.push("process/exited", json!({"processId": "p"}));
+    let text = recovering(&client).await;
+    let expected =
+        "exec-server transport disconnected: exec-server notification handling failed: missing field `seq`";
+    assert!(text.starts_with(expected), "{text}");
+    let resumed = server.wait_for("initialize", 2).await;
+    resumed.answer(Reply::Result(json!({"sessionId": "session-1"})));
+    reaches(&client, |state| *state == ConnectionState::Connected).await;
+}
+
+#[tokio::test]
+async fn an_unknown_notification_is_ignored() {
+    let server = ScriptedServer::new();
+    let client = connect(&server).await;
+    server.push("weather/changed", json!({"to": "rain"}));
+    assert!(client.environment_status().await.is_ok());
+    assert_eq!(server.dialled(), 1);
+}

@@ -1,0 +1,73 @@
+//! Events on their way to subscribers.
+
+use client::{ExecProcessEvent, ProcessOutputChunk, Stream};
+use testkit::ScriptedServer;
+use testkit::scripted::Reply;
+
+use crate::support::{connect, options, params, try_connect};
+
+fn said(seq: u64, bytes: &'static [u8]) -> ExecProcessEvent {
+    ExecProcessEvent::Output(ProcessOutputChunk { seq, stream: Stream::Stdout, chunk: bytes.into() })
+}
+
+#[tokio::test]
+async fn events_are_delivered_in_order_whatever_order_they_come_in() {
+    let server = ScriptedServer::new();
+    let client = connect(&server).await;
+    let process = client.start(params("p")).await.unwrap();
+    let mut events = process.subscribe_events();
+    server.closed("p", 4);
+    server.output("p", 1, "one");
+    server.exited("p", 3, 0);
+    server.output("p", 2, "two");
+    let mut received = Vec::new();
+    while let Some(event) = events.recv().await.unwrap() {
+        received.push(event);
+    }
+    let exited = ExecProcessEvent::Exited { seq: 3, exit_code: 0, sandbox_denied: Some(false), timed_out: false };
+    assert_eq!(received, [said(1, b"one"), said(2, b"two"), exited, ExecProcessEvent::Closed { seq: 4 }]);
+    assert_eq!(server.count("process/read"), 0);
+}
+
+#[tokio::test]
+async fn a_noisy_process_does_not_hold_up_another_or_any_call() {
+    let server = ScriptedServer::new();
+    let client = connect(&server).await;
+    let _noisy = client.start(params("noisy")).await.unwrap();
+    let quiet = client.start(params("quiet")).await.unwrap();
+    for seq in 1..=4097 {
+        server.output("noisy", seq, "x");
+    }
+    server.exited("quiet", 1, 5);
+    server.closed("quiet", 2);
+    assert_eq!(quiet.wait().await.unwrap().code, 5);
+    assert_eq!(client.environment_status().await.unwrap().status, "ready");
+}
+
+#[tokio::test]
+async fn notifications_before_the_answer_to_a_resume_do_not_block_it() {
+    let server = ScriptedServer::new();
+    server.on("initialize", |asked| {
+        for seq in 1..=256 {
+            asked.connection.output("of an earlier client", seq, "x");
+        }
+        Reply::Result(testkit::json!({"sessionId": asked.params["resumeSessionId"]}))
+    });
+    let mut options = options();
+    options.resume_session_id = Some("earlier".into());
+    let client = try_connect(&server, options).await.unwrap();
+    assert_eq!(client.session_id().unwrap().as_str(), "earlier");
+}
+
+#[tokio::test]
+async fn events_before_the_answer_to_the_start_are_not_lost() {
+    let server = ScriptedServer::new();
+    server.on("process/start", |asked| {
+        asked.connection.output("p", 1, "early");
+        Reply::Result(testkit::json!({"processId": "p"}))
+    });
+    let client = connect(&server).await;
+    let process = client.start(params("p")).await.unwrap();
+    assert_eq!(process.sandbox_type(), None, "an old server does not say");
+    assert_eq!(process.events().next().await, Some(said(1, b"early")));
+}

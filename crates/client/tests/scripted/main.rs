@@ -1,0 +1,13 @@
+//! The client against a server whose every answer is scripted: what a real one does only in bad moments, or only an old one does.
+#![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
+
+mod accepted;
+mod calls;
+mod events;
+mod old_server;
+mod recovery;
+mod starts;
+mod support;
+mod unified;
+mod unified_sandbox;
+mod unified_sessions;

@@ -1,0 +1,55 @@
+//! Servers that say less.
+
+use client::ExecProcessEvent;
+use testkit::scripted::{Reply, exited, page};
+use testkit::{ScriptedServer, json};
+
+use crate::support::{connect, fails, params};
+
+#[tokio::test]
+async fn without_a_session_id_there_is_no_recovery() {
+    let server = ScriptedServer::new();
+    server.on("initialize", |_| Reply::Result(json!({})));
+    let client = connect(&server).await;
+    assert_eq!(client.session_id(), None);
+    assert!(client.environment_status().await.is_ok());
+    server.cut();
+    let text = "exec-server transport disconnected; failed to resume exec-server session: missing session id";
+    assert_eq!(fails(&client).await, text);
+    assert_eq!(server.dialled(), 1);
+}
+
+#[tokio::test]
+async fn a_close_without_a_number_comes_after_everything() {
+    let server = ScriptedServer::new();
+    let client = connect(&server).await;
+    let process = client.start(params("p")).await.unwrap();
+    let mut events = process.events();
+    server.output("p", 1, "one");
+    server.exited("p", 2, 4);
+    server.push("process/closed", json!({"processId": "p"}));
+    let mut received = Vec::new();
+    while let Some(event) = events.next().await {
+        received.push(event);
+    }
+    assert_eq!(received.len(), 3);
+    assert_eq!(received[2], ExecProcessEvent::Closed { seq: 3 });
+}
+
+#[tokio::test]
+async fn whether_the_sandbox_refused_something_is_asked_for_once() {
+    let server = ScriptedServer::new();
+    let client = connect(&server).await;
+    let process = client.start(params("p")).await.unwrap();
+    server.on("process/read", |_| {
+        let mut page = page([], 3);
+        (page["exited"], page["exitCode"], page["closed"]) = (true.into(), 1.into(), true.into());
+        page["sandboxDenied"] = true.into();
+        Reply::Result(page)
+    });
+    server.push("process/exited", exited("p", 1, 1, None));
+    server.push("process/closed", json!({"processId": "p", "seq": 2}));
+    let output = process.wait_with_output().await.unwrap();
+    assert_eq!((output.status.code, output.status.sandbox_denied), (1, true));
+    assert_eq!(server.count("process/read"), 1);
+}

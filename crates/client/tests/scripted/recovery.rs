@@ -1,0 +1,173 @@
+//! A lost connection, with and without a way back.
+
+use client::{ConnectionState, ExecProcessEvent, ExecServerError, WriteStatus};
+use testkit::scripted::{Reply, page};
+use testkit::{ScriptedServer, base64, eventually, json};
+
+use crate::support::{connect, connect_once, fails, params, reaches, words};
+
+#[tokio::test]
+async fn without_a_way_back_processes_fail_and_new_ones_are_refused() {
+    let server = ScriptedServer::new();
+    let client = connect_once(&server).await;
+    let process = client.start(params("p")).await.unwrap();
+    let mut events = process.events();
+    server.cut();
+    let text = "exec-server transport disconnected";
+    assert_eq!(events.next().await, Some(ExecProcessEvent::Failed(text.into())));
+    assert_eq!(events.next().await, None);
+    let read = process.read(None, None, None).await.unwrap();
+    assert_eq!((read.failure.as_deref(), read.exited, read.closed, read.exit_code), (Some(text), true, true, None));
+    assert!(read.chunks.is_empty() && !read.sandbox_denied);
+    let refused = client.start(params("q")).await.err().unwrap();
+    assert!(matches!(&refused, ExecServerError::Disconnected(words) if words == text), "{refused:?}");
+    assert_eq!(fails(&client).await, text);
+    assert_eq!(server.dialled(), 1);
+}
+
+#[tokio::test]
+async fn the_session_is_resumed_by_its_id() {
+    let server = ScriptedServer::new();
+    let client = connect(&server).await;
+    assert_eq!(client.session_id().unwrap().as_str(), "session-1");
+    server.cut();
+    assert!(client.environment_status().await.is_ok());
+    let initialize: Vec<_> = server.asked().into_iter().filter(|asked| asked.method == "initialize").collect();
+    let resumed: Vec<_> = initialize.iter().map(|asked| asked.params["resumeSessionId"].clone()).collect();
+    assert_eq!(resumed, [json!(null), json!("session-1")]);
+    assert!(initialize[0].params.as_object().unwrap().contains_key("resumeSessionId"), "null is sent, not left out");
+    assert_eq!(server.count("initialized"), 2);
+}
+
+#[tokio::test]
+async fn another_session_than_the_one_to_resume_is_the_end() {
+    let server = ScriptedServer::new();
+    let client = connect(&server).await;
+    server.on("initialize", |_| Reply::Result(json!({"sessionId": "other"})));
+    server.cut();
+    assert_eq!(
+        fails(&client).await,
+        "exec-server transport disconnected; failed to resume exec-server session: exec-server protocol error: \
+         exec-server initialized an unexpected session other"
+    );
+}
+
+#[tokio::test]
+async fn a_session_the_server_has_forgotten_is_the_end() {
+    let server = ScriptedServer::new();
+    let client = connect(&server).await;
+    server.on("initialize", |_| Reply::Error(-32600, "unknown session id session-1".into()));
+    server.cut();
+    let text =
+        "exec-server transport disconnected; failed to resume exec-server session: unknown session id session-1";
+    assert_eq!(words(client.environment_status().await), text);
+    assert_eq!(server.count("initialize"), 2);
+}
+
+#[tokio::test]
+async fn a_session_that_is_still_attached_is_asked_for_again() {
+    let server = ScriptedServer::new();
+    let client = connect(&server).await;
+    let mut refusals = 2;
+    server.on("initialize", move |asked| {
+        if refusals == 0 {
+            return Reply::Result(json!({"sessionId": asked.params["resumeSessionId"]}));
+        }
+        refusals -= 1;
+        Reply::Error(-32010, "session session-1 is already attached to another connection".into())
+    });
+    server.cut();
+    assert!(client.environment_status().await.is_ok());
+    assert_eq!(server.count("initialize"), 4);
+}
+
+#[tokio::test]
+async fn a_write_is_repeated_under_its_id_after_catching_up() {
+    let server = ScriptedServer::new();
+    let client = connect(&server).await;
+    let process = client.start(params("p")).await.unwrap();
+    server.output("p", 1, "one");
+    let mut events = process.events();
+    assert!(events.next().await.is_some());
+    let mut is_first = true;
+    server.on("process/write", move |_| match std::mem::replace(&mut is_first, false) {
+        true => Reply::Cut,
+        false => Reply::Result(json!({"status": "accepted"})),
+    });
+    server.on("process/read", |_| Reply::Result(page([(2, b"two".to_vec())], 3)));
+    assert_eq!(process.write("input").await.unwrap(), WriteStatus::Accepted);
+    let asked = server.asked();
+    let resumed = asked.iter().rposition(|asked| asked.method == "initialize").unwrap();
+    let methods: Vec<_> = asked[resumed..].iter().map(|asked| asked.method.as_str()).collect();
+    assert_eq!(methods, ["initialize", "initialized", "process/read", "process/write"]);
+    let after = json!({"processId": "p", "afterSeq": 1, "maxBytes": null, "waitMs": 0});
+    assert_eq!(asked[resumed + 2].params, after);
+    let write = json!({"processId": "p", "chunk": base64("input"), "writeId": "1"});
+    let writes: Vec<_> = asked.iter().filter(|asked| asked.method == "process/write").collect();
+    assert_eq!([&writes[0].params, &writes[1].params], [&write, &write]);
+    let Some(ExecProcessEvent::Output(output)) = events.next().await else { panic!("the output that was missed") };
+    assert_eq!((output.seq, &output.chunk[..]), (2, &b"two"[..]));
+}
+
+#[tokio::test]
+async fn signals_and_terminations_are_not_repeated() {
+    let server = ScriptedServer::new();
+    let client = connect(&server).await;
+    let process = client.start(params("p")).await.unwrap();
+    server.on("process/signal", |_| Reply::Cut);
+    assert_eq!(words(process.signal(client::Signal::Interrupt).await), "exec-server transport disconnected");
+    reaches(&client, |state| *state == ConnectionState::Connected).await;
+    server.on("process/terminate", |_| Reply::Cut);
+    assert_eq!(words(process.terminate().await), "exec-server transport disconnected");
+    assert!(client.environment_status().await.is_ok());
+    assert_eq!((server.count("process/signal"), server.count("process/terminate")), (1, 1));
+}
+
+#[tokio::test]
+async fn a_process_whose_events_are_gone_fails_alone() {
+    let server = ScriptedServer::new();
+    let client = connect(&server).await;
+    let (lost, kept) = (client.start(params("lost")).await.unwrap(), client.start(params("kept")).await.unwrap());
+    let mut events = lost.events();
+    server.on("process/read", |asked| match asked.params["processId"].as_str().unwrap() {
+        "lost" => Reply::Result(page([(5, b"five".to_vec())], 6)),
+        _ => Reply::Result(page([], 1)),
+    });
+    server.cut();
+    let text =
+        "failed to recover process lost: process events are no longer retained while recovering through sequence 5";
+    assert_eq!(events.next().await, Some(ExecProcessEvent::Failed(text.into())));
+    assert_eq!(server.wait_for("process/terminate", 1).await.params["processId"], "lost");
+    server.exited("kept", 1, 0);
+    assert_eq!(kept.wait().await.unwrap().code, 0);
+}
+
+#[tokio::test]
+async fn too_much_after_a_hole_fails_that_process_alone() {
+    let server = ScriptedServer::new();
+    let client = connect(&server).await;
+    let process = client.start(params("p")).await.unwrap();
+    let mut events = process.events();
+    for seq in 2..=258 {
+        server.output("p", seq, "x");
+    }
+    let text = "process event reorder buffer exceeds 256 entries";
+    assert_eq!(events.next().await, Some(ExecProcessEvent::Failed(text.into())));
+    server.wait_for("process/terminate", 1).await;
+    assert!(client.environment_status().await.is_ok());
+}
+
+#[tokio::test]
+async fn an_event_that_never_comes_is_asked_for() {
+    let server = ScriptedServer::new();
+    let client = connect(&server).await;
+    let process = client.start(params("p")).await.unwrap();
+    let mut events = process.events();
+    server.on("process/read", |_| Reply::Result(page([(1, b"one".to_vec()), (2, b"two".to_vec())], 3)));
+    server.output("p", 2, "two");
+    for expected in ["one", "two"] {
+        let Some(ExecProcessEvent::Output(output)) = events.next().await else { panic!("{expected}") };
+        assert_eq!(output.chunk, expected);
+    }
+    eventually("one read is enough", || (server.count("process/read") == 1).then_some(())).await;
+}

@@ -1,0 +1,75 @@
+//! Starts that do not come to their end.
+
+use client::ExecServerError;
+use testkit::scripted::Reply;
+use testkit::{ScriptedServer, json};
+
+use crate::support::{connect, params};
+
+#[tokio::test]
+async fn an_abandoned_start_is_forgotten_at_once_and_ended_when_it_is_answered() {
+    let server = ScriptedServer::new();
+    server.on("process/start", |_| Reply::Silence);
+    let client = connect(&server).await;
+    let starting = tokio::spawn({
+        let client = client.clone();
+        async move { client.start(params("p")).await.map(drop) }
+    });
+    let asked = server.wait_for("process/start", 1).await;
+    starting.abort();
+    assert!(starting.await.unwrap_err().is_cancelled());
+    // The id is free for another.
+    server.on("process/start", |_| Reply::Error(-32600, "process p already exists".into()));
+    assert!(matches!(client.start(params("p")).await, Err(ExecServerError::Server { code: -32600, .. })));
+    assert_eq!(server.count("process/terminate"), 0);
+    asked.answer(Reply::Result(json!({"processId": "p", "sandboxType": "none"})));
+    assert_eq!(server.wait_for("process/terminate", 1).await.params, json!({"processId": "p"}));
+}
+
+#[tokio::test]
+async fn an_abandoned_start_that_fails_is_not_ended() {
+    let server = ScriptedServer::new();
+    server.on("process/start", |_| Reply::Silence);
+    let client = connect(&server).await;
+    let starting = tokio::spawn({
+        let client = client.clone();
+        async move { client.start(params("p")).await.map(drop) }
+    });
+    let asked = server.wait_for("process/start", 1).await;
+    starting.abort();
+    let _cancelled = starting.await;
+    asked.answer(Reply::Error(-32603, "No such file or directory (os error 2)".into()));
+    client.close().await;
+    assert_eq!(server.count("process/terminate"), 0);
+}
+
+#[tokio::test]
+async fn a_start_lost_with_its_connection_is_ended_over_the_next_and_never_adopted() {
+    let server = ScriptedServer::new();
+    server.on("process/start", |_| Reply::Cut);
+    let mut is_first = true;
+    server.on("process/terminate", move |_| match std::mem::replace(&mut is_first, false) {
+        true => Reply::Cut,
+        false => Reply::Result(json!({"running": true})),
+    });
+    let client = connect(&server).await;
+    let error = client.start(params("p")).await.err().unwrap();
+    assert!(matches!(&error, ExecServerError::Disconnected(text) if text == "exec-server transport disconnected"));
+    // It is repeated until it is answered.
+    for times in 1..=2 {
+        assert_eq!(server.wait_for("process/terminate", times).await.params, json!({"processId": "p"}));
+    }
+    assert!(client.environment_status().await.is_ok());
+    assert_eq!((server.count("process/start"), server.count("process/read"), server.dialled()), (1, 0, 3));
+}
+
+#[tokio::test]
+async fn a_process_nobody_holds_is_ended_even_after_a_cut() {
+    let server = ScriptedServer::new();
+    let client = connect(&server).await;
+    let process = client.start(params("p")).await.unwrap();
+    server.cut();
+    drop(process);
+    assert_eq!(server.wait_for("process/terminate", 1).await.params, json!({"processId": "p"}));
+    drop(client);
+}

@@ -1,0 +1,82 @@
+//! What the scenarios share.
+
+use client::{
+    Connecting, ConnectionState, Connector, ExecServerClient, ExecServerClientConnectOptions, ExecServerError,
+    StartParams,
+};
+use testkit::ScriptedServer;
+
+/// Reaches a scripted server.
+pub(crate) struct Dialler {
+    pub(crate) server: ScriptedServer,
+    pub(crate) can_reconnect: bool,
+}
+
+impl Connector for Dialler {
+    fn connect(&self) -> Connecting<'_> {
+        Box::pin(async { Ok(self.server.dial().into()) })
+    }
+
+    fn can_reconnect(&self) -> bool {
+        self.can_reconnect
+    }
+
+    fn place(&self) -> String {
+        "a scripted server".to_owned()
+    }
+}
+
+pub(crate) fn options() -> ExecServerClientConnectOptions {
+    ExecServerClientConnectOptions { client_name: "test".into(), ..Default::default() }
+}
+
+/// A client that comes back. Its handshake is over.
+pub(crate) async fn connect(server: &ScriptedServer) -> ExecServerClient {
+    let client = try_connect(server, options()).await.unwrap();
+    server.wait_for("initialized", 1).await;
+    client
+}
+
+pub(crate) async fn try_connect(
+    server: &ScriptedServer,
+    options: ExecServerClientConnectOptions,
+) -> Result<ExecServerClient, ExecServerError> {
+    ExecServerClient::connect(Dialler { server: server.clone(), can_reconnect: true }, options).await
+}
+
+/// A client that has one connection and no other.
+pub(crate) async fn connect_once(server: &ScriptedServer) -> ExecServerClient {
+    let dialler = Dialler { server: server.clone(), can_reconnect: false };
+    let client = ExecServerClient::connect(dialler, options()).await.unwrap();
+    server.wait_for("initialized", 1).await;
+    client
+}
+
+pub(crate) fn params(id: &str) -> StartParams {
+    StartParams::new(id, ["true"], "file:///".parse().unwrap())
+}
+
+/// Waits for a state of the connection.
+pub(crate) async fn reaches(
+    client: &ExecServerClient,
+    wanted: impl FnMut(&ConnectionState) -> bool,
+) -> ConnectionState {
+    let mut state = client.connection_state();
+    let reached = state.wait_for(wanted).await.unwrap().clone();
+    reached
+}
+
+pub(crate) async fn fails(client: &ExecServerClient) -> String {
+    match reaches(client, |state| matches!(state, ConnectionState::Failed(_))).await {
+        ConnectionState::Failed(text) => text,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The words of an error.
+pub(crate) fn words<T>(result: Result<T, ExecServerError>) -> String {
+    match result {
+        Ok(_) => panic!("it should have failed"),
+        Err(error) => error.to_string(),
+    }
+}

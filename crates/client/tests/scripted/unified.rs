@@ -1,0 +1,174 @@
+//! Commands of a harness: one that ends in time, and how much is asked for that.
+
+use std::time::Duration;
+
+use client::{ExecCommandRequest, ExecCommandResponse, StdinOutcome, UnifiedExec, UnifiedExecError};
+use testkit::scripted::{Reply, exited, page};
+use testkit::{ScriptedServer, json};
+use tokio::task::JoinHandle;
+
+use crate::support::{connect, connect_once};
+
+pub(crate) type Running = JoinHandle<Result<ExecCommandResponse, UnifiedExecError>>;
+
+pub(crate) fn request() -> ExecCommandRequest {
+    ExecCommandRequest::argv(["make", "test"], "file:///repository".parse().unwrap())
+}
+
+pub(crate) async fn unified(server: &ScriptedServer) -> UnifiedExec {
+    UnifiedExec::new(connect(server).await, Default::default())
+}
+
+/// Runs a command and waits until the server was asked to start it, as the `times`th one.
+pub(crate) async fn begin(
+    server: &ScriptedServer,
+    exec: &UnifiedExec,
+    request: ExecCommandRequest,
+    times: usize,
+) -> (Running, String) {
+    let exec = exec.clone();
+    let running = tokio::spawn(async move { exec.exec_command(request).await });
+    let started = server.wait_for("process/start", times).await;
+    (running, started.params["processId"].as_str().unwrap().to_owned())
+}
+
+#[tokio::test]
+async fn a_complete_stream_is_enough() {
+    let server = ScriptedServer::new();
+    let exec = unified(&server).await;
+    let (running, id) = begin(&server, &exec, request(), 1).await;
+    assert_eq!(id, "1");
+    server.output(&id, 1, "hel");
+    server.output(&id, 2, "lo\n");
+    server.exited(&id, 3, 7);
+    server.closed(&id, 4);
+    let response = running.await.unwrap().unwrap();
+    assert_eq!(response.output, "hello\n");
+    assert_eq!((response.exit_code, response.session, response.sandbox_denied), (Some(7), None, false));
+    assert_eq!((response.original_bytes, response.omitted_bytes, response.stdin), (6, 0, StdinOutcome::Untouched));
+    assert_eq!(server.count("process/read"), 0);
+    assert!(exec.sessions().is_empty());
+    drop(exec);
+    assert_eq!(server.count("process/terminate"), 0, "it has ended by itself");
+}
+
+#[tokio::test]
+async fn what_is_asked_for_is_what_is_started() {
+    let server = ScriptedServer::new();
+    let exec = unified(&server).await;
+    let mut request = ExecCommandRequest::shell("echo $X", "file:///tmp".parse().unwrap());
+    request.env.insert("X".into(), "1".into());
+    (request.env_policy, request.tty, request.timeout) = (None, true, Some(Duration::from_secs(3)));
+    let (running, _) = begin(&server, &exec, request, 1).await;
+    running.abort();
+    let params = server.wait_for("process/start", 1).await.params;
+    assert_eq!(params["argv"], json!(["/bin/sh", "-c", "echo $X"]), "the environment's shell");
+    let told = ["cwd", "env", "envPolicy", "tty", "pipeStdin", "timeoutMs"].map(|name| params[name].clone());
+    assert_eq!(json!(told), json!(["file:///tmp", {"X": "1"}, null, true, false, 3000]));
+}
+
+#[tokio::test]
+async fn an_exit_that_says_less_costs_one_read() {
+    let server = ScriptedServer::new();
+    let exec = unified(&server).await;
+    server.on("process/read", |_| {
+        let mut page = page([], 4);
+        (page["exited"], page["exitCode"], page["closed"]) = (true.into(), 1.into(), true.into());
+        page["sandboxDenied"] = true.into();
+        Reply::Result(page)
+    });
+    let (running, id) = begin(&server, &exec, request(), 1).await;
+    server.output(&id, 1, "denied");
+    server.push("process/exited", exited(&id, 2, 1, None));
+    server.closed(&id, 3);
+    let response = running.await.unwrap().unwrap();
+    assert_eq!((response.output.as_str(), response.exit_code, response.sandbox_denied), ("denied", Some(1), true));
+    let reads: Vec<_> = server.asked().into_iter().filter(|asked| asked.method == "process/read").collect();
+    assert_eq!(reads.len(), 1);
+    assert_eq!(reads[0].params, json!({"processId": id, "afterSeq": 1, "maxBytes": null, "waitMs": 0}));
+}
+
+#[tokio::test]
+async fn events_that_were_dropped_before_anybody_looked_are_read_once_and_not_doubled() {
+    let server = ScriptedServer::new();
+    let exec = unified(&server).await;
+    let letter = |seq: u64| vec![b'a' + (seq % 26) as u8];
+    server.on("process/start", move |asked| {
+        for seq in 1..=1024 {
+            asked.connection.output("1", seq, letter(seq));
+        }
+        Reply::Result(json!({"processId": "1", "sandboxType": "none"}))
+    });
+    server.on("process/read", move |_| Reply::Result(page((1..=1024).map(|seq| (seq, letter(seq))), 1025)));
+    let (running, id) = begin(&server, &exec, request(), 1).await;
+    server.wait_for("process/read", 1).await;
+    server.exited(&id, 1025, 0);
+    server.closed(&id, 1026);
+    let response = running.await.unwrap().unwrap();
+    let expected: Vec<u8> = (1..=1024).flat_map(letter).collect();
+    assert_eq!(response.output.as_bytes(), expected);
+    assert_eq!((response.exit_code, response.original_bytes), (Some(0), 1024));
+    assert_eq!(server.count("process/read"), 1);
+}
+
+#[tokio::test]
+async fn much_output_is_shortened_in_the_middle() {
+    let server = ScriptedServer::new();
+    let exec = unified(&server).await;
+    let mut short = request();
+    short.max_output_bytes = 10;
+    let (running, id) = begin(&server, &exec, short, 1).await;
+    server.output(&id, 1, "12345 and many more ");
+    server.output(&id, 2, "67890");
+    server.exited(&id, 3, 0);
+    server.closed(&id, 4);
+    let response = running.await.unwrap().unwrap();
+    assert_eq!(response.output, "12345\n[... 15 bytes omitted ...]\n67890");
+    assert_eq!((response.original_bytes, response.omitted_bytes), (25, 15));
+}
+
+#[tokio::test]
+async fn a_command_that_can_no_longer_be_followed_says_why() {
+    let server = ScriptedServer::new();
+    let exec = UnifiedExec::new(connect_once(&server).await, Default::default());
+    let (running, id) = begin(&server, &exec, request(), 1).await;
+    server.output(&id, 1, "so far");
+    // The cut must not overtake the output.
+    server.connection().request(1, "is/it/there", json!({}));
+    server.wait_for_answer(1).await;
+    server.cut();
+    let response = running.await.unwrap().unwrap();
+    assert_eq!((response.output.as_str(), response.exit_code, response.session), ("so far", None, None));
+    assert_eq!(response.failure.as_deref(), Some("exec-server transport disconnected"));
+    let refused = exec.exec_command(request()).await.unwrap_err();
+    assert_eq!(refused.to_string(), "exec-server transport disconnected");
+}
+
+#[tokio::test]
+async fn an_empty_command_is_refused() {
+    let server = ScriptedServer::new();
+    let exec = unified(&server).await;
+    let empty = ExecCommandRequest::argv([""; 0], "file:///".parse().unwrap());
+    assert!(matches!(exec.exec_command(empty).await, Err(UnifiedExecError::EmptyCommand)));
+    assert_eq!(server.count("process/start"), 0);
+}
+
+#[tokio::test]
+async fn a_future_that_is_dropped_leaves_no_process() {
+    let server = ScriptedServer::new();
+    let exec = unified(&server).await;
+    // While it runs.
+    let (running, id) = begin(&server, &exec, request(), 1).await;
+    server.output(&id, 1, "busy");
+    running.abort();
+    assert_eq!(server.wait_for("process/terminate", 1).await.params, json!({"processId": id}));
+    // Before the start is answered.
+    server.on("process/start", |_| Reply::Silence);
+    let (running, id) = begin(&server, &exec, request(), 2).await;
+    running.abort();
+    let _cancelled = running.await;
+    let started = server.wait_for("process/start", 2).await;
+    started.answer(Reply::Result(json!({"processId": id, "sandboxType": "none"})));
+    assert_eq!(server.wait_for("process/terminate", 2).await.params, json!({"processId": id}));
+    assert!(exec.sessions().is_empty());
+}

@@ -1,0 +1,118 @@
+//! Commands that the sandbox has stopped.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use client::{
+    Approval, ApprovalDecider, ApprovalRequest, Deciding, ExecCommandRequest, UnifiedExec, UnifiedExecOptions,
+};
+use testkit::scripted::{Reply, exited};
+use testkit::{ScriptedServer, json};
+
+use crate::support::connect;
+use crate::unified::{begin, request, unified};
+
+struct Always {
+    answer: Approval,
+    asked: AtomicUsize,
+}
+
+impl ApprovalDecider for Always {
+    fn decide<'a>(&'a self, request: ApprovalRequest<'a>) -> Deciding<'a> {
+        assert_eq!(request.argv, ["make", "test"]);
+        assert!(request.denied.sandbox_denied && request.denied.output == "no!");
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        Box::pin(std::future::ready(self.answer))
+    }
+}
+
+fn confined() -> ExecCommandRequest {
+    let mut request = request();
+    request.sandbox = Some(raw(r#"{"mode":"read-only"}"#));
+    request
+}
+
+fn raw(text: &str) -> Box<serde_json::value::RawValue> {
+    serde_json::value::RawValue::from_string(text.to_owned()).unwrap()
+}
+
+/// A server on which everything is refused something and ends.
+fn refusing() -> ScriptedServer {
+    let server = ScriptedServer::new();
+    server.on("process/start", |asked| {
+        let id = asked.params["processId"].as_str().unwrap();
+        asked.connection.output(id, 1, "no!");
+        asked.connection.push("process/exited", exited(id, 2, 1, Some(true)));
+        asked.connection.push("process/closed", json!({"processId": id, "seq": 3}));
+        Reply::Result(json!({"processId": id, "sandboxType": "linuxSeccomp"}))
+    });
+    server
+}
+
+async fn deciding(server: &ScriptedServer, answer: Approval) -> (UnifiedExec, Arc<Always>) {
+    let decider = Arc::new(Always { answer, asked: AtomicUsize::new(0) });
+    let options = UnifiedExecOptions { approval: Some(decider.clone()), ..Default::default() };
+    (UnifiedExec::new(connect(server).await, options), decider)
+}
+
+#[tokio::test]
+async fn a_denial_that_was_pushed_needs_no_read() {
+    let server = refusing();
+    let exec = unified(&server).await;
+    let response = exec.exec_command(confined()).await.unwrap();
+    assert_eq!((response.output.as_str(), response.exit_code), ("no!", Some(1)));
+    assert!(response.sandbox_denied && !response.ran_without_sandbox);
+    assert_eq!((server.count("process/start"), server.count("process/read")), (1, 0));
+    let id = server.asked().iter().find(|asked| asked.method == "process/start").unwrap().params["processId"].clone();
+    let (number, uuid) = id.as_str().unwrap().split_once('-').unwrap();
+    assert_eq!((number, uuid.len()), ("1", 36));
+}
+
+#[tokio::test]
+async fn with_approval_it_runs_once_more_without_the_sandbox() {
+    let server = refusing();
+    let (exec, decider) = deciding(&server, Approval::Approved).await;
+    let response = exec.exec_command(confined()).await.unwrap();
+    assert!(response.ran_without_sandbox, "{response:?}");
+    assert_eq!(decider.asked.load(Ordering::SeqCst), 1, "the second run is not asked about");
+    let starts: Vec<_> = server.asked().into_iter().filter(|asked| asked.method == "process/start").collect();
+    assert_eq!(starts.len(), 2);
+    assert_eq!(starts[0].params["sandbox"], json!({"mode": "read-only"}));
+    assert_eq!((starts[1].params.get("sandbox"), &starts[1].params["processId"]), (None, &json!("2")));
+    assert_eq!(server.count("process/read"), 0);
+}
+
+#[tokio::test]
+async fn without_approval_the_denial_is_the_result() {
+    let server = refusing();
+    let (exec, decider) = deciding(&server, Approval::Refused).await;
+    let response = exec.exec_command(confined()).await.unwrap();
+    assert!(response.sandbox_denied && !response.ran_without_sandbox && response.output == "no!");
+    assert_eq!((decider.asked.load(Ordering::SeqCst), server.count("process/start")), (1, 1));
+}
+
+#[tokio::test]
+async fn without_a_sandbox_nobody_is_asked() {
+    let server = refusing();
+    let (exec, decider) = deciding(&server, Approval::Approved).await;
+    let response = exec.exec_command(request()).await.unwrap();
+    assert!(response.sandbox_denied && !response.ran_without_sandbox);
+    assert_eq!((decider.asked.load(Ordering::SeqCst), server.count("process/start")), (0, 1));
+}
+
+#[tokio::test]
+async fn what_a_denied_command_left_running_is_ended_before_the_second_run() {
+    let server = ScriptedServer::new();
+    let (exec, _) = deciding(&server, Approval::Approved).await;
+    let mut request = confined();
+    request.yield_time = std::time::Duration::from_millis(200);
+    let (running, first) = begin(&server, &exec, request, 1).await;
+    server.output(&first, 1, "no!");
+    server.push("process/exited", exited(&first, 2, 1, Some(true)));
+    let second = server.wait_for("process/start", 2).await.params["processId"].as_str().unwrap().to_owned();
+    server.exited(&second, 1, 0);
+    server.closed(&second, 2);
+    let response = running.await.unwrap().unwrap();
+    assert_eq!((response.exit_code, response.ran_without_sandbox), (Some(0), true));
+    assert_eq!(server.wait_for("process/terminate", 1).await.params, json!({"processId": first}));
+}

@@ -1,0 +1,208 @@
+//! Commands that go on after the call that started them has returned.
+
+use std::time::Duration;
+
+use client::{
+    ExecCommandRequest, ExecSessionId, StdinOutcome, UnifiedExec, UnifiedExecError, UnifiedExecOptions,
+    WriteStdinRequest,
+};
+use testkit::scripted::Reply;
+use testkit::{ScriptedServer, base64, json};
+
+use crate::support::connect;
+use crate::unified::{begin, request, unified};
+
+fn interactive() -> ExecCommandRequest {
+    let mut request = request();
+    (request.tty, request.yield_time) = (true, Duration::ZERO);
+    request
+}
+
+/// A command that runs in the background, without having written anything.
+async fn background(exec: &UnifiedExec) -> ExecSessionId {
+    let response = exec.exec_command(interactive()).await.unwrap();
+    assert_eq!((response.exit_code, response.output.as_str()), (None, ""));
+    response.session.unwrap()
+}
+
+fn patient(session: ExecSessionId, chars: &str) -> WriteStdinRequest {
+    WriteStdinRequest { yield_time: Duration::from_secs(20), ..WriteStdinRequest::new(session, chars) }
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_returns_after_the_yield_time() {
+    let server = ScriptedServer::new();
+    let exec = unified(&server).await;
+    let mut request = request();
+    request.yield_time = Duration::from_secs(7);
+    let (running, id) = begin(&server, &exec, request, 1).await;
+    server.output(&id, 1, "so far");
+    let response = running.await.unwrap().unwrap();
+    assert_eq!((response.output.as_str(), response.exit_code), ("so far", None));
+    assert_eq!(response.wall_time.as_secs(), 7);
+    assert_eq!(exec.sessions(), [response.session.unwrap()]);
+}
+
+#[tokio::test]
+async fn what_is_written_goes_in_and_each_call_returns_what_is_new() {
+    let server = ScriptedServer::new();
+    let exec = unified(&server).await;
+    let session = background(&exec).await;
+    let id = session.to_string();
+    server.output(&id, 1, ">>> ");
+    server.on("process/write", |asked| {
+        assert_eq!(asked.params["chunk"], base64("6*7\n"));
+        asked.connection.output("1", 2, "42\n");
+        Reply::Result(json!({"status": "accepted"}))
+    });
+    let request = WriteStdinRequest { settle: Some(Duration::from_millis(20)), ..patient(session, "6*7\n") };
+    let response = exec.write_stdin(request).await.unwrap();
+    assert_eq!((response.output.as_str(), response.stdin), (">>> 42\n", StdinOutcome::Taken));
+    assert_eq!(response.session, Some(session));
+    server.output(&id, 3, b"bye\xff");
+    server.exited(&id, 4, 0);
+    server.closed(&id, 5);
+    let last = exec.write_stdin(patient(session, "")).await.unwrap();
+    assert_eq!((last.output.as_str(), last.exit_code, last.session), ("bye\u{fffd}", Some(0), None));
+    assert_eq!(server.count("process/read"), 0);
+    let gone = exec.write_stdin(patient(session, "more")).await.unwrap_err();
+    assert_eq!(gone.to_string(), "session 1 has ended with exit code 0; start the command again");
+    assert!(matches!(gone, UnifiedExecError::SessionEnded { exit_code: Some(0), .. }));
+    let unknown = exec.write_stdin(patient(ExecSessionId(99), "")).await.unwrap_err();
+    assert_eq!(unknown.to_string(), "unknown session 99");
+}
+
+#[tokio::test]
+async fn a_write_the_process_can_no_longer_take_marks_it_exited() {
+    for status in ["unknownProcess", "stdinClosed"] {
+        let server = ScriptedServer::new();
+        let exec = unified(&server).await;
+        let session = background(&exec).await;
+        server.on("process/write", move |asked| {
+            asked.connection.output("1", 1, "last words");
+            Reply::Result(json!({"status": status}))
+        });
+        let response = exec.write_stdin(patient(session, "x")).await.unwrap();
+        assert_eq!((response.stdin, response.session), (StdinOutcome::Closed, None), "{status}");
+        assert_eq!((response.output.as_str(), response.exit_code), ("last words", None));
+        assert!(matches!(
+            exec.write_stdin(patient(session, "")).await,
+            Err(UnifiedExecError::SessionEnded { exit_code: None, .. })
+        ));
+        // Whatever it was, nothing is left of it.
+        server.wait_for("process/terminate", 1).await;
+    }
+}
+
+#[tokio::test]
+async fn an_exit_on_its_way_is_told_with_the_closed_stdin() {
+    let server = ScriptedServer::new();
+    let exec = unified(&server).await;
+    let session = background(&exec).await;
+    server.on("process/write", |asked| {
+        asked.answer(Reply::Result(json!({"status": "stdinClosed"})));
+        asked.connection.push("process/exited", testkit::scripted::exited("1", 1, 3, Some(false)));
+        asked.connection.push("process/closed", json!({"processId": "1", "seq": 2}));
+        Reply::Silence
+    });
+    let response = exec.write_stdin(patient(session, "x")).await.unwrap();
+    assert_eq!((response.stdin, response.exit_code), (StdinOutcome::Closed, Some(3)));
+}
+
+#[tokio::test]
+async fn a_command_without_stdin_takes_nothing_and_goes_on() {
+    let server = ScriptedServer::new();
+    let exec = unified(&server).await;
+    let mut request = request();
+    request.yield_time = Duration::ZERO;
+    let session = exec.exec_command(request).await.unwrap().session.unwrap();
+    let refused = exec.write_stdin(patient(session, "x")).await.unwrap_err();
+    assert_eq!(refused.to_string(), "session 1 has no stdin; start the command with tty or stdin to write to it");
+    assert_eq!((server.count("process/write"), exec.sessions()), (0, vec![session]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_is_not_taken_does_not_outlast_the_yield_time() {
+    let server = ScriptedServer::new();
+    let exec = unified(&server).await;
+    let session = background(&exec).await;
+    server.on("process/write", |_| Reply::Silence);
+    let response = exec.write_stdin(patient(session, "x")).await.unwrap();
+    assert_eq!((response.stdin, response.session), (StdinOutcome::Pending, Some(session)));
+    assert_eq!(response.wall_time.as_secs(), 20);
+}
+
+#[tokio::test]
+async fn an_end_in_the_background_is_pushed() {
+    let server = ScriptedServer::new();
+    let exec = unified(&server).await;
+    let mut completions = exec.subscribe_completions();
+    let (foreground, id) = begin(&server, &exec, request(), 1).await;
+    server.exited(&id, 1, 0);
+    server.closed(&id, 2);
+    foreground.await.unwrap().unwrap();
+    let session = background(&exec).await;
+    let id = session.to_string();
+    server.output(&id, 1, "done");
+    server.exited(&id, 2, 9);
+    server.closed(&id, 3);
+    let completion = completions.recv().await.unwrap();
+    assert_eq!((completion.session, completion.exit_code), (session, Some(9)), "only what was in the background");
+    assert_eq!((completion.output_tail.as_str(), completion.failure), ("done", None));
+    assert_eq!((server.count("process/read"), server.count("process/write")), (0, 0));
+    let collected = exec.write_stdin(patient(session, "too late")).await.unwrap();
+    assert_eq!((collected.output.as_str(), collected.stdin), ("done", StdinOutcome::Closed));
+    assert_eq!(server.count("process/write"), 0);
+    drop(exec);
+    assert_eq!(completions.recv().await, None);
+}
+
+#[tokio::test]
+async fn the_number_of_commands_is_bounded_and_ended_ones_make_room() {
+    let server = ScriptedServer::new();
+    let options = UnifiedExecOptions { max_sessions: 2, ..Default::default() };
+    let exec = UnifiedExec::new(connect(&server).await, options);
+    let mut completions = exec.subscribe_completions();
+    let (first, second) = (background(&exec).await, background(&exec).await);
+    let refused = exec.exec_command(interactive()).await.unwrap_err();
+    assert_eq!(refused.to_string(), "2 commands are running, which is the limit; end one of them first");
+    assert_eq!(server.count("process/start"), 2);
+    server.exited(&first.to_string(), 1, 5);
+    server.closed(&first.to_string(), 2);
+    completions.recv().await.unwrap();
+    let third = background(&exec).await;
+    assert_eq!(exec.sessions(), [second, third]);
+    let forgotten = exec.write_stdin(patient(first, "")).await.unwrap_err();
+    assert!(matches!(forgotten, UnifiedExecError::SessionEnded { exit_code: Some(5), .. }));
+    assert_eq!(server.count("process/terminate"), 0);
+}
+
+#[tokio::test]
+async fn when_the_last_clone_is_gone_what_runs_is_ended() {
+    let server = ScriptedServer::new();
+    let exec = unified(&server).await;
+    let session = background(&exec).await;
+    let clone = exec.clone();
+    drop(exec);
+    assert_eq!(clone.sessions(), [session]);
+    drop(clone);
+    assert_eq!(server.wait_for("process/terminate", 1).await.params, json!({"processId": "1"}));
+    server.connection().ended().await;
+}
+
+#[tokio::test]
+async fn it_can_be_interrupted_and_ended() {
+    let server = ScriptedServer::new();
+    let exec = unified(&server).await;
+    let session = background(&exec).await;
+    exec.interrupt(session).await.unwrap();
+    assert_eq!(server.wait_for("process/signal", 1).await.params, json!({"processId": "1", "signal": "interrupt"}));
+    server.on("process/terminate", |asked| {
+        asked.connection.push("process/exited", testkit::scripted::exited("1", 1, 137, Some(false)));
+        asked.connection.push("process/closed", json!({"processId": "1", "seq": 2}));
+        Reply::Result(json!({"running": true}))
+    });
+    let last = exec.terminate(session, 1000).await.unwrap();
+    assert_eq!((last.exit_code, last.session, last.failure), (Some(137), None, None));
+    assert!(exec.interrupt(session).await.is_err());
+}
