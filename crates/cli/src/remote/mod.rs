@@ -1,9 +1,22 @@
 //! The client's side of the command line: commands for people, over the same client that programs embed.
 
 pub(crate) mod args;
+mod attach;
+mod escape;
+mod json;
 mod local_server;
 mod named;
+mod notice;
+mod output;
 mod reach;
+mod relay;
+mod run;
+mod shell;
+mod signals;
+mod start;
+mod status;
+mod stdin;
+mod terminal;
 
 use std::process::ExitCode;
 
@@ -11,6 +24,7 @@ use args::Command;
 
 /// Runs one command to its end; the result is what the program exits with.
 pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
+    crate::serve::start_log("off");
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let result = runtime.block_on(dispatch(command));
     // A thread may still be waiting for stdin; nothing of ours is.
@@ -20,12 +34,12 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
 
 async fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
     match command {
-        Command::Run(_) => anyhow::bail!("run: to come"),
-        Command::Shell(_) => anyhow::bail!("shell: to come"),
+        Command::Run(args) => run::run(args).await,
+        Command::Shell(args) => shell::shell(args).await,
         Command::Ps(_) => anyhow::bail!("ps: to come"),
         Command::Kill(_) => anyhow::bail!("kill: to come"),
         Command::Logs(_) => anyhow::bail!("logs: to come"),
-        Command::Attach(_) => anyhow::bail!("attach: to come"),
+        Command::Attach(args) => attach::attach(args).await,
         Command::McpStdio(_) => anyhow::bail!("mcp-stdio: to come"),
         Command::Completions(_) => anyhow::bail!("completions: to come"),
     }
