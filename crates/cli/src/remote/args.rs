@@ -107,8 +107,6 @@ pub(crate) struct SessionArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct RunArgs {
-    #[command(flatten)]
-    pub(crate) r#where: WhereArgs,
     /// Give the command a terminal
     #[arg(short, long)]
     pub(crate) tty: bool,
@@ -139,12 +137,12 @@ pub(crate) struct RunArgs {
     /// The command and its arguments
     #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
     pub(crate) command: Vec<String>,
+    #[command(flatten)]
+    pub(crate) r#where: WhereArgs,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct ShellArgs {
-    #[command(flatten)]
-    pub(crate) r#where: WhereArgs,
     /// The directory it starts in; left out, ours if the environment has it, else the server's
     #[arg(long, value_name = "DIR")]
     pub(crate) cwd: Option<PathBuf>,
@@ -157,6 +155,8 @@ pub(crate) struct ShellArgs {
     /// How long the session is kept when nobody is connected
     #[arg(long, value_name = "TIME", default_value = "24h")]
     pub(crate) keep: Span,
+    #[command(flatten)]
+    pub(crate) r#where: WhereArgs,
 }
 
 #[derive(Args, Debug)]
@@ -204,12 +204,12 @@ pub(crate) struct LogsArgs {
 #[derive(Args, Debug)]
 pub(crate) struct AttachArgs {
     #[command(flatten)]
-    pub(crate) r#where: WhereArgs,
-    #[command(flatten)]
     pub(crate) session: SessionArgs,
     /// Id as `ps` shows it; the only one that runs if left out
     #[arg(value_name = "ID")]
     pub(crate) id: Option<String>,
+    #[command(flatten)]
+    pub(crate) r#where: WhereArgs,
 }
 
 #[derive(Args, Debug)]

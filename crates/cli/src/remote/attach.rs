@@ -45,7 +45,7 @@ async fn attach_with(client: &ExecServerClient, id: Option<&str>, session: &str)
     };
     let ending = relay.run(&mut signals).await?;
     if ending == Ending::Left {
-        say_that_it_goes_on(process.process_id());
+        say_that_it_goes_on(session, process.process_id());
     }
     Ok(ending.exit_code(true))
 }

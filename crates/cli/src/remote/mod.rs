@@ -11,6 +11,7 @@ mod output;
 mod reach;
 mod relay;
 mod run;
+mod screen;
 mod shell;
 mod signals;
 mod start;
@@ -25,7 +26,8 @@ use args::Command;
 /// Runs one command to its end; the result is what the program exits with.
 pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
     crate::serve::start_log("off");
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    // One thread: what goes through here is handed from task to task for every piece of output, and what blocks has threads of its own.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let result = runtime.block_on(dispatch(command));
     // A thread may still be waiting for stdin; nothing of ours is.
     runtime.shutdown_background();

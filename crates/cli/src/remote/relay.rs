@@ -1,7 +1,7 @@
 //! Between a process and us, until one of the two ends: its output to ours, our input, signals and window size to it. It prints nothing of
 //! its own but what became of the connection.
 
-use std::io;
+use std::io::{self, Write as _};
 use std::pin::pin;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -17,6 +17,7 @@ use super::escape::{Escapes, Wish};
 use super::json::JsonLines;
 use super::notice::Notice;
 use super::output::{Output, Written};
+use super::screen::Screen;
 use super::signals::{Deadly, Signals, Told, stop_ourselves};
 use super::status;
 use super::stdin::{Input, Stdin};
@@ -31,6 +32,8 @@ const LINGER_IN_TERMINAL: Duration = Duration::from_millis(100);
 const STUCK: Duration = Duration::from_secs(2);
 /// How long the server may take to stop the process before we stop ourselves.
 const STOP_PATIENCE: Duration = Duration::from_millis(500);
+/// How long a terminal may take to show what was received before we left.
+const LAST_OUTPUT: Duration = Duration::from_millis(100);
 /// What a program that writes to a closed pipe ends with.
 const BROKEN_PIPE: u8 = 128 + 13;
 /// What a program ends with whose terminal was closed.
@@ -98,12 +101,21 @@ impl Relay<'_> {
     /// Carries until the end.
     pub(crate) async fn run(self, signals: &mut Signals) -> anyhow::Result<Ending> {
         let terminal = if self.tty { RawTerminal::enter()? } else { None };
+        let mut screen = Screen::default();
         let stdin = Stdin::start(terminal.as_ref().map(|_| Escapes::default()))?;
         let (output, mut written) = Output::start()?;
         let (errands, to_do) = mpsc::unbounded_channel();
-        let ending = self.carry(signals, terminal.as_ref(), stdin, output, &mut written, &errands, to_do).await;
+        let ending =
+            self.carry(signals, terminal.as_ref(), stdin, output, &mut written, &mut screen, &errands, to_do).await;
         if let Ok(Ending::Exited(_)) = ending {
             return Ok(finish_writing(&mut written, signals).await.unwrap_or(ending?));
+        }
+        if terminal.is_some() {
+            if !written.is_terminated() {
+                let _slow = tokio::time::timeout(LAST_OUTPUT, &mut written).await;
+            }
+            // The program cannot tidy up after itself any more.
+            let _nobody_looks = io::stdout().write_all(&screen.tidy()).and_then(|()| io::stdout().flush());
         }
         ending
     }
@@ -116,6 +128,7 @@ impl Relay<'_> {
         stdin: Stdin,
         output: Output,
         written: &mut Written,
+        screen: &mut Screen,
         errands: &mpsc::UnboundedSender<Errand>,
         to_do: mpsc::UnboundedReceiver<Errand>,
     ) -> anyhow::Result<Ending> {
@@ -163,7 +176,12 @@ impl Relay<'_> {
                                 room.fill(client::Stream::Stdout, lines);
                             }
                         }
-                        (None, Some(ExecProcessEvent::Output(output))) => room.fill(output.stream, output.chunk),
+                        (None, Some(ExecProcessEvent::Output(output))) => {
+                            if terminal.is_some() {
+                                screen.watch(&output.chunk);
+                            }
+                            room.fill(output.stream, output.chunk);
+                        }
                         (None, _) | (_, None) => {}
                     }
                 }

@@ -25,12 +25,18 @@ pub(crate) async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
         Some(name) => destination.connect_to_session(name, Some(args.keep.0)).await?,
         None => destination.connect().await?,
     };
-    let code = run_with(&client, &here, &args, session.is_some()).await;
+    let code = run_with(&client, &here, &args, session.as_deref()).await;
     client.close().await;
     code
 }
 
-async fn run_with(client: &ExecServerClient, here: &Here, args: &RunArgs, is_kept: bool) -> anyhow::Result<ExitCode> {
+async fn run_with(
+    client: &ExecServerClient,
+    here: &Here,
+    args: &RunArgs,
+    session: Option<&str>,
+) -> anyhow::Result<ExitCode> {
+    let is_kept = session.is_some();
     // From here on a signal must not leave a process behind.
     let mut signals = Signals::listen()?;
     let id = choose_id(client, args.id.as_deref(), is_kept).await?;
@@ -58,8 +64,8 @@ async fn run_with(client: &ExecServerClient, here: &Here, args: &RunArgs, is_kep
         redraw: false,
     };
     let ending = relay.run(&mut signals).await?;
-    if is_kept && ending == Ending::Left {
-        say_that_it_goes_on(process.process_id());
+    if let (Some(session), Ending::Left) = (session, ending) {
+        say_that_it_goes_on(session, process.process_id());
     }
     Ok(ending.exit_code(is_kept))
 }
@@ -111,6 +117,6 @@ fn print_id(id: &ProcessId) {
 }
 
 #[expect(clippy::print_stderr, reason = "for the person at the terminal")]
-pub(crate) fn say_that_it_goes_on(id: &ProcessId) {
-    eprintln!("\n[exec-server: left process {id} running; `exec-server attach {id}` takes it up again]");
+pub(crate) fn say_that_it_goes_on(session: &str, id: &ProcessId) {
+    eprintln!("\n[exec-server: left {id} running; `exec-server attach --session {session} {id}` takes it up again]");
 }

@@ -48,8 +48,8 @@ async fn shell_with(client: &ExecServerClient, here: &Here, args: &ShellArgs) ->
     let end_of_input = EndOfInput::Passed;
     let relay = Relay { client, process: &process, tty, json: false, is_kept, end_of_input, redraw: false };
     let ending = relay.run(&mut signals).await?;
-    if is_kept && ending == Ending::Left {
-        say_that_it_goes_on(process.process_id());
+    if let (Some(session), Ending::Left) = (&args.session, ending) {
+        say_that_it_goes_on(session, process.process_id());
     }
     Ok(ending.exit_code(is_kept))
 }

@@ -25,15 +25,16 @@ const IN_BACKGROUND: Duration = Duration::from_millis(200);
 
 /// What comes in.
 pub(crate) struct Stdin {
-    /// Ends with the stdin.
     pub(crate) input: Input,
-    /// A wish that was typed.
+    /// A wish that was typed; dropped at the end of the stdin.
     pub(crate) wish: oneshot::Receiver<Wish>,
 }
 
 /// The bytes that are to be passed on.
 pub(crate) struct Input {
+    /// The last one is empty, unless it is not for the process to know that there is no more.
     pieces: mpsc::Receiver<Vec<u8>>,
+    has_ended: bool,
 }
 
 impl Stdin {
@@ -44,24 +45,38 @@ impl Stdin {
         let (wished, wish) = oneshot::channel();
         // Not waited for: it may hang in a read for ever.
         std::thread::Builder::new().name("stdin".to_owned()).spawn(move || {
-            if let Some(found) = read_all(&to_pass, escapes) {
-                let _nobody_waits = wished.send(found);
+            let is_typed = escapes.is_some();
+            match read_all(&to_pass, escapes) {
+                Some(found) => {
+                    let _nobody_waits = wished.send(found);
+                }
+                // A raw terminal has no end; it is gone, and so are we.
+                None if is_typed => {}
+                None => {
+                    let _nobody_waits = to_pass.blocking_send(Vec::new());
+                }
             }
         })?;
-        Ok(Self { input: Input { pieces }, wish })
+        Ok(Self { input: Input { pieces, has_ended: false }, wish })
     }
 }
 
 impl Input {
-    /// What has come since the last time; none at the end. Cancel safe.
+    /// What has come since the last time; none at the end.
     pub(crate) async fn next(&mut self) -> Option<Vec<u8>> {
-        let mut piece = self.pieces.recv().await?;
-        while piece.len() < PIECE_BYTES
+        if self.has_ended {
+            return None;
+        }
+        let Some(mut piece) = self.pieces.recv().await else { std::future::pending().await };
+        self.has_ended = piece.is_empty();
+        while !self.has_ended
+            && piece.len() < PIECE_BYTES
             && let Ok(more) = self.pieces.try_recv()
         {
+            self.has_ended = more.is_empty();
             piece.extend(more);
         }
-        Some(piece)
+        Some(piece).filter(|piece| !piece.is_empty())
     }
 }
 

@@ -5,6 +5,7 @@ use std::io::{Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::process::ExitStatus;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
@@ -13,6 +14,9 @@ use testkit::{binary, eventually};
 use tokio::process::{Child, Command};
 
 use crate::support::nothing_configured;
+
+/// Longer than anything here takes on a loaded machine, and shorter than others wait, who cannot say what is on the screen.
+const PATIENCE: Duration = Duration::from_secs(25);
 
 /// One terminal.
 pub(crate) struct Terminal {
@@ -58,13 +62,14 @@ impl Terminal {
 
     /// Waits until this has been shown, and takes what was shown up to its end.
     pub(crate) async fn shows(&self, text: &str) -> String {
-        let what = format!("the terminal shows {text:?}");
-        let found = eventually(&what, || {
+        let look = || {
             let mut screen = self.screen.lock().unwrap();
             let end = screen.windows(text.len()).position(|shown| shown == text.as_bytes())? + text.len();
             Some(screen.drain(..end).collect::<Vec<u8>>())
-        });
-        String::from_utf8_lossy(&found.await).into_owned()
+        };
+        let found = tokio::time::timeout(PATIENCE, eventually("the terminal shows it", look)).await;
+        let shown = found.unwrap_or_else(|_| panic!("the terminal shows no {text:?}, but {:?}", self.screen()));
+        String::from_utf8_lossy(&shown).into_owned()
     }
 
     /// Whether keys go to the program as they are.
@@ -87,9 +92,12 @@ impl Terminal {
 
     /// Waits for the end of the program.
     pub(crate) async fn ended(&mut self) -> ExitStatus {
-        let wait = tokio::time::timeout(std::time::Duration::from_secs(30), self.program.wait()).await;
-        let shown = || String::from_utf8_lossy(&self.screen.lock().unwrap()).into_owned();
-        wait.unwrap_or_else(|_| panic!("it does not end; the terminal shows {:?}", shown())).unwrap()
+        let ended = tokio::time::timeout(PATIENCE, self.program.wait()).await;
+        ended.unwrap_or_else(|_| panic!("it does not end; the terminal shows {:?}", self.screen())).unwrap()
+    }
+
+    fn screen(&self) -> String {
+        String::from_utf8_lossy(&self.screen.lock().unwrap()).into_owned()
     }
 }
 
