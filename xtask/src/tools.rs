@@ -20,6 +20,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("setsid", "util-linux"),
     ("sh", "dash"),
     ("unshare", "util-linux"),
+    ("vi", "vim-tiny"),
 ];
 
 /// What runs the tests.

@@ -69,7 +69,7 @@ pub(crate) struct Args {
 
     /// Print help
     // The compact form for both spellings: it fits a screen.
-    #[arg(short, long, action = clap::ArgAction::HelpShort)]
+    #[arg(short, long, action = clap::ArgAction::HelpShort, global = true)]
     help: Option<bool>,
 
     #[command(flatten)]

@@ -37,7 +37,7 @@ fn main() -> ExitCode {
 }
 
 #[expect(clippy::print_stderr, reason = "errors are for the person at the terminal")]
-fn complain(error: &anyhow::Error) {
+pub(crate) fn complain(error: &anyhow::Error) {
     let mut sentence = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
         // Errors of our own end with their cause already.

@@ -12,7 +12,7 @@ pub(crate) fn serve(args: Args) -> anyhow::Result<()> {
     spawn::give_freed_memory_back();
     // What the parent left open is not for our children.
     spawn::seal_inherited_fds().context("cannot seal inherited file descriptors")?;
-    start_log();
+    start_log("warn");
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the runtime")?;
     let result = runtime.block_on(run(args));
@@ -21,8 +21,9 @@ pub(crate) fn serve(args: Args) -> anyhow::Result<()> {
     result
 }
 
-fn start_log() {
-    let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn".into());
+/// Logs to stderr what `RUST_LOG` asks for, or else this much.
+pub(crate) fn start_log(usual: &str) {
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| usual.into());
     let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
 }
 

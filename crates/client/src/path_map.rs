@@ -70,6 +70,11 @@ impl PathMap {
         self.moved(local, Pair::outward)
     }
 
+    /// Whether this path here stands for one over there.
+    pub fn covers(&self, local: &PathUri) -> bool {
+        local.to_native().is_ok_and(|native| self.moved_native(&native, Pair::outward).is_some())
+    }
+
     /// The path here that stands for this one.
     pub fn to_local(&self, remote: &PathUri) -> PathUri {
         self.moved(remote, Pair::inward)

@@ -373,6 +373,9 @@ pub struct ProcessSummary {
     pub output_bytes: u64,
     /// The oldest output still retained, if any is.
     pub oldest_seq: Option<u64>,
+    /// Whether it has a terminal.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub tty: bool,
 }
 
 /// How far a process has come.

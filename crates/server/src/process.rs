@@ -78,6 +78,7 @@ pub(crate) struct Process {
     /// Gone when reaped, so that a signal can never hit another process.
     child: Mutex<Option<Arc<Child>>>,
     reaped: watch::Sender<bool>,
+    has_terminal: bool,
     /// Gone when closed, so that no descriptor outlives the process.
     terminal: Mutex<Option<Pty>>,
 }
@@ -118,6 +119,7 @@ impl Process {
             place_in_line: PlaceInLine::default(),
             child: Mutex::new(Some(birth.child)),
             reaped: watch::Sender::new(false),
+            has_terminal: birth.terminal.is_some(),
             terminal: Mutex::new(birth.terminal),
         })
     }
@@ -183,6 +185,7 @@ impl Process {
                 next_seq: log.next_seq(),
                 output_bytes: log.total_bytes(),
                 oldest_seq: log.oldest_seq(),
+                tty: self.has_terminal,
             }
         })
     }

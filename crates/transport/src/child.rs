@@ -11,7 +11,7 @@ mod stdin;
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -25,6 +25,9 @@ pub use guard::{ChildEnd, ChildGuard};
 use leader::Leader;
 use stderr::LastWords;
 use stdin::ChildStdin;
+
+/// Several messages of output; with less, the two ends would wake each other up within each of them.
+const PIPE_BYTES: usize = 1 << 20;
 
 /// What to start. It inherits our environment without `env_remove`, and with `env`.
 #[derive(Debug, Default)]
@@ -96,6 +99,9 @@ fn start(command: ChildCommand, program: &str, limits: Limits) -> io::Result<(Me
     let (Some(stdin), Some(stdout), stderr) = pipes else {
         return Err(io::Error::other("its pipes are missing"));
     };
+    for pipe in [stdin.as_fd(), stdout.as_fd()] {
+        let _best_effort = rustix::pipe::fcntl_setpipe_size(pipe, PIPE_BYTES);
+    }
     let stdin = ChildStdin::new(pipe::Sender::from_owned_fd(OwnedFd::from(stdin))?);
     let stdout = pipe::Receiver::from_owned_fd(OwnedFd::from(stdout))?;
     let last_words = LastWords::default();

@@ -6,12 +6,48 @@ use clap::{Args, Subcommand};
 
 use crate::units::Span;
 
+const RUN_HELP: &str = "The exit code is the command's, or:
+  124  its time was over
+  125  we failed, for instance to connect
+  126  it cannot be executed
+  127  it was not found
+  141  nobody reads our output any more
+
+With -t, keys go to the command as they are. After Enter, `~.` hangs up, or leaves a command of a
+kept session running, and `~~` sends one tilde.
+
+Examples:
+  exec-server run -- make test
+  exec-server run --ssh build-host --cwd /srv/app -- git pull
+  tar c src | exec-server run --connect ws://10.0.0.5:7000 -- tar x
+  exec-server run -t --connect unix:///run/user/1000/exec.sock -- htop
+  exec-server run -d -- ./long-job      (then: exec-server attach)";
+
+const SHELL_HELP: &str =
+    "After Enter, `~.` hangs up, or leaves a shell of a kept session running, and `~~` sends one tilde.
+If stdin is no terminal, the shell reads its commands from there.
+
+Examples:
+  exec-server shell --ssh build-host
+  exec-server shell --session work      (then: exec-server attach --session work)
+  exec-server shell --connect ws://10.0.0.5:7000 < script.sh";
+
+const ATTACH_HELP: &str =
+    "Prints what is retained of the output, then goes on as if the command had been run here. It exits with
+the exit code of the process. After Enter, `~.` leaves the process running, and `~~` sends one tilde.
+
+Examples:
+  exec-server attach
+  exec-server attach --session work 3";
+
 /// What to do in an environment.
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
     /// Run a command in an environment and pass its input, output, signals and exit code through
+    #[command(after_help = RUN_HELP)]
     Run(RunArgs),
     /// Open an interactive shell in an environment
+    #[command(after_help = SHELL_HELP)]
     Shell(ShellArgs),
     /// List the processes of a kept session
     Ps(PsArgs),
@@ -20,6 +56,7 @@ pub(crate) enum Command {
     /// Print what a process of a kept session has written
     Logs(LogsArgs),
     /// Take up a process of a kept session in this terminal
+    #[command(after_help = ATTACH_HELP)]
     Attach(AttachArgs),
     /// Run an MCP server in an environment and bridge it to our stdio
     McpStdio(McpStdioArgs),
@@ -70,12 +107,10 @@ pub(crate) struct SessionArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct RunArgs {
-    #[command(flatten)]
-    pub(crate) r#where: WhereArgs,
     /// Give the command a terminal
     #[arg(short, long)]
     pub(crate) tty: bool,
-    /// The directory it runs in; the server's own if left out
+    /// The directory it runs in; left out, ours if the environment has it, else the server's
     #[arg(long, value_name = "DIR")]
     pub(crate) cwd: Option<PathBuf>,
     /// Set a variable; only a name passes our own value on
@@ -97,18 +132,18 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "TIME", default_value = "24h")]
     pub(crate) keep: Span,
     /// One JSON object per event on stdout instead of the bare output
-    #[arg(long, conflicts_with = "tty")]
+    #[arg(long, conflicts_with_all = ["tty", "detach"])]
     pub(crate) json: bool,
     /// The command and its arguments
     #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
     pub(crate) command: Vec<String>,
+    #[command(flatten)]
+    pub(crate) r#where: WhereArgs,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct ShellArgs {
-    #[command(flatten)]
-    pub(crate) r#where: WhereArgs,
-    /// The directory it starts in
+    /// The directory it starts in; left out, ours if the environment has it, else the server's
     #[arg(long, value_name = "DIR")]
     pub(crate) cwd: Option<PathBuf>,
     /// Set a variable; only a name passes our own value on
@@ -120,6 +155,8 @@ pub(crate) struct ShellArgs {
     /// How long the session is kept when nobody is connected
     #[arg(long, value_name = "TIME", default_value = "24h")]
     pub(crate) keep: Span,
+    #[command(flatten)]
+    pub(crate) r#where: WhereArgs,
 }
 
 #[derive(Args, Debug)]
@@ -167,12 +204,12 @@ pub(crate) struct LogsArgs {
 #[derive(Args, Debug)]
 pub(crate) struct AttachArgs {
     #[command(flatten)]
-    pub(crate) r#where: WhereArgs,
-    #[command(flatten)]
     pub(crate) session: SessionArgs,
     /// Id as `ps` shows it; the only one that runs if left out
     #[arg(value_name = "ID")]
     pub(crate) id: Option<String>,
+    #[command(flatten)]
+    pub(crate) r#where: WhereArgs,
 }
 
 #[derive(Args, Debug)]

@@ -1,9 +1,23 @@
 //! The client's side of the command line: commands for people, over the same client that programs embed.
 
 pub(crate) mod args;
+mod attach;
+mod escape;
+mod json;
 mod local_server;
 mod named;
+mod notice;
+mod output;
 mod reach;
+mod relay;
+mod run;
+mod screen;
+mod shell;
+mod signals;
+mod start;
+mod status;
+mod stdin;
+mod terminal;
 
 use std::process::ExitCode;
 
@@ -11,7 +25,9 @@ use args::Command;
 
 /// Runs one command to its end; the result is what the program exits with.
 pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    crate::serve::start_log("off");
+    // One thread: what goes through here is handed from task to task for every piece of output, and what blocks has threads of its own.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let result = runtime.block_on(dispatch(command));
     // A thread may still be waiting for stdin; nothing of ours is.
     runtime.shutdown_background();
@@ -20,12 +36,12 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
 
 async fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
     match command {
-        Command::Run(_) => anyhow::bail!("run: to come"),
-        Command::Shell(_) => anyhow::bail!("shell: to come"),
+        Command::Run(args) => run::run(args).await,
+        Command::Shell(args) => shell::shell(args).await,
         Command::Ps(_) => anyhow::bail!("ps: to come"),
         Command::Kill(_) => anyhow::bail!("kill: to come"),
         Command::Logs(_) => anyhow::bail!("logs: to come"),
-        Command::Attach(_) => anyhow::bail!("attach: to come"),
+        Command::Attach(args) => attach::attach(args).await,
         Command::McpStdio(_) => anyhow::bail!("mcp-stdio: to come"),
         Command::Completions(_) => anyhow::bail!("completions: to come"),
     }

@@ -19,6 +19,8 @@ pub(crate) struct Entry {
     state: Mutex<State>,
     /// The last event, for those who only want to know that there was one.
     wake: watch::Sender<u64>,
+    /// Sets the writes of this client apart from those of others before it, which have counted from one too.
+    writer: Option<uuid::Uuid>,
     last_write: AtomicU64,
     /// The start was answered: from now on the process is caught up with after a lost connection.
     is_recoverable: AtomicBool,
@@ -59,15 +61,16 @@ pub(crate) enum Consequence {
 
 impl Entry {
     pub(crate) fn new(id: ProcessId) -> Arc<Self> {
-        Self::with_order(id, EventOrder::new(OrderLimits::default()), 0)
+        Self::with_order(id, EventOrder::new(OrderLimits::default()), 0, None)
     }
 
     /// An entry for a process whose events up to `last`, with `received` bytes of output, are gone.
     pub(crate) fn in_the_middle(id: ProcessId, last: u64, received: u64) -> Arc<Self> {
-        Self::with_order(id, EventOrder::after(last, OrderLimits::default()), received)
+        let order = EventOrder::after(last, OrderLimits::default());
+        Self::with_order(id, order, received, Some(uuid::Uuid::new_v4()))
     }
 
-    fn with_order(id: ProcessId, order: EventOrder, received: u64) -> Arc<Self> {
+    fn with_order(id: ProcessId, order: EventOrder, received: u64, writer: Option<uuid::Uuid>) -> Arc<Self> {
         let mut feed = Feed::default();
         let first_subscriber = feed.subscribe();
         let state = State { order, feed, received, exit: None, failure: None, closed_seq: None };
@@ -76,6 +79,7 @@ impl Entry {
             first_subscriber,
             state: Mutex::new(state),
             wake: watch::Sender::new(0),
+            writer,
             last_write: AtomicU64::new(0),
             is_recoverable: AtomicBool::new(false),
             is_filling_hole: AtomicBool::new(false),
@@ -231,7 +235,11 @@ impl Entry {
     }
 
     pub(crate) fn next_write_id(&self) -> WriteId {
-        WriteId::from((self.last_write.fetch_add(1, Ordering::Relaxed) + 1).to_string())
+        let number = self.last_write.fetch_add(1, Ordering::Relaxed) + 1;
+        WriteId::from(match self.writer {
+            Some(writer) => format!("{writer}-{number}"),
+            None => number.to_string(),
+        })
     }
 
     pub(crate) fn is_recoverable(&self) -> bool {

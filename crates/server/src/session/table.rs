@@ -65,6 +65,7 @@ impl Slot {
                 next_seq: 1,
                 output_bytes: 0,
                 oldest_seq: None,
+                tty: false,
             },
         }
     }

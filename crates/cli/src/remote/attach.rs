@@ -1,0 +1,79 @@
+//! `attach`: takes up a process that was left running in a kept session.
+
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use client::{ExecServerClient, ProcessState, ProcessSummary};
+
+use super::args::AttachArgs;
+use super::reach::Destination;
+use super::relay::{EndOfInput, Ending, Relay};
+use super::run::say_that_it_goes_on;
+use super::signals::Signals;
+
+/// Shows what is retained of its output, and then is where it was started.
+pub(crate) async fn attach(args: AttachArgs) -> anyhow::Result<ExitCode> {
+    let destination = Destination::choose(&args.r#where)?;
+    let client = destination.connect_to_session(&args.session.session, None).await?;
+    let code = attach_with(&client, args.id.as_deref(), &args.session.session).await;
+    client.close().await;
+    code
+}
+
+async fn attach_with(client: &ExecServerClient, id: Option<&str>, session: &str) -> anyhow::Result<ExitCode> {
+    let mut signals = Signals::listen()?;
+    let processes = client.processes().await?;
+    let chosen = match id {
+        Some(id) => processes.iter().find(|process| process.process_id.as_str() == id).with_context(|| {
+            format!("there is no process `{id}` in the session `{session}`; there are: {}", ids(processes.iter()))
+        })?,
+        None => only_running(&processes, session)?,
+    };
+    let process = client.attach(chosen.process_id.clone()).await?;
+    if process.lost_bytes() > 0 {
+        say_what_is_gone(process.lost_bytes());
+    }
+    let is_running = chosen.state == ProcessState::Running;
+    let relay = Relay {
+        client,
+        process: &process,
+        tty: chosen.tty,
+        json: false,
+        is_kept: true,
+        end_of_input: EndOfInput::PassedAfterInput,
+        redraw: is_running,
+    };
+    let ending = relay.run(&mut signals).await?;
+    if ending == Ending::Left {
+        say_that_it_goes_on(session, process.process_id());
+    }
+    Ok(ending.exit_code(true))
+}
+
+fn only_running<'a>(processes: &'a [ProcessSummary], session: &str) -> anyhow::Result<&'a ProcessSummary> {
+    let is_running =
+        |process: &&ProcessSummary| matches!(process.state, ProcessState::Running | ProcessState::Starting);
+    let mut running = processes.iter().filter(is_running);
+    match (running.next(), running.next()) {
+        (Some(only), None) => Ok(only),
+        (None, _) if processes.is_empty() => anyhow::bail!("the session `{session}` has no process"),
+        (None, _) => anyhow::bail!(
+            "no process of the session `{session}` is running; name one that has ended: {}",
+            ids(processes.iter())
+        ),
+        (Some(_), Some(_)) => anyhow::bail!(
+            "several processes of the session `{session}` are running; name one of: {}",
+            ids(processes.iter().filter(is_running))
+        ),
+    }
+}
+
+fn ids<'a>(processes: impl Iterator<Item = &'a ProcessSummary>) -> String {
+    let ids: Vec<&str> = processes.map(|process| process.process_id.as_str()).collect();
+    if ids.is_empty() { "none".to_owned() } else { ids.join(", ") }
+}
+
+#[expect(clippy::print_stderr, reason = "for the person at the terminal")]
+fn say_what_is_gone(bytes: u64) {
+    eprintln!("exec-server: the first {bytes} bytes of output are no longer retained");
+}

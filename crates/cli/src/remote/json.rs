@@ -1,0 +1,112 @@
+//! `--json`: the events of a process as lines for programs. Text stays text also where a character was cut in two; what is no text is
+//! base64.
+
+use bytes::Bytes;
+use client::{ExecProcessEvent, Stream};
+use protocol::Base64Bytes;
+use serde_json::{Value, json};
+
+/// Turns events into lines.
+#[derive(Debug, Default)]
+pub(crate) struct JsonLines {
+    /// The beginning of a character whose rest has not come, by stream.
+    begun: [Vec<u8>; 3],
+}
+
+impl JsonLines {
+    /// The lines for an event, which may be none.
+    pub(crate) fn render(&mut self, event: &ExecProcessEvent) -> Bytes {
+        let mut lines = Vec::new();
+        match event {
+            ExecProcessEvent::Output(output) => self.output(output.stream, &output.chunk, &mut lines),
+            ExecProcessEvent::Exited { exit_code, sandbox_denied, timed_out, .. } => {
+                self.finish(&mut lines);
+                let sandbox_denied = sandbox_denied.unwrap_or(false);
+                let exited = json!({"type": "exited", "exitCode": exit_code, "timedOut": timed_out,
+                    "sandboxDenied": sandbox_denied});
+                push_line(&mut lines, &exited);
+            }
+            ExecProcessEvent::Closed { .. } | ExecProcessEvent::Failed(_) => self.finish(&mut lines),
+        }
+        lines.into()
+    }
+
+    fn output(&mut self, stream: Stream, chunk: &[u8], lines: &mut Vec<u8>) {
+        let begun = &mut self.begun[index(stream)];
+        let mut bytes = std::mem::take(begun);
+        bytes.extend_from_slice(chunk);
+        if let Err(error) = std::str::from_utf8(&bytes)
+            && error.error_len().is_none()
+        {
+            *begun = bytes.split_off(error.valid_up_to());
+        }
+        push_output(lines, stream, bytes);
+    }
+
+    /// Nothing follows what was begun.
+    fn finish(&mut self, lines: &mut Vec<u8>) {
+        for stream in [Stream::Stdout, Stream::Stderr, Stream::Pty] {
+            push_output(lines, stream, std::mem::take(&mut self.begun[index(stream)]));
+        }
+    }
+}
+
+fn index(stream: Stream) -> usize {
+    match stream {
+        Stream::Stdout => 0,
+        Stream::Stderr => 1,
+        Stream::Pty => 2,
+    }
+}
+
+fn push_output(lines: &mut Vec<u8>, stream: Stream, bytes: Vec<u8>) {
+    if bytes.is_empty() {
+        return;
+    }
+    let line = match String::from_utf8(bytes) {
+        Ok(text) => json!({"type": "output", "stream": stream, "text": text}),
+        Err(error) => json!({"type": "output", "stream": stream, "base64": Base64Bytes(error.into_bytes())}),
+    };
+    push_line(lines, &line);
+}
+
+fn push_line(lines: &mut Vec<u8>, line: &Value) {
+    lines.extend_from_slice(line.to_string().as_bytes());
+    lines.push(b'\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use client::ProcessOutputChunk;
+
+    fn output(bytes: &[u8]) -> ExecProcessEvent {
+        let chunk = Bytes::copy_from_slice(bytes);
+        ExecProcessEvent::Output(ProcessOutputChunk { seq: 1, stream: Stream::Stdout, chunk })
+    }
+
+    fn rendered(pieces: &[&[u8]]) -> Vec<Value> {
+        let mut lines = JsonLines::default();
+        let mut all: Vec<u8> = pieces.iter().flat_map(|piece| lines.render(&output(piece))).collect();
+        all.extend(lines.render(&ExecProcessEvent::Closed { seq: 9 }));
+        all.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect()
+    }
+
+    #[test]
+    fn a_character_that_was_cut_in_two_is_put_together() {
+        let lines = rendered(&["é".as_bytes().split_at(1).0, b"\xa9!"]);
+        assert_eq!(lines, [json!({"type": "output", "stream": "stdout", "text": "é!"})]);
+    }
+
+    #[test]
+    fn what_is_no_text_is_base64() {
+        assert_eq!(
+            rendered(&[b"a\xff", b"b\xc3"]),
+            [
+                json!({"type": "output", "stream": "stdout", "base64": "Yf8="}),
+                json!({"type": "output", "stream": "stdout", "text": "b"}),
+                json!({"type": "output", "stream": "stdout", "base64": "ww=="}),
+            ]
+        );
+    }
+}

@@ -1,0 +1,122 @@
+//! `run`: a command in an environment, as if it was here.
+
+use std::process::ExitCode;
+
+use client::{ExecProcess, ExecServerClient, ProcessId, StartParams};
+
+use super::args::RunArgs;
+use super::reach::Destination;
+use super::relay::{EndOfInput, Ending, Relay};
+use super::signals::Signals;
+use super::start::{Flags, Here, unused_id};
+use super::status;
+
+/// The session of those who name none.
+const DEFAULT_SESSION: &str = "default";
+/// In a session of its own, a process needs no particular id.
+const ONLY_PROCESS: &str = "1";
+
+/// Runs a command to its end, or starts it and leaves.
+pub(crate) async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
+    let destination = Destination::choose(&args.r#where)?;
+    let session = args.session.clone().or_else(|| args.detach.then(|| DEFAULT_SESSION.to_owned()));
+    let here = Here::new(&destination.way, session.is_some());
+    let client = match &session {
+        Some(name) => destination.connect_to_session(name, Some(args.keep.0)).await?,
+        None => destination.connect().await?,
+    };
+    let code = run_with(&client, &here, &args, session.as_deref()).await;
+    client.close().await;
+    code
+}
+
+async fn run_with(
+    client: &ExecServerClient,
+    here: &Here,
+    args: &RunArgs,
+    session: Option<&str>,
+) -> anyhow::Result<ExitCode> {
+    let is_kept = session.is_some();
+    // From here on a signal must not leave a process behind.
+    let mut signals = Signals::listen()?;
+    let id = choose_id(client, args.id.as_deref(), is_kept).await?;
+    let flags = Flags { cwd: args.cwd.as_deref(), env: &args.env, tty: args.tty };
+    let mut params = here.start(client, id, &args.command, flags, None).await?;
+    params.timeout_ms = args.timeout.map(|time| u64::try_from(time.0.as_millis()).unwrap_or(u64::MAX));
+    let process = match start(client, params, &mut signals).await? {
+        Started::Process(process) => process,
+        Started::Nothing(code) => return Ok(code),
+    };
+    if is_kept {
+        process.detach();
+    }
+    if args.detach {
+        print_id(process.process_id());
+        return Ok(ExitCode::SUCCESS);
+    }
+    let relay = Relay {
+        client,
+        process: &process,
+        tty: args.tty,
+        json: args.json,
+        is_kept,
+        end_of_input: EndOfInput::Passed,
+        redraw: false,
+    };
+    let ending = relay.run(&mut signals).await?;
+    if let (Some(session), Ending::Left) = (session, ending) {
+        say_that_it_goes_on(session, process.process_id());
+    }
+    Ok(ending.exit_code(is_kept))
+}
+
+/// The id that was asked for, or one that is free.
+pub(crate) async fn choose_id(
+    client: &ExecServerClient,
+    given: Option<&str>,
+    is_kept: bool,
+) -> anyhow::Result<ProcessId> {
+    Ok(match given {
+        Some(id) => ProcessId::from(id),
+        None if is_kept => unused_id(client).await?,
+        None => ProcessId::from(ONLY_PROCESS),
+    })
+}
+
+/// What came of a start.
+pub(crate) enum Started {
+    /// It runs.
+    Process(ExecProcess),
+    /// It does not, and the person has been told why.
+    Nothing(ExitCode),
+}
+
+/// Starts a process, unless we are told to end before it is there.
+pub(crate) async fn start(
+    client: &ExecServerClient,
+    params: StartParams,
+    signals: &mut Signals,
+) -> anyhow::Result<Started> {
+    let started = tokio::select! {
+        started = client.start(params.clone()) => started,
+        deadly = signals.next_deadly() => return Ok(Started::Nothing(ExitCode::from(deadly.exit_code()))),
+    };
+    match started {
+        Ok(process) => Ok(Started::Process(process)),
+        Err(error) => {
+            let (code, reason) = status::of_refused_start(error, &params)?;
+            crate::complain(&reason);
+            Ok(Started::Nothing(code))
+        }
+    }
+}
+
+#[expect(clippy::print_stdout, reason = "what the person asked for")]
+fn print_id(id: &ProcessId) {
+    println!("{id}");
+}
+
+#[expect(clippy::print_stderr, reason = "for the person at the terminal")]
+pub(crate) fn say_that_it_goes_on(session: &str, id: &ProcessId) {
+    eprintln!("\n[exec-server: left {id} running; `exec-server attach --session {session} {id}` takes it up again]");
+}

@@ -1,0 +1,96 @@
+//! What a program has switched on at our terminal and would switch off at its end: another screen, the mouse, a hidden cursor. If we leave
+//! before it does, that is up to us.
+
+/// Modes that make a terminal hard to use if they stay, and whether they are usually on. The other screen comes last: it brings back the
+/// cursor that was saved with it.
+const MODES: [(u16, bool); 12] = [
+    (1, false),
+    (9, false),
+    (25, true),
+    (1000, false),
+    (1002, false),
+    (1003, false),
+    (1004, false),
+    (1006, false),
+    (2004, false),
+    (47, false),
+    (1047, false),
+    (1049, false),
+];
+/// A longer sequence switches no mode.
+const LONGEST: usize = 64;
+
+/// Looks for the sequences by which modes are switched.
+#[derive(Debug, Default)]
+pub(crate) struct Screen {
+    /// Which of [`MODES`] are not as usual.
+    changed: [bool; MODES.len()],
+    /// The sequence that has begun, from its escape character.
+    begun: Vec<u8>,
+}
+
+impl Screen {
+    /// The terminal is about to show this.
+    pub(crate) fn watch(&mut self, mut shown: &[u8]) {
+        while let Some((&byte, rest)) = shown.split_first() {
+            shown = rest;
+            match (self.begun.len(), byte) {
+                (_, b'\x1b') => self.begun = vec![byte],
+                (0, _) => match shown.iter().position(|byte| *byte == b'\x1b') {
+                    Some(escape) => shown = &shown[escape..],
+                    None => return,
+                },
+                (1, b'[') | (2, b'?') | (3..LONGEST, b'0'..=b'9' | b';') => self.begun.push(byte),
+                (4.., b'h' | b'l') => self.switch(byte == b'h'),
+                _ => self.begun.clear(),
+            }
+        }
+    }
+
+    fn switch(&mut self, on: bool) {
+        let begun = std::mem::take(&mut self.begun);
+        let numbers = begun[3..].split(|byte| *byte == b';').filter_map(|digits| std::str::from_utf8(digits).ok());
+        for number in numbers.filter_map(|digits| digits.parse::<u16>().ok()) {
+            if let Some(index) = MODES.iter().position(|(mode, _)| *mode == number) {
+                self.changed[index] = on != MODES[index].1;
+            }
+        }
+    }
+
+    /// What makes the terminal as usual.
+    pub(crate) fn tidy(&mut self) -> Vec<u8> {
+        let changed = std::mem::take(&mut self.changed);
+        let back = MODES.iter().zip(changed).filter(|(_, changed)| *changed);
+        let mut sequences: Vec<u8> = back
+            .flat_map(|((mode, on), _)| format!("\x1b[?{mode}{}", if *on { 'h' } else { 'l' }).into_bytes())
+            .collect();
+        if !sequences.is_empty() {
+            // Colours too.
+            sequences.extend(b"\x1b[0m");
+        }
+        sequences
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tidied(pieces: &[&str]) -> String {
+        let mut screen = Screen::default();
+        pieces.iter().for_each(|piece| screen.watch(piece.as_bytes()));
+        String::from_utf8(screen.tidy()).unwrap()
+    }
+
+    #[test]
+    fn what_was_switched_on_is_switched_off() {
+        assert_eq!(tidied(&["a\x1b[?1049h\x1b[?25lb"]), "\x1b[?25h\x1b[?1049l\x1b[0m");
+        assert_eq!(tidied(&["\x1b", "[?10", "00;1006", "h"]), "\x1b[?1000l\x1b[?1006l\x1b[0m");
+    }
+
+    #[test]
+    fn what_was_switched_back_or_is_something_else_is_left() {
+        assert_eq!(tidied(&["\x1b[?1049h text \x1b[1;31m \x1b[?1049l"]), "");
+        assert_eq!(tidied(&["\x1b[1049h \x1b[?7l \x1b]0;?25l\x07 [?25l \x1b\x1b[2J"]), "");
+    }
+}

@@ -1,0 +1,138 @@
+//! Where a process starts and with which variables. On this machine it is as if it was started by our own shell; elsewhere it is as the
+//! server over there has it, unless a flag says otherwise.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use client::{EnvironmentInfo, ExecServerClient, ExecServerError, PathMap, PathUri, ProcessId, StartParams, Way};
+
+use super::terminal::window_size;
+
+/// What this machine and the environment have in common.
+pub(crate) struct Here {
+    is_local: bool,
+    is_kept: bool,
+    paths: PathMap,
+}
+
+/// What the flags of a command say about its start.
+pub(crate) struct Flags<'a> {
+    pub(crate) cwd: Option<&'a Path>,
+    pub(crate) env: &'a [String],
+    pub(crate) tty: bool,
+}
+
+impl Here {
+    /// `is_kept`: the process is for a kept session, whose server was started by somebody else, or earlier.
+    pub(crate) fn new(way: &Way, is_kept: bool) -> Self {
+        let paths = if let Way::Ssh { paths, .. } = way { paths.clone() } else { PathMap::default() };
+        Self { is_local: matches!(way, Way::Local), is_kept, paths }
+    }
+
+    /// A start of this command. `known` spares a question to the server.
+    pub(crate) async fn start(
+        &self,
+        client: &ExecServerClient,
+        id: ProcessId,
+        argv: &[String],
+        flags: Flags<'_>,
+        known: Option<&EnvironmentInfo>,
+    ) -> anyhow::Result<StartParams> {
+        let cwd = self.cwd(client, flags.cwd, known).await?;
+        let mut params = StartParams::new(id, argv, cwd);
+        params.tty = flags.tty;
+        params.pipe_stdin = !flags.tty;
+        if self.is_local && self.is_kept {
+            params.env_policy = None;
+            params.env = own_variables().collect();
+        }
+        if flags.tty {
+            params.size = window_size();
+            params.env.extend(std::env::var("TERM").ok().map(|term| ("TERM".to_owned(), term)));
+        }
+        params.env.extend(given_variables(flags.env)?);
+        Ok(params)
+    }
+
+    async fn cwd(
+        &self,
+        client: &ExecServerClient,
+        given: Option<&Path>,
+        known: Option<&EnvironmentInfo>,
+    ) -> anyhow::Result<PathUri> {
+        let native = match given {
+            Some(given) if given.is_absolute() => given.to_owned(),
+            _ => {
+                let base = match self.own_directory()? {
+                    Some(own) => own,
+                    None => remote_directory(client, known).await?,
+                };
+                given.map_or(base.clone(), |given| base.join(given))
+            }
+        };
+        PathUri::from_native(&native).with_context(|| format!("{} is not absolute", native.display()))
+    }
+
+    /// The directory we are in, if it is also one over there.
+    fn own_directory(&self) -> anyhow::Result<Option<PathBuf>> {
+        if self.is_local {
+            return std::env::current_dir().map(Some).context("cannot find out the current directory");
+        }
+        let own = std::env::current_dir().ok();
+        Ok(own.filter(|own| PathUri::from_native(own).is_some_and(|uri| self.paths.covers(&uri))))
+    }
+}
+
+async fn remote_directory(
+    client: &ExecServerClient,
+    known: Option<&EnvironmentInfo>,
+) -> Result<PathBuf, ExecServerError> {
+    let cwd = match known {
+        Some(info) => info.cwd.clone(),
+        None => client.environment_info().await?.cwd,
+    };
+    Ok(cwd.and_then(|cwd| cwd.to_native().ok()).unwrap_or_else(|| PathBuf::from("/")))
+}
+
+/// What of our environment can travel as text.
+fn own_variables() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+}
+
+fn given_variables(given: &[String]) -> anyhow::Result<BTreeMap<String, String>> {
+    let mut variables = BTreeMap::new();
+    for text in given {
+        let (name, value) = match text.split_once('=') {
+            Some((name, value)) => (name, Some(value.to_owned())),
+            None => (text.as_str(), std::env::var(text).ok()),
+        };
+        anyhow::ensure!(!name.is_empty(), "`--env {text}` names no variable; write it like NAME=VALUE");
+        variables.extend(value.map(|value| (name.to_owned(), value)));
+    }
+    Ok(variables)
+}
+
+/// The smallest number that no process of the session has.
+pub(crate) async fn unused_id(client: &ExecServerClient) -> Result<ProcessId, ExecServerError> {
+    let processes = client.processes().await?;
+    let is_used = |id: &String| processes.iter().any(|process| process.process_id.as_str() == id);
+    let free = (1_u64..).map(|number| number.to_string()).find(|id| !is_used(id));
+    Ok(ProcessId::from(free.unwrap_or_default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_are_set_or_passed_on() {
+        let given =
+            ["A=1".to_owned(), "B=".to_owned(), "C=x=y".to_owned(), "PATH".to_owned(), "NO_SUCH_NAME".to_owned()];
+        let mut expected: BTreeMap<String, String> =
+            [("A", "1"), ("B", ""), ("C", "x=y")].map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        expected.insert("PATH".to_owned(), std::env::var("PATH").unwrap());
+        assert_eq!(given_variables(&given).unwrap(), expected);
+        assert!(given_variables(&["=1".to_owned()]).is_err());
+    }
+}

@@ -1,0 +1,77 @@
+//! Connections that are lost on the way.
+
+use testkit::{CuttingProxy, TestServer, eventually, is_alive};
+use tokio::io::AsyncReadExt as _;
+
+use crate::support::{command, finished, number_in, told};
+
+#[tokio::test]
+async fn output_is_whole_whatever_happens_to_the_connection() {
+    const TOTAL: usize = 40_000_000;
+    let server = TestServer::start().await;
+    let proxy = CuttingProxy::start(server.address()).await;
+    let script = format!("seq 1 100000000 | head -c {TOTAL}");
+    let args = ["run", "--connect", &proxy.url(), "--", "sh", "-c", &script];
+    let mut child = command(&args).spawn().unwrap();
+    let mut stdout = child.stdout.take().unwrap();
+    let mut all = Vec::with_capacity(TOTAL);
+    let mut next_cut = TOTAL / 8;
+    while stdout.read_buf(&mut all).await.unwrap() > 0 {
+        if all.len() > next_cut {
+            proxy.cut();
+            next_cut += TOTAL / 8;
+        }
+    }
+    let expected = std::process::Command::new("sh").args(["-c", &script]).output().unwrap().stdout;
+    assert!(all == expected, "{} of {TOTAL} bytes, or others", all.len());
+    // Breaks as short as these are not worth a word.
+    assert_eq!(told(&finished(child).await), (String::new(), String::new(), Some(0)));
+}
+
+#[tokio::test]
+async fn a_longer_break_is_mentioned_and_healed() {
+    let server = TestServer::start().await;
+    let proxy = CuttingProxy::start(server.address()).await;
+    let folder = tempfile::tempdir().unwrap();
+    let go_on = folder.path().join("go-on");
+    let script = format!("echo ready; while ! [ -e {} ]; do sleep 0.05; done; echo done; exit 3", go_on.display());
+    let mut child = command(&["run", "--connect", &proxy.url(), "--", "sh", "-c", &script]).spawn().unwrap();
+    let (mut stdout, mut stderr) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
+    let mut line = [0; 6];
+    stdout.read_exact(&mut line).await.unwrap();
+    proxy.refuse(true);
+    proxy.cut();
+    let mut said = Vec::new();
+    while !said.ends_with(b"\n") {
+        stderr.read_buf(&mut said).await.unwrap();
+    }
+    proxy.refuse(false);
+    while said.iter().filter(|byte| **byte == b'\n').count() < 2 {
+        stderr.read_buf(&mut said).await.unwrap();
+    }
+    std::fs::write(&go_on, "").unwrap();
+    let mut rest = String::new();
+    stdout.read_to_string(&mut rest).await.unwrap();
+    let said = String::from_utf8(said).unwrap();
+    assert_eq!(said, "exec-server: connection lost, reconnecting…\nexec-server: reconnected\n");
+    assert_eq!((rest.as_str(), finished(child).await.status.code()), ("done\n", Some(3)));
+}
+
+#[tokio::test]
+async fn a_server_that_is_gone_is_our_failure() {
+    let folder = tempfile::tempdir().unwrap();
+    let number = folder.path().join("pid");
+    let script = format!("echo $$ > {}; exec sleep 600", number.display());
+    let child = command(&["run", "--", "sh", "-c", &script]).spawn().unwrap();
+    let pid = number_in(&number).await;
+    // Our own child, which serves us.
+    let served = testkit::descendants(child.id().unwrap());
+    let myself = testkit::binary().canonicalize().unwrap();
+    let is_server = |pid: &&u32| std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == myself);
+    let serving = *served.iter().find(is_server).unwrap();
+    testkit::send_signal(serving, testkit::Signal::KILL);
+    let (_, stderr, code) = told(&finished(child).await);
+    assert_eq!(code, Some(125), "{stderr}");
+    assert!(stderr.starts_with("exec-server: ") && stderr.lines().count() == 1, "{stderr}");
+    eventually("the process is gone", || (!is_alive(pid)).then_some(())).await;
+}

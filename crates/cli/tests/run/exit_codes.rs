@@ -1,0 +1,61 @@
+//! What we exit with.
+
+use testkit::TestServer;
+
+use crate::support::{output, told};
+
+async fn code(args: &[&str]) -> Option<i32> {
+    output(args).await.status.code()
+}
+
+#[tokio::test]
+async fn the_command_s_own_code() {
+    assert_eq!(code(&["run", "--", "true"]).await, Some(0));
+    assert_eq!(code(&["run", "--", "sh", "-c", "exit 77"]).await, Some(77));
+    assert_eq!(code(&["run", "--", "sh", "-c", "kill -9 $$"]).await, Some(137));
+}
+
+#[tokio::test]
+async fn what_cannot_be_started_is_told_apart() {
+    let told_by = async |args: &[&str]| {
+        let (stdout, stderr, code) = told(&output(args).await);
+        assert_eq!(stdout, "");
+        (stderr, code)
+    };
+    let not_found = |name: &str| (format!("exec-server: {name}: command not found\n"), Some(127));
+    assert_eq!(told_by(&["run", "--", "no-such-program"]).await, not_found("no-such-program"));
+    assert_eq!(told_by(&["run", "--", "/no/such program"]).await, not_found("/no/such program"));
+    assert_eq!(told_by(&["run", "--", "./no-such-program"]).await, not_found("./no-such-program"));
+    let (stderr, code) = told_by(&["run", "--", "/etc/passwd"]).await;
+    assert_eq!((stderr.as_str(), code), ("exec-server: /etc/passwd: Permission denied (os error 13)\n", Some(126)));
+    let (stderr, code) = told_by(&["run", "--cwd", "/no/such/folder", "--", "true"]).await;
+    assert!(stderr.contains("cwd /no/such/folder: No such file") && code == Some(125), "{stderr}");
+    // The last part of the directory's name is the program's.
+    assert_eq!(told_by(&["run", "--cwd", "/no/true", "--", "true"]).await.1, Some(125));
+}
+
+#[tokio::test]
+async fn our_own_failures() {
+    let (_, stderr, code) = told(&output(&["run", "--connect", "ws://127.0.0.1:1", "--", "true"]).await);
+    assert_eq!(code, Some(125));
+    assert!(stderr.starts_with("exec-server: ") && stderr.lines().count() == 1, "{stderr}");
+}
+
+#[tokio::test]
+async fn a_time_that_is_over() {
+    assert_eq!(code(&["run", "--timeout", "100ms", "--", "sleep", "600"]).await, Some(124));
+    assert_eq!(code(&["run", "--timeout", "1h", "--", "sh", "-c", "exit 3"]).await, Some(3));
+}
+
+#[tokio::test]
+async fn the_same_from_a_server_that_listens() {
+    let server = TestServer::start().await;
+    let run = async |args: &[&str]| {
+        let args: Vec<&str> = ["run", "--connect", server.url()].iter().chain(args).copied().collect();
+        code(&args).await
+    };
+    assert_eq!(run(&["--", "sh", "-c", "exit 9"]).await, Some(9));
+    assert_eq!(run(&["--", "no-such-program"]).await, Some(127));
+    assert_eq!(run(&["--", "/etc/passwd"]).await, Some(126));
+    assert_eq!(run(&["--timeout", "100ms", "--", "sleep", "600"]).await, Some(124));
+}

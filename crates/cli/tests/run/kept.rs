@@ -1,0 +1,136 @@
+//! Processes that outlive the command that started them.
+
+use std::path::Path;
+use std::process::Stdio;
+
+use testkit::{Signal, TestServer, eventually, is_alive, send_signal};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::process::Command;
+
+use crate::support::{command, finished, number_in, told};
+
+struct Kept {
+    server: TestServer,
+    folder: tempfile::TempDir,
+}
+
+impl Kept {
+    async fn start(args: &[&str]) -> Self {
+        Self { server: TestServer::with_args(args).await, folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn path(&self, name: &str) -> std::path::PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn command(&self, verb: &str, args: &[&str]) -> Command {
+        let all: Vec<&str> = [verb, "--connect", self.server.url()].iter().chain(args).copied().collect();
+        let mut command = command(&all);
+        command.env("XDG_STATE_HOME", self.folder.path());
+        command
+    }
+
+    async fn told(&self, verb: &str, args: &[&str]) -> (String, String, Option<i32>) {
+        told(&finished(self.command(verb, args).spawn().unwrap()).await)
+    }
+}
+
+fn script(number: &Path, rest: &str) -> String {
+    format!("echo $$ > {}; {rest}", number.display())
+}
+
+#[tokio::test]
+async fn what_was_started_and_left_is_taken_up_again() {
+    let kept = Kept::start(&[]).await;
+    let job = script(&kept.path("pid"), "echo begun; read line; echo got $line; exit 7");
+    assert_eq!(kept.told("run", &["-d", "--", "sh", "-c", &job]).await, ("1\n".into(), String::new(), Some(0)));
+    let pid = number_in(&kept.path("pid")).await;
+    assert_eq!(kept.told("run", &["-d", "--", "true"]).await.0, "2\n");
+    assert_eq!(kept.told("run", &["-d", "--id", "named", "--", "true"]).await.0, "named\n");
+    assert!(is_alive(pid));
+    let mut attached = kept.command("attach", &["1"]).stdin(Stdio::piped()).spawn().unwrap();
+    let mut stdin = attached.stdin.take().unwrap();
+    stdin.write_all(b"a line\n").await.unwrap();
+    assert_eq!(told(&finished(attached).await), ("begun\ngot a line\n".into(), String::new(), Some(7)));
+    // It is still there for those who come too late.
+    assert_eq!(kept.told("attach", &["1"]).await, ("begun\ngot a line\n".into(), String::new(), Some(7)));
+}
+
+#[tokio::test]
+async fn each_who_takes_it_up_can_write_to_it() {
+    let kept = Kept::start(&[]).await;
+    let job = script(&kept.path("pid"), "while read line; do echo $line; done; exit 8");
+    kept.told("run", &["-d", "--", "sh", "-c", &job]).await;
+    for turn in ["one", "two", "three"] {
+        let mut attached = kept.command("attach", &[]).stdin(Stdio::piped()).spawn().unwrap();
+        let mut stdin = attached.stdin.take().unwrap();
+        stdin.write_all(format!("{turn}\n").as_bytes()).await.unwrap();
+        let mut lines = BufReader::new(attached.stdout.take().unwrap()).lines();
+        while lines.next_line().await.unwrap().unwrap() != turn {}
+        send_signal(attached.id().unwrap(), Signal::TERM);
+        assert_eq!(finished(attached).await.status.code(), Some(143));
+    }
+    let mut attached = kept.command("attach", &[]).stdin(Stdio::piped()).spawn().unwrap();
+    attached.stdin.take().unwrap().write_all(b"four\n").await.unwrap();
+    assert_eq!(told(&finished(attached).await), ("one\ntwo\nthree\nfour\n".into(), String::new(), Some(8)));
+}
+
+#[tokio::test]
+async fn a_hangup_leaves_it_running_and_an_interrupt_reaches_it() {
+    let kept = Kept::start(&[]).await;
+    let job = script(&kept.path("pid"), "trap 'exit 9' INT; echo ready; while :; do sleep 0.05; done");
+    let mut child = kept.command("run", &["--session", "work", "--", "sh", "-c", &job]).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert_eq!(lines.next_line().await.unwrap().as_deref(), Some("ready"));
+    send_signal(child.id().unwrap(), Signal::HUP);
+    assert_eq!(finished(child).await.status.code(), Some(129));
+    let pid = number_in(&kept.path("pid")).await;
+    assert!(is_alive(pid));
+
+    let mut attached = kept.command("attach", &["--session", "work"]).spawn().unwrap();
+    let mut lines = BufReader::new(attached.stdout.take().unwrap()).lines();
+    assert_eq!(lines.next_line().await.unwrap().as_deref(), Some("ready"));
+    send_signal(attached.id().unwrap(), Signal::INT);
+    assert_eq!(finished(attached).await.status.code(), Some(9));
+    eventually("it is gone", || (!is_alive(pid)).then_some(())).await;
+}
+
+#[tokio::test]
+async fn output_that_is_gone_is_counted() {
+    let kept = Kept::start(&["--retain-bytes", "1000", "--detached-hold", "0s"]).await;
+    let job = "head -c 100000 /dev/zero; echo end";
+    kept.told("run", &["-d", "--", "sh", "-c", job]).await;
+    eventually_ended(&kept).await;
+    let (stdout, stderr, code) = kept.told("attach", &["1"]).await;
+    assert!(stdout.ends_with("end\n") && stdout.len() < 100_000, "{} bytes", stdout.len());
+    assert_eq!(stdout.len() as u64 + gone_in(&stderr), 100_004);
+    assert_eq!(code, Some(0));
+}
+
+/// Until nothing runs, which `attach` without an id complains about.
+async fn eventually_ended(kept: &Kept) {
+    testkit::eventually_async("it has ended", async || {
+        let (_, stderr, _) = kept.told("attach", &[]).await;
+        stderr.contains("is running; name one that has ended: 1").then_some(())
+    })
+    .await;
+}
+
+fn gone_in(stderr: &str) -> u64 {
+    let rest = stderr.strip_prefix("exec-server: the first ").unwrap();
+    rest.split_once(" bytes of output are no longer retained").unwrap().0.parse().unwrap()
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_said() {
+    let kept = Kept::start(&[]).await;
+    let (_, stderr, code) = kept.told("attach", &["--session", "other"]).await;
+    assert!(stderr.starts_with("exec-server: there is no session `other`") && code == Some(125), "{stderr}");
+    for _ in 0..2 {
+        kept.told("run", &["-d", "--", "sleep", "600"]).await;
+    }
+    let (_, stderr, _) = kept.told("attach", &[]).await;
+    assert!(stderr.ends_with("are running; name one of: 1, 2\n"), "{stderr}");
+    let (_, stderr, _) = kept.told("attach", &["3"]).await;
+    assert!(stderr.ends_with("there are: 1, 2\n"), "{stderr}");
+}

@@ -1,0 +1,12 @@
+//! The commands `run`, `shell` and `attach` as a person or a script meets them: the real binary, real processes, real terminals.
+#![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
+
+mod connection;
+mod exit_codes;
+mod kept;
+mod place;
+mod signals;
+mod streams;
+mod support;
+mod terminal;
+mod terminals;

@@ -1,0 +1,37 @@
+//! Where a command runs and with which variables.
+
+use testkit::TestServer;
+
+use crate::support::{command, finished, told};
+
+async fn said(args: &[&str], cwd: &str, variables: &[(&str, &str)]) -> String {
+    let child = command(args).current_dir(cwd).envs(variables.iter().copied()).spawn().unwrap();
+    let (stdout, stderr, _) = told(&finished(child).await);
+    assert_eq!(stderr, "");
+    stdout
+}
+
+const SHOW: [&str; 4] = ["--", "sh", "-c", "pwd; echo \"$OURS\" \"$GIVEN\""];
+
+#[tokio::test]
+async fn on_this_machine_it_is_as_if_our_shell_had_started_it() {
+    let run = async |flags: &[&str]| {
+        let args: Vec<&str> = ["run"].iter().chain(flags).chain(&SHOW).copied().collect();
+        said(&args, "/usr", &[("OURS", "ours")]).await
+    };
+    assert_eq!(run(&[]).await, "/usr\nours \n");
+    assert_eq!(run(&["--cwd", "bin", "--env", "GIVEN=x=y"]).await, "/usr/bin\nours x=y\n");
+    assert_eq!(run(&["--cwd", "/etc", "--env", "OURS=new"]).await, "/etc\nnew \n");
+}
+
+#[tokio::test]
+async fn elsewhere_it_is_as_the_server_has_it() {
+    let server = TestServer::with(&[], |command| command.current_dir("/usr").env("OURS", "the server's")).await;
+    let run = async |flags: &[&str]| {
+        let args: Vec<&str> = ["run", "--connect", server.url()].iter().chain(flags).chain(&SHOW).copied().collect();
+        said(&args, "/etc", &[("OURS", "ours"), ("GIVEN", "passed on")]).await
+    };
+    assert_eq!(run(&[]).await, "/usr\nthe server's \n");
+    assert_eq!(run(&["--cwd", "bin", "--env", "GIVEN"]).await, "/usr/bin\nthe server's passed on\n");
+    assert_eq!(run(&["--cwd", "/tmp", "--env", "OURS"]).await, "/tmp\nours \n");
+}

@@ -1,0 +1,108 @@
+//! Bytes in and out.
+
+use std::process::Stdio;
+
+use testkit::{Value, eventually, is_alive, json};
+use tokio::io::AsyncReadExt as _;
+
+use crate::support::{command, finished, number_in, output, output_of, told};
+
+#[tokio::test]
+async fn stdout_and_stderr_stay_apart() {
+    let all = output(&["run", "--", "sh", "-c", "echo out; echo err >&2; printf '\\377\\000'"]).await;
+    assert_eq!((&*all.stdout, &*all.stderr), (&b"out\n\xff\0"[..], &b"err\n"[..]));
+}
+
+#[tokio::test]
+async fn stdin_is_passed_and_so_is_its_end() {
+    let all = output_of(&["run", "--", "sh", "-c", "cat; echo done"], b"some\ninput").await;
+    assert_eq!(told(&all), ("some\ninputdone\n".into(), String::new(), Some(0)));
+    // No stdin is one that has ended.
+    assert_eq!(told(&output(&["run", "--", "wc", "-c"]).await).0, "0\n");
+}
+
+#[tokio::test]
+async fn much_goes_through_unchanged() {
+    let input: Vec<u8> = (0..10_000_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let all = output_of(&["run", "--", "cat"], &input).await;
+    assert!(all.stdout == input, "{} bytes came back", all.stdout.len());
+}
+
+#[tokio::test]
+async fn a_command_that_reads_nothing_ends_all_the_same() {
+    let all = output_of(&["run", "--", "true"], &vec![b'x'; 3_000_000]).await;
+    assert_eq!(told(&all), (String::new(), String::new(), Some(0)));
+}
+
+#[tokio::test]
+async fn when_nobody_reads_our_output_the_process_ends_and_we_do_quietly() {
+    let folder = tempfile::tempdir().unwrap();
+    let number = folder.path().join("pid");
+    let script = format!("echo $$ > {}; exec yes", number.display());
+    let mut child = command(&["run", "--", "sh", "-c", &script]).spawn().unwrap();
+    let mut first = [0; 2];
+    let mut stdout = child.stdout.take().unwrap();
+    stdout.read_exact(&mut first).await.unwrap();
+    drop(stdout);
+    let all = finished(child).await;
+    assert_eq!((first, told(&all)), (*b"y\n", (String::new(), String::new(), Some(141))));
+    let pid = number_in(&number).await;
+    eventually("the process is gone", || (!is_alive(pid)).then_some(())).await;
+}
+
+#[tokio::test]
+async fn a_slow_reader_makes_the_process_wait() {
+    let mut child = command(&["run", "--", "head", "-c", "200000000", "/dev/zero"]).spawn().unwrap();
+    let pid = child.id().unwrap();
+    let mut stdout = child.stdout.take().unwrap();
+    let mut buffer = vec![0; 1 << 20];
+    let (mut total, mut most_memory) = (0, 0);
+    loop {
+        let count = stdout.read(&mut buffer).await.unwrap();
+        if count == 0 {
+            break;
+        }
+        total += count;
+        if is_alive(pid) && total % 7 == 0 {
+            most_memory = most_memory.max(testkit::resident_bytes(pid));
+        }
+    }
+    assert_eq!(total, 200_000_000);
+    assert!(most_memory < 100 << 20, "{most_memory} bytes of memory");
+}
+
+#[tokio::test]
+async fn output_of_descendants_is_waited_for_but_not_for_ever() {
+    let late = output(&["run", "--", "bash", "-c", "exec > >(sleep 0.2; cat); echo late"]).await;
+    assert_eq!(told(&late), ("late\n".into(), String::new(), Some(0)));
+    let folder = tempfile::tempdir().unwrap();
+    let number = folder.path().join("pid");
+    let script = format!("sleep 600 & echo $! > {}; exit 4", number.display());
+    assert_eq!(output(&["run", "--", "sh", "-c", &script]).await.status.code(), Some(4));
+    let pid = number_in(&number).await;
+    eventually("what was left behind is gone", || (!is_alive(pid)).then_some(())).await;
+}
+
+#[tokio::test]
+async fn events_as_json() {
+    let all = output(&["run", "--json", "--", "sh", "-c", "printf 'é\\n'; exec >&2; printf '\\377'; exit 5"]).await;
+    let lines: Vec<Value> =
+        all.stdout.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect();
+    assert!(lines.contains(&json!({"type": "output", "stream": "stdout", "text": "é\n"})), "{lines:?}");
+    assert!(lines.contains(&json!({"type": "output", "stream": "stderr", "base64": "/w=="})), "{lines:?}");
+    let exited = json!({"type": "exited", "exitCode": 5, "timedOut": false, "sandboxDenied": false});
+    assert_eq!((lines.last(), all.status.code()), (Some(&exited), Some(5)));
+}
+
+#[tokio::test]
+async fn a_script_on_stdin_is_run_by_the_shell() {
+    let all = output_of(&["shell"], b"echo hello\nexit 6\n").await;
+    assert_eq!(told(&all), ("hello\n".into(), String::new(), Some(6)));
+}
+
+#[tokio::test]
+async fn a_closed_stdin_is_no_obstacle() {
+    let mut child = command(&["run", "--", "cat"]);
+    let all = finished(child.stdin(Stdio::null()).spawn().unwrap()).await;
+    assert_eq!(told(&all), (String::new(), String::new(), Some(0)));
+}

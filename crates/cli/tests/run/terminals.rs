@@ -1,0 +1,182 @@
+//! At a terminal: keys, sizes, and a terminal that is as before, however it ends.
+
+use testkit::{CuttingProxy, Signal, TestServer, eventually, is_alive, process_state, send_signal};
+
+use crate::support::number_in;
+use crate::terminal::Terminal;
+
+/// A shell that prints `ready>` as its prompt.
+fn shell(args: &[&str]) -> Terminal {
+    let all: Vec<&str> = ["shell"].iter().chain(args).chain(&["--env", "PS1=ready>"]).copied().collect();
+    Terminal::start(&all, |command| command.env("SHELL", "/bin/sh"))
+}
+
+/// A program with a terminal that says its number and that it is there, and waits.
+fn waiting(args: &[&str], folder: &tempfile::TempDir) -> Terminal {
+    let script = format!("echo $$ > {}; echo ready; exec sleep 600", folder.path().join("pid").display());
+    let all: Vec<&str> = ["run", "-t"].iter().chain(args).chain(&["--", "sh", "-c", &script]).copied().collect();
+    Terminal::start(&all, |command| command)
+}
+
+#[tokio::test]
+async fn a_shell_is_at_home_in_our_terminal() {
+    let mut terminal = shell(&[]);
+    terminal.keys("PS1='now''> '\r");
+    terminal.shows("now> ").await;
+    assert!(terminal.is_raw());
+    terminal.keys("tty; stty size; echo $0 $TERM\r");
+    terminal.shows("/dev/pts/").await;
+    terminal.shows("24 80\r\n-").await;
+    terminal.shows("xterm").await;
+    terminal.resize(33, 101);
+    // The new size comes on a way of its own.
+    terminal.keys("until [ \"$(stty size)\" = '33 101' ]; do sleep 0.1; done; echo res''ized\r");
+    terminal.shows("resized").await;
+    terminal.keys("sleep 600; echo interrupted $?\r");
+    terminal.shows("$?\r\n").await;
+    eventually("sleep runs", || descendant_sleeps(&terminal).then_some(())).await;
+    terminal.keys("\x03");
+    terminal.shows("now> ").await;
+    terminal.keys("exit 5\r");
+    assert_eq!(terminal.ended().await.code(), Some(5));
+    assert!(!terminal.is_raw());
+}
+
+fn descendant_sleeps(terminal: &Terminal) -> bool {
+    testkit::descendants(terminal.pid())
+        .iter()
+        .any(|pid| std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "sleep"))
+}
+
+#[tokio::test]
+async fn the_terminal_is_as_before_whatever_ends_us() {
+    for (signal, code) in [(Signal::TERM, 143), (Signal::HUP, 129), (Signal::INT, 130)] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut terminal = waiting(&[], &folder);
+        terminal.shows("ready").await;
+        let pid = number_in(&folder.path().join("pid")).await;
+        terminal.becomes_raw(true).await;
+        send_signal(terminal.pid(), signal);
+        assert_eq!(terminal.ended().await.code(), Some(code));
+        assert!(!terminal.is_raw(), "{signal:?}");
+        eventually("the process is gone", || (!is_alive(pid)).then_some(())).await;
+    }
+}
+
+#[tokio::test]
+async fn a_tilde_and_a_dot_hang_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut terminal = waiting(&[], &folder);
+    terminal.shows("ready").await;
+    terminal.becomes_raw(true).await;
+    let pid = number_in(&folder.path().join("pid")).await;
+    terminal.keys("\r~.");
+    assert_eq!(terminal.ended().await.code(), Some(129));
+    assert!(!terminal.is_raw());
+    eventually("the process is gone", || (!is_alive(pid)).then_some(())).await;
+}
+
+#[tokio::test]
+async fn whoever_stops_us_gets_a_usable_terminal() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut terminal = waiting(&[], &folder);
+    terminal.shows("ready").await;
+    terminal.becomes_raw(true).await;
+    send_signal(terminal.pid(), Signal::TSTP);
+    eventually("it is stopped", || (process_state(terminal.pid())? == 'T').then_some(())).await;
+    assert!(!terminal.is_raw());
+    send_signal(terminal.pid(), Signal::CONT);
+    terminal.becomes_raw(true).await;
+    terminal.keys("\x03");
+    assert_eq!(terminal.ended().await.code(), Some(130));
+    assert!(!terminal.is_raw());
+}
+
+#[tokio::test]
+async fn a_lost_connection_is_shown_and_heals_in_place() {
+    let server = TestServer::start().await;
+    let proxy = CuttingProxy::start(server.address()).await;
+    let mut terminal = shell(&["--connect", &proxy.url()]);
+    terminal.keys("PS1='now''> '\r");
+    terminal.shows("now> ").await;
+    proxy.cut();
+    terminal.shows("\r\n[exec-server: connection lost, reconnecting…]\r\n").await;
+    terminal.shows("[exec-server: reconnected]\r\n").await;
+    terminal.keys("echo still he''re; exit 3\r");
+    terminal.shows("still here").await;
+    assert_eq!(terminal.ended().await.code(), Some(3));
+    assert!(!terminal.is_raw());
+}
+
+#[tokio::test]
+async fn one_can_leave_while_the_connection_is_lost() {
+    let server = TestServer::start().await;
+    let proxy = CuttingProxy::start(server.address()).await;
+    let mut terminal = shell(&["--connect", &proxy.url()]);
+    terminal.keys("PS1='now''> '\r");
+    terminal.shows("now> ").await;
+    proxy.refuse(true);
+    proxy.cut();
+    terminal.shows("connection lost").await;
+    terminal.keys("these keys go nowhere\r~.");
+    assert_eq!(terminal.ended().await.code(), Some(129));
+    assert!(!terminal.is_raw());
+}
+
+#[tokio::test]
+async fn a_server_that_is_gone_leaves_the_terminal_as_before() {
+    let server = TestServer::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let mut terminal = waiting(&["--connect", server.url()], &folder);
+    terminal.shows("ready").await;
+    terminal.becomes_raw(true).await;
+    // A session that the next server does not know cannot be taken up.
+    let address = server.url().to_owned();
+    server.kill().await;
+    let _other = TestServer::with_args(&["--listen", &address]).await;
+    terminal.shows("connection lost").await;
+    terminal.shows("exec-server: ").await;
+    assert_eq!(terminal.ended().await.code(), Some(125));
+    assert!(!terminal.is_raw());
+}
+
+#[tokio::test]
+async fn a_kept_shell_is_left_and_taken_up_from_another_terminal() {
+    let server = TestServer::start().await;
+    let state = tempfile::tempdir().unwrap();
+    let mut first = Terminal::start(&["shell", "--connect", server.url(), "--session", "work"], |command| {
+        command.env("XDG_STATE_HOME", state.path())
+    });
+    first.keys("PS1='now''> '; X=kept\r");
+    first.shows("now> ").await;
+    first.keys("\r~.");
+    first.shows("left 1 running; `exec-server attach --session work 1`").await;
+    assert_eq!(first.ended().await.code(), Some(0));
+    assert!(!first.is_raw());
+
+    let mut second = Terminal::start(&["attach", "--connect", server.url(), "--session", "work"], |command| {
+        command.env("XDG_STATE_HOME", state.path())
+    });
+    // What was there before comes first.
+    second.shows("now> ").await;
+    second.becomes_raw(true).await;
+    second.keys("echo it was $X; exit 4\r");
+    second.shows("it was kept").await;
+    assert_eq!(second.ended().await.code(), Some(4));
+    assert!(!second.is_raw());
+}
+
+#[tokio::test]
+async fn a_full_screen_program_opens_and_quits() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("text");
+    let mut terminal =
+        Terminal::start(&["run", "-t", "--", "vi", "-u", "NONE", file.to_str().unwrap()], |command| command);
+    terminal.shows("~").await;
+    terminal.keys("ihello");
+    terminal.shows("hello").await;
+    terminal.keys("\x1b:wq\r");
+    assert_eq!(terminal.ended().await.code(), Some(0));
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "hello\n");
+    assert!(!terminal.is_raw());
+}
