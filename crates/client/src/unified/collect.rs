@@ -41,7 +41,7 @@ impl Completions {
             match self.receiver.recv().await {
                 Ok(completion) => return Some(completion),
                 Err(broadcast::error::RecvError::Lagged(missed)) => {
-                    tracing::debug!(missed, "completions were not taken")
+                    tracing::debug!(missed, "completions were not taken");
                 }
                 Err(broadcast::error::RecvError::Closed) => return None,
             }

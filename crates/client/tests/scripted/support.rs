@@ -62,8 +62,7 @@ pub(crate) async fn reaches(
     wanted: impl FnMut(&ConnectionState) -> bool,
 ) -> ConnectionState {
     let mut state = client.connection_state();
-    let reached = state.wait_for(wanted).await.unwrap().clone();
-    reached
+    state.wait_for(wanted).await.unwrap().clone()
 }
 
 pub(crate) async fn fails(client: &ExecServerClient) -> String {

@@ -115,7 +115,7 @@ async fn read(mut reader: Reader, connection: ScriptedConnection, record: Arc<Re
         };
         match incoming {
             Ok(Incoming::Message(message)) => {
-                handle(&serde_json::from_slice(&message).unwrap(), &connection, &record)
+                handle(&serde_json::from_slice(&message).unwrap(), &connection, &record);
             }
             Ok(Incoming::Ping(payload)) => {
                 let mut pong = Vec::new();
