@@ -27,6 +27,8 @@ use args::Command;
 pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
     crate::serve::start_log("off");
     // One thread: what goes through here is handed from task to task for every piece of output, and what blocks has threads of its own.
+    // Output comes in large buffers, which are not to be mapped and cleared anew each time.
+    spawn::give_freed_memory_back();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let result = runtime.block_on(dispatch(command));
     // A thread may still be waiting for stdin; nothing of ours is.
