@@ -15,7 +15,7 @@ use clap::Parser as _;
 const GUARD_ARGUMENT: &str = "__guard";
 
 /// Our own failures, as opposed to those of a command that was run.
-const OUR_FAILURE: u8 = 125;
+pub(crate) const OUR_FAILURE: u8 = 125;
 
 fn main() -> ExitCode {
     let mut raw = std::env::args_os().skip(1);
@@ -41,7 +41,7 @@ fn main() -> ExitCode {
 }
 
 #[expect(clippy::print_stderr, reason = "errors are for the person at the terminal")]
-fn complain(error: &anyhow::Error) {
+pub(crate) fn complain(error: &anyhow::Error) {
     let mut sentence = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
         // Errors of our own end with their cause already.

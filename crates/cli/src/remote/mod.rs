@@ -1,9 +1,17 @@
 //! The client's side of the command line: commands for people, over the same client that programs embed.
 
 pub(crate) mod args;
+mod completions;
+mod event_printer;
+mod kill;
 mod local_server;
+mod logs;
+mod mcp_stdio;
 mod named;
+mod print;
+mod ps;
 mod reach;
+mod start_params;
 
 use std::process::ExitCode;
 
@@ -22,11 +30,26 @@ async fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Run(_) => anyhow::bail!("run: to come"),
         Command::Shell(_) => anyhow::bail!("shell: to come"),
-        Command::Ps(_) => anyhow::bail!("ps: to come"),
-        Command::Kill(_) => anyhow::bail!("kill: to come"),
-        Command::Logs(_) => anyhow::bail!("logs: to come"),
+        Command::Ps(args) => fails_with_one(ps::ps(args).await),
+        Command::Kill(args) => fails_with_one(kill::kill(args).await),
+        Command::Logs(args) if args.follow => logs::logs(args).await,
+        Command::Logs(args) => fails_with_one(logs::logs(args).await),
         Command::Attach(_) => anyhow::bail!("attach: to come"),
-        Command::McpStdio(_) => anyhow::bail!("mcp-stdio: to come"),
-        Command::Completions(_) => anyhow::bail!("completions: to come"),
+        Command::McpStdio(args) => mcp_stdio::mcp_stdio(args).await,
+        Command::Completions(args) => fails_with_one(completions::completions(args).await),
     }
+}
+
+/// For commands whose exit code says nothing of another command, so that a failure of ours need not be told apart.
+fn fails_with_one(result: anyhow::Result<ExitCode>) -> anyhow::Result<ExitCode> {
+    Ok(result.unwrap_or_else(|error| {
+        crate::complain(&error);
+        ExitCode::FAILURE
+    }))
+}
+
+/// The exit code of a process there as ours.
+fn exit_code(code: i32) -> ExitCode {
+    // Codes beyond a byte come from servers on other systems; they must not look like success.
+    ExitCode::from(u8::try_from(code).unwrap_or(crate::OUR_FAILURE))
 }
