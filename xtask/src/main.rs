@@ -8,6 +8,7 @@
 )]
 
 mod bench;
+mod mcp_server;
 mod step;
 mod test;
 mod tidy;

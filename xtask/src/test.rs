@@ -30,6 +30,7 @@ fn install() -> Result<Runner> {
     let mut runner = Runner::CargoTest;
     step("what the tests need", || {
         tools::install_missing_programs()?;
+        crate::mcp_server::install()?;
         runner = tools::test_runner();
         Ok(())
     })?;

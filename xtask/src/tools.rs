@@ -19,6 +19,9 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("python3", "python3"),
     ("setsid", "util-linux"),
     ("sh", "dash"),
+    ("ssh", "openssh-client"),
+    ("ssh-keygen", "openssh-client"),
+    ("sshd", "openssh-server"),
     ("unshare", "util-linux"),
     ("vi", "vim-tiny"),
 ];
@@ -32,19 +35,27 @@ pub(crate) enum Runner {
     CargoTest,
 }
 
+/// Where servers are, which is not on the path of everybody.
+const SYSTEM_PROGRAMS: &str = "/usr/sbin";
+
 /// Installs the programs that are missing, or says what to install.
 pub(crate) fn install_missing_programs() -> Result<()> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut path = std::env::var_os("PATH").unwrap_or_default();
+    path.push(":");
+    path.push(SYSTEM_PROGRAMS);
     let packages = missing_packages(PROGRAMS, &path);
-    if packages.is_empty() {
-        return Ok(());
-    }
+    if packages.is_empty() { Ok(()) } else { install_packages(&packages) }
+}
+
+/// Installs Debian packages, or says which to install.
+pub(crate) fn install_packages(packages: &[&str]) -> Result<()> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
     let wanted = packages.join(" ");
     if !is_root()? || !is_on_path("apt-get", &path) {
         bail!("programs that the tests need are missing; install them with `apt-get install {wanted}` as root");
     }
     println!("    installing {wanted}");
-    let install = || run(apt_get("install").args(["-y", "--no-install-recommends"]).args(&packages));
+    let install = || run(apt_get("install").args(["-y", "--no-install-recommends"]).args(packages));
     // The lists of packages are fetched only when the ones at hand do not do.
     if install().is_err() {
         run(&mut apt_get("update"))?;
@@ -79,7 +90,9 @@ fn apt_get(verb: &str) -> Command {
 
 fn missing_packages<'a>(programs: &[(&str, &'a str)], path: &OsStr) -> Vec<&'a str> {
     let missing = programs.iter().filter(|(program, _)| !is_on_path(program, path));
-    missing.map(|(_, package)| *package).collect()
+    let mut packages: Vec<&str> = missing.map(|(_, package)| *package).collect();
+    packages.dedup();
+    packages
 }
 
 fn is_on_path(program: &str, path: &OsStr) -> bool {

@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use protocol::{
-    Base64Bytes, Capabilities, EnvironmentInfo, EnvironmentStatus, Method, NoResult, ProcessId, ProcessSummary,
-    ReadParams, ReadResult, SessionId, Signal, SignalParams, StartParams, StartResult, TargetParams, TerminateResult,
-    WriteId, WriteParams, WriteResult,
+    Base64Bytes, Capabilities, EnvironmentInfo, EnvironmentStatus, FlowParams, Method, NoResult, ProcessId,
+    ProcessSummary, ReadParams, ReadResult, SessionId, Signal, SignalParams, StartParams, StartResult, TargetParams,
+    TerminateResult, WriteId, WriteParams, WriteResult,
 };
 use recovery::{Link, LinkPolicy};
 use serde::Serialize;
@@ -142,6 +142,14 @@ impl ExecServerClient {
     /// Reads retained output.
     pub async fn read(&self, params: ReadParams) -> Result<ReadResult, ExecServerError> {
         self.safe(Method::ProcessRead, &params).await
+    }
+
+    /// Lets the events of a process wait, or go on. Reads of a resumed process that waits do not count as receipts, so whoever takes the
+    /// session up next still finds all of it. Extension `processFlow`.
+    pub async fn pause(&self, process_id: &ProcessId, paused: bool) -> Result<(), ExecServerError> {
+        let params = FlowParams { process_id: process_id.clone(), paused };
+        let _: NoResult = self.safe(Method::ProcessFlow, &params).await?;
+        Ok(())
     }
 
     /// Writes to the stdin of a process. With a write id it is repeated if the connection is lost; without one it is not.

@@ -64,6 +64,13 @@ impl Inbound {
         let _closed = self.jobs.send(job);
     }
 
+    /// Ends a process that nobody follows any more, unless it was there before us or is to be there after us.
+    pub(crate) fn end_if_ours(&self, entry: &Entry) {
+        if !entry.is_detached() {
+            self.job(Job::Terminate(entry.id.clone()));
+        }
+    }
+
     pub(crate) fn output(&self, output: &PushedOutput<'_>) -> Result<(), String> {
         let Some(entry) = self.find(&output.process_id) else { return Ok(()) };
         let chunk = Bytes::from(decode_base64(&output.chunk).map_err(|error| format!("invalid base64: {error}"))?);
@@ -126,7 +133,7 @@ impl Inbound {
             Some(Consequence::Over) => self.remove(entry),
             Some(Consequence::Terminate) => {
                 self.remove(entry);
-                self.job(Job::Terminate(entry.id.clone()));
+                self.end_if_ours(entry);
             }
             Some(Consequence::FillHole) => self.job(Job::FillHole(Arc::clone(entry))),
             Some(Consequence::Flow) => self.job(Job::TellFlow(Arc::clone(entry))),

@@ -15,7 +15,6 @@ use tokio_util::sync::CancellationToken;
 use crate::connector::Connector;
 use crate::error::ExecServerError;
 use crate::inbound::Inbound;
-use crate::job::Job;
 use crate::options::ExecServerClientConnectOptions;
 use crate::process::entry::Entry;
 use crate::rpc::{CallError, Rpc, Slot};
@@ -241,7 +240,7 @@ impl Shared {
             Ok(consequence) => self.inbound.handle(entry, consequence),
             Err(error) => {
                 self.inbound.remove(entry);
-                self.inbound.job(Job::Terminate(entry.id.clone()));
+                self.inbound.end_if_ours(entry);
                 entry.fail(&format!("failed to recover process {}: {error}", entry.id));
             }
         }

@@ -95,6 +95,9 @@ pub(crate) struct WhereArgs {
     /// A file with the token that the server wants
     #[arg(long, env = "EXEC_SERVER_CLIENT_TOKEN_FILE", value_name = "FILE")]
     pub(crate) client_token_file: Option<PathBuf>,
+    /// How long the server that kept sessions start in the background, where none is configured, outlives the last of them [default: 60s]
+    #[arg(long, env = "EXEC_SERVER_BACKGROUND_IDLE", value_name = "TIME", hide_short_help = true)]
+    pub(crate) background_idle: Option<Span>,
 }
 
 /// Which kept session is meant.
@@ -231,5 +234,5 @@ pub(crate) struct McpStdioArgs {
 pub(crate) struct CompletionsArgs {
     /// Which shell
     #[arg(value_name = "SHELL")]
-    pub(crate) shell: String,
+    pub(crate) shell: clap_complete::Shell,
 }

@@ -7,38 +7,40 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use client::Way;
 
 use super::named::{private_directory, state_directory};
 
-/// How long it waits for the next session.
-const IDLE: &str = "60s";
+/// How long it waits for the next session if nothing else is said.
+pub(crate) const IDLE: Duration = Duration::from_secs(60);
 
-/// The way to that server. `start`: if there is none, start it.
-pub(crate) async fn way(start: bool) -> anyhow::Result<Way> {
+/// The way to that server. `start`: if there is none, start it, and let it wait for so long for the next session. `None`: there is none.
+pub(crate) async fn way(start: Option<Duration>) -> anyhow::Result<Option<Way>> {
     let directory = state_directory()?;
     let socket = directory.join("server.sock");
     let url = format!("unix://{}", socket.display());
-    if start && tokio::net::UnixStream::connect(&socket).await.is_err() {
+    if tokio::net::UnixStream::connect(&socket).await.is_err() {
+        let Some(idle) = start else { return Ok(None) };
         // Reading its first line blocks.
         tokio::task::spawn_blocking({
             let url = url.clone();
-            move || spawn(&directory, &url)
+            move || spawn(&directory, &url, idle)
         })
         .await??;
     }
-    Ok(Way::Url { url, ca_file: None, token_file: None })
+    Ok(Some(Way::Url { url, ca_file: None, token_file: None }))
 }
 
-fn spawn(directory: &Path, url: &str) -> anyhow::Result<()> {
+fn spawn(directory: &Path, url: &str, idle: Duration) -> anyhow::Result<()> {
     private_directory(directory).with_context(|| format!("cannot make {}", directory.display()))?;
     let log_path = directory.join("server.log");
     let log = fs::OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(&log_path);
     let log = log.with_context(|| format!("cannot write {}", log_path.display()))?;
     let mut server = Command::new(std::env::current_exe().context("cannot find the path of this program")?)
-        .args(["--listen", url, "--exit-when-idle", IDLE])
+        .args(["--listen", url, "--exit-when-idle", &format!("{}ms", idle.as_millis())])
         .current_dir("/")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

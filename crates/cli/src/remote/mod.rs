@@ -2,12 +2,19 @@
 
 pub(crate) mod args;
 mod attach;
+mod completions;
 mod escape;
+mod event_printer;
 mod json;
+mod kill;
 mod local_server;
+mod logs;
+mod mcp_stdio;
 mod named;
 mod notice;
 mod output;
+mod print;
+mod ps;
 mod reach;
 mod relay;
 mod run;
@@ -15,6 +22,7 @@ mod screen;
 mod shell;
 mod signals;
 mod start;
+mod start_params;
 mod status;
 mod stdin;
 mod terminal;
@@ -40,11 +48,26 @@ async fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Run(args) => run::run(args).await,
         Command::Shell(args) => shell::shell(args).await,
-        Command::Ps(_) => anyhow::bail!("ps: to come"),
-        Command::Kill(_) => anyhow::bail!("kill: to come"),
-        Command::Logs(_) => anyhow::bail!("logs: to come"),
+        Command::Ps(args) => fails_with_one(ps::ps(args).await),
+        Command::Kill(args) => fails_with_one(kill::kill(args).await),
+        Command::Logs(args) if args.follow => logs::logs(args).await,
+        Command::Logs(args) => fails_with_one(logs::logs(args).await),
         Command::Attach(args) => attach::attach(args).await,
-        Command::McpStdio(_) => anyhow::bail!("mcp-stdio: to come"),
-        Command::Completions(_) => anyhow::bail!("completions: to come"),
+        Command::McpStdio(args) => mcp_stdio::mcp_stdio(args).await,
+        Command::Completions(args) => fails_with_one(completions::completions(args).await),
     }
+}
+
+/// For commands whose exit code says nothing of another command, so that a failure of ours need not be told apart.
+fn fails_with_one(result: anyhow::Result<ExitCode>) -> anyhow::Result<ExitCode> {
+    Ok(result.unwrap_or_else(|error| {
+        crate::complain(&error);
+        ExitCode::FAILURE
+    }))
+}
+
+/// The exit code of a process there as ours.
+fn exit_code(code: i32) -> ExitCode {
+    // Codes beyond a byte come from servers on other systems; they must not look like success.
+    ExitCode::from(u8::try_from(code).unwrap_or(crate::OUR_FAILURE))
 }

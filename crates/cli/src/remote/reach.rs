@@ -20,6 +20,7 @@ pub(crate) struct Destination {
     pub(crate) way: Way,
     options: ExecServerClientConnectOptions,
     ssh_config: Option<std::path::PathBuf>,
+    background_idle: Duration,
 }
 
 impl Destination {
@@ -27,9 +28,15 @@ impl Destination {
     pub(crate) fn choose(given: &WhereArgs) -> anyhow::Result<Self> {
         let options = ExecServerClientConnectOptions { client_name: CLIENT_NAME.to_owned(), ..Default::default() };
         let ssh_config = given.ssh_config.clone();
+        let background_idle = given.background_idle.map_or(local_server::IDLE, |time| time.0);
         if let Some(url) = &given.connect {
             let (ca_file, token_file) = (given.ca_file.clone(), given.client_token_file.clone());
-            return Ok(Self { way: Way::Url { url: url.clone(), ca_file, token_file }, options, ssh_config });
+            return Ok(Self {
+                way: Way::Url { url: url.clone(), ca_file, token_file },
+                options,
+                ssh_config,
+                background_idle,
+            });
         }
         if let Some(host) = &given.ssh {
             anyhow::ensure!(!host.starts_with('-'), "`{host}` is no name of a machine");
@@ -38,7 +45,7 @@ impl Destination {
                 _ => PathMap::default(),
             };
             let way = Way::Ssh { host: host.clone(), program: given.program.clone(), paths };
-            return Ok(Self { way, options, ssh_config });
+            return Ok(Self { way, options, ssh_config, background_idle });
         }
         let environments = Environments::load(&Surroundings::of_this_process())?;
         let mut spec = match &given.environment {
@@ -53,7 +60,7 @@ impl Destination {
         }
         let EnvironmentSpec { way, connect_timeout, initialize_timeout, .. } = spec;
         let options = ExecServerClientConnectOptions { connect_timeout, initialize_timeout, ..options };
-        Ok(Self { way, options, ssh_config })
+        Ok(Self { way, options, ssh_config, background_idle })
     }
 
     /// A client with a session of its own, which ends with it.
@@ -71,7 +78,9 @@ impl Destination {
     ) -> anyhow::Result<ExecServerClient> {
         if matches!(self.way, Way::Local) {
             // Our own child would end with us.
-            self.way = local_server::way(create.is_some()).await?;
+            let start = create.map(|_| self.background_idle);
+            let there = local_server::way(start).await?;
+            self.way = there.with_context(|| no_session(name, "on this machine"))?;
         }
         let Way::Url { url, .. } = &self.way else {
             anyhow::bail!("a session can be kept only on a server that listens; this one ends with its connection");
@@ -80,7 +89,7 @@ impl Destination {
         let known = named::load(name, &url)?;
         let is_known = known.is_some();
         if !is_known && create.is_none() {
-            anyhow::bail!("there is no session `{name}` at {url}; start one with `exec-server run --session {name}`");
+            anyhow::bail!(no_session(name, &format!("at {url}")));
         }
         let mut options = self.options.clone();
         options.keep_for = create;
@@ -136,6 +145,10 @@ impl Destination {
             }
         })
     }
+}
+
+fn no_session(name: &str, place: &str) -> String {
+    format!("there is no session `{name}` {place}; start one with `exec-server run --session {name}`")
 }
 
 fn unknown(name: &str, environments: &Environments) -> String {

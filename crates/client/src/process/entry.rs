@@ -24,6 +24,8 @@ pub(crate) struct Entry {
     last_write: AtomicU64,
     /// The start was answered: from now on the process is caught up with after a lost connection.
     is_recoverable: AtomicBool,
+    /// It is not ours to end.
+    is_detached: AtomicBool,
     is_filling_hole: AtomicBool,
     is_telling_flow: AtomicBool,
 }
@@ -82,6 +84,7 @@ impl Entry {
             writer,
             last_write: AtomicU64::new(0),
             is_recoverable: AtomicBool::new(false),
+            is_detached: AtomicBool::new(false),
             is_filling_hole: AtomicBool::new(false),
             is_telling_flow: AtomicBool::new(false),
         })
@@ -240,6 +243,14 @@ impl Entry {
             Some(writer) => format!("{writer}-{number}"),
             None => number.to_string(),
         })
+    }
+
+    pub(crate) fn is_detached(&self) -> bool {
+        self.is_detached.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn detach(&self) {
+        self.is_detached.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn is_recoverable(&self) -> bool {

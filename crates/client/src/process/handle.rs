@@ -1,7 +1,7 @@
 //! A handle to one process.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 use protocol::{
@@ -18,7 +18,6 @@ use super::receiver::ExecProcessEventReceiver;
 use super::stdio::{ProcessReader, ProcessStdin};
 use crate::client::Handle;
 use crate::error::ExecServerError;
-use crate::job::Job;
 use crate::shared::Repeat;
 
 /// A process in the environment.
@@ -36,7 +35,6 @@ pub struct ExecProcess {
     /// Events before this one were gone when the process was taken up.
     skipped: u64,
     lost_bytes: u64,
-    is_detached: AtomicBool,
 }
 
 impl ExecProcess {
@@ -48,7 +46,6 @@ impl ExecProcess {
             first: Mutex::new(Some(ExecProcessEventReceiver::first(handle, entry))),
             skipped: 0,
             lost_bytes: 0,
-            is_detached: AtomicBool::new(false),
         }
     }
 
@@ -76,7 +73,7 @@ impl ExecProcess {
 
     /// The process shall outlive this handle, and the client, for as long as the server keeps the session.
     pub fn detach(&self) {
-        self.is_detached.store(true, Ordering::Relaxed);
+        self.entry.detach();
         self.handle.shared.leaves_processes.store(true, Ordering::Relaxed);
     }
 
@@ -231,8 +228,6 @@ impl Drop for ExecProcess {
             return;
         }
         self.handle.shared.inbound.remove(&self.entry);
-        if !self.is_detached.load(Ordering::Relaxed) {
-            self.handle.shared.inbound.job(Job::Terminate(self.entry.id.clone()));
-        }
+        self.handle.shared.inbound.end_if_ours(&self.entry);
     }
 }

@@ -99,10 +99,11 @@ impl Journal {
     }
 
     /// A client asked what came after `after`. True if it is the first read after a resume, which says up to where the
-    /// client knows: pushing goes on after the answer, which [`caught_up`](Self::caught_up) tells.
+    /// client knows: pushing goes on after the answer, which [`caught_up`](Self::caught_up) tells. Who lets the process
+    /// wait only looks: another client of the session may still need what is looked at.
     pub(crate) fn read(&mut self, after: u64, max_bytes: Option<u64>) -> (Page, bool) {
         let page = self.log.read(after, max_bytes);
-        let catches_up = self.pushing == Pushing::AwaitingRead;
+        let catches_up = self.pushing == Pushing::AwaitingRead && self.flow != Flow::Paused;
         if catches_up {
             self.log.acknowledge(after.min(self.log.next_seq() - 1));
             self.pushing = Pushing::Answering;

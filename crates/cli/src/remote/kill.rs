@@ -1,0 +1,109 @@
+//! `kill`: ends processes of a kept session, or sends them a signal.
+
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use client::{ExecServerClient, ProcessId, Signal};
+
+use super::args::KillArgs;
+use super::print::{complain, print};
+use super::reach::Destination;
+
+/// The names that are shown, and those that are used to.
+const SIGNALS: &[(Signal, &str, &str)] = &[
+    (Signal::Interrupt, "interrupt", "INT"),
+    (Signal::Hangup, "hangup", "HUP"),
+    (Signal::Quit, "quit", "QUIT"),
+    (Signal::Terminate, "terminate", "TERM"),
+    (Signal::Kill, "kill", "KILL"),
+    (Signal::User1, "user1", "USR1"),
+    (Signal::User2, "user2", "USR2"),
+    (Signal::Stop, "stop", "STOP"),
+    (Signal::Continue, "continue", "CONT"),
+];
+
+/// Each in turn. One that fails does not save the others.
+pub(crate) async fn kill(args: KillArgs) -> anyhow::Result<ExitCode> {
+    let signal = args.signal.as_deref().map(signal_of).transpose()?;
+    let name = &args.session.session;
+    let client = Destination::choose(&args.r#where)?.connect_to_session(name, None).await?;
+    let result = kill_all(&client, &args.ids, signal, name).await;
+    client.close().await;
+    Ok(if result? { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// False: at least one could not be.
+async fn kill_all(
+    client: &ExecServerClient,
+    ids: &[String],
+    signal: Option<Signal>,
+    session: &str,
+) -> anyhow::Result<bool> {
+    // Ending what does not exist is no error of the protocol, but one of whoever types it.
+    let known = client.processes().await?;
+    let mut all_done = true;
+    for id in ids {
+        let done = if known.iter().any(|process| process.process_id.as_str() == id) {
+            kill_one(client, id, signal).await
+        } else {
+            Err(anyhow::anyhow!("there is no process `{id}` in the session `{session}`; `exec-server ps` lists them"))
+        };
+        match done {
+            Ok(words) => print(&format!("{id}: {words}\n")).await?,
+            Err(error) => {
+                complain(&error.to_string());
+                all_done = false;
+            }
+        }
+    }
+    Ok(all_done)
+}
+
+async fn kill_one(client: &ExecServerClient, id: &str, signal: Option<Signal>) -> anyhow::Result<String> {
+    let process = ProcessId::from(id);
+    match signal {
+        Some(signal) => {
+            client.signal(&process, signal).await?;
+            Ok(format!("{} sent", name_of(signal)))
+        }
+        None => {
+            let was_running = client.terminate(&process).await?.running;
+            Ok(if was_running { "was running, ended" } else { "had exited" }.to_owned())
+        }
+    }
+}
+
+fn signal_of(name: &str) -> anyhow::Result<Signal> {
+    let short = name.to_ascii_uppercase();
+    let short = short.strip_prefix("SIG").unwrap_or(&short);
+    let found = SIGNALS.iter().find(|(_, long, traditional)| *long == name || *traditional == short);
+    found.map(|(signal, ..)| *signal).with_context(|| {
+        let names: Vec<&str> = SIGNALS.iter().map(|(_, long, _)| *long).collect();
+        format!("there is no signal `{name}`; there are {}", names.join(", "))
+    })
+}
+
+fn name_of(signal: Signal) -> &'static str {
+    SIGNALS.iter().find(|(known, ..)| *known == signal).map_or("signal", |(_, long, _)| long)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signals_have_the_names_of_the_protocol_and_those_of_every_shell() {
+        for name in ["user1", "USR1", "usr1", "SIGUSR1", "sigusr1"] {
+            assert_eq!(signal_of(name).unwrap(), Signal::User1, "{name}");
+        }
+        let error = signal_of("winch").unwrap_err().to_string();
+        assert!(error.starts_with("there is no signal `winch`; there are interrupt, hangup"), "{error}");
+    }
+
+    #[test]
+    fn the_names_are_those_on_the_wire() {
+        for (signal, name, _) in SIGNALS {
+            assert_eq!(serde_json::to_string(signal).unwrap(), format!("\"{name}\""));
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! Words for the person or the program that started us.
+
+use std::io;
+
+use tokio::io::AsyncWriteExt as _;
+
+/// To stdout. Whoever has read enough and closed it is no error.
+pub(crate) async fn print(text: &str) -> io::Result<()> {
+    let mut stdout = tokio::io::stdout();
+    let written = async {
+        stdout.write_all(text.as_bytes()).await?;
+        stdout.flush().await
+    };
+    match written.await {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        result => result,
+    }
+}
+
+/// To stderr, in the form of all our messages.
+#[expect(clippy::print_stderr, reason = "for the person at the terminal")]
+pub(crate) fn complain(sentence: &str) {
+    eprintln!("exec-server: {sentence}");
+}

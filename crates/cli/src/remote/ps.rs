@@ -1,0 +1,171 @@
+//! `ps`: the processes of a kept session, for people or for programs.
+
+use std::io::IsTerminal as _;
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use client::{ProcessState, ProcessSummary};
+
+use super::args::PsArgs;
+use super::print::{complain, print};
+use super::reach::Destination;
+
+/// Lists them.
+pub(crate) async fn ps(args: PsArgs) -> anyhow::Result<ExitCode> {
+    let name = &args.session.session;
+    let client = Destination::choose(&args.r#where)?.connect_to_session(name, None).await?;
+    let processes = client.processes().await;
+    // Whoever follows a process of this session waits for us to be gone.
+    client.close().await;
+    let processes = processes?;
+    if args.json {
+        print(&format!("{}\n", serde_json::to_string(&processes)?)).await?;
+    } else if processes.is_empty() {
+        complain(&format!("there are no processes in the session `{name}`"));
+    } else {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        print(&table(&processes, now, terminal_width())).await?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// None if stdout is no terminal: what goes into a pipe is not cut.
+fn terminal_width() -> Option<usize> {
+    let stdout = std::io::stdout();
+    let size = stdout.is_terminal().then(|| rustix::termios::tcgetwinsize(&stdout).ok()).flatten()?;
+    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
+}
+
+const HEADINGS: [&str; 6] = ["ID", "STATE", "PID", "STARTED", "OUTPUT", "COMMAND"];
+
+/// The last column is as wide as it is, or as the terminal lets it.
+fn table(processes: &[ProcessSummary], now: Duration, width: Option<usize>) -> String {
+    let rows = processes.iter().map(|process| {
+        [
+            readable(process.process_id.as_str()),
+            state(process),
+            process.pid.map_or_else(|| "-".to_owned(), |pid| pid.to_string()),
+            format!("{} ago", age(now.saturating_sub(Duration::from_millis(process.started_at_ms)))),
+            size(process.output_bytes),
+            process.argv.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" "),
+        ]
+    });
+    let rows: Vec<[String; 6]> = std::iter::once(HEADINGS.map(str::to_owned)).chain(rows).collect();
+    let columns: Vec<usize> =
+        (0..5).map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0)).collect();
+    let mut table = String::new();
+    for row in &rows {
+        let mut line = String::new();
+        for (text, columns) in row.iter().zip(&columns) {
+            line.push_str(&format!("{text:columns$}  "));
+        }
+        line.push_str(&row[5]);
+        table.push_str(cut(&line, width).trim_end());
+        table.push('\n');
+    }
+    table
+}
+
+fn cut(line: &str, width: Option<usize>) -> String {
+    match width {
+        Some(width) if line.chars().count() > width => {
+            line.chars().take(width.saturating_sub(1)).chain(['…']).collect()
+        }
+        _ => line.to_owned(),
+    }
+}
+
+fn state(process: &ProcessSummary) -> String {
+    let code = process.exit_code.map(|code| format!(" {code}")).unwrap_or_default();
+    match process.state {
+        ProcessState::Starting => "starting".to_owned(),
+        ProcessState::Running => "running".to_owned(),
+        // A descendant holds its streams.
+        ProcessState::Exited => format!("exited{code}, open"),
+        ProcessState::Closed => format!("exited{code}"),
+    }
+}
+
+fn age(age: Duration) -> String {
+    let seconds = age.as_secs();
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3600 => format!("{}m", seconds / 60),
+        3600..86_400 => format!("{}h", seconds / 3600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
+fn size(bytes: u64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let (mut amount, mut unit) = (bytes as f64, 0);
+    while amount >= 1024.0 && unit + 1 < units.len() {
+        amount /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 { format!("{bytes}B") } else { format!("{amount:.1}{}", units[unit]) }
+}
+
+/// As a shell would want it, on one line.
+fn quoted(word: &str) -> String {
+    let is_plain = !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || "_-./=:,+@%~…".contains(c));
+    if is_plain { word.to_owned() } else { format!("'{}'", readable(word).replace('\'', r"'\''")) }
+}
+
+/// What would move the cursor or change colours is shown instead of sent.
+fn readable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn process(id: &str, state: ProcessState, exit_code: Option<i32>, argv: &[&str]) -> ProcessSummary {
+        ProcessSummary {
+            process_id: id.into(),
+            argv: argv.iter().map(|&word| word.to_owned()).collect(),
+            pid: Some(4711),
+            started_at_ms: 1_000_000,
+            state,
+            exit_code,
+            next_seq: 1,
+            output_bytes: 1536,
+            oldest_seq: None,
+            tty: false,
+        }
+    }
+
+    #[test]
+    fn columns_stand_below_each_other_and_the_command_is_cut() {
+        let processes = [
+            process("1", ProcessState::Running, None, &["sh", "-c", "echo 'a\nb'"]),
+            process("build", ProcessState::Closed, Some(143), &["make"]),
+        ];
+        let now = Duration::from_millis(1_000_000) + Duration::from_secs(7200);
+        let wide = "\
+ID     STATE       PID   STARTED  OUTPUT  COMMAND
+1      running     4711  2h ago   1.5KiB  sh -c 'echo '\\''a\\nb'\\'''
+build  exited 143  4711  2h ago   1.5KiB  make
+";
+        assert_eq!(table(&processes, now, None), wide);
+        let narrow = table(&processes, now, Some(48));
+        assert_eq!(narrow.lines().nth(1), Some("1      running     4711  2h ago   1.5KiB  sh -c…"));
+    }
+
+    #[test]
+    fn ages_and_sizes_are_short() {
+        let ages = [0, 59, 60, 3599, 3600, 86_399, 86_400 * 10];
+        assert_eq!(
+            ages.map(|seconds| age(Duration::from_secs(seconds))),
+            ["0s", "59s", "1m", "59m", "1h", "23h", "10d"]
+        );
+        assert_eq!([0, 1023, 1024, 5 << 30].map(size), ["0B", "1023B", "1.0KiB", "5.0GiB"]);
+    }
+
+    #[test]
+    fn a_process_whose_streams_are_held_says_so() {
+        let held = process("1", ProcessState::Exited, Some(0), &["sh"]);
+        assert_eq!(state(&held), "exited 0, open");
+    }
+}

@@ -1,0 +1,74 @@
+//! `logs`.
+
+use client::{ProcessState, StartParams};
+use testkit::{eventually_async, json};
+
+use crate::support::{Kept, Said, sh};
+
+async fn closed(kept: &Kept) {
+    eventually_async("it has closed", async || {
+        (kept.only_process().await.state == ProcessState::Closed).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn streams_are_apart_and_following_ends_with_its_code() {
+    let kept = Kept::start().await;
+    kept.process(sh("p", "echo out; echo err >&2; exit 9")).await;
+    closed(&kept).await;
+    let said = |code| Said { code, stdout: "out\n".into(), stderr: "err\n".into() };
+    assert_eq!(kept.run(&["logs", "p"]).await, said(0));
+    assert_eq!(kept.run(&["logs", "-f", "p"]).await, said(9));
+    assert_eq!(kept.run(&["logs", "p"]).await, said(0), "to look changes nothing");
+}
+
+#[tokio::test]
+async fn a_terminal_has_one_stream() {
+    let kept = Kept::start().await;
+    kept.process(StartParams { tty: true, ..sh("p", "echo out; echo err >&2") }).await;
+    let said = kept.run(&["logs", "-f", "p"]).await;
+    assert_eq!(said, Said { code: 0, stdout: "out\r\nerr\r\n".into(), stderr: String::new() });
+}
+
+#[tokio::test]
+async fn events_are_json_for_programs() {
+    let kept = Kept::start().await;
+    kept.process(sh("p", "echo out; sleep 0.1; printf '\\377' >&2; exit 4")).await;
+    closed(&kept).await;
+    let output = json!({"type": "output", "stream": "stdout", "text": "out\n"});
+    let bytes = json!({"type": "output", "stream": "stderr", "base64": "/w=="});
+    let exited = json!({"type": "exited", "exitCode": 4, "sandboxDenied": false, "timedOut": false});
+    for args in [&["logs", "--json", "p"][..], &["logs", "--json", "-f", "p"]] {
+        let said = kept.run(args).await;
+        let events: Vec<testkit::Value> =
+            said.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(events, [output.clone(), bytes.clone(), exited.clone()], "{args:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_longer_retained_is_counted() {
+    let kept = Kept::with_args(&["--retain-bytes", "64KiB", "--detached-hold", "0s"]).await;
+    kept.process(sh("p", "head -c 300000 /dev/zero | tr '\\0' x; exit 5")).await;
+    closed(&kept).await;
+    for (args, code) in [(&["logs", "p"][..], 0), (&["logs", "-f", "p"], 5)] {
+        let said = kept.run(args).await;
+        let kept_bytes = said.stdout.len();
+        assert!(kept_bytes > 0 && kept_bytes <= 64 << 10, "{kept_bytes}");
+        let lost = 300_000 - kept_bytes;
+        let expected = format!("exec-server: {lost} bytes of earlier output are no longer retained\n");
+        assert_eq!((said.code, said.stderr), (code, expected));
+    }
+    let said = kept.run(&["logs", "--json", "p"]).await;
+    assert!(said.stdout.starts_with(r#"{"type":"dropped","bytes":"#) && said.stderr.is_empty(), "{}", said.stderr);
+}
+
+#[tokio::test]
+async fn an_unknown_process_is_an_error() {
+    let kept = Kept::start().await;
+    let expected = "exec-server: there is no process `q` in the session `default`; `exec-server ps` lists them\n";
+    for (args, code) in [(&["logs", "q"][..], 1), (&["logs", "-f", "q"], 125)] {
+        assert_eq!(kept.run(args).await, Said { code, stdout: String::new(), stderr: expected.into() });
+    }
+}

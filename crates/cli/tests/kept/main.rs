@@ -1,0 +1,9 @@
+//! The commands for kept sessions, as a person types them. The sessions are made by the client that programs embed.
+#![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
+
+mod background;
+mod beside;
+mod kill;
+mod logs;
+mod ps;
+mod support;

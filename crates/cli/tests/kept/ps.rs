@@ -1,0 +1,70 @@
+//! `ps`.
+
+use client::ProcessState;
+use testkit::{TestServer, eventually_async};
+
+use crate::support::{Kept, Said, command, run, sh};
+
+#[tokio::test]
+async fn processes_are_listed_as_a_table() {
+    let kept = Kept::start().await;
+    let said = kept.run(&["ps"]).await;
+    let nothing = "exec-server: there are no processes in the session `default`\n";
+    assert_eq!(said, Said { code: 0, stdout: String::new(), stderr: nothing.into() });
+
+    kept.process(sh("long", "exec sleep 1000")).await;
+    kept.process(sh("short", "echo 12345; exit 3")).await;
+    let table = eventually_async("the second has closed", async || {
+        let said = kept.run(&["ps"]).await;
+        assert_eq!((said.code, said.stderr.as_str()), (0, ""));
+        said.stdout.contains("exited 3 ").then_some(said.stdout)
+    })
+    .await;
+    let rows: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(rows[0], ["ID", "STATE", "PID", "STARTED", "OUTPUT", "COMMAND"]);
+    assert_eq!((rows[1][0], rows[1][1], rows[1][4], rows[1][5]), ("long", "running", "ago", "0B"));
+    assert!(rows[1][3].ends_with('s') && table.contains("sh -c 'exec sleep 1000'\n"), "{table}");
+    assert_eq!((&rows[2][..3], rows[2][6]), (&["short", "exited", "3"][..], "6B"));
+}
+
+#[tokio::test]
+async fn processes_are_listed_as_json() {
+    let kept = Kept::start().await;
+    assert_eq!(kept.run(&["ps", "--json"]).await.stdout, "[]\n");
+    kept.process(sh("p", "exec sleep 1000")).await;
+    let process = kept.only_process().await;
+    assert_eq!((process.process_id.as_str(), process.state), ("p", ProcessState::Running));
+    assert_eq!(process.argv, ["sh", "-c", "exec sleep 1000"]);
+    assert!(testkit::is_alive(process.pid.unwrap()));
+}
+
+#[tokio::test]
+async fn a_session_that_does_not_exist_is_an_error() {
+    let state = tempfile::tempdir().unwrap();
+    let server = TestServer::start().await;
+    let said = run(command(state.path()).args(["ps", "--connect", server.url(), "-s", "mine"])).await;
+    let expected = format!(
+        "exec-server: there is no session `mine` at {}; start one with `exec-server run --session mine`\n",
+        server.url()
+    );
+    assert_eq!(said, Said { code: 1, stdout: String::new(), stderr: expected });
+    for args in [&["kill", "p"][..], &["logs", "p"], &["ps", "-s", "a/b"]] {
+        let said = run(command(state.path()).args(args)).await;
+        assert_eq!((said.code, said.stdout.as_str()), (1, ""), "{args:?} {}", said.stderr);
+        assert!(said.stderr.contains("no session `default` on this machine") || args[0] == "ps", "{}", said.stderr);
+    }
+    assert!(!state.path().join("exec-server").exists(), "looking starts no server");
+}
+
+#[tokio::test]
+async fn a_session_whose_time_is_over_is_forgotten() {
+    let kept = Kept::with_args(&["--max-session-ttl", "1ms"]).await;
+    let gone = eventually_async("its time is over", async || {
+        let said = kept.run(&["ps"]).await;
+        (said.code == 1).then_some(said.stderr)
+    })
+    .await;
+    assert!(gone.contains("the session `default` is gone"), "{gone}");
+    let said = kept.run(&["ps"]).await;
+    assert!(said.code == 1 && said.stderr.contains("there is no session `default`"), "{}", said.stderr);
+}

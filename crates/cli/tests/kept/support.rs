@@ -1,0 +1,123 @@
+//! A server with a kept session, and the commands run against it.
+
+use std::path::Path;
+use std::process::{Output, Stdio};
+use std::time::Duration;
+
+use client::{
+    ExecServerClient, ExecServerClientConnectOptions, ProcessSummary, SessionId, StartParams, UrlConnector,
+};
+use tempfile::TempDir;
+use testkit::{TestServer, binary};
+use tokio::process::Command;
+
+const LONG: Duration = Duration::from_secs(3600);
+
+/// Longer than any command takes on a loaded machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A server, and a session `default` on it whose name is known to the commands.
+pub(crate) struct Kept {
+    pub(crate) server: TestServer,
+    state: TempDir,
+    session: SessionId,
+}
+
+impl Kept {
+    pub(crate) async fn start() -> Self {
+        Self::with_args(&[]).await
+    }
+
+    pub(crate) async fn with_args(args: &[&str]) -> Self {
+        let server = TestServer::with_args(args).await;
+        let state = tempfile::tempdir().unwrap();
+        let session = make_session(server.url(), state.path()).await;
+        Self { server, state, session }
+    }
+
+    /// A client that takes the session from whoever has it.
+    pub(crate) async fn client(&self) -> ExecServerClient {
+        let options = ExecServerClientConnectOptions {
+            resume_session_id: Some(self.session.clone()),
+            takeover: true,
+            ..ExecServerClientConnectOptions::default()
+        };
+        connect(self.server.url(), options).await
+    }
+
+    /// Starts a process of the session and leaves it there.
+    pub(crate) async fn process(&self, params: StartParams) {
+        let client = self.client().await;
+        client.start(params).await.unwrap().detach();
+        client.close().await;
+    }
+
+    /// A command about that session.
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        let mut command = command(self.state.path());
+        command.arg(args[0]).args(["--connect", self.server.url()]).args(&args[1..]);
+        command
+    }
+
+    /// Runs one to its end.
+    pub(crate) async fn run(&self, args: &[&str]) -> Said {
+        run(&mut self.command(args)).await
+    }
+
+    /// The only process, as `ps --json` tells.
+    pub(crate) async fn only_process(&self) -> ProcessSummary {
+        let said = self.run(&["ps", "--json"]).await;
+        let mut processes: Vec<ProcessSummary> = serde_json::from_str(&said.stdout).unwrap();
+        assert_eq!(processes.len(), 1, "{}", said.stdout);
+        processes.remove(0)
+    }
+}
+
+/// What a command said.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Said {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+/// Our binary, with nothing configured but where it keeps what outlives it.
+pub(crate) fn command(state: &Path) -> Command {
+    let mut command = Command::new(binary());
+    command.env("XDG_STATE_HOME", state).env("XDG_CONFIG_HOME", state).env("CODEX_HOME", state).env("HOME", state);
+    command.env_remove("CODEX_EXEC_SERVER_URL").stdin(Stdio::null()).kill_on_drop(true);
+    command
+}
+
+pub(crate) async fn run(command: &mut Command) -> Said {
+    let Output { status, stdout, stderr } =
+        tokio::time::timeout(PATIENCE, command.output()).await.expect("it does not end").unwrap();
+    let (stdout, stderr) = (String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap());
+    Said { code: status.code().expect("it was killed"), stdout, stderr }
+}
+
+/// Makes a session that is kept, under the name `default`.
+pub(crate) async fn make_session(url: &str, state: &Path) -> SessionId {
+    let options =
+        ExecServerClientConnectOptions { keep_for: Some(LONG), ..ExecServerClientConnectOptions::default() };
+    let client = connect(url, options).await;
+    let session = client.session_id().unwrap().clone();
+    client.close().await;
+    let folder = state.join("exec-server/sessions").join(folder_of(url));
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("default"), format!("{session}\n")).unwrap();
+    session
+}
+
+async fn connect(url: &str, options: ExecServerClientConnectOptions) -> ExecServerClient {
+    ExecServerClient::connect(UrlConnector::new(url, Default::default()), options).await.unwrap()
+}
+
+/// As the command line names it.
+fn folder_of(url: &str) -> String {
+    url.replace("_", "_5f").replace(':', "_3a").replace('/', "_2f")
+}
+
+pub(crate) fn sh(id: &str, script: &str) -> StartParams {
+    StartParams::new(id, ["sh", "-c", script], "file:///".parse().unwrap())
+}

@@ -1,0 +1,6 @@
+//! `mcp-stdio`: a real MCP server behind it, and how the bridge ends.
+#![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
+
+mod ends;
+mod real_server;
+mod support;

@@ -1,0 +1,22 @@
+"""An MCP server with one tool, on the official SDK."""
+
+import os
+import sys
+
+from mcp.server import MCPServer
+
+server = MCPServer("counting")
+count = 0
+
+
+@server.tool()
+def add(amount: int) -> str:
+    """Add to the count; says which process counts."""
+    global count
+    count += amount
+    return f"{count} in {os.getpid()}"
+
+
+print("serving", file=sys.stderr, flush=True)
+server.run("stdio")
+print("served", file=sys.stderr, flush=True)

@@ -1,0 +1,107 @@
+//! The client over ssh.
+
+use std::time::{Duration, Instant};
+
+use client::{
+    ExecServerClient, ExecServerClientConnectOptions, ExecServerError, PathMap, PathUri, SshConnector, StartParams,
+};
+use testkit::{binary, eventually, is_alive};
+
+use crate::sshd::{HOST, Sshd};
+
+/// A person waits for the error.
+const SECONDS: Duration = Duration::from_secs(8);
+
+async fn connect_with(sshd: &Sshd, paths: PathMap) -> Result<ExecServerClient, ExecServerError> {
+    let program = binary();
+    let config = vec!["-F".into(), sshd.config().into()];
+    let connector = SshConnector::with_ssh(HOST, program.to_str().unwrap(), paths, config);
+    ExecServerClient::connect(connector, ExecServerClientConnectOptions::default()).await
+}
+
+fn uri(path: &std::path::Path) -> PathUri {
+    PathUri::from_native(path).unwrap()
+}
+
+#[tokio::test]
+async fn a_command_runs_there() {
+    let sshd = Sshd::start().await;
+    let client = connect_with(&sshd, PathMap::default()).await.unwrap();
+    let script = "echo out; echo err >&2; exit 7";
+    let process =
+        client.start(StartParams::new("p", ["sh", "-c", script], "file:///".parse().unwrap())).await.unwrap();
+    let output = process.wait_with_output().await.unwrap();
+    assert_eq!((output.stdout.as_slice(), output.stderr.as_slice()), (&b"out\n"[..], &b"err\n"[..]));
+    assert_eq!(output.status.code, 7);
+    assert!(client.environment_info().await.unwrap().capabilities.process_list);
+    assert_eq!(client.place(), "ssh elsewhere");
+    client.close().await;
+}
+
+#[tokio::test]
+async fn paths_are_mapped_both_ways() {
+    let sshd = Sshd::start().await;
+    let there = sshd.temporary();
+    std::fs::create_dir(there.join("below")).unwrap();
+    let here = std::path::Path::new("/only/here");
+    let client = connect_with(&sshd, PathMap::new(here, &there).unwrap()).await.unwrap();
+    let process = client.start(StartParams::new("p", ["pwd", "-P"], uri(&here.join("below")))).await.unwrap();
+    let output = process.wait_with_output().await.unwrap();
+    let below = std::fs::canonicalize(there.join("below")).unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{}\n", below.display()));
+    let info = client.environment_info().await.unwrap();
+    assert_eq!(info.temp_dir, Some(uri(here)));
+    // What lies outside of the roots is not changed.
+    let process = client.start(StartParams::new("q", ["pwd", "-P"], uri("/".as_ref()))).await.unwrap();
+    assert_eq!(process.wait_with_output().await.unwrap().stdout, b"/\n");
+    client.close().await;
+}
+
+#[tokio::test]
+async fn a_client_that_goes_away_leaves_nothing_there() {
+    let sshd = Sshd::start().await;
+    for is_closed in [true, false] {
+        let client = connect_with(&sshd, PathMap::default()).await.unwrap();
+        let script = "setsid sleep 1000 & echo $PPID $$ $!; exec sleep 1000";
+        let params = StartParams::new("p", ["sh", "-c", script], "file:///".parse().unwrap());
+        let process = client.start(params).await.unwrap();
+        let mut events = process.events();
+        let Some(client::ExecProcessEvent::Output(output)) = events.next().await else { panic!("no output") };
+        let line = String::from_utf8(output.chunk.to_vec()).unwrap();
+        let pids: Vec<u32> = line.split_whitespace().map(|pid| pid.parse().unwrap()).collect();
+        assert!(pids.len() == 3 && pids.iter().all(|pid| is_alive(*pid)), "{line}");
+        process.detach();
+        drop((process, events));
+        if is_closed {
+            client.close().await;
+        } else {
+            drop(client);
+        }
+        for pid in pids {
+            eventually("the server there and all it has started are gone", || (!is_alive(pid)).then_some(())).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_ssh_complains_about_is_told_within_seconds() {
+    let start = Instant::now();
+    let sshd = Sshd::start().await;
+    sshd.expect_another_host_key();
+    let error = connect_with(&sshd, PathMap::default()).await.err().unwrap().to_string();
+    assert!(error.contains("Host key verification failed"), "{error}");
+    sshd.expect_another_port();
+    let error = connect_with(&sshd, PathMap::default()).await.err().unwrap().to_string();
+    assert!(error.contains("Connection refused"), "{error}");
+    assert!(start.elapsed() < SECONDS, "{:?}", start.elapsed());
+}
+
+#[tokio::test]
+async fn a_server_program_that_is_not_there_is_named() {
+    let sshd = Sshd::start().await;
+    let config = vec!["-F".into(), sshd.config().into()];
+    let connector = SshConnector::with_ssh(HOST, "/no/such/exec-server", PathMap::default(), config);
+    let error = ExecServerClient::connect(connector, ExecServerClientConnectOptions::default()).await;
+    let error = error.err().unwrap().to_string();
+    assert!(error.contains("/no/such/exec-server"), "{error}");
+}
