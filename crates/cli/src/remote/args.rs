@@ -43,7 +43,7 @@ Examples:
 /// What to do in an environment.
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
-    /// Run a command in an environment and pass its input, output, signals and exit code through
+    /// Run a command in an environment, with our input, output, signals and its exit code
     #[command(after_help = RUN_HELP)]
     Run(RunArgs),
     /// Open an interactive shell in an environment

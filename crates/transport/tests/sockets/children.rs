@@ -181,7 +181,7 @@ async fn a_child_that_exits_takes_its_group_along() {
 async fn a_writer_that_waits_for_room_is_told_of_the_end() {
     let (mut stream, guard) = start("trap '' TERM; echo ready; exec sleep 1000");
     assert_eq!(line(&mut stream).await, "ready");
-    let flood = vec![b'x'; 1 << 20];
+    let flood = vec![b'x'; 4 << 20];
     let mut write = Box::pin(stream.writer.write_all(&flood));
     let pending = tokio::time::timeout(Duration::from_millis(20), &mut write).await;
     assert!(pending.is_err());
