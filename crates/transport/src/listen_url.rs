@@ -27,10 +27,10 @@ pub enum ListenUrl {
 pub enum ListenUrlError {
     /// None of our schemes.
     #[error("unsupported --listen URL `{0}`; expected `ws://IP:PORT` or `stdio`")]
-    Unsupported(String),
+    UnsupportedListenUrl(String),
     /// `ws://` without a plain IP address and port.
     #[error("invalid websocket --listen URL `{0}`; expected `ws://IP:PORT`")]
-    InvalidWebSocket(String),
+    InvalidWebSocketListenUrl(String),
     /// `wss://` without a plain IP address and port.
     #[error("invalid websocket --listen URL `{0}`; expected `wss://IP:PORT`")]
     InvalidSecureWebSocket(String),
@@ -57,7 +57,10 @@ impl FromStr for ListenUrl {
             return Ok(Self::Stdio);
         }
         if let Some(address) = url.strip_prefix("ws://") {
-            return address.parse().map(Self::WebSocket).map_err(|_| ListenUrlError::InvalidWebSocket(url.into()));
+            return address
+                .parse()
+                .map(Self::WebSocket)
+                .map_err(|_| ListenUrlError::InvalidWebSocketListenUrl(url.into()));
         }
         if let Some(address) = url.strip_prefix("wss://") {
             return address
@@ -73,7 +76,7 @@ impl FromStr for ListenUrl {
                 Err(ListenUrlError::InvalidUnix(url.into()))
             };
         }
-        Err(ListenUrlError::Unsupported(url.into()))
+        Err(ListenUrlError::UnsupportedListenUrl(url.into()))
     }
 }
 

@@ -1,0 +1,36 @@
+//! A program that embeds both sides.
+#![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
+
+use exec_server::{
+    ExecParams, ExecServerClient, ExecServerListenUrlParseError, ExecServerRuntimePaths, RemoteExecServerConnectArgs,
+    ServeError, run_main_with_listen_url,
+};
+use testkit::{Signal, eventually_async, send_signal};
+
+#[tokio::test]
+async fn a_server_and_its_client_in_one_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("unix://{}/exec.sock", folder.path().display());
+    let serving = tokio::spawn({
+        let url = url.clone();
+        async move { run_main_with_listen_url(&url, ExecServerRuntimePaths::unguarded()).await }
+    });
+    let client = eventually_async("it can be reached", async || {
+        ExecServerClient::connect_websocket(RemoteExecServerConnectArgs::new(&url, "embedder")).await.ok()
+    })
+    .await;
+    let process = client.start(ExecParams::new("p", ["echo", "hello"], "file:///".parse().unwrap())).await.unwrap();
+    assert_eq!(process.wait_with_output().await.unwrap().stdout, b"hello\n");
+    client.close().await;
+    send_signal(std::process::id(), Signal::TERM);
+    serving.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn an_address_that_is_none_is_refused() {
+    let refused = run_main_with_listen_url("http://127.0.0.1:1", ExecServerRuntimePaths::unguarded()).await;
+    let Err(ServeError::ListenUrl(ExecServerListenUrlParseError::UnsupportedListenUrl(url))) = refused else {
+        panic!("{refused:?}")
+    };
+    assert_eq!(url, "http://127.0.0.1:1");
+}
