@@ -1,5 +1,4 @@
 //! A program that embeds both sides.
-#![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 use exec_server::{
     ExecParams, ExecServerClient, ExecServerListenUrlParseError, ExecServerRuntimePaths, RemoteExecServerConnectArgs,
