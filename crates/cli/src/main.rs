@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use clap::Parser as _;
 
 /// Our own failures, as opposed to those of a command that was run.
-pub(crate) const OUR_FAILURE: u8 = 125;
+const OUR_FAILURE: u8 = 125;
 
 fn main() -> ExitCode {
     if let Some(code) = exec_server::become_guard_if_asked() {

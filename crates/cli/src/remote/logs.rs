@@ -4,12 +4,15 @@
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use client::{ExecProcessEvent, ExecServerClient, ExecServerError, ExitStatus, ProcessId, ReadParams};
+use client::{
+    ExecProcessEvent, ExecServerClient, ExecServerError, ExitStatus, ProcessId, ProcessOutputChunk, ReadParams,
+};
+use protocol::OutputChunk;
 
 use super::args::LogsArgs;
 use super::event_printer::EventPrinter;
-use super::exit_code;
 use super::reach::Destination;
+use super::status;
 
 /// Prints them.
 pub(crate) async fn logs(args: LogsArgs) -> anyhow::Result<ExitCode> {
@@ -53,7 +56,7 @@ async fn print_retained(
     }
     let processes = client.processes().await?;
     let end = processes.iter().find(|process| process.process_id == *id).map_or(u64::MAX, |process| process.next_seq);
-    let (mut after, mut seen, mut exit_is_told) = (0, 0, false);
+    let (mut after, mut seen, mut exit) = (0, 0, None);
     loop {
         let params = ReadParams { process_id: id.clone(), after_seq: Some(after), max_bytes: None, wait_ms: Some(0) };
         let page = client.read(params).await?;
@@ -62,24 +65,34 @@ async fn print_retained(
             printer.dropped(dropped).await?;
             seen += dropped;
         }
-        let exit = page.exit_code.filter(|_| page.exited).map(|code| ExitStatus {
-            code,
-            sandbox_denied: page.sandbox_denied,
-            timed_out: page.timed_out,
-        });
-        for chunk in &page.chunks {
-            if let Some(exit) = exit.filter(|_| !exit_is_told && page.exit_seq.is_some_and(|seq| seq < chunk.seq)) {
-                printer.exited(exit).await?;
-                exit_is_told = true;
-            }
-            printer.output(chunk.stream, &chunk.chunk.0).await?;
-            seen += chunk.chunk.0.len() as u64;
+        if exit.is_none() {
+            exit = page.exit_code.filter(|_| page.exited).map(|exit_code| ExecProcessEvent::Exited {
+                seq: page.exit_seq.unwrap_or(u64::MAX),
+                exit_code,
+                sandbox_denied: Some(page.sandbox_denied),
+                timed_out: page.timed_out,
+            });
         }
         let is_last = page.next_seq >= end || page.chunks.is_empty();
-        if let Some(exit) = exit.filter(|_| is_last && !exit_is_told) {
-            printer.exited(exit).await?;
+        for OutputChunk { seq, stream, chunk } in page.chunks {
+            // Descendants may have written after it had exited.
+            let is_before =
+                matches!(&exit, Some(ExecProcessEvent::Exited { seq: exit, .. }) if (after..seq).contains(exit));
+            if let Some(exit) = exit.as_ref().filter(|_| is_before) {
+                printer.event(exit).await?;
+            }
+            seen += chunk.0.len() as u64;
+            after = seq;
+            let output = ProcessOutputChunk { seq, stream, chunk: chunk.0.into() };
+            printer.event(&ExecProcessEvent::Output(output)).await?;
         }
         if is_last {
+            let is_after = matches!(&exit, Some(ExecProcessEvent::Exited { seq, .. }) if *seq > after);
+            if let Some(exit) = exit.as_ref().filter(|_| is_after) {
+                printer.event(exit).await?;
+            }
+            // Nothing more is printed, whether or not it goes on.
+            printer.event(&ExecProcessEvent::Closed { seq: page.next_seq }).await?;
             return Ok(ExitCode::SUCCESS);
         }
         after = page.next_seq - 1;
@@ -92,30 +105,23 @@ async fn follow(client: &ExecServerClient, id: &ProcessId, printer: &mut EventPr
         printer.dropped(process.lost_bytes()).await?;
     }
     let mut events = process.events();
-    let mut status = None;
+    let mut exited = None;
     while let Some(event) = events.next().await {
+        printer.event(&event).await?;
         match event {
-            ExecProcessEvent::Output(output) => printer.output(output.stream, &output.chunk).await?,
-            ExecProcessEvent::Exited { exit_code, sandbox_denied, timed_out, .. } => {
-                let sandbox_denied = sandbox_denied.unwrap_or(false);
-                let exit = ExitStatus { code: exit_code, sandbox_denied, timed_out };
-                printer.exited(exit).await?;
-                status = Some(exit);
+            ExecProcessEvent::Exited { exit_code: code, sandbox_denied, timed_out, .. } => {
+                exited = Some(ExitStatus { code, sandbox_denied: sandbox_denied.unwrap_or(false), timed_out });
             }
-            ExecProcessEvent::Closed { .. } => {}
             ExecProcessEvent::Failed(text) => {
                 return Err(anyhow::Error::msg(text).context("cannot follow it further"));
             }
+            ExecProcessEvent::Output(_) | ExecProcessEvent::Closed { .. } => {}
         }
     }
-    let status = match status {
+    let status = match exited {
         Some(status) => status,
         // Its exit is older than what is retained.
-        None => {
-            let status = process.wait().await.context("it is not known how it ended")?;
-            printer.exited(status).await?;
-            status
-        }
+        None => process.wait().await.context("it is not known how it ended")?,
     };
-    Ok(exit_code(status.code))
+    Ok(status::of_command(status))
 }

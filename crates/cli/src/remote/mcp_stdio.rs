@@ -6,14 +6,15 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use client::{ExecProcess, ExecProcessEvent, ExecServerClient, ProcessEvents, ProcessStdin, StartParams, Stream};
+use client::{ExecProcess, ExecProcessEvent, ExecServerClient, ExitStatus, ProcessEvents, ProcessStdin, Stream};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::args::McpStdioArgs;
-use super::exit_code;
 use super::reach::Destination;
-use super::start_params::start_params;
+use super::run::{Started, start};
+use super::signals::Signals;
+use super::start::{Flags, Here};
+use super::status;
 
 /// The only process of its session.
 const PROCESS_ID: &str = "mcp-stdio-1";
@@ -23,40 +24,46 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Runs it to its end, or to ours.
 pub(crate) async fn mcp_stdio(args: McpStdioArgs) -> anyhow::Result<ExitCode> {
-    let mut signals = Signals::new()?;
+    let mut signals = Signals::listen()?;
+    let destination = Destination::choose(&args.r#where)?;
+    let here = Here::new(&destination.way, false);
     let client = tokio::select! {
-        client = connect(&args) => client?,
-        code = signals.next() => return Ok(exit_code(code)),
+        client = destination.connect() => client?,
+        deadly = signals.next_deadly() => return Ok(ExitCode::from(deadly.exit_code())),
     };
-    let bridged = tokio::select! {
-        bridged = run(&client, &args) => bridged,
-        code = signals.next() => Ok(code),
-    };
+    let code = run(&client, &here, &args, &mut signals).await;
     // The handle is gone, so what still runs is ended before the connection is.
     client.close().await;
-    Ok(exit_code(bridged?))
+    code
 }
 
-async fn connect(args: &McpStdioArgs) -> anyhow::Result<ExecServerClient> {
-    Destination::choose(&args.r#where)?.connect().await
+async fn run(
+    client: &ExecServerClient,
+    here: &Here,
+    args: &McpStdioArgs,
+    signals: &mut Signals,
+) -> anyhow::Result<ExitCode> {
+    let flags = Flags { cwd: args.cwd.as_deref(), env: &args.env, tty: false };
+    let params = here.start(client, PROCESS_ID.into(), &args.command, flags, None).await?;
+    let process = match start(client, params, signals).await? {
+        Started::Process(process) => process,
+        Started::Nothing(code) => return Ok(code),
+    };
+    tokio::select! {
+        status = bridge(&process) => Ok(status::of_command(status?)),
+        deadly = signals.next_deadly() => Ok(ExitCode::from(deadly.exit_code())),
+    }
 }
 
-async fn run(client: &ExecServerClient, args: &McpStdioArgs) -> anyhow::Result<i32> {
-    let params = start_params(client, PROCESS_ID, &args.command, args.cwd.as_deref(), &args.env).await?;
-    let process = client.start(StartParams { pipe_stdin: true, ..params }).await;
-    let process = process.with_context(|| format!("cannot start `{}`", args.command.join(" ")))?;
-    bridge(&process).await
-}
-
-async fn bridge(process: &ExecProcess) -> anyhow::Result<i32> {
+async fn bridge(process: &ExecProcess) -> anyhow::Result<ExitStatus> {
     let (input, output) = (forward_input(process.stdin()), forward_output(process.events()));
     tokio::pin!(input, output);
     tokio::select! {
-        code = &mut output => return code,
+        status = &mut output => return status,
         ended = &mut input => ended?,
     }
-    if let Ok(code) = tokio::time::timeout(PATIENCE, &mut output).await {
-        return code;
+    if let Ok(status) = tokio::time::timeout(PATIENCE, &mut output).await {
+        return status;
     }
     process.terminate().await?;
     output.await
@@ -86,7 +93,7 @@ async fn pass(theirs: &mut ProcessStdin, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Passes on what it writes until it exits: what it has written before comes before.
-async fn forward_output(mut events: ProcessEvents) -> anyhow::Result<i32> {
+async fn forward_output(mut events: ProcessEvents) -> anyhow::Result<ExitStatus> {
     let (mut stdout, mut stderr) = (tokio::io::stdout(), tokio::io::stderr());
     while let Some(event) = events.next().await {
         match event {
@@ -98,36 +105,13 @@ async fn forward_output(mut events: ProcessEvents) -> anyhow::Result<i32> {
                 stdout.write_all(&output.chunk).await.context("cannot write to stdout")?;
                 stdout.flush().await.context("cannot write to stdout")?;
             }
-            ExecProcessEvent::Exited { exit_code, .. } => return Ok(exit_code),
+            ExecProcessEvent::Exited { exit_code: code, sandbox_denied, timed_out, .. } => {
+                let sandbox_denied = sandbox_denied.unwrap_or(false);
+                return Ok(ExitStatus { code, sandbox_denied, timed_out });
+            }
             ExecProcessEvent::Closed { .. } => break,
             ExecProcessEvent::Failed(text) => anyhow::bail!("the MCP server is lost: {text}"),
         }
     }
     anyhow::bail!("the MCP server ended and did not say how")
-}
-
-/// Requests to end.
-struct Signals {
-    hangup: Signal,
-    interrupt: Signal,
-    terminate: Signal,
-}
-
-impl Signals {
-    fn new() -> io::Result<Self> {
-        Ok(Self {
-            hangup: signal(SignalKind::hangup())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
-        })
-    }
-
-    /// Waits for one; returns what to exit with.
-    async fn next(&mut self) -> i32 {
-        tokio::select! {
-            _ = self.hangup.recv() => 129,
-            _ = self.interrupt.recv() => 130,
-            _ = self.terminate.recv() => 143,
-        }
-    }
 }

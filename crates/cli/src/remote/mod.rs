@@ -22,7 +22,6 @@ mod screen;
 mod shell;
 mod signals;
 mod start;
-mod start_params;
 mod status;
 mod stdin;
 mod terminal;
@@ -64,10 +63,4 @@ fn fails_with_one(result: anyhow::Result<ExitCode>) -> anyhow::Result<ExitCode> 
         crate::complain(&error);
         ExitCode::FAILURE
     }))
-}
-
-/// The exit code of a process there as ours.
-fn exit_code(code: i32) -> ExitCode {
-    // Codes beyond a byte come from servers on other systems; they must not look like success.
-    ExitCode::from(u8::try_from(code).unwrap_or(crate::OUR_FAILURE))
 }

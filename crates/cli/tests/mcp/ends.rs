@@ -79,11 +79,11 @@ async fn it_runs_on_this_machine_where_nothing_is_configured() {
 }
 
 #[tokio::test]
-async fn a_command_or_a_server_that_is_not_there_is_an_error_of_ours() {
+async fn a_command_or_a_server_that_is_not_there_is_told_apart() {
     let server = TestServer::start().await;
     let ending = Bridge::start(server.url(), &["no-such-mcp-server"]).ending().await;
-    assert_eq!((ending.code, ending.stdout.as_str()), (Some(125), ""));
-    assert!(ending.stderr.contains("no-such-mcp-server"), "{}", ending.stderr);
+    let expected = "exec-server: no-such-mcp-server: command not found\n".to_owned();
+    assert_eq!(ending, Ending { code: Some(127), stdout: String::new(), stderr: expected });
     let said = run_to_end(&["mcp-stdio", "--connect", "ws://127.0.0.1:1", "--", "true"]).await;
     assert_eq!((said.status.code(), said.stdout.as_slice()), (Some(125), &b""[..]));
 }
