@@ -94,7 +94,8 @@ impl Outbox {
         loop {
             {
                 let mut queue = self.queue.lock();
-                if !queue.bytes.is_empty() || queue.is_closing {
+                // After the end callers have been told that what was not taken was not sent.
+                if !queue.has_ended && (!queue.bytes.is_empty() || queue.is_closing) {
                     std::mem::swap(&mut queue.bytes, batch);
                     queue.taken += batch.len() as u64;
                     self.drained.notify_waiters();

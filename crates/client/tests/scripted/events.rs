@@ -2,7 +2,7 @@
 
 use client::{ExecProcessEvent, ProcessOutputChunk, Stream};
 use testkit::ScriptedServer;
-use testkit::scripted::Reply;
+use testkit::scripted::{Reply, page};
 
 use crate::support::{connect, options, params, try_connect};
 
@@ -70,4 +70,32 @@ async fn events_before_the_answer_to_the_start_are_not_lost() {
     let process = client.start(params("p")).await.unwrap();
     assert_eq!(process.sandbox_type(), None, "an old server does not say");
     assert_eq!(process.events().next().await, Some(said(1, b"early")));
+}
+
+#[tokio::test]
+async fn events_that_are_gone_for_a_late_subscriber_are_read_once_and_not_doubled() {
+    let server = ScriptedServer::new();
+    let client = connect(&server).await;
+    let letter = |seq: u64| vec![b'a' + (seq % 26) as u8];
+    server.on("process/read", move |_| Reply::Result(page((1..=1024).map(|seq| (seq, letter(seq))), 1025)));
+    let process = client.start(params("p")).await.unwrap();
+    let mut early = process.events();
+    for seq in 1..=1024 {
+        server.output("p", seq, letter(seq));
+        early.next().await.unwrap();
+    }
+    let mut late = process.events();
+    let mut received = Vec::new();
+    while received.len() < 1024 {
+        let Some(ExecProcessEvent::Output(output)) = late.next().await else { panic!("it ends early") };
+        assert_eq!(output.seq, received.len() as u64 + 1);
+        received.extend(output.chunk);
+    }
+    server.exited("p", 1025, 0);
+    server.closed("p", 1026);
+    assert!(matches!(late.next().await, Some(ExecProcessEvent::Exited { seq: 1025, exit_code: 0, .. })));
+    assert_eq!(late.next().await, Some(ExecProcessEvent::Closed { seq: 1026 }));
+    assert_eq!(late.next().await, None);
+    assert_eq!(received, (1..=1024).flat_map(letter).collect::<Vec<_>>());
+    assert_eq!(server.count("process/read"), 1);
 }
