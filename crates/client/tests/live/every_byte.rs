@@ -10,7 +10,7 @@ use testkit::{CuttingProxy, TestServer, eventually_async};
 use crate::support::{sh, sh_with_stdin, try_connect_to};
 
 /// No session takes this long, however loaded the machine is.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How a session went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
