@@ -93,8 +93,9 @@ impl ExecServerClient {
         // Before it is sent: the first piece may come right behind the answer.
         let (registration, pieces) = shared.inbound.bodies.register();
         params.request_id = registration.id().to_owned();
-        let response: HttpResponse = shared.call_once(HTTP_REQUEST, &params).await?;
         let handle = Arc::clone(self.handle());
-        Ok((response, HttpResponseBodyStream { pieces, registration, is_over: false, _handle: handle }))
+        let body = HttpResponseBodyStream { pieces, registration, is_over: false, _handle: handle };
+        let response: HttpResponse = shared.call_once(HTTP_REQUEST, &params).await?;
+        Ok((response, body))
     }
 }

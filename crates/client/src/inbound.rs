@@ -47,6 +47,13 @@ impl Inbound {
         }
     }
 
+    /// Follows it no longer if there is neither a handle nor a subscriber.
+    pub(crate) fn remove_if_unwatched(&self, entry: &Arc<Entry>) {
+        if entry.is_unwatched() {
+            self.remove(entry);
+        }
+    }
+
     /// Those to catch up with after a lost connection.
     pub(crate) fn recoverable(&self) -> Vec<Arc<Entry>> {
         let processes = self.processes.lock();
@@ -69,6 +76,12 @@ impl Inbound {
         if !entry.is_detached() {
             self.job(Job::Terminate(entry.id.clone()));
         }
+    }
+
+    /// Ends every process that is followed and was not asked to stay.
+    pub(crate) fn end_all_of_ours(&self) {
+        let processes: Vec<_> = self.processes.lock().values().cloned().collect();
+        processes.iter().filter(|entry| !entry.is_over()).for_each(|entry| self.end_if_ours(entry));
     }
 
     pub(crate) fn output(&self, output: &PushedOutput<'_>) -> Result<(), String> {

@@ -15,6 +15,8 @@ use crate::shared::{Repeat, Shared};
 
 /// How long a missing event may take before it is asked for. Events are pushed in order; only an old server mixes them up.
 const HOLE_PATIENCE: Duration = Duration::from_millis(250);
+/// How long to wait for one of a thousand calls to end.
+const BUSY_PATIENCE: Duration = Duration::from_millis(50);
 /// How long a client that nobody uses any more takes to end what it has started.
 const LAST_JOBS: Duration = Duration::from_secs(2);
 
@@ -47,11 +49,14 @@ pub(crate) async fn run(shared: Arc<Shared>, mut jobs: mpsc::UnboundedReceiver<J
             () = shared.closing.cancelled() => break,
         }
     }
+    shared.inbound.end_all_of_ours();
     while let Ok(job) = jobs.try_recv() {
         begin(&shared, job, &mut running, &terminations);
     }
     drop(terminations);
     let _out_of_time = tokio::time::timeout(LAST_JOBS, async { while running.join_next().await.is_some() {} }).await;
+    // What is left has no more time, and its place is needed for the goodbye.
+    running.shutdown().await;
     shared.stop().await;
 }
 
@@ -100,7 +105,7 @@ async fn abandoned_start(
 
 async fn fill_hole(shared: Arc<Shared>, entry: Arc<Entry>) {
     tokio::time::sleep(HOLE_PATIENCE).await;
-    if entry.has_hole() {
+    while entry.has_hole() && !entry.is_over() {
         let params = ReadParams {
             process_id: entry.id.clone(),
             after_seq: Some(entry.last_seq()),
@@ -109,7 +114,11 @@ async fn fill_hole(shared: Arc<Shared>, entry: Arc<Entry>) {
         };
         match shared.call(Method::ProcessRead, &params, Repeat::SAFE).await {
             Ok(answer) => shared.catch_up(&entry, Ok(answer)),
-            Err(error) => tracing::debug!(process = %entry.id, %error, "cannot ask for missing events"),
+            Err(ExecServerError::TooManyRequests(_)) => tokio::time::sleep(BUSY_PATIENCE).await,
+            Err(error) => {
+                tracing::debug!(process = %entry.id, %error, "cannot ask for missing events");
+                break;
+            }
         }
     }
     entry.hole_is_filled();
@@ -117,16 +126,27 @@ async fn fill_hole(shared: Arc<Shared>, entry: Arc<Entry>) {
 
 async fn tell_flow(shared: Arc<Shared>, entry: Arc<Entry>) {
     // An old server pushes as fast as it can; whoever is too slow then misses events and is told so.
-    if !shared.capabilities().await.is_ok_and(|capabilities| capabilities.process_flow) {
-        return;
+    match shared.capabilities().await {
+        Ok(capabilities) if capabilities.process_flow => {}
+        // The flag stays: nobody is to try again.
+        Ok(_) => return,
+        Err(_) => return entry.flow_cannot_be_told(),
     }
     loop {
         let paused = entry.wants_pause();
         let params = protocol::FlowParams { process_id: entry.id.clone(), paused };
         let told: Result<protocol::NoResult, _> = shared.call(Method::ProcessFlow, &params, Repeat::SAFE).await;
-        if let Err(error) = told {
-            tracing::debug!(process = %entry.id, %error, "cannot be made to wait");
-            return entry.flow_cannot_be_told();
+        match told {
+            Ok(_) => {}
+            // It would wait for ever if it is not told to go on.
+            Err(ExecServerError::TooManyRequests(_)) if !entry.is_over() => {
+                tokio::time::sleep(BUSY_PATIENCE).await;
+                continue;
+            }
+            Err(error) => {
+                tracing::debug!(process = %entry.id, %error, "cannot be made to wait or go on");
+                return entry.flow_cannot_be_told();
+            }
         }
         if !entry.flow_was_told(paused) {
             return;

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use protocol::{Capabilities, EnvironmentInfo, KeepParams, Method, ReadResult, SessionId, StartParams};
@@ -18,6 +18,9 @@ use crate::inbound::Inbound;
 use crate::options::ExecServerClientConnectOptions;
 use crate::process::entry::Entry;
 use crate::rpc::{CallError, Rpc, Slot};
+
+/// How long a server that does not read may hold up the end.
+const GOODBYE: Duration = Duration::from_secs(2);
 
 /// The state of a client's connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -255,12 +258,17 @@ impl Shared {
         };
         self.poke.notify_one();
         let is_kept = self.options.keep_for.is_some() || self.options.resume_session_id.is_some();
-        if !is_kept && !self.leaves_processes.load(Ordering::Relaxed) {
-            // Nobody comes back: the server need not wait for it. One that does not know this waits as it always does.
-            let params = KeepParams { keep_for_ms: 0 };
-            let _nobody_asks = rpc.begin(Method::SessionKeep.name(), &params, Slot::Cleanup).await;
+        let goodbye = async {
+            if !is_kept && !self.leaves_processes.load(Ordering::Relaxed) {
+                // Nobody comes back: the server need not wait for it. One that does not know this waits as it always does.
+                let params = KeepParams { keep_for_ms: 0 };
+                let _nobody_asks = rpc.begin(Method::SessionKeep.name(), &params, Slot::Cleanup).await;
+            }
+            rpc.say_goodbye().await;
+        };
+        if tokio::time::timeout(GOODBYE, goodbye).await.is_err() {
+            rpc.close("exec-server client is closed");
         }
-        rpc.say_goodbye().await;
         self.stopped.cancel();
     }
 }

@@ -21,6 +21,10 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         }
         let (current, rpc, timeout) = {
             let linked = shared.link.lock();
+            // Somebody else may have changed it since.
+            if linked.link.has_action() {
+                continue;
+            }
             if linked.link.failure().is_some() {
                 return;
             }
@@ -62,12 +66,19 @@ fn act(shared: &Arc<Shared>, action: Action, attempt: &mut Option<(Generation, A
         Action::Abandon(_) => {
             if let Some((_, task)) = attempt.take() {
                 task.abort();
+                // It may have succeeded in this moment.
+                tokio::spawn(async move {
+                    if let Ok(Ok(rpc)) = task.await {
+                        rpc.close("it came too late");
+                    }
+                });
             }
         }
         Action::Connected(_) => {
             shared.state.send_replace(ConnectionState::Connected);
         }
         Action::Fail(text) => {
+            shared.inbound.bodies.fail_all(&text);
             shared.inbound.fail_all(&text);
             shared.state.send_replace(ConnectionState::Failed(text));
         }
@@ -78,8 +89,12 @@ fn settle(shared: &Shared, generation: Generation, result: Result<Arc<Rpc>, Exec
     let mut linked = shared.link.lock();
     match result {
         Ok(rpc) => {
-            linked.rpc = rpc;
             linked.link.attempt_succeeded(generation, Instant::now());
+            if linked.link.current() == Some(generation) {
+                linked.rpc = rpc;
+            } else {
+                rpc.close("it came too late");
+            }
         }
         Err(error) => {
             tracing::debug!(%error, "cannot reconnect");

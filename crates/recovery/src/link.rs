@@ -274,6 +274,11 @@ impl Link {
         self.actions.pop_front()
     }
 
+    /// Whether there is something to do.
+    pub fn has_action(&self) -> bool {
+        !self.actions.is_empty()
+    }
+
     fn is_attempting(&self, generation: Generation) -> bool {
         self.attempt() == Some(generation)
     }

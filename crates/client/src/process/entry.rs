@@ -26,6 +26,8 @@ pub(crate) struct Entry {
     is_recoverable: AtomicBool,
     /// It is not ours to end.
     is_detached: AtomicBool,
+    /// Its handle is gone.
+    is_let_go: AtomicBool,
     is_filling_hole: AtomicBool,
     is_telling_flow: AtomicBool,
 }
@@ -85,6 +87,7 @@ impl Entry {
             last_write: AtomicU64::new(0),
             is_recoverable: AtomicBool::new(false),
             is_detached: AtomicBool::new(false),
+            is_let_go: AtomicBool::new(false),
             is_filling_hole: AtomicBool::new(false),
             is_telling_flow: AtomicBool::new(false),
         })
@@ -251,6 +254,14 @@ impl Entry {
 
     pub(crate) fn detach(&self) {
         self.is_detached.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn let_go(&self) {
+        self.is_let_go.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_unwatched(&self) -> bool {
+        self.is_let_go.load(Ordering::Relaxed) && !self.feed(|feed| feed.has_subscribers())
     }
 
     pub(crate) fn is_recoverable(&self) -> bool {

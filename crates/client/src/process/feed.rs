@@ -88,6 +88,10 @@ impl Feed {
         self.last_subscriber
     }
 
+    pub(crate) fn has_subscribers(&self) -> bool {
+        !self.subscribers.is_empty()
+    }
+
     pub(crate) fn unsubscribe(&mut self, subscriber: u64) {
         self.subscribers.remove(&subscriber);
         self.trim();

@@ -227,7 +227,10 @@ impl Drop for ExecProcess {
         if self.entry.is_over() {
             return;
         }
-        self.handle.shared.inbound.remove(&self.entry);
+        // Whoever has subscribed still learns how it ends.
+        drop(self.first.get_mut().take());
+        self.entry.let_go();
+        self.handle.shared.inbound.remove_if_unwatched(&self.entry);
         self.handle.shared.inbound.end_if_ours(&self.entry);
     }
 }

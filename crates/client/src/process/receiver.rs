@@ -68,5 +68,6 @@ impl Drop for ExecProcessEventReceiver {
     fn drop(&mut self) {
         let ((), consequence) = self.entry.consume(|feed| feed.unsubscribe(self.subscriber));
         self.handle.shared.inbound.handle(&self.entry, consequence);
+        self.handle.shared.inbound.remove_if_unwatched(&self.entry);
     }
 }

@@ -95,7 +95,7 @@ impl Drop for Unfinished<'_> {
 /// Takes up a process of a resumed session. What is no longer retained of its output is skipped, and counted.
 pub(crate) async fn attach(handle: &Arc<Handle>, process_id: ProcessId) -> Result<ExecProcess, ExecServerError> {
     let shared = &handle.shared;
-    let answer: ReadResult = read_all(shared, &process_id).await?;
+    let answer = read_after(shared, &process_id, 0).await?;
     let skipped = if answer.gap { answer.oldest_seq.unwrap_or(answer.next_seq).saturating_sub(1) } else { 0 };
     let lost = if answer.gap { answer.dropped_bytes.unwrap_or(0) } else { 0 };
     let entry = Entry::in_the_middle(process_id, skipped, lost);
@@ -111,11 +111,17 @@ pub(crate) async fn attach(handle: &Arc<Handle>, process_id: ProcessId) -> Resul
     let process = ExecProcess::attached(handle, &entry, skipped, lost);
     let consequence = entry.catch_up(answer).map_err(|error| ExecServerError::ProcessFailed(error.to_string()))?;
     shared.inbound.handle(&entry, consequence);
+    // What was pushed behind that answer, before anybody waited for it, is in the next one.
+    if !entry.is_over() {
+        let answer = read_after(shared, &entry.id, entry.last_seq()).await?;
+        shared.catch_up(&entry, Ok(answer));
+    }
     Ok(process)
 }
 
-async fn read_all(shared: &Shared, process_id: &ProcessId) -> Result<ReadResult, ExecServerError> {
-    let params = ReadParams { process_id: process_id.clone(), after_seq: Some(0), max_bytes: None, wait_ms: Some(0) };
+async fn read_after(shared: &Shared, process_id: &ProcessId, seq: u64) -> Result<ReadResult, ExecServerError> {
+    let params =
+        ReadParams { process_id: process_id.clone(), after_seq: Some(seq), max_bytes: None, wait_ms: Some(0) };
     shared.call(Method::ProcessRead, &params, Repeat::SAFE).await
 }
 

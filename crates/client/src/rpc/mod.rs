@@ -87,7 +87,9 @@ impl Rpc {
         params: &impl Serialize,
         slot: Slot,
     ) -> Result<PendingCall, CallError> {
-        let (id, reply) = match self.calls.lock().register(slot) {
+        // The lock is not held in the arms: closing takes it again.
+        let registered = self.calls.lock().register(slot);
+        let (id, reply) = match registered {
             Ok(registered) => registered,
             Err(calls::Refused::Ended) => return Err(CallError::NotSent),
             Err(calls::Refused::TooMany) => {

@@ -7,6 +7,9 @@ use transport::Framing;
 /// Callers wait while more than this is queued. A message larger than it still goes out whole.
 const FULL: usize = 1024 * 1024;
 
+/// What is written in answer to the peer is not waited for, so it has a bound of its own.
+const OVERFULL: usize = 128 * 1024 * 1024;
+
 pub(super) struct Outbox {
     framing: Framing,
     queue: Mutex<Queue>,
@@ -59,6 +62,11 @@ impl Outbox {
         self.append(|framing, bytes| {
             framing.ping(bytes, b"");
         });
+    }
+
+    /// Whether so much waits that the peer cannot be reading, whatever it sends.
+    pub(super) fn is_overfull(&self) -> bool {
+        self.queue.lock().bytes.len() > OVERFULL
     }
 
     pub(super) fn push_pong(&self, payload: &[u8]) {

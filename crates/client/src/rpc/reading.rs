@@ -81,7 +81,7 @@ fn handle(rpc: &Rpc, inbound: &Inbound, incoming: Incoming) -> Result<(), End> {
         Incoming::Message(message) => handle_message(rpc, inbound, &message),
         Incoming::Ping(payload) => {
             rpc.outbox.push_pong(&payload);
-            Ok(())
+            is_read(rpc)
         }
         Incoming::Pong(_) => Ok(()),
         Incoming::TooLarge { prefix } => {
@@ -126,10 +126,17 @@ fn handle_message(rpc: &Rpc, inbound: &Inbound, message: &Bytes) -> Result<(), E
                 Err(error) => encode_error(&request.id, &error),
             };
             rpc.outbox.push(&reply);
-            Ok(())
+            is_read(rpc)
         }
         Err(error) => Err(malformed(&error)),
     }
+}
+
+fn is_read(rpc: &Rpc) -> Result<(), End> {
+    if rpc.outbox.is_overfull() {
+        return Err(End(Some("exec-server sends and does not read".to_owned())));
+    }
+    Ok(())
 }
 
 fn malformed(error: &DecodeError) -> End {
