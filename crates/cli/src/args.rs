@@ -16,6 +16,7 @@ pub(crate) const LIMITS: &str = "Limits";
 /// Run and control processes on this machine for a program that is somewhere else.
 #[derive(Parser, Debug)]
 #[command(
+    name = "exec-server",
     version,
     max_term_width = 100,
     disable_help_flag = true,

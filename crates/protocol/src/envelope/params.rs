@@ -8,6 +8,10 @@ use crate::WireError;
 /// Decodes params. Missing params are null, and `{}` also serves a method that takes none.
 pub fn decode_params<T: DeserializeOwned>(params: Option<&RawValue>) -> Result<T, WireError> {
     let text = params.map_or("null", RawValue::get);
+    // Serde would read the members of a struct from a list too; the protocol has no params by position.
+    if text.starts_with('[') {
+        return Err(WireError::invalid_params("invalid type: sequence, expected an object"));
+    }
     serde_json::from_str(text).or_else(|error| {
         if is_empty_object(text)
             && let Ok(value) = serde_json::from_str("null")
@@ -37,6 +41,12 @@ mod tests {
         assert_eq!(decode_params::<()>(Some(&raw("null"))), Ok(()));
         assert_eq!(decode_params::<()>(Some(&raw("{ }"))), Ok(()));
         assert_eq!(decode_params::<()>(Some(&raw(r#"{"a":1}"#))).unwrap_err().code, -32602);
+    }
+
+    #[test]
+    fn params_have_names() {
+        let error = decode_params::<crate::KeepParams>(Some(&raw("[1]"))).unwrap_err();
+        assert_eq!(error.code, -32602);
     }
 
     #[test]
