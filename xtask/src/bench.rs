@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 
 /// Measures and prints; the arguments go to the benchmark.
 pub(crate) fn run(args: &[&str]) -> Result<()> {
-    cargo(&["build", "--release", "--quiet", "-p", "exec-server", "-p", "bench"])?;
+    cargo(&["build", "--release", "--quiet", "-p", "exec-server-cli", "-p", "bench"])?;
     let mut all = vec!["run", "--release", "--quiet", "-p", "bench", "--"];
     all.extend(args);
     cargo(&all)
