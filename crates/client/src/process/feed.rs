@@ -14,7 +14,7 @@ const PAUSE_ABOVE: Amount = Amount { events: 4096, bytes: 2 * 1024 * 1024 };
 /// Behind by less: it may go on.
 const GO_ON_BELOW: Amount = Amount { events: 512, bytes: 256 * 1024 };
 /// More is never kept, whoever has not seen it.
-const MOST: Amount = Amount { events: 65_536, bytes: 32 * 1024 * 1024 };
+const MOST: Amount = Amount { events: 65_536, bytes: 64 * 1024 * 1024 };
 
 #[derive(Clone, Copy)]
 struct Amount {

@@ -14,6 +14,9 @@ use crate::inbound::Inbound;
 /// A peer that was silent for this long is pinged, and is given up after as long again.
 const SILENCE: Duration = Duration::from_secs(10);
 
+/// What is read before other tasks of the same thread get their turn.
+const TURN_BYTES: u64 = 512 * 1024;
+
 /// How long a companion may take to end after its stream has.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
@@ -39,7 +42,13 @@ async fn read(rpc: &Rpc, reader: &mut Reader, inbound: &Inbound) -> End {
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut heard = 0;
     let mut is_pinged = false;
+    let mut let_others = TURN_BYTES;
     loop {
+        // A fast peer always has more; whoever reads what it sends, and asks it to wait, must get a turn.
+        if reader.received_bytes() >= let_others {
+            let_others = reader.received_bytes() + TURN_BYTES;
+            tokio::task::yield_now().await;
+        }
         tokio::select! {
             // What has come counts before the clock does.
             biased;

@@ -147,3 +147,29 @@ async fn a_client_that_is_done_leaves_no_session() {
         testkit::eventually_async("it is gone", async || sessions().await.then_some(())).await;
     }
 }
+
+#[tokio::test]
+async fn a_reader_that_is_slower_than_its_pipe_loses_nothing() {
+    let connector = client::ChildConnector {
+        program: testkit::binary().into(),
+        args: ["--listen", "stdio"].map(Into::into).into(),
+        ..Default::default()
+    };
+    let client = client::ExecServerClient::connect(connector, Default::default()).await.unwrap();
+    let process = client.start(sh("p", "head -c 300000000 /dev/zero")).await.unwrap();
+    let mut stdout = process.stdout();
+    let (mut total, mut piece) = (0, vec![0; 8 * 1024]);
+    loop {
+        let count = stdout.read(&mut piece).await.unwrap();
+        if count == 0 {
+            break;
+        }
+        total += count;
+        if total < 2_000_000 {
+            // sleep: it is the slowness that is tested
+            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        }
+    }
+    assert_eq!(total, 300_000_000);
+    client.close().await;
+}
