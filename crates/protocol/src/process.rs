@@ -207,7 +207,7 @@ pub struct OutputChunk {
 }
 
 /// Result of `process/read`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReadResult {
     /// Retained output after `afterSeq`, in order.

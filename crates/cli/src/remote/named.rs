@@ -50,13 +50,19 @@ pub(crate) fn state_directory() -> anyhow::Result<PathBuf> {
     Ok(state.context("neither XDG_STATE_HOME nor HOME says where to keep sessions")?.join("exec-server"))
 }
 
-fn path_of(name: &str, url: &str) -> anyhow::Result<PathBuf> {
+/// Whether it can be the name of a session.
+pub(crate) fn check(name: &str) -> anyhow::Result<()> {
     let is_plain =
         !name.is_empty() && name.len() <= 64 && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
     anyhow::ensure!(
         is_plain && !name.starts_with('.'),
         "`{name}` is no name for a session; use up to 64 letters, digits, `-`, `_` and `.`"
     );
+    Ok(())
+}
+
+fn path_of(name: &str, url: &str) -> anyhow::Result<PathBuf> {
+    check(name)?;
     Ok(state_directory()?.join("sessions").join(file_name(url)).join(name))
 }
 

@@ -76,6 +76,8 @@ impl Destination {
         name: &str,
         create: Option<Duration>,
     ) -> anyhow::Result<ExecServerClient> {
+        // Before anything is started for its sake.
+        named::check(name)?;
         if matches!(self.way, Way::Local) {
             // Our own child would end with us.
             let start = create.map(|_| self.background_idle);

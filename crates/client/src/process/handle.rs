@@ -206,20 +206,7 @@ impl ExecProcess {
 
 /// What a read of a process says that can no longer be followed.
 fn failed_read(last_seq: u64, failure: String) -> ReadResult {
-    ReadResult {
-        chunks: Vec::new(),
-        next_seq: last_seq + 1,
-        exited: true,
-        exit_code: None,
-        closed: true,
-        failure: Some(failure),
-        sandbox_denied: false,
-        oldest_seq: None,
-        exit_seq: None,
-        timed_out: false,
-        gap: false,
-        dropped_bytes: None,
-    }
+    ReadResult { next_seq: last_seq + 1, exited: true, closed: true, failure: Some(failure), ..ReadResult::default() }
 }
 
 impl Drop for ExecProcess {
