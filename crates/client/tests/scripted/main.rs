@@ -4,6 +4,7 @@
 mod accepted;
 mod calls;
 mod events;
+mod http;
 mod old_server;
 mod recovery;
 mod starts;
