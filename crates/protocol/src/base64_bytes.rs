@@ -43,7 +43,7 @@ pub fn encode_base64_into(out: &mut Vec<u8>, bytes: &[u8]) {
 }
 
 /// Decodes padded standard base64, strictly.
-pub fn decode_base64(text: &str) -> Result<Vec<u8>, base64::DecodeError> {
+pub fn decode_base64(text: impl AsRef<[u8]>) -> Result<Vec<u8>, base64::DecodeError> {
     ENGINE.decode(text)
 }
 
@@ -73,7 +73,7 @@ impl Serialize for Base64Bytes {
 impl<'de> Deserialize<'de> for Base64Bytes {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = CowText::deserialize(deserializer)?.0;
-        decode_base64(&text).map(Self).map_err(|error| de::Error::custom(format_args!("invalid base64: {error}")))
+        decode_base64(&*text).map(Self).map_err(|error| de::Error::custom(format_args!("invalid base64: {error}")))
     }
 }
 

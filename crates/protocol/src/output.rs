@@ -103,7 +103,7 @@ pub fn recognise_output(message: &[u8]) -> Option<PushedOutput<'_>> {
         process_id: std::str::from_utf8(process_id).ok()?.into(),
         seq: std::str::from_utf8(seq).ok()?.parse().ok()?,
         stream,
-        chunk: std::str::from_utf8(chunk).ok()?.into(),
+        chunk: chunk.into(),
     })
 }
 

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 use crate::Stream;
 
@@ -17,9 +17,18 @@ pub struct PushedOutput<'a> {
     pub seq: u64,
     /// Where it came from.
     pub stream: Stream,
-    /// The bytes, still in base64.
-    #[serde(borrow)]
-    pub chunk: Cow<'a, str>,
+    /// The text of the bytes in base64. Not a string: decoding it finds whatever does not belong there.
+    #[serde(borrow, deserialize_with = "text")]
+    pub chunk: Cow<'a, [u8]>,
+}
+
+fn text<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Cow<'a, [u8]>, D::Error> {
+    #[derive(Deserialize)]
+    struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+    Ok(match Text::deserialize(deserializer)?.0 {
+        Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
+        Cow::Owned(text) => Cow::Owned(text.into_bytes()),
+    })
 }
 
 /// Params of `process/closed`.

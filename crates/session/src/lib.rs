@@ -7,6 +7,7 @@ mod attachment;
 mod kept;
 mod log;
 mod look;
+mod pace;
 mod stdin;
 mod write_ids;
 
@@ -14,5 +15,6 @@ pub use attachment::{Attachment, ConnectionNumber, StillAttached};
 pub use kept::KeptProcesses;
 pub use log::{Chunk, Event, EventLog, Exit, LogLimits, Page};
 pub use look::NextLook;
+pub use pace::Pace;
 pub use stdin::{Offer, StdinQueue};
 pub use write_ids::WriteIds;

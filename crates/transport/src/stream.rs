@@ -1,4 +1,4 @@
-//! A message stream and the ways to make one without a listener: over stdio, over any pair of pipes, or in memory.
+//! A message stream and the ways to make one without a listener: over any pair of pipes, or in memory.
 
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -39,11 +39,6 @@ impl MessageStream {
     {
         Self { reader: Reader::new(read, framing, already_read, limits), writer: Writer::new(write), framing, peer }
     }
-}
-
-/// Lines over our own stdin and stdout.
-pub fn stdio(limits: Limits) -> MessageStream {
-    lines(tokio::io::stdin(), tokio::io::stdout(), PeerLabel::Stdio, limits)
 }
 
 /// Lines over any two byte streams, such as the pipes of a child.

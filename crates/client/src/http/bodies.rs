@@ -67,7 +67,7 @@ impl Bodies {
         let mut streams = self.shared.streams.lock();
         // Whoever is gone ignores the rest.
         let Some(stream) = streams.get_mut(&*delta.request_id) else { return Ok(()) };
-        let bytes = decode_base64(&delta.delta_base64).map_err(|error| format!("invalid base64: {error}"))?;
+        let bytes = decode_base64(&*delta.delta_base64).map_err(|error| format!("invalid base64: {error}"))?;
         if bytes.len() > PIECE_BYTES {
             return Err(format!("body delta exceeds {PIECE_BYTES} bytes"));
         }

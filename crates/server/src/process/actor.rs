@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use protocol::Stream;
-use session::Exit;
+use session::{Exit, Pace};
 use spawn::{Child, ChildIo, ExitStatus, Input, Output, ReadOutcome};
 use tokio::time::{Instant, sleep_until};
 
@@ -36,14 +36,24 @@ struct Pump {
     owed: usize,
     /// A full read shows that the process is busy writing; then a larger pipe saves wake-ups.
     enlarged: bool,
+    pace: Pace,
+    /// Until then it gathers.
+    rests_until: Option<Instant>,
 }
 
 impl Pump {
     fn new(output: Output, stream: Stream) -> Self {
-        Self { output: Some(output), stream, owed: 0, enlarged: false }
+        Self { output: Some(output), ..Self::closed(stream) }
+    }
+
+    fn closed(stream: Stream) -> Self {
+        Self { output: None, stream, owed: 0, enlarged: false, pace: Pace::default(), rests_until: None }
     }
 
     async fn readable(&self) {
+        if let Some(until) = self.rests_until {
+            sleep_until(until).await;
+        }
         match &self.output {
             Some(output) => output.readable().await,
             None => std::future::pending().await,
@@ -76,12 +86,10 @@ pub(crate) async fn run(process: Arc<Process>, io: ChildIo, timeout: Option<Dura
             drop(stdin);
             [Pump::new(stdout, Stream::Stdout), Pump::new(stderr, Stream::Stderr)]
         }
-        ChildIo::Pty(pty) => {
-            let nothing = Pump { output: None, stream: Stream::Pty, owed: 0, enlarged: true };
-            [Pump::new(pty.reader(), Stream::Pty), nothing]
-        }
+        ChildIo::Pty(pty) => [Pump::new(pty.reader(), Stream::Pty), Pump::closed(Stream::Pty)],
     };
-    let mut child = process.child();
+    // Kept over the turns of the loop: each new one would ask the kernel again.
+    let mut reaped = std::pin::pin!(reaped(process.child()));
     let deadline = Instant::now() + timeout.unwrap_or(NEVER).min(NEVER);
     let mut timer_armed = timeout.is_some();
     let mut status: Option<ExitStatus> = None;
@@ -104,9 +112,8 @@ pub(crate) async fn run(process: Arc<Process>, io: ChildIo, timeout: Option<Dura
                 }
                 read_turn(&process, &shared, &mut pumps[1]);
             }
-            exit = reaped(child.as_deref()), if status.is_none() => {
+            exit = &mut reaped, if status.is_none() => {
                 status = Some(exit);
-                child = None;
                 finish(&process, &shared, exit);
                 pumps.iter_mut().for_each(Pump::note_what_is_owed);
                 // Nobody is left to read it, or whoever is was never meant to get it.
@@ -153,7 +160,7 @@ pub(crate) async fn run(process: Arc<Process>, io: ChildIo, timeout: Option<Dura
     shared.janitor.forget_process_later(&process);
 }
 
-async fn reaped(child: Option<&Child>) -> ExitStatus {
+async fn reaped(child: Option<Arc<Child>>) -> ExitStatus {
     match child {
         Some(child) => child.wait().await,
         None => std::future::pending().await,
@@ -169,7 +176,8 @@ async fn writable(input: Option<&Input>) {
 
 /// Reads what is there, as far as the journal has room, and appends it.
 fn read_turn(process: &Arc<Process>, shared: &Shared, pump: &mut Pump) {
-    let mut got_any = false;
+    let mut got = 0;
+    pump.rests_until = None;
     SCRATCH.with_borrow_mut(|scratch| {
         scratch.resize(READ_BYTES, 0);
         for _ in 0..READS_PER_TURN {
@@ -190,9 +198,10 @@ fn read_turn(process: &Arc<Process>, shared: &Shared, pump: &mut Pump) {
                     if dropped > 0 {
                         shared.metrics.output_dropped(dropped);
                     }
-                    got_any = true;
+                    got += count;
                 }
                 Ok(ReadOutcome::WouldBlock) => {
+                    pump.rests_until = pump.pace.emptied(got, Instant::now().into_std()).map(Instant::from_std);
                     // Less was there than was thought; whatever comes now is late output.
                     pump.owed = 0;
                     break;
@@ -204,7 +213,7 @@ fn read_turn(process: &Arc<Process>, shared: &Shared, pump: &mut Pump) {
             }
         }
     });
-    if got_any {
+    if got > 0 {
         process.announce();
         shared.reclaim_if_tight();
     }
