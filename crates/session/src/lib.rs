@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod attachment;
+mod changes;
 mod kept;
 mod log;
 mod look;
@@ -12,6 +13,7 @@ mod stdin;
 mod write_ids;
 
 pub use attachment::{Attachment, ConnectionNumber, StillAttached};
+pub use changes::{ChangeLog, Told};
 pub use kept::KeptProcesses;
 pub use log::{Chunk, Event, EventLog, Exit, LogLimits, Page};
 pub use look::NextLook;

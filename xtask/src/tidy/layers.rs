@@ -26,6 +26,7 @@ const LAYERS: &[(&str, Layer)] = &[
     ("spawn", Layer::Mechanisms),
     ("sandbox", Layer::Mechanisms),
     ("files", Layer::Mechanisms),
+    ("fetch", Layer::Mechanisms),
     ("transport", Layer::Mechanisms),
     ("server", Layer::Shells),
     ("client", Layer::Shells),

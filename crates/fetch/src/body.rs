@@ -1,0 +1,154 @@
+//! The body of an answer, read while somebody asks for it and not before.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use bytes::{Bytes, BytesMut};
+use hyper::body::{Body as _, Incoming};
+
+use crate::connection::Connection;
+use crate::deadline::Deadline;
+use crate::error::{Failure, FailureKind, FetchError};
+use crate::pool::Pool;
+use crate::proxy::Route;
+
+/// The largest piece of a body.
+const MAX_PIECE_BYTES: usize = 1024 * 1024;
+
+/// The body of an answer. Dropping it before its end closes the connection.
+pub struct Body {
+    incoming: Incoming,
+    /// What is left of a piece that was too large.
+    rest: Bytes,
+    /// None at the end, and after an error.
+    open: Option<Open>,
+    deadline: Deadline,
+    max_bytes: Option<u64>,
+    received: u64,
+}
+
+/// A connection that still has something for us.
+struct Open {
+    connection: Connection,
+    route: Route,
+    pool: Arc<Pool>,
+}
+
+/// What holds for the body as for the rest of its request.
+#[derive(Clone, Copy)]
+pub(crate) struct Bounds {
+    pub(crate) deadline: Deadline,
+    pub(crate) max_bytes: Option<u64>,
+}
+
+impl Body {
+    pub(crate) fn new(
+        incoming: Incoming,
+        connection: Connection,
+        route: Route,
+        pool: Arc<Pool>,
+        bounds: Bounds,
+    ) -> Self {
+        let Bounds { deadline, max_bytes } = bounds;
+        let open = Some(Open { connection, route, pool });
+        let mut body = Self { incoming, rest: Bytes::new(), open, deadline, max_bytes, received: 0 };
+        body.recycle_at_end();
+        body
+    }
+
+    /// The next piece, never empty and at most 1 MiB; `None` at the end. After an error there is nothing more.
+    ///
+    /// Safe to drop: what was not handed out is handed out next time.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, FetchError> {
+        let next = self.advance().await;
+        if next.is_err() {
+            self.open = None;
+            self.rest = Bytes::new();
+        }
+        next.map_err(Failure::of_body)
+    }
+
+    /// Everything that is left, if it is at most `limit` bytes.
+    pub async fn collect(mut self, limit: u64) -> Result<Bytes, FetchError> {
+        let limit = (self.received - self.rest.len() as u64).saturating_add(limit);
+        self.max_bytes = Some(self.max_bytes.map_or(limit, |max_bytes| max_bytes.min(limit)));
+        let Some(first) = self.next().await? else { return Ok(Bytes::new()) };
+        let Some(second) = self.next().await? else { return Ok(first) };
+        let mut all = BytesMut::from(first);
+        all.extend_from_slice(&second);
+        while let Some(piece) = self.next().await? {
+            all.extend_from_slice(&piece);
+        }
+        Ok(all.freeze())
+    }
+
+    /// Takes what is here already, so that the connection can be used again. Waits for nothing: a new connection costs less
+    /// than a body nobody wants.
+    pub(crate) fn discard(mut self) {
+        let mut cx = Context::from_waker(Waker::noop());
+        while let Some(open) = &mut self.open {
+            match open.connection.poll_data(&mut self.incoming, &mut cx) {
+                Poll::Ready(Some(Ok(data))) if self.received < MAX_PIECE_BYTES as u64 => {
+                    self.received += data.len() as u64;
+                    self.recycle_at_end();
+                }
+                Poll::Ready(None) => self.recycle(),
+                _ => return,
+            }
+        }
+    }
+
+    async fn advance(&mut self) -> Result<Option<Bytes>, Failure> {
+        if !self.rest.is_empty() {
+            return Ok(Some(self.split_rest()));
+        }
+        let Some(open) = &mut self.open else { return Ok(None) };
+        if let Some(max_bytes) = self.max_bytes
+            && self.received.saturating_add(self.incoming.size_hint().lower()) > max_bytes
+        {
+            return Err(too_large(max_bytes));
+        }
+        let data = poll_fn(|cx| open.connection.poll_data(&mut self.incoming, cx));
+        let data = self.deadline.within(data).await?;
+        let Some(data) = data.transpose()? else {
+            self.recycle();
+            return Ok(None);
+        };
+        self.received += data.len() as u64;
+        if let Some(max_bytes) = self.max_bytes.filter(|max_bytes| self.received > *max_bytes) {
+            return Err(too_large(max_bytes));
+        }
+        self.recycle_at_end();
+        self.rest = data;
+        Ok(Some(self.split_rest()))
+    }
+
+    fn split_rest(&mut self) -> Bytes {
+        self.rest.split_to(self.rest.len().min(MAX_PIECE_BYTES))
+    }
+
+    /// As early as the end is known: who has got the last byte may never ask again.
+    fn recycle_at_end(&mut self) {
+        if self.incoming.is_end_stream() {
+            self.recycle();
+        }
+    }
+
+    fn recycle(&mut self) {
+        if let Some(Open { connection, route, pool }) = self.open.take() {
+            pool.put(route, connection);
+        }
+    }
+}
+
+impl fmt::Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Body").field("received", &self.received).finish_non_exhaustive()
+    }
+}
+
+fn too_large(max_bytes: u64) -> Failure {
+    Failure::new(FailureKind::BodyTooLarge, format!("it is larger than {max_bytes} bytes"))
+}

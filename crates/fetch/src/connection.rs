@@ -1,0 +1,101 @@
+//! One HTTP/1.1 connection. It has no task: it moves only while somebody waits for its answer or for a piece of a body, so a
+//! body that nobody takes is not read, and a connection that is dropped is closed.
+
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use hyper::body::{Body, Incoming};
+use hyper::client::conn::TrySendError;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+
+use crate::connect::Stream;
+use crate::error::Failure;
+
+/// What the headers of an answer may take.
+pub(crate) const MAX_HEAD_BYTES: usize = 256 * 1024;
+/// How many headers an answer may have.
+pub(crate) const MAX_HEADERS: usize = 1000;
+/// Read at once, and so the largest piece of a body, but for what a buffer holds beyond its size.
+const MAX_BUFFER_BYTES: usize = MAX_HEAD_BYTES;
+
+pub(crate) struct Connection {
+    sender: SendRequest<Full<Bytes>>,
+    driver: http1::Connection<TokioIo<Box<dyn Stream>>, Full<Bytes>>,
+    /// The driver has ended and must not be asked again.
+    is_over: bool,
+}
+
+impl Connection {
+    pub(crate) async fn new(stream: Box<dyn Stream>) -> Result<Self, Failure> {
+        let (sender, driver) = http1::Builder::new()
+            .max_buf_size(MAX_BUFFER_BYTES)
+            .max_header_size(MAX_HEAD_BYTES)
+            .max_headers(MAX_HEADERS)
+            .handshake(TokioIo::new(stream))
+            .await?;
+        Ok(Self { sender, driver, is_over: false })
+    }
+
+    /// Sends a request and waits for the headers of the answer. The error has the request if nothing of it was sent.
+    pub(crate) async fn exchange(
+        &mut self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Response<Incoming>, TrySendError<Request<Full<Bytes>>>> {
+        let mut answer = pin!(self.sender.try_send_request(request));
+        poll_fn(|cx| {
+            if let ready @ Poll::Ready(_) = answer.as_mut().poll(cx) {
+                return ready;
+            }
+            drive(&mut self.driver, &mut self.is_over, cx);
+            answer.as_mut().poll(cx)
+        })
+        .await
+    }
+
+    /// The next data of a body that belongs to this connection, `None` at its end. Never empty; trailers are dropped.
+    pub(crate) fn poll_data(
+        &mut self,
+        body: &mut Incoming,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, hyper::Error>>> {
+        let mut has_driven = false;
+        loop {
+            match Pin::new(&mut *body).poll_frame(cx) {
+                Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
+                    Ok(data) if !data.is_empty() => return Poll::Ready(Some(Ok(data))),
+                    _ => {}
+                },
+                Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(error))),
+                Poll::Ready(None) => return Poll::Ready(None),
+                Poll::Pending if has_driven => return Poll::Pending,
+                Poll::Pending => {
+                    drive(&mut self.driver, &mut self.is_over, cx);
+                    has_driven = true;
+                }
+            }
+        }
+    }
+
+    /// Whether another request can be sent. Looks at the socket, so that one that was closed meanwhile, or on which
+    /// something came that nobody asked for, is not used again.
+    pub(crate) fn is_usable(&mut self) -> bool {
+        drive(&mut self.driver, &mut self.is_over, &mut Context::from_waker(Waker::noop()));
+        !self.is_over && self.sender.is_ready()
+    }
+}
+
+/// Moves bytes. How it ends is told to whoever waits for the answer or the body.
+fn drive(
+    driver: &mut http1::Connection<TokioIo<Box<dyn Stream>>, Full<Bytes>>,
+    is_over: &mut bool,
+    cx: &mut Context<'_>,
+) {
+    if !*is_over {
+        *is_over = Pin::new(driver).poll(cx).is_ready();
+    }
+}

@@ -1,0 +1,98 @@
+//! A snapshot of this machine's variables, and which of them a header may carry.
+
+use std::collections::HashMap;
+
+use crate::error::FetchError;
+use crate::request::Header;
+
+/// They belong to the server itself. Whoever may ask for requests could otherwise have them sent anywhere.
+const FORBIDDEN: &[&str] = &[
+    "CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN",
+    "OPENAI_FEDERATION_RULE_ID",
+    "OPENAI_IDENTITY_TOKEN_FILE",
+    "OPENAI_WORKLOAD_IDENTITY_CONTEXT",
+    "OPENAI_API_KEY",
+    "CODEX_API_KEY",
+    "CODEX_ACCESS_TOKEN",
+    "CODEX_CONNECTORS_TOKEN",
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "AZURE_CLIENT_SECRET",
+    "AZURE_FEDERATED_TOKEN_FILE",
+    "GOOGLE_APPLICATION_CREDENTIALS",
+];
+
+/// The variables, as they were.
+pub(crate) struct Environment(HashMap<String, String>);
+
+impl Environment {
+    pub(crate) fn new(variables: Vec<(String, String)>) -> Self {
+        Self(variables.into_iter().collect())
+    }
+
+    /// A variable that is set to something.
+    pub(crate) fn non_empty(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())
+    }
+
+    /// What is sent for a header.
+    pub(crate) fn value_of(&self, header: &Header) -> Result<String, FetchError> {
+        let (name, prefix) = (&header.name, &header.value);
+        let Some(variable) = &header.value_env_var else { return Ok(prefix.clone()) };
+        if FORBIDDEN.iter().any(|forbidden| forbidden.eq_ignore_ascii_case(variable)) {
+            return Err(FetchError::Invalid(format!(
+                "http/request header {name} cannot use executor environment variable {variable}"
+            )));
+        }
+        match self.0.get(variable).map(String::as_str) {
+            None => Err(FetchError::Invalid(format!(
+                "http/request header {name} requires executor environment variable {variable}"
+            ))),
+            Some("") => Err(FetchError::Invalid(format!(
+                "http/request header {name} requires a non-empty executor environment variable {variable}"
+            ))),
+            Some(value) => Ok(format!("{prefix}{value}")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value_of(prefix: &str, variable: Option<&str>) -> Result<String, String> {
+        let variables = [("TOKEN", "t0ken"), ("EMPTY", ""), ("OPENAI_API_KEY", "key"), ("codex_api_key", "key")];
+        let environment = Environment::new(variables.map(|(name, value)| (name.into(), value.into())).into());
+        let header =
+            Header { name: "X-Auth".into(), value: prefix.into(), value_env_var: variable.map(str::to_owned) };
+        environment.value_of(&header).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_value_is_a_prefix_of_what_the_variable_holds() {
+        assert_eq!(value_of("plain", None).unwrap(), "plain");
+        assert_eq!(value_of("Bearer ", Some("TOKEN")).unwrap(), "Bearer t0ken");
+        assert_eq!(value_of("", Some("TOKEN")).unwrap(), "t0ken");
+    }
+
+    #[test]
+    fn a_variable_that_is_missing_empty_or_forbidden_is_named() {
+        let texts = [
+            ("MISSING", "http/request header X-Auth requires executor environment variable MISSING"),
+            // Names of variables have a case.
+            ("token", "http/request header X-Auth requires executor environment variable token"),
+            ("EMPTY", "http/request header X-Auth requires a non-empty executor environment variable EMPTY"),
+            ("OPENAI_API_KEY", "http/request header X-Auth cannot use executor environment variable OPENAI_API_KEY"),
+            ("codex_api_key", "http/request header X-Auth cannot use executor environment variable codex_api_key"),
+            // Forbidden comes before missing: what is set here is nobody's business.
+            (
+                "Aws_Session_Token",
+                "http/request header X-Auth cannot use executor environment variable Aws_Session_Token",
+            ),
+        ];
+        for (variable, text) in texts {
+            assert_eq!(value_of("Bearer ", Some(variable)).unwrap_err(), text);
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Makes requests: from hop to hop, each over a connection that is new or used again, all within one deadline.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use http::header::{CONTENT_LENGTH, HOST, PROXY_AUTHORIZATION};
+use http::{HeaderMap, HeaderValue, Method, Uri, Version};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::client::conn::TrySendError;
+use url::{Position, Url};
+
+use crate::body::{Body, Bounds};
+use crate::connect;
+use crate::connection::Connection;
+use crate::deadline::Deadline;
+use crate::environment::Environment;
+use crate::error::{Failure, FailureKind, FetchError};
+use crate::pool::Pool;
+use crate::proxy::{Proxies, Proxy, Route};
+use crate::redirect::{self, MAX_REDIRECTS};
+use crate::request::{Redirects, Request};
+use crate::response::{self, Response};
+use crate::roots::Roots;
+use crate::validate::{Hop, first_hop};
+
+/// What requests are made with.
+#[derive(Default)]
+pub struct FetcherConfig {
+    /// The variables from which headers get values, and which name proxies (`HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`,
+    /// `NO_PROXY`, also in lower case) and a file with roots of trust (`CODEX_CA_CERTIFICATE`, else `SSL_CERT_FILE`).
+    pub environment: Vec<(String, String)>,
+}
+
+/// Makes requests. Clones share their connections.
+#[derive(Clone)]
+pub struct Fetcher {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    environment: Environment,
+    proxies: Proxies,
+    roots: Roots,
+    pool: Arc<Pool>,
+}
+
+impl Fetcher {
+    /// Fails if a file with roots of trust is named and cannot be used. Connects to nobody.
+    pub fn new(config: FetcherConfig) -> Result<Self, FetchError> {
+        let environment = Environment::new(config.environment);
+        let proxies = Proxies::from_environment(&environment);
+        let roots = Roots::from_environment(&environment)?;
+        Ok(Self { shared: Arc::new(Shared { environment, proxies, roots, pool: Arc::default() }) })
+    }
+
+    /// Makes a request and waits for the headers of the answer. Dropping the future ends it.
+    pub async fn send(&self, request: Request) -> Result<Response, FetchError> {
+        let started = Instant::now();
+        let hop = first_hop(&request, &self.shared.environment)?;
+        request_uri(&hop.url, false)
+            .map_err(|failure| FetchError::Invalid(format!("http/request url is invalid: {}", failure.text)))?;
+        let method = hop.method.clone();
+        let deadline = Deadline::after(request.timeout);
+        let bounds = Bounds { deadline, max_bytes: request.max_body_bytes };
+        let answer = deadline.within(self.shared.follow(hop, request.redirects, bounds)).await.flatten();
+        let duration = started.elapsed();
+        match &answer {
+            Ok(response) => tracing::debug!(%method, status = response.status, ?duration, "HTTP request answered"),
+            Err(failure) => tracing::debug!(%method, kind = failure.kind.as_str(), ?duration, "HTTP request failed"),
+        }
+        answer.map_err(Failure::of_request)
+    }
+}
+
+/// Without the environment, which holds secrets.
+impl fmt::Debug for Fetcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fetcher").finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    async fn follow(&self, mut hop: Hop, redirects: Redirects, bounds: Bounds) -> Result<Response, Failure> {
+        let mut followed = 0;
+        loop {
+            let (answer, connection, route) = self.exchange(&hop).await?;
+            let (head, incoming) = answer.into_parts();
+            let body = Body::new(incoming, connection, route, self.pool.clone(), bounds);
+            let next = match redirects {
+                Redirects::Follow => redirect::next_hop(&hop, head.status, &head.headers)?,
+                Redirects::Stop => None,
+            };
+            let Some(next) = next else {
+                let headers = response::visible(&head.headers);
+                return Ok(Response { status: head.status.as_u16(), headers, body });
+            };
+            if followed == MAX_REDIRECTS {
+                return Err(redirect::too_many());
+            }
+            followed += 1;
+            body.discard();
+            hop = next;
+        }
+    }
+
+    async fn exchange(&self, hop: &Hop) -> Result<(http::Response<Incoming>, Connection, Route), Failure> {
+        let route = self.proxies.route(&hop.url)?;
+        if let Some(mut connection) = self.pool.take(&route) {
+            match connection.exchange(message(hop, &route)?).await {
+                Ok(answer) => return Ok((answer, connection, route)),
+                // The server may have closed it just now. What it has not seen, or may see twice, is sent again.
+                Err(error) if error.message().is_some() || is_repeatable(hop, error.error()) => {}
+                Err(error) => return Err(error.into_error().into()),
+            }
+        }
+        let mut connection = Connection::new(connect::open(&route, &self.roots).await?).await?;
+        let answer = connection.exchange(message(hop, &route)?).await.map_err(TrySendError::into_error)?;
+        Ok((answer, connection, route))
+    }
+}
+
+fn is_repeatable(hop: &Hop, error: &hyper::Error) -> bool {
+    hop.method.is_safe() && !error.is_parse() && !error.is_user()
+}
+
+/// A hop as it is written to a connection.
+fn message(hop: &Hop, route: &Route) -> Result<http::Request<Full<Bytes>>, Failure> {
+    let mut message = http::Request::new(Full::new(hop.body.clone()));
+    *message.method_mut() = hop.method.clone();
+    *message.version_mut() = Version::HTTP_11;
+    *message.uri_mut() = request_uri(&hop.url, matches!(route, Route::Forward(_)))?;
+    *message.headers_mut() = headers(hop, route)?;
+    Ok(message)
+}
+
+fn headers(hop: &Hop, route: &Route) -> Result<HeaderMap, Failure> {
+    let mut headers = HeaderMap::with_capacity(hop.headers.len() + 3);
+    if !hop.headers.contains_key(HOST) {
+        let host = HeaderValue::try_from(&hop.url[Position::BeforeHost..Position::AfterPort]);
+        headers.insert(HOST, host.map_err(|error| Failure::new(FailureKind::Other, error.to_string()))?);
+    }
+    headers.extend(hop.headers.clone());
+    if let Route::Forward(Proxy { authorization: Some(authorization), .. }) = route {
+        headers.entry(PROXY_AUTHORIZATION).or_insert_with(|| authorization.clone());
+    }
+    // Many servers refuse these methods when nobody says how much comes. For a body that is there it is said anyway.
+    if hop.body.is_empty() && [Method::POST, Method::PUT, Method::PATCH].contains(&hop.method) {
+        headers.insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
+    }
+    Ok(headers)
+}
+
+/// What stands in the first line: the whole URL for a proxy that passes it on, else only what the server must know. Never
+/// the fragment or the user.
+fn request_uri(url: &Url, is_absolute: bool) -> Result<Uri, Failure> {
+    let path_and_query = &url[Position::BeforePath..Position::AfterQuery];
+    let uri = if is_absolute {
+        Uri::try_from(format!(
+            "{}://{}{path_and_query}",
+            url.scheme(),
+            &url[Position::BeforeHost..Position::AfterPort]
+        ))
+    } else {
+        Uri::try_from(path_and_query)
+    };
+    uri.map_err(|error| Failure::new(FailureKind::Other, error.to_string()))
+}

@@ -1,0 +1,31 @@
+//! HTTP requests made from this machine: headers with values from its environment, redirects, proxies, and bodies that are
+//! read no faster than somebody takes them. Knows nothing of JSON-RPC.
+//!
+//! Each request is driven by whoever waits for it: a connection has no task of its own, so dropping the future, the
+//! [`Response`] or its [`Body`] ends everything about it. HTTP/1.1 only, which every server speaks.
+
+#![forbid(unsafe_code)]
+
+mod body;
+mod connect;
+mod connection;
+mod deadline;
+mod endpoint;
+mod environment;
+mod error;
+mod fetcher;
+mod no_proxy;
+mod pool;
+mod proxy;
+mod redirect;
+mod request;
+mod response;
+mod roots;
+mod tunnel;
+mod validate;
+
+pub use body::Body;
+pub use error::{FailureKind, FetchError};
+pub use fetcher::{Fetcher, FetcherConfig};
+pub use request::{Header, Redirects, Request};
+pub use response::Response;

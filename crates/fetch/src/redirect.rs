@@ -1,0 +1,129 @@
+//! Where a redirect leads and what is taken along. Rules only: nothing is sent from here.
+
+use bytes::Bytes;
+use http::header::{
+    AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, COOKIE, HOST, LOCATION, PROXY_AUTHORIZATION, WWW_AUTHENTICATE,
+};
+use http::{HeaderMap, Method, StatusCode};
+use url::Url;
+
+use crate::error::{Failure, FailureKind};
+use crate::validate::Hop;
+
+/// How many redirects are followed for one request.
+pub(crate) const MAX_REDIRECTS: usize = 10;
+
+/// The request that an answer asks for, `None` if it is an answer for the caller.
+pub(crate) fn next_hop(hop: &Hop, status: StatusCode, headers: &HeaderMap) -> Result<Option<Hop>, Failure> {
+    if !matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308) {
+        return Ok(None);
+    }
+    let Some(location) = headers.get(LOCATION) else { return Ok(None) };
+    let url = std::str::from_utf8(location.as_bytes()).ok().and_then(|location| hop.url.join(location).ok());
+    let Some(url) = url else { return Err(failure("the target of a redirect is not a URL")) };
+    if !matches!(url.scheme(), "http" | "https") {
+        let text =
+            format!("a redirect leads to a URL of the scheme {}, and only http and https are followed", url.scheme());
+        return Err(failure(text));
+    }
+    Ok(Some(followed(hop, url, status)))
+}
+
+/// Said when there is one more than are followed; also the end of every circle.
+pub(crate) fn too_many() -> Failure {
+    failure(format!("too many redirects, more than {MAX_REDIRECTS}"))
+}
+
+fn failure(text: impl Into<String>) -> Failure {
+    Failure::new(FailureKind::Redirect, text)
+}
+
+fn followed(hop: &Hop, url: Url, status: StatusCode) -> Hop {
+    let mut next = hop.clone();
+    let becomes_get = match status {
+        StatusCode::MOVED_PERMANENTLY | StatusCode::FOUND => hop.method == Method::POST,
+        StatusCode::SEE_OTHER => hop.method != Method::HEAD,
+        _ => false,
+    };
+    if becomes_get {
+        next.method = Method::GET;
+        next.body = Bytes::new();
+        for about_the_body in [CONTENT_TYPE, CONTENT_ENCODING] {
+            next.headers.remove(about_the_body);
+        }
+    }
+    if url.origin() != hop.url.origin() {
+        for for_the_old_origin in [AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION, WWW_AUTHENTICATE, HOST] {
+            next.headers.remove(for_the_old_origin);
+        }
+    }
+    next.url = url;
+    next
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::HeaderValue;
+
+    fn hop(method: &str, url: &str) -> Hop {
+        let mut headers = HeaderMap::new();
+        for name in ["authorization", "cookie", "proxy-authorization", "www-authenticate", "x-own", "content-type"] {
+            headers.insert(name, HeaderValue::from_static("1"));
+        }
+        Hop { method: method.parse().unwrap(), url: Url::parse(url).unwrap(), headers, body: "body".into() }
+    }
+
+    fn next(hop: &Hop, status: u16, location: &str) -> Result<Option<Hop>, String> {
+        let headers = [(LOCATION, HeaderValue::from_str(location).unwrap())].into_iter().collect();
+        next_hop(hop, StatusCode::from_u16(status).unwrap(), &headers).map_err(|failure| failure.text)
+    }
+
+    #[test]
+    fn the_status_decides_whether_method_and_body_are_kept() {
+        for (status, method, expected) in [
+            (301, "POST", "GET"),
+            (302, "POST", "GET"),
+            (301, "PUT", "PUT body"),
+            (302, "DELETE", "DELETE body"),
+            (303, "POST", "GET"),
+            (303, "PUT", "GET"),
+            (303, "HEAD", "HEAD body"),
+            (307, "POST", "POST body"),
+            (308, "PATCH", "PATCH body"),
+        ] {
+            let next = next(&hop(method, "http://a/"), status, "/x").unwrap().unwrap();
+            let shown = format!("{} {}", next.method, std::str::from_utf8(&next.body).unwrap());
+            assert_eq!(shown.trim_end(), expected, "{status} {method}");
+            assert_eq!(next.headers.contains_key(CONTENT_TYPE), expected.ends_with("body"));
+        }
+    }
+
+    #[test]
+    fn credentials_stay_with_their_origin() {
+        let count = |from, to| next(&hop("GET", from), 302, to).unwrap().unwrap().headers.len();
+        for same in ["http://a/y", "/y", "//a:80/y", "?q", "http://a:80"] {
+            assert_eq!(count("http://a/x", same), 6, "{same}");
+        }
+        for other in ["http://b/", "http://a:81/", "https://a/", "http://sub.a/", "//b"] {
+            assert_eq!(count("http://a/x", other), 2, "{other}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_followed_is_an_error_that_does_not_say_where_to() {
+        let hop = hop("GET", "http://a/x");
+        let scheme = "a redirect leads to a URL of the scheme ftp, and only http and https are followed";
+        assert_eq!(next(&hop, 302, "ftp://b/secret").err().unwrap(), scheme);
+        assert_eq!(next(&hop, 302, "http://b:99999/secret").err().unwrap(), "the target of a redirect is not a URL");
+    }
+
+    #[test]
+    fn other_answers_are_for_the_caller() {
+        let hop = hop("GET", "http://a/x");
+        for status in [200, 201, 300, 304, 305, 400] {
+            assert!(next(&hop, status, "/y").unwrap().is_none());
+        }
+        assert!(next_hop(&hop, StatusCode::FOUND, &HeaderMap::new()).ok().unwrap().is_none());
+    }
+}

@@ -1,0 +1,76 @@
+//! Whom TLS trusts: the roots of the system, and those in a file that the environment names.
+
+use std::fs;
+use std::sync::Arc;
+
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, RootCertStore};
+use tokio::sync::OnceCell;
+
+use crate::environment::Environment;
+use crate::error::{Failure, FailureKind, FetchError};
+
+/// The first that is set names the file.
+const VARIABLES: [&str; 2] = ["CODEX_CA_CERTIFICATE", "SSL_CERT_FILE"];
+
+/// Whom we trust. The system is asked when the first connection needs it: it has hundreds of files.
+pub(crate) struct Roots {
+    own: RootCertStore,
+    config: OnceCell<Arc<ClientConfig>>,
+}
+
+impl Roots {
+    pub(crate) fn from_environment(environment: &Environment) -> Result<Self, FetchError> {
+        let named = VARIABLES.iter().find_map(|variable| Some((variable, environment.non_empty(variable)?)));
+        let own = match named {
+            Some((variable, path)) => read_roots(path).map_err(|reason| FetchError::Failed {
+                kind: FailureKind::Tls,
+                message: format!("cannot use {path}, which {variable} names: {reason}"),
+            })?,
+            None => RootCertStore::empty(),
+        };
+        Ok(Self { own, config: OnceCell::new() })
+    }
+
+    /// The same value at each call, so that TLS sessions are resumed.
+    pub(crate) async fn client_config(&self) -> Result<Arc<ClientConfig>, Failure> {
+        // A failure is not remembered: somebody may install the roots meanwhile.
+        self.config.get_or_try_init(|| self.load()).await.cloned()
+    }
+
+    async fn load(&self) -> Result<Arc<ClientConfig>, Failure> {
+        let unusable = |text: String| Failure::new(FailureKind::Tls, text);
+        let found = tokio::task::spawn_blocking(rustls_native_certs::load_native_certs).await;
+        let found = found.map_err(|error| unusable(format!("cannot read the roots of the system: {error}")))?;
+        let mut roots = self.own.clone();
+        // Stores have certificates that nobody can use any more, and one of them is no reason to trust nobody.
+        roots.add_parsable_certificates(found.certs);
+        if roots.is_empty() {
+            let text =
+                "this system has no root certificates; install the package `ca-certificates` or name a file with";
+            return Err(unusable(format!("{text} {}", VARIABLES[0])));
+        }
+        let mut config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| unusable(error.to_string()))?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(Arc::new(config))
+    }
+}
+
+/// At least one, or what is wrong with the file.
+fn read_roots(path: &str) -> Result<RootCertStore, String> {
+    let pem = fs::read(path).map_err(|error| error.to_string())?;
+    let certificates = CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>();
+    let certificates = certificates.map_err(|error| format!("it is not a valid PEM file: {error}"))?;
+    if certificates.is_empty() {
+        return Err("it has no certificate in it; expected a section `BEGIN CERTIFICATE`".to_owned());
+    }
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(certificates);
+    if roots.is_empty() { Err("no certificate in it can be trusted as a root".to_owned()) } else { Ok(roots) }
+}

@@ -1,0 +1,157 @@
+//! From what was asked for to what can be sent, or to what is wrong with it. Nothing is sent before all of it is checked.
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use bytes::Bytes;
+use http::header::{AUTHORIZATION, CONTENT_LENGTH, TRANSFER_ENCODING};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use percent_encoding::percent_decode_str;
+use url::Url;
+
+use crate::environment::Environment;
+use crate::error::FetchError;
+use crate::request::{Header, Request};
+
+/// One hop: a request as it goes out, except for the headers that the connection decides.
+#[derive(Clone)]
+pub(crate) struct Hop {
+    pub(crate) method: Method,
+    pub(crate) url: Url,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+/// Checks a request, in the order in which its parts are named.
+pub(crate) fn first_hop(request: &Request, environment: &Environment) -> Result<Hop, FetchError> {
+    let method = Method::from_bytes(request.method.as_bytes())
+        .map_err(|error| FetchError::Invalid(format!("http/request method is invalid: {error}")))?;
+    let url = parse_url(&request.url)?;
+    let mut headers = checked_headers(&request.headers, environment)?;
+    if let Some(credentials) = basic_credentials(&url)
+        && !headers.contains_key(AUTHORIZATION)
+    {
+        headers.insert(AUTHORIZATION, credentials);
+    }
+    Ok(Hop { method, url, headers, body: request.body.clone().unwrap_or_default() })
+}
+
+fn parse_url(text: &str) -> Result<Url, FetchError> {
+    let url =
+        Url::parse(text).map_err(|error| FetchError::Invalid(format!("http/request url is invalid: {error}")))?;
+    match url.scheme() {
+        "http" | "https" => Ok(url),
+        other => Err(FetchError::Invalid(format!("http/request only supports http and https URLs, got {other}"))),
+    }
+}
+
+fn checked_headers(headers: &[Header], environment: &Environment) -> Result<HeaderMap, FetchError> {
+    let mut checked = HeaderMap::new();
+    for header in headers {
+        let name = HeaderName::from_bytes(header.name.as_bytes())
+            .map_err(|error| FetchError::Invalid(format!("http/request header name is invalid: {error}")))?;
+        let mut value = HeaderValue::try_from(environment.value_of(header)?).map_err(|error| {
+            FetchError::Invalid(format!("http/request header value is invalid for {}: {error}", header.name))
+        })?;
+        value.set_sensitive(true);
+        if name == CONTENT_LENGTH || name == TRANSFER_ENCODING {
+            continue;
+        }
+        let appended = checked.try_append(name, value);
+        appended.map_err(|_| FetchError::Invalid("http/request has too many headers".to_owned()))?;
+    }
+    Ok(checked)
+}
+
+/// User and password of a URL as the value of a header.
+pub(crate) fn basic_credentials(url: &Url) -> Option<HeaderValue> {
+    if url.username().is_empty() && url.password().is_none() {
+        return None;
+    }
+    let mut pair: Vec<u8> = percent_decode_str(url.username()).collect();
+    pair.push(b':');
+    pair.extend(percent_decode_str(url.password().unwrap_or_default()));
+    let mut value = HeaderValue::try_from(format!("Basic {}", BASE64_STANDARD.encode(pair))).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::Redirects;
+
+    fn request(method: &str, url: &str, headers: &[(&str, &str)]) -> Request {
+        let header = |(name, value): &(&str, &str)| Header {
+            name: (*name).into(),
+            value: (*value).into(),
+            value_env_var: None,
+        };
+        Request {
+            method: method.into(),
+            url: url.into(),
+            headers: headers.iter().map(header).collect(),
+            body: None,
+            timeout: None,
+            redirects: Redirects::Follow,
+            max_body_bytes: None,
+        }
+    }
+
+    fn hop(method: &str, url: &str, headers: &[(&str, &str)]) -> Result<Hop, String> {
+        first_hop(&request(method, url, headers), &Environment::new(Vec::new())).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_in_order_and_without_what_was_given() {
+        let cases = [
+            ("GE T", "nonsense", None, "http/request method is invalid: invalid HTTP method"),
+            ("", "http://h/", None, "http/request method is invalid: invalid HTTP method"),
+            ("GET", "/secret", Some(("b ad", "")), "http/request url is invalid: relative URL without a base"),
+            ("GET", "http://h:99999/secret", None, "http/request url is invalid: invalid port number"),
+            ("GET", "http://", None, "http/request url is invalid: empty host"),
+            ("GET", "file:///secret", None, "http/request only supports http and https URLs, got file"),
+            (
+                "GET",
+                "http://h/",
+                Some(("b ad", "x")),
+                "http/request header name is invalid: invalid HTTP header name",
+            ),
+            (
+                "GET",
+                "http://h/",
+                Some(("X-One", "a\r\nX-Two: b")),
+                "http/request header value is invalid for X-One: failed to parse header value",
+            ),
+        ];
+        for (method, url, header, text) in cases {
+            assert_eq!(hop(method, url, header.as_slice()).err().unwrap(), text);
+        }
+    }
+
+    #[test]
+    fn repeats_are_kept_and_framing_is_not_the_callers() {
+        let headers = [("b", "1"), ("a", "2"), ("b", "3"), ("Content-Length", "9"), ("Transfer-Encoding", "chunked")];
+        let hop = hop("PURGE", "http://h/", &headers).unwrap();
+        let sent: Vec<_> = hop.headers.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
+        assert_eq!(sent, [("b", "1"), ("b", "3"), ("a", "2")]);
+        assert_eq!(hop.method, "PURGE");
+    }
+
+    #[test]
+    fn more_headers_than_can_be_are_refused() {
+        let names: Vec<String> = (0..40_000).map(|number| format!("x-{number}")).collect();
+        let headers: Vec<_> = names.iter().map(|name| (name.as_str(), "")).collect();
+        assert_eq!(hop("GET", "http://h/", &headers).err().unwrap(), "http/request has too many headers");
+    }
+
+    #[test]
+    fn a_user_in_the_url_becomes_a_header_unless_there_is_one() {
+        let authorization = |url, headers: &[_]| {
+            let hop = hop("GET", url, headers).unwrap();
+            hop.headers.get(AUTHORIZATION).map(|value| value.to_str().unwrap().to_owned())
+        };
+        assert_eq!(authorization("http://u%40:p%3A@h/", &[]).unwrap(), "Basic dUA6cDo=");
+        assert_eq!(authorization("http://u@h/", &[("Authorization", "mine")]).unwrap(), "mine");
+        assert_eq!(authorization("http://h/", &[]), None);
+    }
+}

@@ -1,0 +1,192 @@
+//! Bodies: piece by piece, no faster than they are taken, and no more than was announced.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use crate::support::{Answer, Server, failure, fetcher, get, ok, raw, read_request, text, within};
+use fetch::{FailureKind, Request};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpListener;
+
+#[tokio::test]
+async fn large_bodies_come_in_pieces_of_at_most_a_mebibyte() {
+    let size = 9_000_001;
+    let server = Server::start(move |_| ok(&"x".repeat(size))).await;
+    let mut body = fetcher(&[]).send(get(server.url("/"))).await.unwrap().body;
+    let mut received = 0;
+    while let Some(piece) = body.next().await.unwrap() {
+        assert!(!piece.is_empty() && piece.len() <= 1 << 20, "{}", piece.len());
+        received += piece.len();
+    }
+    assert_eq!(received, size);
+    assert_eq!(body.next().await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn chunks_and_trailers_are_taken_apart() {
+    let chunked =
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;x=y\r\nde\r\n0\r\nX-Trailer: 1\r\n\r\n";
+    let server = Server::start(move |_| raw(chunked)).await;
+    let fetcher = fetcher(&[]);
+    for _ in 0..2 {
+        assert_eq!(text(&fetcher, get(server.url("/"))).await.unwrap(), (200, "abcde".into()));
+    }
+    assert_eq!(server.accepted(), 1);
+}
+
+#[tokio::test]
+async fn a_body_without_a_length_ends_with_the_connection() {
+    let server = Server::start(|_| Answer::Close(b"HTTP/1.1 200 OK\r\n\r\nuntil here".to_vec())).await;
+    assert_eq!(text(&fetcher(&[]), get(server.url("/"))).await.unwrap(), (200, "until here".into()));
+}
+
+#[tokio::test]
+async fn a_piece_is_handed_over_when_it_comes() {
+    let first = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nevent\r\n";
+    let server = Server::start(move |_| raw(first)).await;
+    let mut body = fetcher(&[]).send(get(server.url("/"))).await.unwrap().body;
+    assert_eq!(body.next().await.unwrap().unwrap(), "event");
+}
+
+/// Far below what is sent, far above what sockets and one connection hold.
+const HELD_AT_MOST: usize = 64 << 20;
+
+#[tokio::test]
+async fn what_nobody_takes_is_not_read() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let written = Arc::new(AtomicUsize::new(0));
+    let count = written.clone();
+    let (full, mut is_full) = tokio::sync::mpsc::channel(1);
+    let server = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        read_request(&mut stream).await.unwrap();
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1073741824\r\n\r\n").await.unwrap();
+        let piece = vec![b'x'; 64 * 1024];
+        for _ in 0..1 << 14 {
+            // A write that waits this long has found every buffer on the way full.
+            match tokio::time::timeout(Duration::from_millis(300), stream.write_all(&piece)).await {
+                Ok(written) => written.unwrap(),
+                Err(_) => {
+                    full.send(()).await.unwrap();
+                    return stream;
+                }
+            }
+            count.fetch_add(piece.len(), Ordering::SeqCst);
+        }
+        panic!("everything was taken");
+    });
+    let mut body = fetcher(&[]).send(get(url)).await.unwrap().body;
+    is_full.recv().await.unwrap();
+    let held = written.load(Ordering::SeqCst);
+    assert!(held < HELD_AT_MOST, "{held}");
+    // What waited is still there, and then it is an error that the rest never came.
+    let stream = server.await.unwrap();
+    let mut received = body.next().await.unwrap().unwrap().len();
+    drop(stream);
+    let (kind, _) = failure(loop {
+        match body.next().await {
+            Ok(piece) => received += piece.unwrap().len(),
+            Err(error) => break Err::<(), _>(error),
+        }
+    });
+    assert_eq!(kind, FailureKind::Protocol);
+    assert!(received >= held, "{received} of {held}");
+}
+
+#[tokio::test]
+async fn a_body_over_the_limit_is_an_error_that_names_it() {
+    let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabcde\r\n1\r\nf\r\n0\r\n\r\n";
+    let server =
+        Server::start(move |request| if request.contains("/chunked") { raw(chunked) } else { ok("abcdef") }).await;
+    let fetcher = fetcher(&[]);
+    for path in ["/announced", "/chunked"] {
+        let limited = |max_body_bytes| Request { max_body_bytes: Some(max_body_bytes), ..get(server.url(path)) };
+        assert_eq!(text(&fetcher, limited(6)).await.unwrap().1, "abcdef");
+        let expected = "failed to read http/request response body: it is larger than 5 bytes".to_owned();
+        assert_eq!(failure(text(&fetcher, limited(5)).await), (FailureKind::BodyTooLarge, expected.clone()));
+        let response = fetcher.send(get(server.url(path))).await.unwrap();
+        assert_eq!(failure(response.body.collect(5).await), (FailureKind::BodyTooLarge, expected));
+        let response = fetcher.send(limited(6)).await.unwrap();
+        assert_eq!(response.body.collect(100).await.unwrap(), "abcdef");
+    }
+}
+
+#[tokio::test]
+async fn an_announced_body_over_the_limit_is_not_waited_for() {
+    let server = Server::start(|_| raw(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n")).await;
+    let mut body = fetcher(&[]).send(Request { max_body_bytes: Some(5), ..get(server.url("/")) }).await.unwrap().body;
+    assert_eq!(failure(body.next().await).0, FailureKind::BodyTooLarge);
+    assert_eq!(body.next().await.unwrap(), None);
+    server.wait_until_closed(1).await;
+}
+
+#[tokio::test]
+async fn less_than_announced_is_an_error() {
+    let incomplete = [
+        "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabc",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n",
+    ];
+    for answer in incomplete {
+        let server = Server::start(move |_| Answer::Close(answer.into())).await;
+        let mut body = fetcher(&[]).send(get(server.url("/"))).await.unwrap().body;
+        assert_eq!(body.next().await.unwrap().unwrap(), "abc");
+        let text =
+            "failed to read http/request response body: the connection was closed before the answer was complete";
+        assert_eq!(failure(body.next().await), (FailureKind::Protocol, text.to_owned()), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn chunks_that_are_none_are_an_error() {
+    let answer = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nsecret\r\n";
+    let server = Server::start(move |_| raw(answer)).await;
+    let (kind, text) = failure(text(&fetcher(&[]), get(server.url("/"))).await);
+    assert_eq!(kind, FailureKind::Protocol);
+    assert!(!text.contains("secret"), "{text}");
+}
+
+#[tokio::test]
+async fn more_than_announced_is_ignored_and_never_taken_for_the_next_answer() {
+    let poison = "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabcHTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison";
+    let server = Server::start(move |_| raw(poison)).await;
+    let fetcher = fetcher(&[]);
+    for _ in 0..3 {
+        assert_eq!(text(&fetcher, get(server.url("/"))).await.unwrap(), (200, "abc".into()));
+    }
+    assert_eq!(server.accepted(), 3);
+}
+
+#[tokio::test]
+async fn the_deadline_holds_for_a_body_that_is_taken_later() {
+    let first = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc";
+    let server = Server::start(move |_| raw(first)).await;
+    let mut body = fetcher(&[]).send(within(1000, get(server.url("/")))).await.unwrap().body;
+    assert_eq!(body.next().await.unwrap().unwrap(), "abc");
+    let text = "failed to read http/request response body: the time given for the request is over".to_owned();
+    assert_eq!(failure(body.next().await), (FailureKind::Timeout, text));
+    server.wait_until_closed(1).await;
+}
+
+#[tokio::test]
+async fn a_peer_that_never_stops_sending_is_stopped_by_the_deadline() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let server = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        read_request(&mut stream).await.unwrap();
+        stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
+        while stream.write_all(&[b'x'; 64 * 1024]).await.is_ok() {}
+    });
+    let mut body = fetcher(&[]).send(within(1000, get(url))).await.unwrap().body;
+    let error = loop {
+        match body.next().await {
+            Ok(piece) => assert!(piece.is_some()),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(failure::<()>(Err(error)).0, FailureKind::Timeout);
+    server.await.unwrap();
+}

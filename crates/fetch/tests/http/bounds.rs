@@ -1,0 +1,58 @@
+//! Headers without end.
+
+use crate::support::{Server, failure, fetcher, get, raw, read_request, text};
+use fetch::FailureKind;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpListener;
+
+const OVER: &str =
+    "http/request failed: the headers of the answer are over the bound of 262144 bytes or 1000 headers";
+
+#[tokio::test]
+async fn a_flood_of_headers_is_cut_off_early() {
+    for line in ["X-Flood: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n", "x"] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let server = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            read_request(&mut stream).await.unwrap();
+            stream.write_all(b"HTTP/1.1 200 OK\r\nX-First: ").await.unwrap();
+            let flood = line.repeat(1000);
+            let mut written = 0_usize;
+            while written < 1 << 30 && stream.write_all(flood.as_bytes()).await.is_ok() {
+                written += flood.len();
+            }
+            written
+        });
+        assert_eq!(failure(fetcher(&[]).send(get(url)).await), (FailureKind::Protocol, OVER.to_owned()));
+        let written = server.await.unwrap();
+        assert!(written < 64 << 20, "{written}");
+    }
+}
+
+#[tokio::test]
+async fn a_thousand_headers_are_fine_and_one_more_is_not() {
+    let with = |count: usize| {
+        let headers: String = (1..count).map(|number| format!("x-{number}: 1\r\n")).collect();
+        format!("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n{headers}\r\n")
+    };
+    let server = Server::start(move |request| raw(with(if request.contains("/more") { 1001 } else { 1000 }))).await;
+    let fetcher = fetcher(&[]);
+    assert_eq!(fetcher.send(get(server.url("/"))).await.unwrap().headers.len(), 1000);
+    assert_eq!(failure(fetcher.send(get(server.url("/more"))).await), (FailureKind::Protocol, OVER.to_owned()));
+}
+
+#[tokio::test]
+async fn a_large_header_is_fine_below_the_bound() {
+    let server = Server::start(|_| raw(format!("HTTP/1.1 204 No\r\nx: {}\r\n\r\n", "y".repeat(200_000)))).await;
+    let response = fetcher(&[]).send(get(server.url("/"))).await.unwrap();
+    assert_eq!(response.headers[0].1.len(), 200_000);
+}
+
+#[tokio::test]
+async fn trailers_without_end_are_cut_off() {
+    let flood = "x-flood: aaaaaaaaaaaaaaaaaaaa\r\n".repeat(50_000);
+    let answer = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n{flood}");
+    let server = Server::start(move |_| raw(answer.clone())).await;
+    assert_eq!(failure(text(&fetcher(&[]), get(server.url("/"))).await).0, FailureKind::Protocol);
+}

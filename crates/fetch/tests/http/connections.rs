@@ -1,0 +1,122 @@
+//! Connections are used again when they can be, and only then.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::support::{Answer, Server, failure, fetcher, get, ok, raw, read_request, request, text};
+use fetch::{FailureKind, Redirects, Request};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+#[tokio::test]
+async fn one_connection_serves_many_requests_one_after_another() {
+    let server = Server::start(|_| ok("x")).await;
+    let fetcher = fetcher(&[]);
+    for number in 0..20 {
+        let redirects = if number % 2 == 0 { Redirects::Follow } else { Redirects::Stop };
+        text(&fetcher.clone(), Request { redirects, ..get(server.url("/")) }).await.unwrap();
+    }
+    assert_eq!(server.accepted(), 1);
+}
+
+#[tokio::test]
+async fn who_has_got_the_last_byte_need_not_ask_for_more() {
+    let server = Server::start(|_| ok("x")).await;
+    let fetcher = fetcher(&[]);
+    for _ in 0..3 {
+        let mut body = fetcher.send(get(server.url("/"))).await.unwrap().body;
+        assert_eq!(body.next().await.unwrap().unwrap(), "x");
+    }
+    assert_eq!(server.accepted(), 1);
+}
+
+#[tokio::test]
+async fn no_more_than_sixteen_connections_are_kept() {
+    let server = Server::start(|_| ok("x")).await;
+    let fetcher = fetcher(&[]);
+    let mut answers = Vec::new();
+    for _ in 0..20 {
+        answers.push(fetcher.send(get(server.url("/"))).await.unwrap());
+    }
+    assert_eq!(server.accepted(), 20);
+    for answer in answers {
+        answer.body.collect(1).await.unwrap();
+    }
+    server.wait_until_closed(4).await;
+    drop(fetcher);
+    server.wait_until_closed(20).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_nobody_needs_is_closed_after_a_minute() {
+    let server = Server::start(|_| ok("x")).await;
+    let fetcher = fetcher(&[]);
+    text(&fetcher, get(server.url("/"))).await.unwrap();
+    let used = tokio::time::Instant::now();
+    server.wait_until_closed(1).await;
+    let kept = used.elapsed().as_secs();
+    assert!((60..=70).contains(&kept), "{kept}");
+    drop(fetcher);
+}
+
+#[tokio::test]
+async fn a_connection_that_the_server_closes_is_not_used_again() {
+    let closing =
+        |header: &str| Answer::Close(format!("HTTP/1.1 200 OK\r\n{header}Content-Length: 1\r\n\r\nx").into());
+    for header in ["Connection: close\r\n", ""] {
+        let server = Server::start(move |_| closing(header)).await;
+        let fetcher = fetcher(&[]);
+        for accepted in 1..=3 {
+            text(&fetcher, request("POST", server.url("/"))).await.unwrap();
+            server.wait_until_closed(accepted).await;
+            assert_eq!(server.accepted(), accepted);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_met_a_closing_connection_is_sent_again_only_if_that_is_safe() {
+    for (method, accepted) in [("GET", 2), ("POST", 1)] {
+        let is_first = AtomicBool::new(true);
+        let server = Server::start(move |request| match () {
+            () if request.contains("/warm") => ok("x"),
+            // As if it had been closed while the request was on its way.
+            () if is_first.swap(false, Ordering::SeqCst) => Answer::Close(Vec::new()),
+            () => ok("again"),
+        })
+        .await;
+        let fetcher = fetcher(&[]);
+        text(&fetcher, get(server.url("/warm"))).await.unwrap();
+        let outcome = text(&fetcher, request(method, server.url("/"))).await;
+        match method {
+            "GET" => assert_eq!(outcome.unwrap().1, "again"),
+            _ => assert_eq!(failure(outcome).0, FailureKind::Protocol),
+        }
+        assert_eq!(server.accepted(), accepted, "{method}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_before_the_end_of_the_request_does_not_spoil_the_next() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let server = tokio::spawn(async move {
+        let (mut early, _) = listener.accept().await.unwrap();
+        early.read_u8().await.unwrap();
+        early.write_all(b"HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nno").await.unwrap();
+        let (mut second, _) = listener.accept().await.unwrap();
+        read_request(&mut second).await.unwrap();
+        second.write_all(b"HTTP/1.1 204 No\r\n\r\n").await.unwrap();
+    });
+    let fetcher = fetcher(&[]);
+    let upload = Request { body: Some(vec![b'x'; 64 << 20].into()), ..request("POST", url.clone()) };
+    assert_eq!(text(&fetcher, upload).await.unwrap(), (413, "no".into()));
+    assert_eq!(text(&fetcher, get(url)).await.unwrap().0, 204);
+    server.await.unwrap();
+}
+
+#[tokio::test]
+async fn an_upgrade_is_an_answer_without_a_body() {
+    let server = Server::start(|_| raw("HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n")).await;
+    assert_eq!(text(&fetcher(&[]), get(server.url("/"))).await.unwrap(), (101, String::new()));
+    server.wait_until_closed(1).await;
+}

@@ -1,0 +1,97 @@
+//! What fails on the way, its kind, and that it says nothing secret.
+
+use crate::support::{Answer, Server, failure, fetcher, get, raw, request, within};
+use fetch::{FailureKind, Request};
+use tokio::net::TcpListener;
+
+#[tokio::test]
+async fn a_name_without_an_address_is_of_kind_dns() {
+    // Longer than any part of a name may be, so that no resolver has to be asked.
+    let host = format!("{}.test", "a".repeat(64));
+    let (kind, text) = failure(fetcher(&[]).send(get(format!("http://{host}/secret"))).await);
+    assert_eq!((kind, kind.as_str()), (FailureKind::Dns, "dns"));
+    assert!(text.starts_with(&format!("http/request failed: cannot find the address of {host}: ")), "{text}");
+    assert!(!text.contains("secret"), "{text}");
+}
+
+#[tokio::test]
+async fn a_closed_port_is_of_kind_connect() {
+    let port = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
+    let (kind, text) = failure(fetcher(&[]).send(get(format!("http://127.0.0.1:{port}/secret?secret"))).await);
+    let expected =
+        format!("http/request failed: cannot connect to 127.0.0.1:{port}: Connection refused (os error 111)");
+    assert_eq!((kind, text), (FailureKind::Connect, expected));
+}
+
+#[tokio::test]
+async fn a_peer_that_says_nothing_is_ended_by_the_deadline() {
+    let server = Server::start(|_| raw("")).await;
+    let outcome = fetcher(&[]).send(within(300, get(server.url("/secret")))).await;
+    let text = "http/request failed: the time given for the request is over".to_owned();
+    assert_eq!(failure(outcome), (FailureKind::Timeout, text));
+    server.wait_until_closed(1).await;
+}
+
+#[tokio::test]
+async fn a_peer_that_stops_in_its_headers_is_ended_by_the_deadline() {
+    let server = Server::start(|_| raw(b"HTTP/1.1 200 OK\r\nX-Half")).await;
+    assert_eq!(failure(fetcher(&[]).send(within(300, get(server.url("/")))).await).0, FailureKind::Timeout);
+}
+
+#[tokio::test]
+async fn a_body_that_nobody_reads_is_ended_by_the_deadline() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let upload = Request { body: Some(vec![b'x'; 64 << 20].into()), ..request("POST", url) };
+    assert_eq!(failure(fetcher(&[]).send(within(200, upload)).await).0, FailureKind::Timeout);
+}
+
+#[tokio::test]
+async fn a_time_that_no_clock_reaches_is_none_and_no_time_is_over_at_once() {
+    let server = Server::start(|_| raw("HTTP/1.1 204 No\r\n\r\n")).await;
+    assert_eq!(fetcher(&[]).send(within(u64::MAX, get(server.url("/")))).await.unwrap().status, 204);
+    assert_eq!(failure(fetcher(&[]).send(within(0, get(server.url("/")))).await).0, FailureKind::Timeout);
+}
+
+#[tokio::test]
+async fn what_is_not_http_is_of_kind_protocol() {
+    for answer in [
+        "secret\r\n\r\n",
+        "HTTP/1.1 9x9 secret\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nse cret: x\r\n\r\n",
+        "HTTP/1.1 200 O",
+        "",
+    ] {
+        let server = Server::start(move |_| Answer::Close(answer.into())).await;
+        let (kind, text) = failure(fetcher(&[]).send(get(server.url("/secret"))).await);
+        assert_eq!(kind, FailureKind::Protocol, "{answer}: {text}");
+        assert!(text.starts_with("http/request failed: ") && !text.contains("cret"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn dropping_the_future_closes_the_connection() {
+    let (asked, mut is_asked) = tokio::sync::mpsc::unbounded_channel();
+    let server = Server::start(move |_| {
+        asked.send(()).unwrap();
+        raw("")
+    })
+    .await;
+    let (fetcher, url) = (fetcher(&[]), server.url("/"));
+    let sending = tokio::spawn(async move { fetcher.send(get(url)).await });
+    is_asked.recv().await.unwrap();
+    sending.abort();
+    server.wait_until_closed(1).await;
+}
+
+#[tokio::test]
+async fn dropping_the_answer_or_its_body_closes_the_connection() {
+    let server = Server::start(|_| raw(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc")).await;
+    let fetcher = fetcher(&[]);
+    drop(fetcher.send(get(server.url("/"))).await.unwrap());
+    server.wait_until_closed(1).await;
+    let mut body = fetcher.send(get(server.url("/"))).await.unwrap().body;
+    body.next().await.unwrap().unwrap();
+    drop(body);
+    server.wait_until_closed(2).await;
+}

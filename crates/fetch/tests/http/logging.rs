@@ -1,0 +1,97 @@
+//! Nothing secret is logged, by us or by what we use, at any level.
+
+use std::io;
+use std::sync::Arc;
+
+use crate::support::{Answer, Server, fetcher, header, ok, redirect, request, text};
+use crate::tls::{SecureServer, fetcher_that_trusts};
+use fetch::{Header, Request};
+use parking_lot::Mutex;
+use tracing_subscriber::fmt::MakeWriter;
+
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl Lines {
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().clone()).unwrap()
+    }
+}
+
+impl io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Lines {
+    type Writer = Self;
+
+    fn make_writer(&'a self) -> Self {
+        self.clone()
+    }
+}
+
+/// For crates that write to `log`.
+impl log::Log for Lines {
+    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn log(&self, record: &log::Record<'_>) {
+        self.0.lock().extend_from_slice(format!("{} {}\n", record.target(), record.args()).as_bytes());
+    }
+
+    fn flush(&self) {}
+}
+
+fn secret_request(url: String) -> Request {
+    let from_environment =
+        Header { name: "X-Env".into(), value: "hushvalue".into(), value_env_var: Some("TOKEN".into()) };
+    let headers = vec![header("Authorization", "hushvalue"), from_environment];
+    Request { headers, body: Some("hushbody".into()), ..request("POST", url) }
+}
+
+#[tokio::test]
+async fn neither_urls_nor_headers_nor_bodies_are_logged() {
+    let (ours, theirs) = (Lines::default(), Lines::default());
+    log::set_boxed_logger(Box::new(theirs.clone())).unwrap();
+    log::set_max_level(log::LevelFilter::Trace);
+    let subscriber =
+        tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_ansi(false).with_writer(ours.clone());
+    let _guard = tracing::subscriber::set_default(subscriber.finish());
+
+    let answer = |request: &str| match () {
+        () if request.contains("/hushround") => redirect(302, "/hushpath"),
+        () if request.contains("/hushbroken") => Answer::Close(b"hushanswer".to_vec()),
+        () => ok("hushanswer"),
+    };
+    let (plain, secure) = (Server::start(answer).await, SecureServer::start("localhost", answer).await);
+    let variables = [("TOKEN", "hushtoken")];
+    let fetchers = [
+        (fetcher(&variables), format!("http://hushuser:hushpass@localhost:{}", plain.port)),
+        (fetcher_that_trusts(&secure, &variables), format!("https://localhost:{}", secure.port)),
+    ];
+    for (fetcher, origin) in &fetchers {
+        for path in ["/hushpath?hushquery", "/hushround"] {
+            assert_eq!(text(fetcher, secret_request(format!("{origin}{path}"))).await.unwrap().1, "hushanswer");
+        }
+        let error = text(fetcher, secret_request(format!("{origin}/hushbroken"))).await.unwrap_err();
+        assert!(!format!("{error} {error:?}").contains("hush"), "{error:?}");
+    }
+
+    let (ours, theirs) = (ours.text(), theirs.text());
+    assert!(ours.contains("method=POST status=200 duration=") && ours.contains("kind=\"protocol\""), "{ours}");
+    assert!(theirs.contains("rustls"), "{theirs}");
+    for secret in ["hush", "aHVzaHVzZXI6aHVzaHBhc3M"] {
+        assert!(!ours.contains(secret) && !theirs.contains(secret), "{ours}{theirs}");
+    }
+    let of_fetch: Vec<_> = ours.lines().filter(|line| line.contains(" fetch::")).collect();
+    assert_eq!(of_fetch.len(), 6, "{ours}");
+    assert!(of_fetch.iter().all(|line| !line.contains("localhost")), "{of_fetch:?}");
+}

@@ -1,0 +1,185 @@
+//! Proxies: requests passed on, tunnels, credentials, and who is asked without one.
+
+use std::sync::Arc;
+
+use crate::support::{
+    Answer, Server, failure, fetcher, first_line, get, header, ok, raw, read_request, redirect, text,
+};
+use crate::tls::{SecureServer, certified, fetcher_that_trusts, file_with};
+use fetch::{FailureKind, Request};
+use parking_lot::Mutex;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+
+/// A proxy that connects every tunnel to one port, and notes who was asked for.
+struct Tunnels {
+    port: u16,
+    asked: Arc<Mutex<Vec<String>>>,
+    task: JoinHandle<()>,
+}
+
+impl Tunnels {
+    async fn start(to: u16) -> Self {
+        Self::start_with(to, |stream| async { Some(stream) }).await
+    }
+
+    /// Each connection first goes through `greet`.
+    async fn start_with<T, F>(to: u16, greet: impl Fn(TcpStream) -> F + Send + Sync + 'static) -> Self
+    where
+        T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        F: Future<Output = Option<T>> + Send + 'static,
+    {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let noted = asked.clone();
+        let task = tokio::spawn(async move {
+            loop {
+                let greeting = greet(listener.accept().await.unwrap().0);
+                let noted = noted.clone();
+                tokio::spawn(async move {
+                    let mut stream = greeting.await.unwrap();
+                    let request = read_request(&mut stream).await.unwrap();
+                    noted.lock().push(request);
+                    let mut target = TcpStream::connect(("127.0.0.1", to)).await.unwrap();
+                    stream.write_all(b"HTTP/1.1 200 Connected\r\nX: y\r\n\r\n").await.unwrap();
+                    drop(tokio::io::copy_bidirectional(&mut stream, &mut target).await);
+                });
+            }
+        });
+        Self { port, asked, task }
+    }
+}
+
+impl Drop for Tunnels {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+#[tokio::test]
+async fn http_is_passed_on_with_the_whole_url_and_credentials() {
+    let proxy = Server::start(|_| ok("by proxy")).await;
+    let fetcher = fetcher(&[("http_proxy", &format!("http://us%40er:pass@127.0.0.1:{}", proxy.port))]);
+    for host in ["one.test", "two.test:81"] {
+        let url = format!("http://user@{host}/path?q#f");
+        let request = Request { headers: vec![header("Authorization", "mine")], ..get(url) };
+        assert_eq!(text(&fetcher, request).await.unwrap().1, "by proxy");
+    }
+    let expected = |host| {
+        format!(
+            "GET http://{host}/path?q HTTP/1.1\r\nhost: {host}\r\nauthorization: mine\r\nproxy-authorization: Basic dXNAZXI6cGFzcw==\r\n\r\n"
+        )
+    };
+    assert_eq!(proxy.requests(), [expected("one.test"), expected("two.test:81")]);
+    assert_eq!(proxy.accepted(), 1);
+}
+
+#[tokio::test]
+async fn names_in_other_scripts_are_sent_in_ascii() {
+    let proxy = Server::start(|_| ok("")).await;
+    let fetcher = fetcher(&[("ALL_PROXY", &format!("127.0.0.1:{}", proxy.port))]);
+    text(&fetcher, get("http://BÜCHER.test/ä")).await.unwrap();
+    assert_eq!(
+        proxy.requests(),
+        ["GET http://xn--bcher-kva.test/%C3%A4 HTTP/1.1\r\nhost: xn--bcher-kva.test\r\n\r\n"]
+    );
+}
+
+#[tokio::test]
+async fn who_is_excepted_is_asked_without_a_proxy_at_each_hop() {
+    let proxy = Server::start(|_| ok("by proxy")).await;
+    let server = Server::start(|request| match first_line(request) {
+        "GET /away" => redirect(302, "http://other.test/"),
+        _ => ok("straight"),
+    })
+    .await;
+    let address = format!("http://127.0.0.1:{}", proxy.port);
+    let fetcher = fetcher(&[("HTTP_PROXY", &address), ("NO_PROXY", "internal.test, 127.0.0.0/8")]);
+    assert_eq!(text(&fetcher, get(server.url("/"))).await.unwrap().1, "straight");
+    assert_eq!(proxy.accepted(), 0);
+    assert_eq!(text(&fetcher, get(server.url("/away"))).await.unwrap().1, "by proxy");
+    assert_eq!(first_line(&proxy.requests()[0]), "GET http://other.test/");
+}
+
+#[tokio::test]
+async fn the_proxys_credentials_do_not_reach_servers() {
+    let server = Server::start(|_| ok("")).await;
+    let target = server.url("/");
+    let proxy = Server::start(move |_| redirect(302, &target)).await;
+    let address = format!("http://user:pass@127.0.0.1:{}", proxy.port);
+    let fetcher = fetcher(&[("HTTP_PROXY", &address), ("NO_PROXY", "127.0.0.1")]);
+    text(&fetcher, get("http://some.test/")).await.unwrap();
+    assert!(proxy.requests()[0].contains("proxy-authorization"));
+    assert!(!server.requests()[0].contains("proxy-authorization"));
+}
+
+#[tokio::test]
+async fn https_goes_through_a_tunnel_that_is_used_again() {
+    let server = SecureServer::start("secure.test", |_| ok("secret")).await;
+    let proxy = Tunnels::start(server.port).await;
+    let address = format!("http://user:pass@127.0.0.1:{}", proxy.port);
+    let fetcher = fetcher_that_trusts(&server, &[("HTTPS_PROXY", &address)]);
+    for _ in 0..2 {
+        let request = Request { headers: vec![header("X", "y")], ..get("https://secure.test/path") };
+        assert_eq!(text(&fetcher, request).await.unwrap(), (200, "secret".into()));
+    }
+    let connect = "CONNECT secure.test:443 HTTP/1.1\r\nHost: secure.test:443\r\nProxy-Authorization: Basic dXNlcjpwYXNz\r\n\r\n";
+    assert_eq!(*proxy.asked.lock(), [connect]);
+    assert_eq!(server.requests()[1], "GET /path HTTP/1.1\r\nhost: secure.test\r\nx: y\r\n\r\n");
+}
+
+#[tokio::test]
+async fn a_proxy_that_speaks_tls_itself_is_one_too() {
+    let proxy = SecureServer::start("localhost", |_| ok("by proxy")).await;
+    let fetcher = fetcher_that_trusts(&proxy, &[("ALL_PROXY", &format!("https://localhost:{}", proxy.port))]);
+    assert_eq!(text(&fetcher, get("http://some.test/")).await.unwrap().1, "by proxy");
+}
+
+#[tokio::test]
+async fn a_tunnel_through_tls_has_tls_in_it() {
+    let server = SecureServer::start("secure.test", |_| ok("inner")).await;
+    let (authority, acceptor) = certified("localhost");
+    let proxy = Tunnels::start_with(server.port, move |stream| {
+        let greeting = acceptor.accept(stream);
+        async { greeting.await.ok() }
+    })
+    .await;
+    let (_directory, path) = file_with(&format!("{authority}{}", server.authority));
+    let address = format!("https://localhost:{}", proxy.port);
+    let fetcher = fetcher(&[("HTTPS_PROXY", &address), ("SSL_CERT_FILE", &path)]);
+    assert_eq!(text(&fetcher, get("https://secure.test/")).await.unwrap().1, "inner");
+    assert_eq!(*proxy.asked.lock(), ["CONNECT secure.test:443 HTTP/1.1\r\nHost: secure.test:443\r\n\r\n"]);
+}
+
+#[tokio::test]
+async fn a_proxy_that_refuses_or_babbles_is_named_without_its_credentials() {
+    let cases = [
+        ("HTTP/1.1 407 Auth\r\n\r\n".to_owned(), "wants other credentials (HTTP status 407)"),
+        ("HTTP/1.0 503 No\r\n\r\n".to_owned(), "refused a connection to secure.test:443 with HTTP status 503"),
+        ("SSH-2.0-x\r\n\r\n".to_owned(), "does not speak HTTP"),
+        ("HTTP/1.1 200 OK\r\n".to_owned() + &"x".repeat(20_000), "does not end the headers of its answer"),
+    ];
+    for (answer, words) in cases {
+        let proxy = Server::start(move |_| raw(answer.clone())).await;
+        let fetcher = fetcher(&[("HTTPS_PROXY", &format!("http://user:pass@127.0.0.1:{}", proxy.port))]);
+        let outcome = failure(fetcher.send(get("https://secure.test/secret")).await);
+        let expected = format!("http/request failed: the proxy 127.0.0.1:{} {words}", proxy.port);
+        assert_eq!(outcome, (FailureKind::Connect, expected));
+    }
+    let proxy = Server::start(|_| Answer::Close(Vec::new())).await;
+    let fetcher = fetcher(&[("HTTPS_PROXY", &format!("127.0.0.1:{}", proxy.port))]);
+    assert_eq!(failure(fetcher.send(get("https://secure.test/")).await).0, FailureKind::Connect);
+}
+
+#[tokio::test]
+async fn a_proxy_we_cannot_use_fails_the_request() {
+    let server = Server::start(|_| ok("")).await;
+    let fetcher = fetcher(&[("ALL_PROXY", "socks5://user:pass@127.0.0.1:1")]);
+    let (kind, text) = failure(fetcher.send(get(server.url("/"))).await);
+    let expected =
+        "http/request failed: the proxy that ALL_PROXY names is none we can use; expected http://HOST:PORT";
+    assert_eq!((kind, text.as_str()), (FailureKind::Other, expected));
+    assert_eq!(server.accepted(), 0);
+}

@@ -1,0 +1,121 @@
+//! Redirects, followed and not.
+
+use crate::support::{Server, failure, fetcher, first_line, get, header, ok, raw, redirect, request, text, within};
+use fetch::{FailureKind, Redirects, Request};
+
+fn first_lines(server: &Server) -> Vec<String> {
+    server.requests().iter().map(|request| first_line(request).to_owned()).collect()
+}
+
+#[tokio::test]
+async fn ten_are_followed_over_one_connection_and_the_eleventh_is_an_error() {
+    let server = Server::start(|request| match first_line(request).trim_start_matches("GET /").parse() {
+        Ok(0) => ok("there"),
+        Ok(number) => redirect(302, &format!("/{}", number - 1)),
+        Err(_) => ok("lost"),
+    })
+    .await;
+    let fetcher = fetcher(&[]);
+    assert_eq!(text(&fetcher, get(server.url("/10"))).await.unwrap(), (200, "there".into()));
+    assert_eq!((server.accepted(), server.requests().len()), (1, 11));
+    let expected = "http/request failed: too many redirects, more than 10".to_owned();
+    assert_eq!(failure(text(&fetcher, get(server.url("/11"))).await), (FailureKind::Redirect, expected));
+}
+
+#[tokio::test]
+async fn a_circle_ends() {
+    let server = Server::start(|_| redirect(301, "/round")).await;
+    assert_eq!(failure(fetcher(&[]).send(get(server.url("/round"))).await).0, FailureKind::Redirect);
+    assert_eq!(server.requests().len(), 11);
+}
+
+#[tokio::test]
+async fn the_status_decides_what_is_sent_again() {
+    let server = Server::start(|request| match first_line(request).split_once(" /") {
+        Some((_, "end")) => ok(""),
+        Some((_, status)) => redirect(status.parse().unwrap(), "end#fragment"),
+        None => ok("lost"),
+    })
+    .await;
+    let fetcher = fetcher(&[]);
+    for (method, status, expected) in [
+        ("POST", 301, "GET /end"),
+        ("POST", 302, "GET /end"),
+        ("PUT", 303, "GET /end"),
+        ("HEAD", 303, "HEAD /end"),
+        ("POST", 307, "POST /end"),
+        ("PUT", 308, "PUT /end"),
+        ("PUT", 302, "PUT /end"),
+    ] {
+        let body = (method != "HEAD").then(|| "data".into());
+        text(&fetcher, Request { body, ..request(method, server.url(&format!("/{status}"))) }).await.unwrap();
+        let last = server.requests().pop().unwrap();
+        assert_eq!(first_line(&last), expected, "{method} {status}");
+        let is_replayed = expected.starts_with('P');
+        assert_eq!((last.ends_with("\r\n\r\ndata"), last.contains("content-length: 4")), (is_replayed, is_replayed));
+    }
+}
+
+#[tokio::test]
+async fn another_origin_gets_no_credentials() {
+    let other = Server::start(|_| ok("other")).await;
+    let target = other.url("/there");
+    let server = Server::start(move |request| match first_line(request) {
+        "GET /same" => redirect(302, "/away"),
+        _ => redirect(302, &target),
+    })
+    .await;
+    let names = ["Authorization", "Cookie", "Proxy-Authorization", "WWW-Authenticate", "X-Kept"];
+    let headers = names.map(|name| header(name, "secret")).to_vec();
+    let request = Request { headers, ..get(server.url("/same")) };
+    assert_eq!(text(&fetcher(&[]), request).await.unwrap().1, "other");
+    let counts: Vec<_> = server.requests().iter().map(|request| request.matches("secret").count()).collect();
+    assert_eq!(counts, [5, 5]);
+    assert_eq!(
+        other.requests(),
+        [format!("GET /there HTTP/1.1\r\nhost: 127.0.0.1:{}\r\nx-kept: secret\r\n\r\n", other.port)]
+    );
+}
+
+#[tokio::test]
+async fn a_target_that_is_not_http_is_an_error() {
+    let server = Server::start(|_| redirect(302, "file:///etc/secret")).await;
+    let (kind, text) = failure(fetcher(&[]).send(get(server.url("/"))).await);
+    let expected =
+        "http/request failed: a redirect leads to a URL of the scheme file, and only http and https are followed";
+    assert_eq!((kind, text.as_str()), (FailureKind::Redirect, expected));
+}
+
+#[tokio::test]
+async fn a_redirect_that_leads_nowhere_or_shall_not_be_followed_is_the_answer() {
+    let nowhere = "HTTP/1.1 302 Found\r\nContent-Length: 4\r\n\r\nstay";
+    let server =
+        Server::start(move |request| if request.contains("/nowhere") { raw(nowhere) } else { redirect(307, "/x") })
+            .await;
+    let fetcher = fetcher(&[]);
+    assert_eq!(text(&fetcher, get(server.url("/nowhere"))).await.unwrap(), (302, "stay".into()));
+    let response = fetcher.send(Request { redirects: Redirects::Stop, ..get(server.url("/")) }).await.unwrap();
+    assert_eq!(response.status, 307);
+    assert!(response.headers.contains(&("location".into(), "/x".into())));
+    assert_eq!(response.body.collect(4).await.unwrap(), "gone");
+    assert_eq!(first_lines(&server), ["GET /nowhere", "GET /"]);
+}
+
+#[tokio::test]
+async fn a_redirect_whose_body_never_ends_is_followed_at_once() {
+    let endless = b"HTTP/1.1 302 Found\r\nLocation: /end\r\nContent-Length: 100\r\n\r\nxxx";
+    let server = Server::start(move |request| if request.contains("/end") { ok("end") } else { raw(endless) }).await;
+    assert_eq!(text(&fetcher(&[]), get(server.url("/"))).await.unwrap(), (200, "end".into()));
+    server.wait_until_closed(1).await;
+}
+
+#[tokio::test]
+async fn the_deadline_is_one_for_all_hops() {
+    let server = Server::start(|request| match first_line(request) {
+        "GET /" => redirect(302, "/stall"),
+        _ => raw(""),
+    })
+    .await;
+    assert_eq!(failure(fetcher(&[]).send(within(1000, get(server.url("/")))).await).0, FailureKind::Timeout);
+    assert_eq!(first_lines(&server), ["GET /", "GET /stall"]);
+}

@@ -1,0 +1,120 @@
+//! What goes out and what comes back.
+
+use crate::support::{Server, failure, fetcher, get, header, ok, raw, request, text};
+use fetch::{FailureKind, FetchError, Header, Request};
+
+#[tokio::test]
+async fn a_request_goes_out_as_it_was_given_and_with_nothing_of_ours() {
+    let server = Server::start(|_| ok("done")).await;
+    let fetcher = fetcher(&[("TOKEN", "t0ken")]);
+    let headers = vec![
+        header("X-B", "1"),
+        header("X-A", "2"),
+        header("X-B", "3"),
+        Header { name: "Authorization".into(), value: "Bearer ".into(), value_env_var: Some("TOKEN".into()) },
+        header("Content-Length", "999"),
+        header("Transfer-Encoding", "chunked"),
+    ];
+    let request =
+        Request { headers, body: Some("hello".into()), ..request("PATCH", server.url("/a%20b?q=1#fragment")) };
+    assert_eq!(text(&fetcher, request).await.unwrap(), (200, "done".to_owned()));
+    let expected = format!(
+        "PATCH /a%20b?q=1 HTTP/1.1\r\nhost: 127.0.0.1:{}\r\nx-b: 1\r\nx-b: 3\r\nx-a: 2\r\nauthorization: Bearer t0ken\r\ncontent-length: 5\r\n\r\nhello",
+        server.port
+    );
+    assert_eq!(server.requests(), [expected]);
+}
+
+#[tokio::test]
+async fn without_a_body_only_methods_that_need_a_length_have_one() {
+    let server = Server::start(|_| ok("")).await;
+    let fetcher = fetcher(&[]);
+    for method in ["GET", "DELETE", "POST", "PURGE"] {
+        text(&fetcher, request(method, server.url(""))).await.unwrap();
+    }
+    let lengths: Vec<_> = server.requests().iter().map(|request| request.contains("content-length: 0\r\n")).collect();
+    assert_eq!(lengths, [false, false, true, false]);
+}
+
+#[tokio::test]
+async fn the_callers_host_header_is_the_one_that_is_sent() {
+    let server = Server::start(|_| ok("")).await;
+    let request = Request { headers: vec![header("Host", "virtual.test")], ..get(server.url("/")) };
+    text(&fetcher(&[]), request).await.unwrap();
+    assert_eq!(server.requests(), ["GET / HTTP/1.1\r\nhost: virtual.test\r\n\r\n"]);
+}
+
+#[tokio::test]
+async fn response_headers_are_lower_case_and_grouped_and_only_visible_ones() {
+    let answer = b"HTTP/1.1 418 Teapot\r\nSet-Cookie: a\r\nX-One: 1\r\nX-Binary: \xff\r\nX-Umlaut: \xc3\xa4\r\nset-cookie: b\r\nContent-Encoding: gzip\r\nContent-Length: 3\r\n\r\nraw";
+    let server = Server::start(|_| raw(*answer)).await;
+    let response = fetcher(&[]).send(get(server.url("/"))).await.unwrap();
+    let headers: Vec<_> = response.headers.iter().map(|(name, value)| format!("{name}: {value}")).collect();
+    let expected = ["set-cookie: a", "set-cookie: b", "x-one: 1", "content-encoding: gzip", "content-length: 3"]
+        .map(str::to_owned);
+    assert_eq!((response.status, headers), (418, expected.to_vec()));
+    // Not decompressed, and no cookie is kept.
+    assert_eq!(response.body.collect(3).await.unwrap(), "raw");
+}
+
+#[tokio::test]
+async fn cookies_are_not_kept() {
+    let server = Server::start(|_| raw("HTTP/1.1 204 No\r\nSet-Cookie: a=b\r\n\r\n")).await;
+    let fetcher = fetcher(&[]);
+    for _ in 0..2 {
+        assert_eq!(text(&fetcher, get(server.url("/"))).await.unwrap(), (204, String::new()));
+    }
+    assert!(!server.requests()[1].contains("cookie"));
+}
+
+#[tokio::test]
+async fn a_refused_header_means_that_nobody_is_asked() {
+    let server = Server::start(|_| ok("")).await;
+    let fetcher = fetcher(&[("EMPTY", ""), ("OPENAI_API_KEY", "sk"), ("BROKEN", "a\nb")]);
+    for (variable, text) in [
+        ("MISSING", "http/request header X-Key requires executor environment variable MISSING"),
+        ("EMPTY", "http/request header X-Key requires a non-empty executor environment variable EMPTY"),
+        ("openai_API_key", "http/request header X-Key cannot use executor environment variable openai_API_key"),
+        ("BROKEN", "http/request header value is invalid for X-Key: failed to parse header value"),
+    ] {
+        let refused = Header { name: "X-Key".into(), value: "p".into(), value_env_var: Some(variable.into()) };
+        let request = Request { headers: vec![header("X-Fine", "1"), refused], ..get(server.url("/")) };
+        assert_eq!(fetcher.send(request).await.unwrap_err(), FetchError::Invalid(text.into()));
+    }
+    assert_eq!(server.accepted(), 0);
+}
+
+#[tokio::test]
+async fn an_invalid_request_is_told_apart_from_a_failed_one() {
+    let fetcher = fetcher(&[]);
+    let long = format!("http://127.0.0.1/{}", "x".repeat(70_000));
+    for (method, url, text) in [
+        ("G\nT", "http://h/", "http/request method is invalid: invalid HTTP method"),
+        ("GET", "ftp://h/", "http/request only supports http and https URLs, got ftp"),
+        ("GET", "h", "http/request url is invalid: relative URL without a base"),
+        ("GET", long.as_str(), "http/request url is invalid: uri too long"),
+    ] {
+        assert_eq!(fetcher.send(request(method, url)).await.unwrap_err(), FetchError::Invalid(text.into()));
+    }
+    let (kind, _) = failure(fetcher.send(get("http://127.0.0.1:1/")).await);
+    assert_eq!(kind, FailureKind::Connect);
+}
+
+#[tokio::test]
+async fn informational_answers_are_passed_over() {
+    let server =
+        Server::start(|_| raw("HTTP/1.1 103 Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx"))
+            .await;
+    assert_eq!(text(&fetcher(&[]), get(server.url("/"))).await.unwrap(), (200, "x".into()));
+}
+
+#[tokio::test]
+async fn the_answer_to_head_has_no_body() {
+    let server = Server::start(|_| raw("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")).await;
+    let fetcher = fetcher(&[]);
+    for _ in 0..2 {
+        let request = Request { max_body_bytes: Some(10), ..request("HEAD", server.url("/")) };
+        assert_eq!(text(&fetcher, request).await.unwrap(), (200, String::new()));
+    }
+    assert_eq!(server.accepted(), 1);
+}

@@ -1,0 +1,174 @@
+//! https with an authority made for the test, and what is said about files that do not work.
+
+use std::fs;
+use std::sync::Arc;
+
+use crate::support::{Answer, failure, fetcher, get, ok, read_request, serve, text, within};
+use fetch::{FailureKind, FetchError, Fetcher, FetcherConfig};
+use parking_lot::Mutex;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rustls::ServerConfig;
+use tempfile::TempDir;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
+
+pub(crate) struct SecureServer {
+    pub(crate) port: u16,
+    pub(crate) authority: String,
+    requests: Arc<Mutex<Vec<String>>>,
+    task: JoinHandle<()>,
+}
+
+impl SecureServer {
+    pub(crate) async fn start(name: &str, answer: impl Fn(&str) -> Answer + Send + Sync + 'static) -> Self {
+        let (authority, acceptor) = certified(name);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let (answer, noted) = (Arc::new(answer), requests.clone());
+        let task = tokio::spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                let (answer, noted, acceptor) = (answer.clone(), noted.clone(), acceptor.clone());
+                tokio::spawn(async move {
+                    // A client that does not trust us goes away here.
+                    if let Ok(stream) = acceptor.accept(stream).await {
+                        serve(stream, &*answer, &noted).await;
+                    }
+                });
+            }
+        });
+        Self { port, authority, requests, task }
+    }
+
+    pub(crate) fn requests(&self) -> Vec<String> {
+        self.requests.lock().clone()
+    }
+
+    fn url(&self) -> String {
+        format!("https://localhost:{}/secret", self.port)
+    }
+}
+
+impl Drop for SecureServer {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// An authority, and a server with a certificate from it.
+pub(crate) fn certified(name: &str) -> (String, TlsAcceptor) {
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+    let key = KeyPair::generate().unwrap();
+    let certificate = CertificateParams::new([name.to_owned()]).unwrap().signed_by(&key, &authority).unwrap();
+    let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::aws_lc_rs::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate.der().clone()], key.into())
+        .unwrap();
+    (authority.pem(), TlsAcceptor::from(Arc::new(config)))
+}
+
+pub(crate) fn file_with(content: &str) -> (TempDir, String) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("roots.pem");
+    fs::write(&path, content).unwrap();
+    (directory, path.to_str().unwrap().to_owned())
+}
+
+pub(crate) fn fetcher_that_trusts(server: &SecureServer, variables: &[(&str, &str)]) -> Fetcher {
+    let (_directory, path) = file_with(&server.authority);
+    let mut variables = variables.to_vec();
+    variables.push(("CODEX_CA_CERTIFICATE", &path));
+    fetcher(&variables)
+}
+
+#[tokio::test]
+async fn a_file_named_by_either_variable_is_trusted_and_the_first_goes_first() {
+    let server = SecureServer::start("localhost", |_| ok("safe")).await;
+    let other = SecureServer::start("localhost", |_| ok("other")).await;
+    // A bundle: other sections and other authorities do no harm.
+    let (_first, bundle) = file_with(&format!("comment\n{}\n{}", other.authority, server.authority));
+    let (_second, others) = file_with(&other.authority);
+    for variables in [
+        vec![("CODEX_CA_CERTIFICATE", bundle.as_str()), ("SSL_CERT_FILE", others.as_str())],
+        vec![("SSL_CERT_FILE", &bundle)],
+    ] {
+        assert_eq!(text(&fetcher(&variables), get(server.url())).await.unwrap(), (200, "safe".into()));
+    }
+    let outcome =
+        fetcher(&[("CODEX_CA_CERTIFICATE", &others), ("SSL_CERT_FILE", &bundle)]).send(get(server.url())).await;
+    assert_eq!(failure(outcome).0, FailureKind::Tls);
+}
+
+#[tokio::test]
+async fn who_is_not_trusted_gets_no_request() {
+    let server = SecureServer::start("localhost", |_| ok("")).await;
+    let other = SecureServer::start("other.test", |_| ok("")).await;
+    let (kind, text) = failure(fetcher_that_trusts(&other, &[]).send(get(server.url())).await);
+    assert_eq!(kind, FailureKind::Tls);
+    assert!(text.starts_with(&format!("http/request failed: no TLS with localhost:{}: ", server.port)), "{text}");
+    assert!(!text.contains("secret"), "{text}");
+    // The right authority, but for another name.
+    assert_eq!(failure(fetcher_that_trusts(&other, &[]).send(get(other.url())).await).0, FailureKind::Tls);
+    assert_eq!((server.requests().len(), other.requests().len()), (0, 0));
+}
+
+#[tokio::test]
+async fn a_peer_that_says_nothing_in_the_handshake_is_ended_by_the_deadline() {
+    let trusted = SecureServer::start("localhost", |_| ok("")).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("https://localhost:{}/", listener.local_addr().unwrap().port());
+    let outcome = fetcher_that_trusts(&trusted, &[]).send(within(1000, get(url))).await;
+    assert_eq!(failure(outcome).0, FailureKind::Timeout);
+}
+
+#[tokio::test]
+async fn a_body_that_is_cut_off_without_a_goodbye_is_an_error() {
+    let (authority, acceptor) = certified("localhost");
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("https://localhost:{}/", listener.local_addr().unwrap().port());
+    let server = tokio::spawn(async move {
+        let mut stream = acceptor.accept(listener.accept().await.unwrap().0).await.unwrap();
+        read_request(&mut stream).await.unwrap();
+        // No length: only TLS can tell the end of this body from an attacker's cut.
+        stream.write_all(b"HTTP/1.1 200 OK\r\n\r\nhalf").await.unwrap();
+        stream.flush().await.unwrap();
+    });
+    let (_directory, path) = file_with(&authority);
+    let outcome = text(&fetcher(&[("CODEX_CA_CERTIFICATE", &path)]), get(url)).await;
+    assert_eq!(failure(outcome).0, FailureKind::Protocol);
+    server.await.unwrap();
+}
+
+#[test]
+fn a_file_that_does_not_work_is_an_error_that_names_the_variable() {
+    let refusal = |variable: &str, path: &str| {
+        let environment = vec![(variable.to_owned(), path.to_owned())];
+        match Fetcher::new(FetcherConfig { environment }).unwrap_err() {
+            FetchError::Failed { kind: FailureKind::Tls, message } => message,
+            other => panic!("{other}"),
+        }
+    };
+    let (_directory, path) = file_with("nothing");
+    let missing = format!("{path}.missing");
+    assert_eq!(
+        refusal("CODEX_CA_CERTIFICATE", &missing),
+        format!("cannot use {missing}, which CODEX_CA_CERTIFICATE names: No such file or directory (os error 2)")
+    );
+    assert_eq!(
+        refusal("SSL_CERT_FILE", &path),
+        format!(
+            "cannot use {path}, which SSL_CERT_FILE names: it has no certificate in it; expected a section `BEGIN CERTIFICATE`"
+        )
+    );
+    let (_directory, path) = file_with("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
+    assert!(refusal("SSL_CERT_FILE", &path).ends_with("no certificate in it can be trusted as a root"));
+    let (_directory, path) = file_with("-----BEGIN CERTIFICATE-----\n!!!\n-----END CERTIFICATE-----\n");
+    assert!(refusal("SSL_CERT_FILE", &path).contains("it is not a valid PEM file: "));
+}

@@ -1,0 +1,48 @@
+//! Making directories.
+
+use std::fs::DirBuilder;
+use std::io::ErrorKind;
+use std::path::Path;
+
+use rustix::fs::{Mode, mkdirat};
+use rustix::io::Errno;
+
+use crate::place::{Place, normal_components, open_root, step};
+use crate::{FileError, Follow};
+
+/// Makes a directory. With `recursive` also those above it, and one that is there already is fine.
+pub fn create_directory(path: &Path, recursive: bool, follow: Follow) -> Result<(), FileError> {
+    match (follow, recursive) {
+        (Follow::Yes, _) => DirBuilder::new().recursive(recursive).create(path).map_err(FileError::at(path)),
+        (Follow::No, true) => create_all_without_links(path),
+        (Follow::No, false) => match Place::find(path, follow)? {
+            Some(place) => mkdirat(&place.directory, &place.name, mode()).map_err(FileError::at(path)),
+            None => Err(FileError::check(ErrorKind::AlreadyExists, "directory already exists", path)),
+        },
+    }
+}
+
+fn create_all_without_links(path: &Path) -> Result<(), FileError> {
+    let names = normal_components(path)?;
+    let mut reached = open_root(path)?;
+    for (index, name) in names.iter().enumerate() {
+        let next = match step(&reached, name) {
+            // Somebody else may be making the same.
+            Err(Errno::NOENT) => match mkdirat(&reached, *name, mode()) {
+                Ok(()) | Err(Errno::EXIST) => step(&reached, name),
+                Err(error) => Err(error),
+            },
+            stepped => stepped,
+        };
+        let is_last = index + 1 == names.len();
+        reached = match next {
+            Err(Errno::NOTDIR) if is_last => return Err(FileError::os(Errno::EXIST, path)),
+            next => next.map_err(FileError::at(path))?,
+        };
+    }
+    Ok(())
+}
+
+fn mode() -> Mode {
+    Mode::from_raw_mode(0o777)
+}

@@ -1,0 +1,54 @@
+//! What can be done with files, as blocking calls on native paths. Knows nothing of JSON-RPC, of URIs or of tasks: whoever calls
+//! decides on which thread.
+
+#![forbid(unsafe_code)]
+
+mod cached;
+mod cancel;
+mod contents;
+mod copy;
+mod create_directory;
+mod descent;
+mod error;
+mod extents;
+mod links;
+mod listing;
+mod local_devices;
+mod names;
+mod place;
+mod read;
+mod regular_file;
+mod remove;
+mod rename;
+mod search;
+mod set_metadata;
+mod stat;
+mod temporary;
+mod upload;
+mod walk;
+mod watch;
+mod write;
+
+pub use cached::{metadata_if_cached, read_file_if_cached};
+pub use cancel::Cancel;
+pub use copy::copy;
+pub use create_directory::create_directory;
+pub use error::FileError;
+pub use extents::{Extent, Extents};
+pub use links::{canonicalize, read_link, symlink};
+pub use listing::{DirectoryEntry, read_directory};
+pub use place::Follow;
+pub use read::{open_file, read_file};
+pub use regular_file::RegularFile;
+pub use remove::remove;
+pub use rename::rename;
+pub use search::{
+    Case, Ending, Found, FoundLine, MAX_CONTEXT_LINES, MAX_LINE_BYTES, MAX_SEARCH_ERRORS, Pattern, PreparedSearch,
+    Search, SearchEnd, SearchError, SearchFailure,
+};
+pub use set_metadata::set_metadata;
+pub use stat::{Metadata, metadata};
+pub use upload::{CommitOptions, Upload};
+pub use walk::{EntryKind, WalkEnd, WalkItem, WalkOptions, walk};
+pub use watch::{Change, ChangeKind, Changes, Watch, WatchEnd, WatchOptions};
+pub use write::write_file;

@@ -1,0 +1,88 @@
+//! What is in one directory.
+
+use std::ffi::{CStr, OsStr, OsString};
+use std::io::ErrorKind;
+use std::ops::ControlFlow;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, openat};
+use rustix::io::Errno;
+
+use crate::FileError;
+use crate::stat::{kind, stat};
+
+/// A directory whose entries are read.
+pub(crate) const READABLE: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+/// As much as one system call can be asked for without being noticed as memory.
+const BUFFER_SIZE: usize = 32 * 1024;
+
+/// A name in a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirectoryEntry {
+    /// The name, of whatever bytes.
+    pub name: OsString,
+    /// It is a directory, or a link to one.
+    pub is_directory: bool,
+    /// It is a regular file, or a link to one.
+    pub is_file: bool,
+}
+
+/// The entries of a directory in no particular order. Links that lead nowhere are left out. With more than `limit` entries there
+/// is an error that says how many there are, and no more than `limit` are held meanwhile.
+pub fn read_directory(path: &Path, limit: usize) -> Result<Vec<DirectoryEntry>, FileError> {
+    let directory = openat(CWD, path, READABLE, Mode::empty()).map_err(FileError::at(path))?;
+    let mut entries = Vec::new();
+    let mut count = 0usize;
+    let listed = each_entry(&directory, &mut buffer(), |name, listed_kind| {
+        let kind = match listed_kind {
+            FileType::Symlink | FileType::Unknown => match stat(&directory, name, AtFlags::empty()) {
+                Ok(stat) => kind(&stat),
+                Err(_) => return ControlFlow::Continue(()),
+            },
+            known => known,
+        };
+        count += 1;
+        if count <= limit {
+            entries.push(DirectoryEntry {
+                name: OsStr::from_bytes(name.to_bytes()).to_owned(),
+                is_directory: kind == FileType::Directory,
+                is_file: kind == FileType::RegularFile,
+            });
+        }
+        ControlFlow::Continue(())
+    });
+    listed.map_err(FileError::at(path))?;
+    if count > limit {
+        let text = format!("fs/readDirectory returned {count} entries; limit is {limit}");
+        return Err(FileError::check(ErrorKind::Other, text, path));
+    }
+    Ok(entries)
+}
+
+/// Room for listings, to be used for one after another.
+pub(crate) fn buffer() -> Vec<u8> {
+    Vec::with_capacity(BUFFER_SIZE)
+}
+
+/// Calls `visit` for each name but `.` and `..`, with the kind as far as the directory knows it.
+pub(crate) fn each_entry<F: AsFd>(
+    directory: F,
+    buffer: &mut Vec<u8>,
+    mut visit: impl FnMut(&CStr, FileType) -> ControlFlow<()>,
+) -> Result<(), Errno> {
+    let mut listing = RawDir::new(directory, buffer.spare_capacity_mut());
+    while let Some(entry) = listing.next() {
+        let entry = match entry {
+            // The directory was removed since it was opened, so there is nothing in it.
+            Err(Errno::NOENT) => break,
+            entry => entry?,
+        };
+        let name = entry.file_name();
+        if name != c"." && name != c".." && visit(name, entry.file_type()).is_break() {
+            break;
+        }
+    }
+    Ok(())
+}

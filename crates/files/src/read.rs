@@ -1,0 +1,89 @@
+//! Reading a file. Only regular files are opened: a FIFO would wait for a writer or disturb one, and opening a device can be an
+//! act of its own.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use rustix::buffer::spare_capacity;
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Statx, openat};
+use rustix::io::{Errno, read, retry_on_intr};
+use rustix::path::Arg;
+
+use crate::local_devices;
+use crate::place::Place;
+use crate::regular_file::RegularFile;
+use crate::stat::{kind, stat, stat_open};
+use crate::{FileError, Follow};
+
+/// Where nothing is known of the size, as in `/proc`.
+const FIRST_GUESS: usize = 4096;
+
+/// The whole of a file, if that is not more than `limit` bytes.
+pub fn read_file(path: &Path, follow: Follow, limit: u64) -> Result<Vec<u8>, FileError> {
+    let (file, stat) = open_regular(path, follow)?;
+    if stat.stx_size > limit {
+        return Err(FileError::too_large(limit, path));
+    }
+    // One byte more than wanted, so that the read which finds the end needs no room of its own.
+    let most = usize::try_from(limit).unwrap_or(usize::MAX).saturating_add(1);
+    let expected = usize::try_from(stat.stx_size).unwrap_or(usize::MAX).saturating_add(1);
+    let mut bytes = Vec::with_capacity(if stat.stx_size == 0 { FIRST_GUESS.min(most) } else { expected.min(most) });
+    loop {
+        if bytes.len() == bytes.capacity() {
+            bytes.reserve_exact(bytes.len().max(FIRST_GUESS).min(most.saturating_sub(bytes.len()).max(1)));
+        }
+        let count = retry_on_intr(|| read(&file, spare_capacity(&mut bytes))).map_err(FileError::at(path))?;
+        if count == 0 {
+            return Ok(bytes);
+        }
+        if bytes.len() as u64 > limit {
+            return Err(FileError::too_large(limit, path));
+        }
+    }
+}
+
+/// Opens a file to be read in pieces. What is read stays the file that was opened, whatever becomes of the path.
+pub fn open_file(path: &Path, follow: Follow) -> Result<RegularFile, FileError> {
+    let (file, _) = open_regular(path, follow)?;
+    Ok(RegularFile::new(file, path))
+}
+
+fn open_regular(path: &Path, follow: Follow) -> Result<(OwnedFd, Statx), FileError> {
+    let opened = match follow {
+        Follow::Yes => open_at(CWD, path, path, follow),
+        Follow::No => match Place::find(path, follow)? {
+            Some(place) => open_at(&place.directory, &place.name, path, follow),
+            None => Err(FileError::not_a_file(path, follow)),
+        },
+    };
+    opened.inspect(|(_, stat)| local_devices::learn(stat, path))
+}
+
+/// Opens a regular file for reading by its name in a directory.
+pub(crate) fn open_at<F: AsFd, P: Arg + Copy>(
+    directory: F,
+    name: P,
+    path: &Path,
+    follow: Follow,
+) -> Result<(OwnedFd, Statx), FileError> {
+    let (at, no_follow) = match follow {
+        Follow::Yes => (AtFlags::empty(), OFlags::empty()),
+        Follow::No => (AtFlags::SYMLINK_NOFOLLOW, OFlags::NOFOLLOW),
+    };
+    let before = stat(&directory, name, at).map_err(FileError::at(path))?;
+    if !matches!(kind(&before), FileType::RegularFile | FileType::Symlink) {
+        return Err(FileError::not_a_file(path, follow));
+    }
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC | no_follow;
+    let file = match openat(&directory, name, flags, Mode::empty()) {
+        Ok(file) => file,
+        // A socket was put there since.
+        Err(Errno::NXIO) => return Err(FileError::not_a_file(path, follow)),
+        Err(error) => return Err(FileError::os(error, path)),
+    };
+    let stat = stat_open(&file).map_err(FileError::at(path))?;
+    if kind(&stat) != FileType::RegularFile {
+        return Err(FileError::not_a_file(path, follow));
+    }
+    Ok((file, stat))
+}

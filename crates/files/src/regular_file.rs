@@ -1,0 +1,60 @@
+//! A file that is read in pieces, in any order, from any thread.
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::buffer::spare_capacity;
+use rustix::io::{pread, retry_on_intr};
+
+use crate::extents::{self, Extents};
+use crate::stat::{Metadata, describe, stat_open};
+use crate::{FileError, Follow};
+
+/// An open regular file.
+#[derive(Debug)]
+pub struct RegularFile {
+    file: OwnedFd,
+    path: PathBuf,
+}
+
+impl RegularFile {
+    pub(crate) fn new(file: OwnedFd, path: &Path) -> Self {
+        Self { file, path: path.to_owned() }
+    }
+
+    /// How many bytes it has now.
+    pub fn size(&self) -> Result<u64, FileError> {
+        Ok(self.metadata()?.size)
+    }
+
+    /// What the operating system says about it now.
+    pub fn metadata(&self) -> Result<Metadata, FileError> {
+        let stat = stat_open(&self.file).map_err(FileError::at(&self.path))?;
+        Ok(describe(&stat, Follow::Yes))
+    }
+
+    /// Appends up to `len` bytes from `offset` on to `into`, and says whether the file ended before that many.
+    pub fn read_block(&self, offset: u64, len: usize, into: &mut Vec<u8>) -> Result<bool, FileError> {
+        let overflowed = || FileError::refused("file read offset overflowed", &self.path);
+        let end = offset.checked_add(len as u64).filter(|end| i64::try_from(*end).is_ok()).ok_or_else(overflowed)?;
+        let start = into.len();
+        into.reserve(len);
+        let mut at = offset;
+        while at < end {
+            let read =
+                retry_on_intr(|| pread(&self.file, spare_capacity(into), at)).map_err(FileError::at(&self.path))?;
+            if read == 0 {
+                return Ok(true);
+            }
+            at += read as u64;
+        }
+        // The buffer may have had more room than was asked for.
+        into.truncate(start + len);
+        Ok(false)
+    }
+
+    /// The stretches of the file from `from` on that hold data, at most `max` of them.
+    pub fn extents(&self, from: u64, max: usize) -> Result<Extents, FileError> {
+        extents::find(&self.file, self.size()?, from, max).map_err(FileError::at(&self.path))
+    }
+}

@@ -1,0 +1,27 @@
+//! From a pattern to a matcher. The limits keep a pattern that somebody else wrote from taking the memory of the machine.
+
+use grep_regex::{RegexMatcher, RegexMatcherBuilder};
+
+use super::{Case, Pattern, SearchError, shortened};
+
+/// Of a compiled expression: enough for every pattern a person writes.
+const PROGRAM_BYTES: usize = 16 << 20;
+/// Of the states a thread finds while it searches; with fewer the search is only slower.
+const CACHE_BYTES: usize = 32 << 20;
+
+pub(super) fn build(pattern: &Pattern) -> Result<RegexMatcher, SearchError> {
+    let mut builder = RegexMatcherBuilder::new();
+    builder
+        .multi_line(true)
+        .fixed_strings(pattern.fixed_strings)
+        .case_insensitive(pattern.case == Case::Insensitive)
+        .case_smart(pattern.case == Case::Smart)
+        .word(pattern.word)
+        .size_limit(PROGRAM_BYTES)
+        .dfa_size_limit(CACHE_BYTES);
+    if !pattern.multi_line {
+        // The promise that no match spans lines is what lets the searcher jump to candidates instead of going line by line.
+        builder.line_terminator(Some(b'\n'));
+    }
+    builder.build(&pattern.text).map_err(|error| SearchError::Pattern(shortened(&error.to_string())))
+}

@@ -1,0 +1,205 @@
+//! Running a search: threads that walk and search at the same time, each with buffers of its own.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::ops::ControlFlow;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use grep_regex::RegexMatcher;
+use grep_searcher::{BinaryDetection, MmapChoice, Searcher, SearcherBuilder};
+use ignore::{DirEntry, Error, ParallelVisitor, ParallelVisitorBuilder, WalkState};
+use parking_lot::Mutex;
+use rustix::fs::OFlags;
+
+use super::lines::Lines;
+use super::walk::failure;
+use super::{Ending, Found, MAX_SEARCH_ERRORS, PreparedSearch, Search, SearchEnd, SearchFailure, shortened};
+use crate::Cancel;
+
+/// What a thread may hold of one file: of a file that is searched as a whole, all of it, and else its longest line.
+const HEAP_BYTES: usize = 256 << 20;
+
+impl PreparedSearch {
+    /// Searches, and hands over what it finds as it finds it, from several threads at once. A sink that takes its time slows the
+    /// search down, and one that breaks ends it.
+    ///
+    /// Binary files are those with a NUL byte: they are left as soon as it is met, so one that begins like a text may have been told
+    /// of up to there. Only regular files are opened, and none is waited for.
+    pub fn run(&self, cancel: &Cancel, sink: &(dyn Fn(Found) -> ControlFlow<()> + Sync)) -> SearchEnd {
+        let run = Run { prepared: self, cancel, sink, is_stopped: AtomicBool::new(false), total: Mutex::default() };
+        self.walk.build_parallel().visit(&mut Workers { run: &run });
+        let mut end = run.total.into_inner();
+        end.ending = match (run.is_stopped.into_inner(), cancel.is_cancelled()) {
+            (true, _) => Ending::Stopped,
+            (false, true) => Ending::Cancelled,
+            (false, false) => Ending::Complete,
+        };
+        end
+    }
+}
+
+/// What the threads of a search share.
+struct Run<'r> {
+    prepared: &'r PreparedSearch,
+    cancel: &'r Cancel,
+    sink: &'r (dyn Fn(Found) -> ControlFlow<()> + Sync),
+    is_stopped: AtomicBool,
+    total: Mutex<SearchEnd>,
+}
+
+impl Run<'_> {
+    fn hand_over(&self, found: Found) -> ControlFlow<()> {
+        if self.is_over() {
+            return ControlFlow::Break(());
+        }
+        let handed = (self.sink)(found);
+        if handed.is_break() {
+            self.is_stopped.store(true, Ordering::Relaxed);
+        }
+        handed
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_stopped.load(Ordering::Relaxed) || self.cancel.is_cancelled()
+    }
+}
+
+struct Workers<'r> {
+    run: &'r Run<'r>,
+}
+
+impl<'s, 'r: 's> ParallelVisitorBuilder<'s> for Workers<'r> {
+    fn build(&mut self) -> Box<dyn ParallelVisitor + 's> {
+        let searcher = searcher(&self.run.prepared.search);
+        Box::new(Worker { run: self.run, searcher, part: SearchEnd::default() })
+    }
+}
+
+fn searcher(search: &Search) -> Searcher {
+    SearcherBuilder::new()
+        .line_number(true)
+        .multi_line(search.pattern.as_ref().is_some_and(|pattern| pattern.multi_line))
+        .before_context(search.context_before as usize)
+        .after_context(search.context_after as usize)
+        .max_matches(search.max_matches_per_file)
+        .binary_detection(BinaryDetection::quit(0))
+        // A file that shrinks while it is mapped would end the whole process.
+        .memory_map(MmapChoice::never())
+        .heap_limit(Some(HEAP_BYTES))
+        .build()
+}
+
+/// One thread, and its part of the counts.
+struct Worker<'r> {
+    run: &'r Run<'r>,
+    searcher: Searcher,
+    part: SearchEnd,
+}
+
+impl ParallelVisitor for Worker<'_> {
+    fn visit(&mut self, entry: Result<DirEntry, Error>) -> WalkState {
+        if self.run.is_over() {
+            return WalkState::Quit;
+        }
+        match entry {
+            Ok(entry) => self.visit_entry(entry),
+            Err(error) => {
+                self.note(failure(&error, &self.run.prepared.search.root));
+                WalkState::Continue
+            }
+        }
+    }
+}
+
+impl Worker<'_> {
+    fn visit_entry(&mut self, entry: DirEntry) -> WalkState {
+        if let Some(error) = entry.error() {
+            self.note(failure(error, entry.path()));
+        }
+        if !entry.file_type().is_some_and(|kind| kind.is_file()) {
+            return WalkState::Continue;
+        }
+        let done = match &self.run.prepared.matcher {
+            None => self.list(entry),
+            Some(matcher) => self.search(entry.path(), matcher),
+        };
+        if done.is_break() { WalkState::Quit } else { WalkState::Continue }
+    }
+
+    fn list(&mut self, entry: DirEntry) -> ControlFlow<()> {
+        self.part.files_searched += 1;
+        self.part.files_matched += 1;
+        self.run.hand_over(Found::File { path: entry.into_path().into() })
+    }
+
+    fn search(&mut self, path: &Path, matcher: &RegexMatcher) -> ControlFlow<()> {
+        let file = match open(path) {
+            Ok(Some(file)) => file,
+            Ok(None) => return ControlFlow::Continue(()),
+            Err(error) => {
+                self.note_error(path, &error);
+                return ControlFlow::Continue(());
+            }
+        };
+        self.part.files_searched += 1;
+        let run = self.run;
+        let hand_over = |found| run.hand_over(found);
+        let mut lines = Lines::of(path, matcher, &hand_over);
+        let searched = self.searcher.search_reader(matcher, Interruptible { file, run }, &mut lines);
+        let flushed = lines.flush();
+        self.part.matches += lines.matches();
+        self.part.files_matched += u64::from(lines.matches() > 0);
+        match searched {
+            Err(error) if !run.is_over() => self.note_error(path, &error),
+            _ => {}
+        }
+        flushed
+    }
+
+    fn note_error(&mut self, path: &Path, error: &io::Error) {
+        self.note(SearchFailure { path: path.to_owned(), text: shortened(&error.to_string()) });
+    }
+
+    fn note(&mut self, failure: SearchFailure) {
+        self.part.error_count += 1;
+        if self.part.errors.len() < MAX_SEARCH_ERRORS {
+            self.part.errors.push(failure);
+        }
+    }
+}
+
+impl Drop for Worker<'_> {
+    fn drop(&mut self) {
+        let mut total = self.run.total.lock();
+        total.files_searched += self.part.files_searched;
+        total.files_matched += self.part.files_matched;
+        total.matches += self.part.matches;
+        total.error_count += self.part.error_count;
+        let room = MAX_SEARCH_ERRORS - total.errors.len();
+        total.errors.extend(self.part.errors.drain(..).take(room));
+    }
+}
+
+/// Opens a file without waiting for anybody. `None` if something else has taken the place of the file that the walker saw.
+fn open(path: &Path) -> io::Result<Option<File>> {
+    let without_waiting = OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = OpenOptions::new().read(true).custom_flags(without_waiting.bits().cast_signed()).open(path)?;
+    Ok(file.metadata()?.is_file().then_some(file))
+}
+
+/// A file that ends early when the search is over: a large one without a match asks nobody else.
+struct Interruptible<'r> {
+    file: File,
+    run: &'r Run<'r>,
+}
+
+impl Read for Interruptible<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.run.is_over() {
+            return Ok(0);
+        }
+        self.file.read(buffer)
+    }
+}

@@ -1,0 +1,54 @@
+//! The first halves of renames. The kernel tells where something went from and where it came to as two events; the second may
+//! never come, when something leaves the tree, and the first is then a removal.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use super::kernel::Number;
+
+/// The kernel queues the second half right after the first, so one that is not there by now does not exist.
+pub(super) const PATIENCE: Duration = Duration::from_millis(10);
+
+/// Something has gone from a name.
+#[derive(Debug)]
+pub(super) struct Departure {
+    pub(super) cookie: u32,
+    pub(super) parent: Number,
+    pub(super) name: OsString,
+    pub(super) path: PathBuf,
+    /// The number of the directory, if it is one that is watched.
+    pub(super) number: Option<Number>,
+    pub(super) is_directory: bool,
+    pub(super) at: Instant,
+}
+
+/// Those whose second half has not come.
+#[derive(Default)]
+pub(super) struct Departures(Vec<Departure>);
+
+impl Departures {
+    pub(super) fn push(&mut self, departure: Departure) {
+        self.0.push(departure);
+    }
+
+    /// The first half of the rename whose second half has come.
+    pub(super) fn arrived(&mut self, cookie: u32) -> Option<Departure> {
+        let index = self.0.iter().position(|one| one.cookie == cookie)?;
+        Some(self.0.swap_remove(index))
+    }
+
+    /// Those that are over because something else has happened in the same directory: its lock is held over both halves.
+    pub(super) fn overtaken(&mut self, parent: Number) -> Vec<Departure> {
+        self.0.extract_if(.., |one| one.parent == parent).collect()
+    }
+
+    /// Those that nobody waits for any longer.
+    pub(super) fn expired(&mut self, now: Instant) -> Vec<Departure> {
+        self.0.extract_if(.., |one| now.saturating_duration_since(one.at) >= PATIENCE).collect()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}

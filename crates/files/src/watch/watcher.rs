@@ -1,0 +1,206 @@
+//! The thread of a watch: waits for events, lets the subject make sense of them, and delivers when it is time.
+
+use std::io;
+use std::ops::ControlFlow;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::inotify::ReadFlags;
+use rustix::io::Errno;
+
+use super::coalesce::{Coalescer, Happening};
+use super::departures::PATIENCE;
+use super::kernel::{Event, Kernel, Queue};
+use super::single_file::SingleFile;
+use super::tree::Tree;
+use super::{Change, ChangeKind, Changes, WatchEnd, WatchOptions};
+use crate::FileError;
+
+pub(super) struct Watcher {
+    root: PathBuf,
+    kernel: Kernel,
+    subject: Subject,
+    coalescer: Coalescer,
+    sink: Box<dyn FnMut(Changes) -> ControlFlow<()> + Send>,
+}
+
+/// What is watched.
+enum Subject {
+    Tree(Tree),
+    File(SingleFile),
+}
+
+impl Watcher {
+    /// Watches everything there is to watch before it returns.
+    pub(super) fn new(
+        root: &Path,
+        recursive: bool,
+        options: WatchOptions,
+        sink: Box<dyn FnMut(Changes) -> ControlFlow<()> + Send>,
+    ) -> Result<Self, FileError> {
+        let is_directory = match std::fs::metadata(root) {
+            Ok(metadata) => metadata.is_dir(),
+            // A link to nowhere has a name that can be watched.
+            Err(_) => std::fs::symlink_metadata(root).map_err(FileError::at(root))?.is_dir(),
+        };
+        let kernel = Kernel::new(root)?;
+        let subject = if is_directory {
+            Subject::Tree(Tree::new(&kernel, root, recursive, options.max_directories)?)
+        } else {
+            Subject::File(SingleFile::new(&kernel, root)?)
+        };
+        let coalescer = Coalescer::new(options.settle, options.max_pending);
+        Ok(Self { root: root.to_owned(), kernel, subject, coalescer, sink })
+    }
+
+    /// Goes on until `stop` is readable, the sink breaks, or there is nothing left to watch.
+    pub(super) fn run(mut self, stop: &OwnedFd) {
+        let mut events = Vec::new();
+        while self.wait(stop).is_continue() {
+            match self.advance(&mut events) {
+                Ok(ControlFlow::Continue(())) => {}
+                Ok(ControlFlow::Break(())) => return,
+                Err(end) => return self.deliver_last(end),
+            }
+        }
+    }
+
+    fn wait(&self, stop: &OwnedFd) -> ControlFlow<()> {
+        loop {
+            let timeout = self.patience().and_then(|patience| Timespec::try_from(patience).ok());
+            let mut ready = [PollFd::new(stop, PollFlags::IN), PollFd::new(&self.kernel, PollFlags::IN)];
+            return match poll(&mut ready, timeout.as_ref()) {
+                Ok(_) if ready[0].revents().is_empty() => ControlFlow::Continue(()),
+                Err(Errno::INTR) => continue,
+                _ => ControlFlow::Break(()),
+            };
+        }
+    }
+
+    /// How long to wait for events.
+    fn patience(&self) -> Option<Duration> {
+        let until_due = self.coalescer.due().map(|due| due.saturating_duration_since(Instant::now()));
+        if self.subject.is_expecting() {
+            // A delivery waits for second halves of renames, but not for long.
+            return Some(until_due.map_or(PATIENCE, |due| due.clamp(Duration::from_millis(1), PATIENCE)));
+        }
+        until_due
+    }
+
+    fn advance(&mut self, events: &mut Vec<Event>) -> Result<ControlFlow<()>, WatchEnd> {
+        let queue = self.kernel.read(events).map_err(|error| failed(error, &self.root))?;
+        for event in events.drain(..) {
+            let now = Instant::now();
+            if event.is(ReadFlags::QUEUE_OVERFLOW) {
+                self.subject.lose_track();
+                continue;
+            }
+            let coalescer = &mut self.coalescer;
+            let report = &mut |path, is_directory, happening| coalescer.push(now, path, is_directory, happening);
+            self.subject.handle(&self.kernel, event, now, report)?;
+        }
+        if queue == Queue::MoreToRead {
+            return Ok(ControlFlow::Continue(()));
+        }
+        self.catch_up()?;
+        Ok(if self.is_time_to_deliver() { self.deliver() } else { ControlFlow::Continue(()) })
+    }
+
+    /// What is to be done when all events have been read.
+    fn catch_up(&mut self) -> Result<(), WatchEnd> {
+        let now = Instant::now();
+        if self.subject.has_lost_track() {
+            self.coalescer.overflow(now);
+            self.subject.look_again(&self.kernel)?;
+        }
+        let coalescer = &mut self.coalescer;
+        let report = &mut |path, is_directory, happening| coalescer.push(now, path, is_directory, happening);
+        self.subject.give_up_waiting(&self.kernel, now, report);
+        Ok(())
+    }
+
+    /// Only with an empty queue: then what was seen by looking is not told by an event of the next delivery.
+    fn is_time_to_deliver(&self) -> bool {
+        let now = Instant::now();
+        let is_past = |time: Instant| now >= time;
+        let Some(due) = self.coalescer.due() else { return false };
+        is_past(due) && (!self.subject.is_expecting() || is_past(due + PATIENCE))
+    }
+
+    fn deliver(&mut self) -> ControlFlow<()> {
+        let (changes, overflow) = self.coalescer.take();
+        if changes.is_empty() && !overflow {
+            return ControlFlow::Continue(());
+        }
+        (self.sink)(Changes { changes, overflow, end: None })
+    }
+
+    fn deliver_last(mut self, end: WatchEnd) {
+        let is_directory = matches!(self.subject, Subject::Tree(_));
+        let is_root_removed = matches!(end, WatchEnd::RootRemoved);
+        if is_root_removed {
+            self.coalescer.push(Instant::now(), self.root.clone(), is_directory, Happening::Removed);
+        }
+        let (mut changes, overflow) = self.coalescer.take();
+        if is_root_removed && overflow {
+            changes.push(Change { path: self.root, kind: ChangeKind::Removed, is_directory });
+        }
+        let _nothing_to_break = (self.sink)(Changes { changes, overflow, end: Some(end) });
+    }
+}
+
+/// Takes what a subject has made of an event: path, whether it is a directory, and what happened to it.
+pub(super) type Report<'r> = dyn FnMut(PathBuf, bool, Happening) + 'r;
+
+impl Subject {
+    fn handle(
+        &mut self,
+        kernel: &Kernel,
+        event: Event,
+        now: Instant,
+        report: &mut Report<'_>,
+    ) -> Result<(), WatchEnd> {
+        match self {
+            Self::Tree(tree) => tree.handle(kernel, event, now, report),
+            Self::File(file) => file.handle(&event, report),
+        }
+    }
+
+    fn lose_track(&mut self) {
+        match self {
+            Self::Tree(tree) => tree.lose_track(),
+            Self::File(file) => file.lose_track(),
+        }
+    }
+
+    fn has_lost_track(&self) -> bool {
+        match self {
+            Self::Tree(tree) => tree.has_lost_track(),
+            Self::File(file) => file.has_lost_track(),
+        }
+    }
+
+    fn look_again(&mut self, kernel: &Kernel) -> Result<(), WatchEnd> {
+        match self {
+            Self::Tree(tree) => tree.look_again(kernel),
+            Self::File(file) => file.look_again(),
+        }
+    }
+
+    /// Whether the second half of a rename may still come.
+    fn is_expecting(&self) -> bool {
+        matches!(self, Self::Tree(tree) if tree.is_expecting())
+    }
+
+    fn give_up_waiting(&mut self, kernel: &Kernel, now: Instant, report: &mut Report<'_>) {
+        if let Self::Tree(tree) = self {
+            tree.give_up_waiting(kernel, now, report);
+        }
+    }
+}
+
+fn failed(error: io::Error, root: &Path) -> WatchEnd {
+    WatchEnd::Failed(FileError::os(error, root))
+}

@@ -1,0 +1,68 @@
+//! Writing a file in place.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Statx, ftruncate, openat};
+use rustix::io::{Errno, pwrite, retry_on_intr};
+use rustix::path::Arg;
+
+use crate::place::Place;
+use crate::stat::{kind, stat, stat_open};
+use crate::{FileError, Follow};
+
+/// Makes `data` the contents of a file, which is created if it is not there. An existing file keeps its inode, and so its mode,
+/// owner and other names. It is written in place: after an error, such as a full disk, it may hold a part of the data.
+pub fn write_file(path: &Path, data: &[u8], follow: Follow) -> Result<(), FileError> {
+    let (file, _) = match follow {
+        Follow::Yes => open_at(CWD, path, path, follow, Mode::from_raw_mode(0o666))?,
+        Follow::No => match Place::find(path, follow)? {
+            Some(place) => open_at(&place.directory, &place.name, path, follow, Mode::from_raw_mode(0o666))?,
+            None => return Err(FileError::os(Errno::ISDIR, path)),
+        },
+    };
+    ftruncate(&file, 0).map_err(FileError::at(path))?;
+    write_at(&file, 0, data).map_err(FileError::at(path))
+}
+
+/// Opens a regular file for writing by its name in a directory, or creates it. Nothing is truncated yet.
+pub(crate) fn open_at<F: AsFd, P: Arg + Copy>(
+    directory: F,
+    name: P,
+    path: &Path,
+    follow: Follow,
+    mode: Mode,
+) -> Result<(OwnedFd, Statx), FileError> {
+    let (at, no_follow) = match follow {
+        Follow::Yes => (AtFlags::empty(), OFlags::empty()),
+        Follow::No => (AtFlags::SYMLINK_NOFOLLOW, OFlags::NOFOLLOW),
+    };
+    // Opening a device can be an act of its own, and a FIFO would wait for a reader.
+    let before = stat(&directory, name, at).map(|stat| kind(&stat));
+    match (before, follow) {
+        (Ok(FileType::CharacterDevice | FileType::BlockDevice | FileType::Socket), _)
+        | (Ok(FileType::Fifo), Follow::Yes) => return Err(FileError::not_a_file(path, follow)),
+        _ => {}
+    }
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC | no_follow;
+    let file = openat(&directory, name, flags, mode).map_err(FileError::at(path))?;
+    let stat = stat_open(&file).map_err(FileError::at(path))?;
+    if kind(&stat) != FileType::RegularFile {
+        return Err(FileError::not_a_file(path, follow));
+    }
+    Ok((file, stat))
+}
+
+/// Writes all of `data` from `offset` on.
+pub(crate) fn write_at<F: AsFd>(file: F, offset: u64, mut data: &[u8]) -> Result<(), Errno> {
+    let mut at = offset;
+    while !data.is_empty() {
+        let written = retry_on_intr(|| pwrite(&file, data, at))?;
+        if written == 0 {
+            return Err(Errno::NOSPC);
+        }
+        at += written as u64;
+        data = &data[written..];
+    }
+    Ok(())
+}

@@ -1,0 +1,128 @@
+//! What is known of files, and changing it.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::time::UNIX_EPOCH;
+
+use files::{Follow, metadata, set_metadata};
+use rustix::io::Errno;
+
+use crate::support::{World, assert_errno, assert_refused};
+
+const BOTH: [Follow; 2] = [Follow::Yes, Follow::No];
+
+#[test]
+fn files_and_directories_are_described_as_the_system_does() {
+    let world = World::new();
+    let file = world.file("a", "12345");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o4751)).unwrap();
+    for path in [file, world.directory("d"), "/".into()] {
+        let expected = fs::metadata(&path).unwrap();
+        for follow in BOTH {
+            let found = metadata(&path, follow).unwrap();
+            assert_eq!(found.is_directory, expected.is_dir());
+            assert_eq!(found.is_file, expected.is_file());
+            assert!(!found.is_symlink);
+            assert_eq!(found.size, expected.len());
+            assert_eq!(found.mode, expected.mode() & 0o7777);
+            assert_eq!((found.uid, found.gid), (expected.uid(), expected.gid()));
+            assert_eq!((found.inode, found.device, found.links), (expected.ino(), expected.dev(), expected.nlink()));
+            assert_eq!(found.modified_seconds, expected.mtime());
+            assert_eq!(i64::from(found.modified_nanos), expected.mtime_nsec());
+            assert_eq!(found.modified_at_ms, expected.mtime() * 1000 + expected.mtime_nsec() / 1_000_000);
+            let created = expected.created().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+            assert_eq!(found.created_at_ms, created.map_or(0, |time| time.as_millis() as i64));
+        }
+    }
+}
+
+#[test]
+fn what_is_neither_file_nor_directory_is_neither() {
+    let world = World::new();
+    for path in [world.fifo("fifo"), world.socket("socket"), "/dev/null".into()] {
+        for follow in BOTH {
+            let found = metadata(&path, follow).unwrap();
+            assert_eq!((found.is_directory, found.is_file, found.is_symlink), (false, false, false));
+        }
+    }
+}
+
+#[test]
+fn a_link_is_described_by_its_target_or_refused() {
+    let world = World::new();
+    world.file("d/a", "12345");
+    let link = world.link("d/a", "link");
+    let way = world.link("d", "way");
+    let dangling = world.link("none", "dangling");
+    let found = metadata(&link, Follow::Yes).unwrap();
+    assert_eq!((found.is_symlink, found.is_file, found.size), (true, true, 5));
+    let found = metadata(&way, Follow::Yes).unwrap();
+    assert_eq!((found.is_symlink, found.is_directory), (true, true));
+    assert_eq!(metadata(&dangling, Follow::Yes).unwrap_err().kind(), ErrorKind::NotFound);
+    for link in [&link, &way, &dangling] {
+        assert_refused(metadata(link, Follow::No), "path contains a symbolic link");
+    }
+    assert_errno(metadata(&way.join("a"), Follow::No), Errno::NOTDIR);
+}
+
+#[test]
+fn times_before_1970_are_known_only_to_the_strict_mode() {
+    let world = World::new();
+    let path = world.file("a", "");
+    set_metadata(&path, None, Some((-2, 500_000_000)), Follow::Yes).unwrap();
+    assert_eq!(metadata(&path, Follow::Yes).unwrap().modified_at_ms, 0);
+    let found = metadata(&path, Follow::No).unwrap();
+    assert_eq!((found.modified_at_ms, found.modified_seconds, found.modified_nanos), (-1500, -2, 500_000_000));
+}
+
+#[test]
+fn permissions_and_time_are_set() {
+    let world = World::new();
+    for follow in BOTH {
+        let path = world.file("a", "");
+        let accessed = fs::metadata(&path).unwrap().accessed().unwrap();
+        set_metadata(&path, Some(0o107_640), Some((1_000_000_000, 123_456_789)), follow).unwrap();
+        let found = metadata(&path, follow).unwrap();
+        assert_eq!((found.mode, found.modified_at_ms), (0o7640, 1_000_000_000_123));
+        assert_eq!(found.modified_nanos, 123_456_789);
+        assert_eq!(fs::metadata(&path).unwrap().accessed().unwrap(), accessed);
+        set_metadata(&path, Some(0), None, follow).unwrap();
+        assert_eq!(metadata(&path, follow).unwrap().mode, 0);
+        fs::remove_file(path).unwrap();
+
+        let fifo = world.fifo("fifo");
+        set_metadata(&fifo, Some(0o600), None, follow).unwrap();
+        fs::remove_file(fifo).unwrap();
+        assert_eq!(set_metadata(&world.at("none"), Some(0), None, follow).unwrap_err().kind(), ErrorKind::NotFound);
+    }
+}
+
+#[test]
+fn numbers_that_mean_something_else_to_the_kernel_are_refused() {
+    let world = World::new();
+    let path = world.file("a", "");
+    for nanos in [1_000_000_000, (1 << 30) - 1, (1 << 30) - 2] {
+        let set = set_metadata(&path, Some(0o600), Some((1, nanos)), Follow::Yes);
+        assert_refused(set, "nanoseconds must be below 1000000000");
+    }
+    assert_ne!(fs::metadata(&path).unwrap().mtime(), 1);
+}
+
+#[test]
+fn a_link_has_a_time_of_its_own_but_no_permissions() {
+    let world = World::new();
+    let target = world.file("d/a", "");
+    let link = world.link("d/a", "link");
+    set_metadata(&link, None, Some((1_000, 0)), Follow::No).unwrap();
+    assert_eq!(fs::symlink_metadata(&link).unwrap().mtime(), 1_000);
+    assert_ne!(fs::metadata(&target).unwrap().mtime(), 1_000);
+    assert_refused(set_metadata(&link, Some(0o777), None, Follow::No), "path contains a symbolic link");
+    set_metadata(&link, Some(0o700), Some((2_000, 0)), Follow::Yes).unwrap();
+    let found = fs::metadata(&target).unwrap();
+    assert_eq!((found.mode() & 0o7777, found.mtime()), (0o700, 2_000));
+    world.link("d", "way");
+    assert_errno(set_metadata(&world.at("way/a"), Some(0), None, Follow::No), Errno::NOTDIR);
+    assert!(metadata(Path::new("relative"), Follow::No).is_err());
+}

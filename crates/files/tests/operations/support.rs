@@ -1,0 +1,133 @@
+//! A directory to try things in, and short words for what is looked at again and again.
+
+use std::ffi::OsStr;
+use std::fmt::Debug;
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use files::{Cancel, FileError};
+use rustix::fs::{CWD, Mode, mkfifoat};
+use tempfile::TempDir;
+
+/// Long enough for a busy machine; nothing waits this long unless it is broken.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A directory of its own for each test, without links in its path.
+pub(crate) struct World {
+    _directory: TempDir,
+    root: PathBuf,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        Self::within(tempfile::tempdir().unwrap())
+    }
+
+    /// For trees so large that a disk would be busy with them for long.
+    pub(crate) fn in_memory() -> Self {
+        let memory = Path::new("/dev/shm");
+        let directory = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
+        Self::within(directory.unwrap())
+    }
+
+    fn within(directory: TempDir) -> Self {
+        let root = directory.path().canonicalize().unwrap();
+        Self { _directory: directory, root }
+    }
+
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    pub(crate) fn at(&self, name: impl AsRef<OsStr>) -> PathBuf {
+        self.root.join(name.as_ref())
+    }
+
+    /// Makes a file, and the directories above it.
+    pub(crate) fn file(&self, name: &str, contents: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.at(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, contents).unwrap();
+        path
+    }
+
+    pub(crate) fn directory(&self, name: &str) -> PathBuf {
+        let path = self.at(name);
+        fs::create_dir_all(&path).unwrap();
+        path
+    }
+
+    pub(crate) fn link(&self, target: impl AsRef<Path>, name: &str) -> PathBuf {
+        let path = self.at(name);
+        std::os::unix::fs::symlink(target, &path).unwrap();
+        path
+    }
+
+    pub(crate) fn fifo(&self, name: &str) -> PathBuf {
+        let path = self.at(name);
+        mkfifoat(CWD, &path, Mode::from_raw_mode(0o600)).unwrap();
+        path
+    }
+
+    /// The name of a socket stays when nobody listens any more.
+    pub(crate) fn socket(&self, name: &str) -> PathBuf {
+        let path = self.at(name);
+        drop(UnixListener::bind(&path).unwrap());
+        path
+    }
+}
+
+pub(crate) fn names_in(directory: &Path) -> Vec<String> {
+    let names =
+        fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned());
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    names
+}
+
+pub(crate) fn never() -> Cancel {
+    Cancel::new()
+}
+
+pub(crate) fn text<T: Debug>(result: Result<T, FileError>) -> String {
+    result.unwrap_err().to_string()
+}
+
+/// Kind and text of an error that a check of ours has made.
+#[track_caller]
+pub(crate) fn assert_refused<T: Debug>(result: Result<T, FileError>, expected: &str) {
+    let error = result.unwrap_err();
+    assert_eq!((error.kind(), error.to_string().as_str()), (ErrorKind::InvalidInput, expected));
+}
+
+#[track_caller]
+pub(crate) fn assert_errno<T: Debug>(result: Result<T, FileError>, expected: rustix::io::Errno) {
+    let error = result.unwrap_err();
+    assert_eq!(error.io().raw_os_error(), Some(expected.raw_os_error()), "{error}");
+}
+
+/// What would block for ever fails the test instead.
+pub(crate) fn within_a_while<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (send, receive) = mpsc::channel();
+    thread::spawn(move || send.send(work()));
+    receive.recv_timeout(PATIENCE).expect("it does not block")
+}
+
+/// A chain of directories, made without ever naming the whole path, which would be too long.
+pub(crate) fn deep_tree(top: &Path, depth: usize) {
+    use rustix::fs::{OFlags, mkdirat, openat};
+    fs::create_dir(top).unwrap();
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let mut directory = openat(CWD, top, flags, Mode::empty()).unwrap();
+    for _ in 0..depth {
+        let file = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC;
+        openat(&directory, "file", file, Mode::from_raw_mode(0o600)).unwrap();
+        mkdirat(&directory, "d", Mode::from_raw_mode(0o700)).unwrap();
+        directory = openat(&directory, "d", flags, Mode::empty()).unwrap();
+    }
+}

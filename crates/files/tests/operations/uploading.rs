@@ -1,0 +1,182 @@
+//! Files that arrive in pieces.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::thread;
+
+use files::{CommitOptions, Upload};
+use rustix::io::Errno;
+
+use crate::support::{World, assert_errno, assert_refused, names_in};
+
+fn plain() -> CommitOptions {
+    CommitOptions::default()
+}
+
+#[test]
+fn nothing_is_seen_before_it_is_whole() {
+    let world = World::new();
+    let path = world.file("a", "old");
+    let upload = Upload::create(&path, true).unwrap();
+    upload.write_block(3, b"def").unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"old");
+    upload.write_block(0, b"abc").unwrap();
+    upload.commit(&plain()).unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"abcdef");
+    assert_eq!(names_in(world.root()), ["a"]);
+}
+
+#[test]
+fn blocks_are_written_side_by_side() {
+    let world = World::new();
+    let path = world.at("a");
+    let upload = Upload::create(&path, false).unwrap();
+    thread::scope(|scope| {
+        for part in 0..8u8 {
+            let upload = &upload;
+            scope.spawn(move || {
+                for block in (0..16).rev() {
+                    upload.write_block(u64::from(part) * 64_000 + block * 4_000, &[part; 4_000]).unwrap();
+                }
+            });
+        }
+    });
+    upload.commit(&plain()).unwrap();
+    let expected: Vec<u8> = (0..8u8).flat_map(|part| [part; 64_000]).collect();
+    assert_eq!(fs::read(&path).unwrap(), expected);
+}
+
+#[test]
+fn one_that_is_given_up_leaves_nothing() {
+    let world = World::new();
+    let upload = Upload::create(&world.at("a"), false).unwrap();
+    upload.write_block(0, b"abc").unwrap();
+    drop(upload);
+    assert!(names_in(world.root()).is_empty());
+}
+
+#[test]
+fn mode_and_owner_are_kept_and_new_files_are_like_others() {
+    let world = World::new();
+    let path = world.file("a", "old");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+    if rustix::process::geteuid().is_root() {
+        std::os::unix::fs::chown(&path, Some(1234), Some(4321)).unwrap();
+    }
+    let before = fs::metadata(&path).unwrap();
+    Upload::create(&path, true).unwrap().commit(&plain()).unwrap();
+    let after = fs::metadata(&path).unwrap();
+    assert_eq!((after.mode(), after.uid(), after.gid()), (before.mode(), before.uid(), before.gid()));
+    assert_ne!(after.ino(), before.ino());
+
+    let other = world.file("other", "");
+    Upload::create(&world.at("new"), false).unwrap().commit(&plain()).unwrap();
+    assert_eq!(fs::metadata(world.at("new")).unwrap().mode(), fs::metadata(other).unwrap().mode());
+}
+
+#[test]
+fn the_commit_says_size_mode_and_time() {
+    let world = World::new();
+    for size in [0, 2, 10_000] {
+        let path = world.file("a", "old");
+        let upload = Upload::create(&path, true).unwrap();
+        upload.write_block(0, b"abcd").unwrap();
+        let options =
+            CommitOptions { size: Some(size), mode: Some(0o4701), mtime: Some((1_000_000_000, 5)), sync: true };
+        upload.commit(&options).unwrap();
+        let found = fs::metadata(&path).unwrap();
+        assert_eq!((found.len(), found.mode() & 0o7777), (size, 0o4701));
+        assert_eq!((found.mtime(), found.mtime_nsec()), (1_000_000_000, 5));
+    }
+}
+
+#[test]
+fn a_link_leads_to_what_is_replaced() {
+    let world = World::new();
+    let target = world.file("d/a", "old");
+    world.link("d/a", "link");
+    world.link("link", "further");
+    world.link("d/made", "dangling");
+    let write = |name: &str| {
+        let upload = Upload::create(&world.at(name), true).unwrap();
+        upload.write_block(0, b"new").unwrap();
+        upload.commit(&plain()).unwrap();
+    };
+    write("further");
+    write("dangling");
+    assert_eq!(fs::read(&target).unwrap(), b"new");
+    assert_eq!(fs::read(world.at("d/made")).unwrap(), b"new");
+    assert_eq!(names_in(&world.at("d")), ["a", "made"]);
+    assert!(world.at("link").is_symlink() && world.at("further").is_symlink());
+    world.link("loop", "loop");
+    assert_errno(Upload::create(&world.at("loop"), true), Errno::LOOP);
+}
+
+#[test]
+fn what_is_there_is_not_replaced_unless_asked() {
+    let world = World::new();
+    let path = world.file("a", "old");
+    let dangling = world.link("none", "dangling");
+    assert_errno(Upload::create(&path, false), Errno::EXIST);
+    assert_errno(Upload::create(&dangling, false), Errno::EXIST);
+
+    let late = world.at("late");
+    let upload = Upload::create(&late, false).unwrap();
+    fs::write(&late, "first").unwrap();
+    assert_errno(upload.commit(&plain()), Errno::EXIST);
+    assert_eq!(fs::read(&late).unwrap(), b"first");
+    assert_eq!(names_in(world.root()), ["a", "dangling", "late"]);
+}
+
+#[test]
+fn only_files_are_replaced() {
+    let world = World::new();
+    assert_errno(Upload::create(&world.directory("d"), true), Errno::ISDIR);
+    assert_errno(Upload::create("/".as_ref(), true), Errno::ISDIR);
+    for path in [world.fifo("fifo"), world.socket("socket"), "/dev/null".into()] {
+        assert_refused(Upload::create(&path, true), &format!("path `{}` is not a file", path.display()));
+    }
+    assert_eq!(Upload::create(&world.at("none/a"), true).unwrap_err().kind(), ErrorKind::NotFound);
+
+    let path = world.at("late");
+    let upload = Upload::create(&path, true).unwrap();
+    world.fifo("late");
+    assert_refused(upload.commit(&plain()), &format!("path `{}` is not a file", path.display()));
+    fs::remove_file(&path).unwrap();
+    let upload = Upload::create(&path, true).unwrap();
+    world.directory("late");
+    assert_errno(upload.commit(&plain()), Errno::ISDIR);
+    assert_eq!(names_in(world.root()), ["d", "fifo", "late", "socket"]);
+}
+
+#[test]
+fn a_commit_is_the_end_of_it_even_if_it_fails() {
+    let world = World::new();
+    let path = world.file("a", "old");
+    let upload = Upload::create(&path, true).unwrap();
+    upload.write_block(0, b"new").unwrap();
+    let refused = upload.commit(&CommitOptions { mtime: Some((0, u32::MAX)), ..plain() });
+    assert_refused(refused, "nanoseconds must be below 1000000000");
+    assert_refused(upload.write_block(0, b"x"), "the upload is finished");
+    assert_refused(upload.commit(&plain()), "the upload is finished");
+    assert_eq!((fs::read(&path).unwrap(), names_in(world.root())), (b"old".to_vec(), vec!["a".to_owned()]));
+}
+
+#[test]
+fn offsets_that_no_file_can_have_are_refused() {
+    let world = World::new();
+    let upload = Upload::create(&world.at("a"), false).unwrap();
+    for offset in [u64::MAX, i64::MAX as u64] {
+        assert_refused(upload.write_block(offset, b"abc"), "file write offset overflowed");
+    }
+}
+
+#[test]
+fn the_longest_name_can_be_uploaded() {
+    let world = World::new();
+    let path = world.file(&"n".repeat(255), "old");
+    let upload = Upload::create(&path, true).unwrap();
+    upload.commit(&plain()).unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"");
+}

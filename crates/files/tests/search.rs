@@ -1,0 +1,266 @@
+//! Searching real trees: what is found, what is left out, and how a search ends.
+#![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::ops::ControlFlow;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::sync::Mutex;
+
+use files::{Cancel, Case, Ending, Found, FoundLine, MAX_LINE_BYTES, Pattern, Search, SearchEnd, SearchError};
+use tempfile::TempDir;
+
+fn tree(files: &[(&str, &str)]) -> TempDir {
+    let root = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        let path = root.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    root
+}
+
+fn run(search: Search) -> (Vec<Found>, SearchEnd) {
+    let found = Mutex::new(Vec::new());
+    let end = search.prepare().unwrap().run(&Cancel::new(), &|one| {
+        found.lock().unwrap().push(one);
+        ControlFlow::Continue(())
+    });
+    (found.into_inner().unwrap(), end)
+}
+
+fn names(root: &Path, search: Search) -> BTreeSet<String> {
+    let relative = |path: &Path| path.strip_prefix(root).unwrap().to_string_lossy().into_owned();
+    let (found, _) = run(search);
+    found
+        .iter()
+        .map(|one| match one {
+            Found::File { path } | Found::Lines { path, .. } => relative(path),
+        })
+        .collect()
+}
+
+fn lines(search: Search) -> Vec<FoundLine> {
+    let (found, end) = run(search);
+    assert_eq!(end.errors, []);
+    let of_one = |found| match found {
+        Found::Lines { lines, .. } => lines,
+        Found::File { .. } => panic!("a file where lines were asked for"),
+    };
+    found.into_iter().flat_map(of_one).collect()
+}
+
+fn pattern(text: &str) -> Pattern {
+    Pattern { text: text.into(), ..Pattern::default() }
+}
+
+fn search(root: &TempDir, pattern: Pattern) -> Search {
+    Search { pattern: Some(pattern), ..Search::below(root.path()) }
+}
+
+fn listing(root: &TempDir) -> Search {
+    Search::below(root.path())
+}
+
+fn set(names: &[&str]) -> BTreeSet<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+#[test]
+fn a_line_is_told_with_its_place_and_its_matches() {
+    let root = tree(&[("a.txt", "one\ntwo two\nthree\n")]);
+    assert_eq!(
+        lines(search(&root, pattern("two"))),
+        [FoundLine {
+            number: 2,
+            offset: 4,
+            text: b"two two".to_vec(),
+            cut: false,
+            matches: vec![(0, 3), (4, 7)],
+            is_context: false
+        }]
+    );
+}
+
+#[test]
+fn context_comes_in_order_and_is_marked() {
+    let root = tree(&[("a.txt", "1\n2\n3x\n4\n5\n6x\n7")]);
+    let found = lines(Search { context_before: 1, context_after: 1, ..search(&root, pattern("x")) });
+    let told: Vec<_> = found.iter().map(|line| (line.number, line.is_context)).collect();
+    assert_eq!(told, [(2, true), (3, false), (4, true), (5, true), (6, false), (7, true)]);
+    assert!(found.iter().all(|line| line.is_context == line.matches.is_empty()));
+}
+
+#[test]
+fn a_match_over_lines_is_told_line_by_line() {
+    let root = tree(&[("a.txt", "zero\nfoo {\n\n  bar }\nend\n")]);
+    let found = lines(search(&root, Pattern { multi_line: true, ..pattern(r"foo \{\s+bar") }));
+    let told: Vec<_> = found.iter().map(|line| (line.number, line.matches.clone())).collect();
+    assert_eq!(told, [(2, vec![(0, 5)]), (3, vec![]), (4, vec![(0, 5)])]);
+    assert_eq!(lines(search(&root, pattern(r"foo \{\s+bar"))), []);
+}
+
+#[test]
+fn case_words_and_fixed_strings_are_respected() {
+    let root = tree(&[("a.txt", "Alpha\nalphabet\na.c\nabc\n")]);
+    let numbers = |pattern: Pattern| lines(search(&root, pattern)).iter().map(|line| line.number).collect::<Vec<_>>();
+    assert_eq!(numbers(pattern("alpha")), [2]);
+    assert_eq!(numbers(Pattern { case: Case::Insensitive, ..pattern("ALPHA") }), [1, 2]);
+    assert_eq!(numbers(Pattern { case: Case::Smart, ..pattern("alpha") }), [1, 2]);
+    assert_eq!(numbers(Pattern { case: Case::Smart, ..pattern("Alpha") }), [1]);
+    assert_eq!(numbers(Pattern { word: true, case: Case::Insensitive, ..pattern("alpha") }), [1]);
+    assert_eq!(numbers(pattern("a.c")), [3, 4]);
+    assert_eq!(numbers(Pattern { fixed_strings: true, ..pattern("a.c") }), [3]);
+}
+
+#[test]
+fn empty_matches_are_matches() {
+    let root = tree(&[("a.txt", "x\n\nlast")]);
+    let ranges: Vec<_> = lines(search(&root, pattern("$"))).into_iter().map(|line| line.matches).collect();
+    assert_eq!(ranges, [vec![(1, 1)], vec![(0, 0)], vec![(4, 4)]]);
+}
+
+#[test]
+fn globs_choose_and_exclude() {
+    let root = tree(&[("a.rs", "x"), ("b.txt", "x"), ("deep/c.rs", "x"), ("deep/d_test.rs", "x")]);
+    let globs = |globs: &[&str]| Search { globs: globs.iter().map(|&glob| glob.into()).collect(), ..listing(&root) };
+    assert_eq!(names(root.path(), globs(&[])), set(&["a.rs", "b.txt", "deep/c.rs", "deep/d_test.rs"]));
+    assert_eq!(names(root.path(), globs(&["*.rs"])), set(&["a.rs", "deep/c.rs", "deep/d_test.rs"]));
+    assert_eq!(names(root.path(), globs(&["*.rs", "!*_test.rs"])), set(&["a.rs", "deep/c.rs"]));
+    assert_eq!(names(root.path(), globs(&["!deep"])), set(&["a.rs", "b.txt"]));
+    assert_eq!(names(root.path(), globs(&["/*.rs"])), set(&["a.rs"]));
+}
+
+#[test]
+fn ignore_files_count_and_gitignore_only_in_a_repository() {
+    let root =
+        tree(&[(".ignore", "i.txt\n"), (".gitignore", "g.txt\n"), ("i.txt", ""), ("g.txt", ""), (".h.txt", "")]);
+    assert_eq!(names(root.path(), listing(&root)), set(&["g.txt"]));
+    fs::create_dir(root.path().join(".git")).unwrap();
+    assert_eq!(names(root.path(), listing(&root)), set(&[]));
+    let all = Search { respect_ignore: false, ..listing(&root) };
+    assert_eq!(names(root.path(), all.clone()), set(&["g.txt", "i.txt"]));
+    let hidden = Search { hidden: true, ..all };
+    assert_eq!(names(root.path(), hidden), set(&[".ignore", ".gitignore", ".h.txt", "g.txt", "i.txt"]));
+}
+
+#[test]
+fn depth_size_and_matches_per_file_are_bounded() {
+    let root = tree(&[("a", "x\nx\nx\n"), ("d/b", "x\n"), ("large", &"x\n".repeat(1000))]);
+    assert_eq!(names(root.path(), Search { max_depth: Some(1), ..listing(&root) }), set(&["a", "large"]));
+    assert_eq!(names(root.path(), Search { max_file_size: Some(100), ..listing(&root) }), set(&["a", "d/b"]));
+    let (_, end) = run(Search { max_matches_per_file: Some(2), ..search(&root, pattern("x")) });
+    assert_eq!((end.files_searched, end.files_matched, end.matches), (3, 3, 5));
+}
+
+#[test]
+fn a_file_as_root_and_a_link_as_root_are_searched() {
+    let root = tree(&[("d/a", "x\n")]);
+    assert_eq!(lines(Search { pattern: Some(pattern("x")), ..Search::below(root.path().join("d/a")) }).len(), 1);
+    symlink("d", root.path().join("link")).unwrap();
+    assert_eq!(names(root.path(), Search::below(root.path().join("link"))), set(&["link/a"]));
+    assert_eq!(names(root.path(), listing(&root)), set(&["d/a"]));
+    let following = Search { follow_symlinks: true, ..listing(&root) };
+    assert_eq!(names(root.path(), following), set(&["d/a", "link/a"]));
+}
+
+#[test]
+fn a_loop_of_links_ends_and_is_told() {
+    let root = tree(&[("d/a", "x\n")]);
+    symlink("..", root.path().join("d/up")).unwrap();
+    let (found, end) = run(Search { follow_symlinks: true, ..listing(&root) });
+    assert_eq!((found.len(), end.error_count), (1, 1));
+    assert_eq!(end.errors[0].path, root.path().join("d/up"));
+}
+
+#[test]
+fn binary_files_and_what_is_no_file_are_left_alone() {
+    let root = tree(&[("binary", "needle\0needle\n"), ("text", "needle\n")]);
+    let pipe = root.path().join("pipe");
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    assert_eq!(names(root.path(), search(&root, pattern("needle"))), set(&["text"]));
+    let the_pipe = Search { pattern: Some(pattern("needle")), ..Search::below(pipe) };
+    assert_eq!(run(the_pipe), (vec![], SearchEnd::default()));
+}
+
+#[test]
+fn a_long_line_is_cut() {
+    let root = tree(&[("a", &format!("{}needle", "needle".repeat(10_000)))]);
+    let found = lines(search(&root, pattern("needle")));
+    assert!(found[0].cut);
+    assert_eq!(found[0].text.len(), MAX_LINE_BYTES);
+    // The last one that is shown is shown in part.
+    assert_eq!(found[0].matches.len(), MAX_LINE_BYTES.div_ceil(6));
+    assert_eq!(found[0].matches.last(), Some(&(4092, 4096)));
+}
+
+#[test]
+fn many_matches_come_in_order_in_small_batches() {
+    let root = tree(&[("a", &"needle in a haystack\n".repeat(10_000))]);
+    let (found, end) = run(search(&root, pattern("needle")));
+    assert_eq!((end.files_matched, end.matches), (1, 10_000));
+    let mut numbers = Vec::new();
+    for one in &found {
+        let Found::Lines { lines, .. } = one else { panic!("{one:?}") };
+        assert!(lines.len() <= 256);
+        numbers.extend(lines.iter().map(|line| line.number));
+    }
+    assert!(numbers.into_iter().eq(1..=10_000));
+}
+
+#[test]
+fn a_sink_that_breaks_ends_the_search() {
+    let root = tree(&[("a", &"x\n".repeat(100_000)), ("b", &"x\n".repeat(100_000))]);
+    let prepared = Search { threads: Some(1), ..search(&root, pattern("x")) }.prepare().unwrap();
+    let calls = Mutex::new(0);
+    let end = prepared.run(&Cancel::new(), &|_| {
+        *calls.lock().unwrap() += 1;
+        ControlFlow::Break(())
+    });
+    assert_eq!((end.ending, *calls.lock().unwrap()), (Ending::Stopped, 1));
+    assert!(end.matches < 1000, "{end:?}");
+}
+
+#[test]
+fn cancelling_ends_the_search() {
+    let root = tree(&[("a", &"x\n".repeat(100_000)), ("b", "x")]);
+    let prepared = search(&root, pattern("x")).prepare().unwrap();
+    let cancel = Cancel::new();
+    let end = prepared.run(&cancel, &|_| {
+        cancel.cancel();
+        ControlFlow::Continue(())
+    });
+    assert_eq!(end.ending, Ending::Cancelled);
+    assert!(end.matches < 1000, "{end:?}");
+    assert_eq!(end.errors, []);
+}
+
+#[test]
+fn what_cannot_be_read_is_told_and_the_rest_is_searched() {
+    // A link to nowhere that is followed cannot be read by anybody, not even by root.
+    let root = tree(&[("a", "x\n")]);
+    for number in 0..150 {
+        symlink("nowhere", root.path().join(format!("broken-{number}"))).unwrap();
+    }
+    let (found, end) = run(Search { follow_symlinks: true, ..search(&root, pattern("x")) });
+    assert_eq!((found.len(), end.errors.len(), end.error_count), (1, 100, 150));
+}
+
+#[test]
+fn a_bad_question_is_refused_with_the_reason() {
+    let root = tree(&[]);
+    let refusal = |search: Search| search.prepare().unwrap_err();
+    let bad_pattern = refusal(search(&root, pattern("a(")));
+    assert!(matches!(&bad_pattern, SearchError::Pattern(text) if text.contains("unclosed group")), "{bad_pattern}");
+    let across = refusal(search(&root, pattern("a\\nb")));
+    assert!(matches!(across, SearchError::Pattern(_)), "{across}");
+    let bad_glob = refusal(Search { globs: vec!["a[".into()], ..listing(&root) });
+    assert!(matches!(&bad_glob, SearchError::Glob { glob, .. } if glob == "a["), "{bad_glob}");
+    let long = refusal(search(&root, pattern(&format!("({}", "é".repeat(10_000)))));
+    assert!(long.to_string().len() < 600, "{long}");
+    assert!(matches!(refusal(Search { context_after: 21, ..listing(&root) }), SearchError::Context { asked: 21 }));
+    assert!(matches!(refusal(Search::below("relative")), SearchError::Root(_)));
+    let missing = refusal(Search::below(root.path().join("missing")));
+    assert!(matches!(missing, SearchError::Root(error) if error.kind() == std::io::ErrorKind::NotFound));
+}

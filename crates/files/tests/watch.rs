@@ -1,0 +1,468 @@
+//! Watching real trees. Most tests keep a mirror of a tree by nothing but what the watch tells, and compare it with the tree.
+#![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::ops::ControlFlow;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use files::{Change, ChangeKind, Changes, Watch, WatchEnd, WatchOptions};
+use tempfile::TempDir;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn options() -> WatchOptions {
+    WatchOptions { settle: Duration::from_millis(20), ..WatchOptions::default() }
+}
+
+fn watch(root: &Path, recursive: bool, options: WatchOptions) -> (Watch, Receiver<Changes>) {
+    let (sender, receiver) = channel();
+    let sink = Box::new(move |changes| match sender.send(changes) {
+        Ok(()) => ControlFlow::Continue(()),
+        Err(_) => ControlFlow::Break(()),
+    });
+    (Watch::start(root, recursive, options, sink).unwrap(), receiver)
+}
+
+/// Whether each path is a directory, as the tree is now.
+fn listing(root: &Path) -> BTreeMap<PathBuf, bool> {
+    let mut found = BTreeMap::new();
+    let mut left = vec![root.to_owned()];
+    while let Some(directory) = left.pop() {
+        let Ok(entries) = fs::read_dir(directory) else { continue };
+        for entry in entries.flatten() {
+            let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            if is_directory {
+                left.push(entry.path());
+            }
+            found.insert(entry.path(), is_directory);
+        }
+    }
+    found
+}
+
+/// What somebody knows who looked once and then only listened.
+struct Mirror {
+    root: PathBuf,
+    known: BTreeMap<PathBuf, bool>,
+    overflows: usize,
+    renames: usize,
+    told: usize,
+    receiver: Receiver<Changes>,
+    _watch: Watch,
+}
+
+impl Mirror {
+    fn of(root: &Path, options: WatchOptions) -> Self {
+        let (watch, receiver) = watch(root, true, options);
+        let known = listing(root);
+        Self { root: root.to_owned(), known, overflows: 0, renames: 0, told: 0, receiver, _watch: watch }
+    }
+
+    fn apply(&mut self, changes: Changes) {
+        assert!(changes.end.is_none(), "{:?}", changes.end);
+        self.told += changes.changes.len();
+        for change in changes.changes {
+            match change.kind {
+                ChangeKind::Created | ChangeKind::Modified if change.path == self.root => {}
+                ChangeKind::Created | ChangeKind::Modified => {
+                    self.known.insert(change.path, change.is_directory);
+                }
+                ChangeKind::Removed => self.known.retain(|path, _| !path.starts_with(&change.path)),
+                ChangeKind::Renamed { from } => {
+                    self.renames += 1;
+                    self.rename(&from, &change.path, change.is_directory);
+                }
+            }
+        }
+        if changes.overflow {
+            self.overflows += 1;
+            self.known = listing(&self.root);
+        }
+    }
+
+    fn rename(&mut self, from: &Path, to: &Path, is_directory: bool) {
+        let moved: Vec<PathBuf> = self.known.keys().filter(|path| path.starts_with(from)).cloned().collect();
+        for path in moved {
+            let kind = self.known.remove(&path).unwrap();
+            let below = path.strip_prefix(from).unwrap();
+            self.known.insert(if below.as_os_str().is_empty() { to.to_owned() } else { to.join(below) }, kind);
+        }
+        self.known.insert(to.to_owned(), is_directory);
+    }
+
+    /// Listens until the mirror shows what is there.
+    fn catch_up(&mut self) {
+        let actual = listing(&self.root);
+        let deadline = Instant::now() + PATIENCE;
+        while self.known != actual {
+            match self.receiver.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(changes) => self.apply(changes),
+                Err(error) => {
+                    let missing: Vec<_> =
+                        actual.keys().filter(|path| !self.known.contains_key(*path)).take(10).collect();
+                    let extra: Vec<_> =
+                        self.known.keys().filter(|path| !actual.contains_key(*path)).take(10).collect();
+                    panic!("{error}: missing {missing:?}, gone but known {extra:?}");
+                }
+            }
+        }
+    }
+}
+
+/// The changes of as many deliveries as it takes until one is about `path`.
+fn changes_until(receiver: &Receiver<Changes>, path: &Path) -> Vec<Change> {
+    let mut all = Vec::new();
+    while !all.iter().any(|change: &Change| change.path == path) {
+        all.extend(receiver.recv_timeout(PATIENCE).unwrap().changes);
+    }
+    all
+}
+
+fn kinds(changes: &[Change], path: &Path) -> Vec<ChangeKind> {
+    changes.iter().filter(|change| change.path == path).map(|change| change.kind.clone()).collect()
+}
+
+fn tree() -> TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+#[test]
+fn one_change_of_each_kind_is_told() {
+    let root = tree();
+    let (a, b) = (root.path().join("a"), root.path().join("b"));
+    let (_watch, told) = watch(root.path(), true, options());
+    fs::write(&a, "1").unwrap();
+    assert_eq!(kinds(&changes_until(&told, &a), &a), [ChangeKind::Created]);
+    fs::write(&a, "2").unwrap();
+    assert_eq!(kinds(&changes_until(&told, &a), &a), [ChangeKind::Modified]);
+    fs::rename(&a, &b).unwrap();
+    let renamed = changes_until(&told, &b);
+    assert_eq!(renamed, [Change { path: b.clone(), kind: ChangeKind::Renamed { from: a }, is_directory: false }]);
+    fs::remove_file(&b).unwrap();
+    assert_eq!(kinds(&changes_until(&told, &b), &b), [ChangeKind::Removed]);
+}
+
+#[test]
+fn names_need_not_be_text() {
+    let root = tree();
+    let path = root.path().join(OsStr::from_bytes(b"\xff\xfe"));
+    let (_watch, told) = watch(root.path(), true, options());
+    fs::create_dir(&path).unwrap();
+    fs::write(path.join("a"), "").unwrap();
+    changes_until(&told, &path.join("a"));
+}
+
+#[test]
+fn links_are_not_followed_below_the_root() {
+    let (root, elsewhere) = (tree(), tree());
+    symlink(elsewhere.path(), root.path().join("link")).unwrap();
+    let (_watch, told) = watch(root.path(), true, options());
+    fs::write(elsewhere.path().join("unseen"), "").unwrap();
+    fs::write(root.path().join("seen"), "").unwrap();
+    assert_eq!(changes_until(&told, &root.path().join("seen")).len(), 1);
+    // The root itself may be a link.
+    let (_other_watch, told) = watch(&root.path().join("link"), true, options());
+    let through_link = root.path().join("link/b");
+    fs::write(&through_link, "").unwrap();
+    changes_until(&told, &through_link);
+}
+
+#[test]
+fn without_recursion_only_the_directory_itself_is_watched() {
+    let root = tree();
+    fs::create_dir(root.path().join("d")).unwrap();
+    let (_watch, told) = watch(root.path(), false, options());
+    fs::write(root.path().join("d/unseen"), "").unwrap();
+    fs::create_dir_all(root.path().join("e/unseen")).unwrap();
+    fs::write(root.path().join("seen"), "").unwrap();
+    let changes = changes_until(&told, &root.path().join("seen"));
+    assert!(changes.iter().all(|change| change.path.parent() == Some(root.path())), "{changes:?}");
+}
+
+#[test]
+fn ten_thousand_new_files_are_all_told() {
+    let root = tree();
+    let mut mirror = Mirror::of(root.path(), options());
+    for number in 0..10_000 {
+        File::create(root.path().join(number.to_string())).unwrap();
+    }
+    mirror.catch_up();
+    assert_eq!(mirror.known.len(), 10_000);
+}
+
+#[test]
+fn directories_that_appear_have_no_hole() {
+    let root = tree();
+    let mut mirror = Mirror::of(root.path(), options());
+    thread::scope(|scope| {
+        for maker in 0..4 {
+            let root = root.path();
+            scope.spawn(move || {
+                for number in 0..100 {
+                    let deep = root.join(format!("{maker}/{number}/a/b/c/d"));
+                    fs::create_dir_all(&deep).unwrap();
+                    fs::write(deep.join("file"), "x").unwrap();
+                    fs::write(deep.join("../file"), "x").unwrap();
+                }
+            });
+        }
+    });
+    mirror.catch_up();
+    assert_eq!(mirror.overflows, 0);
+    assert_eq!(mirror.known.len(), 4 * (1 + 100 * 7));
+    // And they are watched: what happens in the deepest one is told.
+    fs::remove_dir_all(root.path().join("3/99")).unwrap();
+    mirror.catch_up();
+}
+
+#[test]
+fn trees_that_come_and_go_leave_nothing_behind() {
+    let root = tree();
+    let mut mirror = Mirror::of(root.path(), options());
+    for round in 0..100 {
+        let top = root.path().join(format!("top{}", round % 3));
+        fs::create_dir_all(top.join("a/b")).unwrap();
+        fs::write(top.join("a/b/file"), "x").unwrap();
+        fs::remove_dir_all(&top).unwrap();
+    }
+    fs::write(root.path().join("last"), "").unwrap();
+    mirror.catch_up();
+    assert_eq!(mirror.known.len(), 1);
+}
+
+#[test]
+fn renames_in_a_storm_are_followed() {
+    let root = tree();
+    for number in 0..50 {
+        fs::create_dir_all(root.path().join(format!("d{number}/below"))).unwrap();
+        fs::write(root.path().join(format!("f{number}")), "").unwrap();
+    }
+    let mut mirror = Mirror::of(root.path(), options());
+    for round in 0..20 {
+        for number in 0..50 {
+            let name =
+                |prefix: &str, round: usize| root.path().join(format!("{prefix}{number}{}", "x".repeat(round)));
+            fs::rename(name("d", round), name("d", round + 1)).unwrap();
+            fs::rename(name("f", round), name("f", round + 1)).unwrap();
+        }
+    }
+    mirror.catch_up();
+    assert_eq!(mirror.overflows, 0);
+    assert!(mirror.renames > 0);
+    // The directories are known by their new names.
+    for number in 0..50 {
+        fs::write(root.path().join(format!("d{number}{}/below/new", "x".repeat(20))), "").unwrap();
+    }
+    mirror.catch_up();
+}
+
+#[test]
+fn a_directory_that_is_moved_keeps_its_watches_and_one_that_leaves_loses_them() {
+    let (root, elsewhere) = (tree(), tree());
+    fs::create_dir_all(root.path().join("a/b/c")).unwrap();
+    let mut mirror = Mirror::of(root.path(), options());
+    fs::rename(root.path().join("a"), root.path().join("z")).unwrap();
+    fs::write(root.path().join("z/b/c/file"), "").unwrap();
+    mirror.catch_up();
+    assert_eq!(mirror.renames, 1);
+    fs::rename(root.path().join("z"), elsewhere.path().join("z")).unwrap();
+    mirror.catch_up();
+    let told = mirror.told;
+    fs::write(elsewhere.path().join("z/b/c/unseen"), "").unwrap();
+    fs::write(root.path().join("seen"), "").unwrap();
+    mirror.catch_up();
+    assert_eq!(mirror.told, told + 1);
+    // What comes back comes with all that is in it.
+    fs::rename(elsewhere.path().join("z"), root.path().join("back")).unwrap();
+    mirror.catch_up();
+    assert!(mirror.known.contains_key(&root.path().join("back/b/c/unseen")));
+}
+
+#[test]
+fn too_many_changes_are_an_overflow_and_then_it_goes_on() {
+    let root = tree();
+    let mut mirror = Mirror::of(root.path(), WatchOptions { max_pending: 10, ..options() });
+    for number in 0..1000 {
+        fs::create_dir(root.path().join(number.to_string())).unwrap();
+    }
+    mirror.catch_up();
+    while mirror.overflows == 0 {
+        let changes = mirror.receiver.recv_timeout(PATIENCE).unwrap();
+        mirror.apply(changes);
+    }
+    mirror.catch_up();
+    fs::write(root.path().join("999/file"), "").unwrap();
+    mirror.catch_up();
+}
+
+#[test]
+fn an_overflow_of_the_kernel_is_told_and_what_was_missed_is_watched() {
+    let root = tree();
+    fs::create_dir(root.path().join("moved")).unwrap();
+    let (release, wait) = channel::<()>();
+    let (sender, receiver) = channel();
+    let sink = Box::new(move |changes| {
+        sender.send(changes).unwrap();
+        // Until the test lets go, nobody reads from the kernel; after that, this fails at once.
+        let _released = wait.recv();
+        ControlFlow::Continue(())
+    });
+    let watch = Watch::start(root.path(), true, options(), sink).unwrap();
+    let mut mirror = Mirror {
+        root: root.path().to_owned(),
+        known: listing(root.path()),
+        overflows: 0,
+        renames: 0,
+        told: 0,
+        receiver,
+        _watch: watch,
+    };
+    fs::write(root.path().join("first"), "").unwrap();
+    let first = mirror.receiver.recv_timeout(PATIENCE).unwrap();
+    mirror.apply(first);
+
+    let queue_length: usize =
+        fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap().trim().parse().unwrap();
+    let (a, b) = (root.path().join("first"), root.path().join("second"));
+    for _ in 0..=queue_length / 2 {
+        fs::rename(&a, &b).unwrap();
+        fs::rename(&b, &a).unwrap();
+    }
+    fs::create_dir_all(root.path().join("missed/below")).unwrap();
+    fs::rename(root.path().join("moved"), root.path().join("missed/moved")).unwrap();
+    drop(release);
+    while mirror.overflows == 0 {
+        let changes = mirror.receiver.recv_timeout(PATIENCE).unwrap();
+        mirror.apply(changes);
+    }
+    mirror.catch_up();
+    fs::write(root.path().join("missed/below/file"), "").unwrap();
+    fs::write(root.path().join("missed/moved/file"), "").unwrap();
+    mirror.catch_up();
+}
+
+fn last(receiver: &Receiver<Changes>) -> Changes {
+    loop {
+        let changes = receiver.recv_timeout(PATIENCE).unwrap();
+        if changes.end.is_some() {
+            assert!(matches!(receiver.recv_timeout(PATIENCE), Err(RecvTimeoutError::Disconnected)));
+            return changes;
+        }
+    }
+}
+
+#[test]
+fn the_end_of_the_root_is_the_end() {
+    let outer = tree();
+    let root = outer.path().join("root");
+    let removed = || Change { path: root.clone(), kind: ChangeKind::Removed, is_directory: true };
+
+    fs::create_dir_all(root.join("a/b")).unwrap();
+    let (_removed_watch, told) = watch(&root, true, options());
+    fs::remove_dir_all(&root).unwrap();
+    let end = last(&told);
+    assert!(matches!(end.end, Some(WatchEnd::RootRemoved)));
+    assert_eq!(end.changes.last(), Some(&removed()));
+
+    fs::create_dir_all(root.join("a")).unwrap();
+    let (_moved_watch, told) = watch(&root, true, options());
+    fs::rename(&root, outer.path().join("elsewhere")).unwrap();
+    assert_eq!(last(&told).changes, [removed()]);
+
+    fs::create_dir(&root).unwrap();
+    let held_open = File::open(&root).unwrap();
+    let (_held_watch, told) = watch(&root, true, options());
+    fs::remove_dir(&root).unwrap();
+    assert_eq!(last(&told).changes, [removed()], "also while somebody uses it");
+    drop(held_open);
+}
+
+#[test]
+fn a_single_file_survives_being_replaced() {
+    let root = tree();
+    let file = root.path().join("file");
+    fs::write(&file, "1").unwrap();
+    let (_watch, told) = watch(&file, false, options());
+    let next = || {
+        let changes = told.recv_timeout(PATIENCE).unwrap();
+        assert!(changes.changes.iter().all(|change| change.path == file), "{changes:?}");
+        kinds(&changes.changes, &file)
+    };
+    fs::write(root.path().join("other"), "").unwrap();
+    for _ in 0..3 {
+        fs::rename(root.path().join("other"), &file).unwrap();
+        assert_eq!(next(), [ChangeKind::Modified]);
+        fs::write(root.path().join("other"), "").unwrap();
+    }
+    fs::remove_file(&file).unwrap();
+    assert_eq!(next(), [ChangeKind::Removed]);
+    fs::write(&file, "").unwrap();
+    assert_eq!(next(), [ChangeKind::Created]);
+    fs::write(&file, "x").unwrap();
+    assert_eq!(next(), [ChangeKind::Modified]);
+    fs::remove_dir_all(root.path()).unwrap();
+    assert!(matches!(last(&told).end, Some(WatchEnd::RootRemoved)));
+}
+
+#[test]
+fn a_tree_with_too_many_directories_is_refused_and_one_that_grows_ends_the_watch() {
+    let root = tree();
+    let few = WatchOptions { max_directories: 3, ..options() };
+    fs::create_dir_all(root.path().join("a/b")).unwrap();
+    let (_watch, told) = watch(root.path(), true, few);
+    fs::create_dir(root.path().join("c")).unwrap();
+    let end = last(&told);
+    assert!(
+        matches!(&end.end, Some(WatchEnd::Failed(error)) if error.to_string().contains("more than 3")),
+        "{end:?}"
+    );
+    let refused = Watch::start(root.path(), true, few, Box::new(|_| ControlFlow::Continue(())));
+    assert_eq!(refused.unwrap_err().kind(), std::io::ErrorKind::QuotaExceeded);
+}
+
+#[test]
+fn what_is_not_there_or_not_absolute_cannot_be_watched() {
+    let root = tree();
+    let start = |path: &Path| Watch::start(path, true, options(), Box::new(|_| ControlFlow::Continue(())));
+    assert_eq!(start(&root.path().join("missing")).unwrap_err().kind(), std::io::ErrorKind::NotFound);
+    assert_eq!(start(Path::new("relative")).unwrap_err().kind(), std::io::ErrorKind::InvalidInput);
+}
+
+#[test]
+fn dropping_a_watch_ends_its_thread_and_gives_back_its_descriptors() {
+    let root = tree();
+    let inotify_descriptors = || {
+        let targets = fs::read_dir("/proc/self/fd").unwrap().flatten().map(|entry| fs::read_link(entry.path()));
+        targets.flatten().filter(|target| target.to_string_lossy().contains("inotify")).count()
+    };
+    // Other tests of this file may run in this process, so only what grows with each round counts.
+    let rounds = 100;
+    for _ in 0..rounds {
+        let (watch, told) = watch(root.path(), true, options());
+        drop(watch);
+        // The sink is dropped with the thread.
+        assert!(matches!(told.recv_timeout(PATIENCE), Err(RecvTimeoutError::Disconnected)));
+    }
+    assert!(inotify_descriptors() < rounds / 2);
+}
+
+#[test]
+fn a_sink_that_breaks_ends_the_watch() {
+    let root = tree();
+    let (sender, told) = channel();
+    let sink = Box::new(move |changes| {
+        sender.send(changes).unwrap();
+        ControlFlow::Break(())
+    });
+    let _watch = Watch::start(root.path(), true, options(), sink).unwrap();
+    fs::write(root.path().join("a"), "").unwrap();
+    told.recv_timeout(PATIENCE).unwrap();
+    assert!(matches!(told.recv_timeout(PATIENCE), Err(RecvTimeoutError::Disconnected)));
+}
