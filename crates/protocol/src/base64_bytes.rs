@@ -79,7 +79,7 @@ impl<'de> Deserialize<'de> for Base64Bytes {
 
 /// Borrows the string where the input allows it, so that a large write is not copied before it is decoded.
 #[derive(Deserialize)]
-struct CowText<'a>(#[serde(borrow)] Cow<'a, str>);
+pub(crate) struct CowText<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
 
 #[cfg(test)]
 mod tests {

@@ -65,6 +65,24 @@ pub struct Capabilities {
     pub session_keep: bool,
     /// `process/flow`.
     pub process_flow: bool,
+    /// `fs/rename`.
+    pub fs_rename: bool,
+    /// `fs/create`, `fs/writeBlock` and `fs/commit`.
+    pub fs_write_blocks: bool,
+    /// `fs/extents`, and metadata in the answer to `fs/open`.
+    pub fs_extents: bool,
+    /// `fs/setMetadata`, and `mode` and `mtime` in the answer to `fs/getMetadata`.
+    pub fs_set_metadata: bool,
+    /// `fs/readLink` and `fs/symlink`.
+    pub fs_links: bool,
+    /// `fs/watch` and `fs/unwatch`.
+    pub fs_watch: bool,
+    /// `fs/search` and `fs/cancelSearch`.
+    pub fs_search: bool,
+    /// `http/cancel`.
+    pub http_cancel: bool,
+    /// `http/request.maxBodyBytes` and `http/flow`.
+    pub http_limits: bool,
 }
 
 /// Result of `environment/status`.

@@ -6,11 +6,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::Base64Bytes;
 
-/// The method's name.
-pub const HTTP_REQUEST: &str = "http/request";
-/// The notification that carries a piece of a streamed body.
-pub const HTTP_BODY_DELTA: &str = "http/request/bodyDelta";
-
 /// A header of a request or an answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -60,6 +55,9 @@ pub struct HttpRequestParams {
     /// Send the body in pieces.
     #[serde(default)]
     pub stream_response: bool,
+    /// Extension `httpLimits`: a longer body is an error.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_body_bytes: Option<u64>,
 }
 
 impl HttpRequestParams {
@@ -74,6 +72,7 @@ impl HttpRequestParams {
             redirect_policy: RedirectPolicy::Follow,
             request_id: String::new(),
             stream_response: false,
+            max_body_bytes: None,
         }
     }
 }
@@ -89,6 +88,41 @@ pub struct HttpResponse {
     /// The whole body, unless it is streamed.
     #[serde(rename = "bodyBase64")]
     pub body: Base64Bytes,
+}
+
+/// Params of `http/cancel`, extension `httpCancel`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HttpTarget {
+    /// Which request; one that is over is fine.
+    pub request_id: String,
+}
+
+/// Params of `http/flow`, extension `httpLimits`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HttpFlowParams {
+    /// Which streamed body; one that is over is fine.
+    pub request_id: String,
+    /// Whether its pieces are to wait.
+    pub paused: bool,
+}
+
+/// Params of `http/request/bodyDelta`, as a server sends them.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BodyDelta<'a> {
+    /// Which stream.
+    pub request_id: &'a str,
+    /// From 1, without holes.
+    pub seq: u64,
+    /// The bytes.
+    #[serde(rename = "deltaBase64")]
+    pub delta: Base64Bytes,
+    /// Whether this is the last.
+    pub done: bool,
+    /// Why the body ends before its end.
+    pub error: Option<&'a str>,
 }
 
 /// Params of `http/request/bodyDelta`, as a client decodes them.

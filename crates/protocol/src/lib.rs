@@ -6,9 +6,12 @@
 
 mod abridged;
 mod base64_bytes;
+mod capability;
+mod config;
 mod envelope;
 mod environment;
 mod error;
+pub mod fs;
 mod http;
 mod id;
 mod initialize;
@@ -17,18 +20,25 @@ mod method;
 mod output;
 mod process;
 mod pushed;
+mod sandbox;
 mod uri;
 
 pub use abridged::abridged;
 pub use base64_bytes::{Base64Bytes, decode_base64, decode_base64_into, encode_base64_into, encoded_len};
+pub use capability::{
+    CapabilityRoot, DiscoverParams, DiscoverResult, DiscoveredPlugin, DiscoveredRoot, DiscoveredSkill, FoundFile,
+};
+pub use config::{ConfigLayer, ConfigLayers, ConfigReadParams, ConfigReadResult, ConfigSource};
 pub use envelope::{
     DecodeError, Incoming, MAX_DEPTH, MAX_VALUES, Notification, Request, Response, TraceContext, decode,
-    decode_params, encode_error, encode_notification, encode_request, encode_response, sniff_id,
+    decode_params, encode_base64_request, encode_base64_response, encode_error, encode_notification, encode_request,
+    encode_response, sniff_id,
 };
 pub use environment::{Capabilities, EnvironmentInfo, EnvironmentStatus, ShellInfo};
 pub use error::{ErrorCode, ErrorData, WireError};
 pub use http::{
-    HTTP_BODY_DELTA, HTTP_REQUEST, HttpHeader, HttpRequestParams, HttpResponse, PushedBodyDelta, RedirectPolicy,
+    BodyDelta, HttpFlowParams, HttpHeader, HttpRequestParams, HttpResponse, HttpTarget, PushedBodyDelta,
+    RedirectPolicy,
 };
 pub use id::{ProcessId, RequestId, SessionId, WriteId};
 pub use initialize::{InitializeParams, InitializeResult, KeepParams};
@@ -39,8 +49,13 @@ pub use method::{Family, Method, Order, notification};
 pub use output::{OutputFrame, ProcessIdJson, recognise_output};
 pub use process::{
     ClosedNotification, EnvInherit, EnvPolicy, ExitedNotification, FlowParams, NoResult, OutputChunk, ProcessState,
-    ProcessSummary, ReadParams, ReadResult, ResizeParams, SandboxType, Signal, SignalParams, StartParams,
-    StartResult, Stream, TargetParams, TerminateResult, WindowSize, WriteParams, WriteResult, WriteStatus,
+    ProcessSummary, ReadParams, ReadResult, ResizeParams, SandboxType, ShellSnapshot, Signal, SignalParams,
+    StartParams, StartResult, Stream, TargetParams, TerminateResult, WindowSize, WriteParams, WriteResult,
+    WriteStatus,
 };
 pub use pushed::{PushedClose, PushedOutput};
+pub use sandbox::{
+    Access, FileSystemPermissions, MissingPath, NetworkAccess, PermissionEntry, PermissionPath, Permissions,
+    ProxySettingsMode, SandboxContext, SpecialPath, WindowsSandboxLevel,
+};
 pub use uri::{PathUri, PathUriError};

@@ -2,6 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::fs::{
+    CommitParams, CopyParams, CreateDirectoryParams, CreateParams, ExtentsParams, ExtentsResult, FileMetadata,
+    FileParams, HandleParams, HandleResult, LinkTarget, OpenParams, PathParams, PathResult, ReadBlockParams,
+    ReadBlockResult, ReadDirectoryResult, ReadFileResult, RemoveParams, RenameParams, SearchParams, SearchResult,
+    SearchTarget, SetMetadataParams, SymlinkParams, UnwatchParams, WalkParams, WalkResult, WatchParams,
+    WriteBlockParams, WriteFileParams,
+};
+use crate::http::{HttpFlowParams, HttpRequestParams, HttpResponse, HttpTarget};
 use crate::legacy::{
     LegacyExecParams, LegacyExecResult, LegacyTerminateParams, LegacyWriteParams, LegacyWriteResult,
 };
@@ -9,7 +17,10 @@ use crate::process::{
     FlowParams, NoResult, ProcessSummary, ReadParams, ReadResult, ResizeParams, SignalParams, StartParams,
     StartResult, TargetParams, TerminateResult, WriteParams, WriteResult,
 };
-use crate::{EnvironmentInfo, EnvironmentStatus, InitializeParams, InitializeResult, KeepParams};
+use crate::{
+    ConfigReadParams, ConfigReadResult, DiscoverParams, DiscoverResult, EnvironmentInfo, EnvironmentStatus,
+    InitializeParams, InitializeResult, KeepParams,
+};
 
 /// The words an error uses for the group a method belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +33,14 @@ pub enum Family {
     EnvironmentInfo,
     /// `environment/status`.
     EnvironmentStatus,
+    /// `environmentConfig/read`.
+    EnvironmentConfig,
+    /// `capabilityRoots/discoverV1`.
+    CapabilityDiscovery,
+    /// Everything about files.
+    Filesystem,
+    /// Requests made from the environment.
+    Http,
 }
 
 impl Family {
@@ -32,6 +51,10 @@ impl Family {
             Self::Exec => "exec",
             Self::EnvironmentInfo => "environment info",
             Self::EnvironmentStatus => "environment status",
+            Self::EnvironmentConfig => "environment config",
+            Self::CapabilityDiscovery => "capability discovery",
+            Self::Filesystem => "filesystem",
+            Self::Http => "http",
         }
     }
 }
@@ -49,6 +72,8 @@ pub enum Order {
     AfterStart,
     /// As `AfterStart`, and one after the other with other stdin requests of the process.
     Stdin,
+    /// Waits for what came before it about the same file handle: blocks for its opening, the end of a handle for all.
+    Handle,
 }
 
 macro_rules! methods {
@@ -132,6 +157,64 @@ methods! {
     EnvironmentInfo = "environment/info", EnvironmentInfo, Free, () => EnvironmentInfo;
     /// Tells whether the environment is ready.
     EnvironmentStatus = "environment/status", EnvironmentStatus, Free, () => EnvironmentStatus;
+    /// Reads keys of the configuration files.
+    EnvironmentConfigRead = "environmentConfig/read", EnvironmentConfig, Free, ConfigReadParams => ConfigReadResult;
+    /// Finds plugins and skills.
+    CapabilityRootsDiscover = "capabilityRoots/discoverV1", CapabilityDiscovery, Free, DiscoverParams => DiscoverResult;
+    /// Reads a whole file.
+    FsReadFile = "fs/readFile", Filesystem, Free, FileParams => ReadFileResult;
+    /// Opens a file that is read in blocks.
+    FsOpen = "fs/open", Filesystem, Handle, OpenParams => HandleResult;
+    /// Reads a block of an open file.
+    FsReadBlock = "fs/readBlock", Filesystem, Handle, ReadBlockParams => ReadBlockResult;
+    /// Tells where an open file has data.
+    FsExtents = "fs/extents", Filesystem, Handle, ExtentsParams => ExtentsResult;
+    /// Closes an open file, or gives an upload up.
+    FsClose = "fs/close", Filesystem, Handle, HandleParams => NoResult;
+    /// Writes a whole file in place.
+    FsWriteFile = "fs/writeFile", Filesystem, Free, WriteFileParams => NoResult;
+    /// Begins an upload.
+    FsCreate = "fs/create", Filesystem, Handle, CreateParams => HandleResult;
+    /// Writes a block of an upload.
+    FsWriteBlock = "fs/writeBlock", Filesystem, Handle, WriteBlockParams => NoResult;
+    /// Puts an upload in its place.
+    FsCommit = "fs/commit", Filesystem, Handle, CommitParams => NoResult;
+    /// Makes a directory.
+    FsCreateDirectory = "fs/createDirectory", Filesystem, Free, CreateDirectoryParams => NoResult;
+    /// Tells about a file.
+    FsGetMetadata = "fs/getMetadata", Filesystem, Free, FileParams => FileMetadata;
+    /// Changes what is known about a file.
+    FsSetMetadata = "fs/setMetadata", Filesystem, Free, SetMetadataParams => NoResult;
+    /// Resolves links.
+    FsCanonicalize = "fs/canonicalize", Filesystem, Free, PathParams => PathResult;
+    /// Lists a directory.
+    FsReadDirectory = "fs/readDirectory", Filesystem, Free, PathParams => ReadDirectoryResult;
+    /// Lists a tree.
+    FsWalk = "fs/walk", Filesystem, Free, WalkParams => WalkResult;
+    /// Removes a file or a tree.
+    FsRemove = "fs/remove", Filesystem, Free, RemoveParams => NoResult;
+    /// Copies a file or a tree.
+    FsCopy = "fs/copy", Filesystem, Free, CopyParams => NoResult;
+    /// Renames.
+    FsRename = "fs/rename", Filesystem, Free, RenameParams => NoResult;
+    /// Tells where a link points.
+    FsReadLink = "fs/readLink", Filesystem, Free, PathParams => LinkTarget;
+    /// Makes a link.
+    FsSymlink = "fs/symlink", Filesystem, Free, SymlinkParams => NoResult;
+    /// Begins to tell what changes.
+    FsWatch = "fs/watch", Filesystem, Free, WatchParams => NoResult;
+    /// Ends that.
+    FsUnwatch = "fs/unwatch", Filesystem, Free, UnwatchParams => NoResult;
+    /// Searches files.
+    FsSearch = "fs/search", Filesystem, Free, SearchParams => SearchResult;
+    /// Ends a search.
+    FsCancelSearch = "fs/cancelSearch", Filesystem, Free, SearchTarget => NoResult;
+    /// Makes an HTTP request.
+    HttpRequest = "http/request", Http, Free, HttpRequestParams => HttpResponse;
+    /// Ends an HTTP request.
+    HttpCancel = "http/cancel", Http, Free, HttpTarget => NoResult;
+    /// Lets a streamed body wait, or go on.
+    HttpFlow = "http/flow", Http, Free, HttpFlowParams => NoResult;
     /// Starts a process, first published form.
     LegacyExec = "command/exec", Exec, Start, LegacyExecParams => LegacyExecResult;
     /// Writes to stdin, first published form.
@@ -150,6 +233,12 @@ pub mod notification {
     pub const PROCESS_EXITED: &str = "process/exited";
     /// Server to client: the process has exited and its streams have ended.
     pub const PROCESS_CLOSED: &str = "process/closed";
+    /// Server to client: something that is watched has changed.
+    pub const FS_CHANGED: &str = "fs/changed";
+    /// Server to client: something that was searched for.
+    pub const FS_FOUND: &str = "fs/found";
+    /// Server to client: a piece of a streamed body.
+    pub const HTTP_BODY_DELTA: &str = "http/request/bodyDelta";
     /// Server to client: output of a `command/exec` process.
     pub const LEGACY_OUTPUT: &str = "command/exec/outputDelta";
     /// Server to client: a `command/exec` process has exited.

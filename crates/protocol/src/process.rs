@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::{Base64Bytes, PathUri, ProcessId, WriteId};
+use crate::{Base64Bytes, PathUri, ProcessId, ShellInfo, WriteId};
 
 /// Params of `process/start`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -48,9 +48,9 @@ pub struct StartParams {
     /// A proxy to launch for the process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network_proxy: Option<Box<RawValue>>,
-    /// A shell state to restore before the command.
+    /// Restore the state that the profile of a shell leaves, instead of running the profile again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub shell_snapshot: Option<Box<RawValue>>,
+    pub shell_snapshot: Option<ShellSnapshot>,
 }
 
 impl StartParams {
@@ -78,6 +78,16 @@ impl StartParams {
             shell_snapshot: None,
         }
     }
+}
+
+/// A state of a shell that several starts share.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ShellSnapshot {
+    /// Chosen by the client: starts with the same one may share.
+    pub scope_id: String,
+    /// Whose state it is.
+    pub shell: ShellInfo,
 }
 
 /// Rows and columns of a terminal.

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Deserializer};
 
 use crate::Stream;
+use crate::base64_bytes::CowText;
 
 /// Params of `process/output`.
 #[derive(Debug, Deserialize)]
@@ -23,9 +24,7 @@ pub struct PushedOutput<'a> {
 }
 
 fn text<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Cow<'a, [u8]>, D::Error> {
-    #[derive(Deserialize)]
-    struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
-    Ok(match Text::deserialize(deserializer)?.0 {
+    Ok(match CowText::deserialize(deserializer)?.0 {
         Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
         Cow::Owned(text) => Cow::Owned(text.into_bytes()),
     })

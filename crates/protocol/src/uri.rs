@@ -14,12 +14,17 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use url::Url;
 
+use crate::base64_bytes::CowText;
+
 /// Paths that have no faithful URI stand behind this, as base64 of their bytes.
 const OPAQUE_PREFIX: &str = "/%00/bad/path/";
 
-/// A path as it travels.
+/// What every path URI begins with.
+const SCHEME: &str = "file://";
+
+/// A path as it travels: the canonical text.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct PathUri(Url);
+pub struct PathUri(Box<str>);
 
 /// Why a text is no path URI, or why it means nothing on this host.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -44,51 +49,59 @@ pub enum PathUriError {
 impl PathUri {
     /// The canonical text.
     pub fn as_str(&self) -> &str {
-        self.0.as_str()
+        &self.0
     }
 
     /// The URI of an absolute native path; none for a relative one.
     pub fn from_native(path: &Path) -> Option<Self> {
+        let bytes = path.as_os_str().as_bytes();
+        if is_plain(bytes) {
+            return std::str::from_utf8(bytes).ok().map(|path| Self([SCHEME, path].concat().into()));
+        }
         if !path.is_absolute() {
             return None;
         }
-        let plain = Url::from_file_path(path).ok().map(Self);
-        if let Some(uri) = plain
+        let encoded = Url::from_file_path(path).ok().map(|url| Self(String::from(url).into()));
+        if let Some(uri) = encoded
             && uri.to_native().is_ok_and(|native| native == path)
         {
             return Some(uri);
         }
-        let payload = URL_SAFE_NO_PAD.encode(path.as_os_str().as_bytes());
-        Url::parse(&format!("file://{OPAQUE_PREFIX}{payload}")).ok().map(Self)
+        let payload = URL_SAFE_NO_PAD.encode(bytes);
+        Some(Self([SCHEME, OPAQUE_PREFIX, &payload].concat().into()))
     }
 
     /// The native path. Segments are decoded after splitting, then `.` and `..` are removed without looking at
     /// the file system.
     pub fn to_native(&self) -> Result<PathBuf, PathUriError> {
-        if let Some(bytes) = self.opaque_payload() {
-            return match bytes {
-                Some(bytes) if bytes.starts_with(b"/") => Ok(PathBuf::from(OsString::from_vec(bytes))),
-                _ => Err(self.not_native()),
-            };
+        let (host, path) = self.host_and_path();
+        if host.is_empty() && is_plain(path.as_bytes()) {
+            return Ok(PathBuf::from(path));
         }
-        if self.0.host_str().is_some_and(|host| !host.is_empty()) || self.starts_with_drive() {
-            return Err(self.not_native());
-        }
-        let decoded = percent_decode(self.0.path());
+        let decoded = match self.opaque_payload() {
+            Some(bytes) => bytes.filter(|bytes| bytes.starts_with(b"/")).ok_or_else(|| self.not_native())?,
+            None if !host.is_empty() || self.starts_with_drive() => return Err(self.not_native()),
+            None => percent_decode(path),
+        };
         if decoded.contains(&0) {
             return Err(self.not_native());
         }
         Ok(normalize(&decoded))
     }
 
+    fn host_and_path(&self) -> (&str, &str) {
+        let rest = self.0.strip_prefix(SCHEME).unwrap_or_default();
+        rest.split_at(rest.find('/').unwrap_or(rest.len()))
+    }
+
     /// `Some(None)` is the opaque form with a payload that is not one.
     fn opaque_payload(&self) -> Option<Option<Vec<u8>>> {
-        let payload = self.0.path().strip_prefix(OPAQUE_PREFIX)?;
+        let payload = self.host_and_path().1.strip_prefix(OPAQUE_PREFIX)?;
         Some(URL_SAFE_NO_PAD.decode(payload).ok().filter(|bytes| !bytes.is_empty()))
     }
 
     fn starts_with_drive(&self) -> bool {
-        let first = self.0.path().split('/').find(|segment| !segment.is_empty());
+        let first = self.host_and_path().1.split('/').find(|segment| !segment.is_empty());
         let first = first.map(percent_decode).unwrap_or_default();
         matches!(first.as_slice(), [letter, b':'] if letter.is_ascii_alphabetic())
     }
@@ -102,6 +115,9 @@ impl FromStr for PathUri {
     type Err = PathUriError;
 
     fn from_str(text: &str) -> Result<Self, PathUriError> {
+        if text.strip_prefix(SCHEME).is_some_and(|path| is_plain(path.as_bytes())) {
+            return Ok(Self(text.into()));
+        }
         let mut url = Url::parse(text)?;
         if url.scheme() != "file" {
             return Err(PathUriError::Scheme(url.scheme().to_owned()));
@@ -118,15 +134,28 @@ impl FromStr for PathUri {
         if url.fragment().is_some() {
             return Err(PathUriError::Part("fragments"));
         }
+        if url.has_host() {
+            // A drive that only shows once dots are removed takes the host away, when the text is read again.
+            url = Url::parse(url.as_str())?;
+        }
         uppercase_drive(&mut url);
-        let uri = Self(url);
+        let uri = Self(String::from(url).into());
         match uri.opaque_payload() {
             Some(Some(_)) => Ok(uri),
             Some(None) => Err(uri.not_native()),
-            None if percent_decode(uri.0.path()).contains(&0) => Err(uri.not_native()),
+            None if percent_decode(uri.host_and_path().1).contains(&0) => Err(uri.not_native()),
             None => Ok(uri),
         }
     }
+}
+
+/// Whether an absolute path is its own canonical URI: nothing to escape, nothing to resolve, nothing that could be a drive.
+/// Nearly all are, and need no URL parser.
+fn is_plain(path: &[u8]) -> bool {
+    let Some(path) = path.strip_prefix(b"/") else { return false };
+    let is_safe = |byte: &u8| byte.is_ascii_alphanumeric() || b"/-._~+@,=".contains(byte);
+    let is_name = |part: &[u8]| !matches!(part, b"" | b"." | b"..");
+    path.is_empty() || (path.iter().all(is_safe) && path.split(|&byte| byte == b'/').all(is_name))
 }
 
 fn uppercase_drive(url: &mut Url) {
@@ -193,7 +222,7 @@ impl Serialize for PathUri {
 
 impl<'de> Deserialize<'de> for PathUri {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
+        let CowText(text) = CowText::deserialize(deserializer)?;
         text.parse().map_err(de::Error::custom)
     }
 }

@@ -26,6 +26,14 @@ pub struct Config {
     pub max_queued_stdin: usize,
     /// The same for all processes together.
     pub max_queued_stdin_total: usize,
+    /// Files and uploads of one session that are open.
+    pub max_file_handles: usize,
+    /// Operations on files that one session has under way; further ones wait.
+    pub max_file_operations: usize,
+    /// Watches of one session.
+    pub max_watches: usize,
+    /// HTTP requests of one connection that are under way, streamed bodies included.
+    pub max_http_requests: usize,
     /// The longest a read waits, whatever it asks for.
     pub max_wait: Duration,
     /// Output retained per process.
@@ -69,6 +77,10 @@ impl Default for Config {
             max_id_bytes: 1024,
             max_queued_stdin: 1 << 20,
             max_queued_stdin_total: 64 << 20,
+            max_file_handles: 128,
+            max_file_operations: 32,
+            max_watches: 64,
+            max_http_requests: 256,
             max_wait: Duration::from_secs(600),
             retain_bytes: 1 << 20,
             retain_total_bytes: 256 << 20,

@@ -5,6 +5,7 @@ mod outbound;
 mod receipts;
 mod writer;
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -22,7 +23,7 @@ use transport::{MessageStream, PeerLabel, ReadError};
 pub(crate) use call::Call;
 pub(crate) use outbound::{Covered, Outbound};
 
-use crate::handlers;
+use crate::handlers::{self, ActiveRequest};
 use crate::metrics::Transport;
 use crate::server::Shared;
 use crate::session::Session;
@@ -43,6 +44,10 @@ pub(crate) struct Connection {
     pub(crate) outbound: Arc<Outbound>,
     pub(crate) requests: Arc<Semaphore>,
     pub(crate) large_replies: Arc<Semaphore>,
+    /// Searches by the names that the client gave them.
+    pub(crate) searches: Mutex<HashMap<String, files::Cancel>>,
+    /// HTTP requests that can be ended, by the names that the client gave them.
+    pub(crate) http: Mutex<HashMap<String, ActiveRequest>>,
     /// Bytes of requests that wait for a process to start or to read.
     pub(crate) waiting_bytes: AtomicUsize,
     peer: PeerLabel,
@@ -78,6 +83,8 @@ pub(crate) async fn serve(stream: MessageStream, transport: Transport, shared: A
     let connection = Arc::new(Connection {
         requests: Arc::new(Semaphore::new(shared.config.max_requests)),
         large_replies: Arc::new(Semaphore::new(LARGE_REPLIES)),
+        searches: Mutex::default(),
+        http: Mutex::default(),
         waiting_bytes: AtomicUsize::new(0),
         outbound: Arc::clone(&outbound),
         peer,
@@ -94,9 +101,18 @@ pub(crate) async fn serve(stream: MessageStream, transport: Transport, shared: A
     tokio::pin!(writing);
     let mut next_ping = Instant::now() + shared.config.ping_interval;
     let mut received = reader.received_bytes();
+    let watch_until = |next_ping: Instant| -> tokio::time::Instant {
+        outbound.given_up_at(shared.config.pong_deadline).map_or(next_ping, |at| at.min(next_ping)).into()
+    };
+    // Set again only when it must be earlier: a look too early costs less than a new timer for each message.
+    let watch = tokio::time::sleep_until(watch_until(next_ping));
+    tokio::pin!(watch);
     let end = loop {
         let has_room = outbound.has_room();
-        let watch_until = outbound.given_up_at(shared.config.pong_deadline).map_or(next_ping, |at| at.min(next_ping));
+        let look_at = watch_until(next_ping);
+        if look_at < watch.deadline() {
+            watch.as_mut().reset(look_at);
+        }
         tokio::select! {
             () = outbound.room(), if !has_room => {}
             incoming = reader.next(), if has_room => {
@@ -105,7 +121,10 @@ pub(crate) async fn serve(stream: MessageStream, transport: Transport, shared: A
                         if !matches!(incoming, transport::Incoming::Closed(_)) {
                             outbound.note_heard();
                         }
-                        if connection.handle(incoming).await.is_break() {
+                        outbound.enter_task();
+                        let handled = connection.handle(incoming).await;
+                        outbound.leave_task();
+                        if handled.is_break() {
                             break End::Orderly("closed by the peer");
                         }
                     }
@@ -121,7 +140,7 @@ pub(crate) async fn serve(stream: MessageStream, transport: Transport, shared: A
             () = outbound.is_shut() => break End::Lost("replaced"),
             // Whoever is on stdio would not notice its end; its further requests are answered with the reason.
             () = outbound.displaced(), if !matches!(connection.peer, PeerLabel::Stdio) => break End::TakenOver("session has been taken over by another connection"),
-            () = tokio::time::sleep_until(watch_until.into()) => {
+            () = &mut watch => {
                 // A peer in the middle of a long message cannot answer, but it is there.
                 if reader.received_bytes() != received {
                     received = reader.received_bytes();
@@ -137,6 +156,7 @@ pub(crate) async fn serve(stream: MessageStream, transport: Transport, shared: A
                         outbound.ping();
                     }
                 }
+                watch.as_mut().reset(watch_until(next_ping));
             }
         }
     };

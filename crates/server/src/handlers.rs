@@ -1,6 +1,10 @@
 //! What each method does. `dispatch` decodes params, checks the handshake and the order, and calls one handler.
 
+mod capability_roots;
+mod config;
 mod flow;
+mod fs;
+mod http;
 mod initialize;
 mod legacy;
 mod poll_once;
@@ -20,6 +24,7 @@ use protocol::{
 };
 use serde::de::DeserializeOwned;
 
+pub(crate) use http::ActiveRequest;
 pub(crate) use waiting::Waiting;
 
 use crate::connection::{Call, Connection, Phase};
@@ -77,6 +82,8 @@ fn handle(call: Call, request: &Request<'_>, message: &Bytes, target: Target) {
         Method::EnvironmentStatus => with_session(call, request, |call, (), _| {
             call.finish(Ok(EnvironmentStatus { status: "ready".to_owned() }));
         }),
+        Method::EnvironmentConfigRead => with_session(call, request, config::read),
+        Method::CapabilityRootsDiscover => with_session(call, request, capability_roots::discover),
         Method::ProcessList => with_session(call, request, |call, (), session| {
             call.finish(Ok(session.table.list()));
         }),
@@ -101,6 +108,33 @@ fn handle(call: Call, request: &Request<'_>, message: &Bytes, target: Target) {
         Method::ProcessTerminate => with_process(call, request, message, target, stop::terminate),
         Method::LegacyWrite => with_process(call, request, message, target, legacy::write),
         Method::LegacyTerminate => with_process(call, request, message, target, legacy::terminate),
+        Method::HttpRequest => with_session(call, request, http::request),
+        Method::HttpCancel => with_session(call, request, http::cancel),
+        Method::HttpFlow => with_session(call, request, http::flow),
+        Method::FsReadFile => with_session(call, request, fs::look::read_file),
+        Method::FsGetMetadata => with_session(call, request, fs::look::get_metadata),
+        Method::FsCanonicalize => with_session(call, request, fs::look::canonicalize),
+        Method::FsReadDirectory => with_session(call, request, fs::look::read_directory),
+        Method::FsReadLink => with_session(call, request, fs::look::read_link),
+        Method::FsWalk => with_session(call, request, fs::look::walk),
+        Method::FsWriteFile => with_session(call, request, fs::change::write_file),
+        Method::FsCreateDirectory => with_session(call, request, fs::change::create_directory),
+        Method::FsSetMetadata => with_session(call, request, fs::change::set_metadata),
+        Method::FsRemove => with_session(call, request, fs::change::remove),
+        Method::FsCopy => with_session(call, request, fs::change::copy),
+        Method::FsRename => with_session(call, request, fs::change::rename),
+        Method::FsSymlink => with_session(call, request, fs::change::symlink),
+        Method::FsOpen => with_session(call, request, fs::blocks::open),
+        Method::FsReadBlock => with_session(call, request, fs::blocks::read_block),
+        Method::FsExtents => with_session(call, request, fs::blocks::extents),
+        Method::FsClose => with_session(call, request, fs::blocks::close),
+        Method::FsCreate => with_session(call, request, fs::blocks::create),
+        Method::FsWriteBlock => with_session(call, request, fs::blocks::write_block),
+        Method::FsCommit => with_session(call, request, fs::blocks::commit),
+        Method::FsWatch => with_session(call, request, fs::watch::watch),
+        Method::FsUnwatch => with_session(call, request, fs::watch::unwatch),
+        Method::FsSearch => with_session(call, request, fs::search::search),
+        Method::FsCancelSearch => with_session(call, request, fs::search::cancel),
     }
 }
 

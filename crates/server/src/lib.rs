@@ -7,6 +7,7 @@
 mod config;
 mod connection;
 mod environment;
+mod files;
 mod handlers;
 mod janitor;
 mod listen;
@@ -16,6 +17,7 @@ mod process;
 mod retention;
 mod server;
 mod session;
+mod snapshot;
 mod starter;
 mod tokens;
 

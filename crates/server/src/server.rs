@@ -5,16 +5,19 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use fetch::Fetcher;
 use parking_lot::Mutex;
 use protocol::EnvironmentInfo;
 use session::ConnectionNumber;
 use spawn::{Child, GuardProgram, Signal, Spawner, Survivors, Tag};
+use tokio::sync::{OnceCell, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::config::Config;
 use crate::connection::Connection;
 use crate::environment::{Variables, environment_info, server_env};
+use crate::files::places_for_all;
 use crate::janitor::Janitor;
 use crate::metrics::Metrics;
 use crate::presence::Presence;
@@ -61,6 +64,10 @@ pub(crate) struct Shared {
     open: Mutex<Vec<Weak<Connection>>>,
     reclaiming: AtomicBool,
     pub(crate) starter: Arc<Starter>,
+    /// Places for work on files.
+    pub(crate) file_places: Arc<Semaphore>,
+    /// What makes HTTP requests, once one was asked for.
+    pub(crate) fetcher: OnceCell<Fetcher>,
 }
 
 impl Server {
@@ -96,6 +103,8 @@ impl Server {
             last_connection: AtomicU64::new(0),
             open: Mutex::default(),
             reclaiming: AtomicBool::new(false),
+            file_places: places_for_all(),
+            fetcher: OnceCell::new(),
         });
         let for_janitor = Arc::clone(&shared);
         shared.tasks.spawn(async move {
@@ -119,6 +128,8 @@ impl Server {
             for process in session.table.processes() {
                 process.stop(Stop::Drain);
             }
+            // Their tasks would be waited for.
+            session.files.watches.end_all();
         }
         let _ = tokio::time::timeout(FLUSH_PATIENCE, shared.actors.wait()).await;
         // Whoever waits for a process to be gone gets the answer before the goodbye.
@@ -225,6 +236,12 @@ impl Shared {
                 tracing::warn!("{survivors}");
             }
             shared.janitor.note_freed(session.discard_processes());
+            session.files.watches.end_all();
+            // Closing a file can block, and removes what is left of an upload.
+            let handles = session.files.handles.take_all();
+            if !handles.is_empty() {
+                let _closed = session.files.work.run(move || drop(handles)).await;
+            }
         });
     }
 

@@ -15,14 +15,18 @@ pub(crate) use registry::Sessions;
 pub(crate) use table::{Deferred, Lookup, Place, Refusal, Table};
 
 use crate::connection::Outbound;
+use crate::files::SessionFiles;
 use crate::presence::Present;
 use crate::process::{Flow, Journal, Process, Pushing, Stop};
+use crate::snapshot::Snapshots;
 
 /// What survives a lost connection.
 pub(crate) struct Session {
     pub(crate) id: SessionId,
     pub(crate) tags: TagRange,
     pub(crate) table: Table,
+    pub(crate) files: SessionFiles,
+    pub(crate) snapshots: Snapshots,
     link: Mutex<Link>,
     kept: Mutex<KeptProcesses<Arc<Process>>>,
     _present: Present,
@@ -42,6 +46,7 @@ impl Session {
         tags: TagRange,
         attachment: Attachment,
         outbound: Arc<Outbound>,
+        files: SessionFiles,
         max_kept: usize,
         present: Present,
     ) -> Self {
@@ -49,6 +54,8 @@ impl Session {
             id,
             tags,
             table: Table::default(),
+            files,
+            snapshots: Snapshots::default(),
             link: Mutex::new(Link { attachment, outbound: Some(outbound), expiry: NextLook::default() }),
             kept: Mutex::new(KeptProcesses::new(max_kept)),
             _present: present,
@@ -178,6 +185,7 @@ impl Session {
             process.journal(Journal::give_up_waiting);
             self.line_up(&process);
         }
+        self.files.watches.listen(connection);
     }
 
     /// The connection is gone. False if another one has taken its place.

@@ -170,3 +170,16 @@ proptest! {
 fn json_of(text: &[u8]) -> Value {
     serde_json::from_slice(text).unwrap()
 }
+
+#[test]
+fn bytes_are_written_as_serde_would_write_them() {
+    use crate::fs::{ReadBlockResult, WriteBlockParams};
+    let (id, bytes) = (RequestId::Text("a\"b".into()), vec![0u8, 255, 7, 8]);
+    let result = ReadBlockResult { chunk: crate::Base64Bytes(bytes.clone()), eof: false };
+    let ours = encode_base64_response(&id, r#"{"chunk":""#, &bytes, r#"","eof":false}"#);
+    assert_eq!(ours, encode_response(&id, &result));
+    let params = WriteBlockParams { handle_id: "h".to_owned(), offset: 9, chunk: crate::Base64Bytes(bytes.clone()) };
+    let ours =
+        encode_base64_request(&id, "fs/writeBlock", r#"{"handleId":"h","offset":9,"chunk":""#, &bytes, r#""}"#);
+    assert_eq!(ours, encode_request(&id, "fs/writeBlock", &params));
+}

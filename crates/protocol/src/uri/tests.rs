@@ -60,6 +60,27 @@ fn a_native_path_that_looks_foreign_takes_the_opaque_form() {
     assert_eq!(PathUri::from_native(Path::new("relative")), None);
 }
 
+#[test]
+fn a_plain_path_is_what_the_parser_makes_of_it() {
+    for path in ["/", "/a", "/a.b/c-d_e~f", "/..a/...", "/a+b@c,d=e"] {
+        let text = format!("file://{path}");
+        assert!(is_plain(path.as_bytes()), "{path}");
+        assert_eq!(Url::parse(&text).unwrap().as_str(), text);
+        assert_eq!(Url::from_file_path(path).unwrap().as_str(), text);
+        assert_eq!(native(&text), Ok(path.into()));
+    }
+    for path in ["", "a", "//a", "/a/", "/a/./b", "/a/..", "/a b", "/C:/x", "/a%20", "/\u{fc}", "/a\\b", "/a?b"] {
+        assert!(!is_plain(path.as_bytes()), "{path}");
+    }
+}
+
+#[test]
+fn the_opaque_form_leads_no_further_than_the_plain_one() {
+    let opaque = |bytes: &[u8]| native(&format!("file:///%00/bad/path/{}", URL_SAFE_NO_PAD.encode(bytes)));
+    assert_eq!(opaque(b"/C:/x/../y/./z/"), Ok("/C:/y/z".into()));
+    assert!(opaque(b"/a\0b").is_err() && opaque(b"relative").is_err());
+}
+
 proptest! {
     #[test]
     fn every_normal_native_path_survives(parts in proptest::collection::vec(proptest::collection::vec(1u8..=255, 1..12), 0..6)) {

@@ -52,9 +52,19 @@ impl Call {
         self.finish_covering(result, None, None);
     }
 
+    /// Its id on the wire.
+    pub(crate) fn id(&self) -> &RequestId {
+        &self.id
+    }
+
+    /// Answers with a message that was encoded elsewhere.
+    pub(crate) fn finish_encoded(self, message: Vec<u8>, permit: Option<OwnedSemaphorePermit>) {
+        self.send(message, Outcome::success, None, permit);
+    }
+
     /// Answers with events, and gives the permit back when the answer has been sent.
     pub(crate) fn finish_covering<R: Serialize>(
-        mut self,
+        self,
         result: Result<R, WireError>,
         covers: Option<Covered>,
         permit: Option<OwnedSemaphorePermit>,
@@ -63,6 +73,16 @@ impl Call {
             Ok(result) => (encode_response(&self.id, result), Outcome::success),
             Err(error) => (encode_error(&self.id, error), Outcome::error),
         };
+        self.send(message, outcome, covers, permit);
+    }
+
+    fn send(
+        mut self,
+        message: Vec<u8>,
+        outcome: Outcome,
+        covers: Option<Covered>,
+        permit: Option<OwnedSemaphorePermit>,
+    ) {
         let limit = self.connection.shared.config.max_message_bytes;
         let (message, covers, outcome) = if message.len() > limit {
             let error = WireError::invalid_request(format!(

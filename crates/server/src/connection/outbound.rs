@@ -2,13 +2,15 @@
 //! queue here; the writer pulls it from the journals, in turn, when the socket has room.
 
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 use session::ConnectionNumber;
-use tokio::sync::{Notify, OwnedSemaphorePermit};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use transport::Framing;
 
@@ -24,6 +26,10 @@ const NOTICED_WITHIN: Duration = Duration::from_millis(250);
 
 /// What an answer costs beside its text: its place in the queue and the allocator's share.
 const REPLY_OVERHEAD_BYTES: usize = 64;
+
+/// What answers with contents of files may hold that wait to be sent, in units of [`REPLY_UNIT_BYTES`].
+const REPLY_UNITS: usize = (8 << 20) / REPLY_UNIT_BYTES;
+const REPLY_UNIT_BYTES: usize = 1 << 10;
 
 /// An answer on its way.
 pub(crate) struct Reply {
@@ -46,9 +52,10 @@ pub(crate) struct Outbound {
     pub(crate) number: ConnectionNumber,
     pub(crate) framing: Framing,
     state: Mutex<State>,
-    wake: Notify,
     /// Wakes the reader that waits for answers to leave.
     room: Notify,
+    /// Room for answers with contents of files, and for what is told in pieces.
+    reply_room: Arc<Semaphore>,
     /// The connection is to end now.
     shut: CancellationToken,
     /// Another connection has taken the session.
@@ -67,6 +74,22 @@ struct State {
     pong: Option<Bytes>,
     ping: bool,
     close: Option<(u16, &'static str)>,
+    /// The writer, while it waits.
+    writer: Option<Waker>,
+    /// The connection's own task handles a message: it looks at the writer right after that. To wake it would make it wait
+    /// behind others, and wake another thread for that.
+    is_awake: bool,
+}
+
+impl State {
+    fn has_anything(&self) -> bool {
+        !self.replies.is_empty() || !self.ready.is_empty() || self.pong.is_some() || self.ping || self.close.is_some()
+    }
+
+    /// Whom to wake, now that there is something to send.
+    fn whom_to_wake(&mut self) -> Option<Waker> {
+        if self.is_awake { None } else { self.writer.take() }
+    }
 }
 
 /// Something to send.
@@ -78,6 +101,10 @@ pub(crate) enum Outgoing {
     Close(u16, &'static str),
 }
 
+fn reply_units(bytes: usize) -> u32 {
+    u32::try_from(bytes.div_ceil(REPLY_UNIT_BYTES).min(REPLY_UNITS)).unwrap_or(u32::MAX)
+}
+
 impl Outbound {
     /// `retain_bytes` is what a process may have on its way at most.
     pub(crate) fn new(number: ConnectionNumber, framing: Framing, retain_bytes: usize) -> Self {
@@ -85,8 +112,8 @@ impl Outbound {
             number,
             framing,
             state: Mutex::default(),
-            wake: Notify::new(),
             room: Notify::new(),
+            reply_room: Arc::new(Semaphore::new(REPLY_UNITS)),
             shut: CancellationToken::new(),
             displaced: CancellationToken::new(),
             receipts: Receipts::new(retain_bytes),
@@ -94,6 +121,17 @@ impl Outbound {
             last_heard: Mutex::new(Instant::now()),
             last_catch_up: Mutex::new(None),
         }
+    }
+
+    /// Waits for room for an answer of about so many bytes. One that is larger than all the room has it alone. None: the
+    /// connection has ended.
+    pub(crate) async fn room_for_reply(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.reply_room).acquire_many_owned(reply_units(bytes)).await.ok()
+    }
+
+    /// The same if there is room at once.
+    pub(crate) fn room_for_reply_now(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.reply_room).try_acquire_many_owned(reply_units(bytes)).ok()
     }
 
     pub(crate) fn reply(&self, message: Vec<u8>) {
@@ -107,11 +145,29 @@ impl Outbound {
         covers: Option<Covered>,
         permit: Option<OwnedSemaphorePermit>,
     ) {
+        self.add(|state| {
+            state.reply_bytes += message.len() + REPLY_OVERHEAD_BYTES;
+            state.replies.push_back(Reply { message, covers, _permit: permit });
+        });
+    }
+
+    fn add(&self, something: impl FnOnce(&mut State)) {
         let mut state = self.state.lock();
-        state.reply_bytes += message.len() + REPLY_OVERHEAD_BYTES;
-        state.replies.push_back(Reply { message, covers, _permit: permit });
+        something(&mut state);
+        let writer = state.whom_to_wake();
         drop(state);
-        self.wake.notify_one();
+        if let Some(writer) = writer {
+            writer.wake();
+        }
+    }
+
+    /// From here on until [`Self::leave_task`] the task that writes is the one that handles.
+    pub(crate) fn enter_task(&self) {
+        self.state.lock().is_awake = true;
+    }
+
+    pub(crate) fn leave_task(&self) {
+        self.state.lock().is_awake = false;
     }
 
     /// Whether there is room for the answer to another request.
@@ -126,31 +182,30 @@ impl Outbound {
 
     /// The process must have entered the queue.
     pub(crate) fn line_up(&self, process: Arc<Process>) {
-        self.state.lock().ready.push_back(process);
-        self.wake.notify_one();
+        self.add(|state| state.ready.push_back(process));
     }
 
     /// Answers a ping. Only the newest needs an answer.
     pub(crate) fn pong(&self, payload: Bytes) {
-        self.state.lock().pong = Some(payload);
-        self.wake.notify_one();
+        self.add(|state| state.pong = Some(payload));
     }
 
     /// Asks the peer whether it is there.
     pub(crate) fn ping(&self) {
-        self.state.lock().ping = true;
-        self.wake.notify_one();
+        self.add(|state| state.ping = true);
     }
 
     /// Says goodbye after everything else has been sent.
     pub(crate) fn close(&self, code: u16, reason: &'static str) {
-        self.state.lock().close.get_or_insert((code, reason));
-        self.wake.notify_one();
+        self.add(|state| {
+            state.close.get_or_insert((code, reason));
+        });
     }
 
-    /// Ends the connection without waiting for anything.
+    /// Ends the connection without waiting for anything. Nobody waits any more for answers to leave.
     pub(crate) fn shut(&self) {
         self.shut.cancel();
+        self.reply_room.close();
     }
 
     pub(crate) async fn is_shut(&self) {
@@ -170,8 +225,20 @@ impl Outbound {
         self.displaced.cancelled().await;
     }
 
+    /// Waits until there is something to send. Only the writer does.
     pub(crate) async fn woken(&self) {
-        self.wake.notified().await;
+        poll_fn(|cx| {
+            let mut state = self.state.lock();
+            if state.has_anything() {
+                return Poll::Ready(());
+            }
+            match &mut state.writer {
+                Some(known) => known.clone_from(cx.waker()),
+                none => *none = Some(cx.waker().clone()),
+            }
+            Poll::Pending
+        })
+        .await;
     }
 
     /// What to send next: control first, answers before events, so that an answer to a start precedes its events.

@@ -1,9 +1,11 @@
 //! The writing task: gathers what there is to send into one buffer, and gives it to the socket in one write.
 
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::{Instant, sleep};
 use transport::Writer;
 
 use super::outbound::{Outbound, Outgoing};
@@ -18,18 +20,33 @@ const PROCESS_BYTES: usize = 192 << 10;
 /// Kept for good; an idle connection must not sit on the buffer of a busy one.
 const IDLE_BUFFER_BYTES: usize = 1 << 10;
 
-/// How long a larger buffer is kept: a busy connection is only ever idle for moments.
+/// How long a larger buffer is kept, at least: a busy connection is only ever idle for moments.
 const BUFFER_KEPT: Duration = Duration::from_millis(500);
 
 /// Sends until the connection ends. Returns after a goodbye was sent.
 pub(super) async fn run(outbound: Arc<Outbound>, mut writer: Writer) -> io::Result<()> {
     let mut buffer = Vec::new();
+    // One timer for good: to set a new one for each message would wake the thread that waits for timers each time.
+    let mut look = pin!(sleep(BUFFER_KEPT));
+    let mut look_is_set = true;
+    let mut was_used = true;
     loop {
         if buffer.capacity() > IDLE_BUFFER_BYTES {
-            if tokio::time::timeout(BUFFER_KEPT, outbound.woken()).await.is_err() {
-                buffer = Vec::new();
-                outbound.trim();
-                continue;
+            if !look_is_set {
+                look.as_mut().reset(Instant::now() + BUFFER_KEPT);
+                look_is_set = true;
+            }
+            tokio::select! {
+                biased;
+                () = outbound.woken() => was_used = true,
+                () = &mut look => {
+                    look_is_set = false;
+                    if !std::mem::take(&mut was_used) {
+                        buffer = Vec::new();
+                        outbound.trim();
+                    }
+                    continue;
+                }
             }
         } else {
             outbound.woken().await;

@@ -49,15 +49,28 @@ fn apply(policy: &EnvPolicy, server: &Variables) -> Variables {
         }
         EnvInherit::None => Variables::new(),
     };
-    if !policy.ignore_default_excludes {
-        variables.retain(|name, _| !SECRET_PATTERNS.iter().any(|pattern| matches(pattern, name)));
-    }
-    variables.retain(|name, _| !policy.exclude.iter().any(|pattern| matches(pattern, name)));
+    variables.retain(|name, _| !is_excluded(policy, name));
     variables.extend(policy.set.iter().map(|(name, value)| (name.into(), value.into())));
-    if !policy.include_only.is_empty() {
-        variables.retain(|name, _| policy.include_only.iter().any(|pattern| matches(pattern, name)));
-    }
+    variables.retain(|name, _| is_included(policy, name));
     variables
+}
+
+/// Whether a variable that comes neither from the server nor from the client may reach a child, and is not the policy's to set.
+pub(crate) fn permits(policy: Option<&EnvPolicy>, name: &OsStr) -> bool {
+    let by_policy = policy.is_none_or(|policy| {
+        let is_set = policy.set.keys().any(|set| name == set.as_str());
+        !is_set && !is_excluded(policy, name) && is_included(policy, name)
+    });
+    by_policy && !is_any_of(name, PROTECTED)
+}
+
+fn is_excluded(policy: &EnvPolicy, name: &OsStr) -> bool {
+    let looks_secret = || SECRET_PATTERNS.iter().any(|pattern| matches(pattern, name));
+    !policy.ignore_default_excludes && looks_secret() || policy.exclude.iter().any(|pattern| matches(pattern, name))
+}
+
+fn is_included(policy: &EnvPolicy, name: &OsStr) -> bool {
+    policy.include_only.is_empty() || policy.include_only.iter().any(|pattern| matches(pattern, name))
 }
 
 fn is_any_of(name: &OsStr, names: &[&str]) -> bool {

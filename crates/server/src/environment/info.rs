@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use protocol::{Capabilities, EnvironmentInfo, PathUri, ShellInfo};
 
 use super::child_env::Variables;
+use super::passwd;
 
 /// Looks the environment up.
 pub(crate) fn environment_info(variables: &Variables) -> EnvironmentInfo {
@@ -23,6 +24,8 @@ pub(crate) fn environment_info(variables: &Variables) -> EnvironmentInfo {
         temp_dir: temporary_directory.clone().or_else(|| PathUri::from_native(Path::new("/tmp"))),
         temporary_directories: temporary_directory.map(|uri| vec![uri]),
         capabilities: Capabilities {
+            environment_config_read: true,
+            shell_snapshot_v2: true,
             process_resize: true,
             process_close_stdin: true,
             process_signals: true,
@@ -31,6 +34,16 @@ pub(crate) fn environment_info(variables: &Variables) -> EnvironmentInfo {
             read_gaps: true,
             session_keep: true,
             process_flow: true,
+            fs_rename: true,
+            fs_write_blocks: true,
+            fs_extents: true,
+            fs_set_metadata: true,
+            fs_links: true,
+            fs_watch: true,
+            fs_search: true,
+            http_header_env_vars: true,
+            http_cancel: true,
+            http_limits: true,
             ..Capabilities::default()
         },
     }
@@ -59,12 +72,7 @@ fn known_shell(path: &Path) -> Option<ShellInfo> {
 }
 
 fn passwd_shell(passwd: &[u8], uid: u32) -> Option<PathBuf> {
-    let uid = uid.to_string();
-    let entry = passwd
-        .split(|&byte| byte == b'\n')
-        .find(|line| line.split(|&byte| byte == b':').nth(2) == Some(uid.as_bytes()))?;
-    let shell = entry.split(|&byte| byte == b':').nth(6)?.trim_ascii();
-    (!shell.is_empty()).then(|| PathBuf::from(OsStr::from_bytes(shell)))
+    passwd::field(passwd, uid, passwd::SHELL).map(|shell| PathBuf::from(OsStr::from_bytes(shell)))
 }
 
 #[cfg(test)]

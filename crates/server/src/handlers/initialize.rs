@@ -7,6 +7,7 @@ use protocol::{ErrorCode, InitializeParams, InitializeResult, SessionId, WireErr
 use session::Attachment;
 
 use crate::connection::{Call, Phase};
+use crate::files::SessionFiles;
 use crate::session::Session;
 
 pub(super) async fn initialize(call: Call, params: Result<InitializeParams, WireError>) {
@@ -43,6 +44,7 @@ fn open(call: &Call, keep: Option<Duration>) -> Result<Arc<Session>, WireError> 
         shared.spawner.session_tags(),
         attachment,
         Arc::clone(&call.connection.outbound),
+        SessionFiles::new(config, Arc::clone(&shared.file_places)),
         config.max_kept_processes,
         shared.presence.enter(),
     ));

@@ -31,6 +31,7 @@ pub(super) fn exec(call: Call, params: LegacyExecParams, session: &Arc<Session>)
         terminal: params.tty.then(spawn::WindowSize::default),
         pipe_stdin: false,
         timeout: None,
+        snapshot: None,
         dialect: Dialect::Legacy { output_bytes_cap: params.output_bytes_cap },
     };
     start::begin(call, wanted, session, |call, process_id| {

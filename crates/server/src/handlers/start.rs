@@ -1,5 +1,6 @@
 //! `process/start`: validated and its id taken at once, spawned off the async threads, answered before its events.
 
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +16,7 @@ use crate::environment::{Variables, child_env};
 use crate::process::{self, Birth, Dialect, Journal, Process, Pushing, Stdin};
 use crate::server::Shared;
 use crate::session::{Place, Refusal, Session};
+use crate::snapshot::{Execution, SnapshotRequest};
 
 /// Arguments that `process/list` shows.
 const SHOWN_ARGUMENTS: usize = 32;
@@ -29,6 +31,7 @@ pub(super) struct Wanted {
     pub(super) terminal: Option<WindowSize>,
     pub(super) pipe_stdin: bool,
     pub(super) timeout: Option<Duration>,
+    pub(super) snapshot: Option<SnapshotRequest>,
     pub(super) dialect: Dialect,
 }
 
@@ -57,6 +60,13 @@ fn wanted(shared: &Shared, params: StartParams) -> Result<Wanted, WireError> {
         return Err(WireError::invalid_params("managed network cannot be enforced on this executor yet"));
     }
     let env = child_env(&shared.env, params.env_policy.as_ref(), &params.env);
+    let snapshot = match params.shell_snapshot {
+        Some(snapshot) => {
+            let arg0 = params.arg0.as_deref();
+            SnapshotRequest::check(snapshot, &params.argv, arg0, &cwd, params.env_policy, &env)?
+        }
+        None => None,
+    };
     let size = params.size.map_or(WindowSize::default(), |size| WindowSize { rows: size.rows, cols: size.cols });
     Ok(Wanted {
         id: params.process_id,
@@ -67,6 +77,7 @@ fn wanted(shared: &Shared, params: StartParams) -> Result<Wanted, WireError> {
         terminal: params.tty.then_some(size),
         pipe_stdin: params.pipe_stdin,
         timeout: params.timeout_ms.map(Duration::from_millis),
+        snapshot,
         dialect: Dialect::Current,
     })
 }
@@ -124,19 +135,23 @@ fn check(shared: &Shared, wanted: &Wanted) -> Result<(), WireError> {
             "processId exceeds the limit of {limit} bytes (--max-id-bytes)"
         )));
     }
-    let argv: usize = wanted.argv.iter().map(|arg| arg.len() + 1).sum();
-    let env: usize = wanted.env.iter().map(|(name, value)| name.len() + value.len() + 2).sum();
+    let bytes = start_bytes(&wanted.argv, &wanted.env);
     let limit = shared.config.max_start_bytes;
-    if argv + env > limit {
+    if bytes > limit {
         return Err(WireError::invalid_params(format!(
-            "argv and env have {} bytes and exceed the limit of {limit} (--max-start-bytes)",
-            argv + env
+            "argv and env have {bytes} bytes and exceed the limit of {limit} (--max-start-bytes)"
         )));
     }
     if wanted.timeout.is_some_and(|timeout| timeout.is_zero()) {
         return Err(WireError::invalid_params("timeoutMs must not be 0"));
     }
     Ok(())
+}
+
+fn start_bytes(argv: &[impl AsRef<OsStr>], env: &Variables) -> usize {
+    let argv: usize = argv.iter().map(|argument| argument.as_ref().len() + 1).sum();
+    let env: usize = env.iter().map(|(name, value)| name.len() + value.len() + 2).sum();
+    argv + env
 }
 
 fn reserve(shared: &Shared, wanted: &Wanted, session: &Session) -> Result<Place, WireError> {
@@ -178,13 +193,14 @@ async fn launch(
     session: &Arc<Session>,
     place: &Place,
 ) -> Result<(Arc<Process>, ChildIo, Option<Duration>), WireError> {
+    let Execution { argv, env } = execution(shared, &wanted, session, place).await?;
     let tag = session.tags.next();
     let stdin = if wanted.pipe_stdin { StdinMode::Piped } else { StdinMode::Null };
     let has_stdin = wanted.terminal.is_some() || wanted.pipe_stdin;
     let command = Command {
-        argv: wanted.argv.iter().map(Into::into).collect(),
+        argv,
         arg0: wanted.arg0.map(Into::into),
-        env: wanted.env.into_iter().collect(),
+        env: env.into_iter().collect(),
         cwd: wanted.cwd,
         stdio: wanted.terminal.map_or(Stdio::Pipes { stdin }, Stdio::Pty),
     };
@@ -218,6 +234,24 @@ async fn launch(
         return Err(WireError::invalid_request(format!("process {} start was cancelled", process.id)));
     }
     Ok((process, io, wanted.timeout))
+}
+
+/// What is wanted, or the same with the profile of its shell already run.
+async fn execution(
+    shared: &Arc<Shared>,
+    wanted: &Wanted,
+    session: &Session,
+    place: &Place,
+) -> Result<Execution, WireError> {
+    let as_asked = || Execution { argv: wanted.argv.iter().map(Into::into).collect(), env: wanted.env.clone() };
+    let Some(snapshot) = &wanted.snapshot else { return Ok(as_asked()) };
+    let restored = snapshot.restore(shared, session, &wanted.argv, wanted.arg0.as_deref(), &wanted.env).await;
+    // That can take a while, and a command that nobody wants any more must not run.
+    if shared.closing.is_cancelled() || !session.table.is_wanted(place) {
+        return Err(WireError::invalid_request(format!("process {} start was cancelled", wanted.id)));
+    }
+    let fits = |it: &Execution| start_bytes(&it.argv, &it.env) <= shared.config.max_start_bytes;
+    Ok(restored.filter(fits).unwrap_or_else(as_asked))
 }
 
 /// Small enough that a few fit into what is retained, and that one fits into a message, in base64 and with what else

@@ -38,6 +38,16 @@ impl Waiting {
         })
     }
 
+    /// Lets a write wait for the disk.
+    pub(super) fn for_disk(connection: &Arc<Connection>, bytes: usize) -> Result<Self, WireError> {
+        let limit = connection.shared.config.max_message_bytes;
+        Self::begin(connection, bytes, limit).map_err(|before| {
+            WireError::invalid_request(format!(
+                "{before} bytes of earlier requests wait for the disk, at most {limit} may (--max-message-bytes); wait for their answers"
+            ))
+        })
+    }
+
     /// One that is alone may have any size. Fails with how much waits already.
     fn begin(connection: &Arc<Connection>, bytes: usize, limit: usize) -> Result<Self, usize> {
         let before = connection.waiting_bytes.fetch_add(bytes, Ordering::Relaxed);

@@ -137,6 +137,11 @@ impl Table {
         }
     }
 
+    /// Whether nobody has given the start up yet.
+    pub(crate) fn is_wanted(&self, place: &Place) -> bool {
+        self.slots.lock().get_mut(&place.id).and_then(|slot| slot.unborn(place.number)).is_some()
+    }
+
     /// The start has made a process. False if nobody wants it any more.
     pub(crate) fn claim(&self, place: &Place, process: &Arc<Process>) -> bool {
         let mut slots = self.slots.lock();

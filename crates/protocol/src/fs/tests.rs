@@ -1,0 +1,44 @@
+//! Shapes on the wire: what may be left out, and what old peers send.
+
+use super::*;
+
+#[test]
+fn flags_that_are_left_out_are_true() {
+    let path = r#"{"path":"file:///x"}"#;
+    let remove: RemoveParams = serde_json::from_str(path).unwrap();
+    assert_eq!((remove.recursive, remove.force, remove.follow_symlinks), (true, true, true));
+    let create: CreateDirectoryParams = serde_json::from_str(path).unwrap();
+    assert_eq!((create.recursive, create.follow_symlinks), (true, true));
+    assert!(serde_json::from_str::<FileParams>(path).unwrap().follow_symlinks);
+}
+
+#[test]
+fn following_is_only_mentioned_when_it_is_forbidden() {
+    let params = FileParams { path: "file:///x".parse().unwrap(), follow_symlinks: true, sandbox: None };
+    assert_eq!(serde_json::to_string(&params).unwrap(), r#"{"path":"file:///x"}"#);
+    let params = FileParams { follow_symlinks: false, ..params };
+    assert_eq!(serde_json::to_string(&params).unwrap(), r#"{"path":"file:///x","followSymlinks":false}"#);
+}
+
+#[test]
+fn native_paths_do_not_decode() {
+    for bad in ["/tmp/x", "src/x", "C:\\\\x", "http://h/x", "file:///a%00b"] {
+        assert!(serde_json::from_str::<PathParams>(&format!(r#"{{"path":"{bad}"}}"#)).is_err(), "{bad}");
+    }
+    let sandbox = r#"{"path":"file:///x","sandbox":{"permissions":{"type":"disabled"},"cwd":"/x","windowsSandboxLevel":"disabled"}}"#;
+    assert!(serde_json::from_str::<PathParams>(sandbox).is_err());
+}
+
+#[test]
+fn null_is_as_good_as_nothing() {
+    let params: PathParams = serde_json::from_str(r#"{"path":"file:///x","sandbox":null}"#).unwrap();
+    assert_eq!(params.sandbox, None);
+}
+
+#[test]
+fn the_metadata_of_another_server_decodes() {
+    let text = r#"{"isDirectory":false,"isFile":true,"isSymlink":false,"size":3,"createdAtMs":0,"modifiedAtMs":7}"#;
+    let metadata: FileMetadata = serde_json::from_str(text).unwrap();
+    assert_eq!((metadata.mode, metadata.mtime), (None, None));
+    assert_eq!(serde_json::to_string(&metadata).unwrap(), text);
+}

@@ -1,0 +1,41 @@
+//! What a session has of files: room for its work on them, and what it has open.
+
+mod handles;
+mod watches;
+mod work;
+
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
+
+pub(crate) use handles::{HandleRefusal, Handles, Opened, Slot};
+pub(crate) use watches::{WatchRefusal, Watched, Watches};
+pub(crate) use work::{Weight, Work};
+
+use crate::config::Config;
+
+/// Operations on files that all sessions together may have under way, each of which holds a thread. The threads are those of
+/// the runtime, which has 512; the others are for processes to be ended.
+const OPERATIONS_IN_ALL: usize = 384;
+
+/// The places for file operations that sessions share.
+pub(crate) fn places_for_all() -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(OPERATIONS_IN_ALL))
+}
+
+/// The files of a session.
+pub(crate) struct SessionFiles {
+    pub(crate) work: Work,
+    pub(crate) handles: Handles,
+    pub(crate) watches: Watches,
+}
+
+impl SessionFiles {
+    pub(crate) fn new(config: &Config, for_all: Arc<Semaphore>) -> Self {
+        Self {
+            work: Work::new(config.max_file_operations, for_all),
+            handles: Handles::new(config.max_file_handles),
+            watches: Watches::new(config.max_watches),
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Where operations on files run: on threads that may block, so many at once for a session and so many in all. One that
+//! hangs, on a dead network mount for example, holds its own place and nobody else's, for as long as it hangs.
+
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Operations of a session whose results fill a message, at once.
+const LARGE_AT_ONCE: u32 = 4;
+
+/// The places of a session.
+pub(crate) struct Work {
+    for_session: Arc<Semaphore>,
+    all_own: u32,
+    for_all: Arc<Semaphore>,
+}
+
+/// How much memory the result of an operation may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Weight {
+    /// A few megabytes.
+    Ordinary,
+    /// A whole message.
+    Large,
+}
+
+/// The place of an operation.
+pub(crate) struct Place {
+    _own: OwnedSemaphorePermit,
+    _of_all: OwnedSemaphorePermit,
+}
+
+impl Work {
+    pub(crate) fn new(for_session: usize, for_all: Arc<Semaphore>) -> Self {
+        let all_own = u32::try_from(for_session).unwrap_or(u32::MAX);
+        Self { for_session: Arc::new(Semaphore::new(for_session)), all_own, for_all }
+    }
+
+    /// Runs `operation` when there is a place for it. None only while the server shuts down. Dropped before the
+    /// operation has begun, it never begins; later, it runs to its end.
+    pub(crate) async fn run<T: Send + 'static>(&self, operation: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+        self.run_for_reply(Weight::Ordinary, operation).await.map(|(done, _place)| done)
+    }
+
+    /// The same, and the place is kept with what was done: whoever has no room yet to send it must not make more of it.
+    pub(crate) async fn run_for_reply<T: Send + 'static>(
+        &self,
+        weight: Weight,
+        operation: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<(T, Place)> {
+        // First the session's own: whoever has many operations waits among them, not among those of others.
+        let own = match weight {
+            Weight::Ordinary => 1,
+            Weight::Large => self.all_own.div_ceil(LARGE_AT_ONCE),
+        };
+        let place = Place { _own: acquire(&self.for_session, own).await?, _of_all: acquire(&self.for_all, 1).await? };
+        let running = tokio::task::spawn_blocking(move || (operation(), place));
+        match running.await {
+            Ok(done) => Some(done),
+            Err(cancelled) if cancelled.is_cancelled() => None,
+            Err(panic) => std::panic::resume_unwind(panic.into_panic()),
+        }
+    }
+}
+
+async fn acquire(places: &Arc<Semaphore>, count: u32) -> Option<OwnedSemaphorePermit> {
+    Arc::clone(places).acquire_many_owned(count).await.ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use tokio::time::timeout;
+
+    use super::*;
+
+    /// Work that hangs until its end is sent to it, as on a dead network mount.
+    fn hang(work: &Arc<Work>) -> (tokio::task::JoinHandle<Option<()>>, mpsc::Sender<()>) {
+        let (end, ended) = mpsc::channel::<()>();
+        let work = Arc::clone(work);
+        let hanging = tokio::spawn(async move { work.run(move || ended.recv().unwrap_or_default()).await });
+        (hanging, end)
+    }
+
+    fn session(places: usize, for_all: &Arc<Semaphore>) -> Arc<Work> {
+        Arc::new(Work::new(places, Arc::clone(for_all)))
+    }
+
+    #[tokio::test]
+    async fn what_hangs_holds_its_own_place_only() {
+        let for_all = Arc::new(Semaphore::new(3));
+        let (one, other) = (session(2, &for_all), session(2, &for_all));
+        let (first, end_first) = hang(&one);
+        while for_all.available_permits() > 2 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(one.run(|| 7).await, Some(7), "the session has another place");
+
+        let (second, end_second) = hang(&one);
+        while for_all.available_permits() > 1 {
+            tokio::task::yield_now().await;
+        }
+        let mut waiting = Box::pin(one.run(|| 8));
+        for _ in 0..100 {
+            assert_eq!(other.run(|| 9).await, Some(9), "another session has places of its own");
+            assert!(timeout(Duration::ZERO, &mut waiting).await.is_err(), "all places of the session hang");
+        }
+        end_first.send(()).unwrap();
+        assert_eq!(waiting.await, Some(8));
+        end_second.send(()).unwrap();
+        assert_eq!((first.await.unwrap(), second.await.unwrap()), (Some(()), Some(())));
+        assert_eq!(for_all.available_permits(), 3);
+    }
+
+    #[tokio::test]
+    async fn what_is_given_up_before_it_has_begun_never_begins() {
+        let for_all = Arc::new(Semaphore::new(1));
+        let work = session(1, &for_all);
+        let (hanging, end) = hang(&work);
+        while for_all.available_permits() > 0 {
+            tokio::task::yield_now().await;
+        }
+        let (begun, begins) = mpsc::channel();
+        let mut waiting = Box::pin(work.run(move || begun.send(()).unwrap_or_default()));
+        assert!(timeout(Duration::ZERO, &mut waiting).await.is_err());
+        drop(waiting);
+        end.send(()).unwrap();
+        hanging.await.unwrap();
+        assert!(begins.recv().is_err(), "its channel was dropped unused");
+        assert_eq!(for_all.available_permits(), 1);
+    }
+
+    #[tokio::test]
+    async fn what_is_given_up_later_keeps_its_place_until_it_ends() {
+        let for_all = Arc::new(Semaphore::new(1));
+        let work = session(1, &for_all);
+        let (hanging, end) = hang(&work);
+        while for_all.available_permits() > 0 {
+            tokio::task::yield_now().await;
+        }
+        hanging.abort();
+        assert!(hanging.await.unwrap_err().is_cancelled());
+        assert_eq!(for_all.available_permits(), 0, "the thread still hangs");
+        end.send(()).unwrap();
+        assert_eq!(work.run(|| 1).await, Some(1));
+    }
+}

@@ -1,0 +1,272 @@
+//! Files that are read and written in blocks. What came earlier about a handle is done earlier, as far as it matters: blocks wait
+//! for the opening, and a commit waits for the blocks.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use files::{CommitOptions, FileError};
+use protocol::fs::{
+    CommitParams, CreateParams, Extent, ExtentsParams, ExtentsResult, HandleParams, HandleResult, OpenParams,
+    ReadBlockParams, WriteBlockParams,
+};
+use protocol::{ErrorCode, NoResult, WireError, encode_base64_response};
+
+use super::super::poll_once::poll_once;
+use super::super::waiting::Waiting;
+use super::look::on_the_wire;
+use super::{failed, native};
+use crate::connection::Call;
+use crate::files::{HandleRefusal, Opened, Slot, Weight};
+use crate::session::Session;
+
+const HANDLE_ID_BYTES: usize = 32;
+const BLOCK_BYTES: usize = 1 << 20;
+/// In one answer; a file with more is asked for again.
+const EXTENTS: usize = 4096;
+const EXTENTS_REPLY_BYTES: usize = 256 << 10;
+
+pub(in crate::handlers) fn open(call: Call, params: OpenParams, session: Arc<Session>) {
+    let path = native(&params.path, params.sandbox.as_ref());
+    begin(call, params.handle_id, session, path, |path| {
+        let file = files::open_file(&path, files::Follow::Yes)?;
+        let metadata = file.metadata()?;
+        Ok((Opened::File(file), Some(on_the_wire(&metadata))))
+    });
+}
+
+pub(in crate::handlers) fn create(call: Call, params: CreateParams, session: Arc<Session>) {
+    let path = native(&params.path, params.sandbox.as_ref());
+    begin(call, params.handle_id, session, path, move |path| {
+        Ok((Opened::Upload(files::Upload::create(&path, params.replace)?), None))
+    });
+}
+
+/// Opens something, whoever is listening: the handle is the session's.
+fn begin(
+    call: Call,
+    handle_id: String,
+    session: Arc<Session>,
+    path: Result<std::path::PathBuf, WireError>,
+    operation: impl FnOnce(std::path::PathBuf) -> Result<(Opened, Option<protocol::fs::FileMetadata>), FileError>
+    + Send
+    + 'static,
+) {
+    let begun = check_id(&handle_id).and(path).and_then(|path| {
+        let begun = session.files.handles.begin(&handle_id).map_err(|refusal| refused(&refusal, &handle_id))?;
+        Ok((path, begun))
+    });
+    let (path, (slot, mut guard)) = match begun {
+        Ok(begun) => begun,
+        Err(error) => return call.finish::<()>(Err(error)),
+    };
+    let shared = Arc::clone(&call.connection.shared);
+    shared.tasks.spawn(async move {
+        let opened = session.files.work.run(move || operation(path)).await;
+        let result = match opened {
+            Some(Ok((opened, metadata))) => {
+                *guard = opened;
+                Ok(HandleResult { handle_id, metadata })
+            }
+            Some(Err(error)) => {
+                session.files.handles.forget(&handle_id, &slot);
+                Err(failed(error))
+            }
+            None => return,
+        };
+        drop(guard);
+        call.finish(result);
+    });
+}
+
+fn refused(refusal: &HandleRefusal, id: &str) -> WireError {
+    WireError::invalid_request(match refusal {
+        HandleRefusal::Exists => format!("file read handle `{id}` already exists"),
+        HandleRefusal::TooMany(limit) => {
+            format!("at most {limit} file reads may be open per connection")
+        }
+    })
+}
+
+pub(in crate::handlers) fn read_block(call: Call, params: ReadBlockParams, session: Arc<Session>) {
+    let len = usize::try_from(params.len).ok().filter(|len| (1..=BLOCK_BYTES).contains(len));
+    let checked = check_id(&params.handle_id).and_then(|()| {
+        let len = len.ok_or_else(|| {
+            WireError::invalid_request(format!("file read block length must be between 1 and {BLOCK_BYTES}"))
+        })?;
+        Ok((len, find(&session, &params.handle_id)?))
+    });
+    let (len, slot) = match checked {
+        Ok(checked) => checked,
+        Err(error) => return call.finish::<()>(Err(error)),
+    };
+    let share = in_turn(slot.share());
+    let connection = Arc::clone(&call.connection);
+    connection.spawn(async move {
+        let opened = share.await;
+        let id = call.id().clone();
+        let read = session.files.work.run_for_reply(Weight::Ordinary, move || {
+            let Opened::File(file) = &*opened else { return Ok(None) };
+            let mut block = Vec::with_capacity(len);
+            let eof = file.read_block(params.offset, len, &mut block)?;
+            let after = if eof { r#"","eof":true}"# } else { r#"","eof":false}"# };
+            Ok::<_, FileError>(Some(encode_base64_response(&id, r#"{"chunk":""#, &block, after)))
+        });
+        match read.await {
+            Some((Ok(Some(message)), place)) => {
+                let room = call.connection.outbound.room_for_reply(len).await;
+                drop(place);
+                call.finish_encoded(message, room);
+            }
+            Some((Ok(None), _)) => call.finish::<()>(Err(unknown(&params.handle_id))),
+            Some((Err(error), _)) => {
+                // An offset that no file can have says nothing about the file.
+                if error.io().raw_os_error().is_some() {
+                    session.files.handles.forget(&params.handle_id, &slot);
+                }
+                call.finish::<()>(Err(failed(error)));
+            }
+            None => {}
+        }
+    });
+}
+
+pub(in crate::handlers) fn extents(call: Call, params: ExtentsParams, session: Arc<Session>) {
+    let slot = match check_id(&params.handle_id).and_then(|()| find(&session, &params.handle_id)) {
+        Ok(slot) => slot,
+        Err(error) => return call.finish::<()>(Err(error)),
+    };
+    let share = in_turn(slot.share());
+    let connection = Arc::clone(&call.connection);
+    connection.spawn(async move {
+        let opened = share.await;
+        let found = session.files.work.run(move || match &*opened {
+            Opened::File(file) => file.extents(params.offset, EXTENTS).map(Some),
+            _ => Ok(None),
+        });
+        let result = match found.await {
+            Some(Ok(Some(found))) => Ok(ExtentsResult {
+                next: found.extents.last().filter(|_| found.more).map(|last| last.end()),
+                size: found.size,
+                extents: found.extents.iter().map(|one| Extent { offset: one.offset, len: one.length }).collect(),
+            }),
+            Some(Ok(None)) => Err(unknown(&params.handle_id)),
+            Some(Err(error)) => Err(failed(error)),
+            None => return,
+        };
+        let room = call.connection.outbound.room_for_reply(EXTENTS_REPLY_BYTES).await;
+        call.finish_covering(result, None, room);
+    });
+}
+
+pub(in crate::handlers) fn write_block(call: Call, params: WriteBlockParams, session: Arc<Session>) {
+    let block = params.chunk.0;
+    let checked = check_id(&params.handle_id).and_then(|()| {
+        if !(1..=BLOCK_BYTES).contains(&block.len()) {
+            let text = format!("file write block length must be between 1 and {BLOCK_BYTES}");
+            return Err(WireError::invalid_request(text));
+        }
+        let slot = find(&session, &params.handle_id)?;
+        Ok((slot, Waiting::for_disk(&call.connection, block.len())?))
+    });
+    let (slot, waiting) = match checked {
+        Ok(checked) => checked,
+        Err(error) => return call.finish::<()>(Err(error)),
+    };
+    let share = in_turn(slot.share());
+    let shared = Arc::clone(&call.connection.shared);
+    shared.tasks.spawn(async move {
+        let opened = share.await;
+        let written = session.files.work.run(move || {
+            let Opened::Upload(upload) = &*opened else { return Ok(None) };
+            let written = upload.write_block(params.offset, &block).map(Some);
+            drop((block, waiting));
+            written
+        });
+        match written.await {
+            Some(Ok(Some(()))) => call.finish(Ok(NoResult {})),
+            Some(Ok(None)) => call.finish::<()>(Err(unknown(&params.handle_id))),
+            Some(Err(error)) => call.finish::<()>(Err(failed(error))),
+            None => {}
+        }
+    });
+}
+
+pub(in crate::handlers) fn commit(call: Call, params: CommitParams, session: Arc<Session>) {
+    let slot = match check_id(&params.handle_id).and_then(|()| find(&session, &params.handle_id)) {
+        Ok(slot) => slot,
+        Err(error) => return call.finish::<()>(Err(error)),
+    };
+    let take = in_turn(slot.take());
+    let options = CommitOptions {
+        size: params.size,
+        mode: params.mode,
+        mtime: params.mtime.map(|time| (time.secs, time.nanos)),
+        sync: params.sync,
+    };
+    let shared = Arc::clone(&call.connection.shared);
+    shared.tasks.spawn(async move {
+        let mut opened = take.await;
+        let committed = session.files.work.run(move || {
+            let committed = match &*opened {
+                Opened::Upload(upload) => upload.commit(&options),
+                Opened::Committed => Ok(()),
+                Opened::Nothing | Opened::File(_) => return None,
+            };
+            *opened = if committed.is_ok() { Opened::Committed } else { Opened::Nothing };
+            Some(committed)
+        });
+        match committed.await {
+            Some(Some(Ok(()))) => call.finish(Ok(NoResult {})),
+            Some(Some(Err(error))) => {
+                session.files.handles.forget(&params.handle_id, &slot);
+                call.finish::<()>(Err(failed(error)));
+            }
+            Some(None) => call.finish::<()>(Err(unknown(&params.handle_id))),
+            None => {}
+        }
+    });
+}
+
+/// What is under way goes on; the file is closed after that. Closing can block, on a network for example.
+pub(in crate::handlers) fn close(call: Call, params: HandleParams, session: Arc<Session>) {
+    if let Err(error) = check_id(&params.handle_id) {
+        return call.finish::<()>(Err(error));
+    }
+    let Some(slot) = session.files.handles.remove(&params.handle_id) else { return call.finish(Ok(NoResult {})) };
+    let take = in_turn(slot.take());
+    let shared = Arc::clone(&call.connection.shared);
+    shared.tasks.spawn(async move {
+        let mut opened = take.await;
+        let closed = session.files.work.run(move || *opened = Opened::Nothing);
+        if closed.await.is_some() {
+            call.finish(Ok(NoResult {}));
+        }
+    });
+}
+
+/// Asks for a lock now, so that the order of the requests is the order of waiting.
+fn in_turn<T: Send + 'static>(
+    lock: impl Future<Output = T> + Send + 'static,
+) -> Pin<Box<dyn Future<Output = T> + Send>> {
+    let mut lock = Box::pin(lock);
+    match poll_once(lock.as_mut()) {
+        Some(guard) => Box::pin(std::future::ready(guard)),
+        None => lock,
+    }
+}
+
+fn check_id(id: &str) -> Result<(), WireError> {
+    if id.len() <= HANDLE_ID_BYTES {
+        return Ok(());
+    }
+    Err(WireError::invalid_request(format!("file read handle ID must not exceed {HANDLE_ID_BYTES} bytes")))
+}
+
+fn find(session: &Session, id: &str) -> Result<Slot, WireError> {
+    session.files.handles.find(id).ok_or_else(|| unknown(id))
+}
+
+fn unknown(id: &str) -> WireError {
+    WireError::new(ErrorCode::NotFound, format!("unknown file read handle `{id}`"))
+}

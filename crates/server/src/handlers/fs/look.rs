@@ -1,0 +1,231 @@
+//! The methods that change nothing.
+
+use std::ops::ControlFlow;
+use std::os::unix::ffi::OsStringExt as _;
+use std::sync::Arc;
+
+use files::{Cancel, EntryKind, FileError, WalkItem};
+use protocol::fs::{
+    DirectoryEntry, FileMetadata, FileParams, FileTime, LinkTarget, PathParams, PathResult, ReadDirectoryResult,
+    WalkEntry, WalkFailure, WalkKind, WalkParams, WalkResult,
+};
+use protocol::{Base64Bytes, RequestId, WireError, encode_base64_response};
+
+use super::{answer, failed, follow, look, native, uri, wire_error};
+use crate::connection::Call;
+use crate::files::Weight;
+use crate::session::Session;
+
+/// The most `fs/readFile` reads, whatever a message may hold.
+const READ_FILE_BYTES: u64 = 512 << 20;
+/// A file up to here is read in the task of the connection if it is in the cache of the kernel: that takes less time than asking
+/// another thread to do it.
+const READ_AT_ONCE_BYTES: u64 = 64 << 10;
+/// What stands around the data in an answer, an id of the longest permitted length aside.
+const AROUND_DATA_BYTES: usize = 64;
+const DIRECTORY_ENTRIES: usize = 50_000;
+/// What a walk may answer, as published: so much text, and so much around each entry.
+const WALK_REPLY_BYTES: usize = 4 << 20;
+const WALK_ENTRY_BYTES: usize = 64;
+/// A larger file takes more than one place among the operations of its session.
+const ORDINARY_BYTES: u64 = 1 << 20;
+
+pub(in crate::handlers) fn read_file(call: Call, params: FileParams, session: Arc<Session>) {
+    let path = match native(&params.path, params.sandbox.as_ref()) {
+        Ok(path) => path,
+        Err(error) => return call.finish::<()>(Err(error)),
+    };
+    let config = &call.connection.shared.config;
+    let around = AROUND_DATA_BYTES + config.max_id_bytes;
+    let fits = (config.max_message_bytes.saturating_sub(around) / 4 * 3) as u64;
+    if params.follow_symlinks
+        && let Some(room) = call.connection.outbound.room_for_reply_now(READ_AT_ONCE_BYTES as usize)
+        && let Some(Ok(data)) = files::read_file_if_cached(&path, READ_AT_ONCE_BYTES.min(fits))
+    {
+        let message = encode_file(call.id(), &data);
+        return call.finish_encoded(message, Some(room));
+    }
+    let message_limit = config.max_message_bytes;
+    let follow = follow(params.follow_symlinks);
+    let connection = Arc::clone(&call.connection);
+    connection.spawn(async move {
+        for (weight, limit) in
+            [(Weight::Ordinary, ORDINARY_BYTES.min(fits)), (Weight::Large, READ_FILE_BYTES.min(fits))]
+        {
+            let (path, id) = (path.clone(), call.id().clone());
+            let read = move || files::read_file(&path, follow, limit).map(|data| encode_file(&id, &data));
+            match session.files.work.run_for_reply(weight, read).await {
+                Some((Ok(message), place)) => {
+                    let room = call.connection.outbound.room_for_reply(message.len()).await;
+                    drop(place);
+                    return call.finish_encoded(message, room);
+                }
+                Some((Err(error), _)) if error.size_limit() == Some(ORDINARY_BYTES) => {}
+                Some((Err(error), _)) => return call.finish::<()>(Err(too_large(&error, message_limit))),
+                None => return,
+            }
+        }
+    });
+}
+
+fn encode_file(id: &RequestId, data: &[u8]) -> Vec<u8> {
+    encode_base64_response(id, r#"{"dataBase64":""#, data, r#""}"#)
+}
+
+fn too_large(error: &FileError, message_limit: usize) -> WireError {
+    let mut wire = wire_error(error);
+    match error.size_limit() {
+        Some(READ_FILE_BYTES) => {
+            wire.code = protocol::ErrorCode::InvalidRequest.number();
+            wire.message = format!("file is too large to read: limit is {READ_FILE_BYTES} bytes");
+        }
+        Some(_) => {
+            wire.code = protocol::ErrorCode::InvalidRequest.number();
+            wire.message = format!(
+                "file does not fit a message of {message_limit} bytes (--max-message-bytes); read it with fs/open and fs/readBlock"
+            );
+        }
+        None => {}
+    }
+    wire
+}
+
+pub(in crate::handlers) fn get_metadata(call: Call, params: FileParams, session: Arc<Session>) {
+    let path = match native(&params.path, params.sandbox.as_ref()) {
+        Ok(path) => path,
+        Err(error) => return call.finish::<()>(Err(error)),
+    };
+    if params.follow_symlinks
+        && let Some(found) = files::metadata_if_cached(&path)
+    {
+        return call.finish(found.map(|metadata| on_the_wire(&metadata)).map_err(failed));
+    }
+    let follow = follow(params.follow_symlinks);
+    look(call, session, move || {
+        files::metadata(&path, follow).map(|metadata| on_the_wire(&metadata)).map_err(failed)
+    });
+}
+
+pub(super) fn on_the_wire(metadata: &files::Metadata) -> FileMetadata {
+    FileMetadata {
+        is_directory: metadata.is_directory,
+        is_file: metadata.is_file,
+        is_symlink: metadata.is_symlink,
+        size: metadata.size,
+        created_at_ms: metadata.created_at_ms,
+        modified_at_ms: metadata.modified_at_ms,
+        mode: Some(metadata.mode),
+        mtime: Some(FileTime { secs: metadata.modified_seconds, nanos: metadata.modified_nanos }),
+    }
+}
+
+pub(in crate::handlers) fn canonicalize(call: Call, params: PathParams, session: Arc<Session>) {
+    with_path(call, params, session, |path| {
+        let path = files::canonicalize(path).map_err(failed)?;
+        Ok(PathResult { path: uri(&path)? })
+    });
+}
+
+pub(in crate::handlers) fn read_link(call: Call, params: PathParams, session: Arc<Session>) {
+    with_path(call, params, session, |path| {
+        let target = files::read_link(path).map_err(failed)?;
+        Ok(match target.into_string() {
+            Ok(target) => LinkTarget { target, raw: None },
+            Err(target) => LinkTarget {
+                target: target.to_string_lossy().into_owned(),
+                raw: Some(Base64Bytes(target.into_vec())),
+            },
+        })
+    });
+}
+
+pub(in crate::handlers) fn read_directory(call: Call, params: PathParams, session: Arc<Session>) {
+    with_path(call, params, session, |path| {
+        let entries = files::read_directory(path, DIRECTORY_ENTRIES).map_err(failed)?;
+        let entries = entries.into_iter().map(|entry| {
+            let (file_name, path) = match entry.name.into_string() {
+                Ok(name) => (name, None),
+                Err(name) => (name.to_string_lossy().into_owned(), Some(uri(&path.join(&name))?)),
+            };
+            Ok(DirectoryEntry { file_name, is_directory: entry.is_directory, is_file: entry.is_file, path })
+        });
+        Ok(ReadDirectoryResult { entries: entries.collect::<Result<_, WireError>>()? })
+    });
+}
+
+fn with_path<R: serde::Serialize + Send + 'static>(
+    call: Call,
+    params: PathParams,
+    session: Arc<Session>,
+    operation: impl FnOnce(&std::path::Path) -> Result<R, WireError> + Send + 'static,
+) {
+    match native(&params.path, params.sandbox.as_ref()) {
+        Ok(path) => look(call, session, move || operation(&path)),
+        Err(error) => call.finish::<()>(Err(error)),
+    }
+}
+
+pub(in crate::handlers) fn walk(call: Call, params: WalkParams, session: Arc<Session>) {
+    let path = match native(&params.path, params.sandbox.as_ref()) {
+        Ok(path) => path,
+        Err(error) => return call.finish::<()>(Err(error)),
+    };
+    let options = files::WalkOptions {
+        max_depth: params.options.max_depth,
+        max_directories: params.options.max_directories,
+        max_entries: params.options.max_entries,
+        follow_directory_symlinks: params.options.follow_directory_symlinks,
+        prune_hidden_directories: params.options.prune_hidden_directories,
+    };
+    let cancel = CancelOnDrop(Cancel::new());
+    let cancelled = cancel.0.clone();
+    let connection = Arc::clone(&call.connection);
+    connection.spawn(async move {
+        answer(call, session, Weight::Ordinary, move || walk_now(&path, &options, &cancelled)).await;
+        drop(cancel);
+    });
+}
+
+/// Ends an operation whose request was dropped.
+struct CancelOnDrop(Cancel);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
+fn walk_now(root: &std::path::Path, options: &files::WalkOptions, cancel: &Cancel) -> Result<WalkResult, WireError> {
+    let mut result = WalkResult::default();
+    let mut left = WALK_REPLY_BYTES;
+    let mut take = |bytes: usize| match left.checked_sub(bytes) {
+        Some(rest) => {
+            left = rest;
+            ControlFlow::Continue(())
+        }
+        None => ControlFlow::Break(()),
+    };
+    let end = files::walk(root, options, cancel, &mut |item| {
+        match item {
+            WalkItem::Entry { path, kind } => {
+                let Ok(path) = uri(path) else { return ControlFlow::Continue(()) };
+                take(path.as_str().len() + WALK_ENTRY_BYTES)?;
+                let kind = match kind {
+                    EntryKind::Directory => WalkKind::Directory,
+                    EntryKind::File => WalkKind::File,
+                };
+                result.entries.push(WalkEntry { path, kind });
+            }
+            WalkItem::Error { path, error } => {
+                let Ok(path) = uri(path) else { return ControlFlow::Continue(()) };
+                let message = error.to_string();
+                take(path.as_str().len() + message.len() + WALK_ENTRY_BYTES)?;
+                result.errors.push(WalkFailure { path, message });
+            }
+        }
+        ControlFlow::Continue(())
+    })
+    .map_err(failed)?;
+    result.truncated = end.truncated;
+    Ok(result)
+}

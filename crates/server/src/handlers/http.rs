@@ -1,0 +1,255 @@
+//! `http/request` and what belongs to it. A streamed body is read no faster than its client takes it, and belongs to the
+//! connection: whoever comes back asks again. Nothing of a request is logged here.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use fetch::{FetchError, Fetcher, FetcherConfig, Header, Redirects, Request};
+use protocol::{
+    Base64Bytes, BodyDelta, ErrorData, HttpFlowParams, HttpHeader, HttpRequestParams, HttpResponse, HttpTarget,
+    NoResult, RedirectPolicy, WireError, encode_notification, notification,
+};
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::connection::{Call, Connection};
+use crate::server::Shared;
+use crate::session::Session;
+
+/// What stands around a body in an answer.
+const AROUND_BODY_BYTES: usize = 64 << 10;
+
+const TOO_LATE: &str = "failed to read http/request response body: the time given for the request is over";
+
+/// A request that others can end or pause.
+#[derive(Clone)]
+pub(crate) struct ActiveRequest {
+    cancel: CancellationToken,
+    paused: Arc<watch::Sender<bool>>,
+    is_streamed: bool,
+}
+
+/// A request by its name, until it is dropped.
+struct Registration {
+    connection: Arc<Connection>,
+    id: String,
+    request: ActiveRequest,
+    /// False if a request that is not streamed has the name of another one: nobody asked for it to be unique.
+    has_name: bool,
+}
+
+impl Registration {
+    fn begin(connection: &Arc<Connection>, id: String, is_streamed: bool) -> Result<Self, WireError> {
+        let limit = connection.shared.config.max_http_requests;
+        let request = ActiveRequest {
+            cancel: CancellationToken::new(),
+            paused: Arc::new(watch::Sender::new(false)),
+            is_streamed,
+        };
+        let mut requests = connection.http.lock();
+        if requests.len() >= limit {
+            return Err(WireError::invalid_request(format!(
+                "connection has reached its limit of {limit} HTTP requests under way (--max-http-requests)"
+            )));
+        }
+        let has_name = match requests.get(&id) {
+            Some(other) if is_streamed && other.is_streamed => {
+                return Err(WireError::invalid_params(format!(
+                    "http/request streamResponse requestId `{}` is already active",
+                    protocol::abridged(&id)
+                )));
+            }
+            Some(_) => is_streamed,
+            None => true,
+        };
+        if has_name {
+            requests.insert(id.clone(), request.clone());
+        }
+        drop(requests);
+        Ok(Self { connection: Arc::clone(connection), id, request, has_name })
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        let mut requests = self.connection.http.lock();
+        let is_ours = |known: &ActiveRequest| Arc::ptr_eq(&known.paused, &self.request.paused);
+        if self.has_name && requests.get(&self.id).is_some_and(is_ours) {
+            requests.remove(&self.id);
+        }
+    }
+}
+
+pub(super) fn request(call: Call, params: HttpRequestParams, _: Arc<Session>) {
+    let is_streamed = params.stream_response;
+    let registration = match Registration::begin(&call.connection, params.request_id.clone(), is_streamed) {
+        Ok(registration) => registration,
+        Err(error) => return call.finish::<()>(Err(error)),
+    };
+    let connection = Arc::clone(&call.connection);
+    connection.spawn(async move {
+        if is_streamed {
+            stream(call, params, registration).await;
+        } else {
+            let cancel = registration.request.cancel.clone();
+            let answer = cancel.run_until_cancelled(buffer(&call, params)).await;
+            drop(registration);
+            call.finish(answer.unwrap_or_else(|| Err(cancelled())));
+        }
+    });
+}
+
+async fn buffer(call: &Call, params: HttpRequestParams) -> Result<HttpResponse, WireError> {
+    let shared = &call.connection.shared;
+    let fits = (shared.config.max_message_bytes.saturating_sub(AROUND_BODY_BYTES) / 4 * 3) as u64;
+    let limit = params.max_body_bytes.map_or(fits, |limit| limit.min(fits));
+    let response = send(shared, params).await?;
+    let (status, headers) = (response.status, headers(response.headers));
+    let body = response.body.collect(limit).await.map_err(|error| failed(&error))?;
+    Ok(HttpResponse { status, headers, body: Base64Bytes(body.into()) })
+}
+
+async fn stream(call: Call, params: HttpRequestParams, registration: Registration) {
+    let cancel = registration.request.cancel.clone();
+    let timeout = params.timeout_ms.map(Duration::from_millis);
+    let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    let sent = cancel.run_until_cancelled(send(&call.connection.shared, params)).await;
+    let response = match sent.unwrap_or_else(|| Err(cancelled())) {
+        Ok(response) => response,
+        Err(error) => {
+            drop(registration);
+            return call.finish::<()>(Err(error));
+        }
+    };
+    let connection = Arc::clone(&call.connection);
+    let mut body = response.body;
+    let mut deltas = Deltas { connection, request_id: registration.id.clone(), seq: 0 };
+    let answer =
+        HttpResponse { status: response.status, headers: headers(response.headers), body: Base64Bytes::default() };
+    // Its pieces follow in the same queue.
+    call.finish(Ok(answer));
+    let mut paused = registration.request.paused.subscribe();
+    let pieces = async {
+        loop {
+            // It cannot fail: the sender is ours.
+            let _ = paused.wait_for(|paused| !paused).await.is_ok();
+            match body.next().await {
+                Ok(Some(piece)) => deltas.piece(piece).await,
+                Ok(None) => return None,
+                Err(error) => return Some(error.to_string()),
+            }
+        }
+    };
+    // The body knows when its time is over only while it is read: not while it is paused, or nobody takes its pieces.
+    let pieces = async {
+        match deadline {
+            Some(deadline) => {
+                tokio::time::timeout_at(deadline, pieces).await.unwrap_or_else(|_| Some(TOO_LATE.to_owned()))
+            }
+            None => pieces.await,
+        }
+    };
+    let end = cancel.run_until_cancelled(pieces).await;
+    // The name is free before the client learns that the stream is over.
+    drop(registration);
+    deltas.end(end.unwrap_or_else(|| Some("cancelled".to_owned())));
+}
+
+struct Deltas {
+    connection: Arc<Connection>,
+    request_id: String,
+    seq: u64,
+}
+
+impl Deltas {
+    /// Waits until earlier pieces have left.
+    async fn piece(&mut self, piece: Bytes) {
+        let room = self.connection.outbound.room_for_reply(piece.len()).await;
+        let message = self.encode(piece.into(), false, None);
+        self.connection.outbound.reply_covering(message, None, room);
+    }
+
+    fn end(mut self, error: Option<String>) {
+        let message = self.encode(Vec::new(), true, error.as_deref());
+        self.connection.outbound.reply(message);
+    }
+
+    fn encode(&mut self, bytes: Vec<u8>, done: bool, error: Option<&str>) -> Vec<u8> {
+        self.seq += 1;
+        let delta = BodyDelta { request_id: &self.request_id, seq: self.seq, delta: Base64Bytes(bytes), done, error };
+        encode_notification(notification::HTTP_BODY_DELTA, &delta)
+    }
+}
+
+pub(super) fn cancel(call: Call, params: HttpTarget, _: Arc<Session>) {
+    if let Some(request) = call.connection.http.lock().get(&params.request_id) {
+        request.cancel.cancel();
+    }
+    call.finish(Ok(NoResult {}));
+}
+
+pub(super) fn flow(call: Call, params: HttpFlowParams, _: Arc<Session>) {
+    if let Some(request) = call.connection.http.lock().get(&params.request_id) {
+        request.paused.send_replace(params.paused);
+    }
+    call.finish(Ok(NoResult {}));
+}
+
+async fn send(shared: &Arc<Shared>, params: HttpRequestParams) -> Result<fetch::Response, WireError> {
+    let fetcher = fetcher(shared).await?;
+    let request = Request {
+        method: params.method,
+        url: params.url,
+        headers: params
+            .headers
+            .into_iter()
+            .map(|header| Header { name: header.name, value: header.value, value_env_var: header.value_env_var })
+            .collect(),
+        body: params.body.map(|body| body.0.into()),
+        timeout: params.timeout_ms.map(Duration::from_millis),
+        redirects: match params.redirect_policy {
+            RedirectPolicy::Follow => Redirects::Follow,
+            RedirectPolicy::Stop => Redirects::Stop,
+        },
+        max_body_bytes: params.max_body_bytes,
+    };
+    fetcher.send(request).await.map_err(|error| failed(&error))
+}
+
+/// Made when it is first needed: reading the roots of trust takes a while, and most servers make no requests.
+async fn fetcher(shared: &Arc<Shared>) -> Result<&Fetcher, WireError> {
+    shared
+        .fetcher
+        .get_or_try_init(|| async {
+            let variables = shared.env.iter();
+            let environment = variables
+                .filter_map(|(name, value)| Some((name.to_str()?.to_owned(), value.to_str()?.to_owned())))
+                .collect();
+            tokio::task::spawn_blocking(|| Fetcher::new(FetcherConfig { environment }))
+                .await
+                .map_err(|_| WireError::internal("server is shutting down"))?
+                .map_err(|error| WireError::internal(format!("http/request failed: {error}")))
+        })
+        .await
+}
+
+fn headers(headers: Vec<(String, String)>) -> Vec<HttpHeader> {
+    headers.into_iter().map(|(name, value)| HttpHeader { name, value, value_env_var: None }).collect()
+}
+
+fn failed(error: &FetchError) -> WireError {
+    match error {
+        FetchError::Invalid(text) => WireError::invalid_params(text),
+        FetchError::Failed { kind, message } => {
+            let data = ErrorData { errno: None, kind: kind.as_str().to_owned(), path: None };
+            WireError::internal(message).with_data(data)
+        }
+    }
+}
+
+fn cancelled() -> WireError {
+    let data = ErrorData { errno: None, kind: "cancelled".to_owned(), path: None };
+    WireError::internal("http/request failed: cancelled").with_data(data)
+}

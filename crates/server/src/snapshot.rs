@@ -1,0 +1,154 @@
+//! Shell snapshots: what the profile of a login shell leaves behind is captured once, and later commands of the same scope begin with it
+//! instead of running the profile again. Everything stays in memory. Whatever goes wrong, the command runs as it was asked for.
+
+mod cache;
+mod capture;
+mod script;
+mod state;
+
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use protocol::{EnvPolicy, ShellSnapshot, WireError};
+
+pub(crate) use cache::Snapshots;
+use script::Shell;
+use state::Snapshot;
+
+use crate::environment::Variables;
+use crate::server::Shared;
+use crate::session::Session;
+
+const MOST_SCOPE_BYTES: usize = 256;
+/// Variables that decide which startup files a shell reads, and what most of those build upon. With other values the state would be
+/// another one.
+const DECIDING: [&str; 6] = ["HOME", "USER", "PATH", "ZDOTDIR", "ENV", "BASH_ENV"];
+
+/// A start that may begin with a snapshot.
+pub(crate) struct SnapshotRequest {
+    shell: Shell,
+    key: Key,
+}
+
+/// Starts for which this is equal share a snapshot.
+#[derive(Clone, PartialEq, Eq)]
+struct Key {
+    snapshot: ShellSnapshot,
+    cwd: PathBuf,
+    policy: Option<EnvPolicy>,
+    deciding: [Option<OsString>; DECIDING.len()],
+}
+
+/// What to execute.
+pub(crate) struct Execution {
+    pub(crate) argv: Vec<OsString>,
+    pub(crate) env: Variables,
+}
+
+impl SnapshotRequest {
+    /// Checks what a client asks for. None: the command is none that could begin with a snapshot.
+    pub(crate) fn check(
+        snapshot: ShellSnapshot,
+        argv: &[String],
+        arg0: Option<&str>,
+        cwd: &std::path::Path,
+        policy: Option<EnvPolicy>,
+        env: &Variables,
+    ) -> Result<Option<Self>, WireError> {
+        if snapshot.scope_id.is_empty() || snapshot.scope_id.len() > MOST_SCOPE_BYTES {
+            let error = format!("shell snapshot scope must be non-empty and at most {MOST_SCOPE_BYTES} bytes");
+            return Err(WireError::invalid_params(error));
+        }
+        let Some(shell) = Shell::from_name(&snapshot.shell.name) else {
+            let name = protocol::abridged(&snapshot.shell.name);
+            let error = format!("shell snapshots are unsupported for shell `{name}`");
+            return Err(WireError::invalid_params(error));
+        };
+        let is_login_command = argv.len() >= 3 && argv[0] == snapshot.shell.path && argv[1] == "-lc";
+        // A shell whose name begins with a dash would run its profile whatever its flags are.
+        let is_login_by_name = arg0.unwrap_or_default().starts_with('-');
+        if !is_login_command || is_login_by_name {
+            return Ok(None);
+        }
+        let deciding = DECIDING.map(|name| env.get(OsStr::new(name)).cloned());
+        Ok(Some(Self { shell, key: Key { snapshot, cwd: cwd.to_owned(), policy, deciding } }))
+    }
+
+    /// What to execute instead of `argv` in `env`. None if there is no snapshot and the command is to run as it is.
+    pub(crate) async fn restore(
+        &self,
+        shared: &Arc<Shared>,
+        session: &Session,
+        argv: &[String],
+        arg0: Option<&str>,
+        env: &Variables,
+    ) -> Option<Execution> {
+        let snapshot = session.snapshots.get_or_capture(&self.key, async || self.capture(shared, session, env).await);
+        let snapshot = snapshot.await?;
+        let chunks = snapshot.state_variables();
+        let mut command = script::restoring(self.shell, chunks.len());
+        command.insert(0, self.key.snapshot.shell.path.as_str().into());
+        // The name that the shell would have had anyway.
+        let name = argv.get(3).map_or_else(|| arg0.unwrap_or(&argv[0]), String::as_str);
+        command.push(name.into());
+        command.push(argv[2].as_str().into());
+        command.extend(argv.iter().skip(4).map(OsString::from));
+        let mut env = snapshot.environment(env);
+        env.extend(chunks);
+        Some(Execution { argv: command, env })
+    }
+
+    async fn capture(&self, shared: &Arc<Shared>, session: &Session, env: &Variables) -> Option<Snapshot> {
+        let path = &self.key.snapshot.shell.path;
+        match capture::capture(shared, session, self.shell, path, &self.key.cwd, env).await {
+            Ok(captured) => Some(Snapshot::new(captured, env, self.key.policy.as_ref())),
+            Err(reason) => {
+                tracing::debug!(shell = path, "no shell snapshot: {reason}");
+                None
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use protocol::ShellInfo;
+
+    fn check(name: &str, scope: &str, argv: &[&str], arg0: Option<&str>) -> Result<bool, String> {
+        let shell = ShellInfo { name: name.into(), path: "/bin/bash".into() };
+        let snapshot = ShellSnapshot { scope_id: scope.into(), shell };
+        let argv: Vec<String> = argv.iter().map(ToString::to_string).collect();
+        let checked =
+            SnapshotRequest::check(snapshot, &argv, arg0, std::path::Path::new("/"), None, &Variables::new());
+        checked.map(|request| request.is_some()).map_err(|error| error.message)
+    }
+
+    #[test]
+    fn only_login_commands_of_that_shell_fit() {
+        let fits = |argv, arg0| check("bash", "s", argv, arg0).unwrap();
+        assert!(fits(&["/bin/bash", "-lc", "true"], None));
+        assert!(fits(&["/bin/bash", "-lc", "true", "name", "x"], Some("name")));
+        for argv in [
+            &["/bin/bash", "-lc"][..],
+            &["/bin/bash", "-c", "true"],
+            &["/usr/bin/bash", "-lc", "true"],
+            &["/bin/bash", "-l", "-c", "true"],
+            &[],
+        ] {
+            assert!(!fits(argv, None), "{argv:?}");
+        }
+        assert!(!fits(&["/bin/bash", "-lc", "true"], Some("-bash")));
+    }
+
+    #[test]
+    fn refusals_have_the_texts_of_the_contract() {
+        let scope = "shell snapshot scope must be non-empty and at most 256 bytes";
+        assert_eq!(check("bash", "", &[], None).unwrap_err(), scope);
+        assert_eq!(check("bash", &"s".repeat(257), &[], None).unwrap_err(), scope);
+        assert_eq!(check("bash", &"s".repeat(256), &[], None), Ok(false));
+        let shell = "shell snapshots are unsupported for shell `fish`";
+        assert_eq!(check("fish", "s", &[], None).unwrap_err(), shell);
+    }
+}

@@ -1,0 +1,241 @@
+//! Files that are read and written in blocks behave like byte strings, whatever is asked of them in whatever order; and params
+//! that decode mean the same when they are written again. Shared by the fuzz target and by the test that replays the corpus.
+//!
+//! An input is a row of requests of eight bytes each, then, behind a byte 0xff in the place of a request, params as JSON.
+
+use std::collections::HashMap;
+use std::fmt::Debug;
+use std::path::Path;
+
+use files::{CommitOptions, FileError, Follow, RegularFile, Upload, open_file};
+use protocol::Base64Bytes;
+use protocol::fs::{
+    CommitParams, CreateParams, ExtentsParams, FileTime, HandleParams, OpenParams, ReadBlockParams, WriteBlockParams,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+const REQUEST_BYTES: usize = 8;
+/// More make a run slow and find nothing new.
+const MOST_REQUESTS: usize = 64;
+const RAW: u8 = 0xff;
+/// So many extents are asked for at a time.
+const EXTENTS: usize = 3;
+
+/// Panics if the model and the files differ, or if params change by being written.
+pub(crate) fn check(bytes: &[u8]) {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let mut world = World { root: directory.path(), files: HashMap::new(), handles: HashMap::new() };
+    let mut rest = bytes;
+    for _ in 0..MOST_REQUESTS {
+        if let [RAW, json @ ..] = rest {
+            check_raw(json);
+            break;
+        }
+        let Some((request, tail)) = rest.split_first_chunk::<REQUEST_BYTES>() else { break };
+        world.handle(*request);
+        rest = tail;
+    }
+    world.check_files();
+}
+
+fn check_raw(json: &[u8]) {
+    round_raw::<OpenParams>(json);
+    round_raw::<CreateParams>(json);
+    round_raw::<ReadBlockParams>(json);
+    round_raw::<WriteBlockParams>(json);
+    round_raw::<CommitParams>(json);
+    round_raw::<ExtentsParams>(json);
+    round_raw::<HandleParams>(json);
+}
+
+fn round_raw<P: Serialize + DeserializeOwned + PartialEq + Debug>(json: &[u8]) {
+    if let Ok(params) = serde_json::from_slice::<P>(json) {
+        assert_eq!(over_the_wire(&params), params);
+    }
+}
+
+fn over_the_wire<P: Serialize + DeserializeOwned>(params: &P) -> P {
+    let json = serde_json::to_string(params).expect("params are written");
+    serde_json::from_str(&json).expect("what we write we can read")
+}
+
+/// What the model knows of an open handle.
+enum Handle {
+    File { opened: RegularFile, contents: Vec<u8> },
+    Upload { upload: Upload, contents: Vec<u8>, replace: bool, name: u8, is_over: bool },
+}
+
+struct World<'a> {
+    root: &'a Path,
+    /// What is in each file that is there.
+    files: HashMap<u8, Vec<u8>>,
+    handles: HashMap<u8, Handle>,
+}
+
+impl World<'_> {
+    fn handle(&mut self, [what, handle, name, high, low, length, fill, flags]: [u8; REQUEST_BYTES]) {
+        let (handle, name) = (handle % 4, name % 4);
+        let offset = match flags {
+            // Behind the end of everything.
+            0xfe => u64::MAX - u64::from(low),
+            0xff => i64::MAX as u64 - u64::from(low),
+            _ => u64::from(high) << 8 | u64::from(low),
+        };
+        let length = usize::from(length) * if flags & 1 == 0 { 1 } else { 64 };
+        match what % 7 {
+            0 => self.open(handle, name),
+            1 => self.create(handle, name, flags & 2 == 0),
+            2 => self.read(handle, offset, length),
+            3 => self.write(handle, offset, &vec![fill; length]),
+            4 => self.commit(handle, (flags & 4 != 0).then_some(offset), fill),
+            5 => self.extents(handle, offset),
+            _ => drop(self.handles.remove(&handle)),
+        }
+    }
+
+    fn path(&self, name: u8) -> std::path::PathBuf {
+        self.root.join(format!("file {name}"))
+    }
+
+    fn uri(&self, name: u8) -> protocol::PathUri {
+        protocol::PathUri::from_native(&self.path(name)).expect("the directory is absolute")
+    }
+
+    fn open(&mut self, handle: u8, name: u8) {
+        let path = self.uri(name);
+        let params = over_the_wire(&OpenParams { handle_id: handle.to_string(), path, sandbox: None });
+        let native = params.path.to_native().expect("the path is native");
+        match (open_file(&native, Follow::Yes), self.files.get(&name)) {
+            (Ok(opened), Some(contents)) => {
+                let contents = contents.clone();
+                self.handles.insert(handle, Handle::File { opened, contents });
+            }
+            (Err(error), None) => assert_eq!(error.kind(), std::io::ErrorKind::NotFound),
+            (opened, _) => panic!("the model has another file: {opened:?}"),
+        }
+    }
+
+    fn create(&mut self, handle: u8, name: u8, replace: bool) {
+        let path = self.uri(name);
+        let params = over_the_wire(&CreateParams { handle_id: handle.to_string(), path, replace, sandbox: None });
+        let native = params.path.to_native().expect("the path is native");
+        match Upload::create(&native, params.replace) {
+            Ok(upload) => {
+                assert!(replace || !self.files.contains_key(&name));
+                let upload = Handle::Upload { upload, contents: Vec::new(), replace, name, is_over: false };
+                self.handles.insert(handle, upload);
+            }
+            Err(error) => {
+                assert!(!replace && self.files.contains_key(&name), "{error}");
+                assert_eq!(error.kind(), std::io::ErrorKind::AlreadyExists);
+            }
+        }
+    }
+
+    fn read(&mut self, handle: u8, offset: u64, length: usize) {
+        let Some(Handle::File { opened, contents }) = self.handles.get(&handle) else { return };
+        let params = over_the_wire(&ReadBlockParams { handle_id: handle.to_string(), offset, len: length as u64 });
+        let mut block = vec![1];
+        let read = opened.read_block(params.offset, length, &mut block);
+        if overflows(offset, length) {
+            return assert_refused(&read);
+        }
+        let from = usize::try_from(offset).unwrap_or(usize::MAX).min(contents.len());
+        let to = from.saturating_add(length).min(contents.len());
+        assert_eq!(read.expect("a file is read"), to - from < length);
+        assert_eq!((block[0], &block[1..]), (1, &contents[from..to]));
+    }
+
+    fn write(&mut self, handle: u8, offset: u64, data: &[u8]) {
+        let Some(Handle::Upload { upload, contents, is_over, .. }) = self.handles.get_mut(&handle) else { return };
+        let chunk = Base64Bytes(data.to_vec());
+        let params = over_the_wire(&WriteBlockParams { handle_id: handle.to_string(), offset, chunk });
+        let written = upload.write_block(params.offset, &params.chunk.0);
+        if *is_over || overflows(offset, data.len()) {
+            return assert_refused(&written);
+        }
+        written.expect("a block is written");
+        let from = usize::try_from(offset).expect("such offsets overflow");
+        if !data.is_empty() {
+            contents.resize(contents.len().max(from + data.len()), 0);
+            contents[from..from + data.len()].copy_from_slice(data);
+        }
+    }
+
+    fn commit(&mut self, handle: u8, size: Option<u64>, fill: u8) {
+        let Some(Handle::Upload { upload, contents, replace, name, is_over }) = self.handles.get_mut(&handle) else {
+            return;
+        };
+        // Sizes that no file system has are its own affair.
+        let size = size.filter(|size| *size <= 1 << 20);
+        let mtime = FileTime { secs: i64::from(fill), nanos: u32::from(fill) };
+        let mode = 0o600 | u32::from(fill) & 0o177;
+        let params = over_the_wire(&CommitParams {
+            handle_id: handle.to_string(),
+            size,
+            mode: Some(mode),
+            mtime: Some(mtime),
+            sync: false,
+        });
+        let options = CommitOptions {
+            size: params.size,
+            mode: params.mode,
+            mtime: params.mtime.map(|time| (time.secs, time.nanos)),
+            sync: params.sync,
+        };
+        let committed = upload.commit(&options);
+        if std::mem::replace(is_over, true) {
+            return assert_refused(&committed);
+        }
+        if !*replace && self.files.contains_key(name) {
+            let error = committed.expect_err("nothing is replaced");
+            return assert_eq!(error.kind(), std::io::ErrorKind::AlreadyExists);
+        }
+        committed.expect("an upload is committed");
+        let mut contents = std::mem::take(contents);
+        if let Some(size) = size {
+            contents.resize(usize::try_from(size).expect("it is small"), 0);
+        }
+        let name = *name;
+        self.files.insert(name, contents);
+        let found = files::metadata(&self.path(name), Follow::No).expect("it is there");
+        assert_eq!((found.mode, found.modified_seconds, found.modified_nanos), (mode, mtime.secs, mtime.nanos));
+    }
+
+    fn extents(&mut self, handle: u8, offset: u64) {
+        let Some(Handle::File { opened, contents }) = self.handles.get(&handle) else { return };
+        let params = over_the_wire(&ExtentsParams { handle_id: handle.to_string(), offset });
+        let found = opened.extents(params.offset, EXTENTS).expect("extents are told");
+        assert_eq!(found.size, contents.len() as u64);
+        let mut at = offset;
+        for extent in &found.extents {
+            assert!(extent.offset >= at && extent.length > 0 && extent.end() <= found.size, "{found:?}");
+            assert!(is_zero(contents, at, extent.offset), "data lies between extents: {found:?}");
+            at = extent.end();
+        }
+        assert!(found.more || is_zero(contents, at, found.size), "data lies behind the extents: {found:?}");
+    }
+
+    fn check_files(&self) {
+        let entries = std::fs::read_dir(self.root).expect("the directory is there");
+        assert_eq!(entries.count(), self.files.len(), "an upload is seen before it is whole, or left behind");
+        for (name, contents) in &self.files {
+            assert_eq!(std::fs::read(self.path(*name)).ok().as_ref(), Some(contents));
+        }
+    }
+}
+
+fn overflows(offset: u64, length: usize) -> bool {
+    offset.checked_add(length as u64).is_none_or(|end| i64::try_from(end).is_err())
+}
+
+fn is_zero(contents: &[u8], from: u64, to: u64) -> bool {
+    let clamp = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(contents.len());
+    from >= to || contents[clamp(from)..clamp(to)].iter().all(|byte| *byte == 0)
+}
+
+fn assert_refused<T: Debug>(result: &Result<T, FileError>) {
+    let kind = result.as_ref().map_err(FileError::kind);
+    assert!(matches!(kind, Err(std::io::ErrorKind::InvalidInput)), "{result:?}");
+}

@@ -1,0 +1,57 @@
+//! What must hold for any text that arrives as a path, and for any path of this machine. Shared by the fuzz target and by the
+//! test that replays the corpus.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Component, Path};
+
+use protocol::PathUri;
+
+/// Panics if paths break one of their promises for these bytes.
+pub(crate) fn check(bytes: &[u8]) {
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        check_text(text);
+    }
+    check_native(Path::new(OsStr::from_bytes(bytes)));
+}
+
+/// What parses is canonical from then on, and leads to one path or to none.
+fn check_text(text: &str) {
+    let Ok(uri) = text.parse::<PathUri>() else { return };
+    assert!(uri.as_str().starts_with("file://"), "{uri}");
+    let again: PathUri = uri.as_str().parse().expect("the canonical text parses");
+    assert_eq!(again, uri, "the canonical text is its own");
+    let json = serde_json::to_string(&uri).expect("a URI is written");
+    assert_eq!(serde_json::from_str::<PathUri>(&json).expect("and read again"), uri);
+
+    let Ok(native) = uri.to_native() else { return };
+    assert_normal(&native);
+    let from_native = PathUri::from_native(&native).expect("an absolute path has a URI");
+    assert_eq!(from_native.to_native().as_deref(), Ok(&*native), "{uri} and {from_native} lead to the same");
+}
+
+/// Every absolute path can travel, and arrives without dots.
+fn check_native(path: &Path) {
+    let Some(uri) = PathUri::from_native(path) else {
+        assert!(!path.is_absolute(), "{} can travel", path.display());
+        return;
+    };
+    let again: PathUri = uri.as_str().parse().expect("what we write we can read");
+    assert_eq!(again, uri);
+    if path.as_os_str().as_bytes().contains(&0) {
+        assert!(uri.to_native().is_err(), "no file has such a name: {uri}");
+        return;
+    }
+    let native = uri.to_native().expect("it is of this machine");
+    assert_normal(&native);
+    if !path.components().any(|component| component == Component::ParentDir) {
+        assert_eq!(native, path);
+    }
+}
+
+fn assert_normal(native: &Path) {
+    let bytes = native.as_os_str().as_bytes();
+    assert!(native.is_absolute() && !bytes.contains(&0), "{}", native.display());
+    let is_normal = |component| matches!(component, Component::RootDir | Component::Normal(_));
+    assert!(native.components().all(is_normal), "{} has dots", native.display());
+}
