@@ -16,6 +16,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::connector::Connector;
 use crate::error::ExecServerError;
+use crate::files::RemoteFileSystem;
 use crate::inbound::Inbound;
 use crate::options::{ExecServerClientConnectOptions, RemoteExecServerConnectArgs};
 use crate::process::{self, ExecProcess};
@@ -194,6 +195,11 @@ impl ExecServerClient {
     /// Whether the environment is ready.
     pub async fn environment_status(&self) -> Result<EnvironmentStatus, ExecServerError> {
         within(STATUS_TIMEOUT, Method::EnvironmentStatus, self.safe(Method::EnvironmentStatus, &())).await
+    }
+
+    /// The files of the environment.
+    pub fn file_system(&self) -> RemoteFileSystem {
+        RemoteFileSystem::new(Arc::clone(&self.handle))
     }
 
     /// What the server can do beyond the protocol's core; asked once.

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use protocol::{EnvironmentInfo, InitializeParams, Method, ReadParams, ReadResult, SessionId, notification};
+use protocol::{
+    EnvironmentInfo, InitializeParams, Method, NoResult, ReadParams, ReadResult, SessionId, notification,
+};
 
 use crate::connector::Connector;
 use crate::error::ExecServerError;
@@ -12,6 +14,7 @@ use crate::options::ExecServerClientConnectOptions;
 use crate::process::entry::Entry;
 use crate::rpc::{CallError, Rpc, Slot};
 use crate::shared::Shared;
+use crate::watch;
 
 /// Reads that are asked for before the first answer is waited for.
 const READS_AT_ONCE: usize = 512;
@@ -61,7 +64,7 @@ async fn initialize(
     {
         return Err(ExecServerError::Protocol(format!("exec-server initialized an unexpected session {got}")));
     }
-    rpc.notify(notification::INITIALIZED, &protocol::NoResult {});
+    rpc.notify(notification::INITIALIZED, &NoResult {});
     Ok(answer.session_id)
 }
 
@@ -86,6 +89,7 @@ pub(crate) async fn resume(shared: &Shared) -> Result<Arc<Rpc>, ExecServerError>
             return Err(error);
         }
     }
+    take_up_watches(shared, &rpc).await?;
     closes_if_dropped.disarm();
     Ok(rpc)
 }
@@ -124,6 +128,30 @@ async fn catch_up(
         match read.answer::<ReadResult>().await {
             Ok(answer) => shared.catch_up(entry, Ok(answer)),
             Err(CallError::Failed(error)) => shared.catch_up(entry, Err(error)),
+            lost @ Err(_) => answered(rpc, lost.map(drop))?,
+        }
+    }
+    Ok(())
+}
+
+/// Asks for what every watch has missed. One that the server does not know any more is made anew, and one that cannot be is over.
+async fn take_up_watches(shared: &Shared, rpc: &Arc<Rpc>) -> Result<(), ExecServerError> {
+    let watches = shared.inbound.watches.recoverable();
+    let mut calls = Vec::with_capacity(watches.len());
+    for entry in &watches {
+        calls.push(answered(rpc, rpc.begin(Method::FsWatch.name(), &entry.again(), Slot::Ordinary).await)?);
+    }
+    for (entry, call) in watches.iter().zip(calls) {
+        let taken_up = match call.answer::<NoResult>().await {
+            Err(CallError::Failed(error)) if watch::is_unknown(&error) => {
+                entry.begins_anew();
+                rpc.call::<NoResult>(Method::FsWatch.name(), &entry.anew(), Slot::Ordinary).await
+            }
+            other => other,
+        };
+        match taken_up {
+            Ok(_) => {}
+            Err(CallError::Failed(error)) => entry.fail(error),
             lost @ Err(_) => answered(rpc, lost.map(drop))?,
         }
     }

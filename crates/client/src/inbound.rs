@@ -5,9 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use protocol::{
-    ExitedNotification, HTTP_BODY_DELTA, ProcessId, PushedClose, PushedOutput, WireError, decode_base64, notification,
-};
+use protocol::{ExitedNotification, ProcessId, PushedClose, PushedOutput, WireError, decode_base64, notification};
 use recovery::{Event, Exit};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -16,17 +14,27 @@ use tokio::sync::mpsc;
 use crate::http::Bodies;
 use crate::job::Job;
 use crate::process::entry::{Consequence, Entry};
+use crate::search::Searches;
+use crate::watch::Watches;
 
-/// The processes this client follows.
+/// What this client follows: processes, bodies, watches, searches.
 pub(crate) struct Inbound {
     processes: Mutex<HashMap<ProcessId, Arc<Entry>>>,
     pub(crate) bodies: Bodies,
+    pub(crate) watches: Watches,
+    pub(crate) searches: Searches,
     jobs: mpsc::UnboundedSender<Job>,
 }
 
 impl Inbound {
     pub(crate) fn new(jobs: mpsc::UnboundedSender<Job>) -> Arc<Self> {
-        Arc::new(Self { processes: Mutex::default(), bodies: Bodies::default(), jobs })
+        Arc::new(Self {
+            processes: Mutex::default(),
+            bodies: Bodies::default(),
+            watches: Watches::default(),
+            searches: Searches::default(),
+            jobs,
+        })
     }
 
     /// Follows a process from now on. False: there is one of that id.
@@ -64,6 +72,7 @@ impl Inbound {
     pub(crate) fn fail_all(&self, text: &str) {
         let processes = std::mem::take(&mut *self.processes.lock());
         processes.values().for_each(|entry| entry.fail(text));
+        self.watches.fail_all(text);
     }
 
     pub(crate) fn job(&self, job: Job) {
@@ -118,7 +127,20 @@ impl Inbound {
                 }
                 Ok(())
             }
-            HTTP_BODY_DELTA => self.bodies.push(&decode(params)?),
+            notification::HTTP_BODY_DELTA => {
+                if let Some(backlog) = self.bodies.push(&decode(params)?)? {
+                    self.job(Job::TellBodyFlow(backlog));
+                }
+                Ok(())
+            }
+            notification::FS_CHANGED => {
+                self.watches.push(decode(params)?);
+                Ok(())
+            }
+            notification::FS_FOUND => {
+                self.searches.push(decode(params)?);
+                Ok(())
+            }
             other => {
                 tracing::debug!(method = other, "a notification nobody waits for");
                 Ok(())

@@ -3,12 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use protocol::fs::HandleParams;
 use protocol::{Method, ProcessId, ReadParams, TargetParams, TerminateResult};
 use recovery::WhenRecovering;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::error::ExecServerError;
+use crate::forget::{Forgotten, forget_all};
+use crate::http::Backlog;
 use crate::process::entry::Entry;
 use crate::rpc::{CallError, PendingCall, Slot};
 use crate::shared::{Repeat, Shared};
@@ -30,6 +33,12 @@ pub(crate) enum Job {
     FillHole(Arc<Entry>),
     /// Tell a process to wait, or to go on.
     TellFlow(Arc<Entry>),
+    /// Tell the body of an HTTP answer to wait, or to go on.
+    TellBodyFlow(Arc<Backlog>),
+    /// End something else that nobody wants any more.
+    Forget(Forgotten),
+    /// Close a file, or give up an upload, of this name.
+    CloseFile(String),
 }
 
 /// Does jobs until the client is closed, and then those that are left.
@@ -38,12 +47,15 @@ pub(crate) async fn run(shared: Arc<Shared>, mut jobs: mpsc::UnboundedReceiver<J
     // One at a time: a server keeps one place for them, and a thousand dropped handles are no reason for a thousand calls.
     let (terminations, to_terminate) = mpsc::unbounded_channel();
     running.spawn(terminate_all(Arc::clone(&shared), to_terminate));
+    let (forgotten, to_forget) = mpsc::unbounded_channel();
+    running.spawn(forget_all(Arc::clone(&shared), to_forget));
+    let lanes = Lanes { terminations, forgotten };
     loop {
         tokio::select! {
             biased;
             job = jobs.recv() => {
                 let Some(job) = job else { break };
-                begin(&shared, job, &mut running, &terminations);
+                begin(&shared, job, &mut running, &lanes);
             }
             Some(_) = running.join_next() => {}
             () = shared.closing.cancelled() => break,
@@ -51,28 +63,43 @@ pub(crate) async fn run(shared: Arc<Shared>, mut jobs: mpsc::UnboundedReceiver<J
     }
     shared.inbound.end_all_of_ours();
     while let Ok(job) = jobs.try_recv() {
-        begin(&shared, job, &mut running, &terminations);
+        begin(&shared, job, &mut running, &lanes);
     }
-    drop(terminations);
+    drop(lanes);
     let _out_of_time = tokio::time::timeout(LAST_JOBS, async { while running.join_next().await.is_some() {} }).await;
     // What is left has no more time, and its place is needed for the goodbye.
     running.shutdown().await;
     shared.stop().await;
 }
 
-fn begin(shared: &Arc<Shared>, job: Job, running: &mut JoinSet<()>, terminations: &mpsc::UnboundedSender<ProcessId>) {
+/// What is done one after the other.
+struct Lanes {
+    terminations: mpsc::UnboundedSender<ProcessId>,
+    forgotten: mpsc::UnboundedSender<Forgotten>,
+}
+
+fn begin(shared: &Arc<Shared>, job: Job, running: &mut JoinSet<()>, lanes: &Lanes) {
     match job {
         Job::Terminate(process) => {
-            let _closed = terminations.send(process);
+            let _closed = lanes.terminations.send(process);
         }
         Job::AbandonedStart { process, call } => {
-            running.spawn(abandoned_start(Arc::clone(shared), process, call, terminations.clone()));
+            running.spawn(abandoned_start(Arc::clone(shared), process, call, lanes.terminations.clone()));
         }
         Job::FillHole(entry) => {
             running.spawn(fill_hole(Arc::clone(shared), entry));
         }
         Job::TellFlow(entry) => {
             running.spawn(tell_flow(Arc::clone(shared), entry));
+        }
+        Job::TellBodyFlow(backlog) => {
+            running.spawn(tell_body_flow(Arc::clone(shared), backlog));
+        }
+        Job::Forget(forgotten) => {
+            let _closed = lanes.forgotten.send(forgotten);
+        }
+        Job::CloseFile(handle) => {
+            running.spawn(close_file(Arc::clone(shared), handle));
         }
     }
 }
@@ -150,6 +177,39 @@ async fn tell_flow(shared: Arc<Shared>, entry: Arc<Entry>) {
         }
         if !entry.flow_was_told(paused) {
             return;
+        }
+    }
+}
+
+async fn tell_body_flow(shared: Arc<Shared>, backlog: Arc<Backlog>) {
+    loop {
+        let paused = backlog.wants_pause();
+        let params = protocol::HttpFlowParams { request_id: backlog.id().to_owned(), paused };
+        let told: Result<protocol::NoResult, _> = shared.call(Method::HttpFlow, &params, Repeat::SAFE).await;
+        match told {
+            Ok(_) => {}
+            Err(ExecServerError::TooManyRequests(_)) => {
+                tokio::time::sleep(BUSY_PATIENCE).await;
+                continue;
+            }
+            // The body fails with the connection.
+            Err(_) => return,
+        }
+        if !backlog.was_told(paused) {
+            return;
+        }
+    }
+}
+
+/// All at once, so that files are closed as fast as they are opened, however far away they are.
+async fn close_file(shared: Arc<Shared>, handle_id: String) {
+    let params = HandleParams { handle_id };
+    loop {
+        let closed: Result<protocol::NoResult, _> = shared.call(Method::FsClose, &params, Repeat::SAFE).await;
+        match closed {
+            Err(ExecServerError::TooManyRequests(_)) => tokio::time::sleep(BUSY_PATIENCE).await,
+            Err(error) => return tracing::debug!(%error, "cannot close a file"),
+            Ok(_) => return,
         }
     }
 }

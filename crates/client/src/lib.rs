@@ -18,6 +18,8 @@ mod client;
 mod connector;
 mod environments;
 mod error;
+mod files;
+mod forget;
 mod handshake;
 mod http;
 mod inbound;
@@ -26,9 +28,11 @@ mod options;
 mod path_map;
 mod process;
 mod rpc;
+mod search;
 mod shared;
 mod supervisor;
 mod unified;
+mod watch;
 
 pub use client::ExecServerClient;
 pub use connector::{
@@ -37,23 +41,33 @@ pub use connector::{
 };
 pub use environments::{EntryProblem, EnvironmentSpec, Environments, EnvironmentsError, Problem, Surroundings, Way};
 pub use error::ExecServerError;
-pub use http::HttpResponseBodyStream;
+pub use files::{
+    CopyOptions, CreateDirectoryOptions, ExecutorFileSystem, ExtentReader, FileChunk, FileFuture, FileOptions,
+    FileReader, FileSystemError, FileWriter, LocalFileSystem, NewMetadata, RemoteFileSystem, RemoveOptions,
+    RenameOptions, WriteStreamOptions,
+};
+pub use http::{HttpAnswering, HttpClient, HttpResponseBodyStream};
 pub use options::{ExecServerClientConnectOptions, RemoteExecServerConnectArgs};
 pub use path_map::{PathMap, PathMapError};
 pub use process::{
     EventsLagged, ExecProcess, ExecProcessEvent, ExecProcessEventReceiver, ExitStatus, ProcessEvents, ProcessOutput,
     ProcessOutputChunk, ProcessReader, ProcessStdin,
 };
+pub use protocol::fs::{
+    ChangeKind, DirectoryEntry, FileChange, FileMetadata, FileTime, FoundFile, FoundLine, MatchRange, SearchCase,
+    SearchError, SearchParams, SearchResult, WalkEntry, WalkFailure, WalkKind, WalkOptions, WalkResult,
+};
 pub use protocol::{
     Capabilities, EnvInherit, EnvPolicy, EnvironmentInfo, EnvironmentStatus, HttpHeader, HttpRequestParams,
     HttpResponse, PathUri, ProcessId, ProcessState, ProcessSummary, ReadParams, ReadResult, RedirectPolicy,
-    SandboxType, SessionId, Signal, StartParams, StartResult, Stream, TerminateResult, WindowSize, WriteId,
-    WriteResult, WriteStatus,
+    SandboxContext, SandboxType, SessionId, Signal, StartParams, StartResult, Stream, TerminateResult, WindowSize,
+    WriteId, WriteResult, WriteStatus,
 };
 pub use protocol::{
     ReadResult as ReadResponse, StartParams as ExecParams, StartResult as ExecResponse, WriteResult as WriteResponse,
 };
 pub use recovery::{Backoff, WhenRecovering};
+pub use search::Search;
 pub use shared::ConnectionState;
 pub use transport::{ConnectOptions, MessageStream, TlsRoots};
 pub use unified::{
@@ -61,3 +75,4 @@ pub use unified::{
     ExecCommandRequest, ExecCommandResponse, ExecSessionId, HeadTail, StdinOutcome, UnifiedExec, UnifiedExecError,
     UnifiedExecOptions, WriteStdinRequest,
 };
+pub use watch::{Changes, Watch};

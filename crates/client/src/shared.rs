@@ -5,7 +5,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use protocol::{Capabilities, EnvironmentInfo, KeepParams, Method, ReadResult, SessionId, StartParams};
+use protocol::{
+    Capabilities, EnvironmentInfo, KeepParams, Method, ReadResult, RequestId, SessionId, StartParams, encode_request,
+};
 use recovery::{Admission, Generation, Link, Refusal, WhenRecovering};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -14,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::connector::Connector;
 use crate::error::ExecServerError;
+use crate::files::MetadataFlights;
 use crate::inbound::Inbound;
 use crate::options::ExecServerClientConnectOptions;
 use crate::process::entry::Entry;
@@ -43,6 +46,7 @@ pub(crate) struct Shared {
     pub(crate) poke: Notify,
     pub(crate) session: OnceLock<SessionId>,
     capabilities: OnceCell<Capabilities>,
+    pub(crate) metadata_flights: MetadataFlights,
     last_number: AtomicU64,
     /// Nobody uses the client any more.
     pub(crate) closing: CancellationToken,
@@ -93,6 +97,7 @@ impl Shared {
             poke: Notify::new(),
             session: session.map(OnceLock::from).unwrap_or_default(),
             capabilities: OnceCell::new(),
+            metadata_flights: MetadataFlights::default(),
             last_number: AtomicU64::new(last_number),
             closing: CancellationToken::new(),
             needs_pages: AtomicBool::new(false),
@@ -163,9 +168,19 @@ impl Shared {
         params: &impl Serialize,
         repeat: Repeat,
     ) -> Result<R, ExecServerError> {
+        self.call_encoded(repeat, |id| encode_request(id, method, params)).await
+    }
+
+    /// The same for a request that the caller writes.
+    pub(crate) async fn call_encoded<R: DeserializeOwned>(
+        &self,
+        repeat: Repeat,
+        encode: impl Fn(&RequestId) -> Vec<u8>,
+    ) -> Result<R, ExecServerError> {
         loop {
             let (generation, rpc) = self.rpc(repeat.when_recovering).await?;
-            match rpc.call(method, params, repeat.slot).await {
+            let answer = async { rpc.begin_encoded(repeat.slot, &encode).await?.answer().await };
+            match answer.await {
                 Ok(result) => return Ok(result),
                 Err(CallError::Failed(error)) => return Err(error),
                 Err(CallError::NotSent) => {}

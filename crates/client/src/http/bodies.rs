@@ -9,10 +9,14 @@ use parking_lot::Mutex;
 use protocol::{PushedBodyDelta, decode_base64};
 use tokio::sync::mpsc;
 
-/// Pieces of one body that may wait.
+use super::backlog::Backlog;
+
+/// Pieces of one body that may wait, from a server that cannot be made to wait itself.
 const PIECES: usize = 256;
-/// Bytes of all bodies that may wait.
+/// Bytes of all such bodies that may wait.
 const WAITING_BYTES: usize = 16 * 1024 * 1024;
+/// Bytes of one body that may wait, from a server that can: what is on its way when it is told, and more.
+const PAUSED_BYTES: usize = 64 * 1024 * 1024;
 /// The largest piece a server sends.
 const PIECE_BYTES: usize = 1024 * 1024;
 
@@ -36,16 +40,16 @@ struct Shared {
 }
 
 struct Stream {
-    sender: mpsc::Sender<Piece>,
+    // Bounded by what the backlog allows.
+    sender: mpsc::UnboundedSender<Piece>,
     last_seq: u64,
-    failure: Arc<Mutex<String>>,
+    backlog: Arc<Backlog>,
 }
 
 /// A place in the table, given back when it is dropped.
 pub(crate) struct Registration {
     shared: Arc<Shared>,
-    id: String,
-    failure: Arc<Mutex<String>>,
+    backlog: Arc<Backlog>,
 }
 
 impl Bodies {
@@ -53,33 +57,36 @@ impl Bodies {
         format!("http-{}", self.shared.last_id.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
-    pub(crate) fn register(&self) -> (Registration, mpsc::Receiver<Piece>) {
+    /// A body to come, from a server that can be made to wait or not.
+    pub(crate) fn register(&self, has_flow: bool) -> (Registration, mpsc::UnboundedReceiver<Piece>) {
         let id = self.next_id();
-        let (sender, pieces) = mpsc::channel(PIECES);
-        let failure: Arc<Mutex<String>> = Arc::default();
-        let stream = Stream { sender, last_seq: 0, failure: Arc::clone(&failure) };
-        self.shared.streams.lock().insert(id.clone(), stream);
-        (Registration { shared: Arc::clone(&self.shared), id, failure }, pieces)
+        let (sender, pieces) = mpsc::unbounded_channel();
+        let backlog = Arc::new(Backlog::new(id.clone(), has_flow));
+        let stream = Stream { sender, last_seq: 0, backlog: Arc::clone(&backlog) };
+        self.shared.streams.lock().insert(id, stream);
+        (Registration { shared: Arc::clone(&self.shared), backlog }, pieces)
     }
 
-    /// A piece came. An error closes the connection: the server does not keep to the protocol.
-    pub(crate) fn push(&self, delta: &PushedBodyDelta<'_>) -> Result<(), String> {
+    /// A piece came. An error closes the connection: the server does not keep to the protocol. Returns the body of which
+    /// the server must be told to wait.
+    pub(crate) fn push(&self, delta: &PushedBodyDelta<'_>) -> Result<Option<Arc<Backlog>>, String> {
         let mut streams = self.shared.streams.lock();
         // Whoever is gone ignores the rest.
-        let Some(stream) = streams.get_mut(&*delta.request_id) else { return Ok(()) };
+        let Some(stream) = streams.get_mut(&*delta.request_id) else { return Ok(None) };
         let bytes = decode_base64(&*delta.delta_base64).map_err(|error| format!("invalid base64: {error}"))?;
         if bytes.len() > PIECE_BYTES {
             return Err(format!("body delta exceeds {PIECE_BYTES} bytes"));
         }
-        let failure = stream.take(delta, Bytes::from(bytes), &self.shared.waiting_bytes).err();
-        if failure.is_some() || delta.done {
-            if let (Some(failure), Some(stream)) = (failure, streams.remove(&*delta.request_id)) {
+        let taken = stream.take(delta, Bytes::from(bytes), &self.shared.waiting_bytes);
+        let must_tell = matches!(taken, Ok(true));
+        let to_tell = must_tell.then(|| Arc::clone(&stream.backlog));
+        if taken.is_err() || delta.done {
+            let stream = streams.remove(&*delta.request_id);
+            if let (Err(failure), Some(stream)) = (taken, stream) {
                 stream.fail(failure);
-            } else {
-                streams.remove(&*delta.request_id);
             }
         }
-        Ok(())
+        Ok(to_tell)
     }
 
     /// The connection is gone.
@@ -91,57 +98,71 @@ impl Bodies {
 }
 
 impl Stream {
-    fn take(&mut self, delta: &PushedBodyDelta<'_>, bytes: Bytes, waiting: &AtomicUsize) -> Result<(), String> {
+    /// True if the server must be told to wait.
+    fn take(&mut self, delta: &PushedBodyDelta<'_>, bytes: Bytes, waiting: &AtomicUsize) -> Result<bool, String> {
         if delta.seq != self.last_seq + 1 {
             return Err(format!("body delta {} came after {}", delta.seq, self.last_seq));
         }
         self.last_seq = delta.seq;
+        let mut must_tell = false;
         if !bytes.is_empty() {
             let length = bytes.len();
-            if waiting.fetch_add(length, Ordering::Relaxed) + length > WAITING_BYTES {
-                waiting.fetch_sub(length, Ordering::Relaxed);
-                return Err(format!("queued body deltas exceed {WAITING_BYTES} bytes"));
-            }
-            if self.sender.try_send(Piece::Bytes(bytes)).is_err() {
-                waiting.fetch_sub(length, Ordering::Relaxed);
-                return Err("body delta channel filled before delivery".to_owned());
-            }
+            self.check_room(length, waiting)?;
+            waiting.fetch_add(length, Ordering::Relaxed);
+            must_tell = self.backlog.add(length);
+            // Whoever reads removes the stream from the table before it is gone.
+            let _gone = self.sender.send(Piece::Bytes(bytes));
         }
         match (&delta.error, delta.done) {
             (Some(error), _) => Err(error.clone()),
-            (None, true) if self.sender.try_send(Piece::End).is_err() => {
-                Err("body delta channel filled before delivery".to_owned())
+            (None, true) if !self.backlog.has_flow() && self.backlog.pieces() >= PIECES => Err(full()),
+            (None, true) => {
+                self.backlog.end();
+                let _gone = self.sender.send(Piece::End);
+                Ok(false)
             }
-            _ => Ok(()),
+            (None, false) => Ok(must_tell),
         }
+    }
+
+    fn check_room(&self, length: usize, waiting: &AtomicUsize) -> Result<(), String> {
+        let too_many = |limit: usize| Err(format!("queued body deltas exceed {limit} bytes"));
+        if self.backlog.has_flow() {
+            let fits = self.backlog.bytes() + length <= PAUSED_BYTES;
+            return if fits { Ok(()) } else { too_many(PAUSED_BYTES) };
+        }
+        if waiting.load(Ordering::Relaxed) + length > WAITING_BYTES {
+            return too_many(WAITING_BYTES);
+        }
+        if self.backlog.pieces() >= PIECES { Err(full()) } else { Ok(()) }
     }
 
     /// What was received before is still read; then comes the failure.
     fn fail(self, text: String) {
-        (*self.failure.lock()).clone_from(&text);
-        // Without room for it, the reader finds it at the end of the channel.
-        let _full = self.sender.try_send(Piece::Failed(text));
+        self.backlog.end();
+        let _gone = self.sender.send(Piece::Failed(text));
     }
+}
+
+fn full() -> String {
+    "body delta channel filled before delivery".to_owned()
 }
 
 impl Registration {
     pub(crate) fn id(&self) -> &str {
-        &self.id
+        self.backlog.id()
     }
 
-    /// A piece was read.
-    pub(crate) fn taken(&self, length: usize) {
+    /// A piece was read. Returns the body of which the server must be told to go on.
+    pub(crate) fn taken(&self, length: usize) -> Option<Arc<Backlog>> {
         self.shared.waiting_bytes.fetch_sub(length, Ordering::Relaxed);
+        self.backlog.taken(length).then(|| Arc::clone(&self.backlog))
     }
 
-    /// Nothing more is queued from now on.
-    pub(crate) fn give_up(&self) {
-        self.shared.streams.lock().remove(&self.id);
-    }
-
-    /// Why there is no end.
-    pub(crate) fn failure(&self) -> String {
-        self.failure.lock().clone()
+    /// Nothing more is queued from now on. True if more was to come.
+    pub(crate) fn give_up(&self) -> bool {
+        self.backlog.end();
+        self.shared.streams.lock().remove(self.id()).is_some()
     }
 }
 

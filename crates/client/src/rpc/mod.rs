@@ -87,6 +87,15 @@ impl Rpc {
         params: &impl Serialize,
         slot: Slot,
     ) -> Result<PendingCall, CallError> {
+        self.begin_encoded(slot, |id| encode_request(id, method, params)).await
+    }
+
+    /// Sends a request that the caller writes.
+    pub(crate) async fn begin_encoded(
+        self: &Arc<Self>,
+        slot: Slot,
+        encode: impl FnOnce(&RequestId) -> Vec<u8>,
+    ) -> Result<PendingCall, CallError> {
         // The lock is not held in the arms: closing takes it again.
         let registered = self.calls.lock().register(slot);
         let (id, reply) = match registered {
@@ -102,8 +111,7 @@ impl Rpc {
         };
         let mut pending = PendingCall { rpc: Arc::clone(self), id, slot, reply: Some(reply), position: u64::MAX };
         self.outbox.has_room().await;
-        let message = encode_request(&RequestId::Integer(id), method, params);
-        pending.position = self.outbox.push(&message);
+        pending.position = self.outbox.push(&encode(&RequestId::Integer(id)));
         Ok(pending)
     }
 

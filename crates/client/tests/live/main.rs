@@ -5,5 +5,6 @@ mod basics;
 mod dropped;
 mod every_byte;
 mod many_cuts;
+mod pushed;
 mod support;
 mod unified;

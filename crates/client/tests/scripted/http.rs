@@ -1,6 +1,6 @@
 //! HTTP requests made from the environment.
 
-use client::{ExecServerError, HttpRequestParams};
+use client::{ExecServerError, HttpClient, HttpRequestParams};
 use testkit::scripted::Reply;
 use testkit::{ScriptedServer, base64, json};
 
@@ -53,4 +53,192 @@ async fn a_piece_that_is_missing_fails_the_body() {
     let (_, body) = client.http_request_stream(HttpRequestParams::new("GET", "http://x/")).await.unwrap();
     delta(&server, 2, "two", false);
     assert!(matches!(body.collect().await, Err(ExecServerError::HttpRequest(_))));
+}
+
+fn capable(server: &ScriptedServer) {
+    server.on("environment/info", |_| {
+        let capabilities = json!({"httpCancel": true, "httpLimits": true});
+        Reply::Result(json!({"shell": {"name": "sh", "path": "/bin/sh"}, "capabilities": capabilities}))
+    });
+}
+
+#[tokio::test]
+async fn requests_have_ids_of_their_own_and_are_buffered_when_asked_so() {
+    let server = ScriptedServer::new();
+    answered(&server);
+    let client: Box<dyn HttpClient> = Box::new(connect(&server).await);
+    let mut params = HttpRequestParams::new("GET", "http://x/");
+    params.stream_response = true;
+    params.request_id = "mine".into();
+    for id in ["http-1", "http-2"] {
+        client.http_request(params.clone()).await.unwrap();
+        let asked = server.asked().pop().unwrap().params;
+        assert_eq!((&asked["requestId"], &asked["streamResponse"]), (&json!(id), &json!(false)));
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_nobody_reads_is_cancelled_where_that_is_possible() {
+    let server = ScriptedServer::new();
+    answered(&server);
+    capable(&server);
+    let client = connect(&server).await;
+    let (_, mut body) = client.http_request_stream(HttpRequestParams::new("GET", "http://x/")).await.unwrap();
+    delta(&server, 1, "one", false);
+    assert_eq!(body.recv().await.unwrap().unwrap(), "one");
+    drop(body);
+    assert_eq!(server.wait_for("http/cancel", 1).await.params, json!({"requestId": "http-1"}));
+    // What was on its way is ignored.
+    delta(&server, 2, "late", false);
+    client.environment_status().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_request_that_nobody_waits_for_is_cancelled() {
+    let server = ScriptedServer::new();
+    server.on("http/request", |_| Reply::Silence);
+    capable(&server);
+    let client = connect(&server).await;
+    for (times, is_streamed) in [(1, false), (2, true)] {
+        let params = HttpRequestParams::new("GET", "http://x/");
+        let request = async {
+            if is_streamed {
+                client.http_request_stream(params).await.map(drop)
+            } else {
+                client.http_request(params).await.map(drop)
+            }
+        };
+        tokio::select! {
+            _ = request => panic!("it was answered"),
+            _ = server.wait_for("http/request", times) => {}
+        }
+        let cancelled = server.wait_for("http/cancel", times).await.params;
+        assert_eq!(cancelled, json!({"requestId": format!("http-{times}")}));
+    }
+}
+
+#[tokio::test]
+async fn what_has_ended_is_not_cancelled_and_an_old_server_is_not_asked_to() {
+    for is_old in [true, false] {
+        let server = ScriptedServer::new();
+        answered(&server);
+        if !is_old {
+            capable(&server);
+        }
+        let client = connect(&server).await;
+        let (_, mut body) = client.http_request_stream(HttpRequestParams::new("GET", "http://x/")).await.unwrap();
+        if is_old {
+            delta(&server, 1, "one", false);
+            body.recv().await.unwrap().unwrap();
+        } else {
+            delta(&server, 1, "", true);
+            assert!(body.recv().await.is_none());
+        }
+        drop(body);
+        server.on("http/request", |_| Reply::Error(-32602, "no".into()));
+        client.http_request_stream(HttpRequestParams::new("GET", "http://x/")).await.err().unwrap();
+        client.environment_status().await.unwrap();
+        client.close().await;
+        assert_eq!(server.count("http/cancel"), 0);
+    }
+}
+
+const BLOCK: usize = 1 << 20;
+
+#[tokio::test]
+async fn a_reader_that_lags_makes_the_server_wait_and_go_on() {
+    let server = ScriptedServer::new();
+    answered(&server);
+    capable(&server);
+    let client = connect(&server).await;
+    let (_, mut body) = client.http_request_stream(HttpRequestParams::new("GET", "http://x/")).await.unwrap();
+    let block = "x".repeat(BLOCK);
+    for seq in 1..=6 {
+        delta(&server, seq, &block, false);
+    }
+    let paused = server.wait_for("http/flow", 1).await.params;
+    assert_eq!(paused, json!({"requestId": "http-1", "paused": true}));
+    // More than an old server may have under way.
+    for seq in 7..=30 {
+        delta(&server, seq, &block, false);
+    }
+    delta(&server, 31, "", true);
+    let mut received = 0;
+    while let Some(piece) = body.recv().await {
+        received += piece.unwrap().len();
+    }
+    assert_eq!(received, 30 * BLOCK);
+}
+
+#[tokio::test]
+async fn a_body_goes_on_when_its_reader_has_caught_up() {
+    let server = ScriptedServer::new();
+    answered(&server);
+    capable(&server);
+    let client = connect(&server).await;
+    let (_, mut body) = client.http_request_stream(HttpRequestParams::new("GET", "http://x/")).await.unwrap();
+    let block = "x".repeat(BLOCK);
+    for seq in 1..=5 {
+        delta(&server, seq, &block, false);
+    }
+    server.wait_for("http/flow", 1).await;
+    for _ in 1..=5 {
+        body.recv().await.unwrap().unwrap();
+    }
+    let released = server.wait_for("http/flow", 2).await.params;
+    assert_eq!(released, json!({"requestId": "http-1", "paused": false}));
+}
+
+#[tokio::test]
+async fn an_old_server_that_sends_too_much_fails_the_body() {
+    for (pieces, bytes, words) in [
+        (300, "x".to_owned(), "body delta channel filled"),
+        (20, "x".repeat(BLOCK), "queued body deltas exceed 16777216"),
+    ] {
+        let server = ScriptedServer::new();
+        answered(&server);
+        let client = connect(&server).await;
+        let (_, body) = client.http_request_stream(HttpRequestParams::new("GET", "http://x/")).await.unwrap();
+        for seq in 1..=pieces {
+            delta(&server, seq, &bytes, false);
+        }
+        // Behind everything that was pushed.
+        client.environment_status().await.unwrap();
+        let error = body.collect().await.unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
+        assert_eq!(server.count("http/flow"), 0);
+    }
+}
+
+#[tokio::test]
+async fn bodies_of_an_old_server_share_what_may_wait() {
+    let server = ScriptedServer::new();
+    answered(&server);
+    let client = connect(&server).await;
+    let (_, first) = client.http_request_stream(HttpRequestParams::new("GET", "http://x/")).await.unwrap();
+    let (_, second) = client.http_request_stream(HttpRequestParams::new("GET", "http://x/")).await.unwrap();
+    let block = "x".repeat(BLOCK);
+    for seq in 1..=10 {
+        delta(&server, seq, &block, false);
+    }
+    for seq in 1..=7 {
+        let delta = base64(&block);
+        let params = json!({"requestId": "http-2", "seq": seq, "deltaBase64": delta, "done": false, "error": null});
+        server.push("http/request/bodyDelta", params);
+    }
+    client.environment_status().await.unwrap();
+    assert!(second.collect().await.unwrap_err().to_string().contains("queued body deltas exceed"));
+    delta(&server, 11, "", true);
+    assert_eq!(first.collect().await.unwrap().len(), 10 * BLOCK);
+}
+
+#[tokio::test]
+async fn a_piece_over_a_megabyte_breaks_the_connection() {
+    let server = ScriptedServer::new();
+    answered(&server);
+    let client = connect(&server).await;
+    let (_, body) = client.http_request_stream(HttpRequestParams::new("GET", "http://x/")).await.unwrap();
+    delta(&server, 1, &"x".repeat(BLOCK + 1), false);
+    assert!(matches!(body.collect().await, Err(ExecServerError::HttpRequest(_))));
+    server.wait_for("initialize", 2).await;
 }

@@ -12,3 +12,4 @@ mod support;
 mod unified;
 mod unified_sandbox;
 mod unified_sessions;
+mod watching;

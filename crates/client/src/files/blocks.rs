@@ -1,0 +1,115 @@
+//! Blocks on their way: several at once, taken in the order in which they were begun. There is no task for them: whoever waits for the
+//! first makes all of them go on.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use super::FileSystemError;
+
+/// A block under way.
+pub(super) type BlockFuture<T> = Pin<Box<dyn Future<Output = Result<T, FileSystemError>> + Send>>;
+
+/// What is under way.
+pub(super) struct Window<T> {
+    places: VecDeque<Place<T>>,
+}
+
+enum Place<T> {
+    Running(BlockFuture<T>),
+    Done(Result<T, FileSystemError>),
+}
+
+impl<T> Default for Window<T> {
+    fn default() -> Self {
+        Self { places: VecDeque::new() }
+    }
+}
+
+impl<T> Window<T> {
+    pub(super) fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// Begins one behind the others.
+    pub(super) fn begin(&mut self, block: BlockFuture<T>, cx: &mut Context<'_>) {
+        let mut place = Place::Running(block);
+        place.go_on(cx);
+        self.places.push_back(place);
+    }
+
+    /// The first of them when it is done; none if there is none.
+    pub(super) fn poll_first(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<T, FileSystemError>>> {
+        self.places.iter_mut().for_each(|place| place.go_on(cx));
+        match self.places.pop_front() {
+            Some(Place::Done(result)) => Poll::Ready(Some(result)),
+            Some(running) => {
+                self.places.push_front(running);
+                Poll::Pending
+            }
+            None => Poll::Ready(None),
+        }
+    }
+
+    /// Waits until at most `most` are under way. The first that fails is an error.
+    pub(super) fn poll_room(&mut self, most: usize, cx: &mut Context<'_>) -> Poll<Result<(), FileSystemError>> {
+        while self.len() > most {
+            if let Some(result) = ready!(self.poll_first(cx)) {
+                result?;
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Wants none of them any more.
+    pub(super) fn clear(&mut self) {
+        self.places.clear();
+    }
+}
+
+impl<T> Place<T> {
+    fn go_on(&mut self, cx: &mut Context<'_>) {
+        if let Self::Running(block) = self
+            && let Poll::Ready(result) = block.as_mut().poll(cx)
+        {
+            *self = Self::Done(result);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    fn block(receiver: oneshot::Receiver<u8>) -> BlockFuture<u8> {
+        Box::pin(async { receiver.await.map_err(|_| FileSystemError::invalid_input("gone")) })
+    }
+
+    #[tokio::test]
+    async fn blocks_come_in_order_whichever_is_done_first() {
+        let mut window = Window::default();
+        let (senders, receivers): (Vec<_>, Vec<_>) = (0..3).map(|_| oneshot::channel()).unzip();
+        let mut receivers = receivers.into_iter();
+        poll_fn(|cx| {
+            receivers.by_ref().for_each(|receiver| window.begin(block(receiver), cx));
+            Poll::Ready(())
+        })
+        .await;
+        for (number, sender) in senders.into_iter().enumerate().rev() {
+            sender.send(number as u8).unwrap();
+        }
+        for expected in 0..3 {
+            let first = poll_fn(|cx| window.poll_first(cx)).await;
+            assert_eq!(first, Some(Ok(expected)));
+        }
+        assert!(poll_fn(|cx| window.poll_first(cx)).await.is_none());
+    }
+}

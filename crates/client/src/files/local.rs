@@ -1,0 +1,276 @@
+//! Files of this machine. Everything that can block does so on threads for that.
+
+mod walk;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use files::{Cancel, CommitOptions, FileError, Follow, RegularFile, Upload};
+use protocol::fs::{DirectoryEntry, Extent, ExtentsResult, FileMetadata, FileTime, WalkOptions, WalkResult};
+use protocol::{PathUri, SandboxContext};
+
+use super::reader::{Block, ExtentReader, FileReader, Source};
+use super::writer::{FileWriter, Sink};
+use super::{
+    CopyOptions, CreateDirectoryOptions, ExecutorFileSystem, FileFuture, FileOptions, FileSystemError, NewMetadata,
+    RemoveOptions, RenameOptions, WriteStreamOptions,
+};
+
+/// The most that is read at once, as published.
+const READ_FILE_BYTES: u64 = 512 << 20;
+const DIRECTORY_ENTRIES: usize = 50_000;
+/// In one page; a file with more is asked for again.
+const EXTENTS: usize = 4096;
+
+/// The files of this machine. A sandbox that restricts something is refused: nothing here could enforce it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LocalFileSystem;
+
+impl ExecutorFileSystem for LocalFileSystem {
+    fn read_file<'a>(&'a self, path: &'a PathUri, options: &'a FileOptions) -> FileFuture<'a, Vec<u8>> {
+        let follow = follow(options.follow_symlinks);
+        on_path(path, options.sandbox.as_ref(), move |path| files::read_file(path, follow, READ_FILE_BYTES))
+    }
+
+    fn read_file_stream<'a>(
+        &'a self,
+        path: &'a PathUri,
+        sandbox: Option<&'a SandboxContext>,
+    ) -> FileFuture<'a, FileReader> {
+        on_path(path, sandbox, |path| open(path).map(|(source, metadata)| FileReader::new(source, Some(metadata))))
+    }
+
+    fn read_extents<'a>(
+        &'a self,
+        path: &'a PathUri,
+        sandbox: Option<&'a SandboxContext>,
+    ) -> FileFuture<'a, ExtentReader> {
+        on_path(path, sandbox, |path| {
+            open(path).map(|(source, metadata)| ExtentReader::new(source, Some(metadata), true))
+        })
+    }
+
+    fn write_file<'a>(&'a self, path: &'a PathUri, data: Bytes, options: &'a FileOptions) -> FileFuture<'a, ()> {
+        let follow = follow(options.follow_symlinks);
+        on_path(path, options.sandbox.as_ref(), move |path| files::write_file(path, &data, follow))
+    }
+
+    fn write_file_stream<'a>(
+        &'a self,
+        path: &'a PathUri,
+        options: &'a WriteStreamOptions,
+    ) -> FileFuture<'a, FileWriter> {
+        let kept = options.clone();
+        on_path(path, options.sandbox.as_ref(), move |path| {
+            let upload = Upload::create(path, kept.replace)?;
+            Ok(FileWriter::new(Sink::Local(Arc::new(upload)), kept))
+        })
+    }
+
+    fn create_directory<'a>(&'a self, path: &'a PathUri, options: &'a CreateDirectoryOptions) -> FileFuture<'a, ()> {
+        let (recursive, follow) = (options.recursive, follow(options.follow_symlinks));
+        on_path(path, options.sandbox.as_ref(), move |path| files::create_directory(path, recursive, follow))
+    }
+
+    fn metadata<'a>(&'a self, path: &'a PathUri, options: &'a FileOptions) -> FileFuture<'a, FileMetadata> {
+        let follow = follow(options.follow_symlinks);
+        on_path(path, options.sandbox.as_ref(), move |path| Ok(described(&files::metadata(path, follow)?)))
+    }
+
+    fn set_metadata<'a>(&'a self, path: &'a PathUri, new: &'a NewMetadata) -> FileFuture<'a, ()> {
+        let (mode, follow) = (new.mode, follow(new.follow_symlinks));
+        let mtime = new.mtime.map(|time| (time.secs, time.nanos));
+        on_path(path, new.sandbox.as_ref(), move |path| files::set_metadata(path, mode, mtime, follow))
+    }
+
+    fn canonicalize<'a>(&'a self, path: &'a PathUri, sandbox: Option<&'a SandboxContext>) -> FileFuture<'a, PathUri> {
+        on_path(path, sandbox, |path| uri(&files::canonicalize(path)?))
+    }
+
+    fn read_directory<'a>(
+        &'a self,
+        path: &'a PathUri,
+        sandbox: Option<&'a SandboxContext>,
+    ) -> FileFuture<'a, Vec<DirectoryEntry>> {
+        on_path(path, sandbox, |path| {
+            let entries = files::read_directory(path, DIRECTORY_ENTRIES)?;
+            entries.into_iter().map(|entry| listed(path, entry)).collect()
+        })
+    }
+
+    fn walk<'a>(
+        &'a self,
+        path: &'a PathUri,
+        options: WalkOptions,
+        sandbox: Option<&'a SandboxContext>,
+    ) -> FileFuture<'a, WalkResult> {
+        let cancel = CancelOnDrop(Cancel::new());
+        let cancelled = cancel.0.clone();
+        let walked = on_path(path, sandbox, move |path| walk::walk(path, options, &cancelled));
+        Box::pin(async move {
+            let walked = walked.await;
+            drop(cancel);
+            walked
+        })
+    }
+
+    fn remove<'a>(&'a self, path: &'a PathUri, options: &'a RemoveOptions) -> FileFuture<'a, ()> {
+        let (recursive, force, follow) = (options.recursive, options.force, follow(options.follow_symlinks));
+        on_path(path, options.sandbox.as_ref(), move |path| {
+            files::remove(path, recursive, force, follow, &Cancel::new())
+        })
+    }
+
+    fn copy<'a>(&'a self, from: &'a PathUri, to: &'a PathUri, options: &'a CopyOptions) -> FileFuture<'a, ()> {
+        let recursive = options.recursive;
+        on_paths(from, to, options.sandbox.as_ref(), move |from, to| files::copy(from, to, recursive, &Cancel::new()))
+    }
+
+    fn rename<'a>(&'a self, from: &'a PathUri, to: &'a PathUri, options: &'a RenameOptions) -> FileFuture<'a, ()> {
+        let replace = options.replace;
+        on_paths(from, to, options.sandbox.as_ref(), move |from, to| files::rename(from, to, replace))
+    }
+
+    fn read_link<'a>(&'a self, path: &'a PathUri, sandbox: Option<&'a SandboxContext>) -> FileFuture<'a, OsString> {
+        on_path(path, sandbox, files::read_link)
+    }
+
+    fn symlink<'a>(
+        &'a self,
+        path: &'a PathUri,
+        target: OsString,
+        sandbox: Option<&'a SandboxContext>,
+    ) -> FileFuture<'a, ()> {
+        on_path(path, sandbox, move |path| files::symlink(&target, path))
+    }
+}
+
+/// Ends an operation whose caller is gone.
+struct CancelOnDrop(Cancel);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
+fn open(path: &Path) -> Result<(Source, FileMetadata), FileError> {
+    let file = files::open_file(path, Follow::Yes)?;
+    let metadata = described(&file.metadata()?);
+    Ok((Source::Local(Arc::new(file)), metadata))
+}
+
+pub(super) async fn read_block(file: Arc<RegularFile>, offset: u64, len: usize) -> Result<Block, FileSystemError> {
+    blocking(move || {
+        let mut bytes = Vec::with_capacity(len);
+        let eof = file.read_block(offset, len, &mut bytes)?;
+        Ok(Block { bytes: bytes.into(), eof })
+    })
+    .await
+}
+
+pub(super) async fn extents(file: Arc<RegularFile>, offset: u64) -> Result<ExtentsResult, FileSystemError> {
+    let found = blocking(move || file.extents(offset, EXTENTS)).await?;
+    Ok(ExtentsResult {
+        next: found.extents.last().filter(|_| found.more).map(|last| last.end()),
+        size: found.size,
+        extents: found.extents.iter().map(|one| Extent { offset: one.offset, len: one.length }).collect(),
+    })
+}
+
+pub(super) async fn write_block(upload: Arc<Upload>, offset: u64, block: Bytes) -> Result<(), FileSystemError> {
+    blocking(move || upload.write_block(offset, &block)).await
+}
+
+pub(super) async fn commit(
+    upload: Arc<Upload>,
+    size: u64,
+    options: &WriteStreamOptions,
+) -> Result<(), FileSystemError> {
+    let options = CommitOptions {
+        size: Some(size),
+        mode: options.mode,
+        mtime: options.mtime.map(|time| (time.secs, time.nanos)),
+        sync: options.sync,
+    };
+    blocking(move || upload.commit(&options)).await
+}
+
+pub(super) async fn discard(upload: Arc<Upload>) -> Result<(), FileSystemError> {
+    blocking(move || {
+        drop(upload);
+        Ok(())
+    })
+    .await
+}
+
+fn follow(follow_symlinks: bool) -> Follow {
+    if follow_symlinks { Follow::Yes } else { Follow::No }
+}
+
+fn described(metadata: &files::Metadata) -> FileMetadata {
+    FileMetadata {
+        is_directory: metadata.is_directory,
+        is_file: metadata.is_file,
+        is_symlink: metadata.is_symlink,
+        size: metadata.size,
+        created_at_ms: metadata.created_at_ms,
+        modified_at_ms: metadata.modified_at_ms,
+        mode: Some(metadata.mode),
+        mtime: Some(FileTime { secs: metadata.modified_seconds, nanos: metadata.modified_nanos }),
+    }
+}
+
+fn listed(directory: &Path, entry: files::DirectoryEntry) -> Result<DirectoryEntry, FileError> {
+    let (file_name, path) = match entry.name.into_string() {
+        Ok(name) => (name, None),
+        Err(name) => (name.to_string_lossy().into_owned(), Some(uri(&directory.join(&name))?)),
+    };
+    Ok(DirectoryEntry { file_name, is_directory: entry.is_directory, is_file: entry.is_file, path })
+}
+
+fn uri(path: &Path) -> Result<PathUri, FileError> {
+    PathUri::from_native(path).ok_or_else(|| FileError::refused("the path is not absolute", path))
+}
+
+fn native(path: &PathUri, sandbox: Option<&SandboxContext>) -> Result<PathBuf, FileSystemError> {
+    if sandbox.is_some_and(SandboxContext::restricts_files) {
+        return Err(FileSystemError::invalid_input("filesystem sandbox cannot be enforced on this executor"));
+    }
+    path.to_native().map_err(|error| FileSystemError::invalid_input(error.to_string()).about(path))
+}
+
+fn on_path<'a, T: Send + 'static>(
+    path: &'a PathUri,
+    sandbox: Option<&'a SandboxContext>,
+    operation: impl FnOnce(&Path) -> Result<T, FileError> + Send + 'static,
+) -> FileFuture<'a, T> {
+    Box::pin(async move {
+        let path = native(path, sandbox)?;
+        blocking(move || operation(&path)).await
+    })
+}
+
+fn on_paths<'a, T: Send + 'static>(
+    from: &'a PathUri,
+    to: &'a PathUri,
+    sandbox: Option<&'a SandboxContext>,
+    operation: impl FnOnce(&Path, &Path) -> Result<T, FileError> + Send + 'static,
+) -> FileFuture<'a, T> {
+    Box::pin(async move {
+        let (from, to) = (native(from, sandbox)?, native(to, sandbox)?);
+        blocking(move || operation(&from, &to)).await
+    })
+}
+
+async fn blocking<T: Send + 'static>(
+    operation: impl FnOnce() -> Result<T, FileError> + Send + 'static,
+) -> Result<T, FileSystemError> {
+    match tokio::task::spawn_blocking(operation).await {
+        Ok(result) => Ok(result?),
+        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        Err(_) => Err(FileSystemError::new(std::io::ErrorKind::Interrupted, "the program is ending")),
+    }
+}

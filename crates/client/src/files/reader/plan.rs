@@ -1,0 +1,170 @@
+//! Which block comes next. Knows offsets only.
+
+use std::collections::VecDeque;
+
+use protocol::fs::{Extent, ExtentsResult};
+
+use super::super::{BLOCK_BYTES, FileSystemError};
+use super::{block_of, unexpected};
+
+/// A block to ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Wanted {
+    pub(super) offset: u64,
+    pub(super) len: usize,
+}
+
+pub(super) enum Plan {
+    /// Everything, to whatever end there is.
+    Whole {
+        next: u64,
+        /// As far as is known; there may be more by now.
+        expected: Option<u64>,
+        reached: u64,
+    },
+    /// What is not a hole.
+    Extents {
+        waiting: VecDeque<Extent>,
+        /// From where the next page is to be asked for.
+        page_from: Option<u64>,
+        size: u64,
+    },
+}
+
+impl Plan {
+    pub(super) fn whole(expected: Option<u64>) -> Self {
+        Self::Whole { next: 0, expected, reached: 0 }
+    }
+
+    pub(super) fn extents(size: u64) -> Self {
+        Self::Extents { waiting: VecDeque::new(), page_from: Some(0), size }
+    }
+
+    /// The next block, if it is to be asked for already. `is_alone`: no other is under way.
+    pub(super) fn next(&mut self, is_alone: bool) -> Option<Wanted> {
+        match self {
+            Self::Whole { next, expected, .. } => {
+                // The end shows itself by a block that is not full, so one at the very end is needed.
+                let is_likely = expected.is_none_or(|expected| *next <= expected);
+                (is_likely || is_alone).then(|| {
+                    let wanted = Wanted { offset: *next, len: BLOCK_BYTES };
+                    *next += BLOCK_BYTES as u64;
+                    wanted
+                })
+            }
+            Self::Extents { waiting, .. } => {
+                let extent = waiting.front_mut()?;
+                let wanted = Wanted { offset: extent.offset, len: block_of(extent.len) };
+                extent.offset += wanted.len as u64;
+                extent.len -= wanted.len as u64;
+                if extent.len == 0 {
+                    waiting.pop_front();
+                }
+                Some(wanted)
+            }
+        }
+    }
+
+    /// From where to ask for more extents, if there are more.
+    pub(super) fn page_from(&self) -> Option<u64> {
+        match self {
+            Self::Whole { .. } => None,
+            Self::Extents { page_from, .. } => *page_from,
+        }
+    }
+
+    /// More extents have come. They go on from where they were asked for, or reading would not end.
+    pub(super) fn take_page(&mut self, page: ExtentsResult) -> Result<(), FileSystemError> {
+        let Self::Extents { waiting, page_from, size } = self else { return Ok(()) };
+        let mut at = page_from.take().unwrap_or(0);
+        for extent in page.extents.into_iter().filter(|extent| extent.len > 0) {
+            let end = extent.offset.checked_add(extent.len).filter(|_| extent.offset >= at);
+            at = end.ok_or_else(|| unexpected("the extents of a file are not in order"))?;
+            waiting.push_back(extent);
+        }
+        if let Some(next) = page.next {
+            if waiting.is_empty() || next < at {
+                return Err(unexpected("the extents of a file do not go on"));
+            }
+            *page_from = Some(next);
+        }
+        *size = page.size;
+        Ok(())
+    }
+
+    /// A block was read whole.
+    pub(super) fn reached(&mut self, end: u64) {
+        if let Self::Whole { reached, .. } = self {
+            *reached = end;
+        }
+    }
+
+    /// The file ends here.
+    pub(super) fn ended(&mut self, end: u64) {
+        match self {
+            Self::Whole { reached, expected, .. } => (*reached, *expected) = (end, Some(end)),
+            Self::Extents { size, .. } => *size = end,
+        }
+    }
+
+    /// Only so much came of a block, although there is more.
+    pub(super) fn go_back(&mut self, end: u64) -> Result<(), FileSystemError> {
+        match self {
+            Self::Whole { next, reached, .. } => {
+                (*next, *reached) = (end, end);
+                Ok(())
+            }
+            Self::Extents { .. } => Err(unexpected("a block is short although the file goes on")),
+        }
+    }
+
+    pub(super) fn size(&self) -> u64 {
+        match self {
+            Self::Whole { reached, expected, .. } => (*reached).max(expected.unwrap_or(0)),
+            Self::Extents { size, .. } => *size,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn no_more_is_asked_for_than_there_seems_to_be() {
+        let mut plan = Plan::whole(Some(2 * MIB));
+        let offsets: Vec<u64> = std::iter::from_fn(|| plan.next(false)).map(|wanted| wanted.offset).collect();
+        assert_eq!(offsets, [0, MIB, 2 * MIB]);
+        assert_eq!(plan.next(true).map(|wanted| wanted.offset), Some(3 * MIB));
+    }
+
+    #[test]
+    fn extents_are_cut_into_blocks() {
+        let mut plan = Plan::extents(10 * MIB);
+        assert_eq!((plan.next(true), plan.page_from()), (None, Some(0)));
+        let extents = vec![Extent { offset: 5, len: MIB + 1 }, Extent { offset: 4 * MIB, len: 7 }];
+        plan.take_page(ExtentsResult { extents, size: 9 * MIB, next: None }).unwrap();
+        let wanted: Vec<_> = std::iter::from_fn(|| plan.next(false)).map(|one| (one.offset, one.len)).collect();
+        assert_eq!(wanted, [(5, MIB as usize), (5 + MIB, 1), (4 * MIB, 7)]);
+        assert_eq!((plan.page_from(), plan.size()), (None, 9 * MIB));
+    }
+
+    #[test]
+    fn extents_that_lead_nowhere_are_refused() {
+        let page = |extents: &[(u64, u64)], next| ExtentsResult {
+            extents: extents.iter().map(|&(offset, len)| Extent { offset, len }).collect(),
+            size: 100,
+            next,
+        };
+        for bad in [
+            page(&[], Some(0)),
+            page(&[(0, 5)], Some(4)),
+            page(&[(9, 1), (3, 1)], None),
+            page(&[(1, u64::MAX)], None),
+        ] {
+            assert!(Plan::extents(100).take_page(bad.clone()).is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,347 @@
+//! Files of an environment, over its client.
+
+mod file;
+mod flights;
+mod whole;
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt as _;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use protocol::fs::{
+    CopyParams, CreateDirectoryParams, CreateParams, DirectoryEntry, FileMetadata, FileParams, HandleResult,
+    LinkTarget, OpenParams, PathParams, PathResult, ReadDirectoryResult, ReadFileResult, RemoveParams, RenameParams,
+    SetMetadataParams, SymlinkParams, WalkOptions, WalkParams, WalkResult, WriteFileParams,
+};
+use protocol::{
+    Base64Bytes, Capabilities, Method, NoResult, PathUri, SandboxContext, encode_base64_into, encoded_len,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+pub(crate) use file::RemoteFile;
+pub(crate) use flights::MetadataFlights;
+pub(crate) use whole::WholeFile;
+
+use super::reader::{ExtentReader, FileReader, Source};
+use super::writer::{FileWriter, Sink};
+use super::{
+    CopyOptions, CreateDirectoryOptions, ExecutorFileSystem, FileFuture, FileOptions, FileSystemError, NewMetadata,
+    RemoveOptions, RenameOptions, WriteStreamOptions, sandbox,
+};
+use crate::client::Handle;
+use crate::error::ExecServerError;
+use crate::shared::Repeat;
+
+/// The files of an environment. Clones are the same, and keep the client alive.
+#[derive(Clone)]
+pub struct RemoteFileSystem {
+    client: Arc<Handle>,
+}
+
+/// Whether a change may be asked for twice.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Twice {
+    /// It is the same as once.
+    IsFine,
+    /// It would fail, or do something else.
+    IsWrong,
+}
+
+impl RemoteFileSystem {
+    pub(crate) fn new(client: Arc<Handle>) -> Self {
+        Self { client }
+    }
+
+    /// What the server can do.
+    async fn capabilities(&self) -> Result<Capabilities, FileSystemError> {
+        Ok(self.client.shared.capabilities().await?)
+    }
+
+    fn remote(&self, path: &PathUri) -> PathUri {
+        match self.client.shared.connector.paths() {
+            Some(paths) => paths.to_remote(path),
+            None => path.clone(),
+        }
+    }
+
+    fn local(&self, path: PathUri) -> PathUri {
+        match self.client.shared.connector.paths() {
+            Some(paths) => paths.to_local(&path),
+            None => path,
+        }
+    }
+
+    fn sandbox(&self, sandbox: Option<&SandboxContext>) -> Result<Option<SandboxContext>, FileSystemError> {
+        let Some(sandbox) = sandbox.map(sandbox::without_unused_places) else { return Ok(None) };
+        let Some(paths) = self.client.shared.connector.paths() else { return Ok(Some(sandbox)) };
+        let not_mapped = |error: &dyn std::fmt::Display| FileSystemError::invalid_input(error.to_string());
+        let raw = serde_json::value::to_raw_value(&sandbox).map_err(|error| not_mapped(&error))?;
+        let mapped = paths.map_sandbox(&raw).map_err(|error| not_mapped(&error))?;
+        serde_json::from_str(mapped.get()).map(Some).map_err(|error| not_mapped(&error))
+    }
+
+    /// Asks for something that changes nothing.
+    async fn look<R: DeserializeOwned>(&self, method: Method, params: &impl Serialize) -> Result<R, FileSystemError> {
+        let when_recovering = self.client.shared.options.when_recovering;
+        let result = self.client.shared.call(method, params, Repeat { when_recovering, ..Repeat::SAFE }).await;
+        result.map_err(|error| local_error(&self.client, error))
+    }
+
+    async fn change(&self, method: Method, params: &impl Serialize, twice: Twice) -> Result<(), FileSystemError> {
+        let when_recovering = self.client.shared.options.when_recovering;
+        let repeat = Repeat { when_recovering, is_safe: twice == Twice::IsFine, ..Repeat::SAFE };
+        let _changing = self.client.shared.metadata_flights.changing();
+        let result: Result<NoResult, _> = self.client.shared.call(method, params, repeat).await;
+        result.map(|_| ()).map_err(|error| local_error(&self.client, error))
+    }
+
+    async fn open(
+        &self,
+        path: &PathUri,
+        sandbox: Option<&SandboxContext>,
+    ) -> Result<(Arc<RemoteFile>, HandleResult), FileSystemError> {
+        let (path, sandbox) = (self.remote(path), self.sandbox(sandbox)?);
+        let params = |handle_id| OpenParams { handle_id, path: path.clone(), sandbox: sandbox.clone() };
+        let opened = RemoteFile::open(&self.client, Method::FsOpen, params).await;
+        opened.map_err(|error| local_error(&self.client, error))
+    }
+
+    fn path_params(&self, path: &PathUri, sandbox: Option<&SandboxContext>) -> Result<PathParams, FileSystemError> {
+        Ok(PathParams { path: self.remote(path), sandbox: self.sandbox(sandbox)? })
+    }
+
+    fn file_params(&self, path: &PathUri, options: &FileOptions) -> Result<FileParams, FileSystemError> {
+        Ok(FileParams {
+            path: self.remote(path),
+            follow_symlinks: options.follow_symlinks,
+            sandbox: self.sandbox(options.sandbox.as_ref())?,
+        })
+    }
+}
+
+/// An error with the path as it is here.
+fn local_error(client: &Handle, error: ExecServerError) -> FileSystemError {
+    let mut error = FileSystemError::from(error);
+    if let Some(paths) = client.shared.connector.paths() {
+        error.map_path(|path| paths.to_local(path));
+    }
+    error
+}
+
+impl ExecutorFileSystem for RemoteFileSystem {
+    fn read_file<'a>(&'a self, path: &'a PathUri, options: &'a FileOptions) -> FileFuture<'a, Vec<u8>> {
+        Box::pin(async move {
+            let params = self.file_params(path, options)?;
+            let result: ReadFileResult = self.look(Method::FsReadFile, &params).await?;
+            Ok(result.data.0)
+        })
+    }
+
+    fn read_file_stream<'a>(
+        &'a self,
+        path: &'a PathUri,
+        sandbox: Option<&'a SandboxContext>,
+    ) -> FileFuture<'a, FileReader> {
+        Box::pin(async move {
+            let (file, opened) = self.open(path, sandbox).await?;
+            Ok(FileReader::new(Source::Remote(file), opened.metadata))
+        })
+    }
+
+    fn read_extents<'a>(
+        &'a self,
+        path: &'a PathUri,
+        sandbox: Option<&'a SandboxContext>,
+    ) -> FileFuture<'a, ExtentReader> {
+        Box::pin(async move {
+            let can_tell = self.capabilities().await?.fs_extents;
+            let (file, opened) = self.open(path, sandbox).await?;
+            Ok(ExtentReader::new(Source::Remote(file), opened.metadata, can_tell))
+        })
+    }
+
+    fn write_file<'a>(&'a self, path: &'a PathUri, data: Bytes, options: &'a FileOptions) -> FileFuture<'a, ()> {
+        Box::pin(async move {
+            let mut text = Vec::with_capacity(encoded_len(data.len()));
+            encode_base64_into(&mut text, &data);
+            drop(data);
+            let params = WriteFileParams {
+                path: self.remote(path),
+                data_base64: String::from_utf8(text).unwrap_or_default(),
+                follow_symlinks: options.follow_symlinks,
+                sandbox: self.sandbox(options.sandbox.as_ref())?,
+            };
+            self.change(Method::FsWriteFile, &params, Twice::IsFine).await
+        })
+    }
+
+    fn write_file_stream<'a>(
+        &'a self,
+        path: &'a PathUri,
+        options: &'a WriteStreamOptions,
+    ) -> FileFuture<'a, FileWriter> {
+        Box::pin(async move {
+            let sandbox = options.sandbox.clone();
+            if !self.capabilities().await?.fs_write_blocks {
+                let whole = WholeFile { server: self.clone(), path: path.clone(), sandbox, bytes: Vec::new() };
+                return Ok(FileWriter::new(Sink::Whole(Box::new(whole)), options.clone()));
+            }
+            let (path, sandbox) = (self.remote(path), self.sandbox(sandbox.as_ref())?);
+            let params = |handle_id| {
+                let (path, sandbox) = (path.clone(), sandbox.clone());
+                CreateParams { handle_id, path, replace: options.replace, sandbox }
+            };
+            let created = RemoteFile::open(&self.client, Method::FsCreate, params).await;
+            let (file, _) = created.map_err(|error| local_error(&self.client, error))?;
+            Ok(FileWriter::new(Sink::Remote(file), options.clone()))
+        })
+    }
+
+    fn create_directory<'a>(&'a self, path: &'a PathUri, options: &'a CreateDirectoryOptions) -> FileFuture<'a, ()> {
+        Box::pin(async move {
+            let params = CreateDirectoryParams {
+                path: self.remote(path),
+                recursive: options.recursive,
+                follow_symlinks: options.follow_symlinks,
+                sandbox: self.sandbox(options.sandbox.as_ref())?,
+            };
+            let twice = if options.recursive { Twice::IsFine } else { Twice::IsWrong };
+            self.change(Method::FsCreateDirectory, &params, twice).await
+        })
+    }
+
+    fn metadata<'a>(&'a self, path: &'a PathUri, options: &'a FileOptions) -> FileFuture<'a, FileMetadata> {
+        Box::pin(async move {
+            let params = self.file_params(path, options)?;
+            let look = self.look(Method::FsGetMetadata, &params);
+            if params.follow_symlinks && params.sandbox.is_none() {
+                self.client.shared.metadata_flights.join(&params.path, look).await
+            } else {
+                look.await
+            }
+        })
+    }
+
+    fn set_metadata<'a>(&'a self, path: &'a PathUri, new: &'a NewMetadata) -> FileFuture<'a, ()> {
+        Box::pin(async move {
+            let params = SetMetadataParams {
+                path: self.remote(path),
+                mode: new.mode,
+                mtime: new.mtime,
+                follow_symlinks: new.follow_symlinks,
+                sandbox: self.sandbox(new.sandbox.as_ref())?,
+            };
+            self.change(Method::FsSetMetadata, &params, Twice::IsFine).await
+        })
+    }
+
+    fn canonicalize<'a>(&'a self, path: &'a PathUri, sandbox: Option<&'a SandboxContext>) -> FileFuture<'a, PathUri> {
+        Box::pin(async move {
+            let params = self.path_params(path, sandbox)?;
+            let result: PathResult = self.look(Method::FsCanonicalize, &params).await?;
+            Ok(self.local(result.path))
+        })
+    }
+
+    fn read_directory<'a>(
+        &'a self,
+        path: &'a PathUri,
+        sandbox: Option<&'a SandboxContext>,
+    ) -> FileFuture<'a, Vec<DirectoryEntry>> {
+        Box::pin(async move {
+            let params = self.path_params(path, sandbox)?;
+            let mut result: ReadDirectoryResult = self.look(Method::FsReadDirectory, &params).await?;
+            for entry in &mut result.entries {
+                entry.path = entry.path.take().map(|path| self.local(path));
+            }
+            Ok(result.entries)
+        })
+    }
+
+    fn walk<'a>(
+        &'a self,
+        path: &'a PathUri,
+        options: WalkOptions,
+        sandbox: Option<&'a SandboxContext>,
+    ) -> FileFuture<'a, WalkResult> {
+        Box::pin(async move {
+            let params = WalkParams { path: self.remote(path), options, sandbox: self.sandbox(sandbox)? };
+            let mut result: WalkResult = self.look(Method::FsWalk, &params).await?;
+            if let Some(paths) = self.client.shared.connector.paths() {
+                result.entries.iter_mut().for_each(|entry| entry.path = paths.to_local(&entry.path));
+                result.errors.iter_mut().for_each(|error| error.path = paths.to_local(&error.path));
+            }
+            Ok(result)
+        })
+    }
+
+    fn remove<'a>(&'a self, path: &'a PathUri, options: &'a RemoveOptions) -> FileFuture<'a, ()> {
+        Box::pin(async move {
+            let params = RemoveParams {
+                path: self.remote(path),
+                recursive: options.recursive,
+                force: options.force,
+                follow_symlinks: options.follow_symlinks,
+                sandbox: self.sandbox(options.sandbox.as_ref())?,
+            };
+            let twice = if options.force { Twice::IsFine } else { Twice::IsWrong };
+            self.change(Method::FsRemove, &params, twice).await
+        })
+    }
+
+    fn copy<'a>(&'a self, from: &'a PathUri, to: &'a PathUri, options: &'a CopyOptions) -> FileFuture<'a, ()> {
+        Box::pin(async move {
+            let params = CopyParams {
+                source_path: self.remote(from),
+                destination_path: self.remote(to),
+                recursive: options.recursive,
+                sandbox: self.sandbox(options.sandbox.as_ref())?,
+            };
+            self.change(Method::FsCopy, &params, Twice::IsWrong).await
+        })
+    }
+
+    fn rename<'a>(&'a self, from: &'a PathUri, to: &'a PathUri, options: &'a RenameOptions) -> FileFuture<'a, ()> {
+        Box::pin(async move {
+            let params = RenameParams {
+                source_path: self.remote(from),
+                destination_path: self.remote(to),
+                replace: options.replace,
+                sandbox: self.sandbox(options.sandbox.as_ref())?,
+            };
+            self.change(Method::FsRename, &params, Twice::IsWrong).await
+        })
+    }
+
+    fn read_link<'a>(&'a self, path: &'a PathUri, sandbox: Option<&'a SandboxContext>) -> FileFuture<'a, OsString> {
+        Box::pin(async move {
+            let params = self.path_params(path, sandbox)?;
+            let link: LinkTarget = self.look(Method::FsReadLink, &params).await?;
+            Ok(match link.raw {
+                Some(raw) => OsString::from_vec(raw.0),
+                None => OsString::from(link.target),
+            })
+        })
+    }
+
+    fn symlink<'a>(
+        &'a self,
+        path: &'a PathUri,
+        target: OsString,
+        sandbox: Option<&'a SandboxContext>,
+    ) -> FileFuture<'a, ()> {
+        Box::pin(async move {
+            let target = match target.into_string() {
+                Ok(target) => LinkTarget { target, raw: None },
+                Err(target) => LinkTarget {
+                    target: target.to_string_lossy().into_owned(),
+                    raw: Some(Base64Bytes(target.into_vec())),
+                },
+            };
+            let params = SymlinkParams { path: self.remote(path), target, sandbox: self.sandbox(sandbox)? };
+            self.change(Method::FsSymlink, &params, Twice::IsWrong).await
+        })
+    }
+}

@@ -1,0 +1,122 @@
+//! A file that a server has open for us, or an upload. Both belong to the session, so what is asked of them is asked again over the next
+//! connection if one is lost.
+
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
+use protocol::fs::{
+    CommitParams, ExtentsParams, ExtentsResult, HandleParams, HandleResult, ReadBlockParams, ReadBlockResult,
+};
+use protocol::{ErrorCode, Method, NoResult, RequestId, encode_base64_request};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::super::reader::Block;
+use super::super::{FileSystemError, WriteStreamOptions};
+use crate::client::Handle;
+use crate::error::ExecServerError;
+use crate::job::Job;
+use crate::rpc::{CallError, Slot};
+use crate::shared::Repeat;
+
+/// An open file. Dropping it closes it, over as many connections as it takes.
+pub(crate) struct RemoteFile {
+    client: Arc<Handle>,
+    id: String,
+    is_closed: AtomicBool,
+}
+
+impl RemoteFile {
+    /// Opens something. If the connection is lost before the answer, it is opened again under another name, and what may be open
+    /// under the first is closed.
+    pub(super) async fn open<P: Serialize>(
+        client: &Arc<Handle>,
+        method: Method,
+        mut params: impl FnMut(String) -> P,
+    ) -> Result<(Arc<Self>, HandleResult), ExecServerError> {
+        let shared = &client.shared;
+        loop {
+            let (generation, rpc) = shared.rpc(shared.options.when_recovering).await?;
+            let id = uuid::Uuid::new_v4().simple().to_string();
+            let params = params(id.clone());
+            // From here on dropping it closes it, should the caller go away.
+            let file = Arc::new(Self { client: Arc::clone(client), id, is_closed: AtomicBool::new(false) });
+            match rpc.call(method.name(), &params, Slot::Ordinary).await {
+                Ok(result) => return Ok((file, result)),
+                Err(CallError::Failed(error)) => {
+                    file.is_closed.store(matches!(error, ExecServerError::Server { .. }), Ordering::Relaxed);
+                    return Err(error);
+                }
+                Err(CallError::NotSent) => file.is_closed.store(true, Ordering::Relaxed),
+                Err(CallError::Lost) => {}
+            }
+            drop(file);
+            shared.has_left(generation).await;
+        }
+    }
+
+    pub(crate) async fn read_block(&self, offset: u64, len: usize) -> Result<Block, FileSystemError> {
+        let params = ReadBlockParams { handle_id: self.id.clone(), offset, len: len as u64 };
+        let result: ReadBlockResult = self.call(Method::FsReadBlock, &params).await?;
+        Ok(Block { bytes: result.chunk.0.into(), eof: result.eof })
+    }
+
+    pub(crate) async fn extents(&self, offset: u64) -> Result<ExtentsResult, FileSystemError> {
+        self.call(Method::FsExtents, &ExtentsParams { handle_id: self.id.clone(), offset }).await
+    }
+
+    pub(crate) async fn write_block(&self, offset: u64, block: Bytes) -> Result<(), FileSystemError> {
+        // The handle is ours and has nothing to escape.
+        let before = format!(r#"{{"handleId":"{}","offset":{offset},"chunk":""#, self.id);
+        let encode =
+            |id: &RequestId| encode_base64_request(id, Method::FsWriteBlock.name(), &before, &block, r#""}"#);
+        let _: NoResult =
+            self.client.shared.call_encoded(Repeat::SAFE, encode).await.map_err(|error| self.failed(error))?;
+        Ok(())
+    }
+
+    pub(crate) async fn commit(&self, size: u64, options: &WriteStreamOptions) -> Result<(), FileSystemError> {
+        let params = CommitParams {
+            handle_id: self.id.clone(),
+            size: Some(size),
+            mode: options.mode,
+            mtime: options.mtime,
+            sync: options.sync,
+        };
+        let _changing = self.client.shared.metadata_flights.changing();
+        let _: NoResult = self.call(Method::FsCommit, &params).await?;
+        Ok(())
+    }
+
+    /// Closes it now, and waits for that.
+    pub(crate) async fn close(&self) -> Result<(), FileSystemError> {
+        let _: NoResult = self.call(Method::FsClose, &HandleParams { handle_id: self.id.clone() }).await?;
+        self.is_closed.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    async fn call<R: DeserializeOwned>(&self, method: Method, params: &impl Serialize) -> Result<R, FileSystemError> {
+        self.client.shared.call(method, params, Repeat::SAFE).await.map_err(|error| self.failed(error))
+    }
+
+    fn failed(&self, error: ExecServerError) -> FileSystemError {
+        match error {
+            // Not a file is missing, but the handle: some servers keep it only as long as a connection.
+            ExecServerError::Server { code, message, data: None } if code == ErrorCode::NotFound.number() => {
+                let text = format!("exec-server no longer has the file open: {message}");
+                FileSystemError::new(ErrorKind::BrokenPipe, text)
+            }
+            error => super::local_error(&self.client, error),
+        }
+    }
+}
+
+impl Drop for RemoteFile {
+    fn drop(&mut self) {
+        if !*self.is_closed.get_mut() {
+            self.client.shared.inbound.job(Job::CloseFile(std::mem::take(&mut self.id)));
+        }
+    }
+}

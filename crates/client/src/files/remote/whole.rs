@@ -1,0 +1,57 @@
+//! A file for a server that takes it only as a whole: what fits one message is collected, and sent at the end.
+
+use std::io::ErrorKind;
+
+use protocol::{PathUri, SandboxContext};
+
+use super::super::writer::too_large_for_server;
+use super::super::{ExecutorFileSystem, FileOptions, FileSystemError, NewMetadata, WriteStreamOptions};
+use super::RemoteFileSystem;
+
+/// Less than a message of 64 MiB with its base64.
+const WHOLE_FILE_BYTES: usize = 32 << 20;
+
+pub(crate) struct WholeFile {
+    pub(super) server: RemoteFileSystem,
+    pub(super) path: PathUri,
+    pub(super) sandbox: Option<SandboxContext>,
+    pub(super) bytes: Vec<u8>,
+}
+
+impl WholeFile {
+    pub(crate) fn write_block(&mut self, offset: u64, block: &[u8]) -> Result<(), FileSystemError> {
+        let end = usize::try_from(offset).ok().and_then(|offset| offset.checked_add(block.len()));
+        let end = end.filter(|end| *end <= WHOLE_FILE_BYTES).ok_or_else(|| self.too_large())?;
+        if self.bytes.len() < end {
+            self.bytes.resize(end, 0);
+        }
+        self.bytes[end - block.len()..end].copy_from_slice(block);
+        Ok(())
+    }
+
+    /// Mode and time only as far as the server can set them.
+    pub(crate) async fn commit(mut self, size: u64, options: &WriteStreamOptions) -> Result<(), FileSystemError> {
+        let size = usize::try_from(size).ok().filter(|size| *size <= WHOLE_FILE_BYTES);
+        self.bytes.resize(size.ok_or_else(|| self.too_large())?, 0);
+        let plain = FileOptions { sandbox: self.sandbox.clone(), ..FileOptions::default() };
+        if !options.replace && self.server.metadata(&self.path, &plain).await.is_ok() {
+            return Err(FileSystemError::new(ErrorKind::AlreadyExists, "File exists").about(&self.path));
+        }
+        self.server.write_file(&self.path, self.bytes.into(), &plain).await?;
+        let new = NewMetadata {
+            mode: options.mode,
+            mtime: options.mtime,
+            sandbox: self.sandbox.clone(),
+            ..NewMetadata::default()
+        };
+        let wants_more = new.mode.is_some() || new.mtime.is_some();
+        if wants_more && self.server.capabilities().await?.fs_set_metadata {
+            self.server.set_metadata(&self.path, &new).await?;
+        }
+        Ok(())
+    }
+
+    fn too_large(&self) -> FileSystemError {
+        too_large_for_server(WHOLE_FILE_BYTES).about(&self.path)
+    }
+}

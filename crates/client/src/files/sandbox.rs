@@ -1,0 +1,60 @@
+//! What of a sandbox object a server needs to know.
+
+use protocol::{FileSystemPermissions, PermissionPath, Permissions, SandboxContext, SpecialPath};
+
+/// In front of a pattern that is meant below each workspace root.
+const BELOW_PROJECT_ROOTS: &str = "codex-project-roots://";
+
+/// The same without `cwd` and `workspaceRoots` if nothing in it is relative to them: what is not needed tells the server nothing,
+/// and requests that mean the same are the same.
+pub(super) fn without_unused_places(sandbox: &SandboxContext) -> SandboxContext {
+    let mut sandbox = sandbox.clone();
+    if !depends_on_places(&sandbox.permissions) {
+        sandbox.cwd = None;
+        sandbox.workspace_roots.clear();
+    }
+    sandbox
+}
+
+fn depends_on_places(permissions: &Permissions) -> bool {
+    let Permissions::Managed { file_system: FileSystemPermissions::Restricted { entries, .. }, .. } = permissions
+    else {
+        return false;
+    };
+    entries.iter().any(|entry| match &entry.path {
+        PermissionPath::Path { .. } => false,
+        PermissionPath::GlobPattern { pattern } => {
+            !pattern.starts_with('/') || pattern.starts_with(BELOW_PROJECT_ROOTS)
+        }
+        PermissionPath::Special { value } => matches!(value, SpecialPath::ProjectRoots { .. }),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trimmed(entries: &str) -> (bool, bool) {
+        let text = format!(
+            r#"{{"permissions":{{"type":"managed","file_system":{{"type":"restricted","entries":[{entries}]}},
+               "network":"enabled"}},"cwd":"file:///w","workspaceRoots":["file:///w"],"windowsSandboxLevel":"disabled"}}"#
+        );
+        let sandbox = without_unused_places(&serde_json::from_str(&text).unwrap());
+        (sandbox.cwd.is_some(), !sandbox.workspace_roots.is_empty())
+    }
+
+    #[test]
+    fn places_are_sent_only_if_something_is_relative_to_them() {
+        let root = r#"{"path":{"type":"special","value":{"kind":"root"}},"access":"read"}"#;
+        let path = r#"{"path":{"type":"path","path":"file:///w"},"access":"write"}"#;
+        let absolute = r#"{"path":{"type":"glob_pattern","pattern":"/w/*.env"},"access":"deny"}"#;
+        assert_eq!(trimmed(&[root, path, absolute].join(",")), (false, false));
+        for dependent in [
+            r#"{"path":{"type":"special","value":{"kind":"project_roots"}},"access":"write"}"#,
+            r#"{"path":{"type":"glob_pattern","pattern":"**/*.env"},"access":"deny"}"#,
+            r#"{"path":{"type":"glob_pattern","pattern":"codex-project-roots://x"},"access":"deny"}"#,
+        ] {
+            assert_eq!(trimmed(&format!("{root},{dependent}")), (true, true), "{dependent}");
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! What the server need not do any more, because nobody here waits for it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use protocol::fs::{SearchTarget, UnwatchParams};
+use protocol::{Capabilities, HttpTarget, Method, NoResult};
+use tokio::sync::mpsc;
+
+use crate::error::ExecServerError;
+use crate::shared::{Repeat, Shared};
+
+/// How long to wait for one of a thousand calls to end.
+const BUSY_PATIENCE: Duration = Duration::from_millis(50);
+
+/// Something nobody wants any more, by its id.
+#[derive(Debug)]
+pub(crate) enum Forgotten {
+    Request(String),
+    Watch(String),
+    Search(String),
+}
+
+impl Forgotten {
+    fn can_be_told(&self, capabilities: &Capabilities) -> bool {
+        match self {
+            Self::Request(_) => capabilities.http_cancel,
+            Self::Watch(_) => capabilities.fs_watch,
+            Self::Search(_) => capabilities.fs_search,
+        }
+    }
+
+    async fn tell(&self, shared: &Shared) -> Result<NoResult, ExecServerError> {
+        match self {
+            Self::Request(id) => {
+                shared.call(Method::HttpCancel, &HttpTarget { request_id: id.clone() }, Repeat::SAFE).await
+            }
+            Self::Watch(id) => {
+                shared.call(Method::FsUnwatch, &UnwatchParams { watch_id: id.clone() }, Repeat::SAFE).await
+            }
+            Self::Search(id) => {
+                shared.call(Method::FsCancelSearch, &SearchTarget { search_id: id.clone() }, Repeat::SAFE).await
+            }
+        }
+    }
+}
+
+/// Tells the server, one after the other: a thousand dropped handles are no reason for a thousand calls.
+pub(crate) async fn forget_all(shared: Arc<Shared>, mut forgotten: mpsc::UnboundedReceiver<Forgotten>) {
+    while let Some(forgotten) = forgotten.recv().await {
+        let Ok(capabilities) = shared.capabilities().await else { continue };
+        if !forgotten.can_be_told(&capabilities) {
+            continue;
+        }
+        while let Err(error) = forgotten.tell(&shared).await {
+            if !matches!(error, ExecServerError::TooManyRequests(_)) {
+                tracing::debug!(?forgotten, %error, "cannot be ended");
+                break;
+            }
+            tokio::time::sleep(BUSY_PATIENCE).await;
+        }
+    }
+}

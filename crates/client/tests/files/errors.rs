@@ -1,0 +1,87 @@
+//! The same failure is the same error, here and over there.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::process::Command;
+
+use bytes::Bytes;
+use client::{
+    CopyOptions, CreateDirectoryOptions, ExecutorFileSystem, FileOptions, FileSystemError, LocalFileSystem, PathUri,
+    RemoveOptions, RenameOptions, WriteStreamOptions,
+};
+use testkit::TestServer;
+
+use crate::support::files_at;
+
+/// Every way to fail that needs no preparation but the folder.
+async fn failures(files: &dyn ExecutorFileSystem, at: impl Fn(&str) -> PathUri) -> Vec<FileSystemError> {
+    let (plain, strict) = (FileOptions::default(), FileOptions::no_follow());
+    let data = || Bytes::from_static(b"x");
+    let mut all = Vec::new();
+    for path in ["none", "directory", "fifo", "file/below", "loop", "link", "dangling"].map(&at) {
+        for options in [&plain, &strict] {
+            all.extend(files.read_file(&path, options).await.err());
+            all.extend(files.metadata(&path, options).await.err());
+        }
+        all.extend(files.read_file_stream(&path, None).await.err());
+        all.extend(files.canonicalize(&path, None).await.err());
+        all.extend(files.read_directory(&path, None).await.err());
+        all.extend(files.read_link(&path, None).await.err());
+        let once = RemoveOptions { follow_symlinks: false, ..RemoveOptions::default() };
+        if path != at("fifo") && path != at("directory") {
+            all.extend(files.remove(&path, &once).await.err());
+        }
+        let alone = CreateDirectoryOptions { recursive: false, ..CreateDirectoryOptions::default() };
+        if path != at("none") {
+            all.extend(files.create_directory(&path, &alone).await.err());
+            all.extend(files.symlink(&path, "x".into(), None).await.err());
+        }
+    }
+    all.extend(files.write_file(&at("directory"), data(), &plain).await.err());
+    all.extend(files.write_file(&at("none/x"), data(), &plain).await.err());
+    all.extend(files.write_file(&at("link"), data(), &strict).await.err());
+    all.extend(files.copy(&at("none"), &at("x"), &CopyOptions::default()).await.err());
+    all.extend(files.rename(&at("none"), &at("x"), &RenameOptions::default()).await.err());
+    all.extend(files.rename(&at("file"), &at("directory"), &RenameOptions::default()).await.err());
+    all.extend(files.write_file_stream(&at("directory"), &WriteStreamOptions::default()).await.err());
+    all.extend(files.write_file_stream(&at("none/x"), &WriteStreamOptions::default()).await.err());
+    let free = WriteStreamOptions { replace: false, ..WriteStreamOptions::default() };
+    all.extend(files.write_file_stream(&at("file"), &free).await.err());
+    all.extend(files.read_file(&"file:///C:/x".parse().unwrap(), &plain).await.err());
+    all.extend(files.read_file(&"file://host/x".parse().unwrap(), &plain).await.err());
+    let sandbox = r#"{"permissions":{"type":"managed","file_system":{"type":"restricted","entries":[]},
+        "network":"restricted"},"windowsSandboxLevel":"disabled"}"#;
+    let caged = FileOptions { sandbox: Some(serde_json::from_str(sandbox).unwrap()), ..FileOptions::default() };
+    // Whether a server can enforce it depends on the machine; that we cannot does not.
+    assert!(files.read_file(&at("file"), &caged).await.is_err());
+    all
+}
+
+#[tokio::test]
+async fn local_and_remote_errors_are_equal() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| PathUri::from_native(&folder.path().join(name)).unwrap();
+    fs::create_dir_all(folder.path().join("directory/below")).unwrap();
+    fs::write(folder.path().join("file"), "").unwrap();
+    assert!(Command::new("mkfifo").arg(folder.path().join("fifo")).status().unwrap().success());
+    symlink("loop", folder.path().join("loop")).unwrap();
+    symlink("file", folder.path().join("link")).unwrap();
+    symlink("nowhere", folder.path().join("dangling")).unwrap();
+
+    let here = failures(&LocalFileSystem, at).await;
+    let server = TestServer::start().await;
+    let there = failures(&files_at(server.url()).await, at).await;
+    assert!(here.len() > 50, "{} failures", here.len());
+    assert_eq!(here, there);
+}
+
+#[tokio::test]
+async fn a_server_that_is_gone_is_a_broken_pipe() {
+    let server = TestServer::start().await;
+    let mut options = client::RemoteExecServerConnectArgs::new(server.url(), "test");
+    options.options.recovery_budget = std::time::Duration::from_millis(200);
+    let client = client::ExecServerClient::connect_websocket(options).await.unwrap();
+    server.kill().await;
+    let error = client.file_system().metadata(&"file:///".parse().unwrap(), &FileOptions::default()).await;
+    assert_eq!(error.unwrap_err().kind, std::io::ErrorKind::BrokenPipe);
+}

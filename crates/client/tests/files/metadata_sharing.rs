@@ -1,0 +1,148 @@
+//! Looks at the same file at the same time, counted in requests.
+
+use std::future::poll_fn;
+use std::task::Poll;
+
+use bytes::Bytes;
+use client::{
+    Connecting, Connector, ExecServerClient, ExecServerClientConnectOptions, ExecutorFileSystem as _, FileFuture,
+    FileMetadata, FileOptions, PathUri, RemoteFileSystem,
+};
+use testkit::scripted::Reply;
+use testkit::{ScriptedServer, Value, json};
+
+struct Dialler(ScriptedServer);
+
+impl Connector for Dialler {
+    fn connect(&self) -> Connecting<'_> {
+        Box::pin(async { Ok(self.0.dial().into()) })
+    }
+
+    fn can_reconnect(&self) -> bool {
+        true
+    }
+
+    fn place(&self) -> String {
+        "a scripted server".to_owned()
+    }
+}
+
+pub(crate) async fn connect(server: &ScriptedServer) -> ExecServerClient {
+    let options = ExecServerClientConnectOptions::default();
+    ExecServerClient::connect(Dialler(server.clone()), options).await.unwrap()
+}
+
+fn metadata(size: u64) -> Value {
+    json!({"isDirectory": false, "isFile": true, "isSymlink": false, "size": size, "createdAtMs": 0, "modifiedAtMs": 0})
+}
+
+fn uri(name: &str) -> PathUri {
+    format!("file:///{name}").parse().unwrap()
+}
+
+/// Lets them all send what they have to send.
+async fn begin(looks: &mut [FileFuture<'_, FileMetadata>]) {
+    poll_fn(|cx| {
+        looks.iter_mut().for_each(|look| assert!(look.as_mut().poll(cx).is_pending()));
+        Poll::Ready(())
+    })
+    .await;
+}
+
+async fn silent() -> (ScriptedServer, RemoteFileSystem) {
+    let server = ScriptedServer::new();
+    server.on("fs/getMetadata", |_| Reply::Silence);
+    let files = connect(&server).await.file_system();
+    (server, files)
+}
+
+#[tokio::test]
+async fn looks_at_the_same_time_are_one_request() {
+    let (server, files) = silent().await;
+    let (a, options) = (uri("a"), FileOptions::default());
+    let mut looks: Vec<_> = (0..5).map(|_| files.metadata(&a, &options)).collect();
+    begin(&mut looks).await;
+    let asked = server.wait_for("fs/getMetadata", 1).await;
+    asked.answer(Reply::Result(metadata(7)));
+    for look in looks {
+        assert_eq!(look.await.unwrap().size, 7);
+    }
+    assert_eq!(server.count("fs/getMetadata"), 1);
+    server.on("fs/getMetadata", |_| Reply::Result(metadata(8)));
+    assert_eq!(files.metadata(&a, &options).await.unwrap().size, 8, "nothing is remembered");
+    assert_eq!(server.count("fs/getMetadata"), 2);
+}
+
+#[tokio::test]
+async fn an_error_is_shared_and_then_forgotten() {
+    let (server, files) = silent().await;
+    let (a, options) = (uri("a"), FileOptions::default());
+    let mut looks: Vec<_> = (0..2).map(|_| files.metadata(&a, &options)).collect();
+    begin(&mut looks).await;
+    server.wait_for("fs/getMetadata", 1).await.answer(Reply::Error(-32004, "not there".into()));
+    for look in looks {
+        assert_eq!(look.await.unwrap_err().kind, std::io::ErrorKind::NotFound);
+    }
+    server.on("fs/getMetadata", |_| Reply::Result(metadata(1)));
+    assert!(files.metadata(&a, &options).await.is_ok());
+    assert_eq!(server.count("fs/getMetadata"), 2);
+}
+
+#[tokio::test]
+async fn a_change_in_between_makes_a_new_request() {
+    let (server, files) = silent().await;
+    let (a, options) = (uri("a"), FileOptions::default());
+    let mut looks = vec![files.metadata(&a, &options)];
+    begin(&mut looks).await;
+    let first = server.wait_for("fs/getMetadata", 1).await;
+    files.write_file(&uri("b"), Bytes::new(), &options).await.unwrap();
+    looks.push(files.metadata(&a, &options));
+    begin(&mut looks).await;
+    let second = server.wait_for("fs/getMetadata", 2).await;
+    first.answer(Reply::Result(metadata(1)));
+    second.answer(Reply::Result(metadata(2)));
+    assert_eq!(looks.remove(0).await.unwrap().size, 1);
+    assert_eq!(looks.remove(0).await.unwrap().size, 2);
+}
+
+#[tokio::test]
+async fn other_paths_sandboxes_and_strict_looks_are_not_shared() {
+    let (server, files) = silent().await;
+    let (a, b) = (uri("a"), uri("b"));
+    let plain = FileOptions::default();
+    let sandbox = r#"{"permissions":{"type":"disabled"},"cwd":"file:///w","windowsSandboxLevel":"disabled"}"#;
+    let caged = FileOptions { sandbox: Some(serde_json::from_str(sandbox).unwrap()), ..FileOptions::default() };
+    let strict = FileOptions::no_follow();
+    let mut looks = Vec::new();
+    for options in [&plain, &strict, &caged] {
+        looks.extend([files.metadata(&a, options), files.metadata(&a, options), files.metadata(&b, options)]);
+    }
+    begin(&mut looks).await;
+    // Plain ones: one for each path. All others: each its own.
+    server.wait_for("fs/getMetadata", 2 + 3 + 3).await;
+    let asked = server.asked();
+    let asked: Vec<_> = asked.iter().filter(|asked| asked.method == "fs/getMetadata").collect();
+    assert_eq!(asked.len(), 8);
+    asked.iter().for_each(|asked| asked.answer(Reply::Result(metadata(3))));
+    for look in looks {
+        assert_eq!(look.await.unwrap().size, 3);
+    }
+    // Nothing in it is relative, so where we are is not sent.
+    assert!(asked.iter().all(|asked| asked.params["sandbox"].get("cwd").is_none()));
+    assert!(asked.iter().any(|asked| asked.params["sandbox"]["permissions"]["type"] == "disabled"));
+}
+
+#[tokio::test]
+async fn a_caller_that_goes_away_does_not_take_the_others_along() {
+    let (server, files) = silent().await;
+    let (a, options) = (uri("a"), FileOptions::default());
+    let mut looks: Vec<_> = (0..3).map(|_| files.metadata(&a, &options)).collect();
+    begin(&mut looks).await;
+    server.wait_for("fs/getMetadata", 1).await;
+    server.on("fs/getMetadata", |_| Reply::Result(metadata(9)));
+    drop(looks.remove(0));
+    for look in looks {
+        assert_eq!(look.await.unwrap().size, 9);
+    }
+    assert_eq!(server.count("fs/getMetadata"), 2);
+}

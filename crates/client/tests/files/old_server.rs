@@ -1,0 +1,180 @@
+//! Servers without extensions, and servers that do not keep to the protocol.
+
+use std::io::ErrorKind;
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use client::{ExecutorFileSystem as _, FileTime, PathUri, WriteStreamOptions};
+use testkit::scripted::{Asked, Reply};
+use testkit::{ScriptedServer, base64, json, unbase64};
+
+use crate::metadata_sharing::connect;
+use crate::support::{collect, noise};
+
+const MIB: u64 = 1 << 20;
+
+fn uri() -> PathUri {
+    "file:///a".parse().unwrap()
+}
+
+/// Answers with what is in `data`, by the rule that a block which is not full is the last.
+fn serve(server: &ScriptedServer, data: Vec<u8>) {
+    server.on("fs/open", |asked| Reply::Result(json!({"handleId": asked.params["handleId"]})));
+    server.on("fs/readBlock", move |asked| {
+        let [offset, len] = ["offset", "len"].map(|name| asked.params[name].as_u64().unwrap() as usize);
+        let block = &data[offset.min(data.len())..(offset + len).min(data.len())];
+        Reply::Result(json!({"chunk": base64(block), "eof": block.len() < len}))
+    });
+}
+
+#[tokio::test]
+async fn a_file_is_read_to_the_block_that_is_not_full() {
+    let server = ScriptedServer::new();
+    let files = connect(&server).await.file_system();
+    for size in [0, 5, 2 * MIB, 12 * MIB + 1] {
+        let data = noise(size as usize);
+        serve(&server, data.clone());
+        let reader = files.read_file_stream(&uri(), None).await.unwrap();
+        assert!(reader.metadata().is_none());
+        assert!(collect(reader).await.0 == data, "{size} bytes");
+        let mut extents = files.read_extents(&uri(), None).await.unwrap();
+        let mut all = Vec::new();
+        while let Some(piece) = extents.next().await {
+            let piece = piece.unwrap();
+            assert_eq!(piece.offset, all.len() as u64);
+            all.extend_from_slice(&piece.bytes);
+        }
+        assert!(all == data && extents.size() == size);
+    }
+    server.wait_for("fs/close", 8).await;
+    assert_eq!(server.count("fs/extents"), 0);
+}
+
+#[tokio::test]
+async fn at_most_eight_blocks_are_asked_for_at_once() {
+    let server = ScriptedServer::new();
+    server.on("fs/open", |asked| Reply::Result(json!({"handleId": asked.params["handleId"]})));
+    let waiting: Arc<Mutex<Vec<Asked>>> = Arc::default();
+    server.on("fs/readBlock", {
+        let waiting = Arc::clone(&waiting);
+        move |asked| {
+            waiting.lock().unwrap().push(asked.clone());
+            Reply::Silence
+        }
+    });
+    let files = connect(&server).await.file_system();
+    let mut reader = files.read_file_stream(&uri(), None).await.unwrap();
+    let full = json!({"chunk": base64(noise(MIB as usize)), "eof": false});
+    let mut asked = 0;
+    for number in 0..30_usize {
+        // Two at the beginning, and one more with each block that comes, up to eight.
+        let expected = number + (number + 2).min(8);
+        let next = tokio::spawn(async move {
+            let piece = reader.next().await.unwrap().unwrap();
+            (reader, piece)
+        });
+        server.wait_for("fs/readBlock", expected).await;
+        asked = asked.max(server.count("fs/readBlock"));
+        assert_eq!(server.count("fs/readBlock"), expected);
+        let first = waiting.lock().unwrap().remove(0);
+        assert_eq!(first.params["offset"].as_u64(), Some(number as u64 * MIB));
+        first.answer(Reply::Result(full.clone()));
+        let piece;
+        (reader, piece) = next.await.unwrap();
+        assert_eq!(piece.len() as u64, MIB);
+    }
+    drop(reader);
+    server.wait_for("fs/close", 1).await;
+    assert!(asked <= 29 + 8);
+}
+
+#[tokio::test]
+async fn an_empty_block_that_is_not_the_end_is_an_error() {
+    let server = ScriptedServer::new();
+    let files = connect(&server).await.file_system();
+    server.on("fs/open", |asked| Reply::Result(json!({"handleId": asked.params["handleId"]})));
+    server.on("fs/readBlock", |_| Reply::Result(json!({"chunk": "", "eof": false})));
+    let mut reader = files.read_file_stream(&uri(), None).await.unwrap();
+    let error = reader.next().await.unwrap().unwrap_err();
+    assert_eq!(error.kind, ErrorKind::InvalidData);
+    assert!(reader.next().await.is_none());
+    server.wait_for("fs/close", 1).await;
+}
+
+#[tokio::test]
+async fn a_short_block_in_the_middle_is_gone_on_from() {
+    let server = ScriptedServer::new();
+    let files = connect(&server).await.file_system();
+    let data = noise(3 * MIB as usize);
+    serve(&server, data.clone());
+    server.on("fs/readBlock", {
+        let data = data.clone();
+        move |asked| {
+            let offset = asked.params["offset"].as_u64().unwrap() as usize;
+            let block = &data[offset.min(data.len())..(offset + 700_000).min(data.len())];
+            Reply::Result(json!({"chunk": base64(block), "eof": block.is_empty()}))
+        }
+    });
+    let reader = files.read_file_stream(&uri(), None).await.unwrap();
+    assert!(collect(reader).await.0 == data);
+}
+
+#[tokio::test]
+async fn a_server_that_forgot_the_file_with_the_connection_says_so() {
+    let server = ScriptedServer::new();
+    let files = connect(&server).await.file_system();
+    server.on("fs/open", |asked| Reply::Result(json!({"handleId": asked.params["handleId"]})));
+    server.on("fs/readBlock", |_| Reply::Error(-32004, "unknown file read handle `h`".into()));
+    let mut reader = files.read_file_stream(&uri(), None).await.unwrap();
+    let error = reader.next().await.unwrap().unwrap_err();
+    assert_eq!(error.kind, ErrorKind::BrokenPipe);
+    assert_eq!(error.message, "exec-server no longer has the file open: unknown file read handle `h`");
+}
+
+#[tokio::test]
+async fn an_opening_in_doubt_is_repeated_under_another_name() {
+    let server = ScriptedServer::new();
+    let files = connect(&server).await.file_system();
+    let mut is_first = true;
+    server.on("fs/open", move |asked| {
+        if std::mem::take(&mut is_first) {
+            return Reply::Cut;
+        }
+        Reply::Result(json!({"handleId": asked.params["handleId"]}))
+    });
+    let reader = files.read_file_stream(&uri(), None).await.unwrap();
+    let lost = server.wait_for("fs/open", 1).await.params["handleId"].clone();
+    let used = server.wait_for("fs/open", 2).await.params["handleId"].clone();
+    assert_ne!(lost, used);
+    assert_eq!(server.wait_for("fs/close", 1).await.params["handleId"], lost);
+    drop(reader);
+    assert_eq!(server.wait_for("fs/close", 2).await.params["handleId"], used);
+}
+
+#[tokio::test]
+async fn a_small_file_is_written_at_once_and_a_large_one_refused() {
+    let server = ScriptedServer::new();
+    let files = connect(&server).await.file_system();
+    let mtime = Some(FileTime { secs: 1, nanos: 0 });
+    let options = WriteStreamOptions { mode: Some(0o600), mtime, ..WriteStreamOptions::default() };
+    let mut writer = files.write_file_stream(&uri(), &options).await.unwrap();
+    let data = noise(2 * MIB as usize);
+    writer.skip(3).await.unwrap();
+    writer.write(Bytes::from(data.clone())).await.unwrap();
+    writer.commit().await.unwrap();
+    let asked = server.wait_for("fs/writeFile", 1).await;
+    assert!(unbase64(&asked.params["dataBase64"]) == [&[0; 3], &data[..]].concat());
+    assert_eq!((server.count("fs/create"), server.count("fs/setMetadata")), (0, 0));
+
+    let mut writer = files.write_file_stream(&uri(), &options).await.unwrap();
+    let block = Bytes::from(noise(MIB as usize));
+    let error = loop {
+        if let Err(error) = writer.write(block.clone()).await {
+            break error;
+        }
+    };
+    assert_eq!(error.kind, ErrorKind::Unsupported);
+    assert!(error.message.contains("33554432"), "{error}");
+    assert_eq!(writer.commit().await.unwrap_err(), error);
+    assert_eq!(server.count("fs/writeFile"), 1);
+}

@@ -1,0 +1,159 @@
+//! Reading piece by piece.
+
+use std::fs;
+use std::os::unix::fs::FileExt as _;
+
+use client::{ExecutorFileSystem as _, PathUri};
+use testkit::TestServer;
+
+use crate::support::{Place, collect, connect_to, files_at, noise, on_both};
+
+const MIB: usize = 1 << 20;
+
+on_both! {
+    pieces_are_bounded_and_make_the_file
+    a_file_that_ends_with_a_block_ends
+    what_is_made_up_while_it_is_read_is_read
+    the_file_that_was_opened_is_read
+    a_file_that_becomes_shorter_ends_early
+    holes_are_not_read
+}
+
+async fn pieces_are_bounded_and_make_the_file(place: &Place) {
+    for size in [0, 1, MIB - 1, MIB + 1, 11 * MIB + 5] {
+        let data = noise(size);
+        fs::write(place.path("a"), &data).unwrap();
+        let reader = place.files.read_file_stream(&place.uri("a"), None).await.unwrap();
+        assert_eq!(reader.metadata().unwrap().size, size as u64);
+        let (all, lengths) = collect(reader).await;
+        assert!(lengths.iter().all(|length| (1..=MIB).contains(length)), "{lengths:?}");
+        assert!(all == data, "{size} bytes");
+    }
+}
+
+async fn a_file_that_ends_with_a_block_ends(place: &Place) {
+    fs::write(place.path("a"), noise(2 * MIB)).unwrap();
+    let reader = place.files.read_file_stream(&place.uri("a"), None).await.unwrap();
+    assert_eq!(collect(reader).await.1, [MIB, MIB]);
+}
+
+async fn what_is_made_up_while_it_is_read_is_read(place: &Place) {
+    let uri: PathUri = "file:///proc/filesystems".parse().unwrap();
+    let expected = fs::read("/proc/filesystems").unwrap();
+    let reader = place.files.read_file_stream(&uri, None).await.unwrap();
+    assert_eq!(collect(reader).await.0, expected);
+    let mut reader = place.files.read_extents(&uri, None).await.unwrap();
+    assert_eq!(reader.next().await.unwrap().unwrap().bytes, expected);
+    assert!(reader.next().await.is_none() && reader.size() == expected.len() as u64);
+}
+
+async fn the_file_that_was_opened_is_read(place: &Place) {
+    let data = noise(20 * MIB);
+    fs::write(place.path("a"), &data).unwrap();
+    fs::write(place.path("b"), "other").unwrap();
+    let mut reader = place.files.read_file_stream(&place.uri("a"), None).await.unwrap();
+    let first = reader.next().await.unwrap().unwrap();
+    fs::rename(place.path("b"), place.path("a")).unwrap();
+    let (rest, _) = collect(reader).await;
+    assert!([&first[..], &rest[..]].concat() == data);
+}
+
+async fn a_file_that_becomes_shorter_ends_early(place: &Place) {
+    fs::write(place.path("a"), noise(40 * MIB)).unwrap();
+    let mut reader = place.files.read_file_stream(&place.uri("a"), None).await.unwrap();
+    let mut extents = place.files.read_extents(&place.uri("a"), None).await.unwrap();
+    reader.next().await.unwrap().unwrap();
+    extents.next().await.unwrap().unwrap();
+    let file = fs::OpenOptions::new().write(true).open(place.path("a")).unwrap();
+    file.set_len(30 * MIB as u64 + 3).unwrap();
+    let (rest, _) = collect(reader).await;
+    assert_eq!(rest.len(), 29 * MIB + 3);
+    while let Some(piece) = extents.next().await {
+        piece.unwrap();
+    }
+    assert_eq!(extents.size(), 30 * MIB as u64 + 3);
+}
+
+async fn holes_are_not_read(place: &Place) {
+    let file = fs::File::create(place.path("a")).unwrap();
+    let far: u64 = 20 << 30;
+    file.write_all_at(b"begin", 0).unwrap();
+    file.write_all_at(b"far", far).unwrap();
+    file.set_len(far + (1 << 20)).unwrap();
+    let mut reader = place.files.read_extents(&place.uri("a"), None).await.unwrap();
+    assert_eq!(reader.metadata().unwrap().size, far + (1 << 20));
+    let (mut total, mut found) = (0, Vec::new());
+    while let Some(piece) = reader.next().await {
+        let piece = piece.unwrap();
+        total += piece.bytes.len();
+        for (at, wanted) in [(0, &b"begin"[..]), (far, b"far")] {
+            if piece.offset <= at && at < piece.offset + piece.bytes.len() as u64 {
+                found.push(piece.bytes[(at - piece.offset) as usize..].starts_with(wanted));
+            }
+        }
+    }
+    assert_eq!((found, reader.size()), (vec![true, true], far + (1 << 20)));
+    assert!(total < 4 * MIB, "{total} bytes");
+}
+
+#[tokio::test]
+async fn streams_that_ended_or_were_dropped_are_closed() {
+    let server = TestServer::with_args(&["--max-file-handles", "4"]).await;
+    let files = files_at(server.url()).await;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a");
+    fs::write(&path, noise(3 * MIB)).unwrap();
+    let uri = PathUri::from_native(&path).unwrap();
+    for number in 0..129 {
+        let opened = testkit::eventually_async("there is room for another", async || {
+            files.read_file_stream(&uri, None).await.ok()
+        });
+        let mut reader = opened.await;
+        match number % 3 {
+            0 => assert_eq!(collect(reader).await.0.len(), 3 * MIB),
+            1 => drop(reader.next().await.unwrap().unwrap()),
+            _ => {}
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_hundred_and_twenty_nine_streams_one_after_the_other() {
+    let server = TestServer::start().await;
+    let files = files_at(server.url()).await;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a");
+    fs::write(&path, "text").unwrap();
+    let uri = PathUri::from_native(&path).unwrap();
+    for _ in 0..129 {
+        assert_eq!(collect(files.read_file_stream(&uri, None).await.unwrap()).await.0, b"text");
+    }
+}
+
+#[tokio::test]
+async fn a_thousand_looks_at_once() {
+    let server = TestServer::start().await;
+    let client = connect_to(server.url()).await;
+    let files = client.file_system();
+    let folder = tempfile::tempdir().unwrap();
+    let uris: Vec<PathUri> = (0..1000)
+        .map(|number| {
+            let path = folder.path().join(number.to_string());
+            fs::write(&path, vec![0; number]).unwrap();
+            PathUri::from_native(&path).unwrap()
+        })
+        .collect();
+    let options = client::FileOptions::default();
+    let mut looks: Vec<_> = uris.iter().map(|uri| files.metadata(uri, &options)).collect();
+    // All of them are under way before the first is waited for, and there is no task for any.
+    std::future::poll_fn(|cx| {
+        for look in &mut looks {
+            assert!(look.as_mut().poll(cx).is_pending());
+        }
+        std::task::Poll::Ready(())
+    })
+    .await;
+    for (number, look) in looks.into_iter().enumerate() {
+        assert_eq!(look.await.unwrap().size, number as u64);
+    }
+}

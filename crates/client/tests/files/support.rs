@@ -1,0 +1,93 @@
+//! What the scenarios share: a file system, and a folder in it.
+
+use std::path::PathBuf;
+
+use client::{
+    ExecServerClient, ExecServerClientConnectOptions, ExecutorFileSystem, FileReader, FileSystemError,
+    LocalFileSystem, PathUri, RemoteFileSystem, UrlConnector,
+};
+use testkit::TestServer;
+
+/// A file system with a folder of its own.
+pub(crate) struct Place {
+    pub(crate) files: Box<dyn ExecutorFileSystem>,
+    folder: tempfile::TempDir,
+    _server: Option<TestServer>,
+}
+
+impl Place {
+    /// A path in the folder.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// The same as it travels.
+    pub(crate) fn uri(&self, name: &str) -> PathUri {
+        PathUri::from_native(&self.path(name)).unwrap()
+    }
+}
+
+pub(crate) async fn local() -> Place {
+    Place { files: Box::new(LocalFileSystem), folder: tempfile::tempdir().unwrap(), _server: None }
+}
+
+pub(crate) async fn remote() -> Place {
+    let server = TestServer::start().await;
+    let files = Box::new(connect_to(server.url()).await.file_system());
+    Place { files, folder: tempfile::tempdir().unwrap(), _server: Some(server) }
+}
+
+pub(crate) async fn connect_to(url: &str) -> ExecServerClient {
+    let options = ExecServerClientConnectOptions { client_name: "test".into(), ..Default::default() };
+    ExecServerClient::connect(UrlConnector::new(url, Default::default()), options).await.unwrap()
+}
+
+/// A client behind whatever is at `url`, and its files.
+pub(crate) async fn files_at(url: &str) -> RemoteFileSystem {
+    connect_to(url).await.file_system()
+}
+
+/// Runs each scenario with the files of this machine, and with those of an environment.
+macro_rules! on_both {
+    ($($scenario:ident)*) => {
+        mod local {
+            $(
+                #[tokio::test]
+                async fn $scenario() {
+                    super::$scenario(&crate::support::local().await).await;
+                }
+            )*
+        }
+        mod remote {
+            $(
+                #[tokio::test]
+                async fn $scenario() {
+                    super::$scenario(&crate::support::remote().await).await;
+                }
+            )*
+        }
+    };
+}
+pub(crate) use on_both;
+
+/// Bytes that repeat nowhere near a block.
+pub(crate) fn noise(count: usize) -> Vec<u8> {
+    (0..count as u64).map(|n| (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u8).collect()
+}
+
+/// Everything in a stream, and how long its pieces were.
+pub(crate) async fn collect(mut reader: FileReader) -> (Vec<u8>, Vec<usize>) {
+    let (mut all, mut lengths) = (Vec::new(), Vec::new());
+    while let Some(piece) = reader.next().await {
+        let piece = piece.unwrap();
+        lengths.push(piece.len());
+        all.extend_from_slice(&piece);
+    }
+    (all, lengths)
+}
+
+/// What an error says, without its path.
+pub(crate) fn told<T>(result: Result<T, FileSystemError>) -> (std::io::ErrorKind, Option<i32>, String) {
+    let Err(error) = result else { panic!("it should have failed") };
+    (error.kind, error.errno, error.message)
+}

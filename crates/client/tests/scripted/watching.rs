@@ -1,0 +1,142 @@
+//! Watches over servers that forget them.
+
+use client::{Changes, ExecServerError};
+use testkit::scripted::Reply;
+use testkit::{ScriptedServer, Value, json};
+
+use crate::support::connect;
+
+fn can_watch(server: &ScriptedServer) {
+    server.on("environment/info", |_| {
+        let capabilities = json!({"fsWatch": true, "fsSearch": true});
+        Reply::Result(json!({"shell": {"name": "sh", "path": "/bin/sh"}, "capabilities": capabilities}))
+    });
+}
+
+fn changed(server: &ScriptedServer, id: &Value, seq: u64, path: &str) {
+    let change = json!({"path": path, "kind": "created", "isDirectory": false});
+    let params = json!({"watchId": id, "seq": seq, "changes": [change], "overflow": false, "ended": false});
+    server.push("fs/changed", params);
+}
+
+fn path(changes: Option<Result<Changes, ExecServerError>>) -> String {
+    let changes = changes.unwrap().unwrap();
+    assert!(!changes.overflow);
+    changes.changes[0].path.as_str().to_owned()
+}
+
+#[tokio::test]
+async fn after_a_cut_a_watch_says_up_to_where_it_knows() {
+    let server = ScriptedServer::new();
+    can_watch(&server);
+    let client = connect(&server).await;
+    let mut watch = client.watch(&"file:///tree".parse().unwrap(), true).await.unwrap();
+    let asked = server.wait_for("fs/watch", 1).await.params;
+    let id = asked["watchId"].clone();
+    assert_eq!(asked, json!({"watchId": id, "path": "file:///tree", "recursive": true}));
+    changed(&server, &id, 1, "file:///tree/1");
+    assert_eq!(path(watch.recv().await), "file:///tree/1");
+    server.cut();
+    assert_eq!(server.wait_for("fs/watch", 2).await.params["afterSeq"], 1);
+    // Told again, and then what was missed.
+    changed(&server, &id, 1, "file:///tree/1");
+    changed(&server, &id, 2, "file:///tree/2");
+    assert_eq!(path(watch.recv().await), "file:///tree/2");
+    drop(watch);
+    assert_eq!(server.wait_for("fs/unwatch", 1).await.params, json!({"watchId": id}));
+}
+
+#[tokio::test]
+async fn a_watch_that_the_server_has_forgotten_is_made_anew_and_says_so() {
+    let server = ScriptedServer::new();
+    can_watch(&server);
+    let client = connect(&server).await;
+    let mut watch = client.watch(&"file:///tree".parse().unwrap(), false).await.unwrap();
+    let id = server.wait_for("fs/watch", 1).await.params["watchId"].clone();
+    changed(&server, &id, 1, "file:///tree/1");
+    path(watch.recv().await);
+    server.on("fs/watch", |asked| match asked.params.get("afterSeq") {
+        Some(_) => Reply::Error(-32004, "unknown watch".into()),
+        None => Reply::Result(json!({})),
+    });
+    server.cut();
+    assert_eq!(server.wait_for("fs/watch", 3).await.params.get("afterSeq"), None);
+    assert_eq!(watch.recv().await.unwrap().unwrap(), Changes { changes: vec![], overflow: true });
+    changed(&server, &id, 1, "file:///tree/2");
+    assert_eq!(path(watch.recv().await), "file:///tree/2");
+}
+
+#[tokio::test]
+async fn a_watch_that_cannot_be_made_anew_fails() {
+    let server = ScriptedServer::new();
+    can_watch(&server);
+    let client = connect(&server).await;
+    let mut watch = client.watch(&"file:///tree".parse().unwrap(), true).await.unwrap();
+    server.on("fs/watch", |_| Reply::Error(-32004, "nothing is there".into()));
+    server.cut();
+    assert!(watch.recv().await.unwrap().unwrap().overflow);
+    let error = watch.recv().await.unwrap().unwrap_err();
+    assert_eq!(error.to_string(), "nothing is there");
+    assert!(watch.recv().await.is_none());
+    client.environment_status().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_cut_before_the_answer_does_not_hurt() {
+    for knows in [true, false] {
+        let server = ScriptedServer::new();
+        can_watch(&server);
+        let client = connect(&server).await;
+        let mut times = 0;
+        server.on("fs/watch", move |asked| {
+            times += 1;
+            match asked.params.get("afterSeq") {
+                None if times == 1 => Reply::Cut,
+                Some(_) if !knows => Reply::Error(-32004, "unknown watch".into()),
+                _ => Reply::Result(json!({})),
+            }
+        });
+        let mut watch = client.watch(&"file:///tree".parse().unwrap(), true).await.unwrap();
+        let id = server.wait_for("fs/watch", 1).await.params["watchId"].clone();
+        changed(&server, &id, 1, "file:///tree/1");
+        assert_eq!(path(watch.recv().await), "file:///tree/1");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_watch_or_search_is_not_asked_to() {
+    let server = ScriptedServer::new();
+    let client = connect(&server).await;
+    assert!(client.watch(&"file:///".parse().unwrap(), true).await.is_err());
+    assert!(client.search(client::SearchParams::below("file:///".parse().unwrap())).await.is_err());
+    assert_eq!(server.count("fs/watch") + server.count("fs/search"), 0);
+}
+
+#[tokio::test]
+async fn a_search_fails_with_its_connection_and_is_cancelled_when_dropped() {
+    let server = ScriptedServer::new();
+    can_watch(&server);
+    server.on("fs/search", |_| Reply::Silence);
+    let client = connect(&server).await;
+    let params = client::SearchParams::below("file:///".parse().unwrap());
+    let mut search = client.search(params.clone()).await.unwrap();
+    let found = async {
+        let id = server.wait_for("fs/search", 1).await.params["searchId"].clone();
+        let files = json!([{"path": "file:///a"}]);
+        server.push("fs/found", json!({"searchId": id, "seq": 1, "files": files}));
+    };
+    let (first, ()) = tokio::join!(search.recv(), found);
+    assert_eq!(first.unwrap().unwrap().path.as_str(), "file:///a");
+    server.cut();
+    assert!(matches!(search.recv().await, Some(Err(ExecServerError::Disconnected(_)))));
+    assert!(search.recv().await.is_none() && search.result().is_none());
+    drop(search);
+    let mut search = client.search(params).await.unwrap();
+    tokio::select! {
+        _ = search.recv() => panic!("nothing was found"),
+        _ = server.wait_for("fs/search", 2) => {}
+    }
+    let id = server.wait_for("fs/search", 2).await.params["searchId"].clone();
+    drop(search);
+    assert_eq!(server.wait_for("fs/cancelSearch", 1).await.params, json!({"searchId": id}));
+}
