@@ -6,9 +6,11 @@
 mod bare;
 mod echo;
 mod embedded;
+mod files;
 mod memory;
 mod one_shot;
 mod output;
+mod peer;
 mod raw;
 mod sample;
 mod table;
@@ -19,6 +21,9 @@ use table::Row;
 
 fn main() -> Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
+    if args.first().is_some_and(|first| first == peer::ARGUMENT) {
+        return peer::serve();
+    }
     let markdown = args.iter().any(|arg| arg == "--markdown");
     let words: Vec<&String> = args.iter().filter(|arg| !arg.starts_with("--")).collect();
     let wanted = |name: &str| words.is_empty() || words.iter().any(|word| name.contains(word.as_str()));
@@ -53,6 +58,20 @@ fn main() -> Result<()> {
         if wanted("memory") {
             eprintln!("measuring memory …");
             rows.extend(memory::idle().await?);
+        }
+        if wanted("files") {
+            eprintln!("measuring files …");
+            rows.extend(files::small().await?);
+            rows.push(files::walk().await?);
+        }
+        if wanted("copy") {
+            eprintln!("measuring copies …");
+            rows.extend(files::copy::gibibyte().await?);
+            rows.extend(files::copy::memory().await?);
+        }
+        if wanted("search") {
+            eprintln!("measuring a search …");
+            rows.push(files::search().await?);
         }
         if wanted("crowd") {
             eprintln!("measuring one-shots beside 1,000 live processes …");

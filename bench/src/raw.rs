@@ -15,12 +15,51 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) async fn connect(url: &str) -> Result<Self> {
-        let MessageStream { reader, writer, framing, .. } = connect(url, ConnectOptions::default()).await?;
-        let mut client = Self { reader, writer, framing, next_id: 1 };
+        let mut client = Self::connect_only(url).await?;
         client.send("initialize", r#"{"clientName":"bench"}"#).await?;
         client.next().await?;
         client.send_text(r#"{"method":"initialized"}"#).await?;
         Ok(client)
+    }
+
+    /// A connection without a handshake.
+    pub(crate) async fn connect_only(url: &str) -> Result<Self> {
+        let MessageStream { reader, writer, framing, .. } = connect(url, ConnectOptions::default()).await?;
+        Ok(Self { reader, writer, framing, next_id: 1 })
+    }
+
+    /// One request and its answer.
+    pub(crate) async fn ask(&mut self, method: &str, params: &str) -> Result<Bytes> {
+        self.send(method, params).await?;
+        self.answer().await
+    }
+
+    /// The same request so many times in one go, and all answers.
+    pub(crate) async fn ask_all(&mut self, method: &str, params: &str, count: usize) -> Result<()> {
+        let mut out = Vec::new();
+        for id in 0..count {
+            let text = format!(r#"{{"id":{id},"method":"{method}","params":{params}}}"#);
+            self.framing.frame(&mut out, text.len(), |out| out.extend_from_slice(text.as_bytes()));
+        }
+        self.writer.write_all(&out).await?;
+        for _ in 0..count {
+            self.answer().await?;
+        }
+        Ok(())
+    }
+
+    /// A message to a peer that sends it back.
+    pub(crate) async fn echo(&mut self, text: &str) -> Result<Bytes> {
+        self.send_text(text).await?;
+        self.next().await
+    }
+
+    async fn answer(&mut self) -> Result<Bytes> {
+        let answer = self.next().await?;
+        if answer.starts_with(br#"{"error""#) {
+            bail!("{}", String::from_utf8_lossy(&answer));
+        }
+        Ok(answer)
     }
 
     pub(crate) async fn send(&mut self, method: &str, params: &str) -> Result<()> {

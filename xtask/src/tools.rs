@@ -24,6 +24,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("sshd", "openssh-server"),
     ("unshare", "util-linux"),
     ("vi", "vim-tiny"),
+    ("zsh", "zsh"),
 ];
 
 /// What runs the tests.
@@ -38,12 +39,17 @@ pub(crate) enum Runner {
 /// Where servers are, which is not on the path of everybody.
 const SYSTEM_PROGRAMS: &str = "/usr/sbin";
 
-/// Installs the programs that are missing, or says what to install.
+/// Installs the programs that are missing for the tests, or says what to install.
 pub(crate) fn install_missing_programs() -> Result<()> {
+    install_missing_programs_of(PROGRAMS)
+}
+
+/// The same for other programs, each with its package.
+pub(crate) fn install_missing_programs_of(programs: &[(&'static str, &'static str)]) -> Result<()> {
     let mut path = std::env::var_os("PATH").unwrap_or_default();
     path.push(":");
     path.push(SYSTEM_PROGRAMS);
-    let packages = missing_packages(PROGRAMS, &path);
+    let packages = missing_packages(programs, &path);
     if packages.is_empty() { Ok(()) } else { install_packages(&packages) }
 }
 

@@ -22,42 +22,48 @@ pub(crate) const LIMITS: &str = "Limits";
     disable_help_flag = true,
     args_conflicts_with_subcommands = true,
     disable_help_subcommand = true,
-    after_help = "Examples:
-  exec-server                                         serve on a free loopback port and print its URL
+    after_help = "Each flag has an environment variable of its name, such as EXEC_SERVER_SESSION_TTL. Examples:
+  exec-server                             serve on a free loopback port and print its URL
   exec-server --listen unix:///run/user/1000/exec.sock
   exec-server --listen wss://0.0.0.0:7000 --tls-cert cert.pem --tls-key key.pem --token-file tokens"
 )]
 pub(crate) struct Args {
-    /// Where to listen: ws://IP:PORT, wss://IP:PORT, unix:///PATH or stdio. May be given several times
-    #[arg(long, env = "EXEC_SERVER_LISTEN", value_name = "URL", value_delimiter = ',', default_value = DEFAULT_LISTEN_URL)]
+    /// ws://IP:PORT, wss://IP:PORT, unix:///PATH or stdio; repeatable
+    #[arg(long, env = "EXEC_SERVER_LISTEN", hide_env = true, value_name = "URL", value_delimiter = ',', default_value = DEFAULT_LISTEN_URL)]
     pub(crate) listen: Vec<ListenUrl>,
 
     /// Certificate chain for wss://, PEM
-    #[arg(long, env = "EXEC_SERVER_TLS_CERT", value_name = "FILE", requires = "tls_key")]
+    #[arg(long, env = "EXEC_SERVER_TLS_CERT", hide_env = true, value_name = "FILE", requires = "tls_key")]
     pub(crate) tls_cert: Option<PathBuf>,
 
     /// Private key for wss://, PEM
-    #[arg(long, env = "EXEC_SERVER_TLS_KEY", value_name = "FILE", requires = "tls_cert")]
+    #[arg(long, env = "EXEC_SERVER_TLS_KEY", hide_env = true, value_name = "FILE", requires = "tls_cert")]
     pub(crate) tls_key: Option<PathBuf>,
 
     /// Bearer tokens to accept, one per line; read again on SIGHUP
-    #[arg(long, env = "EXEC_SERVER_TOKEN_FILE", value_name = "FILE")]
+    #[arg(long, env = "EXEC_SERVER_TOKEN_FILE", hide_env = true, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
 
     /// Let anybody who can reach the address run commands
-    #[arg(long, env = "EXEC_SERVER_INSECURE_NO_AUTH")]
+    #[arg(long, env = "EXEC_SERVER_INSECURE_NO_AUTH", hide_env = true)]
     pub(crate) insecure_no_auth: bool,
 
-    /// How long a session and its processes outlive their connection
-    #[arg(long, env = "EXEC_SERVER_SESSION_TTL", value_name = "TIME", default_value = "30s")]
+    /// How long a session outlives its connection
+    #[arg(long, env = "EXEC_SERVER_SESSION_TTL", hide_env = true, value_name = "TIME", default_value = "30s")]
     pub(crate) session_ttl: Span,
 
-    /// Output kept per process for a client that comes back
-    #[arg(long, env = "EXEC_SERVER_RETAIN_BYTES", value_name = "SIZE", default_value = "1MiB")]
+    /// Output kept per process until its client is back
+    #[arg(long, env = "EXEC_SERVER_RETAIN_BYTES", hide_env = true, value_name = "SIZE", default_value = "1MiB")]
     pub(crate) retain_bytes: Bytes,
 
     /// Output kept for all processes together
-    #[arg(long, env = "EXEC_SERVER_RETAIN_TOTAL_BYTES", value_name = "SIZE", default_value = "256MiB")]
+    #[arg(
+        long,
+        env = "EXEC_SERVER_RETAIN_TOTAL_BYTES",
+        hide_env = true,
+        value_name = "SIZE",
+        default_value = "256MiB"
+    )]
     pub(crate) retain_total_bytes: Bytes,
 
     /// Accepted for compatibility; requests are always served concurrently
@@ -121,6 +127,18 @@ pub(crate) struct Limits {
         hide = true
     )]
     max_queued_stdin_total: Bytes,
+    /// Open files and uploads per session
+    #[arg(long, env = "EXEC_SERVER_MAX_FILE_HANDLES", value_name = "COUNT", value_parser = count, default_value_t = 128, hide = true)]
+    max_file_handles: usize,
+    /// File operations per session that run at once; further ones wait
+    #[arg(long, env = "EXEC_SERVER_MAX_FILE_OPERATIONS", value_name = "COUNT", value_parser = count, default_value_t = 32, hide = true)]
+    max_file_operations: usize,
+    /// Watches per session
+    #[arg(long, env = "EXEC_SERVER_MAX_WATCHES", value_name = "COUNT", value_parser = count, default_value_t = 64, hide = true)]
+    max_watches: usize,
+    /// HTTP requests under way per connection
+    #[arg(long, env = "EXEC_SERVER_MAX_HTTP_REQUESTS", value_name = "COUNT", value_parser = count, default_value_t = 256, hide = true)]
+    max_http_requests: usize,
     /// The longest a read waits, whatever it asks for
     #[arg(long, env = "EXEC_SERVER_MAX_WAIT", value_name = "TIME", default_value = "10m", hide = true)]
     max_wait: Span,
@@ -168,6 +186,10 @@ impl Args {
             max_id_bytes: limits.max_id_bytes.0,
             max_queued_stdin: limits.max_queued_stdin.0,
             max_queued_stdin_total: limits.max_queued_stdin_total.0,
+            max_file_handles: limits.max_file_handles,
+            max_file_operations: limits.max_file_operations,
+            max_watches: limits.max_watches,
+            max_http_requests: limits.max_http_requests,
             max_wait: limits.max_wait.0,
             retain_bytes: self.retain_bytes.0,
             retain_total_bytes: self.retain_total_bytes.0,

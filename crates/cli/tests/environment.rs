@@ -27,10 +27,12 @@ async fn info_tells_shell_directories_and_capabilities() {
             "temporaryDirectories": [uri(&place.join("scratch"))],
             "tempDir": uri(&place.join("scratch")),
             "capabilities": {
-                "networkProxyLaunch": false, "capabilityDiscoverySandbox": false, "environmentConfigRead": false,
-                "httpHeaderEnvVars": false, "sandboxedFileStreaming": false, "shellSnapshotV2": false,
+                "networkProxyLaunch": false, "capabilityDiscoverySandbox": false, "environmentConfigRead": true,
+                "httpHeaderEnvVars": true, "sandboxedFileStreaming": false, "shellSnapshotV2": true,
                 "processResize": true, "processCloseStdin": true, "processSignals": true, "processList": true,
                 "processTimeout": true, "readGaps": true, "sessionKeep": true, "processFlow": true,
+                "fsRename": true, "fsWriteBlocks": true, "fsExtents": true, "fsSetMetadata": true, "fsLinks": true,
+                "fsWatch": true, "fsSearch": true, "httpCancel": true, "httpLimits": true,
             },
         })
     );

@@ -175,7 +175,7 @@ async fn a_method_without_params_takes_nothing_null_or_an_empty_object() {
 async fn unknown_methods_are_named_even_before_initialize() {
     let server = TestServer::start().await;
     let mut client = server.raw().await;
-    for method in ["fs/readFile", "initialized", "process/output", "", "Process/Start", "rm `-rf`"] {
+    for method in ["fs/readfile", "initialized", "process/output", "", "Process/Start", "rm `-rf`"] {
         let error = client.call_error(method, json!({"any": "params"})).await;
         let message = format!("exec-server stub does not implement `{method}` yet");
         assert_eq!(error, json!({"code": -32601, "message": message}));

@@ -1,14 +1,29 @@
 //! docs/protocol.md is true: every example in it is replayed against the real server, and every method has one.
+#![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use protocol::{ErrorCode, Method, notification};
+use protocol::{ErrorCode, Method, PathUri, notification};
+use tempfile::TempDir;
 use testkit::{Client, TestServer, Value, eventually_async, http_get, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 const DOCUMENT: &str = include_str!("../../../docs/protocol.md");
 
 /// Stands for a value of any type in a line that was read as JSON; `<name>` without quotes becomes this.
 const ANY: &str = "<>";
+
+/// The name of an empty directory of an example's own.
+const FOLDER: &str = "folder";
+
+/// The name of the address of a web server.
+const WEB: &str = "web";
+
+/// What that server says; of the second path it never says the end.
+const WEB_PAGES: [(&str, &str); 2] = [
+    ("GET /hello ", "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 6\r\n\r\nhello\n"),
+    ("GET /endless ", "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\nhello\n"),
+];
 
 /// What the document says can happen to a connection.
 const LOST: &str = "# the connection is lost, and a new one made";
@@ -53,6 +68,9 @@ fn every_method_event_and_error_has_an_example() {
             notification::PROCESS_OUTPUT,
             notification::PROCESS_EXITED,
             notification::PROCESS_CLOSED,
+            notification::FS_CHANGED,
+            notification::FS_FOUND,
+            notification::HTTP_BODY_DELTA,
             notification::LEGACY_OUTPUT,
             notification::LEGACY_EXITED,
         ]
@@ -63,6 +81,7 @@ fn every_method_event_and_error_has_an_example() {
         ErrorCode::MethodNotFound,
         ErrorCode::InvalidParams,
         ErrorCode::Internal,
+        ErrorCode::NotFound,
         ErrorCode::SessionAttached,
     ];
     missing.extend(codes.map(|code| code.number().to_string()));
@@ -82,7 +101,8 @@ fn every_method_event_and_error_has_an_example() {
                     let result = without_placeholders(&message["result"]);
                     // Methods without params take an empty object for none.
                     let params = Some(&request["params"]).filter(|params| **params != json!({}));
-                    let fits = method.check_example(&json!(params).to_string(), &result.to_string());
+                    let named = |value: String| value.replace(&format!("<{FOLDER}>"), "file:///folder");
+                    let fits = method.check_example(&named(json!(params).to_string()), &named(result.to_string()));
                     fits.unwrap_or_else(|error| panic!("line {}: {error}", line.number));
                     missing.remove(method.name());
                 }
@@ -175,6 +195,8 @@ struct Replay {
     server: TestServer,
     client: Client,
     names: Names,
+    _folder: TempDir,
+    _web: Web,
     /// Starts and terminates that were sent, by request id: method and process id.
     asked: BTreeMap<String, (String, Value)>,
 }
@@ -182,10 +204,25 @@ struct Replay {
 impl Replay {
     async fn start(example: &Example) -> Self {
         let flags: Vec<_> = example.words.iter().copied().filter(|word| word.starts_with("--")).collect();
-        let server = TestServer::with(&flags, |command| command.current_dir("/").env_remove("TMPDIR")).await;
+        let server = TestServer::with(&flags, |command| {
+            command
+                .current_dir("/")
+                .env_remove("TMPDIR")
+                .env("HOME", "/nonexistent")
+                .env_remove("CODEX_HOME")
+                .env("NO_PROXY", "*")
+                .env("no_proxy", "*")
+        })
+        .await;
         let from_connect = example.words.contains(&"from-connect");
         let client = if from_connect { server.raw().await } else { server.client().await };
-        Self { server, client, names: Names::new(), asked: BTreeMap::new() }
+        let folder = tempfile::tempdir().expect("a directory can be made");
+        let canonical = folder.path().canonicalize().ok().and_then(|path| PathUri::from_native(&path));
+        let canonical = canonical.expect("it has a URI");
+        let web = Web::start().await;
+        let names = [(FOLDER, canonical.as_str()), (WEB, &web.url)];
+        let names = names.map(|(name, value)| (name.to_owned(), json!(value))).into();
+        Self { server, client, names, _folder: folder, _web: web, asked: BTreeMap::new() }
     }
 
     async fn run(mut self, example: &Example) {
@@ -260,7 +297,7 @@ impl Replay {
     }
 
     async fn reconnect(self) -> Self {
-        let Self { server, client, names, .. } = self;
+        let Self { server, client, names, _folder, _web, .. } = self;
         drop(client);
         // A resume that comes before the server has noticed would be told to try again.
         eventually_async("the server has noticed", async || {
@@ -269,14 +306,50 @@ impl Replay {
         })
         .await;
         let client = server.raw().await;
-        Self { server, client, names, asked: BTreeMap::new() }
+        Self { server, client, names, _folder, _web, asked: BTreeMap::new() }
     }
 }
 
-/// Messages of one lane keep their order: the answer to one request, the events of one process.
+/// A web server. Ends with its value.
+struct Web {
+    url: String,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Web {
+    async fn start() -> Self {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let task = tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                tokio::spawn(async move {
+                    let mut request = [0; 4096];
+                    // What follows is the other end going away.
+                    while let Ok(length @ 1..) = stream.read(&mut request).await {
+                        let is_asked = |(path, _): &&(&str, &str)| request[..length].starts_with(path.as_bytes());
+                        let (_, page) = WEB_PAGES.iter().find(is_asked).expect("a page of the document");
+                        stream.write_all(page.as_bytes()).await.unwrap();
+                    }
+                });
+            }
+        });
+        Self { url, task }
+    }
+}
+
+impl Drop for Web {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Messages of one lane keep their order: the answer to one request, the events of one process, watch, search or body.
 fn lane(message: &Value) -> (bool, Value) {
-    let is_event = message.get("method").is_some();
-    (is_event, if is_event { message["params"]["processId"].clone() } else { message["id"].clone() })
+    if message.get("method").is_none() {
+        return (false, message["id"].clone());
+    }
+    let names = ["processId", "watchId", "searchId", "requestId"];
+    (true, names.iter().find_map(|name| message["params"].get(name)).cloned().unwrap_or_default())
 }
 
 /// What placeholders stand for, as far as it has been seen.

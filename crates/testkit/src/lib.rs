@@ -18,7 +18,9 @@ mod wait;
 pub use client::{Client, Outcome};
 pub use conversation::{base64, unbase64};
 pub use http::{HttpAnswer, UPGRADE, http_exchange, http_get, http_request};
-pub use memory::{cpu_time, descendants, is_alive, open_fds, process_state, resident_bytes, threads};
+pub use memory::{
+    cpu_time, descendants, is_alive, open_fds, peak_resident_bytes, process_state, resident_bytes, threads,
+};
 pub use proxy::CuttingProxy;
 pub use resuming::{Counts, Received, ResumingClient};
 pub use scripted::ScriptedServer;

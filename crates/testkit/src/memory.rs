@@ -8,9 +8,18 @@ fn proc(pid: u32, file: &str) -> PathBuf {
 
 /// Resident memory.
 pub fn resident_bytes(pid: u32) -> usize {
-    let status = std::fs::read_to_string(proc(pid, "status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-    line.trim().trim_end_matches(" kB").trim().parse::<usize>().unwrap() * 1024
+    status_bytes(pid, "VmRSS:").unwrap()
+}
+
+/// The most resident memory it has had; 0 if it is gone.
+pub fn peak_resident_bytes(pid: u32) -> usize {
+    status_bytes(pid, "VmHWM:").unwrap_or(0)
+}
+
+fn status_bytes(pid: u32, member: &str) -> Option<usize> {
+    let status = std::fs::read_to_string(proc(pid, "status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix(member))?;
+    line.trim().trim_end_matches(" kB").trim().parse::<usize>().ok().map(|kib| kib * 1024)
 }
 
 /// Open file descriptors.

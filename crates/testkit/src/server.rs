@@ -46,8 +46,15 @@ impl TestServer {
     /// Starts one with a command that the test has prepared further.
     pub async fn with(args: &[&str], prepare: impl FnOnce(&mut Command) -> &mut Command) -> Self {
         let mut command = Command::new(binary());
-        command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
-        let mut child = prepare(&mut command).spawn().unwrap();
+        prepare(command.args(args));
+        Self::launch(command, args).await
+    }
+
+    /// Starts one with a command of the test's own, such as another program that becomes the server. `args` are those of the
+    /// server in it.
+    pub async fn launch(mut command: Command, args: &[&str]) -> Self {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
+        let mut child = command.spawn().unwrap();
         let expected = args.iter().filter(|arg| **arg == "--listen").count().max(1);
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut urls = Vec::new();

@@ -4,6 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use super::files::args::{
+    CAT_HELP, CP_HELP, CatArgs, CpArgs, LS_HELP, LsArgs, MKDIR_HELP, MkdirArgs, RM_HELP, RmArgs,
+};
 use crate::units::Span;
 
 const RUN_HELP: &str = "The exit code is the command's, or:
@@ -40,6 +43,26 @@ Examples:
   exec-server attach
   exec-server attach --session work 3";
 
+const SEARCH_HELP: &str =
+    "A place is PATH, or ENV:PATH for an environment of environments.toml; a relative path begins in the
+directory of the server. Without a place that directory is searched. What .gitignore names and what begins
+with a dot is left out.
+
+It exits with 0 if something was found, 1 if nothing was, and 2 if something went wrong.
+
+Examples:
+  exec-server search -S 'todo|fixme' build-host:/srv/app
+  exec-server search -l -g '*.rs' unwrap --ssh build-host :/srv/app
+  exec-server search --files -g '*.toml' build-host:";
+
+const WATCH_HELP: &str =
+    "Prints one line for each file that is created, modified, removed or renamed, until Ctrl-C. `overflow` means
+that more has changed than could be told.
+
+Examples:
+  exec-server watch build-host:/srv/app/log
+  exec-server watch --json --connect ws://10.0.0.5:7000 :/srv/app";
+
 /// What to do in an environment.
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
@@ -58,6 +81,27 @@ pub(crate) enum Command {
     /// Take up a process of a kept session in this terminal
     #[command(after_help = ATTACH_HELP)]
     Attach(AttachArgs),
+    /// Search files of an environment, as ripgrep does
+    #[command(after_help = SEARCH_HELP)]
+    Search(SearchArgs),
+    /// Print what changes in a directory of an environment
+    #[command(after_help = WATCH_HELP)]
+    Watch(WatchArgs),
+    /// Copy files and trees between here and environments
+    #[command(after_help = CP_HELP)]
+    Cp(CpArgs),
+    /// List files of an environment
+    #[command(after_help = LS_HELP)]
+    Ls(LsArgs),
+    /// Print files of an environment
+    #[command(after_help = CAT_HELP)]
+    Cat(CatArgs),
+    /// Remove files of an environment
+    #[command(after_help = RM_HELP)]
+    Rm(RmArgs),
+    /// Make directories in an environment
+    #[command(after_help = MKDIR_HELP)]
+    Mkdir(MkdirArgs),
     /// Run an MCP server in an environment and bridge it to our stdio
     McpStdio(McpStdioArgs),
     /// Print completions for a shell
@@ -211,6 +255,72 @@ pub(crate) struct AttachArgs {
     /// Id as `ps` shows it; the only one that runs if left out
     #[arg(value_name = "ID")]
     pub(crate) id: Option<String>,
+    #[command(flatten)]
+    pub(crate) r#where: WhereArgs,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct SearchArgs {
+    /// Case does not matter
+    #[arg(short, long)]
+    pub(crate) ignore_case: bool,
+    /// Case matters only if the pattern has an upper-case letter
+    #[arg(short = 'S', long)]
+    pub(crate) smart_case: bool,
+    /// The pattern is meant literally
+    #[arg(short = 'F', long)]
+    pub(crate) fixed_strings: bool,
+    /// Only whole words
+    #[arg(short, long)]
+    pub(crate) word_regexp: bool,
+    /// Only files whose names match; with `!` in front, only others
+    #[arg(short, long, value_name = "GLOB")]
+    pub(crate) glob: Vec<String>,
+    /// So many lines after each match
+    #[arg(short = 'A', long, value_name = "N")]
+    pub(crate) after_context: Option<u32>,
+    /// So many lines before each match
+    #[arg(short = 'B', long, value_name = "N")]
+    pub(crate) before_context: Option<u32>,
+    /// Both
+    #[arg(short = 'C', long, value_name = "N")]
+    pub(crate) context: Option<u32>,
+    /// Only the names of files with matches
+    #[arg(short = 'l', long, conflicts_with = "json")]
+    pub(crate) files_with_matches: bool,
+    /// Only the names of files, whatever they hold; there is no pattern then
+    #[arg(long)]
+    pub(crate) files: bool,
+    /// Names with a dot in front too
+    #[arg(long)]
+    pub(crate) hidden: bool,
+    /// What .gitignore and its kin name too
+    #[arg(long)]
+    pub(crate) no_ignore: bool,
+    /// At most so many lines of a file
+    #[arg(short, long, value_name = "N")]
+    pub(crate) max_count: Option<u64>,
+    /// One JSON object per file with matches, or part of one, and one for the result
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// A regular expression, and where to look
+    #[arg(value_name = "PATTERN [ENV:PATH]")]
+    pub(crate) words: Vec<String>,
+    #[command(flatten)]
+    pub(crate) r#where: WhereArgs,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct WatchArgs {
+    /// Only what is directly in the directory
+    #[arg(long)]
+    pub(crate) no_recursive: bool,
+    /// One JSON object per change
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// A file or a directory
+    #[arg(value_name = "ENV:PATH")]
+    pub(crate) place: String,
     #[command(flatten)]
     pub(crate) r#where: WhereArgs,
 }

@@ -5,6 +5,7 @@ mod attach;
 mod completions;
 mod escape;
 mod event_printer;
+mod files;
 mod json;
 mod kill;
 mod local_server;
@@ -13,22 +14,29 @@ mod mcp_stdio;
 mod named;
 mod notice;
 mod output;
+mod place;
 mod print;
 mod ps;
 mod reach;
 mod relay;
 mod run;
 mod screen;
+mod search;
 mod shell;
 mod signals;
 mod start;
 mod status;
 mod stdin;
 mod terminal;
+mod watch;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use args::Command;
+
+/// How long a disk may take for what was given to it last.
+const LAST_WRITES: Duration = Duration::from_secs(2);
 
 /// Runs one command to its end; the result is what the program exits with.
 pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
@@ -37,9 +45,15 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
     // Output comes in large buffers, which are not to be mapped and cleared anew each time.
     spawn::give_freed_memory_back();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let writes_files = matches!(command, Command::Cp(_));
     let result = runtime.block_on(dispatch(command));
-    // A thread may still be waiting for stdin; nothing of ours is.
-    runtime.shutdown_background();
+    if writes_files {
+        // A thread may still have a file that is not whole, and takes it along when it is done.
+        runtime.shutdown_timeout(LAST_WRITES);
+    } else {
+        // A thread may still be waiting for stdin; nothing of ours is.
+        runtime.shutdown_background();
+    }
     result
 }
 
@@ -52,6 +66,13 @@ async fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Logs(args) if args.follow => logs::logs(args).await,
         Command::Logs(args) => fails_with_one(logs::logs(args).await),
         Command::Attach(args) => attach::attach(args).await,
+        Command::Search(args) => Ok(search::search(args).await),
+        Command::Watch(args) => fails_with_one(watch::watch(args).await),
+        Command::Cp(args) => fails_with_one(files::cp::cp(args).await),
+        Command::Ls(args) => fails_with_one(files::ls::ls(args).await),
+        Command::Cat(args) => fails_with_one(files::cat::cat(args).await),
+        Command::Rm(args) => fails_with_one(files::rm::rm(args).await),
+        Command::Mkdir(args) => fails_with_one(files::mkdir::mkdir(args).await),
         Command::McpStdio(args) => mcp_stdio::mcp_stdio(args).await,
         Command::Completions(args) => fails_with_one(completions::completions(args).await),
     }

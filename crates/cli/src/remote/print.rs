@@ -6,9 +6,14 @@ use tokio::io::AsyncWriteExt as _;
 
 /// To stdout. Whoever has read enough and closed it is no error.
 pub(crate) async fn print(text: &str) -> io::Result<()> {
+    print_bytes(text.as_bytes()).await
+}
+
+/// The same for what need not be text, such as names of files.
+pub(crate) async fn print_bytes(bytes: &[u8]) -> io::Result<()> {
     let mut stdout = tokio::io::stdout();
     let written = async {
-        stdout.write_all(text.as_bytes()).await?;
+        stdout.write_all(bytes).await?;
         stdout.flush().await
     };
     match written.await {

@@ -106,7 +106,7 @@ async fn a_wrong_member_is_named() {
 async fn unknown_methods_are_named_before_and_after_the_handshake() {
     let server = TestServer::start().await;
     let mut client = server.raw().await;
-    for name in ["fs/readFile", "", "PROCESS/START", "process/start ", "\u{0}", "ünïcödé \"quoted\""] {
+    for name in ["fs/readfile", "", "PROCESS/START", "process/start ", "\u{0}", "ünïcödé \"quoted\""] {
         let error = client.call_error(name, json!({"any": "thing"})).await;
         let message = format!("exec-server stub does not implement `{name}` yet");
         assert_eq!(error, json!({"code": METHOD_NOT_FOUND, "message": message}));

@@ -1,6 +1,7 @@
 //! Every limit of `--help-limits` is reached once, and says so.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
+mod files;
 mod listed;
 mod messages;
 mod numbers;

@@ -1,0 +1,152 @@
+//! Files over there: one small one, many questions at once, a tree, a search.
+
+pub(crate) mod copy;
+mod tree;
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use testkit::TestServer;
+
+use crate::peer::Peer;
+use crate::raw::{Client, is};
+use crate::sample::p50;
+use crate::table::{Goal, Row};
+
+const ROUNDS: usize = 10;
+const PER_ROUND: usize = 200;
+const AT_ONCE: usize = 1000;
+/// Entries of the tree that is walked, in halves: what a walk may answer holds one of them.
+const ENTRIES: usize = 50_000;
+const TURNS: usize = 5;
+
+pub(crate) async fn small() -> Result<Vec<Row>> {
+    let directory = tempfile::tempdir()?;
+    let file = directory.path().join("small");
+    std::fs::write(&file, [b'x'; 1024])?;
+    let uri = format!("file://{}", file.display());
+    let server = TestServer::start().await;
+    let peer = Peer::start()?;
+    let mut client = Client::connect(server.url()).await?;
+    let mut echoed = Client::connect_only(&peer.url).await?;
+    let params = format!(r#"{{"path":"{uri}"}}"#);
+
+    let answer = client.ask("fs/readFile", &params).await?;
+    ensure!(answer.len() > 1024 && answer.len() < 2048, "{}", String::from_utf8_lossy(&answer));
+    let same_size = "x".repeat(answer.len());
+    let (mut read, mut echo, mut metadata, mut pipelined) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        for _ in 0..PER_ROUND {
+            read.push(timed(client.ask("fs/readFile", &params)).await?);
+        }
+        for _ in 0..PER_ROUND {
+            echo.push(timed(echoed.echo(&same_size)).await?);
+        }
+        for _ in 0..PER_ROUND {
+            metadata.push(timed(client.ask("fs/getMetadata", &params)).await?);
+        }
+        pipelined.push(timed(client.ask_all("fs/getMetadata", &params, AT_ONCE)).await?);
+    }
+    Ok(vec![
+        Row {
+            figure: "`fs/readFile` of 1 KiB, p50, beside a WebSocket echo",
+            ours: p50(read),
+            limit: Some(p50(echo)),
+            goal: Goal::UpToTimes(1.5),
+        },
+        Row {
+            figure: "1,000 `fs/getMetadata` at once, beside one",
+            ours: p50(pipelined),
+            limit: Some(p50(metadata)),
+            goal: Goal::UpToTimes(25.0),
+        },
+    ])
+}
+
+async fn timed<T>(work: impl Future<Output = Result<T>>) -> Result<Duration> {
+    let start = Instant::now();
+    work.await?;
+    Ok(start.elapsed())
+}
+
+pub(crate) async fn walk() -> Result<Row> {
+    let directory = tempfile::tempdir()?;
+    let halves = tree::flat(directory.path(), ENTRIES)?;
+    let server = TestServer::start().await;
+    let mut client = Client::connect(server.url()).await?;
+    let (mut ours, mut find) = (Vec::new(), Vec::new());
+    for _ in 0..TURNS {
+        let start = Instant::now();
+        let found = command_lines(Command::new("find").arg(directory.path()))?;
+        find.push(start.elapsed());
+        ensure!(found > ENTRIES, "find found {found}");
+        let start = Instant::now();
+        let mut entries = 0;
+        for half in &halves {
+            let params = format!(
+                r#"{{"path":"file://{}","options":{{"maxDepth":64,"maxDirectories":10000,"maxEntries":50000,"followDirectorySymlinks":false}}}}"#,
+                half.display()
+            );
+            client.send("fs/walk", &params).await?;
+        }
+        for _ in &halves {
+            let answer = client.next().await?;
+            ensure!(answer.ends_with(br#""truncated":false}}"#), "the walk was cut short");
+            entries += memchr::memmem::find_iter(&answer, br#"{"path":"#).count();
+        }
+        ours.push(start.elapsed());
+        ensure!(entries + halves.len() == ENTRIES, "the walks found {entries}");
+    }
+    Ok(Row {
+        figure: "`fs/walk` of 50,000 entries, beside `find`",
+        ours: p50(ours),
+        limit: Some(p50(find)),
+        goal: Goal::UpToTimes(2.0),
+    })
+}
+
+pub(crate) async fn search() -> Result<Row> {
+    let root = tree::kernel_sized()?;
+    let server = TestServer::start().await;
+    let mut client = Client::connect(server.url()).await?;
+    let (mut ours, mut rg) = (Vec::new(), Vec::new());
+    for turn in 0..TURNS {
+        let start = Instant::now();
+        let expected = command_lines(Command::new("rg").args(["--line-number", tree::PATTERN]).arg(&root))?;
+        rg.push(start.elapsed());
+        let start = Instant::now();
+        let found = search_once(&mut client, &root, turn).await?;
+        ours.push(start.elapsed());
+        ensure!(found == expected && found > 0, "rg found {expected} lines, we {found}");
+    }
+    Ok(Row {
+        figure: "`fs/search` over 75,000 files, 1.2 GB, beside `rg`",
+        ours: p50(ours),
+        limit: Some(p50(rg)),
+        goal: Goal::UpToTimes(1.5),
+    })
+}
+
+async fn search_once(client: &mut Client, root: &Path, turn: usize) -> Result<usize> {
+    let pattern = serde_json::to_string(tree::PATTERN)?;
+    let params = format!(r#"{{"searchId":"s{turn}","path":"file://{}","pattern":{pattern}}}"#, root.display());
+    client.send("fs/search", &params).await?;
+    let mut lines = 0;
+    loop {
+        let message = client.next().await?;
+        if !is(&message, "fs/found") {
+            ensure!(!message.starts_with(br#"{"error""#), "{}", String::from_utf8_lossy(&message));
+            return Ok(lines);
+        }
+        lines += memchr::memmem::find_iter(&message, br#""number":"#).count();
+    }
+}
+
+/// Runs a command that lists something, as a script would, and counts the lines.
+fn command_lines(command: &mut Command) -> Result<usize> {
+    let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
+    ensure!(output.status.success(), "{command:?}: {}", output.status);
+    Ok(memchr::memchr_iter(b'\n', &output.stdout).count())
+}

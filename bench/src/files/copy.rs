@@ -1,0 +1,123 @@
+//! Large files by `cp`, down and up, beside the same file through a pipe.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use tempfile::TempDir;
+use testkit::{TestServer, binary, peak_resident_bytes};
+
+use crate::sample::p50;
+use crate::table::{Goal, Quantity, Row};
+
+const GIBIBYTE: u64 = 1 << 30;
+const LARGE: u64 = 4 * GIBIBYTE;
+const TURNS: usize = 3;
+/// Where files are kept in memory, so that what is measured is not the disk.
+const IN_MEMORY: &str = "/dev/shm";
+
+/// 1 GiB both ways.
+pub(crate) async fn gibibyte() -> Result<Vec<Row>> {
+    let directory = directory(3 * GIBIBYTE)?;
+    let (source, target) = (directory.path().join("source"), directory.path().join("target"));
+    fill(&source, GIBIBYTE)?;
+    let server = TestServer::start().await;
+    let (mut down, mut up, mut pipe) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..TURNS {
+        pipe.push(timed(&target, || through_a_pipe(&source, &target))?);
+        down.push(timed(&target, || cp(&server, &there(&source), &target.to_string_lossy()).map(drop))?);
+        up.push(timed(&target, || cp(&server, &source.to_string_lossy(), &there(&target)).map(drop))?);
+    }
+    let rate = |times: Vec<Duration>| match p50(times) {
+        Quantity::Seconds(seconds) => Quantity::BytesPerSecond(GIBIBYTE as f64 / seconds),
+        other => other,
+    };
+    let limit = Some(rate(pipe));
+    let goal = Goal::AtLeastTimes(0.4);
+    Ok(vec![
+        Row { figure: "1 GiB by `cp` down, beside `cat | cat`", ours: rate(down), limit, goal },
+        Row { figure: "1 GiB by `cp` up, beside `cat | cat`", ours: rate(up), limit, goal },
+    ])
+}
+
+/// What both ends need at most while 4 GiB are on their way.
+pub(crate) async fn memory() -> Result<Vec<Row>> {
+    let directory = directory(2 * LARGE)?;
+    let (source, target) = (directory.path().join("source"), directory.path().join("target"));
+    fill(&source, LARGE)?;
+    let mut peaks = Vec::new();
+    for way in [
+        [there(&source), target.to_string_lossy().into_owned()],
+        [source.to_string_lossy().into_owned(), there(&target)],
+    ] {
+        // What an earlier copy has needed must not count for this one.
+        let server = TestServer::start().await;
+        let client = cp(&server, &way[0], &way[1])?;
+        ensure!(target.metadata()?.len() == LARGE);
+        std::fs::remove_file(&target)?;
+        peaks.push((client, peak_resident_bytes(server.pid())));
+    }
+    let largest = |peaks: Vec<usize>| Quantity::Bytes(peaks.into_iter().max().unwrap_or_default() as f64);
+    let (clients, servers) = peaks.into_iter().unzip();
+    let goal = Goal::UpTo(Quantity::Bytes((32 << 20) as f64));
+    Ok(vec![
+        Row { figure: "`cp` of 4 GiB, memory of the client", ours: largest(clients), limit: None, goal },
+        Row { figure: "`cp` of 4 GiB, memory of the server", ours: largest(servers), limit: None, goal },
+    ])
+}
+
+fn directory(bytes: u64) -> Result<TempDir> {
+    let memory = rustix::fs::statvfs(IN_MEMORY).ok().filter(|fs| fs.f_bavail * fs.f_frsize > bytes + bytes / 4);
+    Ok(match memory {
+        Some(_) => tempfile::tempdir_in(IN_MEMORY)?,
+        None => tempfile::tempdir()?,
+    })
+}
+
+fn fill(path: &Path, bytes: u64) -> Result<()> {
+    let block: Vec<u8> = (0..1u32 << 20).map(|number| (number.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let mut file = File::create(path)?;
+    (0..bytes >> 20).try_for_each(|_| file.write_all(&block))?;
+    Ok(())
+}
+
+fn there(path: &Path) -> String {
+    format!(":{}", path.display())
+}
+
+fn timed(target: &PathBuf, copy: impl FnOnce() -> Result<()>) -> Result<Duration> {
+    let start = Instant::now();
+    copy()?;
+    let took = start.elapsed();
+    ensure!(target.metadata()?.len() == GIBIBYTE);
+    std::fs::remove_file(target)?;
+    Ok(took)
+}
+
+fn through_a_pipe(source: &Path, target: &Path) -> Result<()> {
+    let mut reading = Command::new("cat").arg(source).stdout(Stdio::piped()).spawn()?;
+    let pipe = reading.stdout.take().context("its stdout is missing")?;
+    let status = Command::new("cat").stdin(pipe).stdout(File::create(target)?).status()?;
+    ensure!(status.success() && reading.wait()?.success());
+    Ok(())
+}
+
+/// Returns the most memory that the command had.
+fn cp(server: &TestServer, source: &str, target: &str) -> Result<usize> {
+    let mut child = Command::new(binary())
+        .args(["cp", "--quiet", "--connect", server.url(), source, target])
+        .stdin(Stdio::null())
+        .spawn()?;
+    let mut peak = 0;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            ensure!(status.success(), "cp: {status}");
+            return Ok(peak);
+        }
+        peak = peak.max(peak_resident_bytes(child.id()));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

@@ -1,0 +1,79 @@
+//! A WebSocket server that sends every message back, on the transport of the product and in a process of its own: what a
+//! round trip costs if nothing is done at the other end.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use transport::{HttpSurface, Incoming, Limits, ListenUrl, Listener, MessageStream, accept_messages};
+
+/// The argument that makes this program the peer.
+pub(crate) const ARGUMENT: &str = "--echo-peer";
+
+/// A running peer, ended when dropped.
+pub(crate) struct Peer {
+    child: Child,
+    pub(crate) url: String,
+}
+
+impl Peer {
+    pub(crate) fn start() -> Result<Self> {
+        let mut child = Command::new(std::env::current_exe()?).arg(ARGUMENT).stdout(Stdio::piped()).spawn()?;
+        let mut url = String::new();
+        BufReader::new(child.stdout.take().context("its stdout is missing")?).read_line(&mut url)?;
+        Ok(Self { child, url: url.trim().to_owned() })
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        let _gone_already = self.child.kill();
+        let _reaped = self.child.wait();
+    }
+}
+
+/// What the peer does: the same kind of runtime as the server has.
+pub(crate) fn serve() -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let url: ListenUrl = "ws://127.0.0.1:0".parse()?;
+        let listener = Listener::bind(&url, None).await?;
+        println!("{}", listener.url());
+        loop {
+            let socket = listener.accept().await?;
+            let limits = Limits { message_bytes: 64 << 20 };
+            if let Some(stream) = accept_messages(socket, Arc::new(Open), limits).await? {
+                tokio::spawn(echo(stream));
+            }
+        }
+    })
+}
+
+async fn echo(stream: MessageStream) -> Result<()> {
+    let MessageStream { mut reader, mut writer, framing, .. } = stream;
+    let mut out = Vec::new();
+    loop {
+        match reader.next().await? {
+            Incoming::Message(message) => {
+                out.clear();
+                framing.frame(&mut out, message.len(), |out| out.extend_from_slice(&message));
+                writer.write_all(&out).await?;
+            }
+            Incoming::Closed(_) => return Ok(()),
+            _ => {}
+        }
+    }
+}
+
+struct Open;
+
+impl HttpSurface for Open {
+    fn authorize(&self, _: &http::HeaderMap) -> bool {
+        true
+    }
+
+    fn metrics(&self) -> String {
+        String::new()
+    }
+}

@@ -1,0 +1,104 @@
+//! What the commands about files take.
+
+use std::ffi::OsString;
+
+use clap::Args;
+
+use super::super::args::WhereArgs;
+
+pub(crate) const CP_HELP: &str =
+    "A path is ENV:PATH for an environment of environments.toml, :PATH for the one that the flags choose, and
+anything else is here; write ./a:b for a file with a colon. Relative paths over there are meant from the
+directory of its server. Mode and modification time are kept, holes stay holes, links in trees stay links.
+
+Examples:
+  exec-server cp -r src build:/srv/app
+  exec-server cp --connect ws://10.0.0.5:7000 :/var/log/app.log .
+  exec-server cp staging:db.dump production:";
+
+pub(crate) const LS_HELP: &str = "Paths are as for `cp`. Times are UTC.
+
+Examples:
+  exec-server ls -l build:/srv/app
+  exec-server ls --ssh build-host :";
+
+pub(crate) const CAT_HELP: &str = "Paths are as for `cp`.
+
+Example:
+  exec-server cat build:/etc/os-release";
+
+pub(crate) const RM_HELP: &str = "Paths are as for `cp`.
+
+Example:
+  exec-server rm -r build:/srv/app/target";
+
+pub(crate) const MKDIR_HELP: &str = "Paths are as for `cp`.
+
+Example:
+  exec-server mkdir -p build:/srv/app/logs";
+
+#[derive(Args, Debug)]
+pub(crate) struct CpArgs {
+    /// Copy directories with everything in them
+    #[arg(short, long)]
+    pub(crate) recursive: bool,
+    /// Show no progress
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+    /// What to copy, and last where to
+    #[arg(required = true, num_args = 2.., value_names = ["SRC", "DST"])]
+    pub(crate) paths: Vec<OsString>,
+    #[command(flatten)]
+    pub(crate) r#where: WhereArgs,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct LsArgs {
+    /// With mode, size and time
+    #[arg(short, long)]
+    pub(crate) long: bool,
+    /// Also names that begin with a dot
+    #[arg(short, long)]
+    pub(crate) all: bool,
+    /// What to list
+    #[arg(default_value = ":", value_name = "PATH")]
+    pub(crate) paths: Vec<OsString>,
+    #[command(flatten)]
+    pub(crate) r#where: WhereArgs,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct CatArgs {
+    /// What to print
+    #[arg(required = true, value_name = "PATH")]
+    pub(crate) paths: Vec<OsString>,
+    #[command(flatten)]
+    pub(crate) r#where: WhereArgs,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct RmArgs {
+    /// Directories with everything in them
+    #[arg(short, long)]
+    pub(crate) recursive: bool,
+    /// What is not there is fine
+    #[arg(short, long)]
+    pub(crate) force: bool,
+    /// What to remove
+    #[arg(required = true, value_name = "PATH")]
+    pub(crate) paths: Vec<OsString>,
+    #[command(flatten)]
+    pub(crate) r#where: WhereArgs,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct MkdirArgs {
+    /// With those above it, and no matter whether it is there
+    #[arg(short, long)]
+    pub(crate) parents: bool,
+    /// What to make
+    #[arg(required = true, value_name = "PATH")]
+    pub(crate) paths: Vec<OsString>,
+    #[command(flatten)]
+    pub(crate) r#where: WhereArgs,
+}

@@ -1,0 +1,61 @@
+//! `cat`: files to our stdout.
+
+use std::ffi::OsStr;
+use std::process::ExitCode;
+
+use client::Stream;
+
+use super::super::output::Output;
+use super::super::print::complain;
+use super::args::CatArgs;
+use super::place::Sites;
+
+/// What a shell reports of a program that wrote to a pipe nobody reads.
+const NOBODY_READS: u8 = 128 + 13;
+
+/// What became of one file.
+enum Printed {
+    Whole,
+    /// Somebody has read enough.
+    Enough,
+}
+
+/// Prints each in turn. One that fails does not stop the others.
+pub(crate) async fn cat(args: CatArgs) -> anyhow::Result<ExitCode> {
+    let mut sites = Sites::new(&args.r#where)?;
+    let (output, written) = Output::start()?;
+    let mut code = ExitCode::SUCCESS;
+    for path in &args.paths {
+        match print_file(&mut sites, path, &output).await {
+            Ok(Printed::Whole) => {}
+            Ok(Printed::Enough) => break,
+            Err(error) => {
+                complain(&error.to_string());
+                code = ExitCode::FAILURE;
+            }
+        }
+    }
+    drop(output);
+    let written = written.await;
+    sites.close().await;
+    match written {
+        Ok(Err(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(ExitCode::from(NOBODY_READS)),
+        Ok(Err(error)) => Err(anyhow::Error::from(error).context("cannot write to stdout")),
+        Ok(Ok(())) | Err(_) => Ok(code),
+    }
+}
+
+async fn print_file(sites: &mut Sites<'_>, path: &OsStr, output: &Output) -> anyhow::Result<Printed> {
+    let place = sites.place(path).await?;
+    let unreadable = |error| anyhow::anyhow!(place.complaint("read", &error));
+    let uri = place.uri().map_err(unreadable)?;
+    let mut reader = place.site.files.read_file_stream(&uri, None).await.map_err(unreadable)?;
+    while let Some(piece) = reader.next().await {
+        let piece = piece.map_err(unreadable)?;
+        match output.room().await {
+            Some(room) => room.fill(Stream::Stdout, piece),
+            None => return Ok(Printed::Enough),
+        }
+    }
+    Ok(Printed::Whole)
+}

@@ -1,0 +1,111 @@
+//! `cp`: files and trees between here and environments, in every combination.
+
+use std::io::ErrorKind;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use client::{FileOptions, FileSystemError};
+
+use super::super::signals::Signals;
+use super::args::CpArgs;
+use super::place::{Place, Site, Sites};
+use super::progress::{INTERVAL, Progress};
+use super::tree::{Copying, Item};
+
+/// Copies everything that can be.
+pub(crate) async fn cp(args: CpArgs) -> anyhow::Result<ExitCode> {
+    // From here on a signal must not leave anything half behind.
+    let mut signals = Signals::listen()?;
+    let progress = Arc::new(Progress::new(args.quiet));
+    let mut sites = Sites::new(&args.r#where)?;
+    let code = tokio::select! {
+        all_done = copy_all(&args, &mut sites, &progress) => {
+            all_done.map(|all_done| if all_done { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        }
+        deadly = signals.next_deadly() => Ok(ExitCode::from(deadly.exit_code())),
+    };
+    progress.clear();
+    tokio::select! {
+        () = sites.close() => code,
+        // Whoever says it twice does not want to wait.
+        deadly = signals.next_deadly() => Ok(ExitCode::from(deadly.exit_code())),
+    }
+}
+
+async fn copy_all(args: &CpArgs, sites: &mut Sites<'_>, progress: &Arc<Progress>) -> anyhow::Result<bool> {
+    let (target, sources) = args.paths.split_last().context("there is nothing to copy")?;
+    let target = sites.place(target).await?;
+    let mut items = Vec::new();
+    let mut all_good = true;
+    let is_directory = is_directory(&target).await?;
+    anyhow::ensure!(is_directory || sources.len() == 1, "{target} is not a directory");
+    for source in sources {
+        let source = sites.place(source).await?;
+        match aim(&source, &target, is_directory, args.recursive).await {
+            Ok(target) => items.push(Item { source, target }),
+            Err(sentence) => {
+                progress.say(&sentence);
+                all_good = false;
+            }
+        }
+    }
+    let copying = Copying::new(args.recursive, Arc::clone(progress), &items);
+    let sites = sites.all();
+    let copied = copying.run(items);
+    tokio::pin!(copied);
+    let mut tick = tokio::time::interval(INTERVAL);
+    loop {
+        tokio::select! {
+            copied = &mut copied => return Ok(copied && all_good),
+            _ = tick.tick() => progress.draw(sites.iter().any(|site| Site::is_lost(site))),
+        }
+    }
+}
+
+async fn is_directory(target: &Place) -> anyhow::Result<bool> {
+    let look = async { target.site.files.metadata(&target.uri()?, &FileOptions::default()).await };
+    match look.await {
+        Ok(found) => Ok(found.is_directory),
+        Err(error) if error.kind == ErrorKind::NotFound => Ok(false),
+        Err(error) => anyhow::bail!(target.complaint("write", &error)),
+    }
+}
+
+/// Where exactly a source goes.
+async fn aim(source: &Place, target: &Place, is_directory: bool, recursive: bool) -> Result<Place, String> {
+    if target.means_directory() && !is_directory && !recursive {
+        return Err(format!("{target} is not a directory"));
+    }
+    let exact = match source.path.file_name() {
+        Some(name) if is_directory && !source.means_contents() => target.join(name),
+        _ => target.clone(),
+    };
+    if Arc::ptr_eq(&source.site, &exact.site) {
+        let from = canonical(source).await.map_err(|error| source.complaint("read", &error))?;
+        let to = canonical(&exact).await.map_err(|error| exact.complaint("write", &error))?;
+        if from == to {
+            return Err(format!("{source} and {exact} are the same"));
+        }
+        if recursive && to.starts_with(&from) {
+            return Err(format!("cannot copy {source} into itself"));
+        }
+    }
+    Ok(exact)
+}
+
+/// Without links as far as it exists.
+async fn canonical(place: &Place) -> Result<std::path::PathBuf, FileSystemError> {
+    for above in place.path.ancestors() {
+        let Some(uri) = client::PathUri::from_native(above) else { break };
+        match place.site.files.canonicalize(&uri, None).await {
+            Ok(found) => {
+                let rest = place.path.strip_prefix(above).unwrap_or(std::path::Path::new(""));
+                return Ok(found.to_native().unwrap_or_else(|_| above.to_owned()).join(rest));
+            }
+            Err(error) if matches!(error.kind, ErrorKind::NotFound | ErrorKind::NotADirectory) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(place.path.clone())
+}

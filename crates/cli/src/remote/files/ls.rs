@@ -1,0 +1,214 @@
+//! `ls`: names, and what is known of what has them.
+
+use std::ffi::{OsStr, OsString};
+use std::io::IsTerminal as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use client::{FileMetadata, FileTime};
+use tokio::task::JoinSet;
+
+use super::super::print::{complain, print_bytes};
+use super::args::LsArgs;
+use super::found::{Found, Links, look};
+use super::place::{Place, Sites};
+
+/// Looks at once.
+const AT_ONCE: usize = 64;
+
+/// Lists each in turn. One that fails does not stop the others.
+pub(crate) async fn ls(args: LsArgs) -> anyhow::Result<ExitCode> {
+    let mut sites = Sites::new(&args.r#where)?;
+    let listing = Listing { long: args.long, all: args.all, is_terminal: std::io::stdout().is_terminal() };
+    let mut code = ExitCode::SUCCESS;
+    let mut out = Vec::new();
+    for (number, path) in args.paths.iter().enumerate() {
+        let place = sites.place(path).await;
+        let listed = match &place {
+            Ok(place) if args.paths.len() > 1 => listing.with_heading(place, number > 0, &mut out).await,
+            Ok(place) => listing.list(place, &mut out).await,
+            Err(error) => Err(format!("{error:#}")),
+        };
+        if let Err(sentence) = listed {
+            complain(&sentence);
+            code = ExitCode::FAILURE;
+        }
+    }
+    print_bytes(&out).await?;
+    sites.close().await;
+    Ok(code)
+}
+
+#[derive(Clone, Copy)]
+struct Listing {
+    long: bool,
+    all: bool,
+    is_terminal: bool,
+}
+
+impl Listing {
+    async fn with_heading(self, place: &Place, is_later: bool, out: &mut Vec<u8>) -> Result<(), String> {
+        let mut body = Vec::new();
+        self.list(place, &mut body).await?;
+        let separator = if is_later { "\n" } else { "" };
+        out.extend(format!("{separator}{place}:\n").into_bytes());
+        out.extend(body);
+        Ok(())
+    }
+
+    async fn list(self, place: &Place, out: &mut Vec<u8>) -> Result<(), String> {
+        let unreadable = |error| place.complaint("read", &error);
+        // A link to a directory is listed as one, unless it is to be described.
+        let links = if self.long && !place.means_directory() { Links::Keep } else { Links::Follow };
+        let rows = match look(place, links).await {
+            Ok(Found::Directory(_)) => self.rows(place).await?,
+            Ok(found) => vec![(OsString::from(place.to_string()), Some(found))],
+            // It may be a link that leads nowhere.
+            Err(_) => {
+                vec![(OsString::from(place.to_string()), Some(look(place, Links::Keep).await.map_err(unreadable)?))]
+            }
+        };
+        let width = rows.iter().map(|(_, found)| size_of(found.as_ref()).len()).max().unwrap_or(0);
+        for (name, found) in rows {
+            if self.long {
+                out.extend(description(found.as_ref(), width).into_bytes());
+            }
+            self.put_name(&name, out);
+            if self.long
+                && let Some(Found::Link(target)) = &found
+            {
+                out.extend_from_slice(b" -> ");
+                self.put_name(target, out);
+            }
+            out.push(b'\n');
+        }
+        Ok(())
+    }
+
+    async fn rows(self, place: &Place) -> Result<Vec<(OsString, Option<Found>)>, String> {
+        let mut names = place.names().await.map_err(|error| place.complaint("list", &error))?;
+        names.retain(|name| self.all || !name.as_bytes().starts_with(b"."));
+        names.sort();
+        if !self.long {
+            return Ok(names.into_iter().map(|name| (name, None)).collect());
+        }
+        let place = Arc::new(place.clone());
+        let mut rows: Vec<(OsString, Option<Found>)> = Vec::with_capacity(names.len());
+        let mut looks = JoinSet::new();
+        let mut names = names.into_iter();
+        loop {
+            while looks.len() < AT_ONCE
+                && let Some(name) = names.next()
+            {
+                let place = Arc::clone(&place);
+                looks.spawn(async move {
+                    let found = look(&place.join(&name), Links::Keep).await;
+                    (name, found.ok())
+                });
+            }
+            match looks.join_next().await {
+                Some(row) => rows.extend(row.ok()),
+                None => break,
+            }
+        }
+        rows.sort_by(|one, other| one.0.cmp(&other.0));
+        Ok(rows)
+    }
+
+    /// What would move the cursor is shown instead of sent; programs get the name as it is.
+    fn put_name(self, name: &OsStr, out: &mut Vec<u8>) {
+        if !self.is_terminal {
+            return out.extend_from_slice(name.as_bytes());
+        }
+        for c in name.to_string_lossy().chars() {
+            let shown = if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+            out.extend(shown.into_bytes());
+        }
+    }
+}
+
+fn metadata_of(found: Option<&Found>) -> Option<&FileMetadata> {
+    match found? {
+        Found::File(metadata) | Found::Directory(metadata) | Found::Special(metadata) => Some(metadata),
+        // Of its target, which is not what is listed.
+        Found::Link(_) => None,
+    }
+}
+
+fn size_of(found: Option<&Found>) -> String {
+    metadata_of(found).map_or_else(|| "-".to_owned(), |metadata| metadata.size.to_string())
+}
+
+fn description(found: Option<&Found>, width: usize) -> String {
+    let kind = match found {
+        Some(Found::Directory(_)) => 'd',
+        Some(Found::Link(_)) => 'l',
+        Some(Found::File(_)) => '-',
+        Some(Found::Special(_)) | None => '?',
+    };
+    let metadata = metadata_of(found);
+    let time = metadata.map_or_else(
+        || format!("{:19}", "-"),
+        |metadata| {
+            let ms = metadata.modified_at_ms;
+            date(metadata.mtime.unwrap_or(FileTime { secs: ms.div_euclid(1000), nanos: 0 }).secs)
+        },
+    );
+    let bits = permissions(metadata.and_then(|metadata| metadata.mode));
+    format!("{kind}{bits}  {:>width$}  {time}  ", size_of(found))
+}
+
+fn permissions(mode: Option<u32>) -> String {
+    let Some(mode) = mode else { return "?????????".to_owned() };
+    let mut text: Vec<char> =
+        (0..9).map(|bit| if mode & (0o400 >> bit) != 0 { ['r', 'w', 'x'][bit % 3] } else { '-' }).collect();
+    for (bit, at, letter) in [(0o4000, 2, 's'), (0o2000, 5, 's'), (0o1000, 8, 't')] {
+        if mode & bit != 0 {
+            text[at] = if text[at] == 'x' { letter } else { letter.to_ascii_uppercase() };
+        }
+    }
+    text.into_iter().collect()
+}
+
+/// `2026-01-31 23:59:59`, in UTC.
+fn date(seconds: i64) -> String {
+    let (days, time) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    // Counted from the first of March of the year 0, so that the leap day is the last of its year.
+    let days = days + 719_468;
+    let era = days.div_euclid(146_097);
+    let day_of_era = days.rem_euclid(146_097);
+    let year = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = year + era * 400 + i64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}", time / 3600, time / 60 % 60, time % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        for (seconds, expected) in [
+            (0, "1970-01-01 00:00:00"),
+            (-1, "1969-12-31 23:59:59"),
+            (951_827_696, "2000-02-29 12:34:56"),
+            (1_798_761_599, "2026-12-31 23:59:59"),
+            (4_107_542_400, "2100-03-01 00:00:00"),
+        ] {
+            assert_eq!(date(seconds), expected);
+        }
+    }
+
+    #[test]
+    fn permissions_are_letters() {
+        assert_eq!(permissions(Some(0o644)), "rw-r--r--");
+        assert_eq!(permissions(Some(0o4711)), "rws--x--x");
+        assert_eq!(permissions(Some(0o1770)), "rwxrwx--T");
+        assert_eq!(permissions(None), "?????????");
+    }
+}

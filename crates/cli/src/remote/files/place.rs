@@ -1,0 +1,211 @@
+//! From a path as it is typed to a file system and a path in it. Each environment is connected to once.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use client::{ConnectionState, ExecServerClient, ExecutorFileSystem, FileSystemError, LocalFileSystem, PathUri, Way};
+
+use super::super::args::WhereArgs;
+use super::super::reach::Destination;
+
+/// A machine with files.
+pub(crate) struct Site {
+    pub(crate) files: Box<dyn ExecutorFileSystem>,
+    client: Option<ExecServerClient>,
+    /// Where relative paths begin.
+    base: PathBuf,
+}
+
+impl Site {
+    /// Whether it is out of reach at this moment.
+    pub(crate) fn is_lost(&self) -> bool {
+        let state = self.client.as_ref().map(ExecServerClient::connection_state);
+        state.is_some_and(|state| matches!(*state.borrow(), ConnectionState::Recovering(_)))
+    }
+}
+
+/// A path on a machine.
+#[derive(Clone)]
+pub(crate) struct Place {
+    pub(crate) site: Arc<Site>,
+    pub(crate) path: PathBuf,
+    /// As it was typed, for people.
+    shown: PathBuf,
+}
+
+impl Place {
+    /// As it travels.
+    pub(crate) fn uri(&self) -> Result<PathUri, FileSystemError> {
+        PathUri::from_native(&self.path)
+            .ok_or_else(|| std::io::Error::new(std::io::ErrorKind::InvalidInput, "the path is not absolute").into())
+    }
+
+    /// Something in it.
+    pub(crate) fn join(&self, name: &OsStr) -> Self {
+        Self { site: Arc::clone(&self.site), path: self.path.join(name), shown: self.shown.join(name) }
+    }
+
+    /// Whether it was typed as what is in a directory, not as the directory itself.
+    pub(crate) fn means_contents(&self) -> bool {
+        let typed = self.shown.as_os_str().as_bytes();
+        let last = typed.rsplit(|byte| matches!(byte, b'/' | b':')).next().unwrap_or_default();
+        matches!(last, b"." | b"..") || self.path.file_name().is_none()
+    }
+
+    /// Whether it was typed as a directory.
+    pub(crate) fn means_directory(&self) -> bool {
+        self.shown.as_os_str().as_bytes().ends_with(b"/")
+    }
+
+    /// The names in it, those of links that lead nowhere only here.
+    pub(crate) async fn names(&self) -> Result<Vec<OsString>, FileSystemError> {
+        if self.site.client.is_none() {
+            let path = self.path.clone();
+            let listed = tokio::task::spawn_blocking(move || -> std::io::Result<Vec<OsString>> {
+                std::fs::read_dir(path)?.map(|entry| Ok(entry?.file_name())).collect()
+            });
+            return Ok(listed.await.map_err(std::io::Error::from)??);
+        }
+        let entries = self.site.files.read_directory(&self.uri()?, None).await?;
+        Ok(entries
+            .into_iter()
+            .map(|entry| {
+                let exact = entry.path.and_then(|path| path.to_native().ok());
+                exact.as_deref().and_then(Path::file_name).map_or_else(|| entry.file_name.into(), OsStr::to_owned)
+            })
+            .collect())
+    }
+
+    /// A sentence about it.
+    pub(crate) fn complaint(&self, what: &str, error: &FileSystemError) -> String {
+        format!("cannot {what} {self}: {}", error.words())
+    }
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // What would move the cursor is shown instead of sent.
+        for c in self.shown.to_string_lossy().chars() {
+            if c.is_control() { write!(f, "{}", c.escape_default())? } else { write!(f, "{c}")? }
+        }
+        Ok(())
+    }
+}
+
+/// What a text names.
+#[derive(Debug, PartialEq, Eq)]
+enum Named<'a> {
+    Here(&'a Path),
+    /// None: the environment that the flags choose.
+    There(Option<&'a str>, &'a Path),
+}
+
+fn named(text: &OsStr) -> Named<'_> {
+    let bytes = text.as_bytes();
+    let Some(colon) = bytes.iter().position(|byte| *byte == b':') else { return Named::Here(Path::new(text)) };
+    let path = Path::new(OsStr::from_bytes(&bytes[colon + 1..]));
+    match std::str::from_utf8(&bytes[..colon]) {
+        Ok("") => Named::There(None, path),
+        // As ids of environments are made.
+        Ok(id) if id.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_') => {
+            Named::There(Some(id), path)
+        }
+        _ => Named::Here(Path::new(text)),
+    }
+}
+
+/// The machines that paths have named so far.
+pub(crate) struct Sites<'a> {
+    given: &'a WhereArgs,
+    here: Arc<Site>,
+    there: BTreeMap<Option<String>, Arc<Site>>,
+}
+
+impl<'a> Sites<'a> {
+    pub(crate) fn new(given: &'a WhereArgs) -> anyhow::Result<Self> {
+        let base = std::env::current_dir().context("cannot find out the current directory")?;
+        let here = Arc::new(Site { files: Box::new(LocalFileSystem), client: None, base });
+        Ok(Self { given, here, there: BTreeMap::new() })
+    }
+
+    /// What a text names.
+    pub(crate) async fn place(&mut self, text: &OsStr) -> anyhow::Result<Place> {
+        let (site, path) = match named(text) {
+            Named::Here(path) => {
+                anyhow::ensure!(!path.as_os_str().is_empty(), "an empty path names nothing");
+                (Arc::clone(&self.here), path)
+            }
+            Named::There(id, path) => (self.site(id, text).await?, path),
+        };
+        // Joining nothing would leave a slash at the end.
+        let path = if path.as_os_str().is_empty() { site.base.clone() } else { site.base.join(path) };
+        Ok(Place { site, path, shown: PathBuf::from(text) })
+    }
+
+    async fn site(&mut self, id: Option<&str>, text: &OsStr) -> anyhow::Result<Arc<Site>> {
+        let id = id.map(str::to_owned);
+        if let Some(site) = self.there.get(&id) {
+            return Ok(Arc::clone(site));
+        }
+        let mut given = self.given.clone();
+        if id.is_some() {
+            (given.environment, given.connect, given.ssh) = (id.clone(), None, None);
+        }
+        let destination = Destination::choose(&given).map_err(|error| match &id {
+            Some(_) => {
+                error.context(format!("{0} names an environment; write ./{0} for a file here", text.display()))
+            }
+            None => error,
+        })?;
+        let site = if matches!(destination.way, Way::Local) {
+            Arc::clone(&self.here)
+        } else {
+            let client = destination.connect().await?;
+            let cwd = client.environment_info().await?.cwd.and_then(|cwd| cwd.to_native().ok());
+            let base = cwd.unwrap_or_else(|| PathBuf::from("/"));
+            Arc::new(Site { files: Box::new(client.file_system()), client: Some(client), base })
+        };
+        self.there.insert(id, Arc::clone(&site));
+        Ok(site)
+    }
+
+    /// Every machine that is not this one.
+    pub(crate) fn all(&self) -> Vec<Arc<Site>> {
+        self.there.values().cloned().collect()
+    }
+
+    /// Says goodbye to all of them.
+    pub(crate) async fn close(self) {
+        for site in self.there.into_values() {
+            if let Some(client) = site.client.clone() {
+                client.close().await;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_before_a_colon_is_an_environment() {
+        let there = |id, path| Named::There(id, Path::new(path));
+        for (text, expected) in [
+            ("a", Named::Here(Path::new("a"))),
+            ("/a:b", Named::Here(Path::new("/a:b"))),
+            ("./a:b", Named::Here(Path::new("./a:b"))),
+            ("a.b:c", Named::Here(Path::new("a.b:c"))),
+            ("a-1_x:b:c", there(Some("a-1_x"), "b:c")),
+            ("a:", there(Some("a"), "")),
+            (":/x", there(None, "/x")),
+            (":", there(None, "")),
+        ] {
+            assert_eq!(named(OsStr::new(text)), expected, "{text}");
+        }
+    }
+}

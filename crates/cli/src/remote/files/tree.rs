@@ -1,0 +1,151 @@
+//! A tree from one place to another, several things at a time. What cannot be copied is told and left out; the rest goes on.
+
+use std::sync::Arc;
+
+use client::{CreateDirectoryOptions, FileMetadata, NewMetadata};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+use super::copy_file::{copy_file, copy_link};
+use super::found::{Found, Links, look};
+use super::place::Place;
+use super::progress::Progress;
+
+/// Things under way at once.
+const AT_ONCE: usize = 32;
+/// How much of files may be in memory at once: small files go side by side, large ones one after the other.
+const ROOM_UNITS: u32 = 16;
+const UNIT_BYTES: u64 = 128 << 10;
+
+/// Something to copy.
+pub(crate) struct Item {
+    pub(crate) source: Place,
+    pub(crate) target: Place,
+}
+
+/// What a copy is about.
+pub(crate) struct Copying {
+    pub(crate) recursive: bool,
+    pub(crate) progress: Arc<Progress>,
+    room: Semaphore,
+    /// Where it all goes.
+    targets: Vec<Place>,
+}
+
+/// What came of an item.
+#[derive(Default)]
+struct Outcome {
+    /// What is in it.
+    inside: Vec<Item>,
+    /// A directory that was made, and what it is to be like in the end.
+    directory: Option<(Place, FileMetadata)>,
+    has_failed: bool,
+}
+
+impl Copying {
+    pub(crate) fn new(recursive: bool, progress: Arc<Progress>, items: &[Item]) -> Arc<Self> {
+        let targets = items.iter().map(|item| item.target.clone()).collect();
+        Arc::new(Self { recursive, progress, room: Semaphore::new(ROOM_UNITS as usize), targets })
+    }
+
+    /// Copies everything. False: something was left out. Dropped, it stops, and nothing half stays behind.
+    pub(crate) async fn run(self: &Arc<Self>, items: Vec<Item>) -> bool {
+        let mut waiting = items;
+        let mut under_way: JoinSet<Outcome> = JoinSet::new();
+        let mut directories = Vec::new();
+        let mut all_done = true;
+        loop {
+            // The latest first: a tree is finished branch by branch, so that little waits.
+            while under_way.len() < AT_ONCE
+                && let Some(item) = waiting.pop()
+            {
+                let copying = Arc::clone(self);
+                under_way.spawn(async move { copying.copy(item).await });
+            }
+            let Some(outcome) = under_way.join_next().await else { break };
+            let outcome = outcome.unwrap_or(Outcome { has_failed: true, ..Outcome::default() });
+            waiting.extend(outcome.inside);
+            directories.extend(outcome.directory);
+            all_done &= !outcome.has_failed;
+        }
+        // What is made in a directory changes its time, and one that may not be written to could not be filled.
+        for (place, metadata) in directories.into_iter().rev() {
+            all_done &= self.finish_directory(&place, &metadata).await;
+        }
+        all_done
+    }
+
+    async fn copy(&self, item: Item) -> Outcome {
+        match self.try_copy(&item).await {
+            Ok(outcome) => outcome,
+            Err(sentence) => {
+                self.progress.say(&sentence);
+                Outcome { has_failed: true, ..Outcome::default() }
+            }
+        }
+    }
+
+    async fn try_copy(&self, item: &Item) -> Result<Outcome, String> {
+        let Item { source, target } = item;
+        let links = if self.recursive { Links::Keep } else { Links::Follow };
+        match look(source, links).await.map_err(|error| source.complaint("read", &error))? {
+            Found::File(metadata) => {
+                self.progress.expect(metadata.size);
+                let units = u32::try_from(metadata.size / UNIT_BYTES + 1).unwrap_or(ROOM_UNITS).min(ROOM_UNITS);
+                let _room = self.room.acquire_many(units).await.map_err(|error| error.to_string())?;
+                copy_file(source, target, &metadata, &self.progress).await?;
+                Ok(Outcome::default())
+            }
+            Found::Link(says) => {
+                copy_link(target, &says).await?;
+                Ok(Outcome::default())
+            }
+            Found::Directory(metadata) if self.recursive => {
+                if self.is_a_target(source, &metadata).await {
+                    return Err(format!("left out {source}: it is the copy itself"));
+                }
+                self.copy_directory(item, metadata).await
+            }
+            Found::Directory(_) => Err(format!("{source} is a directory; copy it with -r")),
+            Found::Special(_) if self.recursive => {
+                self.progress.say(&format!("left out {source}: it is neither file, directory nor link"));
+                Ok(Outcome::default())
+            }
+            Found::Special(_) => Err(format!("cannot read {source}: it is not a file")),
+        }
+    }
+
+    /// Whether a directory of the source is the copy that is being made. One machine can have two names, so it is one that has the same
+    /// path there and was made in the same millisecond.
+    async fn is_a_target(&self, source: &Place, metadata: &FileMetadata) -> bool {
+        for target in self.targets.iter().filter(|target| target.path == source.path) {
+            if let Ok(Found::Directory(found)) = look(target, Links::Keep).await
+                && found.created_at_ms == metadata.created_at_ms
+                && found.created_at_ms != 0
+            {
+                return true;
+            }
+        }
+        false
+    }
+
+    async fn copy_directory(&self, item: &Item, metadata: FileMetadata) -> Result<Outcome, String> {
+        let Item { source, target } = item;
+        // Before the target is made, which may be in it by another name.
+        let names = source.names().await.map_err(|error| source.complaint("list", &error))?;
+        let unmakable = |error| target.complaint("make the directory", &error);
+        let uri = target.uri().map_err(unmakable)?;
+        target.site.files.create_directory(&uri, &CreateDirectoryOptions::default()).await.map_err(unmakable)?;
+        let inside = names.iter().map(|name| Item { source: source.join(name), target: target.join(name) }).collect();
+        Ok(Outcome { inside, directory: Some((target.clone(), metadata)), has_failed: false })
+    }
+
+    async fn finish_directory(&self, place: &Place, metadata: &FileMetadata) -> bool {
+        if metadata.mode.is_none() && metadata.mtime.is_none() {
+            return true;
+        }
+        let new = NewMetadata { mode: metadata.mode, mtime: metadata.mtime, ..NewMetadata::default() };
+        let set = async { place.site.files.set_metadata(&place.uri()?, &new).await };
+        set.await.map_err(|error| self.progress.say(&place.complaint("set mode and time of", &error))).is_ok()
+    }
+}

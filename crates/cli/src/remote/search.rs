@@ -1,0 +1,158 @@
+//! `search`: lines or files of an environment, as ripgrep finds and shows them.
+
+mod shown;
+
+use std::io::{self, IsTerminal as _};
+use std::path::Path;
+use std::process::ExitCode;
+
+use client::{ExecServerClient, SearchCase, SearchParams};
+use serde_json::json;
+use tokio::io::AsyncWriteExt as _;
+
+use super::args::SearchArgs;
+use super::place::Place;
+use super::print::complain;
+use super::reach::Destination;
+use shown::{Context, Look, Shown};
+
+const FOUND: u8 = 0;
+const NOTHING: u8 = 1;
+const FAILED: u8 = 2;
+/// Nobody reads our output any more.
+const BROKEN_PIPE: u8 = 141;
+
+/// What came of it.
+#[derive(Default)]
+struct Tally {
+    found: u64,
+    errors: u64,
+}
+
+/// Searches every place, and exits as ripgrep does.
+pub(crate) async fn search(args: SearchArgs) -> ExitCode {
+    let mut tally = Tally::default();
+    let code = match search_all(&args, &mut tally).await {
+        Ok(()) if tally.errors > 0 => FAILED,
+        Ok(()) if tally.found > 0 => FOUND,
+        Ok(()) => NOTHING,
+        Err(error) if is_broken_pipe(&error) => BROKEN_PIPE,
+        Err(error) => {
+            crate::complain(&error);
+            FAILED
+        }
+    };
+    ExitCode::from(code)
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+async fn search_all(args: &SearchArgs, tally: &mut Tally) -> anyhow::Result<()> {
+    let (pattern, places) = args.pattern_and_places()?;
+    let places = if places.is_empty() { vec![String::new()] } else { places };
+    let mut connected: Option<(Option<String>, ExecServerClient)> = None;
+    for place in places.iter().map(|text| Place::parse(text)) {
+        let client = match connected.take() {
+            Some((environment, client)) if environment == place.environment => client,
+            other => {
+                if let Some((_, client)) = other {
+                    client.close().await;
+                }
+                Destination::choose(&place.choose(&args.r#where)?)?.connect().await?
+            }
+        };
+        search_one(args, pattern.as_deref(), &place, &client, tally).await?;
+        connected = Some((place.environment, client));
+    }
+    if let Some((_, client)) = connected {
+        client.close().await;
+    }
+    Ok(())
+}
+
+async fn search_one(
+    args: &SearchArgs,
+    pattern: Option<&str>,
+    place: &Place,
+    client: &ExecServerClient,
+    tally: &mut Tally,
+) -> anyhow::Result<()> {
+    let root = place.uri(client).await?;
+    let native = root.to_native()?;
+    let context = args.context();
+    let mut search = client.search(params(args, pattern, root, context)).await?;
+    let look = Look { has_colours: io::stdout().is_terminal() && !args.json, names_only: args.files_with_matches };
+    let mut shown = Shown::new(&native, &place.path, context, look);
+    let mut stdout = tokio::io::stdout();
+    while let Some(file) = search.recv().await {
+        let file = file?;
+        tally.found += 1;
+        let bytes = if args.json { line_of(&json!({"file": file})) } else { shown.render(&file) };
+        stdout.write_all(&bytes).await?;
+    }
+    if let Some(result) = search.result() {
+        for error in &result.errors {
+            let path = error.path.as_ref().and_then(|path| path.to_native().ok()).unwrap_or_default();
+            complain(&format!("{}: {}", path.display(), error.message));
+        }
+        tally.errors += result.error_count;
+        if args.json {
+            stdout.write_all(&line_of(&json!({"result": result}))).await?;
+        }
+    }
+    stdout.flush().await?;
+    Ok(())
+}
+
+fn line_of(value: &serde_json::Value) -> Vec<u8> {
+    format!("{value}\n").into_bytes()
+}
+
+fn params(args: &SearchArgs, pattern: Option<&str>, root: client::PathUri, context: Context) -> SearchParams {
+    let lines = context.before.max(context.after);
+    SearchParams {
+        pattern: pattern.map(str::to_owned),
+        fixed_strings: args.fixed_strings,
+        case: match (args.ignore_case, args.smart_case) {
+            (true, _) => SearchCase::Insensitive,
+            (false, true) => SearchCase::Smart,
+            (false, false) => SearchCase::Sensitive,
+        },
+        word: args.word_regexp,
+        globs: args.glob.clone(),
+        hidden: args.hidden,
+        respect_ignore: !args.no_ignore,
+        max_matches_per_file: if args.files_with_matches { Some(1) } else { args.max_count },
+        context_lines: (lines > 0).then_some(lines),
+        ..SearchParams::below(root)
+    }
+}
+
+impl SearchArgs {
+    fn pattern_and_places(&self) -> anyhow::Result<(Option<String>, Vec<String>)> {
+        if self.files {
+            return Ok((None, self.words.clone()));
+        }
+        let (pattern, places) = self.words.split_first().ok_or_else(|| anyhow::anyhow!("what to search for?"))?;
+        Ok((Some(pattern.clone()), places.to_vec()))
+    }
+
+    fn context(&self) -> Context {
+        if self.files_with_matches {
+            return Context::default();
+        }
+        let both = self.context.unwrap_or(0);
+        Context { before: self.before_context.unwrap_or(both), after: self.after_context.unwrap_or(both) }
+    }
+}
+
+/// As it was asked for: what is below the place is named by the place.
+fn named(root: &Path, asked: &Path, found: &Path) -> std::path::PathBuf {
+    match found.strip_prefix(root) {
+        Ok(below) if below.as_os_str().is_empty() => asked.to_owned(),
+        Ok(below) => asked.join(below),
+        Err(_) => found.to_owned(),
+    }
+}

@@ -1,0 +1,108 @@
+//! `watch`: what changes in a tree of an environment, a line each.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use client::{ChangeKind, Changes, FileChange, PathUri};
+use serde_json::json;
+
+use super::args::WatchArgs;
+use super::place::Place;
+use super::print::{complain, print};
+use super::reach::Destination;
+use super::signals::Signals;
+
+/// Prints changes until it is told to stop, or what is watched is gone.
+pub(crate) async fn watch(args: WatchArgs) -> anyhow::Result<ExitCode> {
+    let mut signals = Signals::listen()?;
+    let place = Place::parse(&args.place);
+    let client = Destination::choose(&place.choose(&args.r#where)?)?.connect().await?;
+    let uri = place.uri(&client).await?;
+    let mut watch = client.watch(&uri, !args.no_recursive).await?;
+    let code = loop {
+        let changes = tokio::select! {
+            changes = watch.recv() => changes,
+            deadly = signals.next_deadly() => break ExitCode::from(deadly.exit_code()),
+        };
+        match changes {
+            Some(changes) => print(&lines(&changes?, args.json)).await?,
+            None => {
+                complain(&format!("{} is gone", shown(&uri)));
+                break ExitCode::SUCCESS;
+            }
+        }
+    };
+    drop(watch);
+    client.close().await;
+    Ok(code)
+}
+
+fn lines(changes: &Changes, as_json: bool) -> String {
+    let mut lines = String::new();
+    if changes.overflow {
+        let line = if as_json { json!({"type": "overflow"}).to_string() } else { "overflow".to_owned() };
+        lines.extend([&line, "\n"]);
+    }
+    for change in &changes.changes {
+        let line = if as_json { json_line(change) } else { line(change) };
+        lines.extend([&line, "\n"]);
+    }
+    lines
+}
+
+fn line(change: &FileChange) -> String {
+    let slash = if change.is_directory { "/" } else { "" };
+    let path = format!("{}{slash}", shown(&change.path));
+    match (&change.from, name(change.kind)) {
+        (Some(from), name) => format!("{name} {}{slash} -> {path}", shown(from)),
+        (None, name) => format!("{name} {path}"),
+    }
+}
+
+fn json_line(change: &FileChange) -> String {
+    let mut line =
+        json!({"type": name(change.kind), "path": shown(&change.path), "isDirectory": change.is_directory});
+    if let Some(from) = &change.from {
+        line["from"] = shown(from).into();
+    }
+    line.to_string()
+}
+
+fn name(kind: ChangeKind) -> &'static str {
+    match kind {
+        ChangeKind::Created => "created",
+        ChangeKind::Modified => "modified",
+        ChangeKind::Removed => "removed",
+        ChangeKind::Renamed => "renamed",
+    }
+}
+
+/// A line is a line, whatever a name holds.
+fn shown(path: &PathUri) -> String {
+    let native = path.to_native().unwrap_or_else(|_| Path::new(path.as_str()).to_owned());
+    let text = native.to_string_lossy();
+    text.chars().map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_change_is_a_line() {
+        let change = |path: &str, kind, from: Option<&str>| FileChange {
+            path: path.parse().unwrap(),
+            kind,
+            from: from.map(|from| from.parse().unwrap()),
+            is_directory: from.is_some(),
+        };
+        let changes = vec![
+            change("file:///a%0Ab", ChangeKind::Created, None),
+            change("file:///new", ChangeKind::Renamed, Some("file:///old")),
+        ];
+        let changes = Changes { changes, overflow: true };
+        assert_eq!(lines(&changes, false), "overflow\ncreated /a\\nb\nrenamed /old/ -> /new/\n");
+        let first = r#"{"isDirectory":false,"path":"/a\\nb","type":"created"}"#;
+        assert_eq!(lines(&changes, true).lines().nth(1), Some(first));
+    }
+}

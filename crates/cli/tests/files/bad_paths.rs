@@ -1,0 +1,242 @@
+//! Paths that are none, or that lead astray.
+
+use testkit::{Client, Value, base64, json};
+
+use crate::folder::{Folder, ready};
+use crate::places::server_with_mounts;
+use crate::{INVALID_PARAMS, INVALID_REQUEST, os_error};
+
+/// Every method that takes a path, with what else it needs.
+fn methods(path: &str) -> Vec<(&'static str, Value)> {
+    let walk = json!({"maxDepth": 1, "maxDirectories": 1, "maxEntries": 1, "followDirectorySymlinks": false});
+    vec![
+        ("fs/readFile", json!({"path": path})),
+        ("fs/open", json!({"handleId": "h", "path": path})),
+        ("fs/create", json!({"handleId": "h", "path": path})),
+        ("fs/writeFile", json!({"path": path, "dataBase64": ""})),
+        ("fs/createDirectory", json!({"path": path})),
+        ("fs/getMetadata", json!({"path": path})),
+        ("fs/setMetadata", json!({"path": path, "mode": 0o600})),
+        ("fs/canonicalize", json!({"path": path})),
+        ("fs/readDirectory", json!({"path": path})),
+        ("fs/walk", json!({"path": path, "options": walk})),
+        ("fs/remove", json!({"path": path})),
+        ("fs/copy", json!({"sourcePath": path, "destinationPath": "file:///none/copy", "recursive": true})),
+        ("fs/copy", json!({"sourcePath": "file:///none/copy", "destinationPath": path, "recursive": true})),
+        ("fs/rename", json!({"sourcePath": path, "destinationPath": "file:///none/new"})),
+        ("fs/rename", json!({"sourcePath": "file:///none/old", "destinationPath": path})),
+        ("fs/readLink", json!({"path": path})),
+        ("fs/symlink", json!({"path": path, "target": "x"})),
+    ]
+}
+
+async fn errors(client: &mut Client, path: &str) -> Vec<(&'static str, Value)> {
+    let mut errors = Vec::new();
+    for (method, params) in methods(path) {
+        errors.push((method, client.call_error(method, params).await));
+    }
+    errors
+}
+
+#[tokio::test]
+async fn what_is_no_file_uri_is_refused_by_every_method() {
+    let (_folder, _server, mut client) = ready().await;
+    for (path, words) in [
+        ("/tmp/x", "invalid URI: relative URL without a base"),
+        ("src/x", "invalid URI: relative URL without a base"),
+        ("", "invalid URI: relative URL without a base"),
+        ("~/x", "invalid URI: relative URL without a base"),
+        ("C:\\x", "unsupported path URI scheme `c`"),
+        ("http://host/x", "unsupported path URI scheme `http`"),
+        ("artifact:x", "unsupported path URI scheme `artifact`"),
+        ("file:///a?b", "query parameters are not allowed in path URIs"),
+        ("file:///a#b", "fragments are not allowed in path URIs"),
+        ("file:///a%00b", "'file:///a%00b' is invalid on 'linux'"),
+        ("file:///%00", "'file:///%00' is invalid on 'linux'"),
+        ("file:///%00/bad/path/", "'file:///%00/bad/path/' is invalid on 'linux'"),
+        ("file:///%00/bad/path/YQ==", "'file:///%00/bad/path/YQ==' is invalid on 'linux'"),
+        ("file:///%00/bad/path/YQ/x", "'file:///%00/bad/path/YQ/x' is invalid on 'linux'"),
+    ] {
+        for (method, error) in errors(&mut client, path).await {
+            assert_eq!(error["code"], INVALID_PARAMS, "{method} {path:?}: {error}");
+            assert!(error["message"].as_str().unwrap().starts_with(words), "{method} {path:?}: {error}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn paths_of_other_hosts_parse_and_mean_nothing_here() {
+    let (_folder, _server, mut client) = ready().await;
+    for (path, canonical) in [
+        ("file:///C:/Users/x", "file:///C:/Users/x"),
+        ("file:///c:/Users/x", "file:///C:/Users/x"),
+        ("file://server/share/x", "file://server/share/x"),
+        // Of a Windows path in the opaque form, and of no absolute path at all.
+        ("file:///%00/bad/path/QwA6AA", "file:///%00/bad/path/QwA6AA"),
+    ] {
+        let message = format!("'{canonical}' is invalid on 'linux'");
+        let data = json!({"kind": "invalidInput", "path": canonical});
+        for (method, error) in errors(&mut client, path).await {
+            let expected = json!({"code": INVALID_REQUEST, "data": data, "message": message});
+            assert_eq!(error, expected, "{method} {path}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_opaque_form_leads_no_further_than_the_plain_one() {
+    let (folder, _server, mut client) = ready().await;
+    folder.file("elsewhere/secret", "outside");
+    folder.directory("elsewhere/deep");
+    folder.file("here/secret", "inside");
+    folder.link("../elsewhere/deep", "here/link");
+    let opaque = |bytes: &[u8]| {
+        let text = base64(bytes).as_str().unwrap().replace('+', "-").replace('/', "_");
+        format!("file:///%00/bad/path/{}", text.trim_end_matches('='))
+    };
+    let through_link = folder.path("here/link/../secret");
+    let uri = opaque(through_link.as_os_str().as_encoded_bytes());
+    assert_eq!(crate::folder::read_file(&mut client, &uri).await, b"inside");
+    let unfollowed = client.call("fs/readFile", json!({"path": uri, "followSymlinks": false})).await;
+    assert_eq!(unfollowed, json!({"dataBase64": base64("inside")}));
+    let uri = opaque(b"/tmp/a\0b");
+    let message = format!("'{uri}' is invalid on 'linux'");
+    for (method, error) in errors(&mut client, &uri).await {
+        assert_eq!((&error["code"], &error["message"]), (&json!(INVALID_REQUEST), &json!(message)), "{method}");
+    }
+}
+
+#[tokio::test]
+async fn escapes_are_decoded_once() {
+    let (folder, _server, mut client) = ready().await;
+    folder.file("a b", "with a space");
+    folder.file("a%20b", "with an escape in its name");
+    let root = folder.uri("");
+    let root = root.trim_end_matches('/');
+    let read =
+        async |client: &mut Client, name: &str| crate::folder::read_file(client, &format!("{root}/{name}")).await;
+    assert_eq!(read(&mut client, "a%20b").await, b"with a space");
+    assert_eq!(read(&mut client, "a b").await, b"with a space");
+    assert_eq!(read(&mut client, "a%2520b").await, b"with an escape in its name");
+    folder.file("up/down", "down");
+    // A separator that is escaped is still one, and dots are removed before anybody looks.
+    assert_eq!(read(&mut client, "up%2Fdown").await, b"down");
+    assert_eq!(read(&mut client, "none%2F..%2Fup/down").await, b"down");
+    assert_eq!(read(&mut client, "none/%2e%2E/up/./down/").await, b"down");
+}
+
+#[tokio::test]
+async fn dots_behind_a_link_do_not_visit_it() {
+    let (folder, _server, mut client) = ready().await;
+    folder.file("elsewhere/secret", "outside");
+    folder.directory("elsewhere/deep");
+    folder.file("here/secret", "inside");
+    folder.link("../elsewhere/deep", "here/link");
+    for dots in ["..", "%2e%2e", "%2E%2E%2F.", "x/../.."] {
+        let path = format!("{}/{dots}/secret", folder.uri("here/link"));
+        assert_eq!(crate::folder::read_file(&mut client, &path).await, b"inside", "{dots}");
+    }
+    let path = format!("{}/../new", folder.uri("here/link"));
+    crate::folder::write_file(&mut client, &path, "new").await;
+    assert_eq!(folder.names("here"), ["link", "new", "secret"]);
+    assert_eq!(folder.names("elsewhere"), ["deep", "secret"]);
+    let above_the_root = format!("file:///../../..{}", folder.path("here/secret").display());
+    assert_eq!(crate::folder::read_file(&mut client, &above_the_root).await, b"inside");
+}
+
+#[tokio::test]
+async fn a_path_that_is_too_long_is_an_error_and_no_more() {
+    let (folder, _server, mut client) = ready().await;
+    let long_name = folder.uri("n".repeat(256));
+    let deep = folder.uri("d/".repeat(10_000));
+    let deep = deep.trim_end_matches('/');
+    for path in [long_name.as_str(), deep] {
+        for (method, error) in errors(&mut client, path).await {
+            if ["fs/copy", "fs/rename", "fs/canonicalize"].contains(&method) {
+                // The other path is wrong too, or they go step by step and do not come that far.
+                assert!([-32603, -32004].contains(&error["code"].as_i64().unwrap()), "{method}: {error}");
+            } else {
+                assert_eq!(error, os_error(36, path), "{method}");
+            }
+        }
+    }
+    assert!(folder.names("").is_empty());
+}
+
+#[tokio::test]
+async fn a_tree_of_ten_thousand_levels_is_made_copied_and_removed() {
+    let folder = Folder::new();
+    // In memory: disks take their time for this.
+    let server = server_with_mounts(&folder, "mount -t tmpfs none \"$0\"").await;
+    let mut client = server.client().await;
+    // One step at a time, so the length of the whole path is nobody's limit.
+    let deep = folder.uri(format!("top/{}", "d/".repeat(10_000)));
+    let made = client.call("fs/createDirectory", json!({"path": deep, "followSymlinks": false})).await;
+    assert_eq!(made, json!({}));
+    let copy = json!({"sourcePath": folder.uri("top"), "destinationPath": folder.uri("copy"), "recursive": true});
+    assert_eq!(client.call("fs/copy", copy).await, json!({}));
+    for name in ["top", "copy"] {
+        assert_eq!(client.call("fs/remove", json!({"path": folder.uri(name)})).await, json!({}));
+    }
+    assert_eq!(client.call("fs/readDirectory", json!({"path": folder.uri("")})).await, json!({"entries": []}));
+}
+
+#[tokio::test]
+async fn loops_of_links_end() {
+    let (folder, _server, mut client) = ready().await;
+    folder.link("two", "one");
+    folder.link("one", "two");
+    let (itself, below) = (folder.uri("one"), folder.uri("one/file"));
+    for (method, params) in [
+        ("fs/readFile", json!({"path": itself})),
+        ("fs/open", json!({"handleId": "h", "path": itself})),
+        ("fs/create", json!({"handleId": "h", "path": itself})),
+        ("fs/writeFile", json!({"path": itself, "dataBase64": base64("x")})),
+        ("fs/getMetadata", json!({"path": itself})),
+        ("fs/setMetadata", json!({"path": itself, "mode": 0})),
+        ("fs/canonicalize", json!({"path": itself})),
+        ("fs/readDirectory", json!({"path": itself})),
+    ] {
+        assert_eq!(client.call_error(method, params).await, os_error(40, &itself), "{method}");
+    }
+    for (method, params) in methods(&below) {
+        if method != "fs/copy" && method != "fs/rename" {
+            assert_eq!(client.call_error(method, params).await, os_error(40, &below), "{method}");
+        }
+    }
+    // The links themselves can be looked at, copied and removed.
+    assert_eq!(client.call("fs/readLink", json!({"path": itself})).await, json!({"target": "two"}));
+    let copy = json!({"sourcePath": itself, "destinationPath": folder.uri("three"), "recursive": false});
+    assert_eq!(client.call("fs/copy", copy).await, json!({}));
+    for name in ["one", "two", "three"] {
+        assert_eq!(client.call("fs/remove", json!({"path": folder.uri(name)})).await, json!({}));
+    }
+    assert!(folder.names("").is_empty());
+}
+
+#[tokio::test]
+async fn a_sandbox_that_cannot_be_enforced_is_refused_and_one_that_asks_for_nothing_is_not() {
+    let (_, _server, mut client) = ready().await;
+    let folder = Folder::new();
+    let uri = folder.file("file", "x");
+    let restricted = json!({
+        "permissions": {"type": "managed", "file_system": {"type": "restricted", "entries": []}, "network": "enabled"},
+        "windowsSandboxLevel": "disabled",
+    });
+    let message = "filesystem sandbox cannot be enforced on this executor";
+    for (method, mut params) in methods(&uri) {
+        params["sandbox"] = restricted.clone();
+        let error = client.call_error(method, params).await;
+        assert_eq!(error, json!({"code": INVALID_REQUEST, "message": message}), "{method}");
+    }
+    for permissions in [json!({"type": "disabled"}), json!({"type": "external", "network": "restricted"})] {
+        let sandbox = json!({"permissions": permissions, "windowsSandboxLevel": "disabled"});
+        let read = client.call("fs/readFile", json!({"path": uri, "sandbox": sandbox})).await;
+        assert_eq!(read, json!({"dataBase64": base64("x")}));
+    }
+    let foreign_cwd = json!({"permissions": {"type": "disabled"}, "cwd": "/x", "windowsSandboxLevel": "disabled"});
+    for sandbox in [json!({"permissions": {"type": "disabled"}}), foreign_cwd] {
+        let error = client.call_error("fs/readFile", json!({"path": uri, "sandbox": sandbox})).await;
+        assert_eq!(error["code"], INVALID_PARAMS, "{error}");
+    }
+}

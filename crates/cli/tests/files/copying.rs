@@ -1,0 +1,103 @@
+//! `fs/copy`.
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use testkit::{Value, json};
+
+use crate::folder::{Folder, ready};
+use crate::{not_a_file, os_error, refused};
+
+fn copy(folder: &Folder, from: &str, to: &str, recursive: bool) -> Value {
+    json!({"sourcePath": folder.uri(from), "destinationPath": folder.uri(to), "recursive": recursive})
+}
+
+#[tokio::test]
+async fn a_file_is_copied_with_its_permissions() {
+    let (folder, _server, mut client) = ready().await;
+    let contents: Vec<u8> = (0..1_500_000u32).map(|n| (n / 3) as u8).collect();
+    folder.file("file", &contents);
+    std::fs::set_permissions(folder.path("file"), std::fs::Permissions::from_mode(0o751)).unwrap();
+    folder.file("longer", vec![9; 2_000_000]);
+    folder.link("longer", "link");
+    for name in ["new", "longer", "link"] {
+        assert_eq!(client.call("fs/copy", copy(&folder, "file", name, false)).await, json!({}));
+        assert_eq!(folder.read(name), contents, "{name}");
+        let mode = std::fs::metadata(folder.path(name)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o7777, 0o751, "{name}");
+    }
+    assert!(folder.path("link").is_symlink(), "a link at the destination is followed");
+}
+
+#[tokio::test]
+async fn a_tree_is_merged_with_what_is_there() {
+    let (folder, _server, mut client) = ready().await;
+    folder.file("tree/a/file", "new");
+    folder.file("tree/top", "top");
+    folder.link("a/file", "tree/relative");
+    folder.link("/no/such", "tree/absolute");
+    folder.fifo("tree/fifo");
+    folder.socket("tree/socket");
+    folder.file("to/a/file", "old and longer");
+    folder.file("to/a/other", "kept");
+    assert_eq!(client.call("fs/copy", copy(&folder, "tree", "to", true)).await, json!({}));
+    assert_eq!(folder.names("to"), ["a", "absolute", "relative", "top"]);
+    assert_eq!((folder.read("to/a/file"), folder.read("to/a/other")), (b"new".to_vec(), b"kept".to_vec()));
+    let target = |name: &str| std::fs::read_link(folder.path(name)).unwrap().into_os_string().into_string().unwrap();
+    assert_eq!((target("to/relative"), target("to/absolute")), ("a/file".into(), "/no/such".into()));
+    assert_eq!(client.call("fs/copy", copy(&folder, "tree/a", "new/b/c", true)).await, json!({}));
+    assert_eq!(folder.read("new/b/c/file"), b"new");
+}
+
+#[tokio::test]
+async fn a_link_is_copied_as_a_link() {
+    let (folder, _server, mut client) = ready().await;
+    folder.file("file", "x");
+    folder.link("file", "link");
+    client.call("fs/copy", copy(&folder, "link", "copy", false)).await;
+    assert_eq!(std::fs::read_link(folder.path("copy")).unwrap().as_os_str(), "file");
+    let error = client.call_error("fs/copy", copy(&folder, "link", "copy", false)).await;
+    assert_eq!(error, os_error(17, &folder.uri("copy")));
+}
+
+#[tokio::test]
+async fn what_cannot_be_copied_says_why() {
+    let (folder, _server, mut client) = ready().await;
+    folder.file("tree/file", "x");
+    folder.file("file", "kept");
+    folder.fifo("fifo");
+    folder.link("tree", "alias");
+    let needs_recursive = "fs/copy requires recursive: true when sourcePath is a directory";
+    let into_itself = "fs/copy cannot copy a directory to itself or one of its descendants";
+    let (tree, file) = (folder.uri("tree"), folder.uri("file"));
+    for (from, to, recursive, expected) in [
+        ("tree", "new", false, refused(needs_recursive, &tree)),
+        ("tree", "tree", true, refused(into_itself, &tree)),
+        ("tree", "tree/a/b", true, refused(into_itself, &folder.uri("tree/a/b"))),
+        ("tree", "alias/below", true, refused(into_itself, &folder.uri("alias/below"))),
+        ("none", "new", true, os_error(2, &folder.uri("none"))),
+        ("file", "none/new", false, os_error(2, &folder.uri("none/new"))),
+        ("file", "tree", false, os_error(21, &tree)),
+        ("tree", "file", true, os_error(17, &file)),
+        ("file", "file", false, refused("fs/copy cannot copy a file onto itself", &file)),
+        ("file", "fifo", false, not_a_file(&folder.path("fifo"))),
+    ] {
+        assert_eq!(client.call_error("fs/copy", copy(&folder, from, to, recursive)).await, expected, "{from} → {to}");
+    }
+    let error = client.call_error("fs/copy", json!({"sourcePath": tree, "destinationPath": file})).await;
+    assert_eq!(error["code"], -32602, "`recursive` has to be said: {error}");
+    assert_eq!(folder.names(""), ["alias", "fifo", "file", "tree"]);
+    assert_eq!((folder.names("tree"), folder.read("file")), (vec!["file".to_owned()], b"kept".to_vec()));
+}
+
+#[tokio::test]
+async fn a_file_is_not_copied_onto_itself_by_any_name() {
+    let (folder, _server, mut client) = ready().await;
+    folder.file("file", "precious");
+    std::fs::hard_link(folder.path("file"), folder.path("hard")).unwrap();
+    folder.link("file", "soft");
+    for to in ["file", "hard", "soft"] {
+        let error = client.call_error("fs/copy", copy(&folder, "file", to, false)).await;
+        assert_eq!(error, refused("fs/copy cannot copy a file onto itself", &folder.uri(to)));
+    }
+    assert_eq!(folder.read("hard"), b"precious");
+}

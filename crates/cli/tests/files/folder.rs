@@ -1,0 +1,120 @@
+//! A directory for one test, and the server and client that work in it.
+
+use std::path::{Path, PathBuf};
+
+use protocol::PathUri;
+use tempfile::TempDir;
+use testkit::{Client, TestServer, Value, base64, json, unbase64};
+
+/// How a path travels.
+pub(crate) fn uri_of(path: impl AsRef<Path>) -> String {
+    PathUri::from_native(path.as_ref()).unwrap().as_str().to_owned()
+}
+
+/// A directory without links in its path.
+pub(crate) struct Folder {
+    _directory: TempDir,
+    root: PathBuf,
+}
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().canonicalize().unwrap();
+        Self { _directory: directory, root }
+    }
+
+    pub(crate) fn path(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.root.join(name)
+    }
+
+    pub(crate) fn uri(&self, name: impl AsRef<Path>) -> String {
+        uri_of(self.path(name))
+    }
+
+    /// Makes a file with the directories above it; returns its URI.
+    pub(crate) fn file(&self, name: impl AsRef<Path>, contents: impl AsRef<[u8]>) -> String {
+        let path = self.path(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, contents).unwrap();
+        uri_of(path)
+    }
+
+    /// Makes a directory with those above it; returns its URI.
+    pub(crate) fn directory(&self, name: &str) -> String {
+        std::fs::create_dir_all(self.path(name)).unwrap();
+        self.uri(name)
+    }
+
+    /// Makes a symbolic link; returns its URI.
+    pub(crate) fn link(&self, target: impl AsRef<Path>, name: &str) -> String {
+        std::os::unix::fs::symlink(target, self.path(name)).unwrap();
+        self.uri(name)
+    }
+
+    /// Makes a FIFO that nobody has open; returns its URI.
+    pub(crate) fn fifo(&self, name: &str) -> String {
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mkfifoat(rustix::fs::CWD, self.path(name), mode).unwrap();
+        self.uri(name)
+    }
+
+    /// Makes a socket that nobody listens to; returns its URI.
+    pub(crate) fn socket(&self, name: &str) -> String {
+        drop(std::os::unix::net::UnixListener::bind(self.path(name)).unwrap());
+        self.uri(name)
+    }
+
+    pub(crate) fn read(&self, name: &str) -> Vec<u8> {
+        std::fs::read(self.path(name)).unwrap()
+    }
+
+    /// The names in it, sorted.
+    pub(crate) fn names(&self, directory: &str) -> Vec<String> {
+        let entries = std::fs::read_dir(self.path(directory)).unwrap();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+}
+
+/// A folder, and a server with a client that is ready for requests.
+pub(crate) async fn ready() -> (Folder, TestServer, Client) {
+    let server = TestServer::start().await;
+    let client = server.client().await;
+    (Folder::new(), server, client)
+}
+
+/// Reads a whole file.
+pub(crate) async fn read_file(client: &mut Client, uri: &str) -> Vec<u8> {
+    unbase64(&client.call("fs/readFile", json!({"path": uri})).await["dataBase64"])
+}
+
+/// Writes a whole file.
+pub(crate) async fn write_file(client: &mut Client, uri: &str, bytes: impl AsRef<[u8]>) {
+    let written = client.call("fs/writeFile", json!({"path": uri, "dataBase64": base64(bytes)})).await;
+    assert_eq!(written, json!({}));
+}
+
+/// Opens a file that is read in blocks.
+pub(crate) async fn open(client: &mut Client, handle: &str, uri: &str) {
+    let opened = client.call("fs/open", json!({"handleId": handle, "path": uri})).await;
+    assert_eq!(opened["handleId"], handle);
+}
+
+/// Reads a block, and says whether it was the last.
+pub(crate) async fn read_block(client: &mut Client, handle: &str, offset: u64, len: u64) -> (Vec<u8>, bool) {
+    let block = client.call("fs/readBlock", block(handle, offset, len)).await;
+    (unbase64(&block["chunk"]), block["eof"].as_bool().unwrap())
+}
+
+/// Params of `fs/readBlock`.
+pub(crate) fn block(handle: &str, offset: u64, len: u64) -> Value {
+    json!({"handleId": handle, "offset": offset, "len": len})
+}
+
+/// Params of `fs/writeBlock`.
+pub(crate) fn chunk(handle: &str, offset: u64, bytes: impl AsRef<[u8]>) -> Value {
+    json!({"handleId": handle, "offset": offset, "chunk": base64(bytes)})
+}

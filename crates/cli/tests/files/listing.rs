@@ -1,0 +1,68 @@
+//! `fs/readDirectory`.
+
+use testkit::{Value, json};
+
+use crate::folder::ready;
+use crate::{INTERNAL, os_error};
+
+fn sorted(mut answer: Value) -> Vec<Value> {
+    let mut entries = std::mem::take(answer["entries"].as_array_mut().unwrap());
+    entries.sort_by_key(|entry| entry["fileName"].to_string());
+    entries
+}
+
+#[tokio::test]
+async fn names_are_listed_with_what_they_lead_to() {
+    let (folder, _server, mut client) = ready().await;
+    assert_eq!(client.call("fs/readDirectory", json!({"path": folder.uri("")})).await, json!({"entries": []}));
+    folder.file("file", "");
+    folder.directory("directory");
+    folder.fifo("fifo");
+    folder.socket("socket");
+    folder.link("file", "link");
+    folder.link("directory", "link to a directory");
+    folder.link("nowhere", "dangling");
+    let entry = |name: &str, is_directory: bool, is_file: bool| json!({"fileName": name, "isDirectory": is_directory, "isFile": is_file});
+    let listed = client.call("fs/readDirectory", json!({"path": folder.uri("")})).await;
+    let expected = [
+        entry("directory", true, false),
+        entry("fifo", false, false),
+        entry("file", false, true),
+        entry("link to a directory", true, false),
+        entry("link", false, true),
+        entry("socket", false, false),
+    ];
+    assert_eq!(sorted(listed), expected);
+}
+
+#[tokio::test]
+async fn what_is_no_directory_is_an_error() {
+    let (folder, _server, mut client) = ready().await;
+    for (uri, errno) in [(folder.file("file", ""), 20), (folder.uri("none"), 2), (folder.fifo("fifo"), 20)] {
+        assert_eq!(client.call_error("fs/readDirectory", json!({"path": uri})).await, os_error(errno, &uri));
+    }
+}
+
+#[tokio::test]
+async fn a_hundred_thousand_names_are_too_many_and_fifty_thousand_are_not() {
+    let (folder, _server, mut client) = ready().await;
+    let uri = folder.directory("many");
+    let make = |range: std::ops::Range<usize>| {
+        for number in range {
+            std::os::unix::fs::symlink("/", folder.path(format!("many/{number}"))).unwrap();
+        }
+    };
+    make(0..50_000);
+    let listed = client.call("fs/readDirectory", json!({"path": uri})).await;
+    assert_eq!(listed["entries"].as_array().unwrap().len(), 50_000);
+    make(50_000..100_000);
+    let error = client.call_error("fs/readDirectory", json!({"path": uri})).await;
+    let message = "fs/readDirectory returned 100000 entries; limit is 50000";
+    assert_eq!(error, json!({"code": INTERNAL, "data": {"kind": "other", "path": uri}, "message": message}));
+    let options =
+        json!({"maxDepth": 64, "maxDirectories": 10_000, "maxEntries": 50_000, "followDirectorySymlinks": false});
+    let walked = client.call("fs/walk", json!({"path": uri, "options": options})).await;
+    assert_eq!(walked, json!({"entries": [], "errors": [], "truncated": true}));
+    assert_eq!(client.call("fs/remove", json!({"path": uri})).await, json!({}));
+    assert!(folder.names("").is_empty());
+}

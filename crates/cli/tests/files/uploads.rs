@@ -1,0 +1,207 @@
+//! `fs/create`, `fs/writeBlock` and `fs/commit`.
+
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+
+use testkit::{Client, Value, json};
+
+use crate::folder::{chunk, ready};
+use crate::{INVALID_REQUEST, NOT_FOUND, not_a_file, os_error, refused};
+
+const MIB: u64 = 1 << 20;
+
+async fn create(client: &mut Client, handle: &str, uri: &str) {
+    let created = client.call("fs/create", json!({"handleId": handle, "path": uri})).await;
+    assert_eq!(created, json!({"handleId": handle}));
+}
+
+async fn commit(client: &mut Client, params: Value) {
+    assert_eq!(client.call("fs/commit", params).await, json!({}));
+}
+
+#[tokio::test]
+async fn a_file_is_seen_when_it_is_whole_and_not_before() {
+    let (folder, _server, mut client) = ready().await;
+    let uri = folder.file("file", "old");
+    create(&mut client, "u", &uri).await;
+    assert_eq!(client.call("fs/writeBlock", chunk("u", 3, "world")).await, json!({}));
+    assert_eq!(folder.read("file"), b"old");
+    assert_eq!(client.call("fs/writeBlock", chunk("u", 0, "hel")).await, json!({}));
+    assert_eq!(folder.names(""), ["file"]);
+    // What was lost on the way is asked for again, and answered the same.
+    for _ in 0..3 {
+        commit(&mut client, json!({"handleId": "u"})).await;
+        assert_eq!(folder.read("file"), b"helworld");
+    }
+    folder.file("file", "changed since");
+    commit(&mut client, json!({"handleId": "u"})).await;
+    assert_eq!((folder.names(""), folder.read("file")), (vec!["file".to_owned()], b"changed since".to_vec()));
+    assert_eq!(client.call("fs/close", json!({"handleId": "u"})).await, json!({}));
+    let unknown = json!({"code": NOT_FOUND, "message": "unknown file read handle `u`"});
+    assert_eq!(client.call_error("fs/commit", json!({"handleId": "u"})).await, unknown);
+}
+
+#[tokio::test]
+async fn everything_can_be_sent_in_one_go_and_in_any_order() {
+    let (folder, _server, mut client) = ready().await;
+    let bytes: Vec<u8> = (0..2_000_003u32).map(|n| (n / 11) as u8).collect();
+    for round in 0..20usize {
+        let name = format!("file {round}");
+        let mut ids = vec![client.send("fs/create", json!({"handleId": "u", "path": folder.uri(&name)})).await];
+        let blocks: Vec<_> = bytes.chunks(50_000).enumerate().collect();
+        // Steps of a prime number through all blocks, another way each round.
+        for step in 0..blocks.len() {
+            let (index, block) = blocks[(step * (2 * round + 1) + 7 * round) % blocks.len()];
+            ids.push(client.send("fs/writeBlock", chunk("u", 50_000 * index as u64, block)).await);
+        }
+        ids.push(client.send("fs/commit", json!({"handleId": "u", "sync": round == 0})).await);
+        ids.push(client.send("fs/close", json!({"handleId": "u"})).await);
+        for id in ids {
+            let answer = client.answer(id).await;
+            assert!(answer.get("result").is_some(), "{answer}");
+        }
+        let coprime = blocks.len() == 41;
+        assert!(coprime, "every block was sent once");
+        assert_eq!(folder.read(&name), bytes, "round {round}");
+    }
+}
+
+#[tokio::test]
+async fn size_mode_and_time_are_those_of_the_commit() {
+    let (folder, _server, mut client) = ready().await;
+    let uri = folder.uri("file");
+    for (size, expected) in [(0, vec![]), (3, b"abc".to_vec()), (8, b"abcdef\0\0".to_vec())] {
+        create(&mut client, "u", &uri).await;
+        client.call("fs/writeBlock", chunk("u", 0, "abcdef")).await;
+        let mtime = json!({"secs": 1_000_000_000, "nanos": 5});
+        commit(&mut client, json!({"handleId": "u", "size": size, "mode": 0o4604, "mtime": mtime})).await;
+        client.call("fs/close", json!({"handleId": "u"})).await;
+        let found = std::fs::metadata(folder.path("file")).unwrap();
+        assert_eq!(folder.read("file"), expected);
+        assert_eq!((found.mode() & 0o7777, found.mtime(), found.mtime_nsec()), (0o4604, 1_000_000_000, 5));
+    }
+    // Without a mode, that of the file it replaces.
+    std::fs::set_permissions(folder.path("file"), std::fs::Permissions::from_mode(0o640)).unwrap();
+    create(&mut client, "u", &uri).await;
+    commit(&mut client, json!({"handleId": "u"})).await;
+    let found = std::fs::metadata(folder.path("file")).unwrap();
+    assert_eq!((found.mode() & 0o7777, found.len()), (0o640, 0), "without blocks it is empty");
+}
+
+#[tokio::test]
+async fn far_blocks_leave_holes() {
+    let (folder, _server, mut client) = ready().await;
+    let far = 20_000_000_000;
+    create(&mut client, "u", &folder.uri("file")).await;
+    client.call("fs/writeBlock", chunk("u", far, "end")).await;
+    commit(&mut client, json!({"handleId": "u"})).await;
+    let found = std::fs::metadata(folder.path("file")).unwrap();
+    assert_eq!(found.len(), far + 3);
+    assert!(found.blocks() < 1000, "{} blocks for three bytes", found.blocks());
+}
+
+#[tokio::test]
+async fn blocks_have_a_size_and_a_place() {
+    let (folder, _server, mut client) = ready().await;
+    let uri = folder.uri("file");
+    create(&mut client, "u", &uri).await;
+    for block in [vec![], vec![0; MIB as usize + 1]] {
+        let error = client.call_error("fs/writeBlock", chunk("u", 0, block)).await;
+        let message = "file write block length must be between 1 and 1048576";
+        assert_eq!(error, json!({"code": INVALID_REQUEST, "message": message}));
+    }
+    for offset in [u64::MAX, i64::MAX as u64] {
+        let error = client.call_error("fs/writeBlock", chunk("u", offset, "x")).await;
+        assert_eq!(error, refused("file write offset overflowed", &uri), "{offset}");
+    }
+    client.call("fs/writeBlock", chunk("u", 0, vec![7; MIB as usize])).await;
+    commit(&mut client, json!({"handleId": "u"})).await;
+    assert_eq!(folder.read("file"), vec![7; MIB as usize]);
+}
+
+#[tokio::test]
+async fn an_upload_is_not_read_and_a_file_is_not_written() {
+    let (folder, _server, mut client) = ready().await;
+    let uri = folder.file("file", "kept");
+    create(&mut client, "upload", &folder.uri("new")).await;
+    crate::folder::open(&mut client, "file", &uri).await;
+    let unknown =
+        |handle: &str| json!({"code": NOT_FOUND, "message": format!("unknown file read handle `{handle}`")});
+    for (method, handle, params) in [
+        ("fs/readBlock", "upload", crate::folder::block("upload", 0, 1)),
+        ("fs/extents", "upload", json!({"handleId": "upload"})),
+        ("fs/writeBlock", "file", chunk("file", 0, "x")),
+        ("fs/commit", "file", json!({"handleId": "file"})),
+    ] {
+        assert_eq!(client.call_error(method, params).await, unknown(handle), "{method}");
+    }
+    // Neither was harmed by that.
+    assert_eq!(crate::folder::read_block(&mut client, "file", 0, 9).await, (b"kept".to_vec(), true));
+    commit(&mut client, json!({"handleId": "upload"})).await;
+    assert_eq!(folder.names(""), ["file", "new"]);
+    let error = client.call_error("fs/writeBlock", chunk("upload", 0, "late")).await;
+    assert_eq!(error, unknown("upload"));
+}
+
+#[tokio::test]
+async fn what_cannot_be_created_says_why() {
+    let (folder, _server, mut client) = ready().await;
+    let (file, directory, fifo) = (folder.file("file", "kept"), folder.directory("directory"), folder.fifo("fifo"));
+    for (path, replace, expected) in [
+        (folder.uri("none/new"), true, os_error(2, &folder.uri("none/new"))),
+        (folder.uri("file/new"), true, os_error(20, &folder.uri("file/new"))),
+        (file.clone(), false, os_error(17, &file)),
+        (directory.clone(), true, os_error(21, &directory)),
+        ("file:///".to_owned(), true, os_error(21, "file:///")),
+        (fifo.clone(), true, not_a_file(&folder.path("fifo"))),
+    ] {
+        let params = json!({"handleId": "u", "path": path, "replace": replace});
+        assert_eq!(client.call_error("fs/create", params).await, expected, "{path}");
+    }
+    let unknown = json!({"code": NOT_FOUND, "message": "unknown file read handle `u`"});
+    assert_eq!(client.call_error("fs/commit", json!({"handleId": "u"})).await, unknown);
+    assert_eq!(folder.names(""), ["directory", "fifo", "file"]);
+}
+
+#[tokio::test]
+async fn a_name_that_was_taken_meanwhile_is_not_replaced() {
+    let (folder, _server, mut client) = ready().await;
+    let uri = folder.uri("file");
+    let params = json!({"handleId": "u", "path": uri, "replace": false});
+    assert_eq!(client.call("fs/create", params).await, json!({"handleId": "u"}));
+    folder.file("file", "first");
+    assert_eq!(client.call_error("fs/commit", json!({"handleId": "u"})).await, os_error(17, &uri));
+    assert_eq!((folder.names(""), folder.read("file")), (vec!["file".to_owned()], b"first".to_vec()));
+    // A commit that failed has ended the upload.
+    let unknown = json!({"code": NOT_FOUND, "message": "unknown file read handle `u`"});
+    assert_eq!(client.call_error("fs/commit", json!({"handleId": "u"})).await, unknown);
+    create(&mut client, "u", &uri).await;
+}
+
+#[tokio::test]
+async fn a_link_is_followed_and_stays_a_link() {
+    let (folder, _server, mut client) = ready().await;
+    folder.file("real/file", "old");
+    let link = folder.link("real/file", "link");
+    create(&mut client, "u", &link).await;
+    client.call("fs/writeBlock", chunk("u", 0, "new")).await;
+    commit(&mut client, json!({"handleId": "u"})).await;
+    assert!(folder.path("link").is_symlink());
+    assert_eq!((folder.read("real/file"), folder.names("real")), (b"new".to_vec(), vec!["file".to_owned()]));
+}
+
+#[tokio::test]
+async fn what_is_given_up_leaves_nothing() {
+    let (folder, server, mut client) = ready().await;
+    let before = testkit::open_fds(server.pid());
+    create(&mut client, "u", &folder.uri("file")).await;
+    client.call("fs/writeBlock", chunk("u", 0, "x")).await;
+    assert!(testkit::open_fds(server.pid()) > before);
+    assert_eq!(client.call("fs/close", json!({"handleId": "u"})).await, json!({}));
+    assert!(folder.names("").is_empty());
+    assert_eq!(testkit::open_fds(server.pid()), before, "it is closed when that is answered");
+    let bad_time = json!({"handleId": "u", "mtime": {"secs": 0, "nanos": 1_000_000_000}});
+    create(&mut client, "u", &folder.uri("file")).await;
+    let error = client.call_error("fs/commit", bad_time).await;
+    assert_eq!(error, refused("nanoseconds must be below 1000000000", &folder.uri("file")));
+    assert!(folder.names("").is_empty());
+}

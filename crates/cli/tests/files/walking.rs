@@ -1,0 +1,128 @@
+//! `fs/walk`.
+
+use testkit::{Client, Value, json};
+
+use crate::folder::{Folder, ready};
+use crate::{os_error, refused};
+
+const LIMITS: [usize; 3] = [64, 10_000, 50_000];
+
+fn options([depth, directories, entries]: [usize; 3], follow: bool) -> Value {
+    json!({
+        "maxDepth": depth, "maxDirectories": directories, "maxEntries": entries, "followDirectorySymlinks": follow,
+    })
+}
+
+/// What a walk finds, as `kind name`, and whether there was more.
+async fn walk(client: &mut Client, folder: &Folder, options: Value) -> (Vec<String>, bool) {
+    let root = folder.uri("top");
+    let result = client.call("fs/walk", json!({"path": root, "options": options})).await;
+    assert_eq!(result["errors"], json!([]));
+    let shown = |entry: &Value| {
+        let path = entry["path"].as_str().unwrap();
+        format!("{} {}", entry["kind"].as_str().unwrap(), path.strip_prefix(&*root).unwrap().trim_start_matches('/'))
+    };
+    (result["entries"].as_array().unwrap().iter().map(shown).collect(), result["truncated"].as_bool().unwrap())
+}
+
+#[tokio::test]
+async fn a_tree_is_listed_level_by_level_within_its_limits() {
+    let (folder, _server, mut client) = ready().await;
+    for name in ["top/b/two", "top/a/deep/one", "top/c", "top/b/.hidden/three"] {
+        folder.file(name, "");
+    }
+    let all = [
+        "directory a",
+        "directory b",
+        "file c",
+        "directory a/deep",
+        "directory b/.hidden",
+        "file b/two",
+        "file a/deep/one",
+        "file b/.hidden/three",
+    ];
+    let whole = |count: usize| all[..count].iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    assert_eq!(walk(&mut client, &folder, options(LIMITS, false)).await, (whole(8), false));
+    assert_eq!(walk(&mut client, &folder, options([0, 10, 10], false)).await, (whole(3), false));
+    assert_eq!(walk(&mut client, &folder, options([1, 10, 10], false)).await, (whole(6), false));
+    assert_eq!(walk(&mut client, &folder, options([9, 10, 5], false)).await, (whole(5), true));
+    assert_eq!(walk(&mut client, &folder, options([9, 10, 8], false)).await, (whole(8), false));
+    assert_eq!(walk(&mut client, &folder, options([9, 1, 10], false)).await, (whole(3), true));
+    let mut pruned = options(LIMITS, false);
+    pruned["pruneHiddenDirectories"] = true.into();
+    assert_eq!(walk(&mut client, &folder, pruned).await, (whole(7), false));
+}
+
+#[tokio::test]
+async fn links_are_entered_once_if_at_all() {
+    let (folder, _server, mut client) = ready().await;
+    folder.file("top/d/file", "");
+    folder.file("outside/far", "");
+    folder.link("..", "top/d/up");
+    folder.link("d/file", "top/to a file");
+    folder.link("nowhere", "top/dangling");
+    folder.link("../outside", "top/out");
+    folder.fifo("top/fifo");
+    let (found, truncated) = walk(&mut client, &folder, options(LIMITS, false)).await;
+    assert_eq!((found, truncated), (vec!["directory d".to_owned(), "file d/file".to_owned()], false));
+    let (found, truncated) = walk(&mut client, &folder, options(LIMITS, true)).await;
+    let expected = ["directory d", "directory out", "file d/file", "directory d/up", "file out/far"];
+    assert_eq!((found, truncated), (expected.map(str::to_owned).to_vec(), false));
+    let link = folder.link("top", "root");
+    let empty = json!({"entries": [], "errors": [], "truncated": false});
+    let params = json!({"path": link, "options": options(LIMITS, false)});
+    assert_eq!(client.call("fs/walk", params).await, empty, "a root that is a link leads nowhere");
+}
+
+#[tokio::test]
+async fn pruning_a_hidden_directory_does_not_hide_another_way_into_it() {
+    let (folder, _server, mut client) = ready().await;
+    folder.file("top/.hidden/file", "");
+    folder.link(".hidden", "top/visible");
+    let mut pruned = options(LIMITS, true);
+    pruned["pruneHiddenDirectories"] = true.into();
+    let (found, _) = walk(&mut client, &folder, pruned).await;
+    assert_eq!(found, ["directory .hidden", "directory visible", "file visible/file"]);
+}
+
+#[tokio::test]
+async fn roots_and_limits_that_make_no_sense() {
+    let (folder, _server, mut client) = ready().await;
+    let (file, none) = (folder.file("file", ""), folder.uri("none"));
+    let empty = json!({"entries": [], "errors": [], "truncated": false});
+    let params = json!({"path": file, "options": options(LIMITS, false)});
+    assert_eq!(client.call("fs/walk", params).await, empty);
+    let params = json!({"path": none, "options": options(LIMITS, false)});
+    assert_eq!(client.call_error("fs/walk", params).await, os_error(2, &none));
+    let zero = "filesystem walk limits must be greater than zero";
+    let much = "filesystem walk limits exceed maximums: depth=64, directories=10000, entries=50000";
+    for (limits, words) in [
+        ([1, 0, 1], zero),
+        ([1, 1, 0], zero),
+        ([65, 1, 1], much),
+        ([1, 10_001, 1], much),
+        ([1, 1, 50_001], much),
+        ([usize::MAX; 3], much),
+    ] {
+        // Before anybody looks whether the root is there.
+        let error = client.call_error("fs/walk", json!({"path": none, "options": options(limits, false)})).await;
+        assert_eq!(error, refused(words, &none), "{limits:?}");
+    }
+    let error = client.call_error("fs/walk", json!({"path": none, "options": {"maxDepth": 1}})).await;
+    assert_eq!(error["code"], -32602);
+}
+
+#[tokio::test]
+async fn an_answer_that_would_be_too_long_is_cut() {
+    let (folder, _server, mut client) = ready().await;
+    let long = "x".repeat(200);
+    for number in 0..16_000 {
+        let path = folder.path(format!("{number:05}{long}"));
+        rustix::fs::symlinkat("/", rustix::fs::CWD, path).unwrap();
+    }
+    let params = json!({"path": folder.uri(""), "options": options([0, 1, 50_000], true)});
+    let walked = client.call("fs/walk", params).await;
+    let each = folder.uri(format!("{:05}{long}", 0)).len() + 64;
+    assert_eq!(walked["entries"].as_array().unwrap().len(), (4 << 20) / each);
+    assert_eq!(walked["truncated"], true);
+}

@@ -1,0 +1,11 @@
+//! The commands `cp`, `ls`, `cat`, `rm` and `mkdir` as a person or a script meets them: the real binary, real files, real servers.
+#![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
+
+mod copying;
+mod cuts;
+mod failing;
+mod looking;
+mod signals;
+mod sparse;
+mod support;
+mod trees;

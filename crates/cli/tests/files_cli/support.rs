@@ -1,0 +1,122 @@
+//! The binary with arguments, and a server whose files are meant by a colon.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+use std::time::Duration;
+
+use testkit::{TestServer, binary};
+use tokio::process::{Child, Command};
+
+/// Longer than anything here takes on a loaded machine.
+const PATIENCE: Duration = Duration::from_secs(170);
+
+/// A server, and a folder for files of both sides.
+pub(crate) struct World {
+    pub(crate) server: TestServer,
+    folder: tempfile::TempDir,
+}
+
+impl World {
+    pub(crate) async fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let server = TestServer::with(&[], |command| command.current_dir(folder.path())).await;
+        Self { server, folder }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// As it is typed for the other side.
+    pub(crate) fn there(&self, name: &str) -> String {
+        format!(":{}", self.path(name).display())
+    }
+
+    /// As it is typed for this side.
+    pub(crate) fn here(&self, name: &str) -> String {
+        self.path(name).display().to_string()
+    }
+
+    /// The command with the server as the environment that is meant.
+    pub(crate) fn command<S: AsRef<OsStr>>(&self, args: &[S]) -> Command {
+        command_at(self.server.url(), args)
+    }
+
+    /// Runs it to its end: stdout, stderr, exit code.
+    pub(crate) async fn run<S: AsRef<OsStr>>(&self, args: &[S]) -> (String, String, Option<i32>) {
+        told(&finished(self.command(args).spawn().unwrap()).await)
+    }
+
+    /// Runs it to its end, which must be a good one without a word.
+    pub(crate) async fn quietly<S: AsRef<OsStr>>(&self, args: &[S]) {
+        assert_eq!(self.run(args).await, (String::new(), String::new(), Some(0)));
+    }
+}
+
+pub(crate) fn command_at<S: AsRef<OsStr>>(url: &str, args: &[S]) -> Command {
+    let mut command = bare_command();
+    command.args(args).args(["--connect", url]);
+    command
+}
+
+/// The binary on pipes, with nothing configured.
+pub(crate) fn bare_command() -> Command {
+    let mut command = Command::new(binary());
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    let nowhere = Path::new(env!("CARGO_TARGET_TMPDIR")).join("nothing-configured");
+    command.env("HOME", &nowhere).env("XDG_STATE_HOME", &nowhere);
+    for name in ["CODEX_EXEC_SERVER_URL", "CODEX_HOME", "EXEC_SERVER_HOME", "EXEC_SERVER_URL", "XDG_CONFIG_HOME"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+pub(crate) async fn finished(child: Child) -> Output {
+    tokio::time::timeout(PATIENCE, child.wait_with_output()).await.expect("it does not end").unwrap()
+}
+
+pub(crate) fn told(output: &Output) -> (String, String, Option<i32>) {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (text(&output.stdout), text(&output.stderr), output.status.code())
+}
+
+/// Bytes that repeat nowhere near a block.
+pub(crate) fn noise(count: usize, seed: u64) -> Vec<u8> {
+    let word = |n: u64| (n ^ seed.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+    (0..count.div_ceil(8) as u64)
+        .flat_map(|n| word(n).wrapping_mul(0xbf58_476d_1ce4_e5b9).to_le_bytes())
+        .take(count)
+        .collect()
+}
+
+/// Path, mode, time, and contents or target.
+type Seen = (PathBuf, u32, (i64, i64), Vec<u8>);
+
+/// Everything below a directory.
+pub(crate) fn snapshot(root: &Path) -> Vec<Seen> {
+    use std::os::unix::ffi::OsStrExt as _;
+    use std::os::unix::fs::MetadataExt as _;
+    let mut found = Vec::new();
+    let mut waiting = vec![root.to_owned()];
+    while let Some(path) = waiting.pop() {
+        let metadata = path.symlink_metadata().unwrap();
+        let name = path.strip_prefix(root).unwrap().to_owned();
+        let (mut time, mut mode) = ((metadata.mtime(), metadata.mtime_nsec()), metadata.mode());
+        let contents = if metadata.is_dir() {
+            waiting.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+            Vec::new()
+        } else if metadata.is_symlink() {
+            // A link has no mode of its own, and its time is when it was made.
+            (time, mode) = ((0, 0), 0);
+            std::fs::read_link(&path).unwrap().as_os_str().as_bytes().to_vec()
+        } else if metadata.is_file() {
+            std::fs::read(&path).unwrap()
+        } else {
+            continue;
+        };
+        found.push((name, mode, time, contents));
+    }
+    found.sort();
+    found
+}

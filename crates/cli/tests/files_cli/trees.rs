@@ -1,0 +1,92 @@
+//! Trees.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+use crate::support::{World, noise, snapshot};
+
+fn make_tree(world: &World) {
+    for directory in ["tree/a/b/c", "tree/empty", "tree/shut"] {
+        fs::create_dir_all(world.path(directory)).unwrap();
+    }
+    for number in 0..200_usize {
+        fs::write(world.path(&format!("tree/a/{number}")), noise(number * 97, number as u64)).unwrap();
+    }
+    fs::write(world.path("tree/a/b/large"), noise(7_000_001, 5)).unwrap();
+    fs::write(world.path("tree/shut/in"), "text").unwrap();
+    fs::set_permissions(world.path("tree/a/7"), fs::Permissions::from_mode(0o600)).unwrap();
+    symlink("7", world.path("tree/a/link")).unwrap();
+    symlink("../empty", world.path("tree/a/to-directory")).unwrap();
+    let touched = std::process::Command::new("touch")
+        .args(["-d", "2002-02-02 02:02:02.020202020 UTC"])
+        .args([world.path("tree/a/b"), world.path("tree/shut")])
+        .status();
+    assert!(touched.unwrap().success());
+    fs::set_permissions(world.path("tree/shut"), fs::Permissions::from_mode(0o555)).unwrap();
+}
+
+#[tokio::test]
+async fn a_tree_goes_both_ways_unchanged() {
+    let world = World::new().await;
+    make_tree(&world);
+    world.quietly(&["cp", "-r", &world.here("tree"), &world.there("copy")]).await;
+    assert!(snapshot(&world.path("copy")) == snapshot(&world.path("tree")), "there");
+    world.quietly(&["cp", "-r", &world.there("copy"), &world.here("back")]).await;
+    assert!(snapshot(&world.path("back")) == snapshot(&world.path("tree")), "and back");
+    // Again, over what is there.
+    world.quietly(&["cp", "-r", &format!("{}/.", world.here("tree")), &world.there("copy")]).await;
+    assert!(snapshot(&world.path("copy")) == snapshot(&world.path("tree")), "once more");
+}
+
+#[tokio::test]
+async fn into_a_directory_goes_the_tree_itself() {
+    let world = World::new().await;
+    make_tree(&world);
+    fs::create_dir(world.path("into")).unwrap();
+    world.quietly(&["cp", "-r", &world.there("tree"), &world.here("into")]).await;
+    assert!(snapshot(&world.path("into/tree")) == snapshot(&world.path("tree")));
+}
+
+#[tokio::test]
+async fn links_that_lead_nowhere_are_sent_too() {
+    let world = World::new().await;
+    fs::create_dir(world.path("tree")).unwrap();
+    symlink("nowhere", world.path("tree/dangling")).unwrap();
+    world.quietly(&["cp", "-r", &world.here("tree"), &world.there("copy")]).await;
+    assert_eq!(fs::read_link(world.path("copy/dangling")).unwrap().as_os_str(), "nowhere");
+    world.quietly(&["cp", "-r", &world.there("tree/dangling"), &world.here("alone")]).await;
+    assert_eq!(fs::read_link(world.path("alone")).unwrap().as_os_str(), "nowhere");
+}
+
+#[tokio::test]
+async fn what_is_special_is_left_out_with_a_word() {
+    let world = World::new().await;
+    fs::create_dir(world.path("tree")).unwrap();
+    fs::write(world.path("tree/file"), "").unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(world.path("tree/fifo")).status().unwrap().success());
+    for (source, target) in [(world.here("tree"), world.there("a")), (world.there("tree"), world.here("b"))] {
+        let (out, complaint, code) = world.run(&["cp", "-r", &source, &target]).await;
+        assert_eq!((out.as_str(), code), ("", Some(0)));
+        let expected = format!("exec-server: left out {source}/fifo: it is neither file, directory nor link\n");
+        assert_eq!(complaint, expected);
+    }
+    assert!(world.path("a/file").exists() && world.path("b/file").exists() && !world.path("a/fifo").exists());
+}
+
+#[tokio::test]
+async fn a_directory_is_copied_only_if_asked_to_and_not_into_itself() {
+    let world = World::new().await;
+    fs::create_dir_all(world.path("tree/below")).unwrap();
+    let (_, complaint, code) = world.run(&["cp", &world.there("tree"), &world.here("x")]).await;
+    let expected = format!("exec-server: {} is a directory; copy it with -r\n", world.there("tree"));
+    assert_eq!((complaint, code), (expected, Some(1)));
+    let (_, complaint, code) = world.run(&["cp", "-r", &world.there("tree"), &world.there("tree/below")]).await;
+    let expected = format!("exec-server: cannot copy {} into itself\n", world.there("tree"));
+    assert_eq!((complaint, code), (expected, Some(1)));
+    // The same by another name of the same machine.
+    let (_, complaint, code) = world.run(&["cp", "-r", &world.here("tree"), &world.there("tree/below/new")]).await;
+    let expected = format!("exec-server: left out {}: it is the copy itself\n", world.here("tree/below/new"));
+    assert_eq!((complaint, code), (expected, Some(1)));
+    assert!(world.path("tree/below/new/below").is_dir() && !world.path("tree/below/new/below/new").exists());
+    assert!(!world.path("x").exists());
+}

@@ -1,0 +1,156 @@
+//! Requests whose answer comes as a whole.
+
+use testkit::{base64, json};
+
+use crate::support::{Peer, fetch, ok, refused, server};
+
+#[tokio::test]
+async fn method_path_headers_and_body_go_out_and_status_headers_and_body_come_back() {
+    let (server, peer) = (server().await, Peer::answering(|_| {
+        "HTTP/1.1 418 Odd\r\nX-One: 1\r\nSet-Cookie: a\r\nX-Two: 2\r\nSet-Cookie: b\r\nContent-Length: 3\r\n\r\nyes".into()
+    }).await);
+    let mut client = server.client().await;
+    let headers =
+        json!([{"name": "X-A", "value": "1"}, {"name": "x-b", "value": "2"}, {"name": "X-A", "value": "3"}]);
+    let changes = json!({"method": "PATCH", "headers": headers, "bodyBase64": base64("body")});
+    let (status, headers, body) = fetch(&mut client, peer.url("/path?q=1"), changes).await;
+    assert_eq!((status, body.as_str()), (418, "yes"));
+    let pairs: Vec<_> = headers.as_array().unwrap().iter().map(|h| (&h["name"], &h["value"])).collect();
+    let cookies: Vec<_> = pairs.iter().filter(|(name, _)| *name == "set-cookie").map(|(_, value)| *value).collect();
+    assert_eq!(cookies, ["a", "b"]);
+    assert!(pairs.contains(&(&json!("x-one"), &json!("1"))) && pairs.contains(&(&json!("x-two"), &json!("2"))));
+    let requests = peer.requests();
+    let [request] = &*requests else { panic!("{requests:?}") };
+    assert!(request.starts_with("PATCH /path?q=1 HTTP/1.1\r\n"), "{request}");
+    assert!(request.ends_with("\r\n\r\nbody"), "{request}");
+    let lower = request.to_ascii_lowercase();
+    let values: Vec<_> = lower.lines().filter_map(|line| line.strip_prefix("x-a: ")).collect();
+    assert_eq!(values, ["1", "3"]);
+    assert!(!lower.contains("user-agent"), "{request}");
+}
+
+#[tokio::test]
+async fn a_fragment_is_not_sent_and_compressed_bodies_are_left_as_they_are() {
+    let (server, peer) = (
+        server().await,
+        Peer::answering(|_| "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 5\r\n\r\nnotgz".into())
+            .await,
+    );
+    let mut client = server.client().await;
+    let (_, _, body) = fetch(&mut client, peer.url("/path#fragment"), json!({})).await;
+    assert_eq!(body, "notgz");
+    let requests = peer.requests();
+    assert!(requests[0].starts_with("GET /path HTTP/1.1\r\n") && !requests[0].contains("fragment"), "{requests:?}");
+}
+
+#[tokio::test]
+async fn header_values_that_are_not_visible_ascii_are_dropped() {
+    let (server, peer) = (
+        server().await,
+        Peer::answering(|_| {
+            "HTTP/1.1 200 OK\r\nX-Odd: caf\u{e9}\r\nX-Even: plain\r\nContent-Length: 0\r\n\r\n".into()
+        })
+        .await,
+    );
+    let mut client = server.client().await;
+    let (_, headers, _) = fetch(&mut client, peer.url("/"), json!({})).await;
+    let names: Vec<_> = headers.as_array().unwrap().iter().map(|header| &header["name"]).collect();
+    assert!(names.contains(&&json!("x-even")) && !names.contains(&&json!("x-odd")), "{names:?}");
+}
+
+#[tokio::test]
+async fn requests_that_make_no_sense_are_refused_before_anything_is_sent() {
+    let (server, peer) = (server().await, Peer::answering(|_| ok("")).await);
+    let mut client = server.client().await;
+    let url = peer.url("/");
+    for (url, changes, start) in [
+        (url.as_str(), json!({"method": "a b"}), "http/request method is invalid: "),
+        ("nonsense", json!({}), "http/request url is invalid: "),
+        ("ftp://x/", json!({}), "http/request only supports http and https URLs, got ftp"),
+        (&url, json!({"headers": [{"name": "a b", "value": ""}]}), "http/request header name is invalid: "),
+        (&url, json!({"headers": [{"name": "a", "value": "x\ny"}]}), "http/request header value is invalid for a: "),
+        (&url, json!({"bodyBase64": "!"}), ""),
+    ] {
+        let (code, message) = refused(&mut client, url, changes).await;
+        assert_eq!(code, -32602, "{message}");
+        assert!(message.starts_with(start), "{message}");
+    }
+    let error = client.call_error("http/request", json!({"method": "GET", "url": url})).await;
+    assert_eq!(error["code"], -32602, "requestId is required: {error}");
+    assert_eq!(peer.accepted(), 0);
+}
+
+#[tokio::test]
+async fn a_body_larger_than_allowed_is_an_error() {
+    let (server, peer) = (
+        server().await,
+        Peer::answering(|request| {
+            if request.starts_with("GET /chunked") {
+                return "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n12345\r\n5\r\n67890\r\n0\r\n\r\n"
+                    .into();
+            }
+            ok("1234567890")
+        })
+        .await,
+    );
+    let mut client = server.client().await;
+    for path in ["/", "/chunked"] {
+        let (status, ..) = fetch(&mut client, peer.url(path), json!({"maxBodyBytes": 10})).await;
+        assert_eq!(status, 200);
+        let (code, message) = refused(&mut client, peer.url(path), json!({"maxBodyBytes": 9})).await;
+        let expected = "failed to read http/request response body: it is larger than 9 bytes";
+        assert_eq!((code, message.as_str()), (-32603, expected));
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_fits_into_no_message_is_an_error_and_not_a_broken_connection() {
+    let (server, peer) = (
+        crate::support::server_with(&["--max-message-bytes", "1MiB"], &[]).await,
+        Peer::answering(|_| ok(&"x".repeat(2 << 20))).await,
+    );
+    let mut client = server.client().await;
+    let (code, message) = refused(&mut client, peer.url("/"), json!({})).await;
+    assert_eq!(code, -32603);
+    assert!(message.contains("larger than"), "{message}");
+    client.call("environment/status", json!({})).await;
+}
+
+#[tokio::test]
+async fn buffered_requests_may_share_an_id_and_do_not_wait_for_each_other() {
+    let (server, peer) = (
+        server().await,
+        Peer::start(|request, mut stream| async move {
+            use tokio::io::AsyncWriteExt as _;
+            if request.starts_with("GET /never") {
+                return std::future::pending().await;
+            }
+            let _gone = stream.write_all(ok("now").as_bytes()).await;
+        })
+        .await,
+    );
+    let mut client = server.client().await;
+    client.send("http/request", crate::support::request(peer.url("/never"), json!({}))).await;
+    let (_, _, body) = fetch(&mut client, peer.url("/now"), json!({})).await;
+    assert_eq!(body, "now");
+}
+
+#[tokio::test]
+async fn there_are_only_so_many_requests_at_once() {
+    let peer = Peer::start(|_, stream| async move {
+        std::future::pending::<()>().await;
+        drop(stream);
+    })
+    .await;
+    let server = crate::support::server_with(&["--max-http-requests", "2"], &[]).await;
+    let mut client = server.client().await;
+    for id in ["a", "b"] {
+        client.send("http/request", crate::support::request(peer.url("/"), json!({"requestId": id}))).await;
+    }
+    let (code, message) = refused(&mut client, peer.url("/"), json!({"requestId": "c"})).await;
+    let expected = "connection has reached its limit of 2 HTTP requests under way (--max-http-requests)";
+    assert_eq!((code, message.as_str()), (-32600, expected));
+    let mut other = server.client().await;
+    other.send("http/request", crate::support::request(peer.url("/"), json!({}))).await;
+    testkit::eventually("others are not counted", || (peer.accepted() == 3).then_some(())).await;
+}

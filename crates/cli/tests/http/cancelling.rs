@@ -1,0 +1,85 @@
+//! `http/cancel`: a request nobody waits for any more.
+
+use std::sync::Arc;
+
+use testkit::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::sync::Notify;
+
+use crate::support::{Peer, Pieces, open, request, server};
+
+/// Says this much of an answer, and notes when the other end is gone.
+async fn silent_after(text: &'static str) -> (Peer, Arc<Notify>) {
+    let gone = Arc::new(Notify::new());
+    let noted = Arc::clone(&gone);
+    let peer = Peer::start(move |_, mut stream| {
+        let noted = Arc::clone(&noted);
+        async move {
+            let _gone = stream.write_all(text.as_bytes()).await;
+            let _closed = stream.read(&mut [0]).await;
+            noted.notify_one();
+        }
+    })
+    .await;
+    (peer, gone)
+}
+
+#[tokio::test]
+async fn a_request_that_waits_for_its_answer_can_be_cancelled() {
+    for is_streamed in [false, true] {
+        let (server, (peer, gone)) = (server().await, silent_after("").await);
+        let mut client = server.client().await;
+        let params = request(peer.url("/"), json!({"streamResponse": is_streamed}));
+        let id = client.send("http/request", params).await;
+        testkit::eventually("it is there", || (peer.requests().len() == 1).then_some(())).await;
+        assert_eq!(client.call("http/cancel", json!({"requestId": "r"})).await, json!({}));
+        let error = client.answer(id).await["error"].clone();
+        let expected =
+            json!({"code": -32603, "message": "http/request failed: cancelled", "data": {"kind": "cancelled"}});
+        assert_eq!(error, expected);
+        gone.notified().await;
+    }
+}
+
+#[tokio::test]
+async fn a_body_can_be_cancelled_and_its_id_is_free() {
+    let (server, (peer, gone)) =
+        (server().await, silent_after("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nsome").await);
+    let mut client = server.client().await;
+    open(&mut client, "r", peer.url("/"), json!({})).await;
+    let mut pieces = Pieces::of("r");
+    assert_eq!(pieces.next(&mut client).await, Ok(b"some".to_vec()));
+    client.call("http/cancel", json!({"requestId": "r"})).await;
+    assert_eq!(pieces.next(&mut client).await, Err(Some("cancelled".to_owned())));
+    gone.notified().await;
+    open(&mut client, "r", peer.url("/"), json!({})).await;
+}
+
+#[tokio::test]
+async fn a_buffered_body_can_be_cancelled() {
+    let (server, (peer, gone)) =
+        (server().await, silent_after("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nsome").await);
+    let mut client = server.client().await;
+    let id = client.send("http/request", request(peer.url("/"), json!({}))).await;
+    testkit::eventually("it is there", || (peer.requests().len() == 1).then_some(())).await;
+    client.call("http/cancel", json!({"requestId": "r"})).await;
+    assert_eq!(client.answer(id).await["error"]["data"]["kind"], "cancelled");
+    gone.notified().await;
+}
+
+#[tokio::test]
+async fn a_paused_body_can_be_cancelled_and_what_is_over_too() {
+    let (server, (peer, gone)) =
+        (server().await, silent_after("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nsome").await);
+    let mut client = server.client().await;
+    open(&mut client, "r", peer.url("/"), json!({})).await;
+    client.call("http/flow", json!({"requestId": "r", "paused": true})).await;
+    client.call("http/cancel", json!({"requestId": "r"})).await;
+    let (_, error) = Pieces::of("r").rest(&mut client).await;
+    assert_eq!(error.as_deref(), Some("cancelled"));
+    gone.notified().await;
+    for method in ["http/cancel", "http/flow"] {
+        let over = json!({"requestId": "r", "paused": false});
+        assert_eq!(client.call(method, over).await, json!({}));
+    }
+}

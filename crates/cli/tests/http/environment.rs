@@ -1,0 +1,123 @@
+//! What a request takes from the environment: values of headers, proxies, authorities.
+
+use std::sync::Arc;
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use testkit::{Value, json};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::{self, ServerConfig};
+
+use crate::support::{Peer, fetch, ok, read_request, refused, server_with};
+
+const FORBIDDEN: [&str; 14] = [
+    "CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN",
+    "OPENAI_FEDERATION_RULE_ID",
+    "OPENAI_IDENTITY_TOKEN_FILE",
+    "OPENAI_WORKLOAD_IDENTITY_CONTEXT",
+    "OPENAI_API_KEY",
+    "CODEX_API_KEY",
+    "CODEX_ACCESS_TOKEN",
+    "CODEX_CONNECTORS_TOKEN",
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "AZURE_CLIENT_SECRET",
+    "AZURE_FEDERATED_TOKEN_FILE",
+    "GOOGLE_APPLICATION_CREDENTIALS",
+];
+
+fn header(name: &str, prefix: &str, variable: &str) -> Value {
+    json!({"headers": [{"name": name, "value": prefix, "valueEnvVar": variable}]})
+}
+
+#[tokio::test]
+async fn a_header_takes_its_value_from_the_environment_behind_a_prefix() {
+    let server = server_with(&[], &[("MY_TOKEN", "abc")]).await;
+    let peer = Peer::answering(|_| ok("")).await;
+    let mut client = server.client().await;
+    let info = client.call("environment/info", json!({})).await;
+    assert_eq!(info["capabilities"]["httpHeaderEnvVars"], true);
+    fetch(&mut client, peer.url("/"), header("Authorization", "Bearer ", "MY_TOKEN")).await;
+    assert!(peer.requests()[0].to_ascii_lowercase().contains("\r\nauthorization: bearer abc\r\n"));
+}
+
+#[tokio::test]
+async fn without_a_usable_variable_no_connection_is_made() {
+    let set: Vec<_> = FORBIDDEN.iter().map(|name| (*name, "secret")).chain([("EMPTY", "")]).collect();
+    let server = server_with(&[], &set).await;
+    let peer = Peer::answering(|_| ok("")).await;
+    let mut client = server.client().await;
+    for name in FORBIDDEN.iter().flat_map(|name| [(*name).to_owned(), name.to_lowercase()]) {
+        let (code, message) = refused(&mut client, peer.url("/"), header("X-Key", "", &name)).await;
+        let expected = format!("http/request header X-Key cannot use executor environment variable {name}");
+        assert_eq!((code, message), (-32602, expected));
+    }
+    for (name, expected) in [
+        ("EMPTY", "http/request header X-Key requires a non-empty executor environment variable EMPTY"),
+        ("NO_SUCH", "http/request header X-Key requires executor environment variable NO_SUCH"),
+    ] {
+        let (code, message) = refused(&mut client, peer.url("/"), header("X-Key", "", name)).await;
+        assert_eq!((code, message.as_str()), (-32602, expected));
+    }
+    assert_eq!(peer.accepted(), 0);
+}
+
+#[tokio::test]
+async fn requests_go_through_the_proxy_of_the_environment_and_hosts_are_written_in_ascii() {
+    let (proxy, direct) = (Peer::answering(|_| ok("proxied")).await, Peer::answering(|_| ok("direct")).await);
+    let server = server_with(
+        &[],
+        &[("HTTP_PROXY", &proxy.url("")), ("http_proxy", &proxy.url("")), ("NO_PROXY", "127.0.0.1")],
+    )
+    .await;
+    let mut client = server.client().await;
+    let (_, _, body) = fetch(&mut client, "http://bücher.example/path", json!({})).await;
+    assert_eq!(body, "proxied");
+    let seen = proxy.requests();
+    assert!(seen[0].starts_with("GET http://xn--bcher-kva.example/path HTTP/1.1\r\n"), "{seen:?}");
+    let (_, _, body) = fetch(&mut client, direct.url("/"), json!({})).await;
+    assert_eq!(body, "direct");
+    assert_eq!(proxy.accepted(), 1);
+}
+
+#[tokio::test]
+async fn https_trusts_the_authority_of_the_environment_and_no_stranger() {
+    let authority_key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority = CertifiedIssuer::self_signed(params, authority_key).unwrap();
+    let key = KeyPair::generate().unwrap();
+    let certificate =
+        CertificateParams::new(vec!["localhost".to_owned()]).unwrap().signed_by(&key, &authority).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let key = rustls::pki_types::PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+    let config = config.with_no_client_auth().with_single_cert(vec![certificate.der().clone()], key).unwrap();
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("https://localhost:{}/", listener.local_addr().unwrap().port());
+    let serving = tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            // Whoever does not trust us goes away here.
+            let Ok(mut stream) = acceptor.accept(stream).await else { continue };
+            if read_request(&mut stream).await.is_some() {
+                let _gone = stream.write_all(ok("secure").as_bytes()).await;
+                let _gone = stream.shutdown().await;
+            }
+        }
+    });
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("authority.pem");
+    std::fs::write(&file, authority.pem()).unwrap();
+    for variable in ["CODEX_CA_CERTIFICATE", "SSL_CERT_FILE"] {
+        let server = server_with(&[], &[(variable, file.to_str().unwrap())]).await;
+        let (_, _, body) = fetch(&mut server.client().await, &url, json!({})).await;
+        assert_eq!(body, "secure", "{variable}");
+    }
+    let server = server_with(&[], &[]).await;
+    let error = server.client().await.call_error("http/request", crate::support::request(&url, json!({}))).await;
+    assert_eq!((&error["code"], &error["data"]["kind"]), (&json!(-32603), &json!("tls")), "{error}");
+    serving.abort();
+}

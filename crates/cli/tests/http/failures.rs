@@ -1,0 +1,116 @@
+//! Peers that do not behave.
+
+use testkit::{json, resident_bytes};
+use tokio::io::AsyncWriteExt as _;
+
+use crate::support::{Peer, Pieces, fetch, ok, open, refused, server};
+
+/// Says this much and then nothing.
+async fn stalled(text: &'static str) -> Peer {
+    Peer::start(move |_, mut stream| async move {
+        let _gone = stream.write_all(text.as_bytes()).await;
+        std::future::pending::<()>().await;
+    })
+    .await
+}
+
+const TOO_LATE: &str = "the time given for the request is over";
+
+#[tokio::test]
+async fn a_request_waits_for_as_long_as_it_was_told_to() {
+    let (server, peer) = (server().await, stalled("").await);
+    let mut client = server.client().await;
+    let error =
+        client.call_error("http/request", crate::support::request(peer.url("/"), json!({"timeoutMs": 10}))).await;
+    let message = format!("http/request failed: {TOO_LATE}");
+    assert_eq!(error, json!({"code": -32603, "message": message, "data": {"kind": "timeout"}}));
+    let slow = Peer::start(|_, mut stream| async move {
+        // sleep: longer than the timeout above, to show that without one nothing ends it.
+        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+        let _gone = stream.write_all(ok("late").as_bytes()).await;
+    })
+    .await;
+    for changes in [json!({}), json!({"timeoutMs": null})] {
+        assert_eq!(fetch(&mut client, slow.url("/"), changes).await.2, "late");
+    }
+}
+
+#[tokio::test]
+async fn the_time_is_for_the_body_too() {
+    let (server, peer) = (server().await, stalled("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf").await);
+    let mut client = server.client().await;
+    let text = format!("failed to read http/request response body: {TOO_LATE}");
+    let (code, message) = refused(&mut client, peer.url("/"), json!({"timeoutMs": 500})).await;
+    assert_eq!((code, &message), (-32603, &text));
+    open(&mut client, "r", peer.url("/"), json!({"timeoutMs": 500})).await;
+    assert_eq!(Pieces::of("r").rest(&mut client).await, (b"half".to_vec(), Some(text)));
+}
+
+#[tokio::test]
+async fn a_stalled_peer_delays_nobody_else() {
+    let (server, peer, quick) =
+        (server().await, stalled("HTTP/1.1 200 OK\r\nX-Half").await, Peer::answering(|_| ok("quick")).await);
+    let mut client = server.client().await;
+    client.send("http/request", crate::support::request(peer.url("/"), json!({}))).await;
+    assert_eq!(fetch(&mut client, quick.url("/"), json!({})).await.2, "quick");
+}
+
+#[tokio::test]
+async fn answers_that_are_none_say_what_they_are() {
+    let server = server().await;
+    let mut client = server.client().await;
+    let flood: String = (0..100_000).map(|n| format!("X-{n}: {n}\r\n")).collect();
+    for (answer, start) in [
+        (
+            "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf".to_owned(),
+            "failed to read http/request response body: ",
+        ),
+        (
+            format!("HTTP/1.1 200 OK\r\n{flood}\r\n"),
+            "http/request failed: the headers of the answer are over the bound of ",
+        ),
+        ("nothing like HTTP\r\n\r\n".to_owned(), "http/request failed: "),
+        (String::new(), "http/request failed: "),
+        (
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n".to_owned(),
+            "failed to read http/request response body: ",
+        ),
+    ] {
+        let peer = Peer::answering(move |_| answer.clone()).await;
+        let (code, message) = refused(&mut client, peer.url("/"), json!({})).await;
+        assert_eq!(code, -32603, "{message}");
+        assert!(message.starts_with(start), "{message}");
+    }
+}
+
+#[tokio::test]
+async fn where_nobody_listens_there_is_no_answer() {
+    let server = server().await;
+    let mut client = server.client().await;
+    for (url, kind) in [("http://127.0.0.1:1/", "connect"), ("http://no.such.host.invalid/", "dns")] {
+        let error = client.call_error("http/request", crate::support::request(url, json!({}))).await;
+        assert_eq!((&error["code"], &error["data"]["kind"]), (&json!(-32603), &json!(kind)), "{error}");
+        assert!(error["message"].as_str().unwrap().starts_with("http/request failed: "), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn an_endless_head_costs_little() {
+    let (server, peer) = (
+        server().await,
+        Peer::start(|_, mut stream| async move {
+            let _gone = stream.write_all(b"HTTP/1.1 200 OK\r\nX-Endless: ").await;
+            let block = vec![b'x'; 1 << 20];
+            for _ in 0..256 {
+                if stream.write_all(&block).await.is_err() {
+                    return;
+                }
+            }
+        })
+        .await,
+    );
+    let before = resident_bytes(server.pid());
+    let (code, _) = refused(&mut server.client().await, peer.url("/"), json!({})).await;
+    assert_eq!(code, -32603);
+    assert!(resident_bytes(server.pid()).saturating_sub(before) < 32 << 20);
+}

@@ -1,0 +1,95 @@
+//! `http/flow` and clients that do not read: the peer is asked for no more than is taken.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use testkit::{eventually, json, resident_bytes};
+use tokio::io::AsyncWriteExt as _;
+
+use crate::support::{Peer, Pieces, open, server};
+
+const BODY: usize = 200 << 20;
+
+/// Offers a large body, and counts what is taken of it.
+async fn counting_peer() -> (Peer, Arc<AtomicUsize>) {
+    let taken = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&taken);
+    let peer = Peer::start(move |_, mut stream| {
+        let counted = Arc::clone(&counted);
+        async move {
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {BODY}\r\n\r\n");
+            let _gone = stream.write_all(head.as_bytes()).await;
+            let block = vec![b'x'; 64 << 10];
+            for _ in 0..BODY / block.len() {
+                if stream.write_all(&block).await.is_err() {
+                    return;
+                }
+                counted.fetch_add(block.len(), Ordering::SeqCst);
+            }
+        }
+    })
+    .await;
+    (peer, taken)
+}
+
+/// Waits until nothing more is taken, and returns how much was.
+async fn settled(taken: &AtomicUsize) -> usize {
+    let mut last = (0, Instant::now());
+    eventually("nothing more is taken", || {
+        let now = taken.load(Ordering::SeqCst);
+        if now != last.0 {
+            last = (now, Instant::now());
+        }
+        (last.0 > 0 && last.1.elapsed() > Duration::from_millis(300)).then_some(last.0)
+    })
+    .await
+}
+
+#[tokio::test]
+async fn while_a_body_is_paused_nothing_more_is_read_from_the_peer() {
+    let (server, (peer, taken)) = (server().await, counting_peer().await);
+    let mut client = server.client().await;
+    open(&mut client, "r", peer.url("/"), json!({})).await;
+    client.call("http/flow", json!({"requestId": "r", "paused": true})).await;
+    let paused_at = settled(&taken).await;
+    assert!(paused_at < 32 << 20, "{paused_at} bytes were taken");
+    // The connection is free for everything else.
+    client.call("environment/status", json!({})).await;
+    assert_eq!(settled(&taken).await, paused_at);
+    client.call("http/flow", json!({"requestId": "r", "paused": false})).await;
+    let (mut pieces, mut received) = (Pieces::of("r"), 0);
+    while let Ok(piece) = pieces.next(&mut client).await {
+        received += piece.len();
+    }
+    assert_eq!(received, BODY);
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_read_makes_the_peer_wait_and_nobody_else() {
+    let (server, (peer, taken)) = (server().await, counting_peer().await);
+    let (mut deaf, mut other) = (server.client().await, server.client().await);
+    let before = resident_bytes(server.pid());
+    open(&mut deaf, "r", peer.url("/"), json!({})).await;
+    let taken = settled(&taken).await;
+    assert!(taken < 48 << 20, "{taken} bytes were taken");
+    let grown = resident_bytes(server.pid()).saturating_sub(before);
+    assert!(grown < 64 << 20, "{grown} bytes for a client that does not read");
+    other.call("environment/status", json!({})).await;
+    let (mut pieces, mut received) = (Pieces::of("r"), 0);
+    while let Ok(piece) = pieces.next(&mut deaf).await {
+        received += piece.len();
+    }
+    assert_eq!(received, BODY);
+}
+
+#[tokio::test]
+async fn a_paused_body_has_no_more_time_than_any_other() {
+    let (server, (peer, _)) = (server().await, counting_peer().await);
+    let mut client = server.client().await;
+    open(&mut client, "r", peer.url("/"), json!({"timeoutMs": 1000})).await;
+    client.call("http/flow", json!({"requestId": "r", "paused": true})).await;
+    let (_, error) = Pieces::of("r").rest(&mut client).await;
+    let expected = "failed to read http/request response body: the time given for the request is over";
+    assert_eq!(error.as_deref(), Some(expected));
+}

@@ -1,0 +1,47 @@
+//! The log of a server holds nothing of what goes through its requests, however much is logged.
+
+use std::fs::File;
+
+use testkit::{TestServer, base64, json};
+
+use crate::support::{Peer, Pieces, fetch, ok, open, refused, request};
+
+#[tokio::test]
+async fn neither_paths_nor_headers_nor_bodies_are_logged() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = directory.path().join("log");
+    let server = TestServer::with(&[], |command| {
+        command.env("RUST_LOG", "trace").env("HUSH_VARIABLE", "hushtoken").stderr(File::create(&log).unwrap())
+    })
+    .await;
+    let peer = Peer::answering(|request| match () {
+        () if request.contains("/hushround") => {
+            "HTTP/1.1 302 Found\r\nLocation: /hushpath\r\nContent-Length: 0\r\n\r\n".into()
+        }
+        () if request.contains("/hushbroken") => "hushanswer".into(),
+        () => ok("hushanswer").replace("\r\n\r\n", "\r\nX-Hush: hushheader\r\n\r\n"),
+    })
+    .await;
+    let mut client = server.client().await;
+    let headers = json!([{"name": "Authorization", "value": "hushvalue"},
+        {"name": "X-Env", "value": "hush", "valueEnvVar": "HUSH_VARIABLE"}]);
+    let changes = json!({"headers": headers, "bodyBase64": base64("hushbody"), "requestId": "hushid"});
+    for path in ["/hushpath?hushquery", "/hushround"] {
+        fetch(&mut client, peer.url(path), changes.clone()).await;
+    }
+    let url = peer.url("/hushpath").replace("http://", "http://hushuser:hushpass@");
+    fetch(&mut client, url, changes.clone()).await;
+    refused(&mut client, peer.url("/hushbroken"), changes.clone()).await;
+    refused(&mut client, "http://127.0.0.1:1/hushpath", changes.clone()).await;
+    refused(&mut client, peer.url("/"), json!({"headers": [{"name": "X", "value": "hush\n"}]})).await;
+    open(&mut client, "hushid", peer.url("/hushpath"), changes).await;
+    assert_eq!(Pieces::of("hushid").rest(&mut client).await.0, b"hushanswer");
+    client.call_error("http/request", request("hushnonsense", json!({}))).await;
+    drop(client);
+    let text = std::fs::read_to_string(&log).unwrap();
+    assert!(text.contains("TRACE") || text.contains("DEBUG"), "nothing was logged at all");
+    let told: Vec<_> = text.lines().filter(|line| line.contains("hush")).collect();
+    assert!(told.is_empty(), "{told:#?}");
+    let encoded = ["aHVzaGJvZHk=", "aHVzaGFuc3dlcg=="];
+    assert!(encoded.iter().all(|secret| !text.contains(secret)));
+}

@@ -1,0 +1,12 @@
+//! `http/request`: every rule of it, over the wire, with real servers on loopback.
+#![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
+
+mod buffered;
+mod cancelling;
+mod environment;
+mod failures;
+mod flow;
+mod logging;
+mod redirects;
+mod streaming;
+mod support;

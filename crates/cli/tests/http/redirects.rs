@@ -1,0 +1,81 @@
+//! Answers that point elsewhere.
+
+use testkit::{base64, json};
+
+use crate::support::{Peer, fetch, ok, refused, server};
+
+fn to(status: u16, location: &str) -> String {
+    format!("HTTP/1.1 {status} Moved\r\nLocation: {location}\r\nContent-Length: 4\r\n\r\ngone")
+}
+
+#[tokio::test]
+async fn a_redirect_is_followed_or_returned_as_asked() {
+    let (server, peer) = (
+        server().await,
+        Peer::answering(|request| if request.starts_with("GET /old") { to(302, "/new") } else { ok("arrived") })
+            .await,
+    );
+    let mut client = server.client().await;
+    let (status, _, body) = fetch(&mut client, peer.url("/old"), json!({})).await;
+    assert_eq!((status, body.as_str()), (200, "arrived"));
+    let (status, _, body) = fetch(&mut client, peer.url("/old"), json!({"redirectPolicy": "follow"})).await;
+    assert_eq!((status, body.as_str()), (200, "arrived"));
+    let (status, headers, body) = fetch(&mut client, peer.url("/old"), json!({"redirectPolicy": "stop"})).await;
+    assert_eq!((status, body.as_str()), (302, "gone"));
+    assert!(headers.as_array().unwrap().contains(&json!({"name": "location", "value": "/new"})), "{headers}");
+}
+
+#[tokio::test]
+async fn some_redirects_repeat_the_request_and_some_ask_for_another() {
+    let (server, peer) = (
+        server().await,
+        Peer::answering(|request| {
+            let path = request.split(' ').nth(1).unwrap();
+            path.strip_prefix("/from/").map_or_else(|| ok("done"), |status| to(status.parse().unwrap(), "/to"))
+        })
+        .await,
+    );
+    let mut client = server.client().await;
+    for (status, method) in [(301, "GET"), (302, "GET"), (303, "GET"), (307, "POST"), (308, "POST")] {
+        let changes = json!({"method": "POST", "bodyBase64": base64("body")});
+        fetch(&mut client, peer.url(&format!("/from/{status}")), changes).await;
+        let last = peer.requests().pop().unwrap();
+        assert!(last.starts_with(&format!("{method} /to ")), "{status}: {last}");
+        assert_eq!(last.ends_with("body"), method == "POST", "{status}: {last}");
+    }
+    fetch(&mut client, peer.url("/from/303"), json!({"method": "HEAD"})).await;
+    assert!(peer.requests().pop().unwrap().starts_with("HEAD /to "));
+}
+
+#[tokio::test]
+async fn secrets_stay_with_the_host_they_were_for() {
+    let other = Peer::answering(|_| ok("")).await;
+    let target = other.url("/");
+    let (server, peer) = (server().await, Peer::answering(move |_| to(307, &target)).await);
+    let mut client = server.client().await;
+    let headers: Vec<_> = ["Authorization", "Cookie", "Proxy-Authorization", "X-Kept"]
+        .map(|name| json!({"name": name, "value": "value"}))
+        .into();
+    fetch(&mut client, peer.url("/"), json!({"headers": headers})).await;
+    let arrived = other.requests()[0].to_ascii_lowercase();
+    assert!(arrived.contains("\r\nx-kept: value\r\n"), "{arrived}");
+    assert!(!arrived.contains("authorization:") && !arrived.contains("cookie:"), "{arrived}");
+}
+
+#[tokio::test]
+async fn circles_and_other_schemes_are_errors() {
+    let (server, peer) = (
+        server().await,
+        Peer::answering(|request| {
+            if request.starts_with("GET /circle") { to(302, "/circle") } else { to(302, "ftp://elsewhere/") }
+        })
+        .await,
+    );
+    let mut client = server.client().await;
+    for path in ["/circle", "/strange"] {
+        let (code, message) = refused(&mut client, peer.url(path), json!({})).await;
+        assert_eq!(code, -32603);
+        assert!(message.starts_with("http/request failed: "), "{message}");
+    }
+    assert_eq!(peer.requests().iter().filter(|request| request.starts_with("GET /circle")).count(), 11);
+}

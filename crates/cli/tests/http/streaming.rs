@@ -1,0 +1,161 @@
+//! Answers whose body comes in pieces.
+
+use std::sync::Arc;
+
+use testkit::{TestServer, json, resident_bytes};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+use tokio::sync::{Notify, Semaphore};
+
+use crate::support::{Peer, Pieces, open, refused, request, server};
+
+async fn say(stream: &mut TcpStream, text: &str) {
+    let _gone = stream.write_all(text.as_bytes()).await;
+}
+
+const CHUNKED: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
+
+/// Says one piece at once and the other one when it is told to.
+async fn slow_peer() -> (Peer, Arc<Semaphore>) {
+    let go = Arc::new(Semaphore::new(0));
+    let told = Arc::clone(&go);
+    let peer = Peer::start(move |_, mut stream| {
+        let told = Arc::clone(&told);
+        async move {
+            say(&mut stream, CHUNKED).await;
+            say(&mut stream, "3\r\none\r\n").await;
+            told.acquire().await.unwrap().forget();
+            say(&mut stream, "3\r\ntwo\r\n0\r\n\r\n").await;
+        }
+    })
+    .await;
+    (peer, go)
+}
+
+#[tokio::test]
+async fn the_answer_comes_first_then_pieces_then_the_end() {
+    let (server, (peer, go)) = (server().await, slow_peer().await);
+    let mut client = server.client().await;
+    let id = client.send("http/request", request(peer.url("/"), json!({"streamResponse": true}))).await;
+    let answer = client.next().await;
+    assert_eq!(answer["id"], id, "{answer}");
+    assert_eq!((&answer["result"]["status"], &answer["result"]["bodyBase64"]), (&json!(200), &json!("")));
+    let delta = |seq: u64, bytes: &str, done: bool| {
+        let params = json!({"requestId": "r", "seq": seq, "deltaBase64": bytes, "done": done, "error": null});
+        json!({"method": "http/request/bodyDelta", "params": params})
+    };
+    assert_eq!(client.next().await, delta(1, "b25l", false));
+    go.add_permits(1);
+    assert_eq!(client.next().await, delta(2, "dHdv", false));
+    assert_eq!(client.next().await, delta(3, "", true));
+}
+
+#[tokio::test]
+async fn an_id_is_taken_while_its_stream_is_open_and_free_after_it() {
+    let (server, (peer, go)) = (server().await, slow_peer().await);
+    let mut client = server.client().await;
+    open(&mut client, "r", peer.url("/"), json!({})).await;
+    let (code, message) = refused(&mut client, peer.url("/"), json!({"streamResponse": true})).await;
+    let expected = "http/request streamResponse requestId `r` is already active";
+    assert_eq!((code, message.as_str()), (-32602, expected));
+    // Other requests go on meanwhile, and other connections have ids of their own.
+    client.call("environment/status", json!({})).await;
+    open(&mut server.client().await, "r", peer.url("/"), json!({})).await;
+    go.add_permits(2);
+    assert_eq!(Pieces::of("r").rest(&mut client).await, (b"onetwo".to_vec(), None));
+    open(&mut client, "r", peer.url("/"), json!({})).await;
+}
+
+#[tokio::test]
+async fn an_id_is_free_after_a_request_that_failed() {
+    let (server, (peer, _go)) = (server().await, slow_peer().await);
+    let mut client = server.client().await;
+    let (code, _) = refused(&mut client, "http://127.0.0.1:1/", json!({"streamResponse": true})).await;
+    assert_eq!(code, -32603);
+    open(&mut client, "r", peer.url("/"), json!({})).await;
+}
+
+#[tokio::test]
+async fn large_pieces_are_split_and_put_together_again() {
+    let body: Vec<u8> = (0..5_000_000_u32).map(|n| b'a' + (n % 23) as u8).collect();
+    let text = String::from_utf8(body.clone()).unwrap();
+    let (server, peer) = (server().await, Peer::answering(move |_| crate::support::ok(&text)).await);
+    let mut client = server.client().await;
+    open(&mut client, "r", peer.url("/"), json!({})).await;
+    let (came, error) = Pieces::of("r").rest(&mut client).await;
+    assert!(came == body && error.is_none(), "{} bytes, {error:?}", came.len());
+}
+
+#[tokio::test]
+async fn a_body_that_breaks_off_ends_with_the_reason() {
+    let (server, peer) =
+        (server().await, Peer::answering(|_| "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort".into()).await);
+    let mut client = server.client().await;
+    open(&mut client, "r", peer.url("/"), json!({})).await;
+    let (body, error) = Pieces::of("r").rest(&mut client).await;
+    assert_eq!(body, b"short");
+    assert!(error.unwrap().starts_with("failed to read http/request response body: "));
+    open(&mut client, "r", peer.url("/"), json!({"maxBodyBytes": 50})).await;
+    let (body, error) = Pieces::of("r").rest(&mut client).await;
+    let expected = "failed to read http/request response body: it is larger than 50 bytes";
+    assert_eq!((body.len(), error.as_deref()), (0, Some(expected)));
+}
+
+#[tokio::test]
+async fn streams_end_with_their_connection() {
+    let ended = Arc::new(Notify::new());
+    let noted = Arc::clone(&ended);
+    let peer = Peer::start(move |_, mut stream| {
+        let noted = Arc::clone(&noted);
+        async move {
+            say(&mut stream, CHUNKED).await;
+            say(&mut stream, "3\r\none\r\n").await;
+            let _closed = tokio::io::AsyncReadExt::read(&mut stream, &mut [0]).await;
+            noted.notify_one();
+        }
+    })
+    .await;
+    let server = server().await;
+    let mut client = server.client().await;
+    open(&mut client, "r", peer.url("/"), json!({})).await;
+    drop(client);
+    ended.notified().await;
+}
+
+/// Says so many megabytes and the end.
+async fn gusher(megabytes: usize) -> Peer {
+    Peer::start(move |_, mut stream| async move {
+        say(&mut stream, &format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", megabytes << 20)).await;
+        let block = vec![b'x'; 1 << 20];
+        for _ in 0..megabytes {
+            if stream.write_all(&block).await.is_err() {
+                return;
+            }
+        }
+    })
+    .await
+}
+
+async fn stream_and_measure(server: &TestServer, megabytes: usize) {
+    let peer = gusher(megabytes).await;
+    let mut client = server.client().await;
+    let before = resident_bytes(server.pid());
+    open(&mut client, "r", peer.url("/"), json!({})).await;
+    let (mut pieces, mut received, mut most) = (Pieces::of("r"), 0_usize, 0);
+    loop {
+        match pieces.next(&mut client).await {
+            Ok(piece) => received += piece.len(),
+            Err(error) => break assert_eq!(error, None),
+        }
+        most = most.max(resident_bytes(server.pid()));
+    }
+    assert_eq!(received, megabytes << 20);
+    let grown = most.saturating_sub(before);
+    assert!(grown < 64 << 20, "{grown} bytes for a body of {megabytes} MiB");
+}
+
+#[tokio::test]
+async fn a_gigabyte_goes_through_in_little_memory() {
+    let server = server().await;
+    stream_and_measure(&server, 1024).await;
+}

@@ -1,0 +1,7 @@
+//! `fs/search`: what is found, in which order it is told, and how a search ends.
+#![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
+
+mod ending;
+mod finding;
+mod refusals;
+mod support;

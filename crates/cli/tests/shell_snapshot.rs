@@ -1,0 +1,332 @@
+//! `process/start.shellSnapshot`: a command begins with what the profile of its shell leaves, without the profile being run again.
+#![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
+
+use std::path::PathBuf;
+
+use testkit::{Client, Outcome, TestServer, Value, eventually, is_alive, json};
+
+const SHELLS: [(&str, &str, &str); 3] =
+    [("bash", "/bin/bash", ".bash_profile"), ("zsh", "/usr/bin/zsh", ".zprofile"), ("sh", "/bin/sh", ".profile")];
+
+/// A home directory with a profile for every shell, which counts how often it was run.
+struct Home(tempfile::TempDir);
+
+impl Home {
+    fn new(profile: &str) -> Self {
+        let home = Self(tempfile::tempdir().unwrap());
+        home.set_profile(profile);
+        home
+    }
+
+    fn set_profile(&self, profile: &str) {
+        for (_, _, file) in SHELLS {
+            std::fs::write(self.at(file), format!("echo run >> \"$HOME/runs\"\n{profile}\n")).unwrap();
+        }
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// How often a profile was run.
+    fn runs(&self) -> usize {
+        std::fs::read_to_string(self.at("runs")).map_or(0, |runs| runs.lines().count())
+    }
+
+    fn params(&self, process: &str, shell: &str, command: &str) -> Value {
+        let (name, path, _) = SHELLS.into_iter().find(|(name, ..)| *name == shell).unwrap();
+        json!({
+            "processId": process, "argv": [path, "-lc", command], "cwd": "file:///", "tty": false,
+            "env": {"PATH": "/usr/bin:/bin", "HOME": self.at("")},
+            "shellSnapshot": {"scopeId": "scope", "shell": {"name": name, "path": path}},
+        })
+    }
+}
+
+async fn run(client: &mut Client, params: Value) -> Outcome {
+    let process = params["processId"].as_str().unwrap().to_owned();
+    client.call("process/start", params).await;
+    client.outcome(&process).await
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+/// Params with further members.
+fn with(mut params: Value, more: Value) -> Value {
+    params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    params
+}
+
+fn policy(more: Value) -> Value {
+    let policy =
+        json!({"inherit": "none", "ignoreDefaultExcludes": false, "exclude": [], "set": {}, "includeOnly": []});
+    json!({"envPolicy": with(policy, more)})
+}
+
+#[tokio::test]
+async fn the_profile_is_run_once_and_every_command_begins_with_what_it_left() {
+    let profile = "echo noise\nexport FROM_PROFILE=exported\nPATH=$HOME/bin:$PATH\nexport PATH\nunset GONE\numask 027\n\
+                   set -C";
+    for (shell, path, _) in SHELLS {
+        let home = Home::new(profile);
+        let server = TestServer::start().await;
+        let mut client = server.client().await;
+        let command = "echo $FROM_PROFILE ${GONE-gone} $(umask) \"$0\" \"$@\"\ncase $- in *C*) echo noclobber;; esac; echo $PATH";
+        for number in 0..3 {
+            let mut params = home.params(&number.to_string(), shell, command);
+            params["env"]["GONE"] = json!("here");
+            params["argv"].as_array_mut().unwrap().extend([json!("zero"), json!("a b")]);
+            let outcome = run(&mut client, params).await;
+            let mask = if shell == "zsh" { "027" } else { "0027" };
+            let home_path = home.at("").display().to_string();
+            let expected = format!("exported gone {mask} zero a b\nnoclobber\n{home_path}/bin:");
+            let said = text(&outcome.stdout).replace("//", "/");
+            assert!(said.starts_with(&expected.replace("//", "/")), "{shell}: {said}{}", text(&outcome.stderr));
+            assert_eq!(text(&outcome.stderr), "", "{shell}");
+        }
+        assert_eq!(home.runs(), 1, "{shell}");
+        let again = run(&mut client, home.params("name", shell, "echo $0")).await;
+        assert_eq!(text(&again.stdout), format!("{path}\n"), "the name of the shell");
+    }
+}
+
+#[tokio::test]
+async fn functions_and_aliases_are_restored() {
+    let profile = "greet() { echo \"hello $1\"; }\nalias shout='echo LOUD'\nalias lines='echo a\necho b'";
+    for (shell, command) in [
+        ("bash", "greet you; shopt -s expand_aliases; eval 'shout; lines'"),
+        ("zsh", "greet you; shout; lines"),
+        // A shell without a way to list its functions has none to restore.
+        ("sh", "echo hello you; shout; lines"),
+    ] {
+        let home = Home::new(profile);
+        let server = TestServer::start().await;
+        let mut client = server.client().await;
+        for number in ["1", "2"] {
+            let outcome = run(&mut client, home.params(number, shell, command)).await;
+            assert_eq!(
+                (text(&outcome.stdout), text(&outcome.stderr)),
+                ("hello you\nLOUD\na\nb\n", ""),
+                "{shell}: the first is a capture too"
+            );
+        }
+        assert_eq!(home.runs(), 1, "{shell}");
+    }
+}
+
+#[tokio::test]
+async fn options_of_a_shell_are_restored() {
+    let server = TestServer::start().await;
+    let mut client = server.client().await;
+    let home = Home::new("set -e -u");
+    for (shell, ..) in SHELLS {
+        let outcome = run(&mut client, home.params(shell, shell, "echo before; false; echo after")).await;
+        assert_eq!((text(&outcome.stdout), outcome.exit_code), ("before\n", 1), "{shell}");
+        let outcome = run(&mut client, home.params(&format!("{shell} 2"), shell, "echo $NOT_SET")).await;
+        assert_ne!(outcome.exit_code, 0, "{shell}");
+    }
+    assert_eq!(home.runs(), 3);
+
+    let home = Home::new("shopt -s extglob globstar 2>/dev/null || setopt extendedglob");
+    let bash = run(&mut client, home.params("b", "bash", "shopt -q extglob && shopt -q globstar && echo on")).await;
+    let zsh = run(&mut client, home.params("z", "zsh", "[[ -o extendedglob && -o aliases ]] && echo on")).await;
+    assert_eq!((text(&bash.stdout), text(&zsh.stdout)), ("on\n", "on\n"));
+}
+
+#[tokio::test]
+async fn the_state_leaves_no_trace_in_the_command() {
+    let home = Home::new("export FROM_PROFILE=1");
+    let server = TestServer::start().await;
+    let mut client = server.client().await;
+    for (shell, ..) in SHELLS {
+        let outcome = run(&mut client, home.params(shell, shell, "env; set; alias; pwd")).await;
+        let said = text(&outcome.stdout);
+        assert!(said.contains("FROM_PROFILE=1") && said.ends_with("/\n"), "{shell}: {said}");
+        let command = |line: &&str| line.contains("codex") || line.contains("CODEX");
+        assert_eq!(said.lines().filter(command).collect::<Vec<_>>(), Vec::<&str>::new(), "{shell}");
+    }
+    let names: Vec<_> = std::fs::read_dir(home.at("")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names.len(), SHELLS.len() + 1, "nothing was written beside the profiles and their counter: {names:?}");
+}
+
+#[tokio::test]
+async fn what_a_profile_exports_is_filtered_by_the_policy() {
+    let profile = "export PLAIN=plain MY_TOKEN=token DROPPED=dropped CHOSEN=profile OPENAI_IDENTITY_TOKEN_FILE=never";
+    let show = "echo ${PLAIN-} ${MY_TOKEN-} ${DROPPED-} ${CHOSEN-} ${OPENAI_IDENTITY_TOKEN_FILE-}";
+    let server = TestServer::start().await;
+    let mut client = server.client().await;
+    for (shell, ..) in SHELLS {
+        let home = Home::new(profile);
+        for (number, (more, expected)) in [
+            (json!({}), "plain token dropped profile\n"),
+            (policy(json!({})), "plain dropped profile\n"),
+            (policy(json!({"inherit": "core"})), "plain dropped profile\n"),
+            (policy(json!({"ignoreDefaultExcludes": true})), "plain token dropped profile\n"),
+            (policy(json!({"exclude": ["DROP*"]})), "plain profile\n"),
+            (policy(json!({"set": {"CHOSEN": "policy"}})), "plain dropped policy\n"),
+            (policy(json!({"includeOnly": ["PLAIN", "HOME", "PATH"]})), "plain\n"),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let params = with(home.params(&format!("{shell} {number}"), shell, show), more);
+            let outcome = run(&mut client, params).await;
+            assert_eq!((text(&outcome.stdout), text(&outcome.stderr)), (expected, ""), "{shell} {number}");
+        }
+        assert_eq!(home.runs(), 7, "{shell}: another policy is another snapshot");
+    }
+}
+
+#[tokio::test]
+async fn what_a_start_says_itself_is_not_overwritten_by_another_one() {
+    let home = Home::new("export SEEN=$TURN DEFAULT=${DEFAULT-profile}");
+    let server = TestServer::start().await;
+    let mut client = server.client().await;
+    let mut first = home.params("1", "bash", "echo $TURN $DEFAULT");
+    first["env"]["TURN"] = json!("1");
+    let mut second = home.params("2", "bash", "echo $TURN $DEFAULT");
+    second["env"]["TURN"] = json!("2");
+    second["env"]["DEFAULT"] = json!("client");
+    let third = home.params("3", "bash", "echo ${TURN-none} $DEFAULT");
+    assert_eq!(text(&run(&mut client, first).await.stdout), "1 profile\n");
+    assert_eq!(text(&run(&mut client, second).await.stdout), "2 client\n");
+    assert_eq!(text(&run(&mut client, third).await.stdout), "none profile\n");
+    assert_eq!(home.runs(), 1);
+}
+
+#[tokio::test]
+async fn starts_at_once_share_a_capture_that_no_client_sees() {
+    let home = Home::new(
+        "mkfifo \"$HOME/gate\"; sleep 600 & echo $! > \"$HOME/left\"; read go < \"$HOME/gate\"; export GO=$go",
+    );
+    let server = TestServer::start().await;
+    let mut client = server.client().await;
+    let mut waiting = Vec::new();
+    for number in 0..8 {
+        let params = home.params(&number.to_string(), "bash", "echo $GO");
+        waiting.push(client.send("process/start", params).await);
+    }
+    let left = home.at("left");
+    let left: u32 = eventually("the profile runs", || std::fs::read_to_string(&left).ok()?.trim().parse().ok()).await;
+    let list = client.call("process/list", json!({})).await;
+    let states: Vec<_> = list.as_array().unwrap().iter().map(|process| &process["state"]).collect();
+    assert_eq!(states, ["starting"; 8], "only what was asked for");
+    std::fs::write(home.at("gate"), "went\n").unwrap();
+    for id in waiting {
+        assert!(client.answer(id).await.get("result").is_some());
+    }
+    for number in 0..8 {
+        assert_eq!(text(&client.outcome(&number.to_string()).await.stdout), "went\n");
+    }
+    assert_eq!(home.runs(), 1);
+    eventually("what the profile left running is gone", || (!is_alive(left)).then_some(())).await;
+}
+
+#[tokio::test]
+async fn a_capture_that_fails_lets_the_command_run_as_it_is_and_is_not_repeated() {
+    let fails_once = "mkdir \"$HOME/first\" 2>/dev/null && exit 3\nexport FROM_PROFILE=1";
+    for (shell, ..) in SHELLS {
+        let home = Home::new(fails_once);
+        let server = TestServer::start().await;
+        let mut client = server.client().await;
+        for number in ["1", "2"] {
+            let outcome = run(&mut client, home.params(number, shell, "echo ran $FROM_PROFILE")).await;
+            assert_eq!((text(&outcome.stdout), outcome.exit_code), ("ran 1\n", 0), "{shell}");
+        }
+        assert_eq!(home.runs(), 3, "{shell}: one capture, and the profile of each command");
+    }
+    // More than a capture may write.
+    let home = Home::new("mkdir \"$HOME/first\" 2>/dev/null && head -c 600000 /dev/zero\nexport FROM_PROFILE=1");
+    let server = TestServer::start().await;
+    let outcome = run(&mut server.client().await, home.params("p", "sh", "echo ran $FROM_PROFILE")).await;
+    assert_eq!((text(&outcome.stdout), home.runs()), ("ran 1\n", 2));
+}
+
+#[tokio::test]
+async fn a_profile_that_hangs_is_given_up_after_ten_seconds() {
+    let home = Home::new("mkdir \"$HOME/first\" 2>/dev/null && { echo $$ > \"$HOME/pid\"; sleep 600; }\nexport A=1");
+    let server = TestServer::start().await;
+    let mut client = server.client().await;
+    let start = std::time::Instant::now();
+    let outcome = run(&mut client, home.params("p", "bash", "echo ran $A")).await;
+    assert_eq!(text(&outcome.stdout), "ran 1\n");
+    assert!(start.elapsed().as_secs() >= 10);
+    let pid = std::fs::read_to_string(home.at("pid")).unwrap().trim().parse().unwrap();
+    eventually("the capture is killed", || (!is_alive(pid)).then_some(())).await;
+}
+
+#[tokio::test]
+async fn a_command_that_is_ended_during_the_capture_never_runs() {
+    let home = Home::new("mkfifo \"$HOME/gate\"; read go < \"$HOME/gate\"");
+    let server = TestServer::start().await;
+    let mut client = server.client().await;
+    let start = client.send("process/start", home.params("p", "bash", "echo > $HOME/ran")).await;
+    eventually("the profile runs", || home.at("gate").exists().then_some(())).await;
+    assert_eq!(client.call("process/terminate", json!({"processId": "p"})).await, json!({"running": true}));
+    std::fs::write(home.at("gate"), "go\n").unwrap();
+    let error = client.answer(start).await["error"].clone();
+    assert_eq!(error, json!({"code": -32600, "message": "process p start was cancelled"}));
+    assert!(!home.at("ran").exists());
+    assert_eq!(client.call("process/list", json!({})).await, json!([]));
+}
+
+#[tokio::test]
+async fn a_large_state_passes_and_commands_keep_their_lines_and_codes() {
+    let functions: String =
+        (0..1500).map(|number| format!("f{number}() {{ echo 'ü{number} {}'; }}\n", "é".repeat(60))).collect();
+    let home = Home::new(&functions);
+    let server = TestServer::start().await;
+    let mut client = server.client().await;
+    for shell in ["bash", "zsh"] {
+        let outcome = run(&mut client, home.params(shell, shell, "f1499 | cut -c -6; f0 | cut -c -3; exit 7")).await;
+        assert!(text(&outcome.stdout).starts_with("ü1499"), "{shell}: {}", text(&outcome.stdout));
+        assert_eq!((text(&outcome.stderr), outcome.exit_code), ("", 7), "{shell}");
+    }
+    let outcome = run(&mut client, home.params("line", "bash", "true\nno-such-command")).await;
+    assert_eq!(text(&outcome.stderr), "/bin/bash: line 2: no-such-command: command not found\n");
+    assert_eq!(outcome.exit_code, 127);
+    assert_eq!(home.runs(), 2);
+}
+
+#[tokio::test]
+async fn it_works_on_a_terminal() {
+    let home = Home::new("export FROM_PROFILE=1");
+    let server = TestServer::start().await;
+    let params = with(home.params("p", "bash", "test -t 0 && echo $FROM_PROFILE"), json!({"tty": true}));
+    assert_eq!(text(&run(&mut server.client().await, params).await.pty), "1\r\n");
+}
+
+#[tokio::test]
+async fn a_command_that_does_not_fit_runs_as_it_is() {
+    let home = Home::new("export FROM_PROFILE=1");
+    let server = TestServer::start().await;
+    let mut client = server.client().await;
+    let mut params = home.params("p", "bash", "echo ${FROM_PROFILE-unset}");
+    params["argv"][1] = json!("-c");
+    assert_eq!(text(&run(&mut client, params).await.stdout), "unset\n");
+    assert_eq!(home.runs(), 0);
+    let mut params = home.params("q", "bash", "echo ${FROM_PROFILE-unset}");
+    params["argv"][0] = json!("/usr/bin/bash");
+    assert_eq!(text(&run(&mut client, params).await.stdout), "1\n");
+    assert_eq!(home.runs(), 1, "by the command itself");
+}
+
+#[tokio::test]
+async fn bad_requests_have_the_published_words() {
+    let server = TestServer::start().await;
+    let mut client = server.client().await;
+    let home = Home::new("");
+    let scope = "shell snapshot scope must be non-empty and at most 256 bytes";
+    for (scope_id, shell, message) in [
+        ("", "bash", scope),
+        (&*"x".repeat(257), "bash", scope),
+        ("s", "fish", "shell snapshots are unsupported for shell `fish`"),
+    ] {
+        let mut params = home.params("p", "bash", "true");
+        params["shellSnapshot"] = json!({"scopeId": scope_id, "shell": {"name": shell, "path": "/bin/bash"}});
+        let error = client.call_error("process/start", params).await;
+        assert_eq!(error, json!({"code": -32602, "message": message}));
+    }
+}

@@ -1,0 +1,117 @@
+//! What is told of a tree.
+
+use std::fs;
+
+use testkit::{TestServer, json};
+
+use crate::support::{Told, change, tree, uri, watch};
+
+#[tokio::test]
+async fn files_that_come_change_move_and_go_are_told_one_after_the_other() {
+    let (server, tree) = (TestServer::start().await, tree());
+    let mut client = server.client().await;
+    let (old, new) = (tree.path().join("old"), tree.path().join("new"));
+    let mut told = watch(&mut client, "w", tree.path()).await;
+    fs::write(&old, "").unwrap();
+    assert_eq!(told.until(&mut client, "created", &old).await, [change("created", &old)]);
+    fs::write(&old, "more").unwrap();
+    assert_eq!(told.until(&mut client, "modified", &old).await, [change("modified", &old)]);
+    fs::rename(&old, &new).unwrap();
+    let renamed = json!({"path": uri(&new), "kind": "renamed", "from": uri(&old), "isDirectory": false});
+    assert_eq!(told.until(&mut client, "renamed", &new).await, [renamed]);
+    fs::remove_file(&new).unwrap();
+    assert_eq!(told.until(&mut client, "removed", &new).await, [change("removed", &new)]);
+}
+
+#[tokio::test]
+async fn directories_that_appear_are_watched_with_everything_in_them() {
+    let (server, tree) = (TestServer::start().await, tree());
+    let mut client = server.client().await;
+    let mut told = watch(&mut client, "w", tree.path()).await;
+    let deep = tree.path().join("a/b/c");
+    fs::create_dir_all(&deep).unwrap();
+    fs::write(deep.join("file"), "1").unwrap();
+    let changes = told.until(&mut client, "created", &deep.join("file")).await;
+    let place = |path: String| changes.iter().position(|change| change["path"] == path).unwrap();
+    let order = ["a", "a/b", "a/b/c", "a/b/c/file"].map(|path| place(uri(&tree.path().join(path))));
+    assert!(order.is_sorted(), "what holds something comes before it: {changes:?}");
+    assert_eq!(changes[order[0]]["isDirectory"], true);
+    fs::write(deep.join("file"), "22").unwrap();
+    told.until(&mut client, "modified", &deep.join("file")).await;
+}
+
+#[tokio::test]
+async fn without_recursion_only_the_directory_itself_is_watched() {
+    let (server, tree) = (TestServer::start().await, tree());
+    let mut client = server.client().await;
+    fs::create_dir(tree.path().join("below")).unwrap();
+    let params = json!({"watchId": "w", "path": uri(tree.path()), "recursive": false});
+    client.call("fs/watch", params).await;
+    let mut told = Told { id: "w".to_owned(), seq: 0 };
+    fs::write(tree.path().join("below/unseen"), "").unwrap();
+    fs::write(tree.path().join("seen"), "").unwrap();
+    let changes = told.until(&mut client, "created", &tree.path().join("seen")).await;
+    let unseen = uri(&tree.path().join("below/unseen"));
+    assert!(changes.iter().all(|change| change["path"] != unseen), "{changes:?}");
+}
+
+#[tokio::test]
+async fn a_single_file_may_go_and_come_back() {
+    let (server, tree) = (TestServer::start().await, tree());
+    let mut client = server.client().await;
+    let file = tree.path().join("file");
+    fs::write(&file, "").unwrap();
+    let mut told = watch(&mut client, "w", &file).await;
+    fs::write(tree.path().join("neighbour"), "").unwrap();
+    fs::write(&file, "1").unwrap();
+    assert_eq!(told.until(&mut client, "modified", &file).await, [change("modified", &file)]);
+    fs::remove_file(&file).unwrap();
+    told.until(&mut client, "removed", &file).await;
+    fs::write(&file, "2").unwrap();
+    told.until(&mut client, "created", &file).await;
+}
+
+#[tokio::test]
+async fn numbers_have_no_holes_and_nothing_is_lost_in_a_busy_tree() {
+    let (server, tree) = (TestServer::start().await, tree());
+    let mut client = server.client().await;
+    let mut told = watch(&mut client, "w", tree.path()).await;
+    let place = tree.path().to_owned();
+    let making = std::thread::spawn(move || {
+        for number in 0..3000 {
+            fs::write(place.join(number.to_string()), "").unwrap();
+        }
+        fs::write(place.join("last"), "").unwrap();
+    });
+    let changes = told.until(&mut client, "created", &tree.path().join("last")).await;
+    making.join().unwrap();
+    let created = changes.iter().filter(|change| change["kind"] == "created").count();
+    assert_eq!(created, 3001);
+}
+
+#[tokio::test]
+async fn two_watches_of_one_tree_do_not_disturb_each_other() {
+    let (server, tree) = (TestServer::start().await, tree());
+    let mut client = server.client().await;
+    let file = tree.path().join("file");
+    let mut first = watch(&mut client, "first", tree.path()).await;
+    let mut second = watch(&mut client, "second", tree.path()).await;
+    fs::write(&file, "").unwrap();
+    first.until(&mut client, "created", &file).await;
+    second.until(&mut client, "created", &file).await;
+    client.call("fs/unwatch", json!({"watchId": "first"})).await;
+    fs::remove_file(&file).unwrap();
+    second.until(&mut client, "removed", &file).await;
+}
+
+#[tokio::test]
+async fn names_that_are_no_text_are_told_as_they_are() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let (server, tree) = (TestServer::start().await, tree());
+    let mut client = server.client().await;
+    let mut told = watch(&mut client, "w", tree.path()).await;
+    fs::write(tree.path().join(std::ffi::OsStr::from_bytes(b"a \xff#")), "").unwrap();
+    let params = told.next(&mut client).await;
+    let path = params["changes"][0]["path"].as_str().unwrap();
+    assert_eq!(client.call("fs/getMetadata", json!({"path": path})).await["isFile"], true, "{path}");
+}

@@ -1,0 +1,141 @@
+//! Which watches there can be, and how they end.
+
+use std::fs;
+
+use testkit::{Client, TestServer, Value, eventually, json, open_fds};
+
+use crate::support::{Told, go_on, nobody_is_connected, tree, uri, watch};
+
+fn refused(message: &str) -> Value {
+    json!({"code": -32600, "message": message})
+}
+
+#[tokio::test]
+async fn ids_are_short_and_used_once() {
+    let (server, tree) = (TestServer::start().await, tree());
+    let mut client = server.client().await;
+    let longest = "é".repeat(16);
+    watch(&mut client, &longest, tree.path()).await;
+    let params = |id: &str| json!({"watchId": id, "path": uri(tree.path())});
+    let error = client.call_error("fs/watch", params(&longest)).await;
+    assert_eq!(error, refused(&format!("watch `{longest}` already exists")));
+    let error = client.call_error("fs/watch", params(&"x".repeat(33))).await;
+    assert_eq!(error, refused("watch ID must not exceed 32 bytes"));
+    let mut other = server.client().await;
+    watch(&mut other, &longest, tree.path()).await;
+}
+
+#[tokio::test]
+async fn what_is_not_there_cannot_be_watched_and_leaves_its_name_free() {
+    let (server, tree) = (TestServer::start().await, tree());
+    let mut client = server.client().await;
+    let missing = tree.path().join("missing/file");
+    let error = client.call_error("fs/watch", json!({"watchId": "w", "path": uri(&missing)})).await;
+    assert_eq!(error["code"], -32004, "{error}");
+    watch(&mut client, "w", tree.path()).await;
+    let known = json!({"watchId": "other", "path": uri(tree.path()), "afterSeq": 3});
+    let error = client.call_error("fs/watch", known).await;
+    assert_eq!(error, json!({"code": -32004, "message": "unknown watch `other`"}));
+    assert_eq!(client.call("fs/unwatch", json!({"watchId": "other"})).await, json!({}));
+}
+
+#[tokio::test]
+async fn there_are_only_so_many() {
+    let (server, tree) = (TestServer::with_args(&["--max-watches", "2"]).await, tree());
+    let mut client = server.client().await;
+    for id in ["1", "2"] {
+        watch(&mut client, id, tree.path()).await;
+    }
+    let third = json!({"watchId": "3", "path": uri(tree.path())});
+    let error = client.call_error("fs/watch", third.clone()).await;
+    assert_eq!(error, refused("session has reached its limit of 2 watches (--max-watches)"));
+    client.call("fs/unwatch", json!({"watchId": "1"})).await;
+    client.call("fs/watch", third).await;
+    watch(&mut server.client().await, "other session", tree.path()).await;
+}
+
+#[tokio::test]
+async fn a_watch_ends_with_its_root_and_leaves_its_name_and_its_place() {
+    let (server, tree) = (TestServer::with_args(&["--max-watches", "1"]).await, tree());
+    let mut client = server.client().await;
+    let root = tree.path().join("root");
+    fs::create_dir(&root).unwrap();
+    fs::write(root.join("file"), "").unwrap();
+    let mut told = watch(&mut client, "w", &root).await;
+    fs::remove_dir_all(&root).unwrap();
+    while told.next(&mut client).await["ended"] != true {}
+    // Whoever missed the end is told of it again.
+    let mut again = Told { id: "w".into(), seq: 0 };
+    go_on(&mut client, &again, &root).await;
+    while again.next(&mut client).await["ended"] != true {}
+    assert_eq!(again.seq, told.seq);
+    fs::create_dir(&root).unwrap();
+    watch(&mut client, "w", &root).await;
+    fs::remove_dir(&root).unwrap();
+    client.take(|message| message["params"]["ended"] == true).await;
+    watch(&mut client, "another", tree.path()).await;
+}
+
+#[tokio::test]
+async fn after_unwatch_nothing_is_told() {
+    let (server, tree) = (TestServer::start().await, tree());
+    let mut client = server.client().await;
+    watch(&mut client, "w", tree.path()).await;
+    client.call("fs/unwatch", json!({"watchId": "w"})).await;
+    fs::write(tree.path().join("unseen"), "").unwrap();
+    let mut told = watch(&mut client, "w", tree.path()).await;
+    fs::write(tree.path().join("seen"), "").unwrap();
+    let changes = told.until(&mut client, "created", &tree.path().join("seen")).await;
+    assert_eq!(changes.len(), 1, "{changes:?}");
+}
+
+async fn watch_many(server: &TestServer, tree: &std::path::Path) -> Client {
+    let mut client = server.client().await;
+    for number in 0..20 {
+        watch(&mut client, &number.to_string(), tree).await;
+    }
+    client
+}
+
+#[tokio::test]
+async fn watches_leave_neither_descriptors_nor_threads_behind() {
+    let (server, tree) = (TestServer::start().await, tree());
+    let mut client = watch_many(&server, tree.path()).await;
+    eventually("each watch has its own", || everything_watches(&server)).await;
+    for number in 0..20 {
+        client.call("fs/unwatch", json!({"watchId": number.to_string()})).await;
+    }
+    eventually("unwatch gives everything back", || nothing_watches(&server)).await;
+    let fds = open_fds(server.pid());
+    drop(client);
+    nobody_is_connected(&server).await;
+    for _ in 0..2 {
+        let mut client = watch_many(&server, tree.path()).await;
+        eventually("each watch has its own", || everything_watches(&server)).await;
+        client.call("session/keep", json!({"keepForMs": 0})).await;
+        drop(client);
+        eventually("the end of a session gives everything back", || nothing_watches(&server)).await;
+        eventually("and all descriptors", || (open_fds(server.pid()) <= fds).then_some(())).await;
+    }
+}
+
+/// A thread gets its name when it runs.
+fn everything_watches(server: &TestServer) -> Option<()> {
+    (inotify_fds(server.pid()) == 20 && watch_threads(server.pid()) == 20).then_some(())
+}
+
+fn nothing_watches(server: &TestServer) -> Option<()> {
+    (inotify_fds(server.pid()) == 0 && watch_threads(server.pid()) == 0).then_some(())
+}
+
+/// Threads that see changes.
+fn watch_threads(pid: u32) -> usize {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
+    tasks.filter(|task| fs::read_to_string(task.path().join("comm")).is_ok_and(|name| name == "watch\n")).count()
+}
+
+/// Descriptors of inotify that a process has.
+fn inotify_fds(pid: u32) -> usize {
+    let links = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
+    links.filter_map(|entry| fs::read_link(entry.path()).ok()).filter(|to| to.ends_with("anon_inode:inotify")).count()
+}

@@ -1,0 +1,118 @@
+//! A watch outlives its connection.
+
+use std::fs;
+
+use testkit::{Client, CuttingProxy, TestServer, json};
+
+use crate::support::{Told, go_on, nobody_is_connected, tree, watch};
+
+#[tokio::test]
+async fn what_changed_while_nobody_was_there_is_told_to_whoever_comes_back() {
+    let (server, tree) = (TestServer::start().await, tree());
+    let mut client = server.client().await;
+    let [first, second, third] = ["1", "2", "3"].map(|name| tree.path().join(name));
+    let mut told = watch(&mut client, "w", tree.path()).await;
+    fs::write(&first, "").unwrap();
+    told.until(&mut client, "created", &first).await;
+    let session = client.session.clone();
+    drop(client);
+    nobody_is_connected(&server).await;
+    fs::write(&second, "").unwrap();
+    let mut client = server.resume(&session).await;
+    go_on(&mut client, &told, tree.path()).await;
+    told.until(&mut client, "created", &second).await;
+    fs::write(&third, "").unwrap();
+    told.until(&mut client, "created", &third).await;
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_say_up_to_where_it_knows_is_told_all_the_same() {
+    let (server, tree) = (TestServer::start().await, tree());
+    let mut client = server.client().await;
+    let mut told = watch(&mut client, "w", tree.path()).await;
+    let session = client.session.clone();
+    drop(client);
+    nobody_is_connected(&server).await;
+    fs::write(tree.path().join("file"), "").unwrap();
+    let mut client = server.raw().await;
+    let id = client.send("initialize", json!({"clientName": "test", "resumeSessionId": session})).await;
+    assert_eq!(client.next().await["id"], id, "nothing is told before the answer to the handshake");
+    client.notify("initialized", json!({})).await;
+    told.until(&mut client, "created", &tree.path().join("file")).await;
+}
+
+#[tokio::test]
+async fn what_was_told_before_is_told_again_from_the_place_the_client_names() {
+    let (server, tree) = (TestServer::start().await, tree());
+    let mut client = server.client().await;
+    let mut told = watch(&mut client, "w", tree.path()).await;
+    let mut messages = Vec::new();
+    for name in ["1", "2", "3"] {
+        fs::write(tree.path().join(name), "").unwrap();
+        messages.push(told.next(&mut client).await);
+        while !messages.last().unwrap().to_string().contains(&format!("/{name}\"")) {
+            messages.push(told.next(&mut client).await);
+        }
+    }
+    let session = client.session.clone();
+    drop(client);
+    nobody_is_connected(&server).await;
+    let mut client = server.resume(&session).await;
+    let mut again = Told { id: "w".into(), seq: 1 };
+    go_on(&mut client, &again, tree.path()).await;
+    for message in &messages[1..] {
+        assert_eq!(again.next(&mut client).await, *message);
+    }
+}
+
+#[tokio::test]
+async fn more_than_is_kept_is_an_overflow_and_then_it_goes_on() {
+    let (server, tree) = (TestServer::start().await, tree());
+    let mut client = server.client().await;
+    let mut told = watch(&mut client, "w", tree.path()).await;
+    let session = client.session.clone();
+    drop(client);
+    nobody_is_connected(&server).await;
+    // More than the kernel queues too, so that it is an overflow however slowly the server sees it.
+    for number in 0..30_000 {
+        fs::File::create(tree.path().join(number.to_string())).unwrap();
+    }
+    let mut client = server.resume(&session).await;
+    go_on(&mut client, &told, tree.path()).await;
+    while told.next(&mut client).await["overflow"] != true {}
+    fs::write(tree.path().join("after"), "").unwrap();
+    let after = format!("{}/after", tree.path().display());
+    loop {
+        let params = told.next(&mut client).await;
+        let changes = params["changes"].as_array().unwrap();
+        if params["overflow"] == true
+            || changes.iter().any(|change| change["path"].as_str().unwrap().ends_with(&after))
+        {
+            break;
+        }
+    }
+}
+
+#[tokio::test]
+async fn cuts_at_any_place_lose_nothing_and_repeat_nothing() {
+    let (server, tree) = (TestServer::start().await, tree());
+    let proxy = CuttingProxy::start(server.address()).await;
+    let mut client = Client::connect(&proxy.url()).await;
+    client.handshake(None).await;
+    let session = client.session.clone();
+    let mut told = watch(&mut client, "w", tree.path()).await;
+    for round in 0..12 {
+        let file = tree.path().join(round.to_string());
+        fs::write(&file, "").unwrap();
+        if round % 2 == 0 {
+            // It may be on its way when the connection breaks.
+            proxy.cut();
+            nobody_is_connected(&server).await;
+            client = Client::connect(&proxy.url()).await;
+            client.handshake(Some(&session)).await;
+            go_on(&mut client, &told, tree.path()).await;
+        }
+        let changes = told.until(&mut client, "created", &file).await;
+        assert_eq!(changes.len(), 1, "{changes:?}");
+    }
+}
