@@ -127,6 +127,10 @@ async fn catch_up(
     for (entry, read) in processes.iter().zip(reads) {
         match read.answer::<ReadResult>().await {
             Ok(answer) => shared.catch_up(entry, Ok(answer)),
+            // Somebody else has taken the session meanwhile: that is about the connection, not about the process.
+            Err(CallError::Failed(error)) if error.is_displaced() => {
+                return Err(ExecServerError::Disconnected(error.to_string()));
+            }
             Err(CallError::Failed(error)) => shared.catch_up(entry, Err(error)),
             lost @ Err(_) => answered(rpc, lost.map(drop))?,
         }
