@@ -2,6 +2,7 @@
 
 mod shown;
 
+use anyhow::Context as _;
 use std::io::{self, IsTerminal as _};
 use std::path::Path;
 use std::process::ExitCode;
@@ -87,7 +88,7 @@ async fn search_one(
     let mut shown = Shown::new(&native, &place.path, context, look);
     let mut stdout = tokio::io::stdout();
     while let Some(file) = search.recv().await {
-        let file = file?;
+        let file = file.with_context(|| format!("cannot search {}", place.path.display()))?;
         tally.found += 1;
         let bytes = if args.json { line_of(&json!({"file": file})) } else { shown.render(&file) };
         stdout.write_all(&bytes).await?;

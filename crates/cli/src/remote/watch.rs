@@ -1,5 +1,6 @@
 //! `watch`: what changes in a tree of an environment, a line each.
 
+use anyhow::Context as _;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -18,7 +19,8 @@ pub(crate) async fn watch(args: WatchArgs) -> anyhow::Result<ExitCode> {
     let place = Place::parse(&args.place);
     let client = Destination::choose(&place.choose(&args.r#where)?)?.connect().await?;
     let uri = place.uri(&client).await?;
-    let mut watch = client.watch(&uri, !args.no_recursive).await?;
+    let watching = client.watch(&uri, !args.no_recursive).await;
+    let mut watch = watching.with_context(|| format!("cannot watch {}", shown(&uri)))?;
     let code = loop {
         let changes = tokio::select! {
             changes = watch.recv() => changes,
