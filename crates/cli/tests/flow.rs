@@ -64,6 +64,15 @@ async fn run_alone(client: &mut Client, process: &str) {
     assert!(String::from_utf8(output).unwrap() == numbers(50_000));
 }
 
+/// Waits until the server has noticed that its client has left.
+async fn nobody_is_there(server: &TestServer) {
+    eventually_async("the connection has ended", async || {
+        let open = "exec_server_connections_active{transport=\"websocket\"} 0";
+        http_get(server.address(), "/metrics", &[]).await.body.contains(open).then_some(())
+    })
+    .await;
+}
+
 fn numbers(last: usize) -> String {
     (1..=last).map(|number| format!("{number}\n")).collect()
 }
@@ -84,6 +93,38 @@ async fn a_paused_process_stands_still_and_goes_on_without_loss() {
     assert_eq!((&summary["outputBytes"], &summary["state"]), (&json!(RETAINED), &json!("running")));
     assert!(process_state(pid).is_some());
 
+    flow(&mut client, "p", false).await;
+    is_whole(&client.outcome("p").await, 300_000);
+}
+
+#[tokio::test]
+async fn who_starts_a_process_for_another_is_sent_none_of_its_output() {
+    let server = TestServer::with_args(&SMALL).await;
+    let mut starter = server.client().await;
+    let mut params = Client::start_params("p", &["seq", "1", "300000"]);
+    params["paused"] = true.into();
+    starter.call("process/start", params).await;
+    stalled(&mut starter, "p").await;
+    run_alone(&mut starter, "q").await;
+    let session = starter.session.clone();
+    drop(starter);
+    nobody_is_there(&server).await;
+    let mut other = server.resume(&session).await;
+    let page = other.call("process/read", json!({"processId": "p", "afterSeq": 0, "maxBytes": 1})).await;
+    assert_eq!((&page["oldestSeq"], page.get("gap")), (&json!(1), None));
+    let mut bytes: Vec<u8> = unbase64(&page["chunks"][0]["chunk"]);
+    bytes.extend(other.outcome("p").await.stdout);
+    assert!(String::from_utf8(bytes).unwrap() == numbers(300_000));
+}
+
+#[tokio::test]
+async fn a_process_that_was_started_paused_can_be_released() {
+    let server = TestServer::with_args(&SMALL).await;
+    let mut client = server.client().await;
+    let mut params = Client::start_params("p", &["seq", "1", "300000"]);
+    params["paused"] = true.into();
+    client.call("process/start", params).await;
+    stalled(&mut client, "p").await;
     flow(&mut client, "p", false).await;
     is_whole(&client.outcome("p").await, 300_000);
 }
@@ -216,11 +257,7 @@ async fn a_pause_ends_with_its_connection() {
         stalled(&mut client, "p").await;
         let session = client.session.clone();
         drop(client);
-        eventually_async("the connection has ended", async || {
-            let open = "exec_server_connections_active{transport=\"websocket\"} 0";
-            http_get(server.address(), "/metrics", &[]).await.body.contains(open).then_some(())
-        })
-        .await;
+        nobody_is_there(&server).await;
         let mut client = server.resume(&session).await;
         let mut before = Vec::new();
         let mut seqs = Vec::new();

@@ -221,6 +221,23 @@ async fn a_job_that_finished_while_nobody_was_there_is_found_again() {
 }
 
 #[tokio::test]
+async fn processes_are_listed_in_the_order_of_their_starts() {
+    let server = TestServer::start().await;
+    let mut client = server.client().await;
+    // Many within one millisecond, and in an order that is not that of their names.
+    let ids: Vec<String> = (0..40).map(|number| format!("p{}", (number * 7) % 40)).collect();
+    for id in &ids {
+        client.send("process/start", Client::start_params(id, &["sleep", "1000"])).await;
+    }
+    eventually_async("all run", async || {
+        let list = client.call("process/list", json!({})).await;
+        list.as_array().unwrap().iter().all(|summary| summary["state"] == "running").then_some(())
+    })
+    .await;
+    assert_eq!(listed(&mut client).await, ids);
+}
+
+#[tokio::test]
 async fn closed_processes_are_kept_for_as_long_as_the_session_and_no_longer() {
     let server = TestServer::with_args(&["--process-retention", "50ms"]).await;
     let mut brief = open(&server, json!({"keepForMs": 400})).await;

@@ -66,8 +66,6 @@ pub enum ExecServerError {
     ProcessFailed(String),
 }
 
-/// What a connection is told that has lost its session to another one, whatever it asks.
-const RESUMED_ELSEWHERE: &str = "session has been resumed by another connection";
 /// The session is attached to another connection.
 const STILL_ATTACHED: i64 = -32010;
 
@@ -80,11 +78,6 @@ impl ExecServerError {
             Self::Server { code, .. } => *code == STILL_ATTACHED,
             _ => false,
         }
-    }
-
-    /// Whether the server says that another connection has the session now.
-    pub(crate) fn is_displaced(&self) -> bool {
-        matches!(self, Self::Server { message, .. } if message == RESUMED_ELSEWHERE)
     }
 }
 

@@ -124,18 +124,16 @@ async fn catch_up(
         };
         reads.push(answered(rpc, rpc.begin(Method::ProcessRead.name(), &params, Slot::Ordinary).await)?);
     }
+    // An answer that has come counts as received, so none is passed over because another one is lost.
+    let mut outcome = Ok(());
     for (entry, read) in processes.iter().zip(reads) {
         match read.answer::<ReadResult>().await {
             Ok(answer) => shared.catch_up(entry, Ok(answer)),
-            // Somebody else has taken the session meanwhile: that is about the connection, not about the process.
-            Err(CallError::Failed(error)) if error.is_displaced() => {
-                return Err(ExecServerError::Disconnected(error.to_string()));
-            }
             Err(CallError::Failed(error)) => shared.catch_up(entry, Err(error)),
-            lost @ Err(_) => answered(rpc, lost.map(drop))?,
+            lost @ Err(_) => outcome = answered(rpc, lost.map(drop)),
         }
     }
-    Ok(())
+    outcome
 }
 
 /// Asks for what every watch has missed. One that the server does not know any more is made anew, and one that cannot be is over.

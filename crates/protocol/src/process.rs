@@ -36,6 +36,9 @@ pub struct StartParams {
     /// Extension `processTimeout`: kill the process after so long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
+    /// Extension `processFlow`: its events wait from the first one on, for another client of the session or until they are released.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub paused: bool,
     /// The sandbox the client requires. Kept as it came; present means required.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<Box<RawValue>>,
@@ -71,6 +74,7 @@ impl StartParams {
             env_policy: Some(EnvPolicy::inherit_all()),
             size: None,
             timeout_ms: None,
+            paused: false,
             sandbox: None,
             enforce_managed_network: false,
             managed_network: None,

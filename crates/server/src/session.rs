@@ -109,7 +109,7 @@ impl Session {
         for process in self.table.processes() {
             process.journal(|journal| {
                 journal.hold = true;
-                journal.listener = None;
+                journal.listener = Some(outbound.number);
                 journal.flow = Flow::Free;
                 if journal.pushing != Pushing::NotYet {
                     journal.pushing = Pushing::AwaitingRead;

@@ -43,6 +43,8 @@ async fn run_with(
     let flags = Flags { cwd: args.cwd.as_deref(), env: &args.env, tty: args.tty };
     let mut params = here.start(client, id, &args.command, flags, None).await?;
     params.timeout_ms = args.timeout.map(|time| u64::try_from(time.0.as_millis()).unwrap_or(u64::MAX));
+    // Who leaves at once must not be sent what somebody else will ask for.
+    params.paused = args.detach;
     let process = match start(client, params, &mut signals).await? {
         Started::Process(process) => process,
         Started::Nothing(code) => return Ok(code),

@@ -45,10 +45,10 @@ impl Kept {
         connect(self.server.url(), options).await
     }
 
-    /// Starts a process of the session and leaves it there.
+    /// Starts a process of the session and leaves it there, as `run -d` does.
     pub(crate) async fn process(&self, params: StartParams) {
         let client = self.client().await;
-        client.start(params).await.unwrap().detach();
+        client.start(StartParams { paused: true, ..params }).await.unwrap().detach();
         client.close().await;
     }
 

@@ -38,6 +38,9 @@ pub(crate) struct Rpc {
     companion: Mutex<Option<Box<dyn Companion>>>,
 }
 
+/// What a connection is told that has lost its session to another one, whatever it asks.
+const RESUMED_ELSEWHERE: &str = "session has been resumed by another connection";
+
 /// Why a connection ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct End(pub(crate) Option<String>);
@@ -190,6 +193,11 @@ impl PendingCall {
         };
         match result {
             Ok(Ok(result)) => decode(&result),
+            // That is about the connection, not about the call. It is of no use any more, whether or not the server ends it.
+            Ok(Err(error)) if error.message == RESUMED_ELSEWHERE => {
+                self.rpc.close(RESUMED_ELSEWHERE);
+                Err(CallError::Lost)
+            }
             Ok(Err(error)) => Err(CallError::Failed(error.into())),
             Err(_) if self.rpc.outbox.was_taken(self.position) => Err(CallError::Lost),
             Err(_) => Err(CallError::NotSent),

@@ -2,7 +2,7 @@
 
 use client::{ConnectionState, ExecProcessEvent, ExecServerError, WriteStatus};
 use testkit::scripted::{Reply, page};
-use testkit::{ScriptedServer, base64, eventually, json};
+use testkit::{ScriptedServer, Value, base64, eventually, json};
 
 use crate::support::{connect, connect_once, fails, params, reaches, words};
 
@@ -79,6 +79,42 @@ async fn a_session_that_is_still_attached_is_asked_for_again() {
     server.cut();
     assert!(client.environment_status().await.is_ok());
     assert_eq!(server.count("initialize"), 4);
+}
+
+/// Answers as a server does whose session another connection has taken, once.
+fn taken_once(server: &ScriptedServer, method: &str, then: Value) {
+    let mut is_first = true;
+    server.on(method, move |_| match std::mem::replace(&mut is_first, false) {
+        true => Reply::Error(-32600, "session has been resumed by another connection".into()),
+        false => Reply::Result(then.clone()),
+    });
+}
+
+#[tokio::test]
+async fn a_session_that_is_taken_is_asked_for_again() {
+    let server = ScriptedServer::new();
+    let client = connect(&server).await;
+    taken_once(&server, "environment/status", json!({"status": "ready"}));
+    assert!(client.environment_status().await.is_ok());
+    assert_eq!((server.count("initialize"), server.count("environment/status")), (2, 2));
+}
+
+#[tokio::test]
+async fn a_session_that_is_taken_while_catching_up_is_asked_for_again() {
+    let server = ScriptedServer::new();
+    let client = connect(&server).await;
+    let process = client.start(params("p")).await.unwrap();
+    taken_once(&server, "process/read", page([(1, b"one".to_vec())], 2));
+    // After a failed attempt the client wants to know what the server can do before it catches up.
+    taken_once(&server, "environment/info", json!({"shell": {"name": "sh", "path": "/bin/sh"}}));
+    let mut events = process.events();
+    server.cut();
+    let Some(ExecProcessEvent::Output(output)) = events.next().await else { panic!("the output that was missed") };
+    assert_eq!((output.seq, &output.chunk[..]), (1, &b"one"[..]));
+    assert_eq!(
+        (server.count("initialize"), server.count("process/read"), server.count("environment/info")),
+        (4, 2, 2)
+    );
 }
 
 #[tokio::test]

@@ -30,6 +30,7 @@ pub(super) fn exec(call: Call, params: LegacyExecParams, session: &Arc<Session>)
         env,
         terminal: params.tty.then(spawn::WindowSize::default),
         pipe_stdin: false,
+        paused: false,
         timeout: None,
         snapshot: None,
         dialect: Dialect::Legacy { output_bytes_cap: params.output_bytes_cap },

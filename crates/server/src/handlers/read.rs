@@ -55,13 +55,14 @@ async fn wait_for_news(process: &Process, after: u64, deadline: Instant) {
 fn answer(call: Call, process: &Arc<Process>, session: &Session, params: &ReadParams, permit: OwnedSemaphorePermit) {
     // Base64 makes four bytes of three; half a message leaves room for that and for what stands around each chunk.
     let fits = call.connection.shared.config.max_message_bytes / 2;
+    let reader = call.connection.number();
     let (result, covers, catches_up) = process.journal(|journal| {
         let max_bytes = if journal.log.retained_bytes() > fits {
             Some(params.max_bytes.unwrap_or(u64::MAX).min(fits as u64))
         } else {
             params.max_bytes
         };
-        let (page, catches_up) = journal.read(params.after_seq.unwrap_or(0), max_bytes);
+        let (page, catches_up) = journal.read(reader, params.after_seq.unwrap_or(0), max_bytes);
         // Nothing more is read from a closed process, so nobody waits for its receipt.
         let covers = (catches_up && !journal.log.is_closed()).then(|| Covered {
             process: Arc::clone(process),

@@ -13,7 +13,7 @@ use super::{Target, dispatch_deferred};
 use crate::config::Config;
 use crate::connection::Call;
 use crate::environment::{Variables, child_env};
-use crate::process::{self, Birth, Dialect, Journal, Process, Pushing, Stdin};
+use crate::process::{self, Birth, Dialect, Flow, Journal, Process, Pushing, Stdin};
 use crate::server::Shared;
 use crate::session::{Place, Refusal, Session};
 use crate::snapshot::{Execution, SnapshotRequest};
@@ -30,6 +30,7 @@ pub(super) struct Wanted {
     pub(super) env: Variables,
     pub(super) terminal: Option<WindowSize>,
     pub(super) pipe_stdin: bool,
+    pub(super) paused: bool,
     pub(super) timeout: Option<Duration>,
     pub(super) snapshot: Option<SnapshotRequest>,
     pub(super) dialect: Dialect,
@@ -76,6 +77,7 @@ fn wanted(shared: &Shared, params: StartParams) -> Result<Wanted, WireError> {
         env,
         terminal: params.tty.then_some(size),
         pipe_stdin: params.pipe_stdin,
+        paused: params.paused,
         timeout: params.timeout_ms.map(Duration::from_millis),
         snapshot,
         dialect: Dialect::Current,
@@ -218,6 +220,7 @@ async fn launch(
         ..LogLimits::default()
     };
     let queue = if has_stdin { StdinQueue::new(shared.config.max_queued_stdin) } else { StdinQueue::closed() };
+    let flow = if wanted.paused { Flow::Paused } else { Flow::Free };
     let birth = Birth {
         id: wanted.id,
         dialect: wanted.dialect,
@@ -225,7 +228,7 @@ async fn launch(
         tag,
         child: Arc::clone(&child),
         terminal,
-        journal: Journal::new(EventLog::new(limits), shared.budget.account(), wanted.dialect),
+        journal: Journal::new(EventLog::new(limits), shared.budget.account(), wanted.dialect, flow),
         stdin: Stdin::new(queue, shared.stdin_budget.account(), input),
     };
     let process = Process::new(session, birth);

@@ -49,12 +49,12 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    pub(crate) fn new(log: EventLog, retained: Retained, dialect: Dialect) -> Self {
+    pub(crate) fn new(log: EventLog, retained: Retained, dialect: Dialect, flow: Flow) -> Self {
         Self {
             log,
             sent: 0,
             pushing: Pushing::NotYet,
-            flow: Flow::Free,
+            flow,
             listener: None,
             hold: true,
             retained,
@@ -100,10 +100,12 @@ impl Journal {
 
     /// A client asked what came after `after`. True if it is the first read after a resume, which says up to where the
     /// client knows: pushing goes on after the answer, which [`caught_up`](Self::caught_up) tells. Who lets the process
-    /// wait only looks: another client of the session may still need what is looked at.
-    pub(crate) fn read(&mut self, after: u64, max_bytes: Option<u64>) -> (Page, bool) {
+    /// wait only looks: another client of the session may still need what is looked at. And who has just lost the session
+    /// says nothing about its successor.
+    pub(crate) fn read(&mut self, reader: ConnectionNumber, after: u64, max_bytes: Option<u64>) -> (Page, bool) {
         let page = self.log.read(after, max_bytes);
-        let catches_up = self.pushing == Pushing::AwaitingRead && self.flow != Flow::Paused;
+        let is_awaited = self.pushing == Pushing::AwaitingRead && self.listener == Some(reader);
+        let catches_up = is_awaited && self.flow != Flow::Paused;
         if catches_up {
             self.log.acknowledge(after.min(self.log.next_seq() - 1));
             self.pushing = Pushing::Answering;
@@ -185,5 +187,52 @@ impl Journal {
 impl Drop for Journal {
     fn drop(&mut self) {
         self.retained.set(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use session::LogLimits;
+
+    use super::*;
+    use crate::retention::Budget;
+
+    const BEFORE: ConnectionNumber = ConnectionNumber(1);
+    const NOW: ConnectionNumber = ConnectionNumber(2);
+
+    /// One event, and a client that has come back and is expected to say what it knows.
+    fn awaiting(reader: ConnectionNumber) -> Journal {
+        let log = EventLog::new(LogLimits::default());
+        let mut journal = Journal::new(log, Budget::new(1 << 20).account(), Dialect::Current, Flow::Free);
+        journal.append(protocol::Stream::Stdout, &mut b"text".to_vec(), 4);
+        (journal.pushing, journal.listener) = (Pushing::AwaitingRead, Some(reader));
+        journal
+    }
+
+    #[test]
+    fn the_first_read_of_who_is_attached_lets_events_go_on() {
+        let mut journal = awaiting(NOW);
+        assert!(journal.read(NOW, 1, None).1);
+        journal.caught_up();
+        assert_eq!((journal.pushing, journal.log.acknowledged_seq()), (Pushing::On, 1));
+        assert!(!journal.read(NOW, 0, None).1, "only the first read says what is known");
+    }
+
+    #[test]
+    fn a_late_read_of_who_was_replaced_says_nothing_about_its_successor() {
+        let mut journal = awaiting(NOW);
+        let (page, catches_up) = journal.read(BEFORE, 1, None);
+        assert!(!catches_up && page.chunks.is_empty());
+        journal.caught_up();
+        assert_eq!((journal.pushing, journal.log.acknowledged_seq()), (Pushing::AwaitingRead, 0));
+    }
+
+    #[test]
+    fn who_lets_the_process_wait_only_looks() {
+        let mut journal = awaiting(NOW);
+        journal.flow = Flow::Paused;
+        let (page, catches_up) = journal.read(NOW, 0, None);
+        assert!(!catches_up && page.chunks.len() == 1);
+        assert_eq!((journal.pushing, journal.log.acknowledged_seq()), (Pushing::AwaitingRead, 0));
     }
 }

@@ -39,7 +39,7 @@ pub(crate) struct Place {
 
 enum Slot {
     Starting(Start),
-    Live(Arc<Process>),
+    Live { number: u64, process: Arc<Process> },
 }
 
 struct Start {
@@ -54,7 +54,7 @@ struct Start {
 impl Slot {
     fn summary(&self, id: &ProcessId) -> ProcessSummary {
         match self {
-            Self::Live(process) | Self::Starting(Start { born: Some(process), .. }) => process.summary(),
+            Self::Live { process, .. } | Self::Starting(Start { born: Some(process), .. }) => process.summary(),
             Self::Starting(start) => ProcessSummary {
                 process_id: id.clone(),
                 argv: start.argv.clone(),
@@ -70,9 +70,16 @@ impl Slot {
         }
     }
 
+    /// Counts the starts of a session.
+    fn number(&self) -> u64 {
+        match self {
+            Self::Live { number, .. } | Self::Starting(Start { number, .. }) => *number,
+        }
+    }
+
     fn process(&self) -> Option<&Arc<Process>> {
         match self {
-            Self::Live(process) => Some(process),
+            Self::Live { process, .. } => Some(process),
             Self::Starting(start) => start.born.as_ref(),
         }
     }
@@ -122,7 +129,7 @@ impl Table {
         match self.slots.lock().get(id) {
             None => Lookup::Unknown,
             Some(Slot::Starting(_)) => Lookup::Starting,
-            Some(Slot::Live(process)) => Lookup::Found(Arc::clone(process)),
+            Some(Slot::Live { process, .. }) => Lookup::Found(Arc::clone(process)),
         }
     }
 
@@ -161,7 +168,7 @@ impl Table {
             return None;
         }
         if start.deferred.is_empty() {
-            *slot = Slot::Live(Arc::clone(process));
+            *slot = Slot::Live { number: start.number, process: Arc::clone(process) };
             return None;
         }
         Some(std::mem::take(&mut start.deferred))
@@ -184,7 +191,8 @@ impl Table {
     /// Forgets a process, unless its id is in use by another one now.
     pub(crate) fn forget(&self, process: &Arc<Process>) {
         let mut slots = self.slots.lock();
-        if matches!(slots.get(&process.id), Some(Slot::Live(current)) if Arc::ptr_eq(current, process)) {
+        if matches!(slots.get(&process.id), Some(Slot::Live { process: current, .. }) if Arc::ptr_eq(current, process))
+        {
             slots.remove(&process.id);
             if slots.is_empty() {
                 slots.shrink_to_fit();
@@ -196,12 +204,13 @@ impl Table {
         self.slots.lock().values().filter_map(Slot::process).cloned().collect()
     }
 
-    /// Every process of the session for a person to look at, oldest first.
+    /// Every process of the session for a person to look at, in the order in which they were started. Clocks cannot tell that:
+    /// many start within a millisecond.
     pub(crate) fn list(&self) -> Vec<ProcessSummary> {
         let slots = self.slots.lock();
-        let mut list: Vec<_> = slots.iter().map(|(id, slot)| slot.summary(id)).collect();
-        list.sort_by(|a, b| (a.started_at_ms, &a.process_id).cmp(&(b.started_at_ms, &b.process_id)));
-        list
+        let mut in_order: Vec<_> = slots.iter().collect();
+        in_order.sort_unstable_by_key(|(_, slot)| slot.number());
+        in_order.into_iter().map(|(id, slot)| slot.summary(id)).collect()
     }
 
     /// Empties the table. Starts that are not finished find their place gone.
