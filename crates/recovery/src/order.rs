@@ -61,6 +61,17 @@ impl EventOrder {
         Self { limits, last, exit_may_be_past: last > 0, ..Self::default() }
     }
 
+    /// What came up to `through` was for somebody else, or is gone.
+    pub fn skip(&mut self, through: u64) {
+        if through > self.last {
+            let later = self.waiting.split_off(&(through + 1));
+            let skipped = std::mem::replace(&mut self.waiting, later);
+            self.waiting_bytes -= skipped.values().map(Event::bytes).sum::<usize>();
+            self.last = through;
+            self.exit_may_be_past = true;
+        }
+    }
+
     /// The last event that was handed out.
     pub fn last(&self) -> u64 {
         self.last

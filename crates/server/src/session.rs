@@ -111,9 +111,7 @@ impl Session {
                 journal.hold = true;
                 journal.listener = Some(outbound.number);
                 journal.flow = Flow::Free;
-                if journal.pushing != Pushing::NotYet {
-                    journal.pushing = Pushing::AwaitingRead;
-                }
+                journal.pushing = Pushing::AwaitingRead;
             });
         }
         link.outbound.replace(Arc::clone(outbound))

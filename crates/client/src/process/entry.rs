@@ -65,19 +65,19 @@ pub(crate) enum Consequence {
 
 impl Entry {
     pub(crate) fn new(id: ProcessId) -> Arc<Self> {
-        Self::with_order(id, EventOrder::new(OrderLimits::default()), 0, None)
+        Self::with_writer(id, None)
     }
 
-    /// An entry for a process whose events up to `last`, with `received` bytes of output, are gone.
-    pub(crate) fn in_the_middle(id: ProcessId, last: u64, received: u64) -> Arc<Self> {
-        let order = EventOrder::after(last, OrderLimits::default());
-        Self::with_order(id, order, received, Some(uuid::Uuid::new_v4()))
+    /// An entry for a process that others may have followed, and have written to.
+    pub(crate) fn of_others(id: ProcessId) -> Arc<Self> {
+        Self::with_writer(id, Some(uuid::Uuid::new_v4()))
     }
 
-    fn with_order(id: ProcessId, order: EventOrder, received: u64, writer: Option<uuid::Uuid>) -> Arc<Self> {
+    fn with_writer(id: ProcessId, writer: Option<uuid::Uuid>) -> Arc<Self> {
         let mut feed = Feed::default();
         let first_subscriber = feed.subscribe();
-        let state = State { order, feed, received, exit: None, failure: None, closed_seq: None };
+        let order = EventOrder::new(OrderLimits::default());
+        let state = State { order, feed, received: 0, exit: None, failure: None, closed_seq: None };
         Arc::new(Self {
             id,
             first_subscriber,
@@ -110,6 +110,13 @@ impl Entry {
         let mut state = self.state.lock();
         state.order.handle_unnumbered_close();
         self.publish(&mut state)
+    }
+
+    /// Its events up to `through`, with `bytes` of output, are gone.
+    pub(crate) fn skip(&self, through: u64, bytes: u64) {
+        let mut state = self.state.lock();
+        state.order.skip(through);
+        state.received += bytes;
     }
 
     /// The answer to a read of everything after [`Entry::last_seq`].
@@ -156,7 +163,9 @@ impl Entry {
         if self.must_tell_flow(state) {
             return Some(Consequence::Flow);
         }
-        let is_new_hole = state.order.has_hole() && !self.is_filling_hole.swap(true, Ordering::Relaxed);
+        // Before it is known where to begin, everything is behind a hole.
+        let is_new_hole =
+            self.is_recoverable() && state.order.has_hole() && !self.is_filling_hole.swap(true, Ordering::Relaxed);
         is_new_hole.then_some(Consequence::FillHole)
     }
 

@@ -92,37 +92,51 @@ impl Drop for Unfinished<'_> {
     }
 }
 
-/// Takes up a process of a resumed session. What is no longer retained of its output is skipped, and counted.
+/// Takes up a process of a resumed session. What is no longer retained of its output is skipped, and counted. Its events are taken from
+/// before the first read on: the server takes for received what it has pushed behind the answer.
 pub(crate) async fn attach(handle: &Arc<Handle>, process_id: ProcessId) -> Result<ExecProcess, ExecServerError> {
     let shared = &handle.shared;
-    let answer = read_after(shared, &process_id, 0).await?;
+    let entry = Entry::of_others(process_id);
+    if !shared.inbound.add(&entry) {
+        return Err(ExecServerError::Protocol(format!("session already registered for process {}", entry.id)));
+    }
+    let removed_if_dropped = RemoveOnDrop { shared, entry: Some(&entry) };
+    let params = ReadParams { process_id: entry.id.clone(), after_seq: Some(0), max_bytes: None, wait_ms: Some(0) };
+    let answer: ReadResult = shared.call(Method::ProcessRead, &params, Repeat::SAFE).await?;
     let skipped = if answer.gap { answer.oldest_seq.unwrap_or(answer.next_seq).saturating_sub(1) } else { 0 };
     let lost = if answer.gap { answer.dropped_bytes.unwrap_or(0) } else { 0 };
-    let entry = Entry::in_the_middle(process_id, skipped, lost);
     if let (true, Some(code), Some(seq)) = (answer.exited, answer.exit_code, answer.exit_seq)
         && seq <= skipped
     {
         entry.note_exit(Exit { code, sandbox_denied: Some(answer.sandbox_denied), timed_out: answer.timed_out });
     }
-    if !shared.inbound.add(&entry) {
-        return Err(ExecServerError::Protocol(format!("session already registered for process {}", entry.id)));
-    }
+    entry.skip(skipped, lost);
     entry.set_recoverable();
-    let process = ExecProcess::attached(handle, &entry, skipped, lost);
     let consequence = entry.catch_up(answer).map_err(|error| ExecServerError::ProcessFailed(error.to_string()))?;
+    removed_if_dropped.disarm();
+    let process = ExecProcess::attached(handle, &entry, skipped, lost);
     shared.inbound.handle(&entry, consequence);
-    // What was pushed behind that answer, before anybody waited for it, is in the next one.
-    if !entry.is_over() {
-        let answer = read_after(shared, &entry.id, entry.last_seq()).await?;
-        shared.catch_up(&entry, Ok(answer));
-    }
     Ok(process)
 }
 
-async fn read_after(shared: &Shared, process_id: &ProcessId, seq: u64) -> Result<ReadResult, ExecServerError> {
-    let params =
-        ReadParams { process_id: process_id.clone(), after_seq: Some(seq), max_bytes: None, wait_ms: Some(0) };
-    shared.call(Method::ProcessRead, &params, Repeat::SAFE).await
+/// A process whose taking up is given up is not followed.
+struct RemoveOnDrop<'a> {
+    shared: &'a Shared,
+    entry: Option<&'a Arc<Entry>>,
+}
+
+impl RemoveOnDrop<'_> {
+    fn disarm(mut self) {
+        self.entry = None;
+    }
+}
+
+impl Drop for RemoveOnDrop<'_> {
+    fn drop(&mut self) {
+        if let Some(entry) = self.entry {
+            self.shared.inbound.remove(entry);
+        }
+    }
 }
 
 /// Writes once, over as many connections as it takes.

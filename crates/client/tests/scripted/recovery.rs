@@ -81,6 +81,47 @@ async fn a_session_that_is_still_attached_is_asked_for_again() {
     assert_eq!(server.count("initialize"), 4);
 }
 
+#[tokio::test]
+async fn what_is_pushed_behind_the_answer_to_an_attach_is_not_missed() {
+    let server = ScriptedServer::new();
+    let client = connect(&server).await;
+    // The server takes for received what it has pushed, and need not have it any more.
+    let gone = json!({"chunks": [], "nextSeq": 4, "exited": false, "closed": false, "failure": null, "exitCode": null,
+        "oldestSeq": 4, "gap": true, "droppedBytes": 12});
+    let mut is_first = true;
+    server.on("process/read", move |_| match std::mem::replace(&mut is_first, false) {
+        true => Reply::Silence,
+        false => Reply::Result(gone.clone()),
+    });
+    let (process, ()) = tokio::join!(client.attach("p"), async {
+        let asked = server.wait_for("process/read", 1).await;
+        asked.answer(Reply::Result(page([(1, b"one".to_vec())], 2)));
+        server.output("p", 2, "two");
+        server.output("p", 3, "three");
+    });
+    let process = process.unwrap();
+    let mut events = process.events();
+    for (seq, said) in [(1, "one"), (2, "two"), (3, "three")] {
+        let Some(ExecProcessEvent::Output(output)) = events.next().await else { panic!("the output {seq}") };
+        assert_eq!((output.seq, &output.chunk[..]), (seq, said.as_bytes()));
+    }
+}
+
+#[tokio::test]
+async fn a_process_whose_attach_was_given_up_can_be_attached_again() {
+    let server = ScriptedServer::new();
+    let client = connect(&server).await;
+    server.on("process/read", |_| Reply::Error(-32600, "unknown process id p".into()));
+    assert_eq!(words(client.attach("p").await), "unknown process id p");
+    server.on("process/read", |_| Reply::Silence);
+    tokio::select! {
+        _ = client.attach("p") => panic!("nobody answered"),
+        _ = server.wait_for("process/read", 2) => {}
+    }
+    server.on("process/read", |_| Reply::Result(page([], 1)));
+    assert!(client.attach("p").await.is_ok());
+}
+
 /// Answers as a server does whose session another connection has taken, once.
 fn taken_once(server: &ScriptedServer, method: &str, then: Value) {
     let mut is_first = true;

@@ -60,6 +60,21 @@ fn nothing_follows_the_end() {
 }
 
 #[test]
+fn what_is_skipped_does_not_hold_up_what_came_early() {
+    let mut order = EventOrder::new(OrderLimits { events: 3, bytes: 8 });
+    for seq in [4, 5, 7] {
+        order.handle_event(seq, output(1)).unwrap();
+    }
+    order.skip(5);
+    assert_eq!((order.last(), order.poll_event()), (5, None));
+    order.handle_event(6, output(2)).unwrap();
+    assert_eq!((order.poll_event(), order.poll_event()), (Some((6, output(2))), Some((7, output(1)))));
+    order.skip(3);
+    assert_eq!(order.last(), 7, "nothing is handed out twice");
+    order.handle_event(9, output(8)).unwrap();
+}
+
+#[test]
 fn a_follower_may_start_in_the_middle() {
     let mut order = EventOrder::after(5, OrderLimits::default());
     order.handle_event(5, output(1)).unwrap();

@@ -75,7 +75,7 @@ fn answer(call: Call, process: &Arc<Process>, session: &Session, params: &ReadPa
     call.finish_covering(Ok(result), covers, Some(permit));
     if catches_up {
         outbound.note_catch_up();
-        process.journal(Journal::caught_up);
+        process.journal(Journal::answered);
         session.line_up(process);
         // What the client says it has need not wait for a receipt, so there may be room for more.
         process.poke();

@@ -13,7 +13,7 @@ use super::{Target, dispatch_deferred};
 use crate::config::Config;
 use crate::connection::Call;
 use crate::environment::{Variables, child_env};
-use crate::process::{self, Birth, Dialect, Flow, Journal, Process, Pushing, Stdin};
+use crate::process::{self, Birth, Dialect, Flow, Journal, Process, Stdin};
 use crate::server::Shared;
 use crate::session::{Place, Refusal, Session};
 use crate::snapshot::{Execution, SnapshotRequest};
@@ -105,7 +105,7 @@ pub(super) fn begin(
                 shared.metrics.process_started();
                 shared.janitor.start_sweeping();
                 answer(call, id);
-                process.journal(|journal| journal.pushing = Pushing::On);
+                process.journal(Journal::answered);
                 shared.actors.spawn(process::run(Arc::clone(&process), io, timeout, Arc::clone(&shared)));
                 while let Some(waiting) = session.table.settle(&process) {
                     for deferred in waiting {

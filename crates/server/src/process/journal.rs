@@ -8,12 +8,10 @@ use crate::retention::Retained;
 /// Whether events go to the attached connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pushing {
-    /// The answer to the start is not on its way yet.
-    NotYet,
     /// The session was resumed and the client has not yet said up to where it knows: events would only repeat or
     /// overtake what its first read brings.
     AwaitingRead,
-    /// The answer to that read is not on its way yet.
+    /// The answer to the start, or to that read, is not on its way yet.
     Answering,
     /// As they come.
     On,
@@ -53,7 +51,7 @@ impl Journal {
         Self {
             log,
             sent: 0,
-            pushing: Pushing::NotYet,
+            pushing: Pushing::Answering,
             flow,
             listener: None,
             hold: true,
@@ -99,7 +97,7 @@ impl Journal {
     }
 
     /// A client asked what came after `after`. True if it is the first read after a resume, which says up to where the
-    /// client knows: pushing goes on after the answer, which [`caught_up`](Self::caught_up) tells. Who lets the process
+    /// client knows: pushing goes on after the answer, which [`answered`](Self::answered) tells. Who lets the process
     /// wait only looks: another client of the session may still need what is looked at. And who has just lost the session
     /// says nothing about its successor.
     pub(crate) fn read(&mut self, reader: ConnectionNumber, after: u64, max_bytes: Option<u64>) -> (Page, bool) {
@@ -114,8 +112,8 @@ impl Journal {
         (page, catches_up)
     }
 
-    /// The answer to the first read is queued, so events cannot overtake it.
-    pub(crate) fn caught_up(&mut self) {
+    /// The answer to the start, or to the first read, is queued, so events cannot overtake it.
+    pub(crate) fn answered(&mut self) {
         if self.pushing == Pushing::Answering {
             self.pushing = Pushing::On;
         }
@@ -213,7 +211,7 @@ mod tests {
     fn the_first_read_of_who_is_attached_lets_events_go_on() {
         let mut journal = awaiting(NOW);
         assert!(journal.read(NOW, 1, None).1);
-        journal.caught_up();
+        journal.answered();
         assert_eq!((journal.pushing, journal.log.acknowledged_seq()), (Pushing::On, 1));
         assert!(!journal.read(NOW, 0, None).1, "only the first read says what is known");
     }
@@ -223,7 +221,7 @@ mod tests {
         let mut journal = awaiting(NOW);
         let (page, catches_up) = journal.read(BEFORE, 1, None);
         assert!(!catches_up && page.chunks.is_empty());
-        journal.caught_up();
+        journal.answered();
         assert_eq!((journal.pushing, journal.log.acknowledged_seq()), (Pushing::AwaitingRead, 0));
     }
 
