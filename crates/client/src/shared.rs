@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 use protocol::{
     Capabilities, EnvironmentInfo, KeepParams, Method, ReadResult, RequestId, SessionId, StartParams, encode_request,
@@ -168,18 +169,19 @@ impl Shared {
         params: &impl Serialize,
         repeat: Repeat,
     ) -> Result<R, ExecServerError> {
-        self.call_encoded(repeat, |id| encode_request(id, method, params)).await
+        let result = self.call_encoded(repeat, |id| encode_request(id, method, params)).await?;
+        Ok(serde_json::from_slice(&result)?)
     }
 
-    /// The same for a request that the caller writes.
-    pub(crate) async fn call_encoded<R: DeserializeOwned>(
+    /// The same for a request that the caller writes, and an answer that the caller reads.
+    pub(crate) async fn call_encoded(
         &self,
         repeat: Repeat,
         encode: impl Fn(&RequestId) -> Vec<u8>,
-    ) -> Result<R, ExecServerError> {
+    ) -> Result<Bytes, ExecServerError> {
         loop {
             let (generation, rpc) = self.rpc(repeat.when_recovering).await?;
-            let answer = async { rpc.begin_encoded(repeat.slot, &encode).await?.answer().await };
+            let answer = async { rpc.begin_encoded(repeat.slot, &encode).await?.wait_encoded().await };
             match answer.await {
                 Ok(result) => return Ok(result),
                 Err(CallError::Failed(error)) => return Err(error),

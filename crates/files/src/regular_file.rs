@@ -35,8 +35,7 @@ impl RegularFile {
 
     /// Appends up to `len` bytes from `offset` on to `into`, and says whether the file ended before that many.
     pub fn read_block(&self, offset: u64, len: usize, into: &mut Vec<u8>) -> Result<bool, FileError> {
-        let overflowed = || FileError::refused("file read offset overflowed", &self.path);
-        let end = offset.checked_add(len as u64).filter(|end| i64::try_from(*end).is_ok()).ok_or_else(overflowed)?;
+        let end = self.end_of(offset, len)?;
         let start = into.len();
         into.reserve(len);
         let mut at = offset;
@@ -51,6 +50,35 @@ impl RegularFile {
         // The buffer may have had more room than was asked for.
         into.truncate(start + len);
         Ok(false)
+    }
+
+    /// As [`read_block`](Self::read_block), a piece at a time in the same memory. All but the last have `piece` bytes.
+    pub fn read_pieces(
+        &self,
+        offset: u64,
+        len: usize,
+        piece: usize,
+        mut take: impl FnMut(&[u8]),
+    ) -> Result<bool, FileError> {
+        let mut buffer = Vec::with_capacity(piece.min(len));
+        let mut done = 0;
+        // An offset that is too large for all of it is refused before any of it is read.
+        self.end_of(offset, len)?;
+        while done < len {
+            buffer.clear();
+            let ended = self.read_block(offset + done as u64, piece.min(len - done), &mut buffer)?;
+            take(&buffer);
+            if ended {
+                return Ok(true);
+            }
+            done += buffer.len();
+        }
+        Ok(false)
+    }
+
+    fn end_of(&self, offset: u64, len: usize) -> Result<u64, FileError> {
+        let overflowed = || FileError::refused("file read offset overflowed", &self.path);
+        offset.checked_add(len as u64).filter(|end| i64::try_from(*end).is_ok()).ok_or_else(overflowed)
     }
 
     /// The stretches of the file from `from` on that hold data, at most `max` of them.

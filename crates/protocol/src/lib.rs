@@ -31,8 +31,8 @@ pub use capability::{
 pub use config::{ConfigLayer, ConfigLayers, ConfigReadParams, ConfigReadResult, ConfigSource};
 pub use envelope::{
     DecodeError, Incoming, MAX_DEPTH, MAX_VALUES, Notification, Request, Response, TraceContext, decode,
-    decode_params, encode_base64_request, encode_base64_response, encode_error, encode_notification, encode_request,
-    encode_response, sniff_id,
+    decode_params, encode_base64_response, encode_error, encode_notification, encode_request, encode_response,
+    sniff_id,
 };
 pub use environment::{Capabilities, EnvironmentInfo, EnvironmentStatus, ShellInfo};
 pub use error::{ErrorCode, ErrorData, WireError};

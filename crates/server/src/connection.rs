@@ -202,6 +202,9 @@ impl Connection {
     }
 
     async fn handle_message(self: &Arc<Self>, message: Bytes) {
+        if let Some((id, params)) = protocol::fs::recognise_write_block(&message) {
+            return handlers::write_block(self, id, params);
+        }
         match decode(&message) {
             Ok(Incoming::Request(request)) => handlers::dispatch(self, request, &message).await,
             Ok(Incoming::Notification(notification)) => self.handle_notification(&notification),

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use protocol::fs::WriteBlockParams;
 use protocol::{
     EnvironmentStatus, KeepParams, Method, NoResult, Order, ProcessId, Request, RequestId, ResizeParams, Signal,
     SignalParams, TargetParams, WireError, abridged, decode, decode_params, encode_error,
@@ -61,6 +62,12 @@ pub(crate) async fn dispatch(connection: &Arc<Connection>, request: Request<'_>,
         return initialize::initialize(call, decode_params(request.params)).await;
     }
     handle(call, &request, message, Target::Unresolved);
+}
+
+/// Handles a block of an upload that was recognised before anything was decoded.
+pub(crate) fn write_block(connection: &Arc<Connection>, id: RequestId, params: WriteBlockParams) {
+    let Some(call) = Call::begin(connection, id, Method::FsWriteBlock) else { return };
+    in_session(call, params, fs::blocks::write_block);
 }
 
 /// Handles a request that waited for a process to start.
@@ -140,10 +147,13 @@ fn handle(call: Call, request: &Request<'_>, message: &Bytes, target: Target) {
 
 /// Decodes params, then checks the handshake: bad params are reported first.
 fn with_session<P: DeserializeOwned>(call: Call, request: &Request<'_>, handler: impl FnOnce(Call, P, Arc<Session>)) {
-    let params = match decode_params(request.params) {
-        Ok(params) => params,
-        Err(error) => return call.finish::<()>(Err(error)),
-    };
+    match decode_params(request.params) {
+        Ok(params) => in_session(call, params, handler),
+        Err(error) => call.finish::<()>(Err(error)),
+    }
+}
+
+fn in_session<P>(call: Call, params: P, handler: impl FnOnce(Call, P, Arc<Session>)) {
     match attached_session(&call.connection, call.method) {
         Ok(session) => handler(call, params, session),
         Err(error) => call.finish::<()>(Err(error)),

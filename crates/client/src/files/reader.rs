@@ -14,13 +14,13 @@ use protocol::fs::{ExtentsResult, FileMetadata};
 
 use super::blocks::{BlockFuture, Window};
 use super::remote::RemoteFile;
-use super::{BLOCK_BYTES, FileSystemError, local};
+use super::{FileSystemError, local};
 use plan::{Plan, Wanted};
 
 /// Blocks on their way at the beginning: most files are short.
 const FIRST_BLOCKS: usize = 2;
-/// Blocks on their way to here.
-const REMOTE_BLOCKS: usize = 8;
+/// What is on its way to here.
+const REMOTE_BYTES: usize = 8 << 20;
 /// One that is being read while another is being used.
 const LOCAL_BLOCKS: usize = 2;
 
@@ -61,10 +61,10 @@ impl Source {
         }
     }
 
-    fn most_blocks(&self) -> usize {
+    fn most_blocks(&self, block_bytes: usize) -> usize {
         match self {
             Self::Local(_) => LOCAL_BLOCKS,
-            Self::Remote(_) => REMOTE_BLOCKS,
+            Self::Remote(_) => REMOTE_BYTES / block_bytes,
         }
     }
 }
@@ -219,7 +219,8 @@ impl Reading {
         }
         let end = wanted.offset + count as u64;
         if count == wanted.len {
-            self.most = self.source.as_ref().map_or(0, |source| (self.most + 1).min(source.most_blocks()));
+            let most = self.source.as_ref().map_or(0, |source| source.most_blocks(self.plan.block_bytes()));
+            self.most = (self.most + 1).min(most);
             self.plan.reached(end);
         } else if eof {
             self.plan.ended(end);
@@ -235,9 +236,4 @@ impl Reading {
 
 fn unexpected(text: &str) -> FileSystemError {
     FileSystemError::new(ErrorKind::InvalidData, format!("exec-server protocol error: {text}"))
-}
-
-/// As much as one block has.
-fn block_of(rest: u64) -> usize {
-    usize::try_from(rest).unwrap_or(BLOCK_BYTES).min(BLOCK_BYTES)
 }

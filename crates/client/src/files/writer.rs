@@ -13,11 +13,11 @@ use super::remote::{RemoteFile, WholeFile};
 use super::{BLOCK_BYTES, FileSystemError, WriteStreamOptions, local};
 
 /// Blocks on their way from here.
-const REMOTE_BLOCKS: usize = 6;
+const REMOTE_BLOCKS: usize = 24;
 /// Blocks on their way to the disk.
 const LOCAL_BLOCKS: usize = 2;
 /// Smaller pieces are put together.
-const LARGE_PIECE: usize = 256 << 10;
+const LARGE_PIECE: usize = 128 << 10;
 
 /// Where blocks go.
 pub(super) enum Sink {

@@ -187,12 +187,18 @@ impl PendingCall {
 
     /// As [`answer`](Self::answer), once, for those who may stop waiting and let somebody else go on.
     pub(crate) async fn wait<R: DeserializeOwned>(&mut self) -> Result<R, CallError> {
+        let result = self.wait_encoded().await?;
+        serde_json::from_slice(&result).map_err(|error| CallError::Failed(error.into()))
+    }
+
+    /// The result as it came.
+    pub(crate) async fn wait_encoded(&mut self) -> Result<Bytes, CallError> {
         let result = match self.reply.as_mut() {
             Some(reply) => reply.await,
             None => return Err(CallError::Lost),
         };
         match result {
-            Ok(Ok(result)) => decode(&result),
+            Ok(Ok(result)) => Ok(result),
             // That is about the connection, not about the call. It is of no use any more, whether or not the server ends it.
             Ok(Err(error)) if error.message == RESUMED_ELSEWHERE => {
                 self.rpc.close(RESUMED_ELSEWHERE);
@@ -209,8 +215,4 @@ impl Drop for PendingCall {
     fn drop(&mut self) {
         self.rpc.calls.lock().forget(self.id, self.slot);
     }
-}
-
-fn decode<R: DeserializeOwned>(result: &Bytes) -> Result<R, CallError> {
-    serde_json::from_slice(result).map_err(|error| CallError::Failed(error.into()))
 }

@@ -114,6 +114,11 @@ impl Outbox {
         }
     }
 
+    /// Gives back what a burst has allocated.
+    pub(super) fn shrink_to(&self, capacity: usize) {
+        self.queue.lock().bytes.shrink_to(capacity);
+    }
+
     /// Nothing more is taken.
     pub(super) fn end(&self) {
         self.queue.lock().has_ended = true;

@@ -109,6 +109,10 @@ fn handle_message(rpc: &Rpc, inbound: &Inbound, message: &Bytes) -> Result<(), E
     if let Some(output) = protocol::recognise_output(message) {
         return inbound.output(&output).map_err(notification_failed);
     }
+    if let Some((id, result)) = protocol::fs::recognise_block_answer(message) {
+        rpc.calls.lock().settle(id, Ok(message.slice(result)));
+        return Ok(());
+    }
     match protocol::decode(message) {
         Ok(Message::Response(response)) => {
             if let RequestId::Integer(id) = response.id {

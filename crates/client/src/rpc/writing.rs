@@ -12,16 +12,25 @@ use super::{End, Rpc};
 const LAST_WORDS: Duration = Duration::from_secs(1);
 /// How long a goodbye may take a peer that does not read.
 const GOODBYE: Duration = Duration::from_secs(2);
-/// A buffer that a large message has grown beyond this is given back.
-const KEEP_CAPACITY: usize = 256 * 1024;
+/// Larger buffers are given back when nothing was written for a while; a busy connection would only ask for them again.
+const IDLE_BUFFER_BYTES: usize = 64 * 1024;
+const BUFFER_KEPT: Duration = Duration::from_millis(500);
 
 pub(super) async fn run(rpc: Arc<Rpc>, mut writer: Writer) {
     let mut batch = Vec::new();
+    let mut has_large_buffers = false;
     loop {
         let kind = tokio::select! {
             kind = rpc.outbox.take(&mut batch) => kind,
             () = rpc.stop.cancelled() => break,
+            () = tokio::time::sleep(BUFFER_KEPT), if has_large_buffers => {
+                batch.shrink_to(IDLE_BUFFER_BYTES);
+                rpc.outbox.shrink_to(IDLE_BUFFER_BYTES);
+                has_large_buffers = false;
+                continue;
+            }
         };
+        has_large_buffers |= batch.capacity() > IDLE_BUFFER_BYTES;
         let is_last = matches!(kind, Batch::WriteLast);
         let written = tokio::select! {
             written = writer.write_all(&batch) => written,
@@ -38,7 +47,6 @@ pub(super) async fn run(rpc: Arc<Rpc>, mut writer: Writer) {
             break;
         }
         batch.clear();
-        batch.shrink_to(KEEP_CAPACITY);
     }
     writer.shutdown().await;
     rpc.finish(End(None));

@@ -57,19 +57,7 @@ pub fn encode_error(id: &RequestId, error: &WireError) -> Vec<u8> {
 /// A successful answer whose result is mostly base64: what stands before it, the bytes, what stands after it. They are
 /// encoded straight into the message.
 pub fn encode_base64_response(id: &RequestId, before: &str, bytes: &[u8], after: &str) -> Vec<u8> {
-    let start = [&br#"{"id":"#[..], &write(id), br#","result":"#, before.as_bytes()].concat();
-    around_base64(start, bytes, after)
-}
-
-/// A request whose params are mostly base64, in the same way.
-pub fn encode_base64_request(id: &RequestId, method: &str, before: &str, bytes: &[u8], after: &str) -> Vec<u8> {
-    let method = write(&method);
-    let start =
-        [&br#"{"id":"#[..], &write(id), br#","method":"#, &method, br#","params":"#, before.as_bytes()].concat();
-    around_base64(start, bytes, after)
-}
-
-fn around_base64(mut message: Vec<u8>, bytes: &[u8], after: &str) -> Vec<u8> {
+    let mut message = [&br#"{"id":"#[..], &write(id), br#","result":"#, before.as_bytes()].concat();
     message.reserve_exact(crate::encoded_len(bytes.len()) + after.len() + 1);
     crate::encode_base64_into(&mut message, bytes);
     message.extend_from_slice(after.as_bytes());

@@ -179,7 +179,6 @@ fn bytes_are_written_as_serde_would_write_them() {
     let ours = encode_base64_response(&id, r#"{"chunk":""#, &bytes, r#"","eof":false}"#);
     assert_eq!(ours, encode_response(&id, &result));
     let params = WriteBlockParams { handle_id: "h".to_owned(), offset: 9, chunk: crate::Base64Bytes(bytes.clone()) };
-    let ours =
-        encode_base64_request(&id, "fs/writeBlock", r#"{"handleId":"h","offset":9,"chunk":""#, &bytes, r#""}"#);
+    let ours = crate::fs::encode_write_block(&id, "h", 9, &bytes);
     assert_eq!(ours, encode_request(&id, "fs/writeBlock", &params));
 }

@@ -5,7 +5,10 @@ use std::collections::VecDeque;
 use protocol::fs::{Extent, ExtentsResult};
 
 use super::super::{BLOCK_BYTES, FileSystemError};
-use super::{block_of, unexpected};
+use super::unexpected;
+
+/// What a file is read in if all of it is read, as other clients do.
+const WHOLE_BLOCK_BYTES: usize = 1 << 20;
 
 /// A block to ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,8 +50,8 @@ impl Plan {
                 // The end shows itself by a block that is not full, so one at the very end is needed.
                 let is_likely = expected.is_none_or(|expected| *next <= expected);
                 (is_likely || is_alone).then(|| {
-                    let wanted = Wanted { offset: *next, len: BLOCK_BYTES };
-                    *next += BLOCK_BYTES as u64;
+                    let wanted = Wanted { offset: *next, len: WHOLE_BLOCK_BYTES };
+                    *next += WHOLE_BLOCK_BYTES as u64;
                     wanted
                 })
             }
@@ -62,6 +65,14 @@ impl Plan {
                 }
                 Some(wanted)
             }
+        }
+    }
+
+    /// The most that is asked for at once.
+    pub(super) fn block_bytes(&self) -> usize {
+        match self {
+            Self::Whole { .. } => WHOLE_BLOCK_BYTES,
+            Self::Extents { .. } => BLOCK_BYTES,
         }
     }
 
@@ -126,6 +137,11 @@ impl Plan {
     }
 }
 
+/// As much as one block has.
+fn block_of(rest: u64) -> usize {
+    usize::try_from(rest).unwrap_or(BLOCK_BYTES).min(BLOCK_BYTES)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -144,10 +160,11 @@ mod tests {
     fn extents_are_cut_into_blocks() {
         let mut plan = Plan::extents(10 * MIB);
         assert_eq!((plan.next(true), plan.page_from()), (None, Some(0)));
-        let extents = vec![Extent { offset: 5, len: MIB + 1 }, Extent { offset: 4 * MIB, len: 7 }];
+        let block = BLOCK_BYTES as u64;
+        let extents = vec![Extent { offset: 5, len: block + 1 }, Extent { offset: 4 * MIB, len: 7 }];
         plan.take_page(ExtentsResult { extents, size: 9 * MIB, next: None }).unwrap();
         let wanted: Vec<_> = std::iter::from_fn(|| plan.next(false)).map(|one| (one.offset, one.len)).collect();
-        assert_eq!(wanted, [(5, MIB as usize), (5 + MIB, 1), (4 * MIB, 7)]);
+        assert_eq!(wanted, [(5, BLOCK_BYTES), (5 + block, 1), (4 * MIB, 7)]);
         assert_eq!((plan.page_from(), plan.size()), (None, 9 * MIB));
     }
 

@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytes::Bytes;
 use protocol::fs::{
     CommitParams, ExtentsParams, ExtentsResult, HandleParams, HandleResult, ReadBlockParams, ReadBlockResult,
+    encode_write_block, recognise_block,
 };
-use protocol::{ErrorCode, Method, NoResult, RequestId, encode_base64_request};
+use protocol::{ErrorCode, Method, NoResult, RequestId, encode_request};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -59,7 +60,12 @@ impl RemoteFile {
 
     pub(crate) async fn read_block(&self, offset: u64, len: usize) -> Result<Block, FileSystemError> {
         let params = ReadBlockParams { handle_id: self.id.clone(), offset, len: len as u64 };
-        let result: ReadBlockResult = self.call(Method::FsReadBlock, &params).await?;
+        let encode = |id: &RequestId| encode_request(id, Method::FsReadBlock.name(), &params);
+        let result = self.call_encoded(encode).await?;
+        if let Some((bytes, eof)) = recognise_block(&result) {
+            return Ok(Block { bytes: bytes.into(), eof });
+        }
+        let result: ReadBlockResult = serde_json::from_slice(&result).map_err(|error| self.failed(error.into()))?;
         Ok(Block { bytes: result.chunk.0.into(), eof: result.eof })
     }
 
@@ -68,13 +74,12 @@ impl RemoteFile {
     }
 
     pub(crate) async fn write_block(&self, offset: u64, block: Bytes) -> Result<(), FileSystemError> {
-        // The handle is ours and has nothing to escape.
-        let before = format!(r#"{{"handleId":"{}","offset":{offset},"chunk":""#, self.id);
-        let encode =
-            |id: &RequestId| encode_base64_request(id, Method::FsWriteBlock.name(), &before, &block, r#""}"#);
-        let _: NoResult =
-            self.client.shared.call_encoded(Repeat::SAFE, encode).await.map_err(|error| self.failed(error))?;
+        self.call_encoded(|id| encode_write_block(id, &self.id, offset, &block)).await?;
         Ok(())
+    }
+
+    async fn call_encoded(&self, encode: impl Fn(&RequestId) -> Vec<u8>) -> Result<Bytes, FileSystemError> {
+        self.client.shared.call_encoded(Repeat::SAFE, encode).await.map_err(|error| self.failed(error))
     }
 
     pub(crate) async fn commit(&self, size: u64, options: &WriteStreamOptions) -> Result<(), FileSystemError> {

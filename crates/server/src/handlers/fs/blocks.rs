@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use files::{CommitOptions, FileError};
 use protocol::fs::{
-    CommitParams, CreateParams, Extent, ExtentsParams, ExtentsResult, HandleParams, HandleResult, OpenParams,
-    ReadBlockParams, WriteBlockParams,
+    BlockAnswer, CommitParams, CreateParams, Extent, ExtentsParams, ExtentsResult, HandleParams, HandleResult,
+    OpenParams, ReadBlockParams, WriteBlockParams,
 };
-use protocol::{ErrorCode, NoResult, WireError, encode_base64_response};
+use protocol::{ErrorCode, NoResult, WireError};
 
 use super::super::poll_once::poll_once;
 use super::super::waiting::Waiting;
@@ -22,6 +22,9 @@ use crate::session::Session;
 
 const HANDLE_ID_BYTES: usize = 32;
 const BLOCK_BYTES: usize = 1 << 20;
+/// Read at a time: small enough to stay in the cache until it is encoded.
+const PIECE_BYTES: usize = 48 << 10;
+const _: () = assert!(PIECE_BYTES.is_multiple_of(3), "pieces are encoded one behind the other");
 /// In one answer; a file with more is asked for again.
 const EXTENTS: usize = 4096;
 const EXTENTS_REPLY_BYTES: usize = 256 << 10;
@@ -107,10 +110,9 @@ pub(in crate::handlers) fn read_block(call: Call, params: ReadBlockParams, sessi
         let id = call.id().clone();
         let read = session.files.work.run_for_reply(Weight::Ordinary, move || {
             let Opened::File(file) = &*opened else { return Ok(None) };
-            let mut block = Vec::with_capacity(len);
-            let eof = file.read_block(params.offset, len, &mut block)?;
-            let after = if eof { r#"","eof":true}"# } else { r#"","eof":false}"# };
-            Ok::<_, FileError>(Some(encode_base64_response(&id, r#"{"chunk":""#, &block, after)))
+            let mut answer = BlockAnswer::begin(&id, len);
+            let eof = file.read_pieces(params.offset, len, PIECE_BYTES, |piece| answer.push(piece))?;
+            Ok::<_, FileError>(Some(answer.end(eof)))
         });
         match read.await {
             Some((Ok(Some(message)), place)) => {

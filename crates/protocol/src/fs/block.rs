@@ -1,0 +1,186 @@
+//! Blocks of a file as they travel: almost all of a message is base64, and nobody looks at each of its bytes more often than needed.
+//! They are written piece by piece, and what looks exactly as it is written here is read with one look at each end. Another program's
+//! spelling of the same is for [`crate::decode`].
+
+use std::ops::Range;
+
+use super::WriteBlockParams;
+use crate::{Base64Bytes, RequestId, decode_base64, encode_base64_into, encoded_len};
+
+const ID: &[u8] = br#"{"id":"#;
+const RESULT: &[u8] = br#","result":"#;
+const CHUNK: &[u8] = br#"{"chunk":""#;
+const WHOLE: &[u8] = br#"","eof":false}"#;
+const ENDED: &[u8] = br#"","eof":true}"#;
+const WRITE: &[u8] = br#","method":"fs/writeBlock","params":{"handleId":""#;
+const OFFSET: &[u8] = br#"","offset":"#;
+const WRITE_CHUNK: &[u8] = br#","chunk":""#;
+const WRITE_END: &[u8] = br#""}}"#;
+
+/// Shorter messages are not worth a special look.
+const WORTH_IT_BYTES: usize = 4 * 1024;
+
+/// An answer to `fs/readBlock` that is being written.
+#[derive(Debug)]
+pub struct BlockAnswer {
+    message: Vec<u8>,
+}
+
+impl BlockAnswer {
+    /// Begins it, for a block of so many bytes at most.
+    pub fn begin(id: &RequestId, most: usize) -> Self {
+        // An id has string or number, and cannot fail to serialize into memory.
+        let id = serde_json::to_vec(id).unwrap_or_default();
+        let around = [ID, &id, RESULT, CHUNK];
+        let length = around.iter().map(|part| part.len()).sum::<usize>() + encoded_len(most) + WHOLE.len() + 1;
+        let mut message = Vec::with_capacity(length);
+        around.iter().for_each(|part| message.extend_from_slice(part));
+        Self { message }
+    }
+
+    /// Appends a piece of the block. Only the last may have a length that is no multiple of three.
+    pub fn push(&mut self, piece: &[u8]) {
+        encode_base64_into(&mut self.message, piece);
+    }
+
+    /// The message. `eof`: there were fewer bytes than asked for.
+    pub fn end(mut self, eof: bool) -> Vec<u8> {
+        self.message.extend_from_slice(if eof { ENDED } else { WHOLE });
+        self.message.push(b'}');
+        self.message
+    }
+}
+
+/// Reads an answer that looks as [`BlockAnswer`] writes it: its id, and where in the message its result stands.
+pub fn recognise_block_answer(message: &[u8]) -> Option<(i64, Range<usize>)> {
+    if message.len() < WORTH_IT_BYTES {
+        return None;
+    }
+    let (id, rest) = number(message.strip_prefix(ID)?)?;
+    let result = rest.strip_prefix(RESULT)?.strip_suffix(b"}")?;
+    if !result.starts_with(CHUNK) || !(result.ends_with(WHOLE) || result.ends_with(ENDED)) {
+        return None;
+    }
+    let end = message.len() - 1;
+    Some((id, end - result.len()..end))
+}
+
+/// Reads the result of such an answer: the bytes, and whether there were fewer than asked for. None: it looks different, or is no base64.
+pub fn recognise_block(result: &[u8]) -> Option<(Vec<u8>, bool)> {
+    let chunk = result.strip_prefix(CHUNK)?;
+    let (chunk, eof) = match chunk.strip_suffix(WHOLE) {
+        Some(chunk) => (chunk, false),
+        None => (chunk.strip_suffix(ENDED)?, true),
+    };
+    Some((decode_base64(chunk).ok()?, eof))
+}
+
+/// Reads a request of `fs/writeBlock` that looks as [`encode_write_block`] writes it.
+pub fn recognise_write_block(message: &[u8]) -> Option<(RequestId, WriteBlockParams)> {
+    if message.len() < WORTH_IT_BYTES {
+        return None;
+    }
+    let (id, rest) = number(message.strip_prefix(ID)?)?;
+    let rest = rest.strip_prefix(WRITE)?;
+    let handle_end = rest.iter().take(WORTH_IT_BYTES).position(|byte| matches!(byte, b'"' | b'\\' | ..0x20))?;
+    let (handle, rest) = rest.split_at(handle_end);
+    let (offset, rest) = number(rest.strip_prefix(OFFSET)?)?;
+    let chunk = rest.strip_prefix(WRITE_CHUNK)?.strip_suffix(WRITE_END)?;
+    let params = WriteBlockParams {
+        handle_id: std::str::from_utf8(handle).ok()?.to_owned(),
+        offset: u64::try_from(offset).ok()?,
+        chunk: Base64Bytes(decode_base64(chunk).ok()?),
+    };
+    Some((RequestId::Integer(id), params))
+}
+
+/// A request of `fs/writeBlock`.
+pub fn encode_write_block(id: &RequestId, handle_id: &str, offset: u64, block: &[u8]) -> Vec<u8> {
+    // Neither can fail to serialize into memory.
+    let id = serde_json::to_vec(id).unwrap_or_default();
+    let handle = serde_json::to_vec(handle_id).unwrap_or_default();
+    let handle = handle.get(1..handle.len() - 1).unwrap_or_default();
+    let offset = offset.to_string();
+    let around = [ID, &id, WRITE, handle, OFFSET, offset.as_bytes(), WRITE_CHUNK];
+    let length = around.iter().map(|part| part.len()).sum::<usize>() + encoded_len(block.len()) + WRITE_END.len();
+    let mut message = Vec::with_capacity(length);
+    around.iter().for_each(|part| message.extend_from_slice(part));
+    encode_base64_into(&mut message, block);
+    message.extend_from_slice(WRITE_END);
+    message
+}
+
+/// A number that JSON would write in the same way, and what follows it.
+fn number(text: &[u8]) -> Option<(i64, &[u8])> {
+    const LONGEST: usize = 19;
+    let digits = text.iter().take(LONGEST + 1).position(|byte| !byte.is_ascii_digit())?;
+    let (digits, rest) = text.split_at(digits);
+    if digits.len() > 1 && digits[0] == b'0' {
+        return None;
+    }
+    Some((std::str::from_utf8(digits).ok()?.parse().ok()?, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::fs::ReadBlockResult;
+    use crate::{Incoming, decode, decode_params};
+
+    fn bytes() -> impl Strategy<Value = Vec<u8>> {
+        proptest::collection::vec(any::<u8>(), 0..8000)
+    }
+
+    proptest! {
+        #[test]
+        fn an_answer_reads_as_serde_reads_it(id in 0..=i64::MAX, bytes in bytes(), thirds in 1_usize..900, eof: bool) {
+            let mut answer = BlockAnswer::begin(&RequestId::Integer(id), bytes.len());
+            let capacity = answer.message.capacity();
+            bytes.chunks(thirds * 3).for_each(|piece| answer.push(piece));
+            let message = answer.end(eof);
+            prop_assert_eq!(message.capacity(), capacity, "the size is known before");
+            let Ok(Incoming::Response(response)) = decode(&message) else { panic!("not an answer") };
+            let result: ReadBlockResult = serde_json::from_str(response.result.get()).unwrap();
+            prop_assert_eq!((response.id, &result.chunk.0, result.eof), (RequestId::Integer(id), &bytes, eof));
+            match recognise_block_answer(&message) {
+                Some((quick, range)) => {
+                    prop_assert_eq!(quick, id);
+                    prop_assert_eq!(&message[range.clone()], response.result.get().as_bytes());
+                    prop_assert_eq!(recognise_block(&message[range]), Some((bytes, eof)));
+                }
+                None => prop_assert!(message.len() < WORTH_IT_BYTES),
+            }
+        }
+
+        #[test]
+        fn a_request_reads_as_serde_reads_it(
+            id in 0..=i64::MAX,
+            handle in ".{0,20}",
+            offset in 0..=i64::MAX as u64,
+            bytes in bytes(),
+        ) {
+            let message = encode_write_block(&RequestId::Integer(id), &handle, offset, &bytes);
+            prop_assert_eq!(message.capacity(), message.len());
+            let Ok(Incoming::Request(request)) = decode(&message) else { panic!("not a request") };
+            let general: WriteBlockParams = decode_params(request.params).unwrap();
+            prop_assert_eq!(&general, &WriteBlockParams { handle_id: handle.clone(), offset, chunk: Base64Bytes(bytes) });
+            match recognise_write_block(&message) {
+                Some(quick) => prop_assert_eq!(quick, (RequestId::Integer(id), general)),
+                None => prop_assert!(message.len() < WORTH_IT_BYTES || serde_json::to_string(&handle).unwrap().contains('\\')),
+            }
+        }
+
+        #[test]
+        fn what_was_tampered_with_is_never_read_differently(at in 0_usize..6000, with: u8, bytes in bytes()) {
+            let mut message = encode_write_block(&RequestId::Integer(7), "h", 12, &bytes);
+            let at = at % message.len();
+            message[at] = with;
+            if let Some((id, params)) = recognise_write_block(&message) {
+                let Ok(Incoming::Request(request)) = decode(&message) else { panic!("not a request") };
+                prop_assert_eq!((request.id, decode_params(request.params).unwrap()), (id, params));
+            }
+        }
+    }
+}
