@@ -61,7 +61,7 @@ impl Place {
         self.shown.as_os_str().as_bytes().ends_with(b"/")
     }
 
-    /// The names in it, those of links that lead nowhere only here.
+    /// The names in it; here, however many there are.
     pub(crate) async fn names(&self) -> Result<Vec<OsString>, FileSystemError> {
         if self.site.client.is_none() {
             let path = self.path.clone();
@@ -70,7 +70,7 @@ impl Place {
             });
             return Ok(listed.await.map_err(std::io::Error::from)??);
         }
-        let entries = self.site.files.read_directory(&self.uri()?, None).await?;
+        let entries = self.site.files.read_directory_with_links(&self.uri()?, None).await?;
         Ok(entries
             .into_iter()
             .map(|entry| {
