@@ -76,8 +76,10 @@ async fn the_exit_code_tells_nothing_found_from_something_wrong() {
     for args in [&["search", "a("][..], &["search", "x", "missing"], &["search", "x", "nowhere:/"], &["search"]] {
         let (lines, complaint, code) = run(tree.path(), args).await;
         assert_eq!((lines.len(), code), (0, 2), "{args:?}: {complaint}");
-        assert!(complaint.starts_with("exec-server: "), "{complaint}");
+        assert!(complaint.starts_with("exec-server: ") && complaint.lines().count() == 1, "{complaint}");
     }
+    let (_, complaint, _) = run(tree.path(), &["search", "a(", "a"]).await;
+    assert_eq!(complaint, "exec-server: cannot search a: fs/search: bad pattern: unclosed group\n");
 }
 
 #[tokio::test]

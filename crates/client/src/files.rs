@@ -93,6 +93,14 @@ pub trait ExecutorFileSystem: Send + Sync {
         sandbox: Option<&'a SandboxContext>,
     ) -> FileFuture<'a, Vec<DirectoryEntry>>;
 
+    /// The same with links that lead nowhere, and each entry says whether it is a link. A server without `fsLinks` leaves them out, and
+    /// does not say.
+    fn read_directory_with_links<'a>(
+        &'a self,
+        path: &'a PathUri,
+        sandbox: Option<&'a SandboxContext>,
+    ) -> FileFuture<'a, Vec<DirectoryEntry>>;
+
     /// What is below a directory, level by level, within limits.
     fn walk<'a>(
         &'a self,

@@ -56,6 +56,10 @@ fn followed(hop: &Hop, url: Url, status: StatusCode) -> Hop {
         for for_the_old_origin in [AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION, WWW_AUTHENTICATE, HOST] {
             next.headers.remove(for_the_old_origin);
         }
+        // Whoever is redirected to was not meant to have them, whatever they are called.
+        for from_environment in &hop.from_environment {
+            next.headers.remove(from_environment);
+        }
     }
     next.url = url;
     next
@@ -71,7 +75,9 @@ mod tests {
         for name in ["authorization", "cookie", "proxy-authorization", "www-authenticate", "x-own", "content-type"] {
             headers.insert(name, HeaderValue::from_static("1"));
         }
-        Hop { method: method.parse().unwrap(), url: Url::parse(url).unwrap(), headers, body: "body".into() }
+        let from_environment = Vec::new();
+        let (method, url) = (method.parse().unwrap(), Url::parse(url).unwrap());
+        Hop { method, url, headers, from_environment, body: "body".into() }
     }
 
     fn next(hop: &Hop, status: u16, location: &str) -> Result<Option<Hop>, String> {
@@ -108,6 +114,13 @@ mod tests {
         for other in ["http://b/", "http://a:81/", "https://a/", "http://sub.a/", "//b"] {
             assert_eq!(count("http://a/x", other), 2, "{other}");
         }
+    }
+
+    #[test]
+    fn what_came_from_the_environment_stays_too() {
+        let from = Hop { from_environment: vec!["x-own".parse().unwrap()], ..hop("GET", "http://a/x") };
+        let has_own = |to| next(&from, 302, to).unwrap().unwrap().headers.contains_key("x-own");
+        assert!(has_own("/y") && !has_own("http://b/") && !has_own("https://a/"));
     }
 
     #[test]

@@ -31,14 +31,14 @@ pub struct Header {
     pub name: String,
     /// Its value, or what stands before the value from the environment.
     pub value: String,
-    /// A variable of this machine's environment whose value is appended.
+    /// A variable of this machine's environment whose value is appended. Such a header is not sent to another origin after a redirect.
     pub value_env_var: Option<String>,
 }
 
 /// Whether redirects are followed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Redirects {
-    /// At most ten; credentials do not leave their origin.
+    /// At most ten; credentials and values from the environment do not leave their origin.
     #[default]
     Follow,
     /// The redirect itself is the answer.

@@ -18,6 +18,8 @@ pub(crate) struct Hop {
     pub(crate) method: Method,
     pub(crate) url: Url,
     pub(crate) headers: HeaderMap,
+    /// Those of the headers that hold something of this machine's environment.
+    pub(crate) from_environment: Vec<HeaderName>,
     pub(crate) body: Bytes,
 }
 
@@ -32,7 +34,9 @@ pub(crate) fn first_hop(request: &Request, environment: &Environment) -> Result<
     {
         headers.insert(AUTHORIZATION, credentials);
     }
-    Ok(Hop { method, url, headers, body: request.body.clone().unwrap_or_default() })
+    let named = request.headers.iter().filter(|header| header.value_env_var.is_some());
+    let from_environment = named.filter_map(|header| HeaderName::from_bytes(header.name.as_bytes()).ok()).collect();
+    Ok(Hop { method, url, headers, from_environment, body: request.body.clone().unwrap_or_default() })
 }
 
 fn parse_url(text: &str) -> Result<Url, FetchError> {

@@ -27,21 +27,39 @@ pub struct DirectoryEntry {
     pub is_directory: bool,
     /// It is a regular file, or a link to one.
     pub is_file: bool,
+    /// The name itself is a link.
+    pub is_symlink: bool,
 }
 
-/// The entries of a directory in no particular order. Links that lead nowhere are left out. With more than `limit` entries there
-/// is an error that says how many there are, and no more than `limit` are held meanwhile.
-pub fn read_directory(path: &Path, limit: usize) -> Result<Vec<DirectoryEntry>, FileError> {
+/// What becomes of links that lead nowhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dangling {
+    /// They are not there.
+    LeftOut,
+    /// They are entries that are links, and neither file nor directory.
+    Listed,
+}
+
+/// The entries of a directory in no particular order. With more than `limit` entries there is an error that says how many there
+/// are, and no more than `limit` are held meanwhile.
+pub fn read_directory(path: &Path, limit: usize, dangling: Dangling) -> Result<Vec<DirectoryEntry>, FileError> {
     let directory = openat(CWD, path, READABLE, Mode::empty()).map_err(FileError::at(path))?;
     let mut entries = Vec::new();
     let mut count = 0usize;
     let listed = each_entry(&directory, &mut buffer(), |name, listed_kind| {
-        let kind = match listed_kind {
-            FileType::Symlink | FileType::Unknown => match stat(&directory, name, AtFlags::empty()) {
+        let own_kind = match listed_kind {
+            FileType::Unknown => match stat(&directory, name, AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(stat) => kind(&stat),
                 Err(_) => return ControlFlow::Continue(()),
             },
             known => known,
+        };
+        let is_symlink = own_kind == FileType::Symlink;
+        let kind = match is_symlink.then(|| stat(&directory, name, AtFlags::empty())) {
+            None => own_kind,
+            Some(Ok(target)) => kind(&target),
+            Some(Err(_)) if dangling == Dangling::Listed => own_kind,
+            Some(Err(_)) => return ControlFlow::Continue(()),
         };
         count += 1;
         if count <= limit {
@@ -49,6 +67,7 @@ pub fn read_directory(path: &Path, limit: usize) -> Result<Vec<DirectoryEntry>, 
                 name: OsStr::from_bytes(name.to_bytes()).to_owned(),
                 is_directory: kind == FileType::Directory,
                 is_file: kind == FileType::RegularFile,
+                is_symlink,
             });
         }
         ControlFlow::Continue(())

@@ -253,6 +253,9 @@ fn a_bad_question_is_refused_with_the_reason() {
     let refusal = |search: Search| search.prepare().unwrap_err();
     let bad_pattern = refusal(search(&root, pattern("a(")));
     assert!(matches!(&bad_pattern, SearchError::Pattern(text) if text.contains("unclosed group")), "{bad_pattern}");
+    assert_eq!(bad_pattern.to_string(), "bad pattern: unclosed group");
+    let two_lines = refusal(search(&root, pattern("a\n(")));
+    assert_eq!(two_lines.to_string(), "bad pattern: unclosed group");
     let across = refusal(search(&root, pattern("a\\nb")));
     assert!(matches!(across, SearchError::Pattern(_)), "{across}");
     let bad_glob = refusal(Search { globs: vec!["a[".into()], ..listing(&root) });

@@ -26,6 +26,11 @@ fn is_yes(value: &bool) -> bool {
     *value
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_no(value: &bool) -> bool {
+    !*value
+}
+
 /// Params of `fs/readFile` and `fs/getMetadata`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -167,7 +172,7 @@ pub struct FileTime {
     pub nanos: u32,
 }
 
-/// Params of `fs/canonicalize`, `fs/readDirectory` and `fs/readLink`.
+/// Params of `fs/canonicalize` and `fs/readLink`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathParams {
     /// Which one.
@@ -182,6 +187,20 @@ pub struct PathParams {
 pub struct PathResult {
     /// Without links.
     pub path: PathUri,
+}
+
+/// Params of `fs/readDirectory`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReadDirectoryParams {
+    /// Which one.
+    pub path: PathUri,
+    /// Extension `fsLinks`: links that lead nowhere are listed too, and each entry says whether it is a link.
+    #[serde(default, skip_serializing_if = "is_no")]
+    pub dangling_links: bool,
+    /// What may be done on the way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<SandboxContext>,
 }
 
 /// Result of `fs/readDirectory`.
@@ -201,6 +220,9 @@ pub struct DirectoryEntry {
     pub is_directory: bool,
     /// A regular file, or a link to one.
     pub is_file: bool,
+    /// Whether the name itself is a symbolic link, if that was asked for. One that is neither file nor directory may lead nowhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub is_symlink: Option<bool>,
     /// Where it really is, if the name had to be changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<PathUri>,

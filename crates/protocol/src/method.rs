@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 use crate::fs::{
     CommitParams, CopyParams, CreateDirectoryParams, CreateParams, ExtentsParams, ExtentsResult, FileMetadata,
     FileParams, HandleParams, HandleResult, LinkTarget, OpenParams, PathParams, PathResult, ReadBlockParams,
-    ReadBlockResult, ReadDirectoryResult, ReadFileResult, RemoveParams, RenameParams, SearchParams, SearchResult,
-    SearchTarget, SetMetadataParams, SymlinkParams, UnwatchParams, WalkParams, WalkResult, WatchParams,
-    WriteBlockParams, WriteFileParams,
+    ReadBlockResult, ReadDirectoryParams, ReadDirectoryResult, ReadFileResult, RemoveParams, RenameParams,
+    SearchParams, SearchResult, SearchTarget, SetMetadataParams, SymlinkParams, UnwatchParams, WalkParams,
+    WalkResult, WatchParams, WriteBlockParams, WriteFileParams,
 };
 use crate::http::{HttpFlowParams, HttpRequestParams, HttpResponse, HttpTarget};
 use crate::legacy::{
@@ -188,7 +188,7 @@ methods! {
     /// Resolves links.
     FsCanonicalize = "fs/canonicalize", Filesystem, Free, PathParams => PathResult;
     /// Lists a directory.
-    FsReadDirectory = "fs/readDirectory", Filesystem, Free, PathParams => ReadDirectoryResult;
+    FsReadDirectory = "fs/readDirectory", Filesystem, Free, ReadDirectoryParams => ReadDirectoryResult;
     /// Lists a tree.
     FsWalk = "fs/walk", Filesystem, Free, WalkParams => WalkResult;
     /// Removes a file or a tree.

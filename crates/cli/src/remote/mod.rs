@@ -3,6 +3,7 @@
 pub(crate) mod args;
 mod attach;
 mod completions;
+mod env_path;
 mod escape;
 mod event_printer;
 mod files;

@@ -1,11 +1,13 @@
-//! `ENV:PATH`: a path in an environment.
+//! A path in an environment, for commands that look at nothing else.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use client::{ExecServerClient, PathUri};
 
 use super::args::WhereArgs;
+use super::env_path::EnvPath;
 
 /// A path, and the environment it is in.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,14 +18,13 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// What stands in front of the first colon is an environment, unless it has a slash.
+    /// A path without an environment is in the one that the flags choose.
     pub(crate) fn parse(text: &str) -> Self {
-        match text.split_once(':') {
-            Some((name, path)) if !name.contains('/') => {
-                Self { environment: Some(name.to_owned()).filter(|name| !name.is_empty()), path: path.into() }
-            }
-            _ => Self { environment: None, path: text.into() },
-        }
+        let (environment, path) = match EnvPath::parse(OsStr::new(text)) {
+            EnvPath::Plain(path) => (None, path),
+            EnvPath::There(environment, path) => (environment, path),
+        };
+        Self { environment: environment.map(str::to_owned), path: path.to_owned() }
     }
 
     /// The flags with this environment chosen.
@@ -61,27 +62,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_environment_stands_in_front_of_a_colon() {
-        let place = |environment: Option<&str>, path: &str| Place {
-            environment: environment.map(str::to_owned),
-            path: path.into(),
-        };
-        for (text, expected) in [
-            ("box:/srv/a", place(Some("box"), "/srv/a")),
-            ("box:", place(Some("box"), "")),
-            (":a:b", place(None, "a:b")),
-            ("a/b:c", place(None, "a/b:c")),
-            ("src", place(None, "src")),
-        ] {
-            assert_eq!(Place::parse(text), expected, "{text}");
-        }
-    }
-
-    #[test]
     fn an_environment_is_chosen_once() {
         let flags = WhereArgs { connect: Some("ws://x".into()), ..WhereArgs::default() };
         assert!(Place::parse("box:a").choose(&flags).is_err());
         assert!(Place::parse(":a").choose(&flags).is_ok());
+        assert!(Place::parse("a").choose(&flags).is_ok());
         let chosen = Place::parse("box:a").choose(&WhereArgs::default()).unwrap();
         assert_eq!(chosen.environment.as_deref(), Some("box"));
     }

@@ -36,6 +36,33 @@ async fn names_are_listed_with_what_they_lead_to() {
 }
 
 #[tokio::test]
+async fn links_that_lead_nowhere_are_listed_if_asked_for() {
+    let (folder, _server, mut client) = ready().await;
+    folder.file("file", "");
+    folder.directory("directory");
+    folder.link("file", "link");
+    folder.link("nowhere", "dangling");
+    folder.link("circle", "circle");
+    folder.link("file/below", "through a file");
+    let link = |name: &str, is_file: bool| json!({"fileName": name, "isDirectory": false, "isFile": is_file, "isSymlink": true});
+    let params = json!({"path": folder.uri(""), "danglingLinks": true});
+    let expected = [
+        link("circle", false),
+        link("dangling", false),
+        json!({"fileName": "directory", "isDirectory": true, "isFile": false, "isSymlink": false}),
+        json!({"fileName": "file", "isDirectory": false, "isFile": true, "isSymlink": false}),
+        link("link", true),
+        link("through a file", false),
+    ];
+    assert_eq!(sorted(client.call("fs/readDirectory", params).await), expected);
+    let plain = |name: &str, is_file: bool| json!({"fileName": name, "isDirectory": !is_file, "isFile": is_file});
+    let expected = [plain("directory", false), plain("file", true), plain("link", true)];
+    for params in [json!({"path": folder.uri("")}), json!({"path": folder.uri(""), "danglingLinks": false})] {
+        assert_eq!(sorted(client.call("fs/readDirectory", params).await), expected);
+    }
+}
+
+#[tokio::test]
 async fn what_is_no_directory_is_an_error() {
     let (folder, _server, mut client) = ready().await;
     for (uri, errno) in [(folder.file("file", ""), 20), (folder.uri("none"), 2), (folder.fifo("fifo"), 20)] {

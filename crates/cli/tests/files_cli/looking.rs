@@ -48,6 +48,25 @@ async fn the_long_form_says_what_is_known() {
 }
 
 #[tokio::test]
+async fn links_that_lead_nowhere_are_listed() {
+    let world = World::new().await;
+    fs::create_dir(world.path("d")).unwrap();
+    fs::write(world.path("d/file"), "").unwrap();
+    symlink("nowhere", world.path("d/dangling")).unwrap();
+    symlink("circle", world.path("d/circle")).unwrap();
+    for directory in [world.there("d"), world.here("d")] {
+        let listed = ("circle\ndangling\nfile\n".to_owned(), String::new(), Some(0));
+        assert_eq!(world.run(&["ls", &directory]).await, listed);
+        let (out, complaint, code) = world.run(&["ls", "-l", &directory]).await;
+        assert_eq!((complaint.as_str(), code), ("", Some(0)));
+        let lines: Vec<Vec<&str>> = out.lines().map(|line| line.split_whitespace().collect()).collect();
+        for (line, end) in [(0, ["circle", "->", "circle"]), (1, ["dangling", "->", "nowhere"])] {
+            assert_eq!((lines[line][0], &lines[line][lines[line].len() - 3..]), ("l?????????", &end[..]), "{out}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn files_are_printed_one_behind_the_other() {
     let world = World::new().await;
     fs::write(world.path("a"), "one\n").unwrap();

@@ -1,6 +1,8 @@
 //! Trees.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 
 use crate::support::{World, noise, snapshot};
@@ -48,12 +50,27 @@ async fn into_a_directory_goes_the_tree_itself() {
 }
 
 #[tokio::test]
-async fn links_that_lead_nowhere_are_sent_too() {
+async fn links_that_lead_nowhere_go_both_ways() {
     let world = World::new().await;
     fs::create_dir(world.path("tree")).unwrap();
     symlink("nowhere", world.path("tree/dangling")).unwrap();
-    world.quietly(&["cp", "-r", &world.here("tree"), &world.there("copy")]).await;
-    assert_eq!(fs::read_link(world.path("copy/dangling")).unwrap().as_os_str(), "nowhere");
+    symlink("../no/./such//file/", world.path("tree/odd")).unwrap();
+    symlink("circle", world.path("tree/circle")).unwrap();
+    symlink(OsStr::from_bytes(b"\xff"), world.path("tree").join(OsStr::from_bytes(b"\xfe"))).unwrap();
+    for (source, target) in [
+        (world.here("tree"), world.there("copy")),
+        (world.there("tree"), world.here("back")),
+        (world.there("tree"), world.there("beside")),
+        // Again, over what is there.
+        (world.there("tree/."), world.here("back")),
+    ] {
+        world.quietly(&["cp", "-r", &source, &target]).await;
+    }
+    for copy in ["copy", "back", "beside"] {
+        let (copied, tree) = (snapshot(&world.path(copy)), snapshot(&world.path("tree")));
+        assert_eq!(copied, tree, "{copy}");
+        assert_eq!(copied.len(), 5);
+    }
     world.quietly(&["cp", "-r", &world.there("tree/dangling"), &world.here("alone")]).await;
     assert_eq!(fs::read_link(world.path("alone")).unwrap().as_os_str(), "nowhere");
 }

@@ -2,7 +2,7 @@
 
 use testkit::{base64, json};
 
-use crate::support::{Peer, fetch, ok, refused, server};
+use crate::support::{Peer, fetch, ok, refused, server, server_with};
 
 fn to(status: u16, location: &str) -> String {
     format!("HTTP/1.1 {status} Moved\r\nLocation: {location}\r\nContent-Length: 4\r\n\r\ngone")
@@ -60,6 +60,24 @@ async fn secrets_stay_with_the_host_they_were_for() {
     let arrived = other.requests()[0].to_ascii_lowercase();
     assert!(arrived.contains("\r\nx-kept: value\r\n"), "{arrived}");
     assert!(!arrived.contains("authorization:") && !arrived.contains("cookie:"), "{arrived}");
+}
+
+#[tokio::test]
+async fn values_from_the_environment_stay_with_the_host_they_were_for() {
+    let other = Peer::answering(|_| ok("")).await;
+    let target = other.url("/");
+    let (server, peer) =
+        (server_with(&[], &[("MY_TOKEN", "s3cret")]).await, Peer::answering(move |_| to(307, &target)).await);
+    let mut client = server.client().await;
+    let headers = json!([
+        {"name": "X-Api-Key", "value": "", "valueEnvVar": "MY_TOKEN"},
+        {"name": "X-Kept", "value": "value"},
+    ]);
+    fetch(&mut client, peer.url("/"), json!({"headers": headers})).await;
+    assert!(peer.requests()[0].contains("s3cret"));
+    let arrived = other.requests()[0].to_ascii_lowercase();
+    assert!(arrived.contains("\r\nx-kept: value\r\n"), "{arrived}");
+    assert!(!arrived.contains("s3cret") && !arrived.contains("x-api-key"), "{arrived}");
 }
 
 #[tokio::test]

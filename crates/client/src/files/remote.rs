@@ -11,8 +11,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use protocol::fs::{
     CopyParams, CreateDirectoryParams, CreateParams, DirectoryEntry, FileMetadata, FileParams, HandleResult,
-    LinkTarget, OpenParams, PathParams, PathResult, ReadDirectoryResult, ReadFileResult, RemoveParams, RenameParams,
-    SetMetadataParams, SymlinkParams, WalkOptions, WalkParams, WalkResult, WriteFileParams,
+    LinkTarget, OpenParams, PathParams, PathResult, ReadDirectoryParams, ReadDirectoryResult, ReadFileResult,
+    RemoveParams, RenameParams, SetMetadataParams, SymlinkParams, WalkOptions, WalkParams, WalkResult,
+    WriteFileParams,
 };
 use protocol::{
     Base64Bytes, Capabilities, Method, NoResult, PathUri, SandboxContext, encode_base64_into, encoded_len,
@@ -106,6 +107,21 @@ impl RemoteFileSystem {
         let params = |handle_id| OpenParams { handle_id, path: path.clone(), sandbox: sandbox.clone() };
         let opened = RemoteFile::open(&self.client, Method::FsOpen, params).await;
         opened.map_err(|error| local_error(&self.client, error))
+    }
+
+    async fn list(
+        &self,
+        path: &PathUri,
+        dangling_links: bool,
+        sandbox: Option<&SandboxContext>,
+    ) -> Result<Vec<DirectoryEntry>, FileSystemError> {
+        let (path, sandbox) = (self.remote(path), self.sandbox(sandbox)?);
+        let params = ReadDirectoryParams { path, dangling_links, sandbox };
+        let mut result: ReadDirectoryResult = self.look(Method::FsReadDirectory, &params).await?;
+        for entry in &mut result.entries {
+            entry.path = entry.path.take().map(|path| self.local(path));
+        }
+        Ok(result.entries)
     }
 
     fn path_params(&self, path: &PathUri, sandbox: Option<&SandboxContext>) -> Result<PathParams, FileSystemError> {
@@ -250,14 +266,15 @@ impl ExecutorFileSystem for RemoteFileSystem {
         path: &'a PathUri,
         sandbox: Option<&'a SandboxContext>,
     ) -> FileFuture<'a, Vec<DirectoryEntry>> {
-        Box::pin(async move {
-            let params = self.path_params(path, sandbox)?;
-            let mut result: ReadDirectoryResult = self.look(Method::FsReadDirectory, &params).await?;
-            for entry in &mut result.entries {
-                entry.path = entry.path.take().map(|path| self.local(path));
-            }
-            Ok(result.entries)
-        })
+        Box::pin(self.list(path, false, sandbox))
+    }
+
+    fn read_directory_with_links<'a>(
+        &'a self,
+        path: &'a PathUri,
+        sandbox: Option<&'a SandboxContext>,
+    ) -> FileFuture<'a, Vec<DirectoryEntry>> {
+        Box::pin(self.list(path, true, sandbox))
     }
 
     fn walk<'a>(

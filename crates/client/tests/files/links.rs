@@ -13,6 +13,7 @@ use crate::support::{Place, on_both, told};
 on_both! {
     a_path_is_freed_of_its_links
     metadata_and_listings_follow_links
+    links_that_lead_nowhere_are_listed_if_asked_for
     a_link_is_removed_and_not_its_target
     links_are_copied_as_links
     links_are_made_and_read_byte_by_byte
@@ -46,6 +47,31 @@ async fn metadata_and_listings_follow_links(place: &Place) {
     let expected =
         [("directory", true, false), ("file", false, true), ("to-directory", true, false), ("to-file", false, true)];
     assert_eq!(seen, expected);
+}
+
+async fn links_that_lead_nowhere_are_listed_if_asked_for(place: &Place) {
+    fs::write(place.path("file"), "").unwrap();
+    symlink("file", place.path("to-file")).unwrap();
+    symlink("nowhere", place.path("dangling")).unwrap();
+    let strange = place.path("").join(OsString::from_vec(b"\xff".to_vec()));
+    symlink("circle", place.path("circle")).unwrap();
+    symlink("nowhere", &strange).unwrap();
+    let mut entries = place.files.read_directory_with_links(&place.uri(""), None).await.unwrap();
+    entries.sort_by(|a, b| a.file_name.cmp(&b.file_name));
+    let seen: Vec<_> =
+        entries.iter().map(|entry| (entry.file_name.as_str(), entry.is_file, entry.is_symlink)).collect();
+    let expected = [
+        ("circle", false, Some(true)),
+        ("dangling", false, Some(true)),
+        ("file", true, Some(false)),
+        ("to-file", true, Some(true)),
+        ("\u{fffd}", false, Some(true)),
+    ];
+    assert_eq!(seen, expected);
+    assert!(entries.iter().all(|entry| !entry.is_directory));
+    assert_eq!(entries[4].path.as_ref().unwrap().to_native().unwrap(), strange);
+    let plain = place.files.read_directory(&place.uri(""), None).await.unwrap();
+    assert!(plain.len() == 2 && plain.iter().all(|entry| entry.is_symlink.is_none()), "{plain:?}");
 }
 
 async fn a_link_is_removed_and_not_its_target(place: &Place) {

@@ -9,6 +9,7 @@ mod links;
 mod metadata_sharing;
 mod no_follow;
 mod old_server;
+mod sandboxed;
 mod streams;
 mod support;
 mod trees;

@@ -152,6 +152,23 @@ async fn an_opening_in_doubt_is_repeated_under_another_name() {
 }
 
 #[tokio::test]
+async fn a_server_that_lists_no_dangling_links_does_not_say_what_is_a_link() {
+    let server = ScriptedServer::new();
+    let files = connect(&server).await.file_system();
+    server.on("fs/readDirectory", |_| {
+        Reply::Result(json!({"entries": [{"fileName": "x", "isDirectory": false, "isFile": true}]}))
+    });
+    let listed = files.read_directory_with_links(&uri(), None).await.unwrap();
+    assert_eq!((listed[0].file_name.as_str(), listed[0].is_symlink), ("x", None));
+    files.read_directory(&uri(), None).await.unwrap();
+    assert_eq!(
+        server.wait_for("fs/readDirectory", 1).await.params,
+        json!({"path": "file:///a", "danglingLinks": true})
+    );
+    assert_eq!(server.wait_for("fs/readDirectory", 2).await.params, json!({"path": "file:///a"}));
+}
+
+#[tokio::test]
 async fn a_small_file_is_written_at_once_and_a_large_one_refused() {
     let server = ScriptedServer::new();
     let files = connect(&server).await.file_system();

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 mod basics;
+mod children;
 mod dropped;
 mod every_byte;
 mod many_cuts;

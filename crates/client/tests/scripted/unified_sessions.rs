@@ -206,3 +206,19 @@ async fn it_can_be_interrupted_and_ended() {
     assert_eq!((last.exit_code, last.session, last.failure), (Some(137), None, None));
     assert!(exec.interrupt(session).await.is_err());
 }
+
+#[tokio::test]
+async fn an_end_that_was_refused_changes_nothing() {
+    let server = ScriptedServer::new();
+    let exec = unified(&server).await;
+    let session = background(&exec).await;
+    server.on("process/terminate", |_| Reply::Error(-32603, "not now".into()));
+    assert!(exec.terminate(session, 1000).await.is_err());
+    exec.interrupt(session).await.unwrap();
+    server.on("process/terminate", |asked| {
+        asked.connection.push("process/exited", testkit::scripted::exited("1", 1, 137, Some(false)));
+        asked.connection.push("process/closed", json!({"processId": "1", "seq": 2}));
+        Reply::Result(json!({"running": true}))
+    });
+    assert_eq!(exec.terminate(session, 1000).await.unwrap().exit_code, Some(137));
+}

@@ -1,7 +1,7 @@
 //! Redirects, followed and not.
 
 use crate::support::{Server, failure, fetcher, first_line, get, header, ok, raw, redirect, request, text, within};
-use fetch::{FailureKind, Redirects, Request};
+use fetch::{FailureKind, Header, Redirects, Request};
 
 fn first_lines(server: &Server) -> Vec<String> {
     server.requests().iter().map(|request| first_line(request).to_owned()).collect()
@@ -74,6 +74,28 @@ async fn another_origin_gets_no_credentials() {
     assert_eq!(
         other.requests(),
         [format!("GET /there HTTP/1.1\r\nhost: 127.0.0.1:{}\r\nx-kept: secret\r\n\r\n", other.port)]
+    );
+}
+
+#[tokio::test]
+async fn another_origin_gets_nothing_from_the_environment() {
+    let other = Server::start(|_| ok("other")).await;
+    let target = other.url("/there");
+    let server = Server::start(move |request| match first_line(request) {
+        "GET /same" => redirect(302, "/away"),
+        _ => redirect(302, &target),
+    })
+    .await;
+    let taken = |name: &str, value: &str| Header { value_env_var: Some("TOKEN".into()), ..header(name, value) };
+    let headers =
+        vec![taken("X-Api-Key", ""), header("X-Kept", "plain"), taken("X-Other", "of "), header("x-other", "x")];
+    let request = Request { headers, ..get(server.url("/same")) };
+    assert_eq!(text(&fetcher(&[("TOKEN", "secret")]), request).await.unwrap().1, "other");
+    let counts: Vec<_> = server.requests().iter().map(|request| request.matches("secret").count()).collect();
+    assert_eq!(counts, [2, 2]);
+    assert_eq!(
+        other.requests(),
+        [format!("GET /there HTTP/1.1\r\nhost: 127.0.0.1:{}\r\nx-kept: plain\r\n\r\n", other.port)]
     );
 }
 

@@ -23,5 +23,11 @@ pub(super) fn build(pattern: &Pattern) -> Result<RegexMatcher, SearchError> {
         // The promise that no match spans lines is what lets the searcher jump to candidates instead of going line by line.
         builder.line_terminator(Some(b'\n'));
     }
-    builder.build(&pattern.text).map_err(|error| SearchError::Pattern(shortened(&error.to_string())))
+    builder.build(&pattern.text).map_err(|error| SearchError::Pattern(shortened(&in_one_line(&error.to_string()))))
+}
+
+/// What is wrong, without the drawing of where.
+fn in_one_line(error: &str) -> String {
+    let what = error.rsplit_once("\nerror: ").map_or(error, |(_, what)| what);
+    what.replace(char::is_control, " ")
 }

@@ -1,7 +1,6 @@
 //! What stands at a place.
 
 use std::ffi::OsString;
-use std::io::ErrorKind;
 
 use client::{FileMetadata, FileOptions, FileSystemError};
 
@@ -36,8 +35,8 @@ pub(crate) async fn look(place: &Place, links: Links) -> Result<Found, FileSyste
         Ok(metadata) if metadata.is_directory => Ok(Found::Directory(metadata)),
         Ok(metadata) if metadata.is_file => Ok(Found::File(metadata)),
         Ok(metadata) => Ok(Found::Special(metadata)),
-        Err(error) if error.kind == ErrorKind::NotFound && links == Links::Keep => {
-            // A link that leads nowhere, perhaps.
+        Err(error) if links == Links::Keep => {
+            // A link that leads nowhere, or in a circle, perhaps.
             place.site.files.read_link(&uri, None).await.map(Found::Link).map_err(|_| error)
         }
         Err(error) => Err(error),

@@ -10,6 +10,7 @@ use anyhow::Context as _;
 use client::{ConnectionState, ExecServerClient, ExecutorFileSystem, FileSystemError, LocalFileSystem, PathUri, Way};
 
 use super::super::args::WhereArgs;
+use super::super::env_path::EnvPath;
 use super::super::reach::Destination;
 
 /// A machine with files.
@@ -61,7 +62,7 @@ impl Place {
         self.shown.as_os_str().as_bytes().ends_with(b"/")
     }
 
-    /// The names in it, those of links that lead nowhere only here.
+    /// The names in it; here, however many there are.
     pub(crate) async fn names(&self) -> Result<Vec<OsString>, FileSystemError> {
         if self.site.client.is_none() {
             let path = self.path.clone();
@@ -70,7 +71,7 @@ impl Place {
             });
             return Ok(listed.await.map_err(std::io::Error::from)??);
         }
-        let entries = self.site.files.read_directory(&self.uri()?, None).await?;
+        let entries = self.site.files.read_directory_with_links(&self.uri()?, None).await?;
         Ok(entries
             .into_iter()
             .map(|entry| {
@@ -96,28 +97,6 @@ impl std::fmt::Display for Place {
     }
 }
 
-/// What a text names.
-#[derive(Debug, PartialEq, Eq)]
-enum Named<'a> {
-    Here(&'a Path),
-    /// None: the environment that the flags choose.
-    There(Option<&'a str>, &'a Path),
-}
-
-fn named(text: &OsStr) -> Named<'_> {
-    let bytes = text.as_bytes();
-    let Some(colon) = bytes.iter().position(|byte| *byte == b':') else { return Named::Here(Path::new(text)) };
-    let path = Path::new(OsStr::from_bytes(&bytes[colon + 1..]));
-    match std::str::from_utf8(&bytes[..colon]) {
-        Ok("") => Named::There(None, path),
-        // As ids of environments are made.
-        Ok(id) if id.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_') => {
-            Named::There(Some(id), path)
-        }
-        _ => Named::Here(Path::new(text)),
-    }
-}
-
 /// The machines that paths have named so far.
 pub(crate) struct Sites<'a> {
     given: &'a WhereArgs,
@@ -134,12 +113,12 @@ impl<'a> Sites<'a> {
 
     /// What a text names.
     pub(crate) async fn place(&mut self, text: &OsStr) -> anyhow::Result<Place> {
-        let (site, path) = match named(text) {
-            Named::Here(path) => {
+        let (site, path) = match EnvPath::parse(text) {
+            EnvPath::Plain(path) => {
                 anyhow::ensure!(!path.as_os_str().is_empty(), "an empty path names nothing");
                 (Arc::clone(&self.here), path)
             }
-            Named::There(id, path) => (self.site(id, text).await?, path),
+            EnvPath::There(id, path) => (self.site(id, text).await?, path),
         };
         // Joining nothing would leave a slash at the end.
         let path = if path.as_os_str().is_empty() { site.base.clone() } else { site.base.join(path) };
@@ -184,28 +163,6 @@ impl<'a> Sites<'a> {
             if let Some(client) = site.client.clone() {
                 client.close().await;
             }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_before_a_colon_is_an_environment() {
-        let there = |id, path| Named::There(id, Path::new(path));
-        for (text, expected) in [
-            ("a", Named::Here(Path::new("a"))),
-            ("/a:b", Named::Here(Path::new("/a:b"))),
-            ("./a:b", Named::Here(Path::new("./a:b"))),
-            ("a.b:c", Named::Here(Path::new("a.b:c"))),
-            ("a-1_x:b:c", there(Some("a-1_x"), "b:c")),
-            ("a:", there(Some("a"), "")),
-            (":/x", there(None, "/x")),
-            (":", there(None, "")),
-        ] {
-            assert_eq!(named(OsStr::new(text)), expected, "{text}");
         }
     }
 }

@@ -4,10 +4,10 @@ use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStringExt as _;
 use std::sync::Arc;
 
-use files::{Cancel, EntryKind, FileError, WalkItem};
+use files::{Cancel, Dangling, EntryKind, FileError, WalkItem};
 use protocol::fs::{
-    DirectoryEntry, FileMetadata, FileParams, FileTime, LinkTarget, PathParams, PathResult, ReadDirectoryResult,
-    WalkEntry, WalkFailure, WalkKind, WalkParams, WalkResult,
+    DirectoryEntry, FileMetadata, FileParams, FileTime, LinkTarget, PathParams, PathResult, ReadDirectoryParams,
+    ReadDirectoryResult, WalkEntry, WalkFailure, WalkKind, WalkParams, WalkResult,
 };
 use protocol::{Base64Bytes, RequestId, WireError, encode_base64_response};
 
@@ -139,15 +139,19 @@ pub(in crate::handlers) fn read_link(call: Call, params: PathParams, session: Ar
     });
 }
 
-pub(in crate::handlers) fn read_directory(call: Call, params: PathParams, session: Arc<Session>) {
-    with_path(call, params, session, |path| {
-        let entries = files::read_directory(path, DIRECTORY_ENTRIES).map_err(failed)?;
+pub(in crate::handlers) fn read_directory(call: Call, params: ReadDirectoryParams, session: Arc<Session>) {
+    let ReadDirectoryParams { path, dangling_links, sandbox } = params;
+    let dangling = if dangling_links { Dangling::Listed } else { Dangling::LeftOut };
+    with_path(call, PathParams { path, sandbox }, session, move |path| {
+        let entries = files::read_directory(path, DIRECTORY_ENTRIES, dangling).map_err(failed)?;
         let entries = entries.into_iter().map(|entry| {
+            let (is_directory, is_file) = (entry.is_directory, entry.is_file);
+            let is_symlink = dangling_links.then_some(entry.is_symlink);
             let (file_name, path) = match entry.name.into_string() {
                 Ok(name) => (name, None),
                 Err(name) => (name.to_string_lossy().into_owned(), Some(uri(&path.join(&name))?)),
             };
-            Ok(DirectoryEntry { file_name, is_directory: entry.is_directory, is_file: entry.is_file, path })
+            Ok(DirectoryEntry { file_name, is_directory, is_file, is_symlink, path })
         });
         Ok(ReadDirectoryResult { entries: entries.collect::<Result<_, WireError>>()? })
     });

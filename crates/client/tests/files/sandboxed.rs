@@ -1,0 +1,83 @@
+//! What of a sandbox object is sent, and what becomes of one here.
+
+use std::io::ErrorKind;
+
+use client::{ExecutorFileSystem, FileOptions, LocalFileSystem, PathUri, SandboxContext, WalkOptions};
+use testkit::scripted::Reply;
+use testkit::{ScriptedServer, Value, json};
+
+use crate::metadata_sharing::connect;
+use crate::support::told;
+
+/// A policy with one entry, for a machine whose paths mean nothing here.
+fn sandbox(entry: &Value) -> SandboxContext {
+    let permissions = json!({"type": "managed", "file_system": {"type": "restricted", "entries": [entry]}, "network": "restricted"});
+    let sandbox = json!({"permissions": permissions, "cwd": "file:///C:/work%20here",
+        "workspaceRoots": ["file:///C:/work%20here"], "windowsSandboxLevel": "disabled"});
+    serde_json::from_value(sandbox).unwrap()
+}
+
+fn absolute() -> SandboxContext {
+    sandbox(&json!({"path": {"type": "path", "path": "file:///C:/data"}, "access": "read"}))
+}
+
+fn relative() -> SandboxContext {
+    sandbox(&json!({"path": {"type": "special", "value": {"kind": "project_roots"}}, "access": "write"}))
+}
+
+/// The params with which a file is asked for.
+async fn asked_with(sandbox: SandboxContext) -> Value {
+    let server = ScriptedServer::new();
+    let files = connect(&server).await.file_system();
+    let path: PathUri = "file:///C:/data/a%20b".parse().unwrap();
+    let options = FileOptions { sandbox: Some(sandbox), ..FileOptions::default() };
+    server.on("fs/readFile", |_| Reply::Result(json!({"dataBase64": ""})));
+    files.read_file(&path, &options).await.unwrap();
+    server.wait_for("fs/readFile", 1).await.params
+}
+
+#[tokio::test]
+async fn paths_and_the_cwd_are_sent_as_they_were_given() {
+    let params = asked_with(relative()).await;
+    assert_eq!(params["path"], "file:///C:/data/a%20b");
+    assert_eq!(params["sandbox"]["cwd"], "file:///C:/work%20here");
+}
+
+#[tokio::test]
+async fn a_cwd_that_nothing_is_relative_to_is_not_sent() {
+    let params = asked_with(absolute()).await;
+    assert_eq!(params["sandbox"]["permissions"]["type"], "managed");
+    assert_eq!(params["sandbox"].get("cwd"), None);
+}
+
+#[tokio::test]
+async fn a_cwd_that_something_is_relative_to_is_sent() {
+    let params = asked_with(relative()).await;
+    assert_eq!(params["sandbox"]["cwd"], "file:///C:/work%20here");
+    assert_eq!(params["sandbox"]["workspaceRoots"], json!(["file:///C:/work%20here"]));
+}
+
+#[tokio::test]
+async fn a_sandbox_is_refused_where_nothing_can_enforce_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = PathUri::from_native(folder.path()).unwrap();
+    let sandbox = absolute();
+    let options = WalkOptions {
+        max_depth: 1,
+        max_directories: 1,
+        max_entries: 1,
+        follow_directory_symlinks: false,
+        prune_hidden_directories: false,
+    };
+    let caged = FileOptions { sandbox: Some(sandbox.clone()), ..FileOptions::default() };
+    for refused in [
+        told(LocalFileSystem.walk(&root, options, Some(&sandbox)).await),
+        told(LocalFileSystem.read_directory(&root, Some(&sandbox)).await),
+        told(LocalFileSystem.read_directory_with_links(&root, Some(&sandbox)).await),
+        told(LocalFileSystem.canonicalize(&root, Some(&sandbox)).await),
+        told(LocalFileSystem.metadata(&root, &caged).await),
+    ] {
+        let text = "filesystem sandbox cannot be enforced on this executor";
+        assert_eq!(refused, (ErrorKind::InvalidInput, None, text.into()));
+    }
+}
