@@ -35,17 +35,22 @@ impl Client {
     }
 
     /// The same request so many times in one go, and all answers.
-    pub(crate) async fn ask_all(&mut self, method: &str, params: &str, count: usize) -> Result<()> {
+    pub(crate) async fn ask_all(&mut self, requests: &[u8], count: usize) -> Result<()> {
+        self.writer.write_all(requests).await?;
+        for _ in 0..count {
+            self.answer().await?;
+        }
+        Ok(())
+    }
+
+    /// So many equal requests, as they are sent.
+    pub(crate) fn requests(&self, method: &str, params: &str, count: usize) -> Vec<u8> {
         let mut out = Vec::new();
         for id in 0..count {
             let text = format!(r#"{{"id":{id},"method":"{method}","params":{params}}}"#);
             self.framing.frame(&mut out, text.len(), |out| out.extend_from_slice(text.as_bytes()));
         }
-        self.writer.write_all(&out).await?;
-        for _ in 0..count {
-            self.answer().await?;
-        }
-        Ok(())
+        out
     }
 
     /// A message to a peer that sends it back.

@@ -33,6 +33,8 @@ pub(crate) enum Goal {
     UpToLimitAnd(Quantity),
     /// No more than this, whatever the machine.
     UpTo(Quantity),
+    /// Nothing: it is there to be compared with.
+    Shown,
 }
 
 const HEADER: [&str; 6] = ["figure", "ours", "limit", "ratio", "to reach", ""];
@@ -73,8 +75,16 @@ impl Row {
             self.limit.map_or_else(String::new, |limit| limit.to_string()),
             self.ratio().map_or_else(String::new, |ratio| format!("{ratio:.2} x")),
             self.goal.to_string(),
-            if self.is_reached() { "ok" } else { "short" }.to_owned(),
+            self.verdict().to_owned(),
         ]
+    }
+
+    fn verdict(&self) -> &'static str {
+        match self.goal {
+            Goal::Shown => "",
+            _ if self.is_reached() => "ok",
+            _ => "short",
+        }
     }
 
     fn ratio(&self) -> Option<f64> {
@@ -90,6 +100,7 @@ impl Row {
             Goal::AtLeastTimes(times) => limit.is_some_and(|limit| ours >= limit * times),
             Goal::UpToLimitAnd(more) => limit.is_some_and(|limit| ours <= limit + more.number()),
             Goal::UpTo(most) => ours <= most.number(),
+            Goal::Shown => true,
         }
     }
 }
@@ -124,6 +135,7 @@ impl fmt::Display for Goal {
             Self::AtLeastTimes(times) => write!(f, "at least {times} x"),
             Self::UpToLimitAnd(more) => write!(f, "at most limit + {more}"),
             Self::UpTo(most) => write!(f, "at most {most}"),
+            Self::Shown => Ok(()),
         }
     }
 }

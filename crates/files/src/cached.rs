@@ -28,13 +28,13 @@ pub fn metadata_if_cached(path: &Path) -> Option<Result<Metadata, FileError>> {
 /// What [`read_file`](crate::read_file) says of `path`, following links, if the file is small and in memory.
 pub fn read_file_if_cached(path: &Path, limit: u64) -> Option<Result<Vec<u8>, FileError>> {
     // Looked at before it is opened, since opening anything but a file of a local device may wait.
-    match open_cached(path, OFlags::PATH)? {
+    let size = match open_cached(path, OFlags::PATH)? {
         Ok(opened) => readable_size(&stat_cached(&opened)?, limit)?,
         Err(error) => return Some(Err(error)),
     };
+    // Whatever stands there by now: to read it without waiting works for a file only, and one byte more than there should be shows
+    // whether it is as long.
     let file = open_cached(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?.ok()?;
-    let size = readable_size(&stat_cached(&file)?, limit)?;
-    // One byte more than there should be, to see that it has not grown.
     let mut bytes = vec![0; size + 1];
     let count = preadv2(&file, &mut [IoSliceMut::new(&mut bytes)], 0, ReadWriteFlags::NOWAIT).ok()?;
     bytes.truncate(count);

@@ -19,8 +19,6 @@ use plan::{Plan, Wanted};
 
 /// Blocks on their way at the beginning: most files are short.
 const FIRST_BLOCKS: usize = 2;
-/// What is on its way to here.
-const REMOTE_BYTES: usize = 8 << 20;
 /// One that is being read while another is being used.
 const LOCAL_BLOCKS: usize = 2;
 
@@ -61,10 +59,10 @@ impl Source {
         }
     }
 
-    fn most_blocks(&self, block_bytes: usize) -> usize {
+    fn most_blocks(&self, plan: &Plan) -> usize {
         match self {
             Self::Local(_) => LOCAL_BLOCKS,
-            Self::Remote(_) => REMOTE_BYTES / block_bytes,
+            Self::Remote(_) => plan.most_blocks(),
         }
     }
 }
@@ -219,7 +217,7 @@ impl Reading {
         }
         let end = wanted.offset + count as u64;
         if count == wanted.len {
-            let most = self.source.as_ref().map_or(0, |source| source.most_blocks(self.plan.block_bytes()));
+            let most = self.source.as_ref().map_or(0, |source| source.most_blocks(&self.plan));
             self.most = (self.most + 1).min(most);
             self.plan.reached(end);
         } else if eof {

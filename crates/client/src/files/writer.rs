@@ -13,7 +13,7 @@ use super::remote::{RemoteFile, WholeFile};
 use super::{BLOCK_BYTES, FileSystemError, WriteStreamOptions, local};
 
 /// Blocks on their way from here.
-const REMOTE_BLOCKS: usize = 24;
+const REMOTE_BLOCKS: usize = 16;
 /// Blocks on their way to the disk.
 const LOCAL_BLOCKS: usize = 2;
 /// Smaller pieces are put together.

@@ -29,9 +29,14 @@ struct ErrorOut<'a> {
     id: &'a RequestId,
 }
 
+/// Most messages are no longer, and need no second allocation.
+const SHORT_MESSAGE_BYTES: usize = 256;
+
 fn write(message: &impl Serialize) -> Vec<u8> {
+    let mut text = Vec::with_capacity(SHORT_MESSAGE_BYTES);
     // Our own types have string keys and cannot fail to serialize into memory.
-    serde_json::to_vec(message).unwrap_or_default()
+    let _infallible = serde_json::to_writer(&mut text, message);
+    text
 }
 
 /// A request as JSON text.

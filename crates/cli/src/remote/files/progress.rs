@@ -80,12 +80,17 @@ fn line(done: u64, expected: u64, files: u64, elapsed: Duration) -> String {
     let rate = done as f64 / elapsed.as_secs_f64().max(0.001);
     let left = expected.saturating_sub(done);
     let percent = if expected == 0 { 100 } else { (u128::from(done) * 100 / u128::from(expected)).min(100) };
-    let files = if files == 1 { "1 file".to_owned() } else { format!("{files} files") };
+    // Of a single one it is known that it is not done.
+    let files = match files {
+        0 => String::new(),
+        1 => "  1 file".to_owned(),
+        _ => format!("  {files} files"),
+    };
     let eta = match left as f64 / rate {
         seconds if seconds.is_finite() && seconds < 360_000.0 => clock(seconds.ceil() as u64),
         _ => "-:--".to_owned(),
     };
-    format!("{percent:3}%  {} of {}  {}/s  ETA {eta}  {files}", size(done), size(expected), size(rate as u64))
+    format!("{percent:3}%  {} of {}  {}/s  ETA {eta}{files}", size(done), size(expected), size(rate as u64))
 }
 
 fn clock(seconds: u64) -> String {

@@ -9,6 +9,9 @@ use super::unexpected;
 
 /// What a file is read in if all of it is read, as other clients do.
 const WHOLE_BLOCK_BYTES: usize = 1 << 20;
+const WHOLE_BLOCKS: usize = 8;
+/// Smaller blocks, and more of them.
+const EXTENT_BLOCKS: usize = 16;
 
 /// A block to ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,11 +71,11 @@ impl Plan {
         }
     }
 
-    /// The most that is asked for at once.
-    pub(super) fn block_bytes(&self) -> usize {
+    /// How many may be on their way from afar.
+    pub(super) fn most_blocks(&self) -> usize {
         match self {
-            Self::Whole { .. } => WHOLE_BLOCK_BYTES,
-            Self::Extents { .. } => BLOCK_BYTES,
+            Self::Whole { .. } => WHOLE_BLOCKS,
+            Self::Extents { .. } => EXTENT_BLOCKS,
         }
     }
 
