@@ -156,7 +156,8 @@ impl Found {
 
 fn cost(file: &FoundFile) -> usize {
     let raw = |line: &protocol::fs::FoundLine| line.raw.as_ref().map_or(0, |raw| raw.0.len());
-    let lines: usize = file.lines.iter().map(|line| AROUND_BYTES + line.text.len() + raw(line)).sum();
+    let matches = |line: &protocol::fs::FoundLine| line.matches.len() * size_of::<protocol::fs::MatchRange>();
+    let lines: usize = file.lines.iter().map(|line| AROUND_BYTES + line.text.len() + raw(line) + matches(line)).sum();
     AROUND_BYTES + file.path.as_str().len() + lines
 }
 

@@ -1,6 +1,7 @@
 //! Searching the contents or the names of the files below a directory, with the walker, the ignore rules and the matcher of ripgrep,
 //! so that people find what they expect. Results are handed over as they are found, in batches of bounded size; nothing is sorted.
 
+mod ignore_files;
 mod lines;
 mod matcher;
 mod run;
@@ -13,6 +14,10 @@ use grep_regex::RegexMatcher;
 use ignore::WalkBuilder;
 
 use crate::FileError;
+use ignore_files::LeftOut;
+
+/// What ripgrep reads besides `.ignore`.
+const RIPGREP_IGNORE: &str = ".rgignore";
 
 /// More context than this is better read from the file.
 pub const MAX_CONTEXT_LINES: u32 = 20;
@@ -34,7 +39,8 @@ pub struct Search {
     /// Also look at files and directories whose names begin with a dot.
     pub hidden: bool,
     /// Leave out what `.ignore` and `.rgignore` name, and, inside a git repository only, what `.gitignore`, `.git/info/exclude`
-    /// and the global excludes of git name. Such files in parents of the root count too.
+    /// and the global excludes of git name. Such files in parents of the root count too. A directory where one of them is something
+    /// else than a file, or larger than 1 MiB, is not searched.
     pub respect_ignore: bool,
     /// Go where symbolic links point to. Loops are found and reported as errors.
     pub follow_symlinks: bool,
@@ -83,8 +89,9 @@ impl Search {
         }
         std::fs::metadata(&self.root).map_err(FileError::at(&self.root))?;
         let matcher = self.pattern.as_ref().map(matcher::build).transpose()?;
-        let walk = walk::build(&self)?;
-        Ok(PreparedSearch { search: self, matcher, walk })
+        let left_out = LeftOut::default();
+        let walk = walk::build(&self, &left_out)?;
+        Ok(PreparedSearch { search: self, matcher, walk, left_out })
     }
 }
 
@@ -121,6 +128,7 @@ pub struct PreparedSearch {
     search: Search,
     matcher: Option<RegexMatcher>,
     walk: WalkBuilder,
+    left_out: LeftOut,
 }
 
 /// What is handed over.
@@ -172,6 +180,25 @@ pub struct SearchEnd {
     pub error_count: u64,
     /// Whether everything was looked at.
     pub ending: Ending,
+}
+
+impl SearchEnd {
+    fn note(&mut self, failure: SearchFailure) {
+        self.error_count += 1;
+        if self.errors.len() < MAX_SEARCH_ERRORS {
+            self.errors.push(failure);
+        }
+    }
+
+    /// Adds what another part of the search has counted.
+    fn add(&mut self, part: Self) {
+        self.files_searched += part.files_searched;
+        self.files_matched += part.files_matched;
+        self.matches += part.matches;
+        self.error_count += part.error_count;
+        let room = MAX_SEARCH_ERRORS - self.errors.len();
+        self.errors.extend(part.errors.into_iter().take(room));
+    }
 }
 
 /// What could not be searched.

@@ -267,3 +267,86 @@ fn a_bad_question_is_refused_with_the_reason() {
     let missing = refusal(Search::below(root.path().join("missing")));
     assert!(matches!(missing, SearchError::Root(error) if error.kind() == std::io::ErrorKind::NotFound));
 }
+
+#[test]
+fn ignore_files_that_would_never_end_are_not_read() {
+    let root = tree(&[
+        ("fine/a", ""),
+        ("fifo/b", ""),
+        ("device/c", ""),
+        ("exclude/d", ""),
+        ("worktree/e", ""),
+        ("large/f", ""),
+        ("directory/.ignore/x", ""),
+        ("directory/g", ""),
+        ("exclude/.git/info/x", ""),
+        ("elsewhere/.ignore", "*"),
+    ]);
+    let at = |name: &str| root.path().join(name);
+    let traps =
+        ["fifo/.gitignore", "device/.ignore", "exclude/.git/info/exclude", "elsewhere/commondir", "large/.rgignore"];
+    for fifo in [traps[0], traps[2], traps[3]] {
+        assert!(std::process::Command::new("mkfifo").arg(at(fifo)).status().unwrap().success());
+    }
+    symlink("/dev/zero", at(traps[1])).unwrap();
+    fs::write(at("worktree/.git"), format!("gitdir: {}\n", at("elsewhere").display())).unwrap();
+    fs::File::create(at(traps[4])).unwrap().set_len(2 << 20).unwrap();
+
+    let (found, end) = run(listing(&root));
+    let found: BTreeSet<_> = found
+        .iter()
+        .map(|one| match one {
+            Found::File { path } | Found::Lines { path, .. } => path.strip_prefix(root.path()).unwrap().to_owned(),
+        })
+        .collect();
+    assert_eq!(found, ["directory/g", "fine/a"].into_iter().map(Into::into).collect());
+    let refused: BTreeSet<_> = end.errors.iter().map(|error| error.path.clone()).collect();
+    assert_eq!((refused, end.error_count), (traps.iter().map(|name| at(name)).collect(), 5));
+
+    // Of a root, or above it, the trap is an error; and whoever wants no rules walks past it.
+    for root in [at("fifo"), at("device"), at("fifo/b")] {
+        assert!(matches!(Search::below(root).prepare(), Err(SearchError::Root(_))));
+    }
+    let all = Search { respect_ignore: false, ..Search::below(at("fifo")) };
+    assert_eq!(names(root.path(), all), set(&["fifo/b"]));
+}
+
+/// The searcher looks for both ends of the line at each match, which takes hours here.
+#[test]
+fn a_long_line_with_many_matches_does_not_outlive_its_search() {
+    let root = tree(&[("long", &"a".repeat(8 << 20)), ("short", "a")]);
+    let cancel = Cancel::new();
+    let over_lines = Pattern { multi_line: true, ..pattern("a\\n?") };
+    let search = Search { threads: Some(2), ..search(&root, over_lines) };
+    let end = search.prepare().unwrap().run(&cancel, &|_| {
+        cancel.cancel();
+        ControlFlow::Continue(())
+    });
+    assert_eq!(end.ending, Ending::Cancelled);
+}
+
+/// In this mode all of its lines are told as one.
+#[test]
+fn many_matches_over_many_lines_take_no_more_memory_than_the_file() {
+    const LINES: usize = 2 << 20;
+    let root = tree(&[("many", &"aaaaaaa\n".repeat(LINES))]);
+    let before = peak_resident_bytes();
+    let told = Mutex::new((0, 0));
+    let over_lines = Pattern { multi_line: true, ..pattern("a\\n?") };
+    let end = search(&root, over_lines).prepare().unwrap().run(&Cancel::new(), &|found| {
+        let Found::Lines { lines, .. } = found else { panic!("a file where lines were asked for") };
+        let mut told = told.lock().unwrap();
+        told.0 += lines.len();
+        told.1 += lines.iter().map(|line| line.matches.len()).sum::<usize>();
+        ControlFlow::Continue(())
+    });
+    assert_eq!((end.errors, told.into_inner().unwrap()), (vec![], (LINES, LINES * 7)));
+    let grown = peak_resident_bytes() - before;
+    assert!(grown < LINES * 8 * 6, "{grown} bytes");
+}
+
+fn peak_resident_bytes() -> usize {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() * 1024
+}

@@ -48,6 +48,7 @@ pub(crate) struct Connection {
     pub(crate) searches: Mutex<HashMap<String, files::Cancel>>,
     /// HTTP requests that can be ended, by the names that the client gave them.
     pub(crate) http: Mutex<HashMap<String, ActiveRequest>>,
+    pub(crate) http_places: Arc<Semaphore>,
     /// Bytes of requests that wait for a process to start or to read.
     pub(crate) waiting_bytes: AtomicUsize,
     peer: PeerLabel,
@@ -85,6 +86,7 @@ pub(crate) async fn serve(stream: MessageStream, transport: Transport, shared: A
         large_replies: Arc::new(Semaphore::new(LARGE_REPLIES)),
         searches: Mutex::default(),
         http: Mutex::default(),
+        http_places: Arc::new(Semaphore::new(shared.config.max_http_requests)),
         waiting_bytes: AtomicUsize::new(0),
         outbound: Arc::clone(&outbound),
         peer,

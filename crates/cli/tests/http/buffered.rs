@@ -150,7 +150,13 @@ async fn there_are_only_so_many_requests_at_once() {
     let (code, message) = refused(&mut client, peer.url("/"), json!({"requestId": "c"})).await;
     let expected = "connection has reached its limit of 2 HTTP requests under way (--max-http-requests)";
     assert_eq!((code, message.as_str()), (-32600, expected));
+    let (code, message) = refused(&mut client, peer.url("/"), json!({"requestId": "a"})).await;
+    assert_eq!((code, message.as_str()), (-32600, expected), "also under a name that is in use");
     let mut other = server.client().await;
-    other.send("http/request", crate::support::request(peer.url("/"), json!({}))).await;
-    testkit::eventually("others are not counted", || (peer.accepted() == 3).then_some(())).await;
+    for _ in 0..2 {
+        other.send("http/request", crate::support::request(peer.url("/"), json!({}))).await;
+    }
+    let (code, _) = refused(&mut other, peer.url("/"), json!({})).await;
+    assert_eq!(code, -32600, "each counts, whatever its name");
+    testkit::eventually("others are not counted", || (peer.accepted() == 4).then_some(())).await;
 }

@@ -1,8 +1,9 @@
 //! Answers whose body comes in pieces.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use testkit::{TestServer, json, resident_bytes};
+use testkit::{TestServer, json, peak_resident_bytes, resident_bytes};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, Semaphore};
@@ -158,4 +159,37 @@ async fn stream_and_measure(server: &TestServer, megabytes: usize) {
 async fn a_gigabyte_goes_through_in_little_memory() {
     let server = server().await;
     stream_and_measure(&server, 1024).await;
+}
+
+/// A goodbye of the client, as the WebSocket protocol has it.
+const CLOSE_FRAME: [u8; 6] = [0x88, 0x80, 0, 0, 0, 0];
+
+#[tokio::test]
+async fn a_client_that_says_goodbye_and_reads_no_more_is_owed_nothing() {
+    let (stalled, ended) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let noted = (Arc::clone(&stalled), Arc::clone(&ended));
+    let peer = Peer::start(move |_, mut stream| {
+        let (stalled, ended) = noted.clone();
+        async move {
+            say(&mut stream, "HTTP/1.1 200 OK\r\n\r\n").await;
+            let block = vec![b'x'; 1 << 20];
+            loop {
+                match tokio::time::timeout(Duration::from_millis(300), stream.write_all(&block)).await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(_)) => break ended.notify_one(),
+                    Err(_) => stalled.notify_one(),
+                }
+            }
+        }
+    })
+    .await;
+    let server = server().await;
+    let mut client = server.client().await;
+    open(&mut client, "r", peer.url("/"), json!({})).await;
+    stalled.notified().await;
+    let before = peak_resident_bytes(server.pid());
+    client.send_bytes(&CLOSE_FRAME).await.unwrap();
+    ended.notified().await;
+    let grown = peak_resident_bytes(server.pid()) - before;
+    assert!(grown < 32 << 20, "{grown} bytes for nobody");
 }

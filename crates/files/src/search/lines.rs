@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use grep_matcher::Matcher;
 use grep_regex::RegexMatcher;
-use grep_searcher::{Searcher, Sink, SinkContext, SinkFinish, SinkMatch};
+use grep_searcher::{LineIter, Searcher, Sink, SinkContext, SinkFinish, SinkMatch};
 
 use super::{Found, FoundLine, MAX_LINE_BYTES};
 
@@ -74,29 +74,6 @@ impl<'a> Lines<'a> {
         }
         self.flush()
     }
-
-    /// Where in the buffer the expression matches. What is beyond the text that is kept of a line is not looked for.
-    fn ranges(&self, searcher: &Searcher, found: &SinkMatch<'_>) -> io::Result<Vec<Range<usize>>> {
-        let Range { start, end } = found.bytes_range_in_buffer();
-        let is_multi_line = searcher.multi_line_with_matcher(self.matcher);
-        let (haystack, wanted_end) = if is_multi_line {
-            (&found.buffer()[..(end + LOOK_AHEAD_BYTES).min(found.buffer().len())], end)
-        } else {
-            let line = without_line_feed(&found.buffer()[start..end]);
-            (&found.buffer()[..start + line.len()], end.min(start + MAX_LINE_BYTES))
-        };
-        let mut ranges = Vec::new();
-        self.matcher
-            .find_iter_at(haystack, start, |one| {
-                let is_wanted = one.start() < wanted_end || (one.start() == wanted_end && ranges.is_empty());
-                if is_wanted {
-                    ranges.push(one.start()..one.end());
-                }
-                is_wanted
-            })
-            .map_err(io::Error::other)?;
-        Ok(ranges)
-    }
 }
 
 impl Sink for Lines<'_> {
@@ -104,29 +81,28 @@ impl Sink for Lines<'_> {
 
     fn matched(&mut self, searcher: &Searcher, found: &SinkMatch<'_>) -> io::Result<bool> {
         self.matches += 1;
-        let ranges = self.ranges(searcher, found)?;
-        let mut offset = found.absolute_byte_offset();
-        let mut start = found.bytes_range_in_buffer().start;
-        let mut first_open = 0;
-        for (number, raw) in (found.line_number().unwrap_or(0)..).zip(found.lines()) {
-            let line = shown(number, offset, raw);
-            let span = start..start + without_line_feed(raw).len();
-            // Matches are in order, so those that end before this line are of no interest to later ones.
-            while ranges.get(first_open).is_some_and(|range| range.end < span.start) {
-                first_open += 1;
-            }
-            let matches = ranges[first_open..]
-                .iter()
-                .take_while(|range| range.start <= span.end)
-                .filter_map(|range| within(range, &span, line.text.len()))
-                .collect();
-            if self.take(FoundLine { matches, ..line }).is_break() {
-                return Ok(false);
-            }
-            offset += raw.len() as u64;
-            start += raw.len();
-        }
-        Ok(true)
+        let Range { start, end } = found.bytes_range_in_buffer();
+        let is_multi_line = searcher.multi_line_with_matcher(self.matcher);
+        // What is beyond the text that is kept of a line is not looked for.
+        let (haystack, wanted_end) = if is_multi_line {
+            (&found.buffer()[..(end + LOOK_AHEAD_BYTES).min(found.buffer().len())], end)
+        } else {
+            let line = without_line_feed(&found.buffer()[start..end]);
+            (&found.buffer()[..start + line.len()], end.min(start + MAX_LINE_BYTES))
+        };
+        let (mut lines, mut flow) = (Marking::of(found), ControlFlow::Continue(()));
+        let mut is_first = true;
+        self.matcher
+            .find_iter_at(haystack, start, |one| {
+                let is_wanted = one.start() < wanted_end || (one.start() == wanted_end && is_first);
+                is_first = false;
+                if is_wanted {
+                    flow = lines.mark(&(one.start()..one.end()), self);
+                }
+                is_wanted && flow.is_continue()
+            })
+            .map_err(io::Error::other)?;
+        Ok(flow.is_continue() && lines.finish(self).is_continue())
     }
 
     fn context(&mut self, _: &Searcher, context: &SinkContext<'_>) -> io::Result<bool> {
@@ -138,6 +114,64 @@ impl Sink for Lines<'_> {
     fn finish(&mut self, _: &Searcher, _: &SinkFinish) -> io::Result<()> {
         let _stop_is_remembered = self.flush();
         Ok(())
+    }
+}
+
+/// The lines of a match, or of many in a row, each handed on as soon as all matches in it are known: together they can be as large as
+/// the file.
+struct Marking<'b> {
+    rest: LineIter<'b>,
+    number: u64,
+    offset: u64,
+    /// Where in the buffer the rest begins.
+    start: usize,
+    current: Option<(FoundLine, Range<usize>)>,
+}
+
+impl<'b> Marking<'b> {
+    fn of(found: &SinkMatch<'b>) -> Self {
+        let mut marking = Self {
+            rest: found.lines(),
+            number: found.line_number().unwrap_or(0),
+            offset: found.absolute_byte_offset(),
+            start: found.bytes_range_in_buffer().start,
+            current: None,
+        };
+        marking.step();
+        marking
+    }
+
+    /// Goes on to the next line and returns the one before.
+    fn step(&mut self) -> Option<FoundLine> {
+        let next = self.rest.next().map(|raw| {
+            let line = (shown(self.number, self.offset, raw), self.start..self.start + without_line_feed(raw).len());
+            self.number += 1;
+            self.offset += raw.len() as u64;
+            self.start += raw.len();
+            line
+        });
+        std::mem::replace(&mut self.current, next).map(|(line, _)| line)
+    }
+
+    /// Marks a match in all lines it is in. Matches come in order.
+    fn mark(&mut self, range: &Range<usize>, sink: &mut Lines<'_>) -> ControlFlow<()> {
+        while let Some((line, span)) = &mut self.current {
+            if range.start <= span.end {
+                line.matches.extend(within(range, span, line.text.len()));
+                if range.end <= span.end {
+                    break;
+                }
+            }
+            self.step().map_or(ControlFlow::Continue(()), |line| sink.take(line))?;
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn finish(mut self, sink: &mut Lines<'_>) -> ControlFlow<()> {
+        while let Some(line) = self.step() {
+            sink.take(line)?;
+        }
+        ControlFlow::Continue(())
     }
 }
 
@@ -162,9 +196,9 @@ fn without_line_feed(line: &[u8]) -> &[u8] {
 /// empty itself.
 fn within(range: &Range<usize>, span: &Range<usize>, kept: usize) -> Option<(u32, u32)> {
     let start = range.start.max(span.start) - span.start;
-    let end = range.end.min(span.end).checked_sub(span.start)?;
-    if end < start || start > kept || (start == end && !range.is_empty()) {
+    let end = range.end.min(span.end).checked_sub(span.start)?.min(kept);
+    if end < start || (start == end && !range.is_empty()) {
         return None;
     }
-    Some((u32::try_from(start).ok()?, u32::try_from(end.min(kept)).ok()?))
+    Some((u32::try_from(start).ok()?, u32::try_from(end).ok()?))
 }

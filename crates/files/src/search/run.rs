@@ -7,6 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use grep_matcher::{ByteSet, LineMatchKind, LineTerminator, Match, Matcher};
 use grep_regex::RegexMatcher;
 use grep_searcher::{BinaryDetection, MmapChoice, Searcher, SearcherBuilder};
 use ignore::{DirEntry, Error, ParallelVisitor, ParallelVisitorBuilder, WalkState};
@@ -15,7 +16,7 @@ use rustix::fs::OFlags;
 
 use super::lines::Lines;
 use super::walk::failure;
-use super::{Ending, Found, MAX_SEARCH_ERRORS, PreparedSearch, Search, SearchEnd, SearchFailure, shortened};
+use super::{Ending, Found, PreparedSearch, Search, SearchEnd, SearchFailure, shortened};
 use crate::Cancel;
 
 /// What a thread may hold of one file: of a file that is searched as a whole, all of it, and else its longest line.
@@ -31,6 +32,7 @@ impl PreparedSearch {
         let run = Run { prepared: self, cancel, sink, is_stopped: AtomicBool::new(false), total: Mutex::default() };
         self.walk.build_parallel().visit(&mut Workers { run: &run });
         let mut end = run.total.into_inner();
+        end.add(self.left_out.take());
         end.ending = match (run.is_stopped.into_inner(), cancel.is_cancelled()) {
             (true, _) => Ending::Stopped,
             (false, true) => Ending::Cancelled,
@@ -106,7 +108,7 @@ impl ParallelVisitor for Worker<'_> {
         match entry {
             Ok(entry) => self.visit_entry(entry),
             Err(error) => {
-                self.note(failure(&error, &self.run.prepared.search.root));
+                self.part.note(failure(&error, &self.run.prepared.search.root));
                 WalkState::Continue
             }
         }
@@ -116,7 +118,7 @@ impl ParallelVisitor for Worker<'_> {
 impl Worker<'_> {
     fn visit_entry(&mut self, entry: DirEntry) -> WalkState {
         if let Some(error) = entry.error() {
-            self.note(failure(error, entry.path()));
+            self.part.note(failure(error, entry.path()));
         }
         if !entry.file_type().is_some_and(|kind| kind.is_file()) {
             return WalkState::Continue;
@@ -147,7 +149,11 @@ impl Worker<'_> {
         let run = self.run;
         let hand_over = |found| run.hand_over(found);
         let mut lines = Lines::of(path, matcher, &hand_over);
-        let searched = self.searcher.search_reader(matcher, Interruptible { file, run }, &mut lines);
+        let searched = self.searcher.search_reader(
+            InterruptibleMatcher { matcher, run },
+            InterruptibleFile { file, run },
+            &mut lines,
+        );
         let flushed = lines.flush();
         self.part.matches += lines.matches();
         self.part.files_matched += u64::from(lines.matches() > 0);
@@ -159,26 +165,13 @@ impl Worker<'_> {
     }
 
     fn note_error(&mut self, path: &Path, error: &io::Error) {
-        self.note(SearchFailure { path: path.to_owned(), text: shortened(&error.to_string()) });
-    }
-
-    fn note(&mut self, failure: SearchFailure) {
-        self.part.error_count += 1;
-        if self.part.errors.len() < MAX_SEARCH_ERRORS {
-            self.part.errors.push(failure);
-        }
+        self.part.note(SearchFailure { path: path.to_owned(), text: shortened(&error.to_string()) });
     }
 }
 
 impl Drop for Worker<'_> {
     fn drop(&mut self) {
-        let mut total = self.run.total.lock();
-        total.files_searched += self.part.files_searched;
-        total.files_matched += self.part.files_matched;
-        total.matches += self.part.matches;
-        total.error_count += self.part.error_count;
-        let room = MAX_SEARCH_ERRORS - total.errors.len();
-        total.errors.extend(self.part.errors.drain(..).take(room));
+        self.run.total.lock().add(std::mem::take(&mut self.part));
     }
 }
 
@@ -190,16 +183,52 @@ fn open(path: &Path) -> io::Result<Option<File>> {
 }
 
 /// A file that ends early when the search is over: a large one without a match asks nobody else.
-struct Interruptible<'r> {
+struct InterruptibleFile<'r> {
     file: File,
     run: &'r Run<'r>,
 }
 
-impl Read for Interruptible<'_> {
+impl Read for InterruptibleFile<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.run.is_over() {
             return Ok(0);
         }
         self.file.read(buffer)
+    }
+}
+
+/// A matcher that finds nothing more when the search is over: a file that is searched as a whole has been read by then, and a long line
+/// with many matches can take hours.
+struct InterruptibleMatcher<'r> {
+    matcher: &'r RegexMatcher,
+    run: &'r Run<'r>,
+}
+
+impl Matcher for InterruptibleMatcher<'_> {
+    type Captures = <RegexMatcher as Matcher>::Captures;
+    type Error = <RegexMatcher as Matcher>::Error;
+
+    fn find_at(&self, haystack: &[u8], at: usize) -> Result<Option<Match>, Self::Error> {
+        if self.run.is_over() { Ok(None) } else { self.matcher.find_at(haystack, at) }
+    }
+
+    fn new_captures(&self) -> Result<Self::Captures, Self::Error> {
+        self.matcher.new_captures()
+    }
+
+    fn shortest_match_at(&self, haystack: &[u8], at: usize) -> Result<Option<usize>, Self::Error> {
+        if self.run.is_over() { Ok(None) } else { self.matcher.shortest_match_at(haystack, at) }
+    }
+
+    fn non_matching_bytes(&self) -> Option<&ByteSet> {
+        self.matcher.non_matching_bytes()
+    }
+
+    fn line_terminator(&self) -> Option<LineTerminator> {
+        self.matcher.line_terminator()
+    }
+
+    fn find_candidate_line(&self, haystack: &[u8]) -> Result<Option<LineMatchKind>, Self::Error> {
+        self.matcher.find_candidate_line(haystack)
     }
 }

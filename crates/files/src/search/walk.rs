@@ -1,16 +1,16 @@
 //! Which files are looked at: globs, ignore files, depth and size.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use ignore::overrides::{Override, OverrideBuilder};
-use ignore::{Error, WalkBuilder};
+use ignore::{DirEntry, Error, WalkBuilder};
 
-use super::{Search, SearchError, SearchFailure, shortened};
+use super::ignore_files::{self, LeftOut};
+use super::{RIPGREP_IGNORE, Search, SearchError, SearchFailure, shortened};
+use crate::FileError;
 
-/// What ripgrep reads besides `.ignore`.
-const RIPGREP_IGNORE: &str = ".rgignore";
-
-pub(super) fn build(search: &Search) -> Result<WalkBuilder, SearchError> {
+pub(super) fn build(search: &Search, left_out: &LeftOut) -> Result<WalkBuilder, SearchError> {
     let mut walk = WalkBuilder::new(&search.root);
     walk.overrides(overrides(search)?)
         .standard_filters(search.respect_ignore)
@@ -22,9 +22,25 @@ pub(super) fn build(search: &Search) -> Result<WalkBuilder, SearchError> {
         // Global excludes are relative to it, and ours is not that of who asks.
         .current_dir(&search.root);
     if search.respect_ignore {
-        walk.add_custom_ignore_filename(RIPGREP_IGNORE);
+        check_root(&search.root)?;
+        let left_out = left_out.clone();
+        walk.add_custom_ignore_filename(RIPGREP_IGNORE)
+            .filter_entry(move |entry| !is_directory(entry) || left_out.admits(entry.path()));
     }
     Ok(walk)
+}
+
+fn is_directory(entry: &DirEntry) -> bool {
+    entry.file_type().is_some_and(|kind| kind.is_dir())
+}
+
+/// The walker reads the ignore files of the root and of everything above it whatever we say.
+fn check_root(root: &Path) -> Result<(), FileError> {
+    let canonical = root.canonicalize().map_err(FileError::at(root))?;
+    match canonical.ancestors().find_map(ignore_files::unreadable) {
+        Some(path) => Err(FileError::check(ErrorKind::InvalidData, ignore_files::REFUSAL, &path)),
+        None => Ok(()),
+    }
 }
 
 fn overrides(search: &Search) -> Result<Override, SearchError> {

@@ -111,6 +111,13 @@ impl Watches {
     }
 }
 
+/// One that was begun while its session ended is in nobody's way, but nobody else would end it.
+impl Drop for Watches {
+    fn drop(&mut self) {
+        self.end_all();
+    }
+}
+
 impl Watched {
     /// Begins to see. May block.
     pub(crate) fn open_eyes(self: &Arc<Self>, path: PathBuf, recursive: bool) -> Result<(), FileError> {
@@ -209,4 +216,20 @@ fn on_the_wire(change: files::Change) -> Option<FileChange> {
         files::ChangeKind::Renamed { from } => (ChangeKind::Renamed, PathUri::from_native(&from)),
     };
     Some(FileChange { path: PathUri::from_native(&change.path)?, kind, from, is_directory: change.is_directory })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_watch_that_was_begun_late_ends_with_its_session() {
+        let root = tempfile::tempdir().unwrap();
+        let watches = Watches::new(1);
+        watches.end_all();
+        let Ok(watched) = watches.begin("late", ConnectionNumber(1)) else { panic!("there is room") };
+        watched.open_eyes(root.path().to_owned(), false).unwrap();
+        drop(watches);
+        assert!(watched.over.is_cancelled() && watched.eyes.lock().is_none());
+    }
 }

@@ -40,9 +40,9 @@ async fn answer<R: Serialize + Send + 'static>(
     let encoded = move || operation().map(|result| encode_response(&id, &result));
     match session.files.work.run_for_reply(weight, encoded).await {
         Some((Ok(message), place)) => {
-            let room = call.connection.outbound.room_for_reply(message.len()).await;
+            let Some(room) = call.connection.outbound.room_for_reply(message.len()).await else { return };
             drop(place);
-            call.finish_encoded(message, room);
+            call.finish_encoded(message, Some(room));
         }
         Some((Err(error), _)) => call.finish::<()>(Err(error)),
         None => {}

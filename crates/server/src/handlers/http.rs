@@ -1,6 +1,7 @@
 //! `http/request` and what belongs to it. A streamed body is read no faster than its client takes it, and belongs to the
 //! connection: whoever comes back asks again. Nothing of a request is logged here.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,9 +9,9 @@ use bytes::Bytes;
 use fetch::{FetchError, Fetcher, FetcherConfig, Header, Redirects, Request};
 use protocol::{
     Base64Bytes, BodyDelta, ErrorData, HttpFlowParams, HttpHeader, HttpRequestParams, HttpResponse, HttpTarget,
-    NoResult, RedirectPolicy, WireError, encode_notification, notification,
+    NoResult, RedirectPolicy, WireError, encode_notification, encoded_len, notification,
 };
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -38,22 +39,23 @@ struct Registration {
     request: ActiveRequest,
     /// False if a request that is not streamed has the name of another one: nobody asked for it to be unique.
     has_name: bool,
+    _place: OwnedSemaphorePermit,
 }
 
 impl Registration {
     fn begin(connection: &Arc<Connection>, id: String, is_streamed: bool) -> Result<Self, WireError> {
-        let limit = connection.shared.config.max_http_requests;
+        let place = Arc::clone(&connection.http_places).try_acquire_owned().map_err(|_| {
+            let limit = connection.shared.config.max_http_requests;
+            WireError::invalid_request(format!(
+                "connection has reached its limit of {limit} HTTP requests under way (--max-http-requests)"
+            ))
+        })?;
         let request = ActiveRequest {
             cancel: CancellationToken::new(),
             paused: Arc::new(watch::Sender::new(false)),
             is_streamed,
         };
         let mut requests = connection.http.lock();
-        if requests.len() >= limit {
-            return Err(WireError::invalid_request(format!(
-                "connection has reached its limit of {limit} HTTP requests under way (--max-http-requests)"
-            )));
-        }
         let has_name = match requests.get(&id) {
             Some(other) if is_streamed && other.is_streamed => {
                 return Err(WireError::invalid_params(format!(
@@ -68,7 +70,7 @@ impl Registration {
             requests.insert(id.clone(), request.clone());
         }
         drop(requests);
-        Ok(Self { connection: Arc::clone(connection), id, request, has_name })
+        Ok(Self { connection: Arc::clone(connection), id, request, has_name, _place: place })
     }
 }
 
@@ -95,8 +97,12 @@ pub(super) fn request(call: Call, params: HttpRequestParams, _: Arc<Session>) {
         } else {
             let cancel = registration.request.cancel.clone();
             let answer = cancel.run_until_cancelled(buffer(&call, params)).await;
+            let answer = answer.unwrap_or_else(|| Err(cancelled()));
+            let bytes = answer.as_ref().map_or(0, |answer| encoded_len(answer.body.0.len()));
+            // Until there is room for it, it counts as a request under way.
+            let Some(room) = call.connection.outbound.room_for_reply(bytes).await else { return };
             drop(registration);
-            call.finish(answer.unwrap_or_else(|| Err(cancelled())));
+            call.finish_covering(answer, None, Some(room));
         }
     });
 }
@@ -136,7 +142,11 @@ async fn stream(call: Call, params: HttpRequestParams, registration: Registratio
             // It cannot fail: the sender is ours.
             let _ = paused.wait_for(|paused| !paused).await.is_ok();
             match body.next().await {
-                Ok(Some(piece)) => deltas.piece(piece).await,
+                Ok(Some(piece)) => {
+                    if deltas.piece(piece).await.is_break() {
+                        return Some("the connection has ended".to_owned());
+                    }
+                }
                 Ok(None) => return None,
                 Err(error) => return Some(error.to_string()),
             }
@@ -164,11 +174,14 @@ struct Deltas {
 }
 
 impl Deltas {
-    /// Waits until earlier pieces have left.
-    async fn piece(&mut self, piece: Bytes) {
-        let room = self.connection.outbound.room_for_reply(piece.len()).await;
+    /// Waits until earlier pieces have left. Breaks if nobody is there to take them any more.
+    async fn piece(&mut self, piece: Bytes) -> ControlFlow<()> {
+        let Some(room) = self.connection.outbound.room_for_reply(piece.len()).await else {
+            return ControlFlow::Break(());
+        };
         let message = self.encode(piece.into(), false, None);
-        self.connection.outbound.reply_covering(message, None, room);
+        self.connection.outbound.reply_covering(message, None, Some(room));
+        ControlFlow::Continue(())
     }
 
     fn end(mut self, error: Option<String>) {

@@ -1,13 +1,16 @@
 //! From a path as it is typed to a file system and a path in it. Each environment is connected to once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use client::{ConnectionState, ExecServerClient, ExecutorFileSystem, FileSystemError, LocalFileSystem, PathUri, Way};
+use client::{
+    ConnectionState, DirectoryEntry, ExecServerClient, ExecutorFileSystem, FileSystemError, LocalFileSystem, PathUri,
+    Way,
+};
 
 use super::super::args::WhereArgs;
 use super::super::env_path::EnvPath;
@@ -71,14 +74,7 @@ impl Place {
             });
             return Ok(listed.await.map_err(std::io::Error::from)??);
         }
-        let entries = self.site.files.read_directory_with_links(&self.uri()?, None).await?;
-        Ok(entries
-            .into_iter()
-            .map(|entry| {
-                let exact = entry.path.and_then(|path| path.to_native().ok());
-                exact.as_deref().and_then(Path::file_name).map_or_else(|| entry.file_name.into(), OsStr::to_owned)
-            })
-            .collect())
+        names_of(self.site.files.read_directory_with_links(&self.uri()?, None).await?)
     }
 
     /// A sentence about it.
@@ -95,6 +91,21 @@ impl std::fmt::Display for Place {
         }
         Ok(())
     }
+}
+
+/// Names as a server tells them. One that is no single name, or comes twice, could lead a copy out of its target: the second time
+/// through a link that was made the first time.
+fn names_of(entries: Vec<DirectoryEntry>) -> Result<Vec<OsString>, FileSystemError> {
+    let mut names = BTreeSet::new();
+    for entry in entries {
+        let exact = entry.path.and_then(|path| path.to_native().ok());
+        let name = exact.as_deref().and_then(Path::file_name).map_or_else(|| entry.file_name.into(), OsStr::to_owned);
+        if Path::new(&name).file_name() != Some(&name) || !names.insert(name) {
+            let text = "exec-server protocol error: it has a name that cannot be in a directory";
+            return Err(std::io::Error::new(std::io::ErrorKind::InvalidData, text).into());
+        }
+    }
+    Ok(names.into_iter().collect())
 }
 
 /// The machines that paths have named so far.
@@ -164,5 +175,29 @@ impl<'a> Sites<'a> {
                 client.close().await;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_lead_out_of_a_directory_are_refused() {
+        let names = |names: &[&str]| {
+            let entry = |name: &&str| DirectoryEntry {
+                file_name: (*name).to_owned(),
+                is_directory: false,
+                is_file: true,
+                is_symlink: None,
+                path: None,
+            };
+            names_of(names.iter().map(entry).collect())
+        };
+        assert_eq!(names(&["b", "..a", "a b", ".c", "-"]).unwrap(), ["-", "..a", ".c", "a b", "b"]);
+        for bad in ["..", ".", "", "/", "../x", "/etc/passwd", "x/y", "x/", "./x", "x/.", "x/.."] {
+            assert!(names(&["good", bad]).is_err(), "{bad}");
+        }
+        assert!(names(&["twice", "once", "twice"]).is_err());
     }
 }

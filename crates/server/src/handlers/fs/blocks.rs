@@ -116,9 +116,9 @@ pub(in crate::handlers) fn read_block(call: Call, params: ReadBlockParams, sessi
         });
         match read.await {
             Some((Ok(Some(message)), place)) => {
-                let room = call.connection.outbound.room_for_reply(len).await;
+                let Some(room) = call.connection.outbound.room_for_reply(len).await else { return };
                 drop(place);
-                call.finish_encoded(message, room);
+                call.finish_encoded(message, Some(room));
             }
             Some((Ok(None), _)) => call.finish::<()>(Err(unknown(&params.handle_id))),
             Some((Err(error), _)) => {

@@ -56,9 +56,9 @@ pub(in crate::handlers) fn read_file(call: Call, params: FileParams, session: Ar
             let read = move || files::read_file(&path, follow, limit).map(|data| encode_file(&id, &data));
             match session.files.work.run_for_reply(weight, read).await {
                 Some((Ok(message), place)) => {
-                    let room = call.connection.outbound.room_for_reply(message.len()).await;
+                    let Some(room) = call.connection.outbound.room_for_reply(message.len()).await else { return };
                     drop(place);
-                    return call.finish_encoded(message, room);
+                    return call.finish_encoded(message, Some(room));
                 }
                 Some((Err(error), _)) if error.size_limit() == Some(ORDINARY_BYTES) => {}
                 Some((Err(error), _)) => return call.finish::<()>(Err(too_large(&error, message_limit))),

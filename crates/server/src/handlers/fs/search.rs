@@ -24,6 +24,8 @@ const BATCH_BYTES: usize = 64 << 10;
 const BATCH_TIME: Duration = Duration::from_millis(20);
 /// What a line or a file takes on the wire beside its text.
 const AROUND_BYTES: usize = 96;
+/// What a match in a line takes.
+const MATCH_BYTES: usize = 26;
 /// Batches that wait to be sent before the search does.
 const WAITING_BATCHES: usize = 4;
 
@@ -89,10 +91,11 @@ pub(in crate::handlers) fn search(call: Call, params: SearchParams, session: Arc
 async fn tell(connection: &Connection, id: &str, mut batches: mpsc::Receiver<Batch>) -> u64 {
     let mut seq = 0;
     while let Some(Batch { files, bytes, .. }) = batches.recv().await {
+        // Nobody is there to be told any more, which ends the search as well.
+        let Some(room) = connection.outbound.room_for_reply(bytes).await else { break };
         seq += 1;
-        let room = connection.outbound.room_for_reply(bytes).await;
         let found = FoundNotification { search_id: id.to_owned(), seq, files };
-        connection.outbound.reply_covering(encode_notification(notification::FS_FOUND, &found), None, room);
+        connection.outbound.reply_covering(encode_notification(notification::FS_FOUND, &found), None, Some(room));
     }
     seq
 }
@@ -191,7 +194,7 @@ impl Gather {
             }
             Some(lines) => take_lines(lines, &mut state.left),
         };
-        let text: usize = lines.iter().map(|line| line.text.len() + AROUND_BYTES).sum();
+        let text: usize = lines.iter().map(wire_bytes).sum();
         state.bytes += path.as_str().len() + AROUND_BYTES + text;
         state.files.push(FoundFile { path, lines });
         if state.bytes < BATCH_BYTES && state.since.elapsed() < BATCH_TIME && state.left > 0 {
@@ -213,6 +216,11 @@ impl Gather {
             let _nobody_listens = self.send.blocking_send(batch);
         }
     }
+}
+
+fn wire_bytes(line: &FoundLine) -> usize {
+    let raw = line.raw.as_ref().map_or(0, |raw| protocol::encoded_len(raw.0.len()));
+    AROUND_BYTES + line.text.len() + raw + line.matches.len() * MATCH_BYTES
 }
 
 /// As many as may be found; lines around them do not count.
@@ -242,4 +250,28 @@ fn take_lines(lines: Vec<files::FoundLine>, left: &mut u64) -> Vec<FoundLine> {
         });
     }
     taken
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn matches_count_as_what_they_take_on_the_wire() {
+        let (send, mut batches) = mpsc::channel(1);
+        let gather = Gather::new(send, None);
+        let line = files::FoundLine {
+            number: 1,
+            offset: 0,
+            text: vec![b'a'; 4096],
+            cut: false,
+            matches: (0..4096).map(|at| (at, at + 1)).collect(),
+            is_context: false,
+        };
+        let path = std::path::Path::new("/a").into();
+        assert!(gather.add(Found::Lines { path, lines: vec![line] }).is_continue());
+        let batch = batches.try_recv().expect("it is as much as is gathered at most");
+        let encoded = serde_json::to_string(&batch.files).unwrap().len();
+        assert!((encoded / 2..encoded * 2).contains(&batch.bytes), "{} for {encoded}", batch.bytes);
+    }
 }

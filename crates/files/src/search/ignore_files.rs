@@ -1,0 +1,76 @@
+//! What stands where the walker looks for rules of what to ignore. It opens these files by itself and reads them to their end, so a FIFO
+//! would hold a thread for ever, and a link to an endless device, which any repository can contain, would take all memory. A directory with
+//! such a thing is not entered. Whoever swaps a file for one at the right moment is not kept from it.
+
+use std::fs::{self, Metadata};
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::{RIPGREP_IGNORE, SearchEnd, SearchFailure};
+
+/// Far more than anybody writes; each line becomes an expression.
+const LARGEST: u64 = 1 << 20;
+/// What the first line of a file that says where something is may take.
+const LONGEST_LINE: u64 = 8 << 10;
+
+/// Directories that were left out of a search, as its errors.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LeftOut(Arc<Mutex<SearchEnd>>);
+
+impl LeftOut {
+    /// Whether a directory can be entered. One that cannot is noted.
+    pub(super) fn admits(&self, directory: &Path) -> bool {
+        let Some(path) = unreadable(directory) else { return true };
+        self.0.lock().note(SearchFailure { path, text: REFUSAL.to_owned() });
+        false
+    }
+
+    /// What was noted since the last time.
+    pub(super) fn take(&self) -> SearchEnd {
+        std::mem::take(&mut self.0.lock())
+    }
+}
+
+/// Why nothing below a directory is searched.
+pub(super) const REFUSAL: &str = "not an ordinary file of at most 1 MiB, so its directory is not searched; remove it or search without ignore files";
+
+/// The first thing in a directory that looks like an ignore file and must not be read.
+pub(super) fn unreadable(directory: &Path) -> Option<PathBuf> {
+    let own = [".gitignore", ".ignore", RIPGREP_IGNORE].into_iter().map(|name| directory.join(name)).find(is_trap);
+    own.or_else(|| unreadable_exclude(&directory.join(".git")))
+}
+
+/// The same for what the repository itself excludes, which may be elsewhere.
+fn unreadable_exclude(git: &Path) -> Option<PathBuf> {
+    let found = fs::metadata(git).ok()?;
+    if found.is_dir() {
+        return Some(git.join("info/exclude")).filter(is_trap);
+    }
+    if !is_readable(&found) {
+        return Some(git.to_owned());
+    }
+    let git_directory = PathBuf::from(first_line(git)?.strip_prefix("gitdir: ")?);
+    let pointer = git_directory.join("commondir");
+    if is_trap(&pointer) {
+        return Some(pointer);
+    }
+    let common = git_directory.join(first_line(&pointer)?);
+    Some(common.join("info/exclude")).filter(is_trap)
+}
+
+fn is_trap(path: &PathBuf) -> bool {
+    fs::metadata(path).is_ok_and(|found| !found.is_dir() && !is_readable(&found))
+}
+
+fn is_readable(found: &Metadata) -> bool {
+    found.is_file() && found.len() <= LARGEST
+}
+
+fn first_line(path: &Path) -> Option<String> {
+    let mut bytes = Vec::new();
+    fs::File::open(path).ok()?.take(LONGEST_LINE).read_to_end(&mut bytes).ok()?;
+    String::from_utf8(bytes).ok()?.lines().next().map(str::to_owned)
+}
