@@ -50,6 +50,7 @@ impl FileWriter {
     pub async fn write(&mut self, mut bytes: Bytes) -> Result<(), FileSystemError> {
         while !bytes.is_empty() {
             if self.pending.is_empty() && bytes.len() >= LARGE_PIECE {
+                self.room_for_one().await?;
                 let block = bytes.split_to(bytes.len().min(BLOCK_BYTES));
                 self.send(block).await?;
             } else {
@@ -65,20 +66,25 @@ impl FileWriter {
 
     /// Leaves out so many bytes, which are zero.
     pub async fn skip(&mut self, bytes: u64) -> Result<(), FileSystemError> {
-        let here = self.at + self.pending.len() as u64;
-        let to =
-            here.checked_add(bytes).ok_or_else(|| FileSystemError::invalid_input("file write offset overflowed"))?;
+        let to = self
+            .position()
+            .checked_add(bytes)
+            .ok_or_else(|| FileSystemError::invalid_input("file write offset overflowed"))?;
         self.seek(to).await
     }
 
     /// Goes on at this place of the file. The file goes at least that far.
     pub async fn seek(&mut self, offset: u64) -> Result<(), FileSystemError> {
-        if offset != self.at + self.pending.len() as u64 {
+        if offset != self.position() {
             self.flush().await?;
             self.at = offset;
         }
         self.end = self.end.max(offset);
         Ok(())
+    }
+
+    fn position(&self) -> u64 {
+        self.at.saturating_add(self.pending.len() as u64)
     }
 
     /// Changes what was said about the file when it was begun, as it may be known only now.
@@ -119,17 +125,23 @@ impl FileWriter {
         if self.pending.is_empty() {
             return self.check();
         }
+        self.room_for_one().await?;
         let block = self.pending.split().freeze();
         self.send(block).await
     }
 
-    async fn send(&mut self, block: Bytes) -> Result<(), FileSystemError> {
+    /// Waits until another block can be sent. Waited for before the block is taken: who stops waiting has lost nothing.
+    async fn room_for_one(&mut self) -> Result<(), FileSystemError> {
         let most = match self.sink {
             Sink::Local(_) => LOCAL_BLOCKS,
             Sink::Remote(_) => REMOTE_BLOCKS,
             Sink::Whole(_) => 1,
         };
-        self.room(most - 1).await?;
+        self.room(most - 1).await
+    }
+
+    /// Does not wait.
+    async fn send(&mut self, block: Bytes) -> Result<(), FileSystemError> {
         let offset = self.at;
         self.at = offset
             .checked_add(block.len() as u64)

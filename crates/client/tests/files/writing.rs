@@ -14,6 +14,7 @@ const MIB: usize = 1 << 20;
 
 on_both! {
     pieces_of_any_size_make_the_file
+    a_write_that_was_given_up_takes_nothing_along
     nothing_shows_before_the_commit
     mode_and_time_are_those_that_were_asked_for
     what_is_skipped_is_a_hole
@@ -37,6 +38,22 @@ async fn pieces_of_any_size_make_the_file(place: &Place) {
     }
     begin(place, "empty", &WriteStreamOptions::default()).await.commit().await.unwrap();
     assert_eq!(fs::read(place.path("empty")).unwrap(), b"");
+}
+
+async fn a_write_that_was_given_up_takes_nothing_along(place: &Place) {
+    let data = noise(24 << 20);
+    let mut writer = begin(place, "a", &WriteStreamOptions::default()).await;
+    for (number, piece) in data.chunks(64 << 10).enumerate() {
+        let written = writer.write(Bytes::copy_from_slice(piece));
+        // The fourth fills a block, which often has to wait for its turn.
+        if number % 4 == 3 {
+            tokio::select! { biased; written = written => written.unwrap(), () = std::future::ready(()) => {} }
+        } else {
+            written.await.unwrap();
+        }
+    }
+    writer.commit().await.unwrap();
+    assert!(fs::read(place.path("a")).unwrap() == data);
 }
 
 async fn nothing_shows_before_the_commit(place: &Place) {

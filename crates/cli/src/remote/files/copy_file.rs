@@ -16,6 +16,9 @@ const WORTH_ASKING: u64 = 256 << 10;
 /// A link is made in one step that cannot be repeated blindly; so often it is looked whether it was made.
 const LINK_TRIES: usize = 8;
 
+/// Set-user-ID and set-group-ID. The copy belongs to somebody else, whose rights it must not lend.
+const SET_ID_BITS: u32 = 0o6000;
+
 /// Why it was not copied: a sentence.
 type Copied = Result<(), String>;
 
@@ -25,7 +28,8 @@ pub(crate) async fn copy_file(source: &Place, target: &Place, looked: &FileMetad
     let unwritable = |error: FileSystemError| target.complaint("write", &error);
     let mut pieces = Pieces::open(source, looked.size).await.map_err(unreadable)?;
     let metadata = pieces.metadata().unwrap_or(looked).clone();
-    let options = WriteStreamOptions { mode: metadata.mode, mtime: metadata.mtime, ..WriteStreamOptions::default() };
+    let mode = metadata.mode.map(|mode| mode & !SET_ID_BITS);
+    let options = WriteStreamOptions { mode, mtime: metadata.mtime, ..WriteStreamOptions::default() };
     let uri = target.uri().map_err(unwritable)?;
     let mut writer = target.site.files.write_file_stream(&uri, &options).await.map_err(unwritable)?;
     let mut reached = 0;
