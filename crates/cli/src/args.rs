@@ -139,6 +139,9 @@ pub(crate) struct Limits {
     /// HTTP requests under way per connection
     #[arg(long, env = "EXEC_SERVER_MAX_HTTP_REQUESTS", value_name = "COUNT", value_parser = count, default_value_t = 256, hide = true)]
     max_http_requests: usize,
+    /// Bytes of HTTP answers that are not streamed, in all
+    #[arg(long, env = "EXEC_SERVER_MAX_BUFFERED_HTTP", value_name = "SIZE", default_value = "256MiB", hide = true)]
+    max_buffered_http: Bytes,
     /// The longest a read waits, whatever it asks for
     #[arg(long, env = "EXEC_SERVER_MAX_WAIT", value_name = "TIME", default_value = "10m", hide = true)]
     max_wait: Span,
@@ -190,6 +193,7 @@ impl Args {
             max_file_operations: limits.max_file_operations,
             max_watches: limits.max_watches,
             max_http_requests: limits.max_http_requests,
+            max_buffered_http: limits.max_buffered_http.0,
             max_wait: limits.max_wait.0,
             retain_bytes: self.retain_bytes.0,
             retain_total_bytes: self.retain_total_bytes.0,

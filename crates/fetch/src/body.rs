@@ -71,17 +71,30 @@ impl Body {
     }
 
     /// Everything that is left, if it is at most `limit` bytes.
-    pub async fn collect(mut self, limit: u64) -> Result<Bytes, FetchError> {
+    pub async fn collect(self, limit: u64) -> Result<Bytes, FetchError> {
+        Ok(self.collect_while(limit, |_| true).await?.unwrap_or_default())
+    }
+
+    /// The same as long as so many bytes may be held. `None`: they may not.
+    pub async fn collect_while(
+        mut self,
+        limit: u64,
+        mut may_hold: impl FnMut(usize) -> bool,
+    ) -> Result<Option<Bytes>, FetchError> {
         let limit = (self.received - self.rest.len() as u64).saturating_add(limit);
         self.max_bytes = Some(self.max_bytes.map_or(limit, |max_bytes| max_bytes.min(limit)));
-        let Some(first) = self.next().await? else { return Ok(Bytes::new()) };
-        let Some(second) = self.next().await? else { return Ok(first) };
+        let Some(first) = self.next().await? else { return Ok(Some(Bytes::new())) };
+        if !may_hold(first.len()) {
+            return Ok(None);
+        }
         let mut all = BytesMut::from(first);
-        all.extend_from_slice(&second);
         while let Some(piece) = self.next().await? {
+            if !may_hold(all.len() + piece.len()) {
+                return Ok(None);
+            }
             all.extend_from_slice(&piece);
         }
-        Ok(all.freeze())
+        Ok(Some(all.freeze()))
     }
 
     /// Takes what is here already, so that the connection can be used again. Waits for nothing: a new connection costs less

@@ -34,6 +34,8 @@ pub struct Config {
     pub max_watches: usize,
     /// HTTP requests of one connection that are under way, streamed bodies included.
     pub max_http_requests: usize,
+    /// Bytes of HTTP answers that are being collected, in all.
+    pub max_buffered_http: usize,
     /// The longest a read waits, whatever it asks for.
     pub max_wait: Duration,
     /// Output retained per process.
@@ -81,6 +83,7 @@ impl Default for Config {
             max_file_operations: 32,
             max_watches: 64,
             max_http_requests: 256,
+            max_buffered_http: 256 << 20,
             max_wait: Duration::from_secs(600),
             retain_bytes: 1 << 20,
             retain_total_bytes: 256 << 20,

@@ -1,4 +1,4 @@
-//! Bounds over all processes together: of their retained output, and of the input that waits for them.
+//! Bounds over all sessions together: of retained output, of input that waits for its process, of HTTP answers that are collected.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -63,8 +63,23 @@ impl Retained {
         }
     }
 
+    /// Holds so much from now on, if that is allowed.
+    pub(crate) fn try_grow(&mut self, held: usize) -> bool {
+        let may = held.saturating_sub(self.held) <= self.room();
+        if may {
+            self.set(held);
+        }
+        may
+    }
+
     pub(crate) fn is_tight(&self) -> bool {
         self.budget.held.load(Ordering::Relaxed) > self.budget.limit
+    }
+}
+
+impl Drop for Retained {
+    fn drop(&mut self) {
+        self.set(0);
     }
 }
 

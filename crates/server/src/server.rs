@@ -50,6 +50,7 @@ pub(crate) struct Shared {
     pub(crate) budget: Arc<Budget>,
     /// Input that waits.
     pub(crate) stdin_budget: Arc<Budget>,
+    pub(crate) http_budget: Arc<Budget>,
     pub(crate) info: Arc<EnvironmentInfo>,
     pub(crate) env: Variables,
     /// Work that is finished whoever is connected.
@@ -88,6 +89,7 @@ impl Server {
             janitor: Janitor::new(config.process_retention),
             budget: Budget::new(config.retain_total_bytes),
             stdin_budget: Budget::new(config.max_queued_stdin_total),
+            http_budget: Budget::new(config.max_buffered_http),
             info: Arc::new(environment_info(&env)),
             config,
             starter: Starter::new(Arc::clone(&spawner)),

@@ -1,6 +1,10 @@
 //! Requests whose answer comes as a whole.
 
-use testkit::{base64, json};
+use std::sync::Arc;
+
+use testkit::{base64, eventually_async, json};
+use tokio::io::AsyncWriteExt as _;
+use tokio::sync::Semaphore;
 
 use crate::support::{Peer, fetch, ok, refused, server};
 
@@ -114,6 +118,45 @@ async fn a_body_that_fits_into_no_message_is_an_error_and_not_a_broken_connectio
     assert_eq!(code, -32603);
     assert!(message.contains("larger than"), "{message}");
     client.call("environment/status", json!({})).await;
+}
+
+#[tokio::test]
+async fn answers_that_are_collected_share_a_bound() {
+    let go_on = Arc::new(Semaphore::new(0));
+    let peer = {
+        let go_on = Arc::clone(&go_on);
+        Peer::start(move |request, mut stream| {
+            let go_on = Arc::clone(&go_on);
+            async move {
+                let half = "x".repeat(300 << 10);
+                let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", 2 * half.len());
+                stream.write_all(format!("{head}{half}").as_bytes()).await.unwrap();
+                if request.starts_with("GET /waits") {
+                    go_on.acquire().await.unwrap().forget();
+                }
+                // Who was refused has gone.
+                let _gone = stream.write_all(half.as_bytes()).await;
+            }
+        })
+        .await
+    };
+    let server = crate::support::server_with(&["--max-buffered-http", "800KiB"], &[]).await;
+    let mut client = server.client().await;
+    let params = |path: &str| json!({"method": "GET", "url": peer.url(path), "requestId": path});
+    let waiting = client.send("http/request", params("/waits")).await;
+    // Until the first has its half, there may be room for the second.
+    let (code, message) = eventually_async("there is no room for another", async || {
+        let answer = client.request("http/request", params("/other")).await;
+        answer.get("error").map(|error| (error["code"].clone(), error["message"].clone()))
+    })
+    .await;
+    let words = "HTTP answers that are collected exceed the limit of 819200 bytes (--max-buffered-http); ask for it with streamResponse";
+    assert_eq!((code, message), (json!(-32603), json!(words)));
+    go_on.add_permits(1);
+    assert_eq!(client.answer(waiting).await["result"]["status"], 200);
+    // What has been sent takes no room.
+    let (status, _, body) = fetch(&mut client, peer.url("/other"), json!({})).await;
+    assert_eq!((status, body.len()), (200, 600 << 10));
 }
 
 #[tokio::test]

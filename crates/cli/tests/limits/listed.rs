@@ -27,6 +27,7 @@ async fn the_list_is_the_one_that_is_tested() {
         "max-file-operations",
         "max-watches",
         "max-http-requests",
+        "max-buffered-http",
         "max-wait",
         "process-retention",
         "max-session-ttl",

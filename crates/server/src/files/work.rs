@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Operations of a session whose results fill a message, at once.
+/// Operations of a session that take much memory, at once.
 const LARGE_AT_ONCE: u32 = 4;
 
 /// The places of a session.
@@ -15,12 +15,12 @@ pub(crate) struct Work {
     for_all: Arc<Semaphore>,
 }
 
-/// How much memory the result of an operation may take.
+/// How much memory an operation may take.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Weight {
     /// A few megabytes.
     Ordinary,
-    /// A whole message.
+    /// A whole message, or all the threads of a search.
     Large,
 }
 

@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::connection::{Call, Connection};
+use crate::retention::Retained;
 use crate::server::Shared;
 use crate::session::Session;
 
@@ -96,7 +97,9 @@ pub(super) fn request(call: Call, params: HttpRequestParams, _: Arc<Session>) {
             stream(call, params, registration).await;
         } else {
             let cancel = registration.request.cancel.clone();
-            let answer = cancel.run_until_cancelled(buffer(&call, params)).await;
+            // Given back when the answer is on its way.
+            let mut share = call.connection.shared.http_budget.account();
+            let answer = cancel.run_until_cancelled(buffer(&call, params, &mut share)).await;
             let answer = answer.unwrap_or_else(|| Err(cancelled()));
             let bytes = answer.as_ref().map_or(0, |answer| encoded_len(answer.body.0.len()));
             // Until there is room for it, it counts as a request under way.
@@ -107,13 +110,19 @@ pub(super) fn request(call: Call, params: HttpRequestParams, _: Arc<Session>) {
     });
 }
 
-async fn buffer(call: &Call, params: HttpRequestParams) -> Result<HttpResponse, WireError> {
+async fn buffer(call: &Call, params: HttpRequestParams, share: &mut Retained) -> Result<HttpResponse, WireError> {
     let shared = &call.connection.shared;
     let fits = (shared.config.max_message_bytes.saturating_sub(AROUND_BODY_BYTES) / 4 * 3) as u64;
     let limit = params.max_body_bytes.map_or(fits, |limit| limit.min(fits));
     let response = send(shared, params).await?;
     let (status, headers) = (response.status, headers(response.headers));
-    let body = response.body.collect(limit).await.map_err(|error| failed(&error))?;
+    let body = response.body.collect_while(limit, |bytes| share.try_grow(bytes)).await;
+    let body = body.map_err(|error| failed(&error))?.ok_or_else(|| {
+        let limit = shared.http_budget.limit();
+        WireError::internal(format!(
+            "HTTP answers that are collected exceed the limit of {limit} bytes (--max-buffered-http); ask for it with streamResponse"
+        ))
+    })?;
     Ok(HttpResponse { status, headers, body: Base64Bytes(body.into()) })
 }
 

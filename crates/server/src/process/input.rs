@@ -60,12 +60,6 @@ impl Stdin {
     }
 }
 
-impl Drop for Stdin {
-    fn drop(&mut self) {
-        self.share.set(0);
-    }
-}
-
 impl Process {
     /// Takes a write if there is room for it now. What the process can take at once it gets at once; the actor is only
     /// needed for the rest.

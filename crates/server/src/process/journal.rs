@@ -181,13 +181,6 @@ impl Journal {
     }
 }
 
-/// The journal's share is given back when the process is forgotten.
-impl Drop for Journal {
-    fn drop(&mut self) {
-        self.retained.set(0);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use session::LogLimits;

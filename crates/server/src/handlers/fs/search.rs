@@ -15,6 +15,7 @@ use tokio::sync::mpsc;
 
 use super::native;
 use crate::connection::{Call, Connection};
+use crate::files::Weight;
 use crate::session::Session;
 
 const SEARCH_ID_BYTES: usize = 32;
@@ -71,7 +72,7 @@ pub(in crate::handlers) fn search(call: Call, params: SearchParams, session: Arc
         let (send, batches) = mpsc::channel(WAITING_BATCHES);
         let cancel = running.cancel.clone();
         // Looking at the root can hang, and a large expression takes its time.
-        let searching = session.files.work.run(move || {
+        let searching = session.files.work.run_for_reply(Weight::Large, move || {
             let prepared = prepare(root, &params)?;
             let gather = Gather::new(send, params.max_matches);
             let mut end = prepared.run(&cancel, &|found| gather.add(found));
@@ -80,7 +81,7 @@ pub(in crate::handlers) fn search(call: Call, params: SearchParams, session: Arc
             Ok(end)
         });
         let (end, last_seq) = tokio::join!(searching, tell(&call.connection, &running.id, batches));
-        let Some(end) = end else { return };
+        let Some((end, _place)) = end else { return };
         // The name is free before the client learns that the search is over.
         drop(running);
         call.finish(end.map(|end| result(end, last_seq)));
