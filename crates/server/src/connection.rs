@@ -58,6 +58,9 @@ pub(crate) struct Connection {
     gone: CancellationToken,
 }
 
+/// Messages that have arrived together are handled together, up to so many: their answers then leave in one write.
+const MESSAGES_IN_A_TURN: usize = 32;
+
 /// How far the handshake has come.
 #[derive(Clone)]
 pub(crate) enum Phase {
@@ -118,24 +121,35 @@ pub(crate) async fn serve(stream: MessageStream, transport: Transport, shared: A
         tokio::select! {
             () = outbound.room(), if !has_room => {}
             incoming = reader.next(), if has_room => {
-                match incoming {
-                    Ok(incoming) => {
-                        if !matches!(incoming, transport::Incoming::Closed(_)) {
-                            outbound.note_heard();
+                let mut incoming = Some(incoming);
+                let mut left = MESSAGES_IN_A_TURN;
+                outbound.enter_task();
+                let end = loop {
+                    match incoming.take() {
+                        Some(Ok(incoming)) => {
+                            if !matches!(incoming, transport::Incoming::Closed(_)) {
+                                outbound.note_heard();
+                            }
+                            if connection.handle(incoming).await.is_break() {
+                                break Some(End::Orderly("closed by the peer"));
+                            }
                         }
-                        outbound.enter_task();
-                        let handled = connection.handle(incoming).await;
-                        outbound.leave_task();
-                        if handled.is_break() {
-                            break End::Orderly("closed by the peer");
+                        Some(Err(ReadError::Violation(violation))) => {
+                            tracing::debug!(%violation, "protocol error");
+                            outbound.close(PROTOCOL_ERROR, "protocol error");
+                            break Some(End::Orderly("protocol error"));
                         }
+                        Some(Err(_)) => break Some(End::Lost("connection lost")),
+                        None => break None,
                     }
-                    Err(ReadError::Violation(violation)) => {
-                        tracing::debug!(%violation, "protocol error");
-                        outbound.close(PROTOCOL_ERROR, "protocol error");
-                        break End::Orderly("protocol error");
+                    left -= 1;
+                    if left > 0 && outbound.has_room() {
+                        incoming = reader.next_buffered();
                     }
-                    Err(_) => break End::Lost("connection lost"),
+                };
+                outbound.leave_task();
+                if let Some(end) = end {
+                    break end;
                 }
             }
             _ = &mut writing => break End::Lost("connection lost"),

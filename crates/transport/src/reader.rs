@@ -60,6 +60,16 @@ impl Reader {
         poll_fn(|cx| self.poll_next(cx)).await
     }
 
+    /// What has arrived already, if that is a whole message or an end. Reads nothing.
+    pub fn next_buffered(&mut self) -> Option<Result<Incoming, ReadError>> {
+        if self.has_ended {
+            return None;
+        }
+        let outcome = self.decoder.decode(&mut self.buffer.bytes).transpose()?;
+        self.has_ended |= matches!(outcome, Err(_) | Ok(Incoming::Closed(_)));
+        Some(outcome)
+    }
+
     /// How much has come so far, of messages that are not whole yet too.
     pub fn received_bytes(&self) -> u64 {
         self.received_bytes

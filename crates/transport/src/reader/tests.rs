@@ -83,6 +83,27 @@ fn put_frame(out: &mut Vec<u8>, opcode: Opcode, is_last: bool, mask: Option<[u8;
     }
 }
 
+#[test]
+fn what_has_arrived_is_there_without_a_read() {
+    let mut bytes = Vec::new();
+    for text in [&b"one"[..], b"two", b"three"] {
+        put_frame(&mut bytes, Opcode::Text, true, None, text);
+    }
+    let all = bytes.len();
+    put_frame(&mut bytes, Opcode::Close, true, None, b"");
+    // The first read brings all but the end of the third.
+    let source = Pieces::cut(&bytes, &[all - 1, 1, 2]);
+    let mut reader = Reader::new(source, Framing::WebSocketClient, Bytes::new(), LIMITS);
+    let message = |text: &'static [u8]| Incoming::Message(Bytes::from_static(text));
+    assert!(reader.next_buffered().is_none());
+    assert_eq!(block_on(reader.next()).unwrap(), message(b"one"));
+    assert_eq!(reader.next_buffered().unwrap().unwrap(), message(b"two"));
+    assert!(reader.next_buffered().is_none());
+    assert_eq!(block_on(reader.next()).unwrap(), message(b"three"));
+    assert!(matches!(block_on(reader.next()), Ok(Incoming::Closed(_))));
+    assert!(reader.next_buffered().is_none());
+}
+
 /// A message, where to cut it into frames, and the pings that go between the frames.
 #[derive(Clone, Debug)]
 struct Sent {
