@@ -11,6 +11,7 @@ use anyhow::{Result, ensure};
 use testkit::TestServer;
 
 use crate::peer::Peer;
+use crate::processors::Placed;
 use crate::raw::{Client, is};
 use crate::sample::p50;
 use crate::table::{Goal, Row};
@@ -26,54 +27,67 @@ pub(crate) async fn small() -> Result<Vec<Row>> {
     let directory = tempfile::tempdir()?;
     let file = directory.path().join("small");
     std::fs::write(&file, [b'x'; 1024])?;
-    let uri = format!("file://{}", file.display());
+    let params = format!(r#"{{"path":"file://{}"}}"#, file.display());
+    let mut rows = round_trips(&params).await?;
+    rows.extend(many_at_once(&file, &params).await?);
+    Ok(rows)
+}
+
+/// One request after the other, each beside an echo, where all processors are busy in the same way.
+async fn round_trips(params: &str) -> Result<Vec<Row>> {
     let server = TestServer::start().await;
     let peer = Peer::start()?;
     let mut client = Client::connect(server.url()).await?;
     let mut echoed = Client::connect_only(&peer.url).await?;
-    let params = format!(r#"{{"path":"{uri}"}}"#);
-
-    let answer = client.ask("fs/readFile", &params).await?;
+    let answer = client.ask("fs/readFile", params).await?;
     ensure!(answer.len() > 1024 && answer.len() < 2048, "{}", String::from_utf8_lossy(&answer));
     let same_size = "x".repeat(answer.len());
-    let (mut read, mut echo, mut metadata) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut pipelined, mut stats) = (Vec::new(), Vec::new());
-    for _ in 0..ROUNDS {
-        for _ in 0..PER_ROUND {
-            read.push(timed(client.ask("fs/readFile", &params)).await?);
-        }
-        for _ in 0..PER_ROUND {
+    let processes = [server.pid(), peer.pid()];
+    let mut rows = Vec::new();
+    for (figure, on_two) in [
+        ("`fs/readFile` of 1 KiB, p50, beside a WebSocket echo, on two processors", true),
+        ("the same on one processor", false),
+    ] {
+        let placed = if on_two { Placed::apart(&processes)? } else { Some(Placed::together(&processes)?) };
+        let Some(_placed) = placed else { continue };
+        let (mut read, mut echo) = (Vec::new(), Vec::new());
+        for _ in 0..ROUNDS * PER_ROUND {
+            read.push(timed(client.ask("fs/readFile", params)).await?);
             echo.push(timed(echoed.echo(&same_size)).await?);
         }
+        rows.push(Row { figure, ours: p50(read), limit: Some(p50(echo)), goal: Goal::UpToTimes(1.5) });
+    }
+    Ok(rows)
+}
+
+async fn many_at_once(file: &Path, params: &str) -> Result<[Row; 2]> {
+    let server = TestServer::start().await;
+    let mut client = Client::connect(server.url()).await?;
+    let (mut one, mut many, mut stats) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
         for _ in 0..PER_ROUND {
-            metadata.push(timed(client.ask("fs/getMetadata", &params)).await?);
+            one.push(timed(client.ask("fs/getMetadata", params)).await?);
         }
-        let requests = client.requests("fs/getMetadata", &params, AT_ONCE);
-        pipelined.push(timed(client.ask_all(&requests, AT_ONCE)).await?);
+        let requests = client.requests("fs/getMetadata", params, AT_ONCE);
+        many.push(timed(client.ask_all(&requests, AT_ONCE)).await?);
         let start = Instant::now();
         for _ in 0..AT_ONCE {
-            std::fs::metadata(&file)?;
+            std::fs::metadata(file)?;
         }
         stats.push(start.elapsed());
     }
-    let one = p50(metadata);
-    Ok(vec![
-        Row {
-            figure: "`fs/readFile` of 1 KiB, p50, beside a WebSocket echo",
-            ours: p50(read),
-            limit: Some(p50(echo)),
-            goal: Goal::UpToTimes(1.5),
-        },
+    let limit = Some(p50(one));
+    Ok([
         Row {
             figure: "1,000 `fs/getMetadata` at once, beside one",
-            ours: p50(pipelined),
-            limit: Some(one),
+            ours: p50(many),
+            limit,
             goal: Goal::UpToTimes(25.0),
         },
         Row {
             figure: "1,000 system calls `stat` of that file, beside one `fs/getMetadata`",
             ours: p50(stats),
-            limit: Some(one),
+            limit,
             goal: Goal::Shown,
         },
     ])

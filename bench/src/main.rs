@@ -11,6 +11,7 @@ mod memory;
 mod one_shot;
 mod output;
 mod peer;
+mod processors;
 mod raw;
 mod sample;
 mod table;

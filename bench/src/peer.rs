@@ -24,6 +24,10 @@ impl Peer {
         BufReader::new(child.stdout.take().context("its stdout is missing")?).read_line(&mut url)?;
         Ok(Self { child, url: url.trim().to_owned() })
     }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
 }
 
 impl Drop for Peer {
