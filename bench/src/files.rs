@@ -63,7 +63,9 @@ async fn round_trips(params: &str) -> Result<Vec<Row>> {
 async fn many_at_once(file: &Path, params: &str) -> Result<[Row; 2]> {
     let server = TestServer::start().await;
     let mut client = Client::connect(server.url()).await?;
-    let (mut one, mut many, mut stats) = (Vec::new(), Vec::new(), Vec::new());
+    // A look that may wait tells those that may not that this device does not make them.
+    files::metadata(file, files::Follow::Yes)?;
+    let (mut one, mut many, mut looks) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         for _ in 0..PER_ROUND {
             one.push(timed(client.ask("fs/getMetadata", params)).await?);
@@ -72,9 +74,9 @@ async fn many_at_once(file: &Path, params: &str) -> Result<[Row; 2]> {
         many.push(timed(client.ask_all(&requests, AT_ONCE)).await?);
         let start = Instant::now();
         for _ in 0..AT_ONCE {
-            std::fs::metadata(file)?;
+            ensure!(matches!(files::metadata_if_cached(file), Some(Ok(_))), "{} is not in the cache", file.display());
         }
-        stats.push(start.elapsed());
+        looks.push(start.elapsed());
     }
     let limit = Some(p50(one));
     Ok([
@@ -85,8 +87,8 @@ async fn many_at_once(file: &Path, params: &str) -> Result<[Row; 2]> {
             goal: Goal::UpToTimes(25.0),
         },
         Row {
-            figure: "1,000 system calls `stat` of that file, beside one `fs/getMetadata`",
-            ours: p50(stats),
+            figure: "the 1,000 looks at that file alone, without a server, beside one `fs/getMetadata`",
+            ours: p50(looks),
             limit,
             goal: Goal::Shown,
         },
