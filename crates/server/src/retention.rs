@@ -102,4 +102,16 @@ mod tests {
         b.set(0);
         assert_eq!(a.room(), usize::MAX);
     }
+
+    #[test]
+    fn what_is_held_grows_only_into_what_is_free_and_is_given_back() {
+        let budget = Budget::new(300 << 10);
+        let (mut first, mut second) = (budget.account(), budget.account());
+        assert!(first.try_grow(200 << 10) && !second.try_grow(200 << 10));
+        assert!(second.try_grow(100 << 10) && !first.try_grow(201 << 10));
+        drop(first);
+        assert!(second.try_grow(300 << 10));
+        drop(second);
+        assert_eq!(budget.held.load(Ordering::Relaxed), 0);
+    }
 }

@@ -1,10 +1,6 @@
 //! Requests whose answer comes as a whole.
 
-use std::sync::Arc;
-
-use testkit::{base64, eventually_async, json};
-use tokio::io::AsyncWriteExt as _;
-use tokio::sync::Semaphore;
+use testkit::{base64, json};
 
 use crate::support::{Peer, fetch, ok, refused, server};
 
@@ -121,42 +117,18 @@ async fn a_body_that_fits_into_no_message_is_an_error_and_not_a_broken_connectio
 }
 
 #[tokio::test]
-async fn answers_that_are_collected_share_a_bound() {
-    let go_on = Arc::new(Semaphore::new(0));
-    let peer = {
-        let go_on = Arc::clone(&go_on);
-        Peer::start(move |request, mut stream| {
-            let go_on = Arc::clone(&go_on);
-            async move {
-                let half = "x".repeat(300 << 10);
-                let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", 2 * half.len());
-                stream.write_all(format!("{head}{half}").as_bytes()).await.unwrap();
-                if request.starts_with("GET /waits") {
-                    go_on.acquire().await.unwrap().forget();
-                }
-                // Who was refused has gone.
-                let _gone = stream.write_all(half.as_bytes()).await;
-            }
-        })
-        .await
-    };
-    let server = crate::support::server_with(&["--max-buffered-http", "800KiB"], &[]).await;
+async fn answers_that_are_collected_have_a_bound() {
+    let server = crate::support::server_with(&["--max-buffered-http", "100KiB"], &[]).await;
+    let peer =
+        Peer::answering(|request| ok(&"x".repeat(if request.starts_with("GET /large") { 2 << 20 } else { 9 }))).await;
     let mut client = server.client().await;
-    let params = |path: &str| json!({"method": "GET", "url": peer.url(path), "requestId": path});
-    let waiting = client.send("http/request", params("/waits")).await;
-    // Until the first has its half, there may be room for the second.
-    let (code, message) = eventually_async("there is no room for another", async || {
-        let answer = client.request("http/request", params("/other")).await;
-        answer.get("error").map(|error| (error["code"].clone(), error["message"].clone()))
-    })
-    .await;
-    let words = "HTTP answers that are collected exceed the limit of 819200 bytes (--max-buffered-http); ask for it with streamResponse";
-    assert_eq!((code, message), (json!(-32603), json!(words)));
-    go_on.add_permits(1);
-    assert_eq!(client.answer(waiting).await["result"]["status"], 200);
-    // What has been sent takes no room.
-    let (status, _, body) = fetch(&mut client, peer.url("/other"), json!({})).await;
-    assert_eq!((status, body.len()), (200, 600 << 10));
+    let words = "HTTP answers that are collected exceed the limit of 102400 bytes (--max-buffered-http); ask for it with streamResponse";
+    for _ in 0..3 {
+        let (code, message) = refused(&mut client, peer.url("/large"), json!({})).await;
+        assert_eq!((code, message.as_str()), (-32603, words));
+        // What was given up takes no room, and neither does what has been sent.
+        assert_eq!(fetch(&mut client, peer.url("/small"), json!({})).await.2, "x".repeat(9));
+    }
 }
 
 #[tokio::test]
