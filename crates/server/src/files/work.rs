@@ -48,12 +48,25 @@ impl Work {
         weight: Weight,
         operation: impl FnOnce() -> T + Send + 'static,
     ) -> Option<(T, Place)> {
+        self.run_in(self.place(weight).await?, operation).await
+    }
+
+    /// Waits for a place, for those who must not even prepare without one.
+    pub(crate) async fn place(&self, weight: Weight) -> Option<Place> {
         // First the session's own: whoever has many operations waits among them, not among those of others.
         let own = match weight {
             Weight::Ordinary => 1,
             Weight::Large => self.all_own.div_ceil(LARGE_AT_ONCE),
         };
-        let place = Place { _own: acquire(&self.for_session, own).await?, _of_all: acquire(&self.for_all, 1).await? };
+        Some(Place { _own: acquire(&self.for_session, own).await?, _of_all: acquire(&self.for_all, 1).await? })
+    }
+
+    /// Runs `operation` in a place that was waited for.
+    pub(crate) async fn run_in<T: Send + 'static>(
+        &self,
+        place: Place,
+        operation: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<(T, Place)> {
         let running = tokio::task::spawn_blocking(move || (operation(), place));
         match running.await {
             Ok(done) => Some(done),

@@ -107,9 +107,10 @@ pub(in crate::handlers) fn read_block(call: Call, params: ReadBlockParams, sessi
     let connection = Arc::clone(&call.connection);
     connection.spawn(async move {
         let opened = share.await;
+        let Some(place) = session.files.work.place(Weight::Ordinary).await else { return };
         // Here, not on the thread that reads: an allocator keeps memory for each thread that has asked for some.
         let mut answer = BlockAnswer::begin(call.id(), len);
-        let read = session.files.work.run_for_reply(Weight::Ordinary, move || {
+        let read = session.files.work.run_in(place, move || {
             let Opened::File(file) = &*opened else { return Ok(None) };
             let eof = file.read_pieces(params.offset, len, PIECE_BYTES, |piece| answer.push(piece))?;
             Ok::<_, FileError>(Some(answer.end(eof)))
