@@ -4,6 +4,7 @@
 mod args;
 mod limits;
 mod remote;
+mod sentence;
 mod serve;
 mod units;
 
@@ -38,12 +39,5 @@ fn main() -> ExitCode {
 
 #[expect(clippy::print_stderr, reason = "errors are for the person at the terminal")]
 pub(crate) fn complain(error: &anyhow::Error) {
-    let mut sentence = error.to_string();
-    for cause in error.chain().skip(1).map(ToString::to_string) {
-        // Errors of our own end with their cause already.
-        if !sentence.ends_with(&cause) {
-            sentence.extend([": ", &cause]);
-        }
-    }
-    eprintln!("exec-server: {sentence}");
+    eprintln!("exec-server: {}", sentence::sentence(error));
 }

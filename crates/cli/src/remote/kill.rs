@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use client::{ExecServerClient, ProcessId, Signal};
 
 use super::args::KillArgs;
-use super::print::{complain, print};
+use super::print::print;
 use super::reach::Destination;
 
 /// The names that are shown, and those that are used to.
@@ -51,7 +51,7 @@ async fn kill_all(
         match done {
             Ok(words) => print(&format!("{id}: {words}\n")).await?,
             Err(error) => {
-                complain(&error.to_string());
+                crate::complain(&error);
                 all_done = false;
             }
         }

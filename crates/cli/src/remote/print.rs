@@ -4,6 +4,8 @@ use std::io;
 
 use tokio::io::AsyncWriteExt as _;
 
+use crate::sentence::{readable, without_number};
+
 /// To stdout. Whoever has read enough and closed it is no error.
 pub(crate) async fn print(text: &str) -> io::Result<()> {
     print_bytes(text.as_bytes()).await
@@ -25,5 +27,5 @@ pub(crate) async fn print_bytes(bytes: &[u8]) -> io::Result<()> {
 /// To stderr, in the form of all our messages.
 #[expect(clippy::print_stderr, reason = "for the person at the terminal")]
 pub(crate) fn complain(sentence: &str) {
-    eprintln!("exec-server: {sentence}");
+    eprintln!("exec-server: {}", readable(without_number(sentence)));
 }

@@ -9,6 +9,7 @@ use client::{ProcessState, ProcessSummary};
 use super::args::PsArgs;
 use super::print::{complain, print};
 use super::reach::Destination;
+use crate::sentence::readable;
 
 /// Lists them.
 pub(crate) async fn ps(args: PsArgs) -> anyhow::Result<ExitCode> {
@@ -110,11 +111,6 @@ fn size(bytes: u64) -> String {
 fn quoted(word: &str) -> String {
     let is_plain = !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || "_-./=:,+@%~…".contains(c));
     if is_plain { word.to_owned() } else { format!("'{}'", readable(word).replace('\'', r"'\''")) }
-}
-
-/// What would move the cursor or change colours is shown instead of sent.
-fn readable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() }).collect()
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use super::relay::{EndOfInput, Ending, Relay};
 use super::signals::Signals;
 use super::start::{Flags, Here, unused_id};
 use super::status;
+use crate::sentence::readable;
 
 /// The session of those who name none.
 const DEFAULT_SESSION: &str = "default";
@@ -122,3 +123,4 @@ fn print_id(id: &ProcessId) {
 pub(crate) fn say_that_it_goes_on(session: &str, id: &ProcessId) {
     eprintln!("\n[exec-server: left {id} running; `exec-server attach --session {session} {id}` takes it up again]");
 }
+    let id = readable(id.as_str());

@@ -12,6 +12,7 @@ use super::place::Place;
 use super::print::{complain, print};
 use super::reach::Destination;
 use super::signals::Signals;
+use crate::sentence::readable;
 
 /// Prints changes until it is told to stop, or what is watched is gone.
 pub(crate) async fn watch(args: WatchArgs) -> anyhow::Result<ExitCode> {
@@ -82,8 +83,7 @@ fn name(kind: ChangeKind) -> &'static str {
 /// A line is a line, whatever a name holds.
 fn shown(path: &PathUri) -> String {
     let native = path.to_native().unwrap_or_else(|_| Path::new(path.as_str()).to_owned());
-    let text = native.to_string_lossy();
-    text.chars().map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() }).collect()
+    readable(&native.to_string_lossy())
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! `ls`, `cat`, `rm` and `mkdir`.
 
+use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::process::Stdio;
 
@@ -134,4 +136,14 @@ async fn help_fits_a_screen_and_has_an_example() {
         assert!(help.lines().count() <= 45, "{help}");
         assert!(help.contains(&format!("  exec-server {command} ")), "{help}");
     }
+}
+
+#[tokio::test]
+async fn a_name_that_is_printed_to_a_pipe_is_the_name() {
+    let world = World::new().await;
+    let name = OsStr::from_bytes(b"a\n\xff");
+    fs::write(world.path("").join(name), "").unwrap();
+    let arguments = [OsStr::new("ls"), &OsString::from_vec([b":", name.as_bytes()].concat())];
+    let listed = finished(world.command(&arguments).spawn().unwrap()).await;
+    assert_eq!(listed.stdout, b":a\n\xff\n", "{}", String::from_utf8_lossy(&listed.stderr));
 }

@@ -6,6 +6,7 @@ mod cuts;
 mod failing;
 mod looking;
 mod signals;
+mod hostile;
 mod sparse;
 mod support;
 mod trees;

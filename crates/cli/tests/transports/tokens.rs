@@ -142,6 +142,6 @@ async fn a_token_file_that_protects_nothing_is_refused() {
     }
     let output = run_to_end(&["--token-file", "/no/such/file"]).await;
     assert_eq!(output.status.code(), Some(125));
-    let expected = "exec-server: cannot read the token file /no/such/file: No such file or directory (os error 2)\n";
+    let expected = "exec-server: cannot read the token file /no/such/file: No such file or directory\n";
     assert_eq!(String::from_utf8(output.stderr).unwrap(), expected);
 }

@@ -13,6 +13,7 @@ use super::super::print::{complain, print_bytes};
 use super::args::LsArgs;
 use super::found::{Found, Links, look};
 use super::place::{Place, Sites};
+use crate::sentence::readable;
 
 /// Looks at once.
 const AT_ONCE: usize = 64;
@@ -52,7 +53,9 @@ impl Listing {
         let mut body = Vec::new();
         self.list(place, &mut body).await?;
         let separator = if is_later { "\n" } else { "" };
-        out.extend(format!("{separator}{place}:\n").into_bytes());
+        out.extend_from_slice(separator.as_bytes());
+        self.put_name(place.shown.as_os_str(), out);
+        out.extend_from_slice(b":\n");
         out.extend(body);
         Ok(())
     }
@@ -63,10 +66,10 @@ impl Listing {
         let links = if self.long && !place.means_directory() { Links::Keep } else { Links::Follow };
         let rows = match look(place, links).await {
             Ok(Found::Directory(_)) => self.rows(place).await?,
-            Ok(found) => vec![(OsString::from(place.to_string()), Some(found))],
+            Ok(found) => vec![(place.shown.clone().into(), Some(found))],
             // It may be a link that leads nowhere.
             Err(_) => {
-                vec![(OsString::from(place.to_string()), Some(look(place, Links::Keep).await.map_err(unreadable)?))]
+                vec![(place.shown.clone().into(), Some(look(place, Links::Keep).await.map_err(unreadable)?))]
             }
         };
         let width = rows.iter().map(|(_, found)| size_of(found.as_ref()).len()).max().unwrap_or(0);
@@ -116,14 +119,12 @@ impl Listing {
         Ok(rows)
     }
 
-    /// What would move the cursor is shown instead of sent; programs get the name as it is.
+    /// Programs get the name as it is.
     fn put_name(self, name: &OsStr, out: &mut Vec<u8>) {
-        if !self.is_terminal {
-            return out.extend_from_slice(name.as_bytes());
-        }
-        for c in name.to_string_lossy().chars() {
-            let shown = if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
-            out.extend(shown.into_bytes());
+        if self.is_terminal {
+            out.extend(readable(&name.to_string_lossy()).into_bytes());
+        } else {
+            out.extend_from_slice(name.as_bytes());
         }
     }
 }

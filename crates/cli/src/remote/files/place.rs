@@ -15,6 +15,7 @@ use client::{
 use super::super::args::WhereArgs;
 use super::super::env_path::EnvPath;
 use super::super::reach::Destination;
+use crate::sentence::readable;
 
 /// A machine with files.
 pub(crate) struct Site {
@@ -37,8 +38,8 @@ impl Site {
 pub(crate) struct Place {
     pub(crate) site: Arc<Site>,
     pub(crate) path: PathBuf,
-    /// As it was typed, for people.
-    shown: PathBuf,
+    /// As it was typed.
+    pub(crate) shown: PathBuf,
 }
 
 impl Place {
@@ -85,11 +86,7 @@ impl Place {
 
 impl std::fmt::Display for Place {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // What would move the cursor is shown instead of sent.
-        for c in self.shown.to_string_lossy().chars() {
-            if c.is_control() { write!(f, "{}", c.escape_default())? } else { write!(f, "{c}")? }
-        }
-        Ok(())
+        f.write_str(&readable(&self.shown.to_string_lossy()))
     }
 }
 

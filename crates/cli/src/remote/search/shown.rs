@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use client::{FoundFile, FoundLine};
 
+use crate::sentence::readable;
+
 const PATH: &[u8] = b"\x1b[35m";
 const NUMBER: &[u8] = b"\x1b[32m";
 const MATCH: &[u8] = b"\x1b[1;31m";
@@ -105,6 +107,8 @@ impl Shown {
 
     fn text(&self, out: &mut Vec<u8>, line: &FoundLine) {
         let bytes = line.raw.as_ref().map_or(line.text.as_bytes(), |raw| &raw.0);
+        // On a terminal, the end of a line with CR LF is only the end of a line.
+        let bytes = bytes.strip_suffix(b"\r").filter(|_| self.look.has_colours).unwrap_or(bytes);
         let mut shown = 0;
         for range in &line.matches {
             let (start, end) = (range.start as usize, range.end as usize);
@@ -126,13 +130,14 @@ impl Shown {
         out.extend_from_slice(PLAIN);
     }
 
-    /// On a terminal, what would move the cursor or change colours is left out.
+    /// On a terminal, a line that would move the cursor or change colours is shown as text. Tabs do no harm.
     fn plain(&self, out: &mut Vec<u8>, bytes: &[u8]) {
-        let is_harmless = |byte: &u8| !byte.is_ascii_control() || *byte == b'\t';
-        match self.look.has_colours {
-            true => out.extend(bytes.iter().copied().filter(is_harmless)),
-            false => out.extend_from_slice(bytes),
+        if !self.look.has_colours {
+            return out.extend_from_slice(bytes);
         }
+        let text = String::from_utf8_lossy(bytes);
+        let between_tabs: Vec<String> = text.split('\t').map(readable).collect();
+        out.extend(between_tabs.join("\t").into_bytes());
     }
 }
 
@@ -156,8 +161,9 @@ mod tests {
 
     #[test]
     fn matches_are_coloured_and_escapes_are_not_passed_on() {
-        let shown = render(Context::default(), true, vec![line(7, "a\x1bbc", &[(2, 3)])]);
-        assert_eq!(shown, "\x1b[35msrc/a\x1b[0m:\x1b[32m7\x1b[0m:a\x1b[1;31mb\x1b[0mc\n");
+        let shown = render(Context::default(), true, vec![line(7, "a\x1bb\tc\u{9b}", &[(2, 3)])]);
+        let colours = "\x1b[35msrc/a\x1b[0m:\x1b[32m7\x1b[0m:";
+        assert_eq!(shown, format!("{colours}a\\u{{1b}}\x1b[1;31mb\x1b[0m\tc\\u{{9b}}\n"));
         assert_eq!(render(Context::default(), false, vec![line(7, "abc", &[(1, 2)])]), "src/a:7:abc\n");
     }
 

@@ -1,0 +1,60 @@
+//! From an error, or a text of a server, to what a person reads on a terminal. It knows nothing of where the text goes.
+
+/// Characters that would move the cursor, change colours or begin another line, as visible text. Whatever a server says passes through here
+/// before it is shown on a terminal: an error, a name, an id.
+pub(crate) fn readable(text: &str) -> String {
+    text.chars().fold(String::with_capacity(text.len()), |mut shown, c| {
+        if c.is_control() {
+            shown.extend(c.escape_default());
+        } else {
+            shown.push(c);
+        }
+        shown
+    })
+}
+
+/// One line for an error and its causes.
+pub(crate) fn sentence(error: &anyhow::Error) -> String {
+    let mut causes = error.chain().map(|cause| without_number(&cause.to_string()).to_owned());
+    let first = causes.next().unwrap_or_default();
+    // Errors of our own end with their cause already.
+    let whole =
+        causes.fold(
+            first,
+            |sentence, cause| {
+                if sentence.ends_with(&cause) { sentence } else { format!("{sentence}: {cause}") }
+            },
+        );
+    readable(&whole)
+}
+
+/// Without the ` (os error 2)` that the standard library writes behind the words of the operating system.
+pub(crate) fn without_number(text: &str) -> &str {
+    let words = text.strip_suffix(')').and_then(|text| text.rsplit_once(" (os error "));
+    match words {
+        Some((words, number)) if number.bytes().all(|byte| byte.is_ascii_digit()) => words,
+        _ => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::Context as _;
+
+    use super::*;
+
+    #[test]
+    fn what_would_write_to_the_terminal_is_shown() {
+        assert_eq!(readable("a\x1b[31m\r\n\u{9b}2J\u{7f}é"), "a\\u{1b}[31m\\r\\n\\u{9b}2J\\u{7f}é");
+    }
+
+    #[test]
+    fn a_sentence_names_each_cause_once_and_no_number() {
+        let missing = || std::io::Error::from_raw_os_error(2);
+        let error = Err::<(), _>(missing()).context("cannot read x").context("nothing was done").unwrap_err();
+        assert_eq!(sentence(&error), "nothing was done: cannot read x: No such file or directory");
+        let ours = anyhow::Error::new(missing()).context(format!("cannot read x: {}", missing()));
+        assert_eq!(sentence(&ours), "cannot read x: No such file or directory");
+        assert_eq!(without_number("in a file (os error two)"), "in a file (os error two)");
+    }
+}

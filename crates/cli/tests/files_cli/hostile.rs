@@ -1,0 +1,54 @@
+//! What a server says does not reach the terminal as it is.
+
+use std::fs;
+use std::path::Path;
+
+use crate::support::{bare_command, finished, told};
+
+/// Answers everything but the first questions with an error that would write to the terminal.
+const HOSTILE: &str = r#"
+import json, sys
+info = {"shell": {"name": "sh", "path": "/bin/sh"}, "cwd": "file:///", "capabilities": {"fsSearch": True, "fsWatch": True}}
+answers = {"initialize": {}, "environment/info": info}
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" not in message:
+        continue
+    answer = {"id": message["id"]}
+    if message["method"] in answers:
+        answer["result"] = answers[message["method"]]
+    else:
+        text = "no\x1b]0;owned\x07\r\nexec-server: all is well\u009b2J (os error 5)"
+        answer["error"] = {"code": -32603, "message": text, "data": {"kind": "other", "errno": 5}}
+    print(json.dumps(answer), flush=True)
+"#;
+
+fn configure(home: &Path) {
+    fs::write(home.join("server.py"), HOSTILE).unwrap();
+    let toml = "[[environments]]\nid = \"hostile\"\nprogram = \"python3\"\nargs = [\"server.py\"]\ncwd = \".\"\n";
+    fs::write(home.join("environments.toml"), toml).unwrap();
+}
+
+#[tokio::test]
+async fn words_of_a_server_cannot_write_to_the_terminal() {
+    let home = tempfile::tempdir().unwrap();
+    configure(home.path());
+    let shown = "no\\u{1b}]0;owned\\u{7}\\r\\nexec-server: all is well\\u{9b}2J";
+    for args in [
+        &["cat", "hostile:/x"][..],
+        &["ls", "hostile:/x"],
+        &["rm", "hostile:/x"],
+        &["mkdir", "hostile:/x"],
+        &["cp", "hostile:/x", "y"],
+        &["run", "-e", "hostile", "--", "true"],
+        &["mcp-stdio", "-e", "hostile", "--", "true"],
+        &["search", "x", "hostile:/x"],
+        &["watch", "hostile:/x"],
+    ] {
+        let mut command = bare_command();
+        command.args(args).env("EXEC_SERVER_HOME", home.path()).current_dir(home.path());
+        let (out, complaint, _) = told(&finished(command.spawn().unwrap()).await);
+        assert_eq!((out.as_str(), complaint.lines().count()), ("", 1), "{args:?}: {complaint:?}");
+        assert!(complaint.ends_with(&format!("{shown}\n")), "{args:?}: {complaint:?}");
+    }
+}
