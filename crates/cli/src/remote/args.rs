@@ -144,6 +144,14 @@ pub(crate) struct WhereArgs {
     pub(crate) background_idle: Option<Span>,
 }
 
+impl WhereArgs {
+    /// The flag that chooses an environment, if one is given.
+    pub(crate) fn flag(&self) -> Option<&'static str> {
+        let given = [(&self.environment, "-e"), (&self.connect, "--connect"), (&self.ssh, "--ssh")];
+        given.into_iter().find(|(value, _)| value.is_some()).map(|(_, flag)| flag)
+    }
+}
+
 /// Which kept session is meant.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct SessionArgs {

@@ -30,9 +30,8 @@ impl Place {
     /// The flags with this environment chosen.
     pub(crate) fn choose(&self, flags: &WhereArgs) -> anyhow::Result<WhereArgs> {
         let Some(name) = &self.environment else { return Ok(flags.clone()) };
-        let is_chosen = flags.connect.is_some() || flags.ssh.is_some() || flags.environment.is_some();
         anyhow::ensure!(
-            !is_chosen,
+            flags.flag().is_none(),
             "`{name}:` and a flag both choose an environment; write `:{}`",
             self.path.display()
         );

@@ -116,10 +116,10 @@ async fn names_need_not_be_text() {
 async fn a_file_that_is_replaced_is_replaced_as_a_whole() {
     let world = World::new().await;
     fs::write(world.path("a"), "new").unwrap();
-    for target in [world.there("b"), world.here("b")] {
+    for (source, target) in [(world.here("a"), world.there("b")), (world.there("a"), world.here("b"))] {
         fs::write(world.path("b"), "old and longer").unwrap();
         let before = fs::metadata(world.path("b")).unwrap().ino();
-        world.quietly(&["cp", &world.here("a"), &target]).await;
+        world.quietly(&["cp", &source, &target]).await;
         assert_eq!(fs::read(world.path("b")).unwrap(), b"new");
         assert_ne!(fs::metadata(world.path("b")).unwrap().ino(), before);
     }

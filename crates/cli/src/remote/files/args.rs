@@ -16,23 +16,31 @@ Examples:
   exec-server cp --connect ws://10.0.0.5:7000 :/var/log/app.log .
   exec-server cp staging:db.dump production:";
 
-pub(crate) const LS_HELP: &str = "Paths are as for `cp`. Times are UTC.
+pub(crate) const LS_HELP: &str = "\
+A path is ENV:PATH for an environment of environments.toml, or :PATH for the one that is chosen. With -e, --connect \
+or --ssh a path without a colon is over there too, otherwise it is here. Times are UTC.
 
 Examples:
   exec-server ls -l build:/srv/app
-  exec-server ls --ssh build-host :";
+  exec-server ls --ssh build-host";
 
-pub(crate) const CAT_HELP: &str = "Paths are as for `cp`.
+pub(crate) const CAT_HELP: &str = "\
+A path is ENV:PATH for an environment of environments.toml, or :PATH for the one that is chosen. With -e, --connect \
+or --ssh a path without a colon is over there too, otherwise it is here.
 
 Example:
   exec-server cat build:/etc/os-release";
 
-pub(crate) const RM_HELP: &str = "Paths are as for `cp`.
+pub(crate) const RM_HELP: &str = "\
+A path is ENV:PATH for an environment of environments.toml, or :PATH for the one that is chosen. With -e, --connect \
+or --ssh a path without a colon is over there too, otherwise it is here.
 
 Example:
   exec-server rm -r build:/srv/app/target";
 
-pub(crate) const MKDIR_HELP: &str = "Paths are as for `cp`.
+pub(crate) const MKDIR_HELP: &str = "\
+A path is ENV:PATH for an environment of environments.toml, or :PATH for the one that is chosen. With -e, --connect \
+or --ssh a path without a colon is over there too, otherwise it is here.
 
 Example:
   exec-server mkdir -p build:/srv/app/logs";

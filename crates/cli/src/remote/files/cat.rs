@@ -1,14 +1,12 @@
 //! `cat`: files to our stdout.
 
-use std::ffi::OsStr;
 use std::process::ExitCode;
 
 use client::Stream;
 
 use super::super::output::Output;
-use super::super::print::complain;
 use super::args::CatArgs;
-use super::place::Sites;
+use super::place::{BarePaths, Place, Sites};
 
 /// What a shell reports of a program that wrote to a pipe nobody reads.
 const NOBODY_READS: u8 = 128 + 13;
@@ -22,15 +20,16 @@ enum Printed {
 
 /// Prints each in turn. One that fails does not stop the others.
 pub(crate) async fn cat(args: CatArgs) -> anyhow::Result<ExitCode> {
-    let mut sites = Sites::new(&args.r#where)?;
+    let mut sites = Sites::new(&args.r#where, BarePaths::Chosen)?;
+    let places = sites.places(&args.paths).await?;
     let (output, written) = Output::start()?;
     let mut code = ExitCode::SUCCESS;
-    for path in &args.paths {
-        match print_file(&mut sites, path, &output).await {
+    for place in &places {
+        match print_file(place, &output).await {
             Ok(Printed::Whole) => {}
             Ok(Printed::Enough) => break,
             Err(error) => {
-                complain(&error.to_string());
+                crate::complain(&error);
                 code = ExitCode::FAILURE;
             }
         }
@@ -45,8 +44,7 @@ pub(crate) async fn cat(args: CatArgs) -> anyhow::Result<ExitCode> {
     }
 }
 
-async fn print_file(sites: &mut Sites<'_>, path: &OsStr, output: &Output) -> anyhow::Result<Printed> {
-    let place = sites.place(path).await?;
+async fn print_file(place: &Place, output: &Output) -> anyhow::Result<Printed> {
     let unreadable = |error| anyhow::anyhow!(place.complaint("read", &error));
     let uri = place.uri().map_err(unreadable)?;
     let mut reader = place.site.files.read_file_stream(&uri, None).await.map_err(unreadable)?;

@@ -9,7 +9,7 @@ use client::{FileOptions, FileSystemError};
 
 use super::super::signals::Signals;
 use super::args::CpArgs;
-use super::place::{Place, Site, Sites};
+use super::place::{BarePaths, Place, Site, Sites};
 use super::progress::{INTERVAL, Progress};
 use super::tree::{Copying, Item};
 
@@ -18,7 +18,7 @@ pub(crate) async fn cp(args: CpArgs) -> anyhow::Result<ExitCode> {
     // From here on a signal must not leave anything half behind.
     let mut signals = Signals::listen()?;
     let progress = Arc::new(Progress::new(args.quiet));
-    let mut sites = Sites::new(&args.r#where)?;
+    let mut sites = Sites::new(&args.r#where, BarePaths::Here)?;
     let code = tokio::select! {
         all_done = copy_all(&args, &mut sites, &progress) => {
             all_done.map(|all_done| if all_done { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -34,14 +34,13 @@ pub(crate) async fn cp(args: CpArgs) -> anyhow::Result<ExitCode> {
 }
 
 async fn copy_all(args: &CpArgs, sites: &mut Sites<'_>, progress: &Arc<Progress>) -> anyhow::Result<bool> {
-    let (target, sources) = args.paths.split_last().context("there is nothing to copy")?;
-    let target = sites.place(target).await?;
+    let mut sources = sites.places(&args.paths).await?;
+    let target = sources.pop().context("there is nothing to copy")?;
     let mut items = Vec::new();
     let mut all_good = true;
     let is_directory = is_directory(&target).await?;
     anyhow::ensure!(is_directory || sources.len() == 1, "{target} is not a directory");
     for source in sources {
-        let source = sites.place(source).await?;
         match aim(&source, &target, is_directory, args.recursive).await {
             Ok(target) => items.push(Item { source, target }),
             Err(sentence) => {

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use super::super::print::{complain, print_bytes};
 use super::args::LsArgs;
 use super::found::{Found, Links, look};
-use super::place::{Place, Sites};
+use super::place::{BarePaths, Place, Sites};
 use crate::sentence::readable;
 
 /// Looks at once.
@@ -20,16 +20,15 @@ const AT_ONCE: usize = 64;
 
 /// Lists each in turn. One that fails does not stop the others.
 pub(crate) async fn ls(args: LsArgs) -> anyhow::Result<ExitCode> {
-    let mut sites = Sites::new(&args.r#where)?;
+    let mut sites = Sites::new(&args.r#where, BarePaths::Chosen)?;
+    let places = sites.places(&args.paths).await?;
     let listing = Listing { long: args.long, all: args.all, is_terminal: std::io::stdout().is_terminal() };
     let mut code = ExitCode::SUCCESS;
     let mut out = Vec::new();
-    for (number, path) in args.paths.iter().enumerate() {
-        let place = sites.place(path).await;
-        let listed = match &place {
-            Ok(place) if args.paths.len() > 1 => listing.with_heading(place, number > 0, &mut out).await,
-            Ok(place) => listing.list(place, &mut out).await,
-            Err(error) => Err(format!("{error:#}")),
+    for (number, place) in places.iter().enumerate() {
+        let listed = match places.len() {
+            1 => listing.list(place, &mut out).await,
+            _ => listing.with_heading(place, number > 0, &mut out).await,
         };
         if let Err(sentence) = listed {
             complain(&sentence);

@@ -105,59 +105,99 @@ fn names_of(entries: Vec<DirectoryEntry>) -> Result<Vec<OsString>, FileSystemErr
     Ok(names.into_iter().collect())
 }
 
+/// Which machine a path without a colon is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BarePaths {
+    /// On this machine, whatever the flags say: `cp` has to name both sides.
+    Here,
+    /// In the environment that `-e`, `--connect` or `--ssh` chooses. On this machine if none of them is given.
+    Chosen,
+}
+
 /// The machines that paths have named so far.
 pub(crate) struct Sites<'a> {
     given: &'a WhereArgs,
+    bare: BarePaths,
     here: Arc<Site>,
     there: BTreeMap<Option<String>, Arc<Site>>,
 }
 
 impl<'a> Sites<'a> {
-    pub(crate) fn new(given: &'a WhereArgs) -> anyhow::Result<Self> {
+    pub(crate) fn new(given: &'a WhereArgs, bare: BarePaths) -> anyhow::Result<Self> {
         let base = std::env::current_dir().context("cannot find out the current directory")?;
         let here = Arc::new(Site { files: Box::new(LocalFileSystem), client: None, base });
-        Ok(Self { given, here, there: BTreeMap::new() })
+        Ok(Self { given, bare, here, there: BTreeMap::new() })
     }
 
-    /// What a text names.
-    pub(crate) async fn place(&mut self, text: &OsStr) -> anyhow::Result<Place> {
-        let (site, path) = match EnvPath::parse(text) {
+    /// What these texts name, in the same order. An error means that nothing was touched: every environment exists before the first one is
+    /// connected to, and all of them are connected to before any path is used.
+    pub(crate) async fn places(&mut self, texts: &[OsString]) -> anyhow::Result<Vec<Place>> {
+        let meant = texts.iter().map(|text| self.meaning(text)).collect::<anyhow::Result<Vec<_>>>()?;
+        let mut destinations = BTreeMap::new();
+        if let Some(flag) = self.given.flag() {
+            destinations.insert(None, self.destination(None)?);
+            let is_used = meant.iter().any(|meant| matches!(meant, EnvPath::There(None, _)));
+            anyhow::ensure!(
+                is_used,
+                "no path is in the environment that {flag} chooses; write :PATH for a path over there"
+            );
+        }
+        for (meant, text) in meant.iter().zip(texts) {
+            if let EnvPath::There(id, _) = meant {
+                let destination = self.destination(*id).map_err(|error| match id {
+                    Some(_) => {
+                        let text = text.display();
+                        error.context(format!("{text} names an environment; write ./{text} for a file here"))
+                    }
+                    None => error,
+                });
+                destinations.insert(*id, destination?);
+            }
+        }
+        for (id, destination) in destinations {
+            let site = self.connect(destination).await?;
+            self.there.insert(id.map(str::to_owned), site);
+        }
+        let place = |(meant, text): (&EnvPath<'_>, &OsString)| {
+            let (site, path) = match meant {
+                EnvPath::Plain(path) => (&self.here, path),
+                EnvPath::There(id, path) => (self.there.get(&id.map(str::to_owned)).unwrap_or(&self.here), path),
+            };
+            // Joining nothing would leave a slash at the end.
+            let path = if path.as_os_str().is_empty() { site.base.clone() } else { site.base.join(path) };
+            Place { site: Arc::clone(site), path, shown: PathBuf::from(text) }
+        };
+        Ok(meant.iter().zip(texts).map(place).collect())
+    }
+
+    /// What a text names, with a bare path where it belongs.
+    fn meaning<'t>(&self, text: &'t OsStr) -> anyhow::Result<EnvPath<'t>> {
+        match EnvPath::parse(text) {
             EnvPath::Plain(path) => {
                 anyhow::ensure!(!path.as_os_str().is_empty(), "an empty path names nothing");
-                (Arc::clone(&self.here), path)
+                let is_there = self.bare == BarePaths::Chosen && self.given.flag().is_some();
+                Ok(if is_there { EnvPath::There(None, path) } else { EnvPath::Plain(path) })
             }
-            EnvPath::There(id, path) => (self.site(id, text).await?, path),
-        };
-        // Joining nothing would leave a slash at the end.
-        let path = if path.as_os_str().is_empty() { site.base.clone() } else { site.base.join(path) };
-        Ok(Place { site, path, shown: PathBuf::from(text) })
+            there @ EnvPath::There(..) => Ok(there),
+        }
     }
 
-    async fn site(&mut self, id: Option<&str>, text: &OsStr) -> anyhow::Result<Arc<Site>> {
-        let id = id.map(str::to_owned);
-        if let Some(site) = self.there.get(&id) {
-            return Ok(Arc::clone(site));
-        }
+    fn destination(&self, id: Option<&str>) -> anyhow::Result<Destination> {
         let mut given = self.given.clone();
         if id.is_some() {
-            (given.environment, given.connect, given.ssh) = (id.clone(), None, None);
+            (given.environment, given.connect, given.ssh) = (id.map(str::to_owned), None, None);
         }
-        let destination = Destination::choose(&given).map_err(|error| match &id {
-            Some(_) => {
-                error.context(format!("{0} names an environment; write ./{0} for a file here", text.display()))
-            }
-            None => error,
-        })?;
-        let site = if matches!(destination.way, Way::Local) {
-            Arc::clone(&self.here)
-        } else {
-            let client = destination.connect().await?;
-            let cwd = client.environment_info().await?.cwd.and_then(|cwd| cwd.to_native().ok());
-            let base = cwd.unwrap_or_else(|| PathBuf::from("/"));
-            Arc::new(Site { files: Box::new(client.file_system()), client: Some(client), base })
-        };
-        self.there.insert(id, Arc::clone(&site));
-        Ok(site)
+        Destination::choose(&given)
+    }
+
+    async fn connect(&self, destination: Destination) -> anyhow::Result<Arc<Site>> {
+        if matches!(destination.way, Way::Local) {
+            return Ok(Arc::clone(&self.here));
+        }
+        let client = destination.connect().await?;
+        let cwd = client.environment_info().await?.cwd.and_then(|cwd| cwd.to_native().ok());
+        let base = cwd.unwrap_or_else(|| PathBuf::from("/"));
+        Ok(Arc::new(Site { files: Box::new(client.file_system()), client: Some(client), base }))
     }
 
     /// Every machine that is not this one.

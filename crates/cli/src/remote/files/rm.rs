@@ -1,21 +1,20 @@
 //! `rm`: removes files, links and, if asked to, directories.
 
-use std::ffi::OsStr;
 use std::process::ExitCode;
 
 use client::{FileOptions, RemoveOptions};
 
-use super::super::print::complain;
 use super::args::RmArgs;
-use super::place::Sites;
+use super::place::{BarePaths, Place, Sites};
 
 /// Removes each in turn. One that fails does not save the others.
 pub(crate) async fn rm(args: RmArgs) -> anyhow::Result<ExitCode> {
-    let mut sites = Sites::new(&args.r#where)?;
+    let mut sites = Sites::new(&args.r#where, BarePaths::Chosen)?;
+    let places = sites.places(&args.paths).await?;
     let mut code = ExitCode::SUCCESS;
-    for path in &args.paths {
-        if let Err(error) = remove(&mut sites, path, &args).await {
-            complain(&error.to_string());
+    for place in &places {
+        if let Err(error) = remove(place, &args).await {
+            crate::complain(&error);
             code = ExitCode::FAILURE;
         }
     }
@@ -23,8 +22,7 @@ pub(crate) async fn rm(args: RmArgs) -> anyhow::Result<ExitCode> {
     Ok(code)
 }
 
-async fn remove(sites: &mut Sites<'_>, path: &OsStr, args: &RmArgs) -> anyhow::Result<()> {
-    let place = sites.place(path).await?;
+async fn remove(place: &Place, args: &RmArgs) -> anyhow::Result<()> {
     let failed = |error| anyhow::anyhow!(place.complaint("remove", &error));
     let (files, uri) = (&place.site.files, place.uri().map_err(failed)?);
     if !args.recursive
