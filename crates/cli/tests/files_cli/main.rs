@@ -2,12 +2,13 @@
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 mod chosen;
+mod clones;
 mod copying;
 mod cuts;
 mod failing;
+mod hostile;
 mod looking;
 mod signals;
-mod hostile;
 mod sparse;
 mod support;
 mod trees;

@@ -10,4 +10,5 @@ pub(crate) mod mkdir;
 mod place;
 mod progress;
 pub(crate) mod rm;
+mod same_directory;
 mod tree;

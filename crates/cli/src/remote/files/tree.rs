@@ -10,6 +10,7 @@ use super::copy_file::{copy_file, copy_link};
 use super::found::{Found, Links, look};
 use super::place::Place;
 use super::progress::Progress;
+use super::same_directory::is_same_directory;
 
 /// Things under way at once.
 const AT_ONCE: usize = 32;
@@ -115,13 +116,12 @@ impl Copying {
         }
     }
 
-    /// Whether a directory of the source is the copy that is being made. One machine can have two names, so it is one that has the same
-    /// path there and was made in the same millisecond.
+    /// Whether a directory of the source is the copy that is being made, perhaps by another name of the same machine.
     async fn is_a_target(&self, source: &Place, metadata: &FileMetadata) -> bool {
         for target in self.targets.iter().filter(|target| target.path == source.path) {
             if let Ok(Found::Directory(found)) = look(target, Links::Keep).await
                 && found.created_at_ms == metadata.created_at_ms
-                && found.created_at_ms != 0
+                && is_same_directory(source, target).await
             {
                 return true;
             }

@@ -1,0 +1,93 @@
+//! Machines that look alike: the same paths, and directories that were made in the same moment. What tells them apart is the machine.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+use crate::support::{bare_command, finished, told};
+
+/// Two environments that show different directories at the same path, as two machines do.
+struct Clones {
+    folder: tempfile::TempDir,
+}
+
+impl Clones {
+    /// `one` and `two` are directories of this machine; each is `/srv/app` of the environment of the same name.
+    fn new(one: &str, two: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let clones = Self { folder };
+        let toml: String = [("one", one), ("two", two)]
+            .map(|(id, directory)| {
+                format!(
+                    "[[environments]]\nid = \"{id}\"\nssh = \"{id}\"\nprogram = \"{}\"\nlocal_root = \"/srv/app\"\nremote_root = \"{}\"\n",
+                    testkit::binary().display(),
+                    clones.path(directory).display()
+                )
+            })
+            .concat();
+        fs::write(clones.path("environments.toml"), toml).unwrap();
+        fs::create_dir(clones.path("bin")).unwrap();
+        // The last word of `ssh … HOST COMMAND` is for the shell over there, which is here.
+        fs::write(clones.path("bin/ssh"), "#!/bin/sh\nfor command; do :; done\nexec sh -c \"$command\"\n").unwrap();
+        fs::set_permissions(clones.path("bin/ssh"), fs::Permissions::from_mode(0o755)).unwrap();
+        clones
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    async fn cp(&self, args: &[&str]) -> (String, Option<i32>) {
+        let inherited = std::env::var_os("PATH").unwrap();
+        let folders = std::iter::once(self.path("bin")).chain(std::env::split_paths(&inherited));
+        let mut command = bare_command();
+        command.arg("cp").args(args).env("EXEC_SERVER_HOME", self.folder.path());
+        command.env("PATH", std::env::join_paths(folders).unwrap());
+        let (_, complaint, code) = told(&finished(command.spawn().unwrap()).await);
+        (complaint, code)
+    }
+}
+
+fn birth_ms(path: &Path) -> u128 {
+    fs::metadata(path).unwrap().created().unwrap().duration_since(UNIX_EPOCH).unwrap().as_millis()
+}
+
+/// Makes both directories in the same millisecond.
+fn make_twins(one: &Path, two: &Path) {
+    loop {
+        fs::create_dir(one).unwrap();
+        fs::create_dir(two).unwrap();
+        if birth_ms(one) == birth_ms(two) {
+            return;
+        }
+        fs::remove_dir(one).unwrap();
+        fs::remove_dir(two).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn machines_of_one_image_are_two_machines() {
+    let clones = Clones::new("first", "second");
+    make_twins(&clones.path("first"), &clones.path("second"));
+    fs::write(clones.path("first/file"), "text").unwrap();
+    assert_eq!(clones.cp(&["-r", "one:/srv/app/.", "two:/srv/app"]).await, (String::new(), Some(0)));
+    assert_eq!(fs::read_to_string(clones.path("second/file")).unwrap(), "text");
+    let names: Vec<_> =
+        fs::read_dir(clones.path("second")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["file"], "nothing else was left there");
+}
+
+#[tokio::test]
+async fn one_machine_with_two_names_is_one_machine() {
+    let clones = Clones::new("only", "only");
+    fs::create_dir(clones.path("only")).unwrap();
+    fs::write(clones.path("only/file"), "text").unwrap();
+    let (complaint, code) = clones.cp(&["-r", "one:/srv/app/.", "two:/srv/app"]).await;
+    assert_eq!(
+        (complaint.as_str(), code),
+        ("exec-server: left out one:/srv/app/.: it is the copy itself\n", Some(1))
+    );
+    let names: Vec<_> = fs::read_dir(clones.path("only")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["file"], "nothing else was left there");
+}
