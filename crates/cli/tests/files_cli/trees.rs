@@ -83,7 +83,7 @@ async fn what_is_special_is_left_out_with_a_word() {
     assert!(std::process::Command::new("mkfifo").arg(world.path("tree/fifo")).status().unwrap().success());
     for (source, target) in [(world.here("tree"), world.there("a")), (world.there("tree"), world.here("b"))] {
         let (out, complaint, code) = world.run(&["cp", "-r", &source, &target]).await;
-        assert_eq!((out.as_str(), code), ("", Some(0)));
+        assert_eq!((out.as_str(), code), ("", Some(1)));
         let expected = format!("exec-server: left out {source}/fifo: it is neither file, directory nor link\n");
         assert_eq!(complaint, expected);
     }

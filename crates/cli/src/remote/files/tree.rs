@@ -109,8 +109,7 @@ impl Copying {
             }
             Found::Directory(_) => Err(format!("{source} is a directory; copy it with -r")),
             Found::Special(_) if self.recursive => {
-                self.progress.say(&format!("left out {source}: it is neither file, directory nor link"));
-                Ok(Outcome::default())
+                Err(format!("left out {source}: it is neither file, directory nor link"))
             }
             Found::Special(_) => Err(format!("cannot read {source}: it is not a file")),
         }
