@@ -175,12 +175,14 @@ impl World<'_> {
             handle_id: handle.to_string(),
             size,
             mode: Some(mode),
+            mode_if_new: None,
             mtime: Some(mtime),
             sync: false,
         });
         let options = CommitOptions {
             size: params.size,
             mode: params.mode,
+            mode_if_new: params.mode_if_new,
             mtime: params.mtime.map(|time| (time.secs, time.nanos)),
             sync: params.sync,
         };

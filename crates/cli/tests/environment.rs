@@ -31,8 +31,8 @@ async fn info_tells_shell_directories_and_capabilities() {
                 "httpHeaderEnvVars": true, "sandboxedFileStreaming": false, "shellSnapshotV2": true,
                 "processResize": true, "processCloseStdin": true, "processSignals": true, "processList": true,
                 "processTimeout": true, "readGaps": true, "sessionKeep": true, "processFlow": true,
-                "fsRename": true, "fsWriteBlocks": true, "fsExtents": true, "fsSetMetadata": true, "fsLinks": true,
-                "fsWatch": true, "fsSearch": true, "httpCancel": true, "httpLimits": true,
+                "fsRename": true, "fsWriteBlocks": true, "fsModeIfNew": true, "fsExtents": true, "fsSetMetadata": true,
+                "fsLinks": true, "fsWatch": true, "fsSearch": true, "httpCancel": true, "httpLimits": true,
             },
         })
     );

@@ -23,8 +23,8 @@ const TRIES: usize = 16;
 #[derive(Debug)]
 pub(crate) struct Temporary {
     pub(crate) file: OwnedFd,
-    /// What a new file gets here: everything that the umask allows.
-    pub(crate) default_mode: Mode,
+    /// The permission bits that the umask leaves a new file here.
+    pub(crate) allowed_mode: Mode,
     place: Place,
     hidden_name: Option<OsString>,
 }
@@ -33,7 +33,7 @@ impl Temporary {
     /// Without a name where the file system can do that, so that even a crash leaves nothing behind.
     pub(crate) fn create(place: Place) -> Result<Self, Errno> {
         match Self::create_nameless(&place) {
-            Ok((file, default_mode)) => Ok(Self { file, default_mode, place, hidden_name: None }),
+            Ok((file, allowed_mode)) => Ok(Self { file, allowed_mode, place, hidden_name: None }),
             Err(_) => Self::create_hidden(place),
         }
     }
@@ -42,7 +42,7 @@ impl Temporary {
         // The way by which it gets its name later.
         accessat(CWD, "/proc/self/fd", Access::EXEC_OK, AtFlags::empty())?;
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-        let file = openat(&place.directory, c".", flags, Mode::from_raw_mode(0o666))?;
+        let file = openat(&place.directory, c".", flags, Mode::from_raw_mode(0o777))?;
         let mode = Mode::from_raw_mode(permissions(&stat_open(&file)?));
         Ok((file, mode))
     }
@@ -50,9 +50,9 @@ impl Temporary {
     pub(crate) fn create_hidden(place: Place) -> Result<Self, Errno> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let (name, file) =
-            with_hidden_name(&place.name, |name| openat(&place.directory, name, flags, Mode::from_raw_mode(0o666)))?;
-        let mut temporary = Self { file, default_mode: Mode::empty(), place, hidden_name: Some(name) };
-        temporary.default_mode = Mode::from_raw_mode(permissions(&stat_open(&temporary.file)?));
+            with_hidden_name(&place.name, |name| openat(&place.directory, name, flags, Mode::from_raw_mode(0o777)))?;
+        let mut temporary = Self { file, allowed_mode: Mode::empty(), place, hidden_name: Some(name) };
+        temporary.allowed_mode = Mode::from_raw_mode(permissions(&stat_open(&temporary.file)?));
         // Nobody may see what is going to be in a file that only its owner may read.
         fchmod(&temporary.file, Mode::from_raw_mode(0o600))?;
         Ok(temporary)

@@ -27,6 +27,8 @@ pub struct CommitOptions {
     pub size: Option<u64>,
     /// Permission bits. Otherwise those of the file that is replaced, or those of any new file.
     pub mode: Option<u32>,
+    /// Permission bits of a file that replaces none, less those that the umask takes. Without them, those of any new file.
+    pub mode_if_new: Option<u32>,
     /// When it was last written, in seconds and nanoseconds since 1970.
     pub mtime: Option<(i64, u32)>,
     /// Wait until it is on the disk.
@@ -73,7 +75,7 @@ impl Upload {
             if let Some(size) = options.size {
                 ftruncate(&temporary.file, size)?;
             }
-            set_owner_and_mode(&temporary, existing.as_ref(), options.mode)?;
+            set_owner_and_mode(&temporary, existing.as_ref(), options)?;
             if let Some(times) = times {
                 futimens(&temporary.file, &times)?;
             }
@@ -122,7 +124,10 @@ fn replaceable(place: &Place, path: &Path, replace: bool) -> Result<Option<Statx
     }
 }
 
-fn set_owner_and_mode(temporary: &Temporary, existing: Option<&Statx>, mode: Option<u32>) -> Result<(), Errno> {
+/// The permission bits of a new file of which nothing is said, before the umask.
+const USUAL_MODE: u32 = 0o666;
+
+fn set_owner_and_mode(temporary: &Temporary, existing: Option<&Statx>, options: &CommitOptions) -> Result<(), Errno> {
     let mut kept = existing.map(permissions);
     if let Some(existing) = existing {
         let own = stat_open(&temporary.file)?;
@@ -134,7 +139,8 @@ fn set_owner_and_mode(temporary: &Temporary, existing: Option<&Statx>, mode: Opt
             kept = kept.map(|bits| bits & 0o1777);
         }
     }
-    let mode = mode.map(|bits| bits & 0o7777).or(kept).map_or(temporary.default_mode, Mode::from_raw_mode);
+    let of_new = Mode::from_raw_mode(options.mode_if_new.unwrap_or(USUAL_MODE)) & temporary.allowed_mode;
+    let mode = options.mode.map(|bits| bits & 0o7777).or(kept).map_or(of_new, Mode::from_raw_mode);
     fchmod(&temporary.file, mode)
 }
 

@@ -69,6 +69,8 @@ pub struct Capabilities {
     pub fs_rename: bool,
     /// `fs/create`, `fs/writeBlock` and `fs/commit`.
     pub fs_write_blocks: bool,
+    /// `fs/commit.modeIfNew`.
+    pub fs_mode_if_new: bool,
     /// `fs/extents`, and metadata in the answer to `fs/open`.
     pub fs_extents: bool,
     /// `fs/setMetadata`, and `mode` and `mtime` in the answer to `fs/getMetadata`.

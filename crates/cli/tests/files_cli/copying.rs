@@ -5,7 +5,10 @@ use std::fs;
 use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 
+use std::process::Stdio;
+
 use testkit::TestServer;
+use tokio::process::Command;
 
 use crate::support::{World, bare_command, finished, noise, snapshot, told};
 
@@ -24,8 +27,8 @@ async fn contents_mode_and_time_survive_both_ways() {
     let world = World::new().await;
     for size in [0, 1, 300_000, 5_000_000] {
         old_file(&world, "a", &noise(size, 1));
-        world.quietly(&["cp", &world.here("a"), &world.there("b")]).await;
-        world.quietly(&["cp", &world.there("b"), &world.here("c")]).await;
+        world.quietly(&["cp", "-p", &world.here("a"), &world.there("b")]).await;
+        world.quietly(&["cp", "-p", &world.there("b"), &world.here("c")]).await;
         for name in ["b", "c"] {
             let found = fs::metadata(world.path(name)).unwrap();
             // A copy lends nobody the rights of whoever owns it.
@@ -123,4 +126,50 @@ async fn a_file_that_is_replaced_is_replaced_as_a_whole() {
         assert_eq!(fs::read(world.path("b")).unwrap(), b"new");
         assert_ne!(fs::metadata(world.path("b")).unwrap().ino(), before);
     }
+}
+
+fn mode(world: &World, name: &str) -> u32 {
+    fs::symlink_metadata(world.path(name)).unwrap().mode() & 0o7777
+}
+
+/// The binary under a umask, on pipes.
+fn under_umask(umask: &str, args: &[&str]) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", "umask $0; exec \"$@\"", umask]).arg(testkit::binary()).args(args);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    command
+}
+
+#[tokio::test]
+async fn new_files_have_the_mode_that_the_umask_leaves_them() {
+    let world = World::new().await;
+    let server = TestServer::launch(under_umask("027", &[]), &[]).await;
+    let copy = async |args: &[&str]| {
+        let command = under_umask("077", &[&["cp", "--connect", server.url()], args].concat()).spawn().unwrap();
+        assert_eq!(told(&finished(command).await), (String::new(), String::new(), Some(0)), "{args:?}");
+    };
+    fs::create_dir(world.path("tree")).unwrap();
+    for (name, bits) in [("tree/script", 0o775), ("tree/text", 0o664), ("tree/secret", 0o600)] {
+        fs::write(world.path(name), name).unwrap();
+        fs::set_permissions(world.path(name), fs::Permissions::from_mode(bits)).unwrap();
+    }
+    fs::set_permissions(world.path("tree"), fs::Permissions::from_mode(0o775)).unwrap();
+    copy(&["-r", &world.there("tree"), &world.here("here")]).await;
+    copy(&["-r", &world.here("tree"), &world.there("there")]).await;
+    copy(&["-rp", &world.there("tree"), &world.here("exact")]).await;
+    for (copy, expected) in [
+        ("here", [0o700, 0o700, 0o600, 0o600]),
+        ("there", [0o750, 0o750, 0o640, 0o600]),
+        ("exact", [0o775, 0o775, 0o664, 0o600]),
+    ] {
+        let found = ["", "/script", "/text", "/secret"].map(|name| mode(&world, &format!("{copy}{name}")));
+        assert_eq!(found.map(|bits| format!("{bits:o}")), expected.map(|bits| format!("{bits:o}")), "{copy}");
+    }
+    // What is there keeps its mode, unless it is to have that of the source.
+    fs::set_permissions(world.path("there"), fs::Permissions::from_mode(0o711)).unwrap();
+    fs::set_permissions(world.path("there/text"), fs::Permissions::from_mode(0o606)).unwrap();
+    copy(&["-r", &world.here("tree/."), &world.there("there")]).await;
+    assert_eq!((mode(&world, "there"), mode(&world, "there/text")), (0o711, 0o606));
+    copy(&["-rp", &world.here("tree/."), &world.there("there")]).await;
+    assert_eq!((mode(&world, "there"), mode(&world, "there/text")), (0o775, 0o664));
 }

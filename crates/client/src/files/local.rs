@@ -197,6 +197,7 @@ pub(super) async fn commit(
     let options = CommitOptions {
         size: Some(size),
         mode: options.mode,
+        mode_if_new: options.mode_if_new,
         mtime: options.mtime.map(|time| (time.secs, time.nanos)),
         sync: options.sync,
     };

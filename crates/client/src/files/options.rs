@@ -32,6 +32,8 @@ pub struct WriteStreamOptions {
     pub replace: bool,
     /// The permission bits; without them, those of the file that is replaced.
     pub mode: Option<u32>,
+    /// The permission bits of a file that replaces none, less those that the umask takes where the file is. `mode` wins.
+    pub mode_if_new: Option<u32>,
     /// When its contents were changed, if not now.
     pub mtime: Option<FileTime>,
     /// Whether it must be on the disk before it counts as written.
@@ -44,7 +46,7 @@ pub struct WriteStreamOptions {
 
 impl Default for WriteStreamOptions {
     fn default() -> Self {
-        Self { replace: true, mode: None, mtime: None, sync: false, size: None, sandbox: None }
+        Self { replace: true, mode: None, mode_if_new: None, mtime: None, sync: false, size: None, sandbox: None }
     }
 }
 

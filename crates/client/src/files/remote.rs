@@ -41,6 +41,9 @@ pub struct RemoteFileSystem {
     client: Arc<Handle>,
 }
 
+/// The permission bits that the umask 022 leaves. For servers that have a umask and cannot be asked to apply it.
+const UNDER_USUAL_UMASK: u32 = 0o755;
+
 /// Whether a change may be asked for twice.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Twice {
@@ -200,9 +203,14 @@ impl ExecutorFileSystem for RemoteFileSystem {
     ) -> FileFuture<'a, FileWriter> {
         Box::pin(async move {
             let sandbox = options.sandbox.clone();
-            if !self.capabilities().await?.fs_write_blocks {
+            let capabilities = self.capabilities().await?;
+            if !capabilities.fs_write_blocks {
                 let whole = WholeFile { server: self.clone(), path: path.clone(), sandbox, bytes: Vec::new() };
                 return Ok(FileWriter::new(Sink::Whole(Box::new(whole)), options.clone()));
+            }
+            let mut kept = options.clone();
+            if !capabilities.fs_mode_if_new {
+                kept.mode = kept.mode.or(kept.mode_if_new.take().map(|bits| bits & UNDER_USUAL_UMASK));
             }
             let (path, sandbox) = (self.remote(path), self.sandbox(sandbox.as_ref())?);
             let params = |handle_id| {
@@ -211,7 +219,7 @@ impl ExecutorFileSystem for RemoteFileSystem {
             };
             let created = RemoteFile::open(&self.client, Method::FsCreate, params).await;
             let (file, _) = created.map_err(|error| local_error(&self.client, error))?;
-            Ok(FileWriter::new(Sink::Remote(file), options.clone()))
+            Ok(FileWriter::new(Sink::Remote(file), kept))
         })
     }
 

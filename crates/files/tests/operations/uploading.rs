@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::ErrorKind;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::thread;
 
 use files::{CommitOptions, Upload};
@@ -82,13 +82,34 @@ fn the_commit_says_size_mode_and_time() {
         let path = world.file("a", "old");
         let upload = Upload::create(&path, true).unwrap();
         upload.write_block(0, b"abcd").unwrap();
-        let options =
-            CommitOptions { size: Some(size), mode: Some(0o4701), mtime: Some((1_000_000_000, 5)), sync: true };
+        let mtime = Some((1_000_000_000, 5));
+        let options = CommitOptions { size: Some(size), mode: Some(0o4701), mtime, sync: true, ..plain() };
         upload.commit(&options).unwrap();
         let found = fs::metadata(&path).unwrap();
         assert_eq!((found.len(), found.mode() & 0o7777), (size, 0o4701));
         assert_eq!((found.mtime(), found.mtime_nsec()), (1_000_000_000, 5));
     }
+}
+
+#[test]
+fn the_umask_takes_from_the_mode_of_a_new_file_only() {
+    let world = World::new();
+    let written = |name: &str, options: CommitOptions| {
+        let upload = Upload::create(&world.at(name), true).unwrap();
+        upload.commit(&options).unwrap();
+        fs::metadata(world.at(name)).unwrap().mode() & 0o7777
+    };
+    // What the umask of this process leaves, as a file shows that was made without any of this code.
+    let allowed = {
+        let probe = fs::OpenOptions::new().write(true).create_new(true).mode(0o777).open(world.at("probe")).unwrap();
+        probe.metadata().unwrap().mode() & 0o777
+    };
+    let new = |bits| CommitOptions { mode_if_new: Some(bits), ..plain() };
+    assert_eq!(written("usual", plain()), 0o666 & allowed);
+    assert_eq!(written("wide", new(0o777)), allowed);
+    assert_eq!(written("narrow", new(0o4500)), 0o500 & allowed);
+    assert_eq!(written("exact", CommitOptions { mode: Some(0o706), ..new(0o777) }), 0o706);
+    assert_eq!(written("exact", new(0o777)), 0o706, "a file that is replaced keeps its mode");
 }
 
 #[test]

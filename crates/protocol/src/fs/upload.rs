@@ -45,6 +45,9 @@ pub struct CommitParams {
     /// Its permission bits; without them, those of the file it replaces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<u32>,
+    /// Its permission bits if it replaces no file, less those that the umask of the server takes. `mode` wins. Extension `fsModeIfNew`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode_if_new: Option<u32>,
     /// When its contents were changed, if not now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtime: Option<FileTime>,

@@ -36,6 +36,7 @@ pub(crate) fn environment_info(variables: &Variables) -> EnvironmentInfo {
             process_flow: true,
             fs_rename: true,
             fs_write_blocks: true,
+            fs_mode_if_new: true,
             fs_extents: true,
             fs_set_metadata: true,
             fs_links: true,

@@ -6,10 +6,13 @@ use clap::Args;
 
 use super::super::args::WhereArgs;
 
-pub(crate) const CP_HELP: &str =
-    "A path is ENV:PATH for an environment of environments.toml, :PATH for the one that the flags choose, and
-anything else is here; write ./a:b for a file with a colon. Relative paths over there are meant from the
-directory of its server. Mode and modification time are kept, holes stay holes, links in trees stay links.
+pub(crate) const CP_HELP: &str = "\
+A path is ENV:PATH for an environment of environments.toml, :PATH for the one that -e, --connect or --ssh chooses, \
+and anything else is here; write ./a:b for a file with a colon. Relative paths over there are meant from the directory \
+of its server.
+
+Modification times are kept, holes stay holes, links in trees stay links. A new file gets the mode of its source less \
+what the umask takes, and one that is replaced keeps its own; -p gives both exactly the mode of the source.
 
 Examples:
   exec-server cp -r src build:/srv/app
@@ -50,6 +53,9 @@ pub(crate) struct CpArgs {
     /// Copy directories with everything in them
     #[arg(short, long)]
     pub(crate) recursive: bool,
+    /// Keep modes exactly, whatever the umask says
+    #[arg(short, long)]
+    pub(crate) preserve: bool,
     /// Show no progress
     #[arg(short, long)]
     pub(crate) quiet: bool,

@@ -19,17 +19,33 @@ const LINK_TRIES: usize = 8;
 /// Set-user-ID and set-group-ID. The copy belongs to somebody else, whose rights it must not lend.
 const SET_ID_BITS: u32 = 0o6000;
 
+/// Which permission bits a copy gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Modes {
+    /// Something new gets those of its source, less what the umask takes where the copy is made. What is there keeps its own.
+    Umask,
+    /// Those of the source.
+    Exact,
+}
+
 /// Why it was not copied: a sentence.
 type Copied = Result<(), String>;
 
-/// Copies a file with its mode and time. `looked` is what was known of it before it was opened.
-pub(crate) async fn copy_file(source: &Place, target: &Place, looked: &FileMetadata, progress: &Progress) -> Copied {
+/// Copies a file with its time. `looked` is what was known of it before it was opened.
+pub(crate) async fn copy_file(
+    source: &Place,
+    target: &Place,
+    looked: &FileMetadata,
+    modes: Modes,
+    progress: &Progress,
+) -> Copied {
     let unreadable = |error: FileSystemError| source.complaint("read", &error);
     let unwritable = |error: FileSystemError| target.complaint("write", &error);
     let mut pieces = Pieces::open(source, looked.size).await.map_err(unreadable)?;
     let metadata = pieces.metadata().unwrap_or(looked).clone();
-    let mode = metadata.mode.map(|mode| mode & !SET_ID_BITS);
-    let options = WriteStreamOptions { mode, mtime: metadata.mtime, ..WriteStreamOptions::default() };
+    let bits = metadata.mode.map(|mode| mode & !SET_ID_BITS);
+    let (mode, mode_if_new) = if modes == Modes::Exact { (bits, None) } else { (None, bits) };
+    let options = WriteStreamOptions { mode, mode_if_new, mtime: metadata.mtime, ..WriteStreamOptions::default() };
     let uri = target.uri().map_err(unwritable)?;
     let mut writer = target.site.files.write_file_stream(&uri, &options).await.map_err(unwritable)?;
     let mut reached = 0;

@@ -9,6 +9,7 @@ use client::{FileOptions, FileSystemError};
 
 use super::super::signals::Signals;
 use super::args::CpArgs;
+use super::copy_file::Modes;
 use super::place::{BarePaths, Place, Site, Sites};
 use super::progress::{INTERVAL, Progress};
 use super::tree::{Copying, Item};
@@ -49,7 +50,8 @@ async fn copy_all(args: &CpArgs, sites: &mut Sites<'_>, progress: &Arc<Progress>
             }
         }
     }
-    let copying = Copying::new(args.recursive, Arc::clone(progress), &items);
+    let modes = if args.preserve { Modes::Exact } else { Modes::Umask };
+    let copying = Copying::new(args.recursive, modes, Arc::clone(progress), &items);
     let sites = sites.all();
     let copied = copying.run(items);
     tokio::pin!(copied);

@@ -6,7 +6,7 @@ use client::{CreateDirectoryOptions, FileMetadata, NewMetadata};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use super::copy_file::{copy_file, copy_link};
+use super::copy_file::{Modes, copy_file, copy_link};
 use super::found::{Found, Links, look};
 use super::place::Place;
 use super::progress::Progress;
@@ -27,6 +27,7 @@ pub(crate) struct Item {
 /// What a copy is about.
 pub(crate) struct Copying {
     pub(crate) recursive: bool,
+    modes: Modes,
     pub(crate) progress: Arc<Progress>,
     room: Semaphore,
     /// Where it all goes.
@@ -38,15 +39,15 @@ pub(crate) struct Copying {
 struct Outcome {
     /// What is in it.
     inside: Vec<Item>,
-    /// A directory that was made, and what it is to be like in the end.
-    directory: Option<(Place, FileMetadata)>,
+    /// A directory that was copied, and the mode and time that it gets in the end.
+    directory: Option<(Place, NewMetadata)>,
     has_failed: bool,
 }
 
 impl Copying {
-    pub(crate) fn new(recursive: bool, progress: Arc<Progress>, items: &[Item]) -> Arc<Self> {
+    pub(crate) fn new(recursive: bool, modes: Modes, progress: Arc<Progress>, items: &[Item]) -> Arc<Self> {
         let targets = items.iter().map(|item| item.target.clone()).collect();
-        Arc::new(Self { recursive, progress, room: Semaphore::new(ROOM_UNITS as usize), targets })
+        Arc::new(Self { recursive, modes, progress, room: Semaphore::new(ROOM_UNITS as usize), targets })
     }
 
     /// Copies everything. False: something was left out. Dropped, it stops, and nothing half stays behind.
@@ -70,8 +71,8 @@ impl Copying {
             all_done &= !outcome.has_failed;
         }
         // What is made in a directory changes its time, and one that may not be written to could not be filled.
-        for (place, metadata) in directories.into_iter().rev() {
-            all_done &= self.finish_directory(&place, &metadata).await;
+        for (place, new) in directories.into_iter().rev() {
+            all_done &= self.finish_directory(&place, &new).await;
         }
         all_done
     }
@@ -94,7 +95,7 @@ impl Copying {
                 self.progress.expect(metadata.size);
                 let units = u32::try_from(metadata.size / UNIT_BYTES + 1).unwrap_or(ROOM_UNITS).min(ROOM_UNITS);
                 let _room = self.room.acquire_many(units).await.map_err(|error| error.to_string())?;
-                copy_file(source, target, &metadata, &self.progress).await?;
+                copy_file(source, target, &metadata, self.modes, &self.progress).await?;
                 Ok(Outcome::default())
             }
             Found::Link(says) => {
@@ -132,19 +133,37 @@ impl Copying {
         let Item { source, target } = item;
         // Before the target is made, which may be in it by another name.
         let names = source.names().await.map_err(|error| source.complaint("list", &error))?;
+        let is_there = self.modes == Modes::Umask && look(target, Links::Follow).await.is_ok();
         let unmakable = |error| target.complaint("make the directory", &error);
         let uri = target.uri().map_err(unmakable)?;
         target.site.files.create_directory(&uri, &CreateDirectoryOptions::default()).await.map_err(unmakable)?;
+        let mode = match self.modes {
+            Modes::Exact => metadata.mode,
+            Modes::Umask if is_there => None,
+            Modes::Umask => {
+                let made = look(target, Links::Follow).await.map_err(unmakable)?;
+                let made = if let Found::Directory(made) = made { made.mode } else { None };
+                metadata.mode.zip(made).map(|(source, made)| mode_of_new_directory(source, made))
+            }
+        };
         let inside = names.iter().map(|name| Item { source: source.join(name), target: target.join(name) }).collect();
-        Ok(Outcome { inside, directory: Some((target.clone(), metadata)), has_failed: false })
+        let new = NewMetadata { mode, mtime: metadata.mtime, ..NewMetadata::default() };
+        Ok(Outcome { inside, directory: Some((target.clone(), new)), has_failed: false })
     }
 
-    async fn finish_directory(&self, place: &Place, metadata: &FileMetadata) -> bool {
-        if metadata.mode.is_none() && metadata.mtime.is_none() {
+    async fn finish_directory(&self, place: &Place, new: &NewMetadata) -> bool {
+        if new.mode.is_none() && new.mtime.is_none() {
             return true;
         }
-        let new = NewMetadata { mode: metadata.mode, mtime: metadata.mtime, ..NewMetadata::default() };
-        let set = async { place.site.files.set_metadata(&place.uri()?, &new).await };
+        let set = async { place.site.files.set_metadata(&place.uri()?, new).await };
         set.await.map_err(|error| self.progress.say(&place.complaint("set mode and time of", &error))).is_ok()
     }
+}
+
+/// The permission bits of a copied directory. It was made with all of them, so the ones that `made` lacks are those that the umask takes. A
+/// set-group-ID bit that a directory has from the one above it stays.
+fn mode_of_new_directory(source: u32, made: u32) -> u32 {
+    const STICKY: u32 = 0o1000;
+    const SET_GROUP_ID: u32 = 0o2000;
+    (source & 0o777 & made) | (source & STICKY) | (made & SET_GROUP_ID)
 }

@@ -87,6 +87,7 @@ impl RemoteFile {
             handle_id: self.id.clone(),
             size: Some(size),
             mode: options.mode,
+            mode_if_new: options.mode_if_new,
             mtime: options.mtime,
             sync: options.sync,
         };

@@ -204,6 +204,7 @@ pub(in crate::handlers) fn commit(call: Call, params: CommitParams, session: Arc
     let options = CommitOptions {
         size: params.size,
         mode: params.mode,
+        mode_if_new: params.mode_if_new,
         mtime: params.mtime.map(|time| (time.secs, time.nanos)),
         sync: params.sync,
     };
