@@ -165,7 +165,7 @@ pub(crate) struct RunArgs {
     /// Give the command a terminal
     #[arg(short, long)]
     pub(crate) tty: bool,
-    /// The directory it runs in; left out, ours if the environment has it, else the server's
+    /// The directory it runs in; left out, ours on this machine and below --local-root, else the server's
     #[arg(long, value_name = "DIR")]
     pub(crate) cwd: Option<PathBuf>,
     /// Set a variable; only a name passes our own value on
@@ -180,7 +180,7 @@ pub(crate) struct RunArgs {
     /// Start it in a kept session (`default` if none is named), print its id and leave it
     #[arg(short, long)]
     pub(crate) detach: bool,
-    /// The id in the session; a number if left out
+    /// The id in the session, of characters that can be seen; a number if left out
     #[arg(long, value_name = "ID")]
     pub(crate) id: Option<String>,
     /// How long the session is kept when nobody is connected
@@ -198,7 +198,7 @@ pub(crate) struct RunArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct ShellArgs {
-    /// The directory it starts in; left out, ours if the environment has it, else the server's
+    /// The directory it starts in; left out, ours on this machine and below --local-root, else the server's
     #[arg(long, value_name = "DIR")]
     pub(crate) cwd: Option<PathBuf>,
     /// Set a variable; only a name passes our own value on
@@ -337,7 +337,7 @@ pub(crate) struct WatchArgs {
 pub(crate) struct McpStdioArgs {
     #[command(flatten)]
     pub(crate) r#where: WhereArgs,
-    /// The directory it runs in; the server's own if left out
+    /// The directory it runs in; left out, ours on this machine and below --local-root, else the server's
     #[arg(long, value_name = "DIR")]
     pub(crate) cwd: Option<PathBuf>,
     /// Set a variable; only a name passes our own value on

@@ -19,6 +19,7 @@ const ONLY_PROCESS: &str = "1";
 
 /// Runs a command to its end, or starts it and leaves.
 pub(crate) async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
+    args.id.as_deref().map_or(Ok(()), check_id)?;
     let destination = Destination::choose(&args.r#where)?;
     let session = args.session.clone().or_else(|| args.detach.then(|| DEFAULT_SESSION.to_owned()));
     let here = Here::new(&destination.way, session.is_some());
@@ -73,6 +74,13 @@ async fn run_with(
     Ok(ending.exit_code(is_kept))
 }
 
+/// Whether a person can use this id later, for `logs` or `kill`. A server takes any text.
+fn check_id(id: &str) -> anyhow::Result<()> {
+    anyhow::ensure!(!id.is_empty(), "an id of no characters names nothing; leave --id out to get a number");
+    anyhow::ensure!(!id.chars().any(char::is_control), "`{id}` is no id: it has characters that cannot be seen");
+    Ok(())
+}
+
 /// The id that was asked for, or one that is free.
 pub(crate) async fn choose_id(
     client: &ExecServerClient,
@@ -121,6 +129,6 @@ fn print_id(id: &ProcessId) {
 
 #[expect(clippy::print_stderr, reason = "for the person at the terminal")]
 pub(crate) fn say_that_it_goes_on(session: &str, id: &ProcessId) {
+    let id = readable(id.as_str());
     eprintln!("\n[exec-server: left {id} running; `exec-server attach --session {session} {id}` takes it up again]");
 }
-    let id = readable(id.as_str());

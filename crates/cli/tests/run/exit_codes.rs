@@ -59,3 +59,14 @@ async fn the_same_from_a_server_that_listens() {
     assert_eq!(run(&["--", "/etc/passwd"]).await, Some(126));
     assert_eq!(run(&["--timeout", "100ms", "--", "sleep", "600"]).await, Some(124));
 }
+
+#[tokio::test]
+async fn an_id_that_nobody_can_see_is_refused() {
+    for (id, words) in [
+        ("", "an id of no characters names nothing; leave --id out to get a number"),
+        ("a\x1b[31m", "`a\\u{1b}[31m` is no id: it has characters that cannot be seen"),
+    ] {
+        let said = told(&output(&["run", "--id", id, "--", "true"]).await);
+        assert_eq!(said, (String::new(), format!("exec-server: {words}\n"), Some(125)));
+    }
+}

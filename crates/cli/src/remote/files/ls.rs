@@ -155,7 +155,11 @@ fn description(found: Option<&Found>, width: usize) -> String {
             date(metadata.mtime.unwrap_or(FileTime { secs: ms.div_euclid(1000), nanos: 0 }).secs)
         },
     );
-    let bits = permissions(metadata.and_then(|metadata| metadata.mode));
+    let bits = match found {
+        // What a link allows is what its target allows; the link itself keeps nobody out, as every `ls` shows it.
+        Some(Found::Link(_)) => permissions(Some(0o777)),
+        _ => permissions(metadata.and_then(|metadata| metadata.mode)),
+    };
     format!("{kind}{bits}  {:>width$}  {time}  ", size_of(found))
 }
 
