@@ -1,17 +1,20 @@
 //! Listeners: binding them, deciding who may connect, and accepting until the server closes.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use http::HeaderMap;
+use parking_lot::Mutex;
+use session::LogBound;
 use tokio::sync::Semaphore;
 use transport::{
     AcceptError, BindError, HttpSurface, Limits, ListenUrl, Listener, PeerLabel, TlsAcceptor, accept_messages,
 };
 
 use crate::connection;
-use crate::metrics::Transport;
+use crate::metrics::{Refusal, Transport};
 use crate::server::{Server, Shared};
-use crate::tokens::Tokens;
+use crate::tokens::{TokenRefusal, Tokens};
 
 /// Where and for whom to listen.
 pub struct Listen {
@@ -67,11 +70,10 @@ impl Server {
             listeners.push(Listener::bind(url, tls).await?);
         }
         let addresses = listeners.iter().map(Listener::url).collect();
-        let surface: Arc<dyn HttpSurface> =
-            Arc::new(Surface { shared: Arc::clone(&self.shared), tokens: listen.tokens });
+        let door = Arc::new(Door { tokens: listen.tokens, log: Mutex::new(REFUSAL_LINES) });
         let permits = Arc::new(Semaphore::new(self.shared.config.max_connections));
         for listener in listeners {
-            let accepting = accept(listener, Arc::clone(&self.shared), Arc::clone(&surface), Arc::clone(&permits));
+            let accepting = accept(listener, Arc::clone(&self.shared), Arc::clone(&door), Arc::clone(&permits));
             self.shared.tasks.spawn(accepting);
         }
         let stdio = (stdio_count == 1).then(|| {
@@ -92,7 +94,7 @@ fn limits(shared: &Shared) -> Limits {
 }
 
 /// Accepts until the server closes. Whoever comes when there are too many waits here, and all behind it in the kernel.
-async fn accept(listener: Listener, shared: Arc<Shared>, surface: Arc<dyn HttpSurface>, permits: Arc<Semaphore>) {
+async fn accept(listener: Listener, shared: Arc<Shared>, door: Arc<Door>, permits: Arc<Semaphore>) {
     let closing = shared.closing.clone();
     loop {
         let accepted = async {
@@ -107,12 +109,13 @@ async fn accept(listener: Listener, shared: Arc<Shared>, surface: Arc<dyn HttpSu
             }
             Some(None) | None => return,
         };
-        let (shared, surface) = (Arc::clone(&shared), Arc::clone(&surface));
+        let (shared, door) = (Arc::clone(&shared), Arc::clone(&door));
         let present = shared.presence.enter();
         shared.clone().connections.spawn(async move {
             let _permit = permit;
             let _present = present;
             let peer = socket.peer;
+            let surface = Arc::new(Surface { shared: Arc::clone(&shared), door, peer });
             let closing = shared.closing.clone();
             // A peer that is still in its handshake when the server closes is not waited for. The handshake needs much
             // more memory than the connection that follows, so both have their own.
@@ -135,14 +138,45 @@ fn log_refused(peer: PeerLabel, error: &AcceptError) {
     tracing::debug!(%peer, "connection not accepted: {error}");
 }
 
+/// Anybody who reaches the port can cause such a line, so that their number must not follow the number of attempts. The counter in
+/// `/metrics` has all of them.
+const REFUSAL_LINES: LogBound = LogBound::new(20, Duration::from_secs(10));
+
+/// Who may come in, and what the log says of those who may not.
+struct Door {
+    tokens: Option<Arc<Tokens>>,
+    log: Mutex<LogBound>,
+}
+
+/// The HTTP side of one connection.
 struct Surface {
     shared: Arc<Shared>,
-    tokens: Option<Arc<Tokens>>,
+    door: Arc<Door>,
+    peer: PeerLabel,
+}
+
+impl Surface {
+    fn refuse(&self, refusal: TokenRefusal) {
+        self.shared.metrics.authentication_failed(match refusal {
+            TokenRefusal::Missing => Refusal::missing,
+            TokenRefusal::Malformed => Refusal::malformed,
+            TokenRefusal::Wrong => Refusal::wrong,
+        });
+        let peer = self.peer;
+        match self.door.log.lock().handle_event(Instant::now()) {
+            None => {}
+            Some(0) => tracing::warn!(%peer, "authentication failed: {refusal}"),
+            Some(left_out) => {
+                tracing::warn!(%peer, "authentication failed: {refusal}; {left_out} failures before this one are not in the log");
+            }
+        }
+    }
 }
 
 impl HttpSurface for Surface {
     fn authorize(&self, headers: &HeaderMap) -> bool {
-        self.tokens.as_ref().is_none_or(|tokens| tokens.accept(headers))
+        let checked = self.door.tokens.as_ref().map_or(Ok(()), |tokens| tokens.check(headers));
+        checked.map_err(|refusal| self.refuse(refusal)).is_ok()
     }
 
     fn metrics(&self) -> String {

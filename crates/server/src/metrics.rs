@@ -38,6 +38,20 @@ pub(crate) enum Outcome {
     disconnected,
 }
 
+/// Why somebody was not let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
+#[expect(non_camel_case_types, reason = "the names are the label's values")]
+pub(crate) enum Refusal {
+    missing,
+    malformed,
+    wrong,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RefusalLabel {
+    reason: Refusal,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct TransportLabel {
     transport: Transport,
@@ -60,6 +74,7 @@ pub(crate) struct Metrics {
     registry: Registry,
     connections_active: Family<TransportLabel, Gauge>,
     connections_total: Family<TransportLabel, Counter>,
+    authentication_failures: Family<RefusalLabel, Counter>,
     requests_total: Family<RequestLabels, Counter>,
     request_duration: Histogram,
     processes_active: Gauge,
@@ -78,6 +93,7 @@ impl Metrics {
         let metrics = Self {
             connections_active: Family::default(),
             connections_total: Family::default(),
+            authentication_failures: Family::default(),
             requests_total: Family::default(),
             request_duration,
             processes_active: Gauge::default(),
@@ -90,6 +106,11 @@ impl Metrics {
         };
         registry.register("connections_active", "Open connections", metrics.connections_active.clone());
         registry.register("connections", "Connections accepted", metrics.connections_total.clone());
+        registry.register(
+            "authentication_failures",
+            "Requests for a connection or for metrics without an accepted token",
+            metrics.authentication_failures.clone(),
+        );
         registry.register("requests", "Requests answered", metrics.requests_total.clone());
         registry.register("request_duration_seconds", "From request to answer", metrics.request_duration.clone());
         registry.register("processes_active", "Processes that have not exited", metrics.processes_active.clone());
@@ -109,6 +130,10 @@ impl Metrics {
         let label = TransportLabel { transport };
         self.connections_active.get_or_create(&label).inc();
         self.connections_total.get_or_create(&label).inc();
+    }
+
+    pub(crate) fn authentication_failed(&self, reason: Refusal) {
+        self.authentication_failures.get_or_create(&RefusalLabel { reason }).inc();
     }
 
     pub(crate) fn connection_closed(&self, transport: Transport) {

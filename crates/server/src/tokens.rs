@@ -44,6 +44,20 @@ pub enum TokenError {
     },
 }
 
+/// Why a request is not let in. Neither says anything of what the request held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum TokenRefusal {
+    /// There is no `Authorization` header.
+    #[error("it sent no token")]
+    Missing,
+    /// The header is there and says something else than `Bearer TOKEN`.
+    #[error("its Authorization header is not `Bearer TOKEN`")]
+    Malformed,
+    /// No line of the token file.
+    #[error("its token is not in the token file")]
+    Wrong,
+}
+
 impl Tokens {
     /// Reads the file: one token a line, empty lines and lines that begin with `#` are skipped.
     pub fn load(file: &Path) -> Result<Self, TokenError> {
@@ -58,12 +72,12 @@ impl Tokens {
     }
 
     /// Whether the request carries one of the tokens. Takes the same time whichever it is.
-    pub fn accept(&self, headers: &HeaderMap) -> bool {
-        let Some(given) = headers.get(AUTHORIZATION).and_then(|value| bearer(value.as_bytes())) else {
-            return false;
-        };
+    pub(crate) fn check(&self, headers: &HeaderMap) -> Result<(), TokenRefusal> {
+        let value = headers.get(AUTHORIZATION).ok_or(TokenRefusal::Missing)?;
+        let given = bearer(value.as_bytes()).ok_or(TokenRefusal::Malformed)?;
         let accepted = self.accepted.read();
-        accepted.iter().fold(Choice::from(0), |any, token| any | token.as_slice().ct_eq(given)).into()
+        let is_accepted = accepted.iter().fold(Choice::from(0), |any, token| any | token.as_slice().ct_eq(given));
+        if is_accepted.into() { Ok(()) } else { Err(TokenRefusal::Wrong) }
     }
 }
 
@@ -104,23 +118,27 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), "# laptop\nfirst-token-of-mine\n\n  second-token-of-mine \n").unwrap();
         let tokens = Tokens::load(file.path()).unwrap();
-        assert!(tokens.accept(&headers("Bearer first-token-of-mine")));
-        assert!(tokens.accept(&headers("bearer second-token-of-mine")));
-        for bad in
-            ["Bearer first-token-of-min", "first-token-of-mine", "Basic first-token-of-mine", "Bearer ", "Bearer"]
-        {
-            assert!(!tokens.accept(&headers(bad)), "{bad}");
+        assert_eq!(tokens.check(&headers("Bearer first-token-of-mine")), Ok(()));
+        assert_eq!(tokens.check(&headers("bearer second-token-of-mine")), Ok(()));
+        for (bad, refusal) in [
+            ("Bearer first-token-of-min", TokenRefusal::Wrong),
+            ("Bearer ", TokenRefusal::Wrong),
+            ("first-token-of-mine", TokenRefusal::Malformed),
+            ("Basic first-token-of-mine", TokenRefusal::Malformed),
+            ("Bearer", TokenRefusal::Malformed),
+        ] {
+            assert_eq!(tokens.check(&headers(bad)), Err(refusal), "{bad}");
         }
-        assert!(!tokens.accept(&HeaderMap::new()));
+        assert_eq!(tokens.check(&HeaderMap::new()), Err(TokenRefusal::Missing));
 
         std::fs::write(file.path(), "third-token-of-mine\n").unwrap();
         tokens.reload().unwrap();
-        assert!(!tokens.accept(&headers("Bearer first-token-of-mine")));
-        assert!(tokens.accept(&headers("Bearer third-token-of-mine")));
+        assert_eq!(tokens.check(&headers("Bearer first-token-of-mine")), Err(TokenRefusal::Wrong));
+        assert_eq!(tokens.check(&headers("Bearer third-token-of-mine")), Ok(()));
 
         std::fs::write(file.path(), "short\n").unwrap();
         assert!(tokens.reload().unwrap_err().to_string().starts_with("line 1 of the token file"));
-        assert!(tokens.accept(&headers("Bearer third-token-of-mine")), "a bad file changes nothing");
+        assert_eq!(tokens.check(&headers("Bearer third-token-of-mine")), Ok(()), "a bad file changes nothing");
     }
 
     #[test]

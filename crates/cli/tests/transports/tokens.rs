@@ -110,6 +110,47 @@ async fn a_hangup_swaps_the_tokens_and_open_connections_live_on() {
     assert_eq!(upgrade_status(&address, Some(SECOND)).await, 101);
 }
 
+/// Attempts that are far more than the log takes.
+const FLOOD: usize = 100;
+
+#[tokio::test]
+async fn a_failed_authentication_is_logged_and_counted() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = token_file(directory.path(), FIRST);
+    let log = directory.path().join("log");
+    let stderr = std::fs::File::create(&log).unwrap();
+    let server = TestServer::with(&["--token-file", &file], |command| {
+        command.env_remove("RUST_LOG").env("NO_COLOR", "1").stderr(stderr)
+    })
+    .await;
+    let address = server.address();
+    assert_eq!(upgrade_status(address, None).await, 401);
+    assert_eq!(upgrade_status(address, Some("a-secret-that-is-wrong")).await, 401);
+    assert_eq!(http_get(address, "/metrics", &[("Authorization", "Basic Zmlyc3Q6dG9rZW4=")]).await.status, 401);
+    assert_eq!(upgrade_status(address, Some(FIRST)).await, 101);
+    let said = std::fs::read_to_string(&log).unwrap();
+    let reasons =
+        ["it sent no token", "its token is not in the token file", "its Authorization header is not `Bearer TOKEN`"];
+    assert_eq!(said.lines().count(), reasons.len(), "{said}");
+    for (line, reason) in said.lines().zip(reasons) {
+        assert!(line.contains("WARN") && line.contains("authentication failed: ") && line.contains(reason), "{line}");
+        assert!(line.contains("peer=127.0.0.1:"), "{line}");
+    }
+    assert!(!said.contains("a-secret-that-is-wrong") && !said.contains("Zmlyc3Q6dG9rZW4="), "{said}");
+
+    for _ in 0..FLOOD {
+        assert_eq!(upgrade_status(address, None).await, 401);
+    }
+    let lines = std::fs::read_to_string(&log).unwrap().lines().count();
+    assert!(lines < FLOOD, "{lines} lines of {FLOOD} attempts");
+    let bearer = format!("Bearer {FIRST}");
+    let metrics = http_get(address, "/metrics", &[("Authorization", &bearer)]).await.body;
+    for (reason, count) in [("missing", 1 + FLOOD), ("wrong", 1), ("malformed", 1)] {
+        let line = format!("exec_server_authentication_failures_total{{reason=\"{reason}\"}} {count}\n");
+        assert!(metrics.contains(&line), "{line}{metrics}");
+    }
+}
+
 #[tokio::test]
 async fn a_hangup_without_tokens_does_nothing() {
     let server = TestServer::start().await;
