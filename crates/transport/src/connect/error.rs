@@ -48,7 +48,7 @@ pub enum ConnectError {
         fault: CertificateFault,
     },
     /// The TLS handshake failed for another reason than the certificate.
-    #[error("cannot speak TLS with {url}: {source}; a server without TLS is reached with ws://")]
+    #[error("cannot speak TLS with {url}: {}", tls_words(.source))]
     Tls {
         /// Where to.
         url: String,
@@ -81,6 +81,18 @@ pub enum CertificateFault {
     Expired,
     /// Its time has not come.
     NotYetValid,
+    /// It is the certificate of an authority, and a server may not show that one itself.
+    IsAuthority,
+    /// It was issued by a certificate that may issue none.
+    IssuerIsNoAuthority,
+    /// It may be used, but not by a server.
+    NotForServers,
+    /// Its authority has taken it back.
+    Revoked,
+    /// It is none, or is damaged.
+    Unreadable,
+    /// It is signed in a way, or has a property, that this program does not know.
+    Unsupported,
     /// Something rarer, in the words of the TLS library.
     Other(String),
 }
@@ -137,6 +149,20 @@ impl From<&CertificateError> for CertificateFault {
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => Self::WrongName,
             CertificateError::Expired | CertificateError::ExpiredContext { .. } => Self::Expired,
             CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => Self::NotYetValid,
+            CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => Self::NotForServers,
+            CertificateError::Revoked => Self::Revoked,
+            CertificateError::BadEncoding => Self::Unreadable,
+            CertificateError::UnhandledCriticalExtension
+            | CertificateError::UnsupportedSignatureAlgorithmContext { .. }
+            | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => Self::Unsupported,
+            CertificateError::Other(other) => match other.0.downcast_ref() {
+                Some(webpki::Error::CaUsedAsEndEntity) => Self::IsAuthority,
+                Some(webpki::Error::EndEntityUsedAsCa) => Self::IssuerIsNoAuthority,
+                Some(webpki::Error::UnsupportedCertVersion | webpki::Error::UnsupportedCriticalExtension) => {
+                    Self::Unsupported
+                }
+                _ => Self::Other(error.to_string()),
+            },
             other => Self::Other(other.to_string()),
         }
     }
@@ -151,8 +177,34 @@ impl fmt::Display for CertificateFault {
             Self::WrongName => "is for another host; connect with a name that it has, or give the server another one",
             Self::Expired => "has expired; renew it, and look whether the clock of this machine is right",
             Self::NotYetValid => "is not valid yet; look whether the clock of this machine is right",
+            Self::IsAuthority => {
+                "is that of a certificate authority, which no server may show; give the server one that the authority has issued, or a self-signed one with `basicConstraints=CA:FALSE`"
+            }
+            Self::IssuerIsNoAuthority => {
+                "was issued by a certificate that may not issue any; issue it with one that has `basicConstraints=CA:TRUE`"
+            }
+            Self::NotForServers => "is not for servers; give the server one with `extendedKeyUsage=serverAuth`",
+            Self::Revoked => "was revoked by its authority; give the server another one",
+            Self::Unreadable => "cannot be read; give the server another one",
+            Self::Unsupported => {
+                "is signed in a way, or has a property, that is not supported; give the server one of version 3 that is signed with SHA-256 or better"
+            }
             Self::Other(words) => return write!(f, "is not accepted: {words}"),
         })
+    }
+}
+
+fn tls_words(error: &rustls::Error) -> String {
+    match error {
+        rustls::Error::InvalidMessage(_) => {
+            "what it answers is not TLS; a server without TLS is reached with ws://".to_owned()
+        }
+        rustls::Error::PeerIncompatible(_) => {
+            "it has no version of TLS or no cipher that this program has; it needs TLS 1.2 or 1.3".to_owned()
+        }
+        // The names of alerts are those of the standard, by which one can look for them.
+        rustls::Error::AlertReceived(alert) => format!("it refused the handshake with the alert {alert:?}"),
+        other => other.to_string(),
     }
 }
 

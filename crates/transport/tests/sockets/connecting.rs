@@ -5,7 +5,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::support::{Owner, accept_one, echo, listen, send};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair, date_time_ymd,
+};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -153,6 +155,28 @@ async fn a_certificate_out_of_its_time_is_refused() {
     assert_eq!(fault(authority.acceptor(early), trusting(&authority.file())).await.0, CertificateFault::NotYetValid);
 }
 
+/// As `openssl req -x509` makes it if nothing else is said.
+#[tokio::test]
+async fn a_certificate_that_is_its_own_authority_is_refused_in_words() {
+    let authority = Authority::new();
+    let mut both = certificate_for("localhost");
+    both.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let (refused, words) = fault(authority.acceptor(both), trusting(&authority.file())).await;
+    assert_eq!(refused, CertificateFault::IsAuthority);
+    assert!(words.contains("is that of a certificate authority"), "{words}");
+    assert!(words.ends_with("`basicConstraints=CA:FALSE`"), "{words}");
+}
+
+#[tokio::test]
+async fn a_certificate_for_another_purpose_is_refused_in_words() {
+    let authority = Authority::new();
+    let mut for_clients = certificate_for("localhost");
+    for_clients.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    let (refused, words) = fault(authority.acceptor(for_clients), trusting(&authority.file())).await;
+    assert_eq!(refused, CertificateFault::NotForServers);
+    assert!(words.contains("is not for servers"), "{words}");
+}
+
 #[tokio::test]
 async fn a_server_without_tls_is_said_to_be_one() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -165,6 +189,10 @@ async fn a_server_without_tls_is_said_to_be_one() {
     let authority = Authority::new();
     let error = connect(&url, trusting(&authority.file())).await.unwrap_err();
     assert!(matches!(error, ConnectError::Tls { .. }) && !error.is_retryable(), "{error}");
+    let expected = format!(
+        "cannot speak TLS with {url}: what it answers is not TLS; a server without TLS is reached with ws://"
+    );
+    assert_eq!(error.to_string(), expected);
     server.await.unwrap();
 }
 
