@@ -246,6 +246,17 @@ mod tests {
     }
 
     #[test]
+    fn a_sentence_of_a_help_text_is_broken_by_the_terminal_only() {
+        for command in std::iter::once(Args::command()).chain(Args::command().get_subcommands().cloned()) {
+            let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let broken = |line: &&str| !line.is_empty() && !line.starts_with(' ') && !line.ends_with(['.', ':']);
+            assert_eq!(text.lines().find(broken), None, "{}", command.get_name());
+            let is_wide = |line: &&str| line.starts_with(' ') && line.chars().count() > 100;
+            assert_eq!(text.lines().find(is_wide), None, "{}", command.get_name());
+        }
+    }
+
+    #[test]
     fn zero_concurrent_requests_is_an_error() {
         assert!(Args::try_parse_from(["exec-server", "--concurrent-requests", "0"]).is_err());
         assert!(Args::try_parse_from(["exec-server", "--concurrent-requests", "32"]).is_ok());

@@ -9,15 +9,16 @@ use super::files::args::{
 };
 use crate::units::Span;
 
-const RUN_HELP: &str = "The exit code is the command's, or:
+const RUN_HELP: &str = "\
+The exit code is the command's, or:
   124  its time was over
   125  we failed, for instance to connect
   126  it cannot be executed
   127  it was not found
   141  nobody reads our output any more
 
-With -t, keys go to the command as they are. After Enter, `~.` hangs up, or leaves a command of a
-kept session running, and `~~` sends one tilde.
+With -t, keys go to the command as they are. After Enter, `~.` hangs up, or leaves a command of a kept session running, \
+and `~~` sends one tilde.
 
 Examples:
   exec-server run -- make test
@@ -26,27 +27,26 @@ Examples:
   exec-server run -t --connect unix:///run/user/1000/exec.sock -- htop
   exec-server run -d -- ./long-job      (then: exec-server attach)";
 
-const SHELL_HELP: &str =
-    "After Enter, `~.` hangs up, or leaves a shell of a kept session running, and `~~` sends one tilde.
-If stdin is no terminal, the shell reads its commands from there.
+const SHELL_HELP: &str = "\
+After Enter, `~.` hangs up, or leaves a shell of a kept session running, and `~~` sends one tilde. If stdin is no \
+terminal, the shell reads its commands from there.
 
 Examples:
   exec-server shell --ssh build-host
   exec-server shell --session work      (then: exec-server attach --session work)
   exec-server shell --connect ws://10.0.0.5:7000 < script.sh";
 
-const ATTACH_HELP: &str =
-    "Prints what is retained of the output, then goes on as if the command had been run here. It exits with
-the exit code of the process. After Enter, `~.` leaves the process running, and `~~` sends one tilde.
+const ATTACH_HELP: &str = "\
+Prints what is retained of the output, then goes on as if the command had been run here. It exits with the exit code \
+of the process. After Enter, `~.` leaves the process running, and `~~` sends one tilde.
 
 Examples:
   exec-server attach
   exec-server attach --session work 3";
 
-const SEARCH_HELP: &str =
-    "A place is PATH, or ENV:PATH for an environment of environments.toml; a relative path begins in the
-directory of the server. Without a place that directory is searched. What .gitignore names and what begins
-with a dot is left out.
+const SEARCH_HELP: &str = "\
+A place is PATH, or ENV:PATH for an environment of environments.toml; a relative path begins in the directory of the \
+server. Without a place that directory is searched. What .gitignore names and what begins with a dot is left out.
 
 It exits with 0 if something was found, 1 if nothing was, and 2 if something went wrong.
 
@@ -55,9 +55,9 @@ Examples:
   exec-server search -l -g '*.rs' unwrap --ssh build-host :/srv/app
   exec-server search --files -g '*.toml' build-host:";
 
-const WATCH_HELP: &str =
-    "Prints one line for each file that is created, modified, removed or renamed, until Ctrl-C. `overflow` means
-that more has changed than could be told.
+const WATCH_HELP: &str = "\
+Prints one line for each file that is created, modified, removed or renamed, until Ctrl-C. `overflow` means that more \
+has changed than could be told.
 
 Examples:
   exec-server watch build-host:/srv/app/log
