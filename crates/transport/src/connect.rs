@@ -2,6 +2,7 @@
 //! its own: how long to wait, and whether to try again, is the caller's policy.
 
 mod error;
+mod race;
 mod server_url;
 mod tls_roots;
 mod upgrade;
@@ -91,13 +92,12 @@ async fn connect_websocket(url: &WebSocketUrl, options: ConnectOptions) -> Resul
     Ok(MessageStream::new(tokio::io::split(tls), Framing::WebSocketClient, already_read, peer, limits))
 }
 
-/// Tries the addresses of the host in the order in which the system gives them.
+/// Connects to whichever address of the host answers first.
 async fn dial(url: &WebSocketUrl) -> Result<(TcpStream, PeerLabel), ConnectError> {
     let failed = |source| ConnectError::Io { url: url.shown.clone(), source };
     let resolved = lookup_host((url.host.as_str(), url.port)).await;
-    let addresses: Vec<_> =
-        resolved.map_err(|source| ConnectError::Unresolved { host: url.host.clone(), source })?.collect();
-    let tcp = TcpStream::connect(addresses.as_slice()).await.map_err(failed)?;
+    let addresses = resolved.map_err(|source| ConnectError::Unresolved { host: url.host.clone(), source })?;
+    let tcp = race::connect_to_first(addresses.collect()).await.map_err(failed)?;
     tcp.set_nodelay(true).map_err(failed)?;
     let peer = PeerLabel::Tcp(tcp.peer_addr().map_err(failed)?);
     Ok((tcp, peer))
