@@ -5,14 +5,17 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use protocol::PathUri;
-use protocol::fs::ChangedNotification;
+use protocol::fs::{ChangedNotification, FileChange};
 use tokio::sync::Notify;
 
 use super::Changes;
 use crate::error::ExecServerError;
 
-/// Changes that may wait for a reader. With more of them it must look at everything.
+/// Changes of one watch that may wait for the subscriber. With more, they are dropped and the subscriber is told of an overflow.
 const WAITING_CHANGES: usize = 50_000;
+/// Memory that these changes may take. A server chooses how long its paths are, so their number alone bounds nothing: 50,000 paths of
+/// ordinary length need a third of this.
+const WAITING_BYTES: usize = 32 * 1024 * 1024;
 
 /// A watch.
 pub(crate) struct WatchEntry {
@@ -29,16 +32,29 @@ struct State {
     last_seq: u64,
     waiting: VecDeque<Changes>,
     waiting_changes: usize,
+    waiting_bytes: usize,
     is_over: bool,
     failure: Option<ExecServerError>,
 }
 
 impl State {
+    /// Drops what waits, memory included, and leaves word of it.
     fn overflow(&mut self) {
-        self.waiting.clear();
+        self.waiting = VecDeque::from([Changes { changes: Vec::new(), overflow: true }]);
         self.waiting_changes = 0;
-        self.waiting.push_back(Changes { changes: Vec::new(), overflow: true });
+        self.waiting_bytes = 0;
     }
+
+    fn has_room(&self, changes: usize, bytes: usize) -> bool {
+        self.waiting_changes + changes <= WAITING_CHANGES && self.waiting_bytes + bytes <= WAITING_BYTES
+    }
+}
+
+/// What these changes take in memory.
+fn bytes_of(changes: &[FileChange]) -> usize {
+    let texts =
+        |change: &FileChange| change.path.as_str().len() + change.from.as_ref().map_or(0, |from| from.as_str().len());
+    size_of::<Changes>() + changes.iter().map(|change| size_of::<FileChange>() + texts(change)).sum::<usize>()
 }
 
 impl WatchEntry {
@@ -66,11 +82,14 @@ impl WatchEntry {
             return;
         }
         state.last_seq = changed.seq;
-        if changed.overflow || state.waiting_changes + changed.changes.len() > WAITING_CHANGES {
+        let (count, bytes) = (changed.changes.len(), bytes_of(&changed.changes));
+        if changed.overflow || !state.has_room(count, bytes) {
             state.overflow();
         }
-        if !changed.changes.is_empty() {
-            state.waiting_changes += changed.changes.len();
+        // Changes that fill more than the whole room on their own are part of the overflow.
+        if count > 0 && state.has_room(count, bytes) {
+            state.waiting_changes += count;
+            state.waiting_bytes += bytes;
             state.waiting.push_back(Changes { changes: changed.changes, overflow: false });
         }
         state.is_over = changed.ended;
@@ -103,6 +122,9 @@ impl WatchEntry {
                 let mut state = self.state.lock();
                 if let Some(changes) = state.waiting.pop_front() {
                     state.waiting_changes -= changes.changes.len();
+                    if !changes.overflow {
+                        state.waiting_bytes -= bytes_of(&changes.changes);
+                    }
                     return Some(Ok(changes));
                 }
                 if state.is_over {
@@ -156,7 +178,7 @@ mod tests {
     use super::*;
 
     fn changed(seq: u64, overflow: bool, paths: &[&str]) -> ChangedNotification {
-        let change = |path: &&str| protocol::fs::FileChange {
+        let change = |path: &&str| FileChange {
             path: path.parse().unwrap(),
             kind: protocol::fs::ChangeKind::Created,
             from: None,
@@ -186,6 +208,30 @@ mod tests {
         }
         entry.push(changed(9, true, &[]));
         assert_eq!((told(&entry).await, entry.last_seq()), ((vec![], true), 9));
+    }
+
+    #[tokio::test]
+    async fn long_paths_overflow_before_they_fill_the_memory() {
+        let entry = WatchEntry::new("w".into(), "file:///".parse().unwrap(), true);
+        let long = format!("file:///{}", "x".repeat(WAITING_BYTES / 4));
+        for seq in 1..=20 {
+            entry.push(changed(seq, false, &[&long]));
+            let waiting: usize = entry.state.lock().waiting.iter().map(|changes| bytes_of(&changes.changes)).sum();
+            assert!(
+                waiting <= WAITING_BYTES + size_of::<Changes>(),
+                "{waiting} bytes wait after {seq} notifications"
+            );
+        }
+        assert_eq!(told(&entry).await, (vec![], true));
+        while !entry.state.lock().waiting.is_empty() {
+            assert_eq!(told(&entry).await, (vec![long.clone()], false));
+        }
+        assert_eq!(entry.state.lock().waiting_bytes, 0);
+        // One notification alone is too much, and the next one is not.
+        entry.push(changed(21, false, &[long.as_str(); 5]));
+        entry.push(changed(22, false, &["file:///y"]));
+        assert_eq!(told(&entry).await, (vec![], true));
+        assert_eq!(told(&entry).await, (vec!["file:///y".to_owned()], false));
     }
 
     #[tokio::test]

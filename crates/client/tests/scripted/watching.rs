@@ -47,6 +47,33 @@ async fn after_a_cut_a_watch_says_up_to_where_it_knows() {
 }
 
 #[tokio::test]
+async fn a_server_that_sends_long_paths_without_end_fills_no_memory() {
+    const SENT: usize = 96;
+    let server = ScriptedServer::new();
+    can_watch(&server);
+    let client = connect(&server).await;
+    let mut watch = client.watch(&"file:///tree".parse().unwrap(), true).await.unwrap();
+    let id = server.wait_for("fs/watch", 1).await.params["watchId"].clone();
+    for seq in 1..=SENT {
+        changed(&server, &id, seq as u64, &format!("file:///tree/{}", "x".repeat(1 << 20)));
+    }
+    changed(&server, &id, SENT as u64 + 1, "file:///tree/last");
+    // The answer comes behind them.
+    client.environment_status().await.unwrap();
+    let (mut overflows, mut kept) = (0, 0);
+    loop {
+        let changes = watch.recv().await.unwrap().unwrap();
+        overflows += usize::from(changes.overflow);
+        kept += changes.changes.iter().map(|change| change.path.as_str().len()).sum::<usize>();
+        if changes.changes.iter().any(|change| change.path.as_str() == "file:///tree/last") {
+            break;
+        }
+    }
+    assert_eq!(overflows, 1, "the subscriber is told once that changes are missing");
+    assert!(kept < 40 << 20, "{kept} bytes of paths have waited");
+}
+
+#[tokio::test]
 async fn a_watch_that_the_server_has_forgotten_is_made_anew_and_says_so() {
     let server = ScriptedServer::new();
     can_watch(&server);
