@@ -298,7 +298,7 @@ async fn what_cannot_be_paused_is_refused() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     let error = client.call_error("process/flow", json!({"processId": "p", "paused": true})).await;
-    assert_eq!(error, json!({"code": -32600, "message": "unknown process id p"}));
+    assert_eq!(error, json!({"code": -32600, "data": {"kind": "unknownProcess"}, "message": "unknown process id p"}));
     for params in [json!({"processId": "p"}), json!({"paused": true}), json!({"processId": "p", "paused": "yes"})] {
         assert_eq!(client.call_error("process/flow", params).await["code"], -32602);
     }

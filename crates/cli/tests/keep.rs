@@ -136,7 +136,11 @@ async fn a_session_is_taken_over_from_a_client_that_answers() {
     assert_eq!(second.session, session);
     let mut left = first.drain().await;
     left.sort_by_key(|message| message["id"].as_i64());
-    let resumed = json!({"code": -32600, "message": "session has been resumed by another connection"});
+    let resumed = json!({
+        "code": -32600,
+        "data": {"kind": "sessionResumedElsewhere"},
+        "message": "session has been resumed by another connection",
+    });
     assert_eq!(left, [json!({"error": resumed, "id": read}), json!({"error": resumed, "id": write})]);
     let reason = first.close_reason.unwrap();
     assert_eq!((reason.code, reason.reason.as_str()), (4010, "session has been taken over by another connection"));

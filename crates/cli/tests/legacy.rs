@@ -99,7 +99,10 @@ async fn a_terminal_takes_input_and_pipes_do_not() {
     let error = client.call_error("command/exec/write", json!({"processId": "q", "chunk": "eA=="})).await;
     assert_eq!(error["message"], "stdin of process q is closed");
     let error = client.call_error("command/exec/write", json!({"processId": "nobody", "chunk": "eA=="})).await;
-    assert_eq!(error, json!({"code": -32600, "message": "unknown process id nobody"}));
+    assert_eq!(
+        error,
+        json!({"code": -32600, "data": {"kind": "unknownProcess"}, "message": "unknown process id nobody"})
+    );
 }
 
 #[tokio::test]

@@ -117,7 +117,7 @@ async fn only_a_terminal_can_be_resized() {
     let mut client = server.client().await;
     let size = json!({"processId": "p", "rows": 50, "cols": 132});
     let error = client.call_error("process/resize", size.clone()).await;
-    assert_eq!(error, json!({"code": -32600, "message": "unknown process id p"}));
+    assert_eq!(error, json!({"code": -32600, "data": {"kind": "unknownProcess"}, "message": "unknown process id p"}));
     client.start("p", &["sleep", "100"]).await;
     let error = client.call_error("process/resize", size).await;
     assert_eq!(error, json!({"code": -32600, "message": "process p has no terminal"}));
@@ -392,7 +392,7 @@ async fn a_closed_process_is_forgotten_after_a_while() {
         answer.get("error").cloned()
     })
     .await;
-    assert_eq!(error, json!({"code": -32600, "message": "unknown process id p"}));
+    assert_eq!(error, json!({"code": -32600, "data": {"kind": "unknownProcess"}, "message": "unknown process id p"}));
     assert_eq!(client.lock().await.call("process/list", json!({})).await, json!([]));
 }
 

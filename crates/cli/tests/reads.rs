@@ -72,7 +72,7 @@ async fn an_unknown_process_cannot_be_read() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     let error = client.call_error("process/read", json!({"processId": "p", "waitMs": LONG_MS})).await;
-    assert_eq!(error, json!({"code": -32600, "message": "unknown process id p"}));
+    assert_eq!(error, json!({"code": -32600, "data": {"kind": "unknownProcess"}, "message": "unknown process id p"}));
     let start = client.send("process/start", Client::start_params("p", &["no-such-program"])).await;
     let waiting = client.send("process/read", json!({"processId": "p", "waitMs": LONG_MS})).await;
     assert_eq!(client.answer(start).await["error"]["code"], -32603);

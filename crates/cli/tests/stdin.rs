@@ -112,7 +112,10 @@ async fn an_unknown_process_is_a_status() {
     assert_eq!(client.answer(request).await["error"]["code"], -32603);
     assert_eq!(client.answer(write).await["result"], json!({"status": "unknownProcess"}));
     let error = client.call_error("process/closeStdin", json!({"processId": "nobody"})).await;
-    assert_eq!(error, json!({"code": -32600, "message": "unknown process id nobody"}));
+    assert_eq!(
+        error,
+        json!({"code": -32600, "data": {"kind": "unknownProcess"}, "message": "unknown process id nobody"})
+    );
 }
 
 #[tokio::test]

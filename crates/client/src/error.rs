@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use protocol::{ErrorData, WireError};
+use protocol::{ErrorCode, ErrorData, WireError};
 use transport::ConnectError;
 
 /// Why a call failed.
@@ -66,18 +66,25 @@ pub enum ExecServerError {
     ProcessFailed(String),
 }
 
-/// The session is attached to another connection.
-const STILL_ATTACHED: i64 = -32010;
-
 impl ExecServerError {
     /// Whether another attempt to connect may do better.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::WebSocketConnectTimeout { .. } | Self::InitializeTimedOut { .. } | Self::Disconnected(_) => true,
             Self::WebSocketConnect(error) => error.is_retryable(),
-            Self::Server { code, .. } => *code == STILL_ATTACHED,
+            Self::Server { code, .. } => *code == ErrorCode::SessionAttached.number(),
             _ => false,
         }
+    }
+
+    /// Whether the server does not know the method.
+    pub fn is_unknown_method(&self) -> bool {
+        matches!(self, Self::Server { code, .. } if *code == ErrorCode::MethodNotFound.number())
+    }
+
+    /// Whether the server refused and gave this kind of cause.
+    pub fn is_of_kind(&self, kind: &str) -> bool {
+        matches!(self, Self::Server { data: Some(data), .. } if data.kind == kind)
     }
 }
 

@@ -32,13 +32,21 @@ impl ErrorCode {
     }
 }
 
-/// The machine-readable cause of a failed system call.
+/// Kinds of [`ErrorData`] that are not about a system call. One code stands for many refusals, so clients tell these apart by kind.
+pub mod error_kind {
+    /// -32600: the session has no process of this id.
+    pub const UNKNOWN_PROCESS: &str = "unknownProcess";
+    /// -32600: the session belongs to another connection now; this one can do nothing more.
+    pub const SESSION_RESUMED_ELSEWHERE: &str = "sessionResumedElsewhere";
+}
+
+/// The machine-readable cause of an error.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorData {
     /// The number the operating system gave.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub errno: Option<i32>,
-    /// A stable word for it, such as `notFound` or `permissionDenied`.
+    /// A stable word for it, such as `notFound`, `permissionDenied` or one of [`error_kind`].
     pub kind: String,
     /// What it was about: a `file:` URI, or the bare name where there is no absolute path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -46,6 +54,11 @@ pub struct ErrorData {
 }
 
 impl ErrorData {
+    /// A cause that is no system call and about no path.
+    pub fn of_kind(kind: &str) -> Self {
+        Self { errno: None, kind: kind.to_owned(), path: None }
+    }
+
     /// Describes an operating system error about `path`.
     pub fn from_io(error: &std::io::Error, path: Option<&Path>) -> Self {
         Self {
@@ -84,7 +97,7 @@ fn kind_word(kind: std::io::ErrorKind) -> &'static str {
 pub struct WireError {
     /// See [`ErrorCode`]; other numbers can come from other implementations.
     pub code: i64,
-    /// Present for failures of system calls. Other implementations may put anything there, which is read as nothing.
+    /// Present for failures of system calls and for the kinds of [`error_kind`]. Other implementations may put anything there, which is read as nothing.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "known_data")]
     pub data: Option<Box<ErrorData>>,
     /// One sentence that says what was tried, why it failed and what to do.
@@ -117,6 +130,11 @@ impl WireError {
     pub fn with_data(mut self, data: ErrorData) -> Self {
         self.data = Some(Box::new(data));
         self
+    }
+
+    /// Whether the peer gave this kind of cause.
+    pub fn is_of_kind(&self, kind: &str) -> bool {
+        self.data.as_ref().is_some_and(|data| data.kind == kind)
     }
 }
 

@@ -35,7 +35,7 @@ pub use envelope::{
     sniff_id,
 };
 pub use environment::{Capabilities, EnvironmentInfo, EnvironmentStatus, ShellInfo};
-pub use error::{ErrorCode, ErrorData, WireError};
+pub use error::{ErrorCode, ErrorData, WireError, error_kind};
 pub use http::{
     BodyDelta, HttpFlowParams, HttpHeader, HttpRequestParams, HttpResponse, HttpTarget, PushedBodyDelta,
     RedirectPolicy,

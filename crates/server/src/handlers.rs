@@ -20,8 +20,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use protocol::fs::WriteBlockParams;
 use protocol::{
-    EnvironmentStatus, KeepParams, Method, NoResult, Order, ProcessId, Request, RequestId, ResizeParams, Signal,
-    SignalParams, TargetParams, WireError, abridged, decode, decode_params, encode_error,
+    EnvironmentStatus, ErrorData, KeepParams, Method, NoResult, Order, ProcessId, Request, RequestId, ResizeParams,
+    Signal, SignalParams, TargetParams, WireError, abridged, decode, decode_params, encode_error, error_kind,
 };
 use serde::de::DeserializeOwned;
 
@@ -270,10 +270,12 @@ fn still_attached(connection: &Connection, session: &Session) -> Result<(), Wire
 /// The session of this connection has another one now.
 pub(crate) fn resumed_elsewhere() -> WireError {
     WireError::invalid_request("session has been resumed by another connection")
+        .with_data(ErrorData::of_kind(error_kind::SESSION_RESUMED_ELSEWHERE))
 }
 
 fn unknown_process(id: &ProcessId) -> WireError {
     WireError::invalid_request(format!("unknown process id {id}"))
+        .with_data(ErrorData::of_kind(error_kind::UNKNOWN_PROCESS))
 }
 
 /// Signals go to the whole group; what a keyboard would send goes to the job in the foreground of the terminal.

@@ -23,6 +23,8 @@ pub enum Reply {
     Result(Value),
     /// It is refused, with this code and these words.
     Error(i64, String),
+    /// It is refused, with this code, this `data` and these words.
+    ErrorWithData(i64, Value, String),
     /// It is not answered, unless the test does so by its id later.
     Silence,
     /// The connection ends instead.

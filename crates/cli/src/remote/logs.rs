@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use client::{
     ExecProcessEvent, ExecServerClient, ExecServerError, ExitStatus, ProcessId, ProcessOutputChunk, ReadParams,
 };
-use protocol::OutputChunk;
+use protocol::{OutputChunk, error_kind};
 
 use super::args::LogsArgs;
 use super::event_printer::EventPrinter;
@@ -27,7 +27,7 @@ pub(crate) async fn logs(args: LogsArgs) -> anyhow::Result<ExitCode> {
     };
     client.close().await;
     match result {
-        Err(error) if is_unknown(&error, &id) => {
+        Err(error) if is_unknown_process(&error) => {
             anyhow::bail!("there is no process `{id}` in the session `{name}`; `exec-server ps` lists them")
         }
         // Whoever read our output has seen enough.
@@ -36,9 +36,9 @@ pub(crate) async fn logs(args: LogsArgs) -> anyhow::Result<ExitCode> {
     }
 }
 
-fn is_unknown(error: &anyhow::Error, id: &ProcessId) -> bool {
-    let unknown = format!("unknown process id {id}");
-    matches!(error.downcast_ref(), Some(ExecServerError::Server { message, .. }) if *message == unknown)
+fn is_unknown_process(error: &anyhow::Error) -> bool {
+    let refusal = error.downcast_ref::<ExecServerError>();
+    refusal.is_some_and(|refusal| refusal.is_of_kind(error_kind::UNKNOWN_PROCESS))
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
@@ -124,4 +124,20 @@ async fn follow(client: &ExecServerClient, id: &ProcessId, printer: &mut EventPr
         None => process.wait().await.context("it is not known how it ended")?,
     };
     Ok(status::of_command(status))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_process_is_told_by_its_kind_and_not_by_its_words() {
+        let refusal = |data: Option<&str>| {
+            let data = data.map(|kind| Box::new(protocol::ErrorData::of_kind(kind)));
+            anyhow::Error::new(ExecServerError::Server { code: -32600, message: "no such thing".to_owned(), data })
+        };
+        assert!(is_unknown_process(&refusal(Some("unknownProcess"))));
+        assert!(!is_unknown_process(&refusal(Some("sessionResumedElsewhere"))));
+        assert!(!is_unknown_process(&refusal(None)));
+    }
 }

@@ -100,6 +100,6 @@ async fn a_closed_process_is_forgotten_after_its_retention() {
         client.request("process/read", json!({"processId": "p"})).await.get("error").cloned()
     })
     .await;
-    assert_eq!(error, json!({"code": -32600, "message": "unknown process id p"}));
+    assert_eq!(error, json!({"code": -32600, "data": {"kind": "unknownProcess"}, "message": "unknown process id p"}));
     assert_eq!(client.run("p", &["true"]).await.exit_code, 0, "its id is free");
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use protocol::{RequestId, encode_notification, encode_request};
+use protocol::{RequestId, encode_notification, encode_request, error_kind};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
@@ -37,9 +37,6 @@ pub(crate) struct Rpc {
     /// What must live as long as the connection, such as the child at its other end.
     companion: Mutex<Option<Box<dyn Companion>>>,
 }
-
-/// What a connection is told that has lost its session to another one, whatever it asks.
-const RESUMED_ELSEWHERE: &str = "session has been resumed by another connection";
 
 /// Why a connection ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -200,8 +197,8 @@ impl PendingCall {
         match result {
             Ok(Ok(result)) => Ok(result),
             // That is about the connection, not about the call. It is of no use any more, whether or not the server ends it.
-            Ok(Err(error)) if error.message == RESUMED_ELSEWHERE => {
-                self.rpc.close(RESUMED_ELSEWHERE);
+            Ok(Err(error)) if error.is_of_kind(error_kind::SESSION_RESUMED_ELSEWHERE) => {
+                self.rpc.close(&error.message);
                 Err(CallError::Lost)
             }
             Ok(Err(error)) => Err(CallError::Failed(error.into())),

@@ -126,7 +126,10 @@ async fn a_process_whose_attach_was_given_up_can_be_attached_again() {
 fn taken_once(server: &ScriptedServer, method: &str, then: Value) {
     let mut is_first = true;
     server.on(method, move |_| match std::mem::replace(&mut is_first, false) {
-        true => Reply::Error(-32600, "session has been resumed by another connection".into()),
+        // Whatever the words: the kind says it.
+        true => {
+            Reply::ErrorWithData(-32600, json!({"kind": "sessionResumedElsewhere"}), "somebody else has it".into())
+        }
         false => Reply::Result(then.clone()),
     });
 }

@@ -49,6 +49,11 @@ impl ScriptedConnection {
             Reply::Error(code, message) => {
                 self.send_text(&json!({"error": {"code": code, "message": message}, "id": id}).to_string());
             }
+            Reply::ErrorWithData(code, data, message) => {
+                self.send_text(
+                    &json!({"error": {"code": code, "data": data, "message": message}, "id": id}).to_string(),
+                );
+            }
             Reply::Silence => {}
             Reply::Cut => self.cut(),
         }
