@@ -15,6 +15,8 @@ use crate::table::{Goal, Quantity, Row};
 const ROUNDS: usize = 8;
 const PER_ROUND: usize = 60;
 const RECOVERIES: usize = 200;
+/// Each takes as long as a client waits for a sign of life.
+const SILENCES: usize = 2;
 const BYTES: u64 = 1 << 30;
 const GIBIBYTE: &[&str] = &["/usr/bin/head", "-c", "1073741824", "/dev/zero"];
 const TURNS: usize = 3;
@@ -53,6 +55,42 @@ pub(crate) async fn one_shot() -> Result<Row> {
         ours: p50(ours),
         limit: Some(p50(by_hand)),
         goal: Goal::UpToTimes(1.15),
+    })
+}
+
+/// From the moment a connection goes silent, without being closed, until an event has come over a new one. With the defaults of client and
+/// server; the longest of a few.
+pub(crate) async fn silence() -> Result<Row> {
+    let server = TestServer::start().await;
+    let proxy = CuttingProxy::start(server.address()).await;
+    let client = connect(&proxy.url()).await?;
+    let argv = ["/bin/sh", "-c", "while echo tick; do sleep 0.05; done"];
+    let process = client.start(StartParams::new("p", argv, "file:///".parse()?)).await?;
+    let mut events = process.events();
+    let mut state = client.connection_state();
+    let mut longest = Duration::ZERO;
+    for _ in 0..SILENCES {
+        ensure!(events.next().await.is_some());
+        proxy.freeze();
+        proxy.thaw_new();
+        let silent = Instant::now();
+        let is_lost = |state: &ConnectionState| matches!(state, ConnectionState::Recovering(_));
+        // Events that were received before the silence are taken on the way.
+        loop {
+            tokio::select! {
+                event = events.next() => ensure!(event.is_some()),
+                lost = state.wait_for(is_lost) => break drop(lost?),
+            }
+        }
+        state.wait_for(|state| *state == ConnectionState::Connected).await?;
+        ensure!(events.next().await.is_some());
+        longest = longest.max(silent.elapsed());
+    }
+    Ok(Row {
+        figure: "a connection that goes silent, until events flow over a new one",
+        ours: Quantity::Seconds(longest.as_secs_f64()),
+        limit: None,
+        goal: Goal::UpTo(Quantity::Seconds(12.0)),
     })
 }
 

@@ -48,6 +48,10 @@ fn main() -> Result<()> {
             rows.push(embedded::one_shot().await?);
             rows.push(embedded::recovery().await?);
         }
+        if wanted("silence") {
+            eprintln!("measuring a connection that goes silent …");
+            rows.push(embedded::silence().await?);
+        }
         if wanted("run") {
             eprintln!("measuring the command line …");
             rows.push(embedded::gibibyte_through_run()?);

@@ -13,6 +13,8 @@ use std::time::Duration;
 pub use error::{EntryProblem, EnvironmentsError, Problem};
 pub use surroundings::Surroundings;
 
+use recovery::DEFAULT_SILENCE_TIMEOUT;
+
 use crate::path_map::PathMap;
 use surroundings::{CODEX_URL, NOISE_REQUIRED, URL};
 
@@ -48,6 +50,8 @@ pub struct EnvironmentSpec {
     pub connect_timeout: Duration,
     /// How long the server may take to answer `initialize`.
     pub initialize_timeout: Duration,
+    /// How long a WebSocket server may give no sign of life before its connection counts as lost.
+    pub silence_timeout: Duration,
 }
 
 /// How an environment is reached.
@@ -120,7 +124,13 @@ impl Environments {
 
 impl EnvironmentSpec {
     fn new(id: &str, way: Way) -> Self {
-        Self { id: id.to_owned(), way, connect_timeout: DEFAULT_TIMEOUT, initialize_timeout: DEFAULT_TIMEOUT }
+        Self {
+            id: id.to_owned(),
+            way,
+            connect_timeout: DEFAULT_TIMEOUT,
+            initialize_timeout: DEFAULT_TIMEOUT,
+            silence_timeout: DEFAULT_SILENCE_TIMEOUT,
+        }
     }
 
     fn local() -> Self {

@@ -35,7 +35,7 @@ pub(crate) async fn open(
     let connection = tokio::time::timeout(timeout, connector.connect())
         .await
         .map_err(|_| ExecServerError::WebSocketConnectTimeout { url: connector.place(), timeout })??;
-    let rpc = Rpc::start(connection, Arc::clone(inbound));
+    let rpc = Rpc::start(connection, Arc::clone(inbound), options.silence_timeout);
     let closes_if_dropped = CloseOnDrop(Some(&rpc));
     let timeout = options.initialize_timeout;
     let session = tokio::time::timeout(timeout, initialize(&rpc, options, resume, takeover))

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use protocol::SessionId;
-use recovery::{Backoff, WhenRecovering};
+use recovery::{Backoff, DEFAULT_SILENCE_TIMEOUT, WhenRecovering};
 use transport::{ConnectOptions, TlsRoots};
 
 use crate::connector::UrlConnector;
@@ -17,6 +17,10 @@ pub struct ExecServerClientConnectOptions {
     pub connect_timeout: Duration,
     /// How long the handshake may take, each time.
     pub initialize_timeout: Duration,
+    /// How long the server may give no sign of life before its connection counts as lost; it is pinged after half of that. Bytes that
+    /// come, and bytes that leave a full connection, are signs of life, so a slow link is none the worse for it. A link on which
+    /// nothing moves for longer now and then needs more. It applies to WebSockets: the kernel reports the end of other connections.
+    pub silence_timeout: Duration,
     /// A session of an earlier client to take up.
     pub resume_session_id: Option<SessionId>,
     /// Detach whoever else holds that session.
@@ -37,6 +41,7 @@ impl Default for ExecServerClientConnectOptions {
             client_name: "codex-core".to_owned(),
             connect_timeout: Duration::from_secs(10),
             initialize_timeout: Duration::from_secs(10),
+            silence_timeout: DEFAULT_SILENCE_TIMEOUT,
             resume_session_id: None,
             takeover: false,
             keep_for: None,

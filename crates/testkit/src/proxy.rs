@@ -9,11 +9,16 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{broadcast, watch};
 use tokio::task::JoinHandle;
 
+/// What the kernel may hold for one end of a slow connection. With less than a few packets of loopback it carries next to nothing.
+const SLOW_BUFFER_BYTES: usize = 256 << 10;
+/// What passes over a slow connection at once.
+const SLOW_PIECE_BYTES: usize = 16 << 10;
+
 /// A proxy on loopback. Ends with its value.
 pub struct CuttingProxy {
     address: String,
     cut: broadcast::Sender<()>,
-    frozen: Arc<watch::Sender<bool>>,
+    frozen: Arc<watch::Sender<Frozen>>,
     refusing: Arc<AtomicBool>,
     traffic: Arc<Traffic>,
     accepting: JoinHandle<()>,
@@ -31,11 +36,19 @@ struct Traffic {
     /// Each of them after at most this many bytes.
     longest: AtomicU64,
     random: AtomicU64,
+    /// Every connection is cut after this many bytes. 0: none is.
+    cut_each_after: AtomicU64,
+    /// Bytes that may pass in a second and direction. 0: as many as come.
+    per_second: AtomicU64,
 }
 
 impl Traffic {
     /// Where a new connection is to be cut, counted from its own beginning.
     fn draw(&self) -> Option<u64> {
+        let each = self.cut_each_after.load(Ordering::SeqCst);
+        if each > 0 {
+            return Some(each);
+        }
         let left = self.cuts_to_make.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
         left.ok()?;
         // An ordinary linear congruence: the same seed gives the same places.
@@ -70,6 +83,15 @@ impl Traffic {
     }
 }
 
+/// Which connections move no more.
+#[derive(Clone, Copy, Default)]
+struct Frozen {
+    /// How often everything was frozen. A connection that is older than the last time stays frozen.
+    times: u64,
+    /// New connections are frozen too.
+    is_for_all: bool,
+}
+
 /// What has passed over one connection, and where it is cut.
 #[derive(Default)]
 struct Own {
@@ -83,7 +105,7 @@ impl CuttingProxy {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let (cut, _) = broadcast::channel(1);
-        let frozen = Arc::new(watch::Sender::new(false));
+        let frozen = Arc::new(watch::Sender::new(Frozen::default()));
         let refusing = Arc::new(AtomicBool::new(false));
         let traffic = Arc::new(Traffic::default());
         let target = target.to_owned();
@@ -127,6 +149,16 @@ impl CuttingProxy {
         self.traffic.cuts_to_make.store(connections, Ordering::SeqCst);
     }
 
+    /// Resets every new connection after this many bytes, in both directions together.
+    pub fn cut_each_after(&self, bytes: u64) {
+        self.traffic.cut_each_after.store(bytes, Ordering::SeqCst);
+    }
+
+    /// New connections carry no more than this in a second and direction.
+    pub fn slow_down(&self, bytes_per_second: u64) {
+        self.traffic.per_second.store(bytes_per_second, Ordering::SeqCst);
+    }
+
     /// How many bytes have passed.
     pub fn passed(&self) -> u64 {
         self.traffic.passed.load(Ordering::SeqCst)
@@ -139,12 +171,12 @@ impl CuttingProxy {
 
     /// Lets nothing pass in either direction, without closing anything: a peer that vanished.
     pub fn freeze(&self) {
-        self.frozen.send_replace(true);
+        self.frozen.send_modify(|frozen| *frozen = Frozen { times: frozen.times + 1, is_for_all: true });
     }
 
     /// New connections pass; frozen ones stay frozen.
     pub fn thaw_new(&self) {
-        self.frozen.send_replace(false);
+        self.frozen.send_modify(|frozen| frozen.is_for_all = false);
     }
 
     /// Turns new connections away.
@@ -164,13 +196,20 @@ async fn carry(
     client: TcpStream,
     server: TcpStream,
     mut cut: broadcast::Receiver<()>,
-    frozen: watch::Receiver<bool>,
+    frozen: watch::Receiver<Frozen>,
     traffic: Arc<Traffic>,
 ) {
     for socket in [&client, &server] {
         let _ = socket.set_nodelay(true);
         // Dropped with unsent data and no linger, a socket is reset: the cut is abrupt for both sides.
         let _ = rustix::net::sockopt::set_socket_linger(socket, Some(std::time::Duration::ZERO));
+    }
+    let per_second = traffic.per_second.load(Ordering::SeqCst);
+    if per_second > 0 {
+        for socket in [&client, &server] {
+            // Otherwise the kernel takes megabytes on behalf of a link that carries little.
+            let _ = rustix::net::sockopt::set_socket_recv_buffer_size(socket, SLOW_BUFFER_BYTES);
+        }
     }
     let own = Own { passed: AtomicU64::new(0), cut_at: traffic.draw() };
     let (client_read, client_write) = client.into_split();
@@ -185,15 +224,17 @@ async fn carry(
 async fn copy(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
-    mut frozen: watch::Receiver<bool>,
+    mut frozen: watch::Receiver<Frozen>,
     traffic: &Traffic,
     own: &Own,
 ) {
-    let mut buffer = vec![0; 64 << 10];
+    let born = frozen.borrow().times;
+    let per_second = traffic.per_second.load(Ordering::SeqCst);
+    let mut buffer = vec![0; if per_second > 0 { SLOW_PIECE_BYTES } else { 64 << 10 }];
     loop {
         let count = tokio::select! {
             biased;
-            () = until_frozen(&mut frozen) => std::future::pending().await,
+            () = until_frozen(&mut frozen, born) => std::future::pending().await,
             count = from.read(&mut buffer) => count,
         };
         match count {
@@ -203,12 +244,16 @@ async fn copy(
                 if to.write_all(&buffer[..count]).await.is_err() || is_cut {
                     return;
                 }
+                if per_second > 0 {
+                    // sleep: a slow link is made of waiting.
+                    tokio::time::sleep(std::time::Duration::from_secs_f64(count as f64 / per_second as f64)).await;
+                }
             }
         }
     }
 }
 
 /// Once frozen, a connection never moves again.
-async fn until_frozen(frozen: &mut watch::Receiver<bool>) {
-    let _ = frozen.wait_for(|frozen| *frozen).await;
+async fn until_frozen(frozen: &mut watch::Receiver<Frozen>, born: u64) {
+    let _ = frozen.wait_for(|frozen| frozen.is_for_all || frozen.times > born).await;
 }

@@ -9,6 +9,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
 use tokio::io::AsyncRead;
+use tokio::time::Instant;
 
 use crate::framing::Framing;
 use crate::line_decoder::LineDecoder;
@@ -24,6 +25,7 @@ pub struct Reader {
     decoder: Decoder,
     has_ended: bool,
     received_bytes: u64,
+    last_received: Instant,
 }
 
 #[derive(Debug)]
@@ -52,6 +54,7 @@ impl Reader {
             decoder,
             has_ended: false,
             received_bytes: 0,
+            last_received: Instant::now(),
         }
     }
 
@@ -75,6 +78,11 @@ impl Reader {
         self.received_bytes
     }
 
+    /// When bytes came for the last time, of messages that are not whole yet too; at first, when the connection was made.
+    pub fn last_received(&self) -> Instant {
+        self.last_received
+    }
+
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Incoming, ReadError>> {
         if self.has_ended {
             return Poll::Ready(Ok(Incoming::Closed(None)));
@@ -91,7 +99,10 @@ impl Reader {
                     self.has_ended = true;
                     break self.decoder.finish(&mut self.buffer.bytes);
                 }
-                Ok(count) => self.received_bytes += count as u64,
+                Ok(count) => {
+                    self.received_bytes += count as u64;
+                    self.last_received = Instant::now();
+                }
                 Err(error) => break Err(error.into()),
             }
         };

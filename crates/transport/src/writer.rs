@@ -1,7 +1,9 @@
 //! The writing half of a message stream. It takes bytes that [`crate::Framing`] has already framed and adds nothing to them.
 
 use std::fmt;
+use std::future::poll_fn;
 use std::io;
+use std::pin::Pin;
 
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
@@ -20,6 +22,29 @@ impl Writer {
     pub async fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.sink.write_all(bytes).await?;
         // TLS and stdout keep bytes of their own; for sockets this does nothing.
+        self.sink.flush().await
+    }
+
+    /// As [`write_all`](Self::write_all). `drained` is called each time the transport was full and took bytes again: then the peer, or
+    /// the network before it, has taken some.
+    pub async fn write_all_observed(&mut self, bytes: &[u8], mut drained: impl FnMut()) -> io::Result<()> {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let mut was_full = false;
+            let taken = poll_fn(|cx| {
+                let polled = Pin::new(&mut self.sink).poll_write(cx, rest);
+                was_full |= polled.is_pending();
+                polled
+            });
+            let count = taken.await?;
+            if count == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+            if was_full {
+                drained();
+            }
+            rest = &rest[count..];
+        }
         self.sink.flush().await
     }
 

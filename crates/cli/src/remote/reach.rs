@@ -58,8 +58,9 @@ impl Destination {
             *ca_file = given.ca_file.clone().or(ca_file.take());
             *token_file = given.client_token_file.clone().or(token_file.take());
         }
-        let EnvironmentSpec { way, connect_timeout, initialize_timeout, .. } = spec;
-        let options = ExecServerClientConnectOptions { connect_timeout, initialize_timeout, ..options };
+        let EnvironmentSpec { way, connect_timeout, initialize_timeout, silence_timeout, .. } = spec;
+        let options =
+            ExecServerClientConnectOptions { connect_timeout, initialize_timeout, silence_timeout, ..options };
         Ok(Self { way, options, ssh_config, background_idle })
     }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use recovery::DEFAULT_SILENCE_TIMEOUT;
 use serde::Deserialize;
 use toml::Spanned;
 use url::Url;
@@ -36,6 +37,7 @@ pub(super) struct Entry {
     remote_root: Option<Spanned<String>>,
     connect_timeout_sec: Option<Spanned<f64>>,
     initialize_timeout_sec: Option<Spanned<f64>>,
+    silence_timeout_sec: Option<Spanned<f64>>,
 }
 
 /// A problem of this environment, and where it begins.
@@ -65,8 +67,17 @@ impl Entry {
             _ => return Err((start, EntryProblem::NotOneWay)),
         };
         Ok(EnvironmentSpec {
-            connect_timeout: timeout("connect_timeout_sec", self.connect_timeout_sec.as_ref())?,
-            initialize_timeout: timeout("initialize_timeout_sec", self.initialize_timeout_sec.as_ref())?,
+            connect_timeout: timeout("connect_timeout_sec", self.connect_timeout_sec.as_ref(), DEFAULT_TIMEOUT)?,
+            initialize_timeout: timeout(
+                "initialize_timeout_sec",
+                self.initialize_timeout_sec.as_ref(),
+                DEFAULT_TIMEOUT,
+            )?,
+            silence_timeout: timeout(
+                "silence_timeout_sec",
+                self.silence_timeout_sec.as_ref(),
+                DEFAULT_SILENCE_TIMEOUT,
+            )?,
             id: self.id.into_inner(),
             way,
         })
@@ -81,6 +92,8 @@ impl Entry {
         }
         if url.starts_with("unix://") {
             refuse("token_file", start_of(&self.token_file), "url = \"wss://…\"")?;
+            // Lines have no pings.
+            refuse("silence_timeout_sec", start_of(&self.silence_timeout_sec), "url = \"ws://…\"")?;
         }
         let ca_file = resolved("ca_file", self.ca_file.as_ref(), directory)?;
         let token_file = resolved("token_file", self.token_file.as_ref(), directory)?;
@@ -123,6 +136,7 @@ impl Entry {
     fn refuse_all_but(&self, way: &str) -> Result<(), Fault> {
         let fields = [
             ("connect_timeout_sec", start_of(&self.connect_timeout_sec), "url"),
+            ("silence_timeout_sec", start_of(&self.silence_timeout_sec), "url"),
             ("ca_file", start_of(&self.ca_file), "url"),
             ("token_file", start_of(&self.token_file), "url"),
             ("args", start_of(&self.args), "program"),
@@ -180,8 +194,8 @@ fn start_of<T>(field: &Option<Spanned<T>>) -> Option<usize> {
     field.as_ref().map(|value| value.span().start)
 }
 
-fn timeout(field: &'static str, seconds: Option<&Spanned<f64>>) -> Result<Duration, Fault> {
-    let Some(seconds) = seconds else { return Ok(DEFAULT_TIMEOUT) };
+fn timeout(field: &'static str, seconds: Option<&Spanned<f64>>, default: Duration) -> Result<Duration, Fault> {
+    let Some(seconds) = seconds else { return Ok(default) };
     let duration = Duration::try_from_secs_f64(*seconds.get_ref()).ok().filter(|duration| !duration.is_zero());
     duration.ok_or_else(|| (seconds.span().start, EntryProblem::Timeout(field)))
 }

@@ -257,6 +257,12 @@ fn invalid_environments_are_refused_with_what_is_wrong_and_where() {
         ("program = \"p\"\ntoken_file = \"t\"", 4, "`token_file` has a meaning only beside `url`"),
         ("url = \"ws://h\"\nca_file = \"c\"", 4, "`ca_file` has a meaning only beside `url = \"wss://…\"`"),
         ("url = \"unix:///s\"\ntoken_file = \"t\"", 4, "`token_file` has a meaning only beside `url = \"wss://…\"`"),
+        ("program = \"p\"\nsilence_timeout_sec = 1", 4, "`silence_timeout_sec` has a meaning only beside `url`"),
+        (
+            "url = \"unix:///s\"\nsilence_timeout_sec = 1",
+            4,
+            "`silence_timeout_sec` has a meaning only beside `url = \"ws://…\"`",
+        ),
         (
             "url = \"ws://h\"\nconnect_timeout_sec = 0",
             4,
@@ -318,12 +324,12 @@ fn an_id_is_used_once() {
 
 #[test]
 fn timeouts_are_seconds_with_or_without_a_fraction() {
-    let text =
-        "[[environments]]\nid = \"a\"\nurl = \"ws://h\"\nconnect_timeout_sec = 12.5\ninitialize_timeout_sec = 30";
-    let spec = parse(text).unwrap().entries.remove("a").unwrap();
+    let times = "connect_timeout_sec = 12.5\ninitialize_timeout_sec = 30\nsilence_timeout_sec = 60";
+    let text = format!("[[environments]]\nid = \"a\"\nurl = \"ws://h\"\n{times}");
+    let spec = parse(&text).unwrap().entries.remove("a").unwrap();
     assert_eq!(
-        (spec.connect_timeout, spec.initialize_timeout),
-        (Duration::from_millis(12_500), Duration::from_secs(30))
+        (spec.connect_timeout, spec.initialize_timeout, spec.silence_timeout),
+        (Duration::from_millis(12_500), Duration::from_secs(30), Duration::from_secs(60))
     );
 }
 

@@ -7,6 +7,7 @@ mod reading;
 mod writing;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -54,8 +55,9 @@ pub(crate) enum CallError {
 }
 
 impl Rpc {
-    /// Starts the tasks of a connection. What the peer sends on its own goes to `inbound`.
-    pub(crate) fn start(connection: Connection, inbound: Arc<Inbound>) -> Arc<Self> {
+    /// Starts the tasks of a connection. What the peer sends on its own goes to `inbound`. A peer that gives no sign of life for
+    /// `silence_timeout`, although it was pinged, ends it.
+    pub(crate) fn start(connection: Connection, inbound: Arc<Inbound>, silence_timeout: Duration) -> Arc<Self> {
         let MessageStream { reader, writer, framing, peer } = connection.stream;
         let rpc = Arc::new(Self {
             outbox: Outbox::new(framing),
@@ -66,7 +68,7 @@ impl Rpc {
         });
         tracing::debug!(%peer, "connected");
         tokio::spawn(writing::run(Arc::clone(&rpc), writer));
-        tokio::spawn(reading::run(Arc::clone(&rpc), reader, inbound));
+        tokio::spawn(reading::run(Arc::clone(&rpc), reader, inbound, silence_timeout));
         rpc
     }
 

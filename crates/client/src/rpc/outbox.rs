@@ -2,6 +2,7 @@
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 use transport::Framing;
 
 /// Callers wait while more than this is queued. A message larger than it still goes out whole.
@@ -15,6 +16,8 @@ pub(super) struct Outbox {
     queue: Mutex<Queue>,
     filled: Notify,
     drained: Notify,
+    /// When the transport was full and took bytes again, for the last time.
+    last_drained: Mutex<Instant>,
 }
 
 #[derive(Default)]
@@ -36,7 +39,13 @@ pub(super) enum Batch {
 
 impl Outbox {
     pub(super) fn new(framing: Framing) -> Self {
-        Self { framing, queue: Mutex::default(), filled: Notify::new(), drained: Notify::new() }
+        Self {
+            framing,
+            queue: Mutex::default(),
+            filled: Notify::new(),
+            drained: Notify::new(),
+            last_drained: Mutex::new(Instant::now()),
+        }
     }
 
     /// Waits until there is room.
@@ -112,6 +121,16 @@ impl Outbox {
             }
             self.filled.notified().await;
         }
+    }
+
+    /// The transport was full and has taken bytes again.
+    pub(super) fn note_drained(&self) {
+        *self.last_drained.lock() = Instant::now();
+    }
+
+    /// When that happened for the last time; at first, when the connection was made.
+    pub(super) fn last_drained(&self) -> Instant {
+        *self.last_drained.lock()
     }
 
     /// Gives back what a burst has allocated.

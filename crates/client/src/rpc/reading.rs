@@ -5,14 +5,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use protocol::{DecodeError, Incoming as Message, RequestId, encode_error, encode_response, sniff_id};
-use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use recovery::{LifeSigns, Silence};
+use tokio::time::{Instant, sleep_until};
 use transport::{Incoming, ReadError, Reader};
 
 use super::{End, Rpc};
 use crate::inbound::Inbound;
-
-/// A peer that was silent for this long is pinged, and is given up after as long again.
-const SILENCE: Duration = Duration::from_secs(10);
 
 /// What is read before other tasks of the same thread get their turn.
 const TURN_BYTES: u64 = 512 * 1024;
@@ -20,9 +18,9 @@ const TURN_BYTES: u64 = 512 * 1024;
 /// How long a companion may take to end after its stream has.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
-pub(super) async fn run(rpc: Arc<Rpc>, mut reader: Reader, inbound: Arc<Inbound>) {
+pub(super) async fn run(rpc: Arc<Rpc>, mut reader: Reader, inbound: Arc<Inbound>, silence_timeout: Duration) {
     let end = tokio::select! {
-        end = read(&rpc, &mut reader, &inbound) => end,
+        end = read(&rpc, &mut reader, &inbound, silence_timeout) => end,
         () = rpc.stop.cancelled() => return,
     };
     rpc.finish(match end {
@@ -37,11 +35,10 @@ async fn last_words(rpc: &Rpc) -> Option<String> {
     tokio::time::timeout(LAST_WORDS, companion.last_words()).await.ok()
 }
 
-async fn read(rpc: &Rpc, reader: &mut Reader, inbound: &Inbound) -> End {
-    let mut tick = interval_at(Instant::now() + SILENCE, SILENCE);
-    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut heard = 0;
-    let mut is_pinged = false;
+async fn read(rpc: &Rpc, reader: &mut Reader, inbound: &Inbound, silence_timeout: Duration) -> End {
+    let mut life_signs = LifeSigns::new(silence_timeout, Instant::now().into_std());
+    let look = sleep_until(life_signs.poll_timeout().into());
+    tokio::pin!(look);
     let mut let_others = TURN_BYTES;
     loop {
         // A fast peer always has more; whoever reads what it sends, and asks it to wait, must get a turn.
@@ -58,16 +55,15 @@ async fn read(rpc: &Rpc, reader: &mut Reader, inbound: &Inbound) -> End {
                 },
                 Err(error) => return End(end_of(&error)),
             },
-            _ = tick.tick(), if rpc.outbox.supports_ping() => {
-                let is_silent = reader.received_bytes() == heard;
-                heard = reader.received_bytes();
-                if is_silent && is_pinged {
-                    return End(Some(format!("no sign of life for {} s", 2 * SILENCE.as_secs())));
+            () = &mut look, if rpc.outbox.supports_ping() => {
+                life_signs.handle_sign(reader.last_received().into_std());
+                life_signs.handle_sign(rpc.outbox.last_drained().into_std());
+                match life_signs.handle_timeout(Instant::now().into_std()) {
+                    Silence::Bearable => {}
+                    Silence::Ping => rpc.outbox.push_ping(),
+                    Silence::TooLong => return End(Some(format!("no sign of life for {silence_timeout:?}"))),
                 }
-                is_pinged = is_silent;
-                if is_silent {
-                    rpc.outbox.push_ping();
-                }
+                look.as_mut().reset(life_signs.poll_timeout().into());
             }
         }
     }

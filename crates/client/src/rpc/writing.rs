@@ -33,7 +33,7 @@ pub(super) async fn run(rpc: Arc<Rpc>, mut writer: Writer) {
         has_large_buffers |= batch.capacity() > IDLE_BUFFER_BYTES;
         let is_last = matches!(kind, Batch::WriteLast);
         let written = tokio::select! {
-            written = writer.write_all(&batch) => written,
+            written = writer.write_all_observed(&batch, || rpc.outbox.note_drained()) => written,
             // Only a peer that does not take it is left in the middle of a message.
             () = rpc.stop.cancelled() => break,
             () = tokio::time::sleep(GOODBYE), if is_last => break,

@@ -7,5 +7,6 @@ mod dropped;
 mod every_byte;
 mod many_cuts;
 mod pushed;
+mod silence;
 mod support;
 mod unified;

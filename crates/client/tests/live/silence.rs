@@ -1,0 +1,69 @@
+//! Connections on which nothing moves any more.
+
+use std::time::{Duration, Instant};
+
+use client::{
+    ConnectionState, ExecProcessEvent, ExecServerClient, ExecServerClientConnectOptions, ProcessEvents, UrlConnector,
+};
+use testkit::{CuttingProxy, TestServer};
+
+use crate::support::sh;
+
+/// Longer than anything here takes on a loaded machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+async fn connect(proxy: &CuttingProxy, silence_timeout: Duration) -> ExecServerClient {
+    let options = ExecServerClientConnectOptions { silence_timeout, ..Default::default() };
+    ExecServerClient::connect(UrlConnector::new(proxy.url(), Default::default()), options).await.unwrap()
+}
+
+async fn next_output(events: &mut ProcessEvents) {
+    let event = tokio::time::timeout(PATIENCE, events.next()).await.expect("no event comes");
+    assert!(matches!(event, Some(ExecProcessEvent::Output(_))), "{event:?}");
+}
+
+#[tokio::test]
+async fn a_connection_that_goes_silent_is_made_again_after_the_configured_time() {
+    const TIMEOUT: Duration = Duration::from_secs(1);
+    let server = TestServer::with_args(&["--takeover-after", "200ms"]).await;
+    let proxy = CuttingProxy::start(server.address()).await;
+    let client = connect(&proxy, TIMEOUT).await;
+    let process = client.start(sh("p", "while echo tick; do sleep 0.02; done")).await.unwrap();
+    let mut events = process.events();
+    next_output(&mut events).await;
+    let mut state = client.connection_state();
+    let silent_since = Instant::now();
+    proxy.freeze();
+    proxy.thaw_new();
+    let lost =
+        tokio::time::timeout(PATIENCE, state.wait_for(|state| matches!(state, ConnectionState::Recovering(_))));
+    let lost = lost.await.expect("the silence is not noticed").unwrap().clone();
+    let noticed = silent_since.elapsed();
+    let text = "exec-server transport disconnected: no sign of life for 1s";
+    assert_eq!(lost, ConnectionState::Recovering(text.to_owned()));
+    // What came just before the silence is the last sign of life.
+    assert!(noticed > TIMEOUT - Duration::from_millis(200), "given up after {noticed:?}");
+    state.wait_for(|state| *state == ConnectionState::Connected).await.unwrap();
+    // Those that were received before the silence are read first.
+    let before = process.subscribe_wake().borrow().to_owned();
+    loop {
+        match tokio::time::timeout(PATIENCE, events.next()).await.expect("no event comes") {
+            Some(ExecProcessEvent::Output(output)) if output.seq > before => break,
+            Some(ExecProcessEvent::Output(_)) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_quiet_connection_is_kept_by_pings() {
+    let server = TestServer::start().await;
+    let proxy = CuttingProxy::start(server.address()).await;
+    let client = connect(&proxy, Duration::from_secs(1)).await;
+    let mut state = client.connection_state();
+    let before = proxy.passed();
+    // sleep: several times the silence that would end a connection without pings.
+    let quiet = tokio::time::timeout(Duration::from_secs(3), state.changed());
+    assert!(quiet.await.is_err(), "{:?}", client.connection_state().borrow());
+    assert!(proxy.passed() > before, "nobody was asked for a sign of life");
+}
