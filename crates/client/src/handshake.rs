@@ -19,9 +19,11 @@ use crate::watch;
 /// Reads that are asked for before the first answer is waited for.
 const READS_AT_ONCE: usize = 512;
 
-/// What all of them are to bring together where connections do not hold, and what one brings at least.
+/// What all of them are to bring together where connections do not hold, and what one brings at least. Each connection that breaks
+/// all the same halves it.
 const PAGES_BYTES: u64 = 16 * 1024;
 const SMALLEST_PAGE: u64 = 1024;
+const MOST_HALVINGS: u32 = (PAGES_BYTES / SMALLEST_PAGE).ilog2();
 
 /// Connects and opens the session, or resumes `resume`.
 pub(crate) async fn open(
@@ -85,7 +87,7 @@ pub(crate) async fn resume(shared: &Shared) -> Result<Arc<Rpc>, ExecServerError>
     let page = page_bytes(shared, &rpc, processes.len()).await?;
     for some in processes.chunks(READS_AT_ONCE) {
         if let Err(error) = catch_up(shared, &rpc, some, page).await {
-            shared.needs_pages.store(true, Ordering::Relaxed);
+            shared.broken_catch_ups.fetch_add(1, Ordering::Relaxed);
             return Err(error);
         }
     }
@@ -98,12 +100,19 @@ pub(crate) async fn resume(shared: &Shared) -> Result<Arc<Rpc>, ExecServerError>
 /// brings us further. Only for servers that tell the place of an exit: with others a part cannot be told from the whole. They push the
 /// rest.
 async fn page_bytes(shared: &Shared, rpc: &Arc<Rpc>, processes: usize) -> Result<Option<u64>, ExecServerError> {
-    if !shared.needs_pages.load(Ordering::Relaxed) {
+    let broken = shared.broken_catch_ups.load(Ordering::Relaxed);
+    if broken == 0 {
         return Ok(None);
     }
-    let info: EnvironmentInfo = answered(rpc, rpc.call(Method::EnvironmentInfo.name(), &(), Slot::Ordinary).await)?;
-    let share = PAGES_BYTES / (processes as u64).max(1);
-    Ok(info.capabilities.read_gaps.then_some(share.max(SMALLEST_PAGE)))
+    let info: Result<EnvironmentInfo, _> =
+        answered(rpc, rpc.call(Method::EnvironmentInfo.name(), &(), Slot::Ordinary).await);
+    let tells_gaps = match info {
+        Ok(info) => info.capabilities.read_gaps,
+        Err(error) if error.is_unknown_method() => false,
+        Err(error) => return Err(error),
+    };
+    let share = (PAGES_BYTES >> broken.saturating_sub(1).min(MOST_HALVINGS)) / (processes as u64).max(1);
+    Ok(tells_gaps.then_some(share.max(SMALLEST_PAGE)))
 }
 
 /// All reads are on their way before the first answer is waited for.

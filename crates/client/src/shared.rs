@@ -1,6 +1,6 @@
 //! One client, shared by its handles and its tasks: the current connection, and calls that outlive it.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use protocol::{
     Capabilities, EnvironmentInfo, KeepParams, Method, ReadResult, RequestId, SessionId, StartParams, encode_request,
 };
-use recovery::{Admission, Generation, Link, Refusal, WhenRecovering};
+use recovery::{Admission, Generation, Link, Refusal, WhenRecovering, WriteSize};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::{Notify, OnceCell, watch};
@@ -51,8 +51,10 @@ pub(crate) struct Shared {
     last_number: AtomicU64,
     /// Nobody uses the client any more.
     pub(crate) closing: CancellationToken,
-    /// A connection broke before it had carried everything that was missed.
-    pub(crate) needs_pages: AtomicBool,
+    /// Connections that broke before they had carried everything that was missed.
+    pub(crate) broken_catch_ups: AtomicU32,
+    /// How much input a write may carry.
+    pub(crate) write_size: Mutex<WriteSize>,
     /// Somebody wants processes to outlive the client.
     pub(crate) leaves_processes: AtomicBool,
     /// The last jobs are done and the connection is closed.
@@ -101,7 +103,8 @@ impl Shared {
             metadata_flights: MetadataFlights::default(),
             last_number: AtomicU64::new(last_number),
             closing: CancellationToken::new(),
-            needs_pages: AtomicBool::new(false),
+            broken_catch_ups: AtomicU32::new(0),
+            write_size: Mutex::default(),
             leaves_processes: AtomicBool::new(false),
             stopped: CancellationToken::new(),
         })
@@ -193,6 +196,28 @@ impl Shared {
         }
     }
 
+    /// Calls a method over the connection that there is, or the next one. None: it was sent, and that connection was lost before the
+    /// answer came. Another one is there, or on its way.
+    pub(crate) async fn call_until_lost<R: DeserializeOwned>(
+        &self,
+        method: Method,
+        params: &impl Serialize,
+    ) -> Result<Option<R>, ExecServerError> {
+        loop {
+            let (generation, rpc) = self.rpc(WhenRecovering::Wait).await?;
+            let is_sent = match rpc.call(method.name(), params, Slot::Ordinary).await {
+                Ok(result) => return Ok(Some(result)),
+                Err(CallError::Failed(error)) => return Err(error),
+                Err(CallError::NotSent) => false,
+                Err(CallError::Lost) => true,
+            };
+            self.has_left(generation).await;
+            if is_sent {
+                return Ok(None);
+            }
+        }
+    }
+
     /// The error of a call that was sent and not answered.
     pub(crate) fn lost(&self, rpc: &Rpc) -> ExecServerError {
         ExecServerError::Disconnected(rpc.disconnect_text())
@@ -214,11 +239,15 @@ impl Shared {
         self.last_number.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// What the server can do; asked once.
+    /// What the server can do; asked once. A server that is too old to be asked can do nothing beyond the protocol's core.
     pub(crate) async fn capabilities(&self) -> Result<Capabilities, ExecServerError> {
         let ask = async {
-            let info: EnvironmentInfo = self.call(Method::EnvironmentInfo, &(), Repeat::SAFE).await?;
-            Ok(info.capabilities)
+            let info: Result<EnvironmentInfo, _> = self.call(Method::EnvironmentInfo, &(), Repeat::SAFE).await;
+            match info {
+                Ok(info) => Ok(info.capabilities),
+                Err(error) if error.is_unknown_method() => Ok(Capabilities::default()),
+                Err(error) => Err(error),
+            }
         };
         self.capabilities.get_or_try_init(|| ask).await.cloned()
     }

@@ -53,6 +53,8 @@ pub struct Capabilities {
     pub process_resize: bool,
     /// `process/closeStdin`.
     pub process_close_stdin: bool,
+    /// `process/write` answers `repeated`, and a write of nothing only asks for it.
+    pub process_write_query: bool,
     /// `process/signal` knows more than `interrupt`.
     pub process_signals: bool,
     /// `process/list`.

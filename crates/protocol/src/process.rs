@@ -275,6 +275,9 @@ pub struct WriteParams {
 pub struct WriteResult {
     /// What became of it.
     pub status: WriteStatus,
+    /// The write had been taken before, under the same id, and was not taken again. Extension `processWriteQuery`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub repeated: bool,
 }
 
 /// What became of a write.

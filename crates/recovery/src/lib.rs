@@ -2,7 +2,7 @@
 //!
 //! [`Link`] decides when to reconnect and when to give up. [`EventOrder`] puts the events of one process in order and fills what a
 //! broken connection has swallowed. [`Completion`] follows a process to its end from what is pushed. [`LifeSigns`] says when a silent
-//! connection counts as lost. Time and chance are passed in.
+//! connection counts as lost, and [`WriteSize`] how much is written at once. Time and chance are passed in.
 #![forbid(unsafe_code)]
 
 mod backoff;
@@ -12,6 +12,7 @@ mod event;
 mod life_signs;
 mod link;
 mod order;
+mod write_size;
 
 pub use backoff::{Backoff, Chance};
 pub use catch_up::CatchUpError;
@@ -20,3 +21,4 @@ pub use event::{Event, Exit};
 pub use life_signs::{DEFAULT_SILENCE_TIMEOUT, LifeSigns, Silence};
 pub use link::{Action, Admission, Generation, Link, LinkPolicy, Refusal, WhenRecovering};
 pub use order::{EventOrder, OrderError, OrderLimits};
+pub use write_size::WriteSize;

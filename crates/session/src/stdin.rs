@@ -33,8 +33,10 @@ enum State {
 /// What became of a write that was offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offer {
-    /// It waits in the queue, or was taken before under the same id.
+    /// It waits in the queue.
     Accepted,
+    /// It was taken before, under the same id, and is not taken again.
+    Repeated,
     /// It must be offered again when there is room.
     Full,
     /// There is no room in all queues together.
@@ -58,10 +60,14 @@ impl StdinQueue {
     /// the same step as the bytes are queued, so that no interruption can come between.
     pub fn offer(&mut self, id: Option<&WriteId>, bytes: &Bytes, room: usize) -> Offer {
         if id.is_some_and(|id| self.ids.contains(id)) {
-            return Offer::Accepted;
+            return Offer::Repeated;
         }
         if self.state != State::Open {
             return Offer::Closed;
+        }
+        // Nothing is written, so nothing is remembered: whoever wants to know whether a write was taken can ask as often as it likes.
+        if bytes.is_empty() {
+            return Offer::Accepted;
         }
         if self.waiting_bytes > 0 && self.waiting_bytes + bytes.len() + WRITE_OVERHEAD_BYTES > self.limit {
             return Offer::Full;
@@ -154,11 +160,22 @@ mod tests {
     fn a_repeated_write_is_written_once() {
         let mut queue = StdinQueue::new(100);
         assert_eq!(offer(&mut queue, "1", "ab"), Offer::Accepted);
-        assert_eq!(offer(&mut queue, "1", "ab"), Offer::Accepted);
+        assert_eq!(offer(&mut queue, "1", "ab"), Offer::Repeated);
         queue.advance(1);
         assert_eq!(queue.front().unwrap(), "b");
         queue.advance(1);
         assert_eq!(queue.front(), None);
+    }
+
+    #[test]
+    fn a_write_of_nothing_asks_whether_a_write_was_taken() {
+        let mut queue = StdinQueue::new(1);
+        assert_eq!(offer(&mut queue, "1", ""), Offer::Accepted);
+        assert_eq!(offer(&mut queue, "1", ""), Offer::Accepted, "it was not remembered");
+        assert_eq!(offer(&mut queue, "1", "ab"), Offer::Accepted);
+        assert_eq!(offer(&mut queue, "1", ""), Offer::Repeated);
+        assert_eq!(offer(&mut queue, "2", ""), Offer::Accepted, "a full queue has room for nothing");
+        assert_eq!(queue.waiting_bytes(), 2 + WRITE_OVERHEAD_BYTES);
     }
 
     #[test]
@@ -178,7 +195,7 @@ mod tests {
         let (id, bytes) = (WriteId::from("1"), Bytes::from("abc"));
         assert_eq!(queue.offer(Some(&id), &bytes, 2), Offer::Crowded);
         assert_eq!(queue.offer(Some(&id), &bytes, 3), Offer::Accepted);
-        assert_eq!(queue.offer(Some(&id), &bytes, 0), Offer::Accepted, "it was taken before");
+        assert_eq!(queue.offer(Some(&id), &bytes, 0), Offer::Repeated, "it was taken before");
         assert_eq!(queue.waiting_bytes(), 3 + WRITE_OVERHEAD_BYTES);
     }
 

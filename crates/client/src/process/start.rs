@@ -6,7 +6,7 @@ use protocol::{
     Base64Bytes, Method, NoResult, ProcessId, ReadParams, ReadResult, StartParams, StartResult, TargetParams,
     WriteParams, WriteResult, WriteStatus,
 };
-use recovery::Exit;
+use recovery::{Exit, WriteSize};
 
 use super::entry::Entry;
 use super::handle::ExecProcess;
@@ -139,12 +139,50 @@ impl Drop for RemoveOnDrop<'_> {
     }
 }
 
-/// Writes once, over as many connections as it takes.
+/// Writes once, over as many connections as it takes, and in pieces where a connection does not carry the whole.
 pub(crate) async fn write(shared: &Shared, entry: &Entry, bytes: Vec<u8>) -> Result<WriteStatus, ExecServerError> {
-    let write_id = Some(entry.next_write_id());
-    let params = WriteParams { process_id: entry.id.clone(), chunk: Base64Bytes(bytes), write_id };
+    // A write of the smallest size is never divided, so nobody needs to know.
+    let can_be_divided = bytes.len() <= WriteSize::LEAST_BYTES || shared.capabilities().await?.process_write_query;
+    let mut rest = bytes.as_slice();
+    loop {
+        let most = shared.write_size.lock().bytes(can_be_divided);
+        let (piece, others) = rest.split_at(most.min(rest.len()));
+        match write_piece(shared, entry, piece, can_be_divided).await? {
+            // It has not arrived: what is sent next is smaller.
+            None => {}
+            Some(WriteStatus::Accepted) if !others.is_empty() => rest = others,
+            Some(status) => return Ok(status),
+        }
+    }
+}
+
+/// None: the server has not taken it.
+async fn write_piece(
+    shared: &Shared,
+    entry: &Entry,
+    piece: &[u8],
+    can_be_divided: bool,
+) -> Result<Option<WriteStatus>, ExecServerError> {
+    let (process_id, write_id) = (entry.id.clone(), Some(entry.next_write_id()));
+    let mut params = WriteParams { process_id, chunk: Base64Bytes(piece.to_vec()), write_id };
+    if let Some(WriteResult { status, .. }) = shared.call_until_lost(Method::ProcessWrite, &params).await? {
+        shared.write_size.lock().handle_taken(piece.len());
+        return Ok(Some(status));
+    }
+    shared.write_size.lock().handle_lost();
+    if can_be_divided && piece.len() > WriteSize::LEAST_BYTES {
+        // A write of nothing under the same id only asks. Sent to a server over a newer connection, the answer is final: what comes over an
+        // older one is not taken any more.
+        params.chunk = Base64Bytes(Vec::new());
+        let known: WriteResult = shared.call(Method::ProcessWrite, &params, Repeat::SAFE).await?;
+        return Ok(match known {
+            WriteResult { status: WriteStatus::Accepted, repeated: false } => None,
+            WriteResult { status, .. } => Some(status),
+        });
+    }
     let result: WriteResult = shared.call(Method::ProcessWrite, &params, Repeat::SAFE).await?;
-    Ok(result.status)
+    shared.write_size.lock().handle_taken(piece.len());
+    Ok(Some(result.status))
 }
 
 /// Ends the stdin; ending it again changes nothing.

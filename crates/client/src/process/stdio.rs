@@ -8,6 +8,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
 use protocol::{Stream, WriteStatus};
+use recovery::WriteSize;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::entry::Entry;
@@ -60,9 +61,6 @@ pub struct ProcessStdin {
     is_shut_down: bool,
 }
 
-/// A message holds a third more than this; smaller pieces would cost a round trip each.
-const PIECE: usize = 256 * 1024;
-
 impl ProcessStdin {
     pub(crate) fn new(handle: &Arc<Handle>, entry: &Arc<Entry>) -> Self {
         let (handle, entry) = (Arc::clone(handle), Arc::clone(entry));
@@ -88,7 +86,7 @@ impl AsyncWrite for ProcessStdin {
         if self.is_shut_down {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
-        let piece = bytes[..bytes.len().min(PIECE)].to_vec();
+        let piece = bytes[..bytes.len().min(WriteSize::MOST_BYTES)].to_vec();
         self.taken = piece.len();
         let (handle, entry) = (Arc::clone(&self.handle), Arc::clone(&self.entry));
         self.writing = Some(Box::pin(async move { super::start::write(&handle.shared, &entry, piece).await }));

@@ -5,6 +5,7 @@ mod basics;
 mod children;
 mod dropped;
 mod every_byte;
+mod little_links;
 mod many_cuts;
 mod pushed;
 mod silence;

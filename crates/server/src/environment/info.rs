@@ -28,6 +28,7 @@ pub(crate) fn environment_info(variables: &Variables) -> EnvironmentInfo {
             shell_snapshot_v2: true,
             process_resize: true,
             process_close_stdin: true,
+            process_write_query: true,
             process_signals: true,
             process_list: true,
             process_timeout: true,

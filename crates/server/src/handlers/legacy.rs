@@ -46,7 +46,7 @@ pub(super) fn write(call: Call, params: LegacyWriteParams, _: &Arc<Session>, fou
     };
     let id = params.process_id;
     stdin::offer(call, process, None, params.chunk.0.into(), move |call, offer| match offer {
-        Offer::Accepted => call.finish(Ok(LegacyWriteResult { accepted: true })),
+        Offer::Accepted | Offer::Repeated => call.finish(Ok(LegacyWriteResult { accepted: true })),
         Offer::Full | Offer::Crowded | Offer::Closed => {
             call.finish::<()>(Err(WireError::invalid_request(format!("stdin of process {id} is closed"))));
         }

@@ -24,11 +24,13 @@ pub(super) fn write(call: Call, params: WriteParams, _: &Arc<Session>, found: Fo
         }
     }
     let Some(process) = found.process() else {
-        return call.finish(Ok(WriteResult { status: WriteStatus::UnknownProcess }));
+        return call.finish(Ok(WriteResult { status: WriteStatus::UnknownProcess, repeated: false }));
     };
     offer(call, process, params.write_id, params.chunk.0.into(), |call, offer| {
-        let status = if offer == Offer::Accepted { WriteStatus::Accepted } else { WriteStatus::StdinClosed };
-        call.finish(Ok(WriteResult { status }));
+        let repeated = offer == Offer::Repeated;
+        let is_taken = repeated || offer == Offer::Accepted;
+        let status = if is_taken { WriteStatus::Accepted } else { WriteStatus::StdinClosed };
+        call.finish(Ok(WriteResult { status, repeated }));
     });
 }
 
