@@ -10,6 +10,7 @@ mod conversation;
 mod http;
 mod memory;
 mod proxy;
+mod published;
 mod resuming;
 pub mod scripted;
 mod server;
@@ -22,6 +23,7 @@ pub use memory::{
     cpu_time, descendants, is_alive, open_fds, peak_resident_bytes, process_state, resident_bytes, threads,
 };
 pub use proxy::CuttingProxy;
+pub use published::PublishedServer;
 pub use resuming::{Counts, Received, ResumingClient};
 pub use scripted::ScriptedServer;
 pub use server::{TestServer, binary, run_to_end, send_signal};

@@ -34,9 +34,12 @@ async fn attach_with(client: &ExecServerClient, id: Option<&str>, session: &str)
         say_what_is_gone(process.lost_bytes());
     }
     let is_running = chosen.state == ProcessState::Running;
+    let server = client.capabilities().await?;
     let relay = Relay {
         client,
         process: &process,
+        server: &server,
+        timeout: None,
         tty: chosen.tty,
         json: false,
         is_kept: true,

@@ -6,9 +6,12 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use client::{ExecProcess, ExecProcessEvent, ExecServerClient, ExitStatus, ProcessEvents, ProcessStdin, Stream};
+use client::{
+    ExecProcess, ExecProcessEvent, ExecServerClient, ExitStatus, ProcessEvents, ProcessStdin, Signal, Stream,
+};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
+use super::abilities::environment;
 use super::args::McpStdioArgs;
 use super::reach::Destination;
 use super::run::{Started, start};
@@ -21,6 +24,9 @@ const PROCESS_ID: &str = "mcp-stdio-1";
 
 /// How long it may take to exit once its stdin has ended.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long it may take to exit once it was interrupted, where its stdin cannot be ended.
+const INTERRUPT_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Runs it to its end, or to ours.
 pub(crate) async fn mcp_stdio(args: McpStdioArgs) -> anyhow::Result<ExitCode> {
@@ -44,19 +50,21 @@ async fn run(
     signals: &mut Signals,
 ) -> anyhow::Result<ExitCode> {
     let flags = Flags { cwd: args.cwd.as_deref(), env: &args.env, tty: false };
-    let params = here.start(client, PROCESS_ID.into(), &args.command, flags, None).await?;
+    let info = environment(client).await?;
+    let params = here.start(&info, PROCESS_ID.into(), &args.command, flags)?;
     let process = match start(client, params, signals).await? {
         Started::Process(process) => process,
         Started::Nothing(code) => return Ok(code),
     };
     tokio::select! {
-        status = bridge(&process) => Ok(status::of_command(status?)),
+        status = bridge(&process, info.capabilities.process_close_stdin) => Ok(status::of_command(status?)),
         deadly = signals.next_deadly() => Ok(ExitCode::from(deadly.exit_code())),
     }
 }
 
-async fn bridge(process: &ExecProcess) -> anyhow::Result<ExitStatus> {
-    let (input, output) = (forward_input(process.stdin()), forward_output(process.events()));
+/// `can_end_stdin`: it can be told that nobody will ask it anything more.
+async fn bridge(process: &ExecProcess, can_end_stdin: bool) -> anyhow::Result<ExitStatus> {
+    let (input, output) = (forward_input(process.stdin(), can_end_stdin), forward_output(process.events()));
     tokio::pin!(input, output);
     tokio::select! {
         status = &mut output => return status,
@@ -65,17 +73,33 @@ async fn bridge(process: &ExecProcess) -> anyhow::Result<ExitStatus> {
     if let Ok(status) = tokio::time::timeout(PATIENCE, &mut output).await {
         return status;
     }
-    process.terminate().await?;
-    output.await
+    if can_end_stdin {
+        process.terminate().await?;
+        return output.await;
+    }
+    // It could not know that it was to exit, so how it exits now is our doing.
+    process.signal(Signal::Interrupt).await?;
+    let status = match tokio::time::timeout(INTERRUPT_PATIENCE, &mut output).await {
+        Ok(status) => status?,
+        Err(_) => {
+            process.terminate().await?;
+            output.await?
+        }
+    };
+    Ok(ExitStatus { code: 0, ..status })
 }
 
-/// Passes our stdin on until it ends, and then ends theirs.
-async fn forward_input(mut theirs: ProcessStdin) -> anyhow::Result<()> {
+/// Passes our stdin on until it ends, and then ends theirs if that can be done.
+async fn forward_input(mut theirs: ProcessStdin, can_end_stdin: bool) -> anyhow::Result<()> {
     let mut ours = tokio::io::stdin();
     let mut buffer = vec![0; 64 * 1024];
     loop {
         let count = ours.read(&mut buffer).await.context("cannot read stdin")?;
-        let passed = if count == 0 { theirs.shutdown().await } else { pass(&mut theirs, &buffer[..count]).await };
+        let passed = match count {
+            0 if can_end_stdin => theirs.shutdown().await,
+            0 => Ok(()),
+            count => pass(&mut theirs, &buffer[..count]).await,
+        };
         match passed {
             // It wants no more. What that means is for it to say, by what it writes or how it exits.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}

@@ -1,5 +1,6 @@
 //! The client's side of the command line: commands for people, over the same client that programs embed.
 
+mod abilities;
 pub(crate) mod args;
 mod attach;
 mod completions;
@@ -7,6 +8,7 @@ mod env_path;
 mod escape;
 mod event_printer;
 mod files;
+mod input_plan;
 mod json;
 mod kill;
 mod local_server;

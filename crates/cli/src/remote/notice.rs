@@ -59,7 +59,8 @@ impl Notice {
         }
     }
 
-    fn say(&self, text: &str) {
+    /// Says it at once.
+    pub(crate) fn say(&self, text: &str) {
         let line =
             if self.is_raw { format!("\r\n[exec-server: {text}]\r\n") } else { format!("exec-server: {text}\n") };
         let _nobody_listens = std::io::stderr().write_all(line.as_bytes());

@@ -7,12 +7,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use client::{
-    ConnectionState, ExecProcess, ExecProcessEvent, ExecServerClient, ExecServerError, ExitStatus, Signal,
-    WindowSize, WriteStatus,
+    Capabilities, ConnectionState, ExecProcess, ExecProcessEvent, ExecServerClient, ExecServerError, ExitStatus,
+    Signal, WindowSize, WriteStatus,
 };
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use super::abilities::can_send;
 use super::escape::{Escapes, Wish};
 use super::json::JsonLines;
 use super::notice::Notice;
@@ -34,6 +35,10 @@ const STUCK: Duration = Duration::from_secs(2);
 const STOP_PATIENCE: Duration = Duration::from_millis(500);
 /// How long a terminal may take to show what was received before we left.
 const LAST_OUTPUT: Duration = Duration::from_millis(100);
+/// How long a process may run on after the last of its input, where it cannot be told that there is no more.
+const UNTOLD_PATIENCE: Duration = Duration::from_secs(2);
+/// What the end-of-file key of a terminal sends.
+const END_OF_FILE_KEY: [u8; 1] = [4];
 /// What a program that writes to a closed pipe ends with.
 const BROKEN_PIPE: u8 = 128 + 13;
 /// What a program ends with whose terminal was closed.
@@ -43,6 +48,9 @@ const HUNG_UP: u8 = 128 + 1;
 pub(crate) struct Relay<'a> {
     pub(crate) client: &'a ExecServerClient,
     pub(crate) process: &'a ExecProcess,
+    pub(crate) server: &'a Capabilities,
+    /// How long it may run, where the server cannot keep the time.
+    pub(crate) timeout: Option<Duration>,
     /// It has a terminal.
     pub(crate) tty: bool,
     /// Its output as lines of JSON.
@@ -61,6 +69,21 @@ pub(crate) enum EndOfInput {
     Passed,
     /// The same, unless nothing was there at all: somebody without a stdin looks at a process that others talk to.
     PassedAfterInput,
+    /// The server cannot end a stdin, but the process has a terminal, at which one types the end.
+    Typed,
+    /// The server cannot end a stdin. It had ended before the process was started, which therefore has none.
+    BeforeTheStart,
+    /// The server cannot end a stdin, and ours may end while the process runs.
+    CannotBePassed,
+}
+
+/// What the process knows of the end of our stdin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum InputEnd {
+    /// It was told, or does not care.
+    Told,
+    /// It cannot be told; whether there was any input.
+    Untold { after_input: bool },
 }
 
 /// Why we stop to carry it.
@@ -92,6 +115,7 @@ impl Ending {
 /// Something to ask of the server on the way.
 enum Errand {
     Signal(Signal),
+    Terminate,
     Resize(WindowSize),
     /// Make a program draw its whole screen again.
     Redraw(WindowSize),
@@ -143,6 +167,11 @@ impl Relay<'_> {
         let mut exited: Option<ExitStatus> = None;
         let mut leave_at: Option<Instant> = None;
         let mut told: Option<Deadly> = None;
+        // A signal that the server cannot send, so that it ended the process instead.
+        let mut replaced: Option<Deadly> = None;
+        let mut timeout_at = self.timeout.map(|time| Instant::now() + time);
+        let mut is_timed_out = false;
+        let mut untold_since: Option<Instant> = None;
         if self.redraw {
             self.redraw(errands);
         }
@@ -153,11 +182,13 @@ impl Relay<'_> {
                 (room, events.next().await)
             };
             tokio::select! {
-                (room, event) = next => {
-                    match &event {
+                (room, mut event) = next => {
+                    match &mut event {
                         Some(ExecProcessEvent::Exited { exit_code, sandbox_denied, timed_out, .. }) => {
                             let sandbox_denied = sandbox_denied.unwrap_or(false);
-                            exited = Some(ExitStatus { code: *exit_code, sandbox_denied, timed_out: *timed_out });
+                            *timed_out |= is_timed_out;
+                            let code = replaced.map_or(*exit_code, |deadly| deadly.exit_code().into());
+                            exited = Some(ExitStatus { code, sandbox_denied, timed_out: *timed_out });
                         }
                         Some(ExecProcessEvent::Failed(text)) => anyhow::bail!("{text}"),
                         Some(_) => {}
@@ -186,7 +217,22 @@ impl Relay<'_> {
                     }
                 }
                 result = &mut *written => return broken(result),
-                () = &mut passing, if is_passing => is_passing = false,
+                end = &mut passing, if is_passing => {
+                    is_passing = false;
+                    match end {
+                        InputEnd::Told => {}
+                        InputEnd::Untold { after_input: true } => untold_since = Some(Instant::now()),
+                        InputEnd::Untold { after_input: false } => notice.say(CANNOT_END_INPUT),
+                    }
+                }
+                () = until(untold_since.map(|since| since + UNTOLD_PATIENCE)), if exited.is_none() => {
+                    anyhow::bail!("{CANNOT_END_INPUT}; it was ended");
+                }
+                () = until(timeout_at) => {
+                    timeout_at = None;
+                    is_timed_out = exited.is_none();
+                    let _gone = errands.send(Errand::Terminate);
+                }
                 wished = &mut wish, if can_wish => match wished {
                     Ok(Wish::Leave) => return Ok(Ending::Left),
                     // The terminal is gone.
@@ -195,6 +241,14 @@ impl Relay<'_> {
                 },
                 signal = signals.next() => {
                     let is_connected = *state.borrow() == ConnectionState::Connected;
+                    match signal {
+                        Told::End(deadly) if !can_send(self.server, deadly.signal) => replaced = Some(deadly),
+                        Told::Pass(signal) if !can_send(self.server, signal) => {
+                            notice.say("this server cannot send this signal to a command");
+                            continue;
+                        }
+                        _ => {}
+                    }
                     if let Some(ending) = self.handle(signal, terminal, errands, is_connected).await {
                         return Ok(ending);
                     }
@@ -247,6 +301,8 @@ impl Relay<'_> {
                 match terminal {
                     // The program keeps its place; only we step aside.
                     Some(terminal) => terminal.suspend(),
+                    // It runs on, and waits when nobody takes its output.
+                    None if !can_send(self.server, Signal::Stop) => {}
                     None => {
                         let _late = tokio::time::timeout(STOP_PATIENCE, self.process.signal(Signal::Stop)).await;
                     }
@@ -279,19 +335,30 @@ impl Relay<'_> {
         }
     }
 
-    async fn pass_input(&self, mut input: Input) {
-        let mut was_passed = self.end_of_input == EndOfInput::Passed;
+    async fn pass_input(&self, mut input: Input) -> InputEnd {
+        let mut was_input = false;
         while let Some(piece) = input.next().await {
-            was_passed = true;
+            was_input = true;
             match self.process.write(piece).await {
                 Ok(WriteStatus::Accepted | WriteStatus::Starting) => {}
-                Ok(WriteStatus::StdinClosed | WriteStatus::UnknownProcess) => return,
-                Err(error) => return tracing::debug!(%error, "cannot pass input"),
+                Ok(WriteStatus::StdinClosed | WriteStatus::UnknownProcess) => return InputEnd::Told,
+                Err(error) => {
+                    tracing::debug!(%error, "cannot pass input");
+                    return InputEnd::Told;
+                }
             }
         }
-        if was_passed && let Err(error) = self.process.close_stdin().await {
+        let told = match self.end_of_input {
+            EndOfInput::PassedAfterInput if !was_input => Ok(()),
+            EndOfInput::Passed | EndOfInput::PassedAfterInput => self.process.close_stdin().await,
+            EndOfInput::Typed => self.process.write(END_OF_FILE_KEY).await.map(drop),
+            EndOfInput::BeforeTheStart => Ok(()),
+            EndOfInput::CannotBePassed => return InputEnd::Untold { after_input: was_input },
+        };
+        if let Err(error) = told {
             tracing::debug!(%error, "cannot end the input");
         }
+        InputEnd::Told
     }
 
     /// One after the other, so that their order is kept. Never ends.
@@ -304,9 +371,22 @@ impl Relay<'_> {
         std::future::pending::<()>().await;
     }
 
+    /// Ends it over as many connections as it takes: ending it twice is the same as ending it once.
+    async fn terminate(&self) -> Result<(), ExecServerError> {
+        let state = self.client.connection_state();
+        loop {
+            match self.process.terminate().await {
+                Err(ExecServerError::Disconnected(_)) if !matches!(*state.borrow(), ConnectionState::Failed(_)) => {}
+                result => return result.map(drop),
+            }
+        }
+    }
+
     async fn run_errand(&self, errand: Errand) -> Result<(), ExecServerError> {
         match errand {
-            Errand::Signal(signal) => self.process.signal(signal).await,
+            Errand::Signal(signal) if can_send(self.server, signal) => self.process.signal(signal).await,
+            // It would have ended the process.
+            Errand::Signal(_) | Errand::Terminate => self.terminate().await,
             Errand::Resize(size) => self.process.resize(size).await,
             Errand::Redraw(size) => {
                 // Only a size that is another one is told to the program.
@@ -316,6 +396,8 @@ impl Relay<'_> {
         }
     }
 }
+
+const CANNOT_END_INPUT: &str = "the input has ended, and this server cannot tell the command";
 
 /// The writer has ended before its time.
 fn broken(result: Result<io::Result<()>, tokio::sync::oneshot::error::RecvError>) -> anyhow::Result<Ending> {

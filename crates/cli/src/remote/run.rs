@@ -4,7 +4,9 @@ use std::process::ExitCode;
 
 use client::{ExecProcess, ExecServerClient, ProcessId, StartParams};
 
+use super::abilities::environment;
 use super::args::RunArgs;
+use super::input_plan;
 use super::reach::Destination;
 use super::relay::{EndOfInput, Ending, Relay};
 use super::signals::Signals;
@@ -41,9 +43,17 @@ async fn run_with(
     let is_kept = session.is_some();
     // From here on a signal must not leave a process behind.
     let mut signals = Signals::listen()?;
+    let info = environment(client).await?;
+    let server = &info.capabilities;
+    let end_of_input = if args.detach { EndOfInput::Passed } else { input_plan::plan(server, args.tty).await? };
+    anyhow::ensure!(
+        server.process_timeout || args.timeout.is_none() || !is_kept,
+        "this server cannot end a command when its time is over, and a kept session outlives us; leave out --timeout or --session"
+    );
     let id = choose_id(client, args.id.as_deref(), is_kept).await?;
     let flags = Flags { cwd: args.cwd.as_deref(), env: &args.env, tty: args.tty };
-    let mut params = here.start(client, id, &args.command, flags, None).await?;
+    let mut params = here.start(&info, id, &args.command, flags)?;
+    params.pipe_stdin &= end_of_input != EndOfInput::BeforeTheStart;
     params.timeout_ms = args.timeout.map(|time| u64::try_from(time.0.as_millis()).unwrap_or(u64::MAX));
     // Who leaves at once must not be sent what somebody else will ask for.
     params.paused = args.detach;
@@ -61,10 +71,12 @@ async fn run_with(
     let relay = Relay {
         client,
         process: &process,
+        server,
+        timeout: args.timeout.map(|time| time.0).filter(|_| !server.process_timeout),
         tty: args.tty,
         json: args.json,
         is_kept,
-        end_of_input: EndOfInput::Passed,
+        end_of_input,
         redraw: false,
     };
     let ending = relay.run(&mut signals).await?;
@@ -115,7 +127,7 @@ pub(crate) async fn start(
     match started {
         Ok(process) => Ok(Started::Process(process)),
         Err(error) => {
-            let (code, reason) = status::of_refused_start(error, &params)?;
+            let (code, reason) = status::of_refused_start(client, error, &params).await?;
             crate::complain(&reason);
             Ok(Started::Nothing(code))
         }

@@ -1,10 +1,13 @@
 //! `shell`: the user's shell in an environment, at our terminal. Without one it reads its commands from our stdin, as `sh` does.
 
 use std::process::ExitCode;
+use std::slice;
 
-use client::ExecServerClient;
+use client::{Capabilities, ExecServerClient, StartParams};
 
+use super::abilities::environment;
 use super::args::ShellArgs;
+use super::input_plan;
 use super::reach::Destination;
 use super::relay::{EndOfInput, Ending, Relay};
 use super::run::{Started, choose_id, say_that_it_goes_on, start};
@@ -29,14 +32,15 @@ async fn shell_with(client: &ExecServerClient, here: &Here, args: &ShellArgs) ->
     let mut signals = Signals::listen()?;
     let is_kept = args.session.is_some();
     let tty = is_terminal_at_stdin();
-    let info = client.environment_info().await?;
+    let info = environment(client).await?;
+    let server = &info.capabilities;
+    let end_of_input = input_plan::plan(server, tty).await?;
     let id = choose_id(client, None, is_kept).await?;
     let flags = Flags { cwd: args.cwd.as_deref(), env: &args.env, tty };
-    let argv = [info.shell.path.clone()];
-    let mut params = here.start(client, id, &argv, flags, Some(&info)).await?;
+    let mut params = here.start(&info, id, slice::from_ref(&info.shell.path), flags)?;
+    params.pipe_stdin &= end_of_input != EndOfInput::BeforeTheStart;
     if tty {
-        // By this name every shell knows that it is the first one, and reads its profile.
-        params.arg0 = info.shell.path.rsplit('/').next().map(|name| format!("-{name}"));
+        become_first(&mut params, server);
     }
     let process = match start(client, params, &mut signals).await? {
         Started::Process(process) => process,
@@ -45,11 +49,33 @@ async fn shell_with(client: &ExecServerClient, here: &Here, args: &ShellArgs) ->
     if is_kept {
         process.detach();
     }
-    let end_of_input = EndOfInput::Passed;
-    let relay = Relay { client, process: &process, tty, json: false, is_kept, end_of_input, redraw: false };
+    let relay = Relay {
+        client,
+        process: &process,
+        server,
+        timeout: None,
+        tty,
+        json: false,
+        is_kept,
+        end_of_input,
+        redraw: false,
+    };
     let ending = relay.run(&mut signals).await?;
     if let (Some(session), Ending::Left) = (&args.session, ending) {
         say_that_it_goes_on(session, process.process_id());
     }
     Ok(ending.exit_code(is_kept))
+}
+
+/// Tells a shell that it is the first one, so that it reads its profile.
+fn become_first(params: &mut StartParams, server: &Capabilities) {
+    let Some(shell) = params.argv.first() else { return };
+    if server.process_resize {
+        // By this name every shell knows.
+        params.arg0 = shell.rsplit('/').next().map(|name| format!("-{name}"));
+    } else {
+        // A server that cannot change the size of a terminal is not ours. Others execute that name instead of the shell; most shells know
+        // this flag.
+        params.argv.push("-l".to_owned());
+    }
 }

@@ -30,16 +30,15 @@ impl Here {
         Self { is_local: matches!(way, Way::Local), is_kept, paths }
     }
 
-    /// A start of this command. `known` spares a question to the server.
-    pub(crate) async fn start(
+    /// A start of this command in an environment that says this of itself.
+    pub(crate) fn start(
         &self,
-        client: &ExecServerClient,
+        info: &EnvironmentInfo,
         id: ProcessId,
         argv: &[String],
         flags: Flags<'_>,
-        known: Option<&EnvironmentInfo>,
     ) -> anyhow::Result<StartParams> {
-        let cwd = self.cwd(client, flags.cwd, known).await?;
+        let cwd = self.cwd(info, flags.cwd)?;
         let mut params = StartParams::new(id, argv, cwd);
         params.tty = flags.tty;
         params.pipe_stdin = !flags.tty;
@@ -55,18 +54,13 @@ impl Here {
         Ok(params)
     }
 
-    async fn cwd(
-        &self,
-        client: &ExecServerClient,
-        given: Option<&Path>,
-        known: Option<&EnvironmentInfo>,
-    ) -> anyhow::Result<PathUri> {
+    fn cwd(&self, info: &EnvironmentInfo, given: Option<&Path>) -> anyhow::Result<PathUri> {
         let native = match given {
             Some(given) if given.is_absolute() => given.to_owned(),
             _ => {
                 let base = match self.own_directory()? {
                     Some(own) => own,
-                    None => remote_directory(client, known).await?,
+                    None => remote_directory(info),
                 };
                 given.map_or(base.clone(), |given| base.join(given))
             }
@@ -84,15 +78,9 @@ impl Here {
     }
 }
 
-async fn remote_directory(
-    client: &ExecServerClient,
-    known: Option<&EnvironmentInfo>,
-) -> Result<PathBuf, ExecServerError> {
-    let cwd = match known {
-        Some(info) => info.cwd.clone(),
-        None => client.environment_info().await?.cwd,
-    };
-    Ok(cwd.and_then(|cwd| cwd.to_native().ok()).unwrap_or_else(|| PathBuf::from("/")))
+/// Where the server is, or the root if it does not say.
+fn remote_directory(info: &EnvironmentInfo) -> PathBuf {
+    info.cwd.as_ref().and_then(|cwd| cwd.to_native().ok()).unwrap_or_else(|| PathBuf::from("/"))
 }
 
 /// What of our environment can travel as text.

@@ -2,5 +2,6 @@
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 mod ends;
+mod published;
 mod real_server;
 mod support;

@@ -5,6 +5,7 @@ mod connection;
 mod exit_codes;
 mod kept;
 mod place;
+mod published;
 mod signals;
 mod streams;
 mod support;

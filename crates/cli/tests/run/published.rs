@@ -1,0 +1,209 @@
+//! Against a server that knows the published protocol and none of our extensions: the commands do the next best thing, or refuse before
+//! anything has run.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use tempfile::TempDir;
+use testkit::{PublishedServer, Signal, TestServer, eventually, is_alive, send_signal};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+
+use crate::support::{command, finished, number_in, output, output_of, told};
+use crate::terminal::Terminal;
+
+/// A published server, and a folder for whatever a test needs.
+struct Published {
+    server: PublishedServer,
+    folder: TempDir,
+}
+
+impl Published {
+    async fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let server = TestServer::with(&[], |command| command.env("HOME", folder.path())).await;
+        Self { server: PublishedServer::start(server, folder.path()), folder }
+    }
+
+    /// `COMMAND --connect URL ARGS`.
+    fn args<'a>(&'a self, name: &'a str, args: &[&'a str]) -> Vec<&'a str> {
+        [name, "--connect", self.server.url()].into_iter().chain(args.iter().copied()).collect()
+    }
+}
+
+#[tokio::test]
+async fn a_command_without_input_runs_as_everywhere() {
+    let published = Published::start().await;
+    let script = "echo out; echo err >&2; cat; exit 7";
+    let expected = ("out\n".to_owned(), "err\n".to_owned(), Some(7));
+    assert_eq!(told(&output(&published.args("run", &["--", "sh", "-c", script])).await), expected);
+    // A pipe that has ended before anything came.
+    assert_eq!(told(&output_of(&published.args("run", &["--", "sh", "-c", script]), b"").await), expected);
+    let empty = std::fs::File::create_new(published.folder.path().join("empty")).unwrap();
+    let child = command(&published.args("run", &["--", "sh", "-c", script])).stdin(empty).spawn().unwrap();
+    assert_eq!(told(&finished(child).await), expected);
+}
+
+#[tokio::test]
+async fn input_that_could_never_end_is_refused_before_anything_runs() {
+    let published = Published::start().await;
+    let marker = published.folder.path().join("has-run");
+    let script = format!("touch {}; sort", marker.display());
+    let file = published.folder.path().join("input");
+    std::fs::write(&file, "b\na\n").unwrap();
+    for name in ["run", "shell"] {
+        let rest: &[&str] = if name == "run" { &["--", "sh", "-c", &script] } else { &[] };
+        let args = published.args(name, rest);
+        let piped = output_of(&args, format!("{script}\n").as_bytes()).await;
+        let redirected = finished(command(&args).stdin(std::fs::File::open(&file).unwrap()).spawn().unwrap()).await;
+        for (stdout, stderr, code) in [told(&piped), told(&redirected)] {
+            assert_eq!((stdout.as_str(), code), ("", Some(125)), "{stderr}");
+            assert!(stderr.starts_with("exec-server: this server cannot end the stdin of a command"), "{stderr}");
+            assert!(stderr.contains("< /dev/null") && stderr.lines().count() == 1, "{stderr}");
+        }
+    }
+    assert!(!marker.exists(), "it was run all the same");
+}
+
+#[tokio::test]
+async fn a_pipe_that_stays_open_and_empty_is_in_nobody_s_way() {
+    let published = Published::start().await;
+    let args = published.args("run", &["--", "sh", "-c", "echo works; exit 4"]);
+    let mut child = command(&args).stdin(Stdio::piped()).spawn().unwrap();
+    let _open = child.stdin.take();
+    assert_eq!(told(&finished(child).await), ("works\n".to_owned(), String::new(), Some(4)));
+}
+
+#[tokio::test]
+async fn a_command_that_waits_for_the_end_of_late_input_is_ended_with_a_word() {
+    let published = Published::start().await;
+    let number = published.folder.path().join("pid");
+    let script = format!("echo $$ > {}; echo ready; exec cat", number.display());
+    let args = published.args("run", &["--", "sh", "-c", &script]);
+    let mut child = command(&args).stdin(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert_eq!(lines.next_line().await.unwrap().as_deref(), Some("ready"));
+    let process = number_in(&number).await;
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(b"late\n").await.unwrap();
+    assert_eq!(lines.next_line().await.unwrap().as_deref(), Some("late"));
+    drop(stdin);
+    let (_, stderr, code) = told(&finished(child).await);
+    let expected = "exec-server: the input has ended, and this server cannot tell the command; it was ended\n";
+    assert_eq!((stderr.as_str(), code), (expected, Some(125)));
+    eventually("the process is gone", || (!is_alive(process)).then_some(())).await;
+}
+
+#[tokio::test]
+async fn the_end_of_input_is_typed_at_a_terminal() {
+    let published = Published::start().await;
+    let args = published.args("run", &["-t", "--", "sh", "-c", "cat > /dev/null; exit 6"]);
+    assert_eq!(output_of(&args, b"one\n").await.status.code(), Some(6));
+}
+
+#[tokio::test]
+async fn signals_that_end_us_end_the_command() {
+    let published = Published::start().await;
+    for (signal, code) in [(Signal::TERM, 143), (Signal::HUP, 129), (Signal::INT, 40)] {
+        let number = published.folder.path().join(format!("pid-{code}"));
+        // What is written before the end still comes.
+        let script =
+            format!("trap 'exit 40' INT; echo $$ > {}; echo ready; while :; do sleep 0.05; done", number.display());
+        let mut child = command(&published.args("run", &["--", "sh", "-c", &script])).spawn().unwrap();
+        let process = number_in(&number).await;
+        let mut ready = [0; 6];
+        child.stdout.as_mut().unwrap().read_exact(&mut ready).await.unwrap();
+        send_signal(child.id().unwrap(), signal);
+        let (_, stderr, ended) = told(&finished(child).await);
+        assert_eq!((stderr.as_str(), ended), ("", Some(code)));
+        eventually("the process is gone", || (!is_alive(process)).then_some(())).await;
+    }
+}
+
+#[tokio::test]
+async fn a_signal_that_cannot_be_sent_is_mentioned_and_ends_nothing() {
+    let published = Published::start().await;
+    let go_on = published.folder.path().join("go-on");
+    let script = format!("echo ready; while ! [ -e {} ]; do sleep 0.05; done; exit 3", go_on.display());
+    let mut child = command(&published.args("run", &["--", "sh", "-c", &script])).spawn().unwrap();
+    child.stdout.as_mut().unwrap().read_exact(&mut [0; 6]).await.unwrap();
+    send_signal(child.id().unwrap(), Signal::USR1);
+    let mut line = String::new();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    stderr.read_line(&mut line).await.unwrap();
+    assert_eq!(line, "exec-server: this server cannot send this signal to a command\n");
+    std::fs::write(&go_on, "").unwrap();
+    assert_eq!(finished(child).await.status.code(), Some(3));
+}
+
+#[tokio::test]
+async fn a_time_that_is_over_is_noticed_here() {
+    let published = Published::start().await;
+    let number = published.folder.path().join("pid");
+    let script = format!("echo $$ > {}; echo before; exec sleep 600", number.display());
+    let args = published.args("run", &["--timeout", "1s", "--", "sh", "-c", &script]);
+    let (stdout, stderr, code) = told(&output(&args).await);
+    assert_eq!((stdout.as_str(), stderr.as_str(), code), ("before\n", "", Some(124)));
+    let process = number_in(&number).await;
+    eventually("the process is gone", || (!is_alive(process)).then_some(())).await;
+    let args = published.args("run", &["--timeout", "1h", "--", "sh", "-c", "exit 3"]);
+    assert_eq!(output(&args).await.status.code(), Some(3));
+    let args = published.args("run", &["--json", "--timeout", "100ms", "--", "sleep", "600"]);
+    let (stdout, _, code) = told(&output(&args).await);
+    assert!(stdout.contains("\"timedOut\":true") && code == Some(124), "{stdout}");
+}
+
+#[tokio::test]
+async fn what_cannot_be_started_is_told_apart() {
+    let published = Published::start().await;
+    let run = async |args: &[&str]| {
+        let (stdout, stderr, code) = told(&output(&published.args("run", args)).await);
+        assert_eq!(stdout, "");
+        (stderr, code)
+    };
+    let not_found =
+        |name: &str| (format!("exec-server: {name}: No such file or directory (os error 2)\n"), Some(127));
+    assert_eq!(run(&["--", "no-such-program"]).await, not_found("no-such-program"));
+    assert_eq!(run(&["--", "/no/such program"]).await, not_found("/no/such program"));
+    assert_eq!(run(&["--cwd", "/etc", "--", "./no-such-program"]).await, not_found("./no-such-program"));
+    let (stderr, code) = run(&["--", "/etc/passwd"]).await;
+    assert_eq!((stderr.as_str(), code), ("exec-server: /etc/passwd: Permission denied (os error 13)\n", Some(126)));
+    let (stderr, code) = run(&["--cwd", "/no/such/folder", "--", "true"]).await;
+    assert!(stderr.contains("No such file") && code == Some(125), "{stderr}");
+}
+
+#[tokio::test]
+async fn a_shell_reads_its_profile() {
+    let published = Published::start().await;
+    for name in [".profile", ".bash_profile", ".zprofile"] {
+        std::fs::write(published.folder.path().join(name), "echo prof''iled\n").unwrap();
+    }
+    let mut terminal = Terminal::start(&published.args("shell", &[]), |command| command);
+    terminal.shows("profiled").await;
+    terminal.keys("exit 5\r");
+    assert_eq!(terminal.ended().await.code(), Some(5));
+}
+
+#[tokio::test]
+async fn a_session_cannot_be_kept_and_nothing_is_started_in_it() {
+    let published = Published::start().await;
+    let marker = published.folder.path().join("has-run");
+    let name = format!("published-{}", std::process::id());
+    let args = published.args("run", &["-d", "--session", &name, "--", "touch", marker.to_str().unwrap()]);
+    let (_, stderr, code) = told(&output(&args).await);
+    assert!(stderr.contains("cannot keep sessions") && code == Some(125), "{stderr}");
+    assert!(!marker.exists());
+}
+
+#[tokio::test]
+async fn a_server_that_says_nothing_of_itself_is_good_enough() {
+    let folder = tempfile::tempdir().unwrap();
+    let missing = ["environment/info", "environment/status"];
+    let server = PublishedServer::without(TestServer::start().await, folder.path(), &missing);
+    let (stdout, stderr, code) = told(&output(&["run", "--connect", server.url(), "--", "pwd"]).await);
+    assert_eq!((stdout.as_str(), stderr.as_str(), code), ("/\n", "", Some(0)));
+    let mut terminal = Terminal::start(&["shell", "--connect", server.url()], |command| command);
+    terminal.keys("echo wor''ks; exit 5\r");
+    terminal.shows("works").await;
+    let ended = tokio::time::timeout(Duration::from_secs(30), terminal.ended()).await.unwrap();
+    assert_eq!(ended.code(), Some(5));
+}

@@ -1,0 +1,247 @@
+//! A server that knows the published protocol and nothing else. It is the real binary behind a filter: what the published protocol does
+//! not have is refused, ignored or left out, as servers do that were written by others.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Map, Value, json};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::task::JoinHandle;
+use transport::{ConnectOptions, Framing, Incoming, Limits, MessageStream, PeerLabel, Reader, Writer};
+
+use crate::TestServer;
+
+/// Requests that a published server answers.
+const METHODS: [&str; 23] = [
+    "initialize",
+    "process/start",
+    "process/read",
+    "process/write",
+    "process/signal",
+    "process/terminate",
+    "environment/info",
+    "environment/status",
+    "environmentConfig/read",
+    "capabilityRoots/discoverV1",
+    "http/request",
+    "fs/readFile",
+    "fs/open",
+    "fs/readBlock",
+    "fs/close",
+    "fs/writeFile",
+    "fs/createDirectory",
+    "fs/getMetadata",
+    "fs/canonicalize",
+    "fs/readDirectory",
+    "fs/walk",
+    "fs/remove",
+    "fs/copy",
+];
+
+/// Members of params and results, by method, that have extensions beside them.
+const MEMBERS: [(&str, &[&str]); 6] = [
+    ("initialize", &["clientName", "resumeSessionId", "sessionId"]),
+    (
+        "process/start",
+        &["processId", "argv", "cwd", "env", "tty", "pipeStdin", "arg0", "envPolicy", "shellSnapshot", "sandboxType"],
+    ),
+    (
+        "process/read",
+        &[
+            "processId",
+            "afterSeq",
+            "maxBytes",
+            "waitMs",
+            "chunks",
+            "nextSeq",
+            "exited",
+            "exitCode",
+            "closed",
+            "failure",
+            "sandboxDenied",
+        ],
+    ),
+    ("process/write", &["processId", "chunk", "writeId", "status"]),
+    ("process/exited", &["processId", "seq", "exitCode", "sandboxDenied"]),
+    (
+        "fs/getMetadata",
+        &["path", "sandbox", "isDirectory", "isFile", "isSymlink", "size", "createdAtMs", "modifiedAtMs"],
+    ),
+];
+
+/// Capabilities that a published server may have.
+const CAPABILITIES: [&str; 6] = [
+    "capabilityDiscoverySandbox",
+    "environmentConfigRead",
+    "httpHeaderEnvVars",
+    "networkProxyLaunch",
+    "sandboxedFileStreaming",
+    "shellSnapshotV2",
+];
+
+/// A published server. Ends with its value.
+pub struct PublishedServer {
+    url: String,
+    accepting: JoinHandle<()>,
+    _server: TestServer,
+}
+
+impl PublishedServer {
+    /// Puts the filter in front of `server`, on a socket in `folder`.
+    pub fn start(server: TestServer, folder: &Path) -> Self {
+        Self::without(server, folder, &[])
+    }
+
+    /// As [`start`](Self::start), for one that is so old that it does not have these methods either.
+    pub fn without(server: TestServer, folder: &Path, missing: &[&'static str]) -> Self {
+        let path = folder.join("published.sock");
+        let listener = UnixListener::bind(&path).unwrap();
+        let known: HashSet<&'static str> = METHODS.into_iter().filter(|method| !missing.contains(method)).collect();
+        let upstream = server.url().to_owned();
+        let accepting = tokio::spawn(async move {
+            let mut connections = tokio::task::JoinSet::new();
+            while let Ok((client, _)) = listener.accept().await {
+                connections.spawn(carry(client, upstream.clone(), known.clone()));
+            }
+        });
+        Self { url: format!("unix://{}", path.display()), accepting, _server: server }
+    }
+
+    /// Where clients connect.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+}
+
+impl Drop for PublishedServer {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+/// One connection.
+struct Filter {
+    known: HashSet<&'static str>,
+    /// The methods of requests that have no answer yet, by id.
+    asked: Mutex<HashMap<i64, String>>,
+    to_client: tokio::sync::Mutex<(Writer, Framing)>,
+    to_server: tokio::sync::Mutex<(Writer, Framing)>,
+}
+
+async fn carry(client: UnixStream, upstream: String, known: HashSet<&'static str>) {
+    let (read, write) = client.into_split();
+    let client = transport::lines(read, write, PeerLabel::Unix, Limits::default());
+    let server = transport::connect(&upstream, ConnectOptions::default()).await.unwrap();
+    let MessageStream { reader: from_client, writer: to_client, framing: client_framing, .. } = client;
+    let MessageStream { reader: from_server, writer: to_server, framing: server_framing, .. } = server;
+    let filter = Arc::new(Filter {
+        known,
+        asked: Mutex::default(),
+        to_client: tokio::sync::Mutex::new((to_client, client_framing)),
+        to_server: tokio::sync::Mutex::new((to_server, server_framing)),
+    });
+    // Whoever ends first ends both.
+    tokio::select! {
+        () = filter.requests(from_client) => {}
+        () = filter.answers(from_server) => {}
+    }
+}
+
+impl Filter {
+    async fn requests(&self, mut reader: Reader) {
+        while let Ok(Incoming::Message(message)) = reader.next().await {
+            let mut message: Value = serde_json::from_slice(&message).unwrap();
+            let method = message["method"].as_str().unwrap_or_default().to_owned();
+            let Some(id) = message["id"].as_i64() else {
+                // A notification that is not known ends the connection.
+                if method != "initialized" {
+                    return;
+                }
+                send(&self.to_server, &message).await;
+                continue;
+            };
+            if let Some(error) = self.refusal(&method, &message["params"]) {
+                send(&self.to_client, &json!({"error": error, "id": id})).await;
+                continue;
+            }
+            self.asked.lock().unwrap().insert(id, method.clone());
+            leave_out_extensions(&method, &mut message["params"]);
+            if method == "process/start" {
+                execute_arg0(&mut message["params"]);
+            }
+            send(&self.to_server, &message).await;
+        }
+    }
+
+    fn refusal(&self, method: &str, params: &Value) -> Option<Value> {
+        if !self.known.contains(method) {
+            return Some(json!({
+                "code": -32601, "message": format!("exec-server stub does not implement `{method}` yet"),
+            }));
+        }
+        let signal = params["signal"].as_str().filter(|signal| *signal != "interrupt")?;
+        let message = format!("unknown variant `{signal}`, expected `interrupt`");
+        (method == "process/signal").then(|| json!({"code": -32602, "message": message}))
+    }
+
+    async fn answers(&self, mut reader: Reader) {
+        loop {
+            let message = match reader.next().await {
+                Ok(Incoming::Message(message)) => message,
+                Ok(Incoming::Ping(payload)) => {
+                    let (writer, framing) = &mut *self.to_server.lock().await;
+                    let mut pong = Vec::new();
+                    framing.pong(&mut pong, &payload);
+                    let _gone = writer.write_all(&pong).await;
+                    continue;
+                }
+                Ok(Incoming::Pong(_)) => continue,
+                _ => return,
+            };
+            let mut message: Value = serde_json::from_slice(&message).unwrap();
+            if let Some(method) = message["method"].as_str().map(str::to_owned) {
+                leave_out_extensions(&method, &mut message["params"]);
+            } else if let Some(error) = message.get_mut("error").and_then(Value::as_object_mut) {
+                error.remove("data");
+            } else {
+                let id = message["id"].as_i64().unwrap_or_default();
+                let method = self.asked.lock().unwrap().remove(&id).unwrap_or_default();
+                leave_out_extensions(&method, &mut message["result"]);
+                if let Some(capabilities) = message["result"]["capabilities"].as_object_mut() {
+                    retain(capabilities, &CAPABILITIES);
+                }
+            }
+            send(&self.to_client, &message).await;
+        }
+    }
+}
+
+fn leave_out_extensions(method: &str, value: &mut Value) {
+    let known = MEMBERS.iter().find(|(with_extensions, _)| *with_extensions == method);
+    if let (Some((_, known)), Some(members)) = (known, value.as_object_mut()) {
+        retain(members, known);
+    }
+}
+
+fn retain(members: &mut Map<String, Value>, known: &[&str]) {
+    members.retain(|member, _| known.contains(&member.as_str()));
+}
+
+/// With a terminal, the name that a program is to have is executed instead of the program.
+fn execute_arg0(params: &mut Value) {
+    if params["tty"] == true
+        && let Some(name) = params["arg0"].as_str().map(str::to_owned)
+    {
+        params["argv"][0] = name.into();
+        params["arg0"] = Value::Null;
+    }
+}
+
+async fn send(to: &tokio::sync::Mutex<(Writer, Framing)>, message: &Value) {
+    let text = message.to_string();
+    let (writer, framing) = &mut *to.lock().await;
+    let mut frame = Vec::new();
+    framing.frame(&mut frame, text.len(), |out| out.extend_from_slice(text.as_bytes()));
+    let _gone = writer.write_all(&frame).await;
+}
