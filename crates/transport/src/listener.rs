@@ -54,6 +54,16 @@ pub enum BindError {
     /// Another server is listening there.
     #[error("cannot listen on unix://{}: another server is listening there; stop it or choose another path", .0.display())]
     UnixInUse(PathBuf),
+    /// The file that keeps other servers away cannot be made or locked.
+    #[error("cannot listen on unix://{}: cannot lock {}: {source}", socket.display(), lock.display())]
+    Lock {
+        /// Where the socket would be.
+        socket: PathBuf,
+        /// The file beside it.
+        lock: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
     /// Something that is not ours to remove.
     #[error("cannot listen on unix://{}: the path exists and is not a socket; remove it or choose another path", .0.display())]
     NotASocket(PathBuf),

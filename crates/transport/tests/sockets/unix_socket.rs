@@ -82,11 +82,9 @@ async fn a_file_that_took_our_place_is_not_removed() {
     let first = bind(&path).await.unwrap();
     // Moved, not removed: its inode stays in use and cannot come back as the successor's.
     fs::rename(&path, path.with_extension("old")).unwrap();
-    let second = bind(&path).await.unwrap();
+    let _other_program = std::os::unix::net::UnixListener::bind(&path).unwrap();
     drop(first);
     assert!(path.exists());
-    drop(second);
-    assert!(!path.exists());
 }
 
 #[tokio::test]
@@ -109,7 +107,7 @@ async fn http_is_spoken_to_whoever_begins_with_a_letter() {
     let (_directory, path) = place();
     let accepted = accept_one(bind(&path).await.unwrap(), Owner { token: Some("secret") });
     let mut client = UnixStream::connect(&path).await.unwrap();
-    client.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
+    client.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await.unwrap();
     let mut response = String::new();
     client.read_to_string(&mut response).await.unwrap();
     assert!(response.starts_with("HTTP/1.1 200 ") && response.ends_with("sessions 3\n"), "{response}");
