@@ -48,6 +48,10 @@ pub(crate) struct Args {
     #[arg(long, env = "EXEC_SERVER_INSECURE_NO_AUTH", hide_env = true)]
     pub(crate) insecure_no_auth: bool,
 
+    /// Answer requests for this host on loopback too; repeatable
+    #[arg(long, env = "EXEC_SERVER_ALLOW_HOST", hide_env = true, value_name = "NAME", value_delimiter = ',')]
+    pub(crate) allow_host: Vec<String>,
+
     /// How long a session outlives its connection
     #[arg(long, env = "EXEC_SERVER_SESSION_TTL", hide_env = true, value_name = "TIME", default_value = "30s")]
     pub(crate) session_ttl: Span,

@@ -38,6 +38,12 @@ async fn run(args: Args) -> anyhow::Result<()> {
     let tokens = args.token_file.as_deref().map(Tokens::load).transpose()?.map(Arc::new);
     let paths = ExecServerRuntimePaths::of_this_program().context("cannot find the path of this program")?;
     let config = ServerConfig { guard: paths.guard(), ..args.config() };
-    let listen = Listen { urls: args.listen, tls, tokens, insecure_no_auth: args.insecure_no_auth };
+    let listen = Listen {
+        urls: args.listen,
+        tls,
+        tokens,
+        insecure_no_auth: args.insecure_no_auth,
+        allowed_hosts: args.allow_host,
+    };
     Ok(exec_server::serve(config, listen).await?)
 }

@@ -32,7 +32,7 @@ pub async fn run_main(paths: ExecServerRuntimePaths) -> Result<(), ServeError> {
 pub async fn run_main_with_listen_url(listen_url: &str, paths: ExecServerRuntimePaths) -> Result<(), ServeError> {
     let config = Config { guard: paths.guard(), ..Config::default() };
     let urls = vec![listen_url.parse()?];
-    serve(config, Listen { urls, tls: None, tokens: None, insecure_no_auth: false }).await
+    serve(config, Listen { urls, tls: None, tokens: None, insecure_no_auth: false, allowed_hosts: Vec::new() }).await
 }
 
 /// Serves until SIGTERM or SIGINT, until it has been idle for as long as the config says, or, if it only serves stdio, until that ends.

@@ -26,6 +26,9 @@ pub struct Listen {
     pub tokens: Option<Arc<Tokens>>,
     /// Anybody may connect from elsewhere.
     pub insecure_no_auth: bool,
+    /// Hosts that a `Host` header may name on a loopback listener, besides `localhost` and loopback addresses: names or IP addresses,
+    /// without a port.
+    pub allowed_hosts: Vec<String>,
 }
 
 /// Why a server does not listen.
@@ -70,7 +73,11 @@ impl Server {
             listeners.push(Listener::bind(url, tls).await?);
         }
         let addresses = listeners.iter().map(Listener::url).collect();
-        let door = Arc::new(Door { tokens: listen.tokens, log: Mutex::new(REFUSAL_LINES) });
+        let door = Arc::new(Door {
+            tokens: listen.tokens,
+            allowed_hosts: listen.allowed_hosts,
+            log: Mutex::new(REFUSAL_LINES),
+        });
         let permits = Arc::new(Semaphore::new(self.shared.config.max_connections));
         for listener in listeners {
             let accepting = accept(listener, Arc::clone(&self.shared), Arc::clone(&door), Arc::clone(&permits));
@@ -145,6 +152,7 @@ const REFUSAL_LINES: LogBound = LogBound::new(20, Duration::from_secs(10));
 /// Who may come in, and what the log says of those who may not.
 struct Door {
     tokens: Option<Arc<Tokens>>,
+    allowed_hosts: Vec<String>,
     log: Mutex<LogBound>,
 }
 
@@ -181,5 +189,9 @@ impl HttpSurface for Surface {
 
     fn metrics(&self) -> String {
         self.shared.metrics.render()
+    }
+
+    fn serves_host(&self, host: &str) -> bool {
+        self.door.allowed_hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(host))
     }
 }

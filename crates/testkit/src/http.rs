@@ -22,10 +22,11 @@ pub async fn http_get(address: &str, path: &str, headers: &[(&str, &str)]) -> Ht
     http_exchange(&mut stream, &http_request(path, headers)).await
 }
 
-/// The text of a GET request. A `Host` header is added.
+/// The text of a GET request. It is for `localhost` unless the headers name another host.
 pub fn http_request(path: &str, headers: &[(&str, &str)]) -> String {
+    let host = if headers.iter().any(|(name, _)| *name == "Host") { "" } else { "Host: localhost\r\n" };
     let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
-    format!("GET {path} HTTP/1.1\r\nHost: test\r\n{headers}\r\n")
+    format!("GET {path} HTTP/1.1\r\n{host}{headers}\r\n")
 }
 
 /// The headers of a WebSocket upgrade.

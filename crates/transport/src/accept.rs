@@ -41,20 +41,18 @@ pub async fn accept_messages(
     surface: Arc<dyn HttpSurface>,
     limits: Limits,
 ) -> Result<Option<MessageStream>, AcceptError> {
-    let Socket { wire, peer, accepted_at } = socket;
+    let Socket { wire, peer, trust, accepted_at } = socket;
     let deadline = accepted_at + END_OF_PATIENCE;
     let visit = Visit { surface, peer, limits, deadline };
     match wire {
-        Wire::Tcp(stream) => visit.over_http(stream, TcpStream::into_split, Trust::Unknown).await,
+        Wire::Tcp(stream) => visit.over_http(stream, TcpStream::into_split, trust).await,
         Wire::Tls(stream, tls) => {
             let handshake = timeout_at(deadline, tls.accept(stream)).await.map_err(|_| AcceptError::Deadline)?;
-            visit.over_http(handshake.map_err(AcceptError::Tls)?, tokio::io::split, Trust::Unknown).await
+            visit.over_http(handshake.map_err(AcceptError::Tls)?, tokio::io::split, trust).await
         }
         Wire::Unix(stream) => match first_byte(&stream, deadline).await? {
             None => Ok(None),
-            Some(byte) if byte.is_ascii_alphabetic() => {
-                visit.over_http(stream, UnixStream::into_split, Trust::Vouched).await
-            }
+            Some(byte) if byte.is_ascii_alphabetic() => visit.over_http(stream, UnixStream::into_split, trust).await,
             Some(_) => {
                 let (read, write) = stream.into_split();
                 Ok(Some(lines(read, write, peer, limits)))

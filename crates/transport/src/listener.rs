@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
+use crate::http::Trust;
 use crate::listen_url::ListenUrl;
 use crate::peer::PeerLabel;
 use crate::socket::{Socket, Wire};
@@ -117,16 +118,28 @@ impl Listener {
 
     /// One connection, or `None` if it was turned away.
     async fn try_accept(&self) -> io::Result<Option<Socket>> {
-        match &self.door {
+        let (wire, peer) = match &self.door {
             Door::Tcp(listener) => {
-                Ok(accept_tcp(listener).await?.map(|(stream, peer)| Socket::new(Wire::Tcp(stream), peer)))
+                let Some((stream, peer)) = accept_tcp(listener).await? else { return Ok(None) };
+                (Wire::Tcp(stream), peer)
             }
-            Door::Tls(listener, tls) => Ok(accept_tcp(listener)
-                .await?
-                .map(|(stream, peer)| Socket::new(Wire::Tls(stream, tls.clone()), peer))),
+            Door::Tls(listener, tls) => {
+                let Some((stream, peer)) = accept_tcp(listener).await? else { return Ok(None) };
+                (Wire::Tls(stream, tls.clone()), peer)
+            }
             Door::Unix(file) => {
-                Ok(file.accept().await?.map(|stream| Socket::new(Wire::Unix(stream), PeerLabel::Unix)))
+                let Some(stream) = file.accept().await? else { return Ok(None) };
+                (Wire::Unix(stream), PeerLabel::Unix)
             }
+        };
+        Ok(Some(Socket::new(wire, peer, self.trust())))
+    }
+
+    fn trust(&self) -> Trust {
+        match self.door {
+            Door::Unix(_) => Trust::Vouched,
+            Door::Tcp(_) | Door::Tls(..) if self.url.is_local() => Trust::OnLoopback,
+            Door::Tcp(_) | Door::Tls(..) => Trust::Unknown,
         }
     }
 }

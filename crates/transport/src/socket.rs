@@ -4,6 +4,7 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 
+use crate::http::Trust;
 use crate::peer::PeerLabel;
 
 /// An accepted connection.
@@ -12,6 +13,7 @@ pub struct Socket {
     pub(crate) wire: Wire,
     /// Who connected.
     pub peer: PeerLabel,
+    pub(crate) trust: Trust,
     /// From here the time until the first request is counted.
     pub(crate) accepted_at: Instant,
 }
@@ -24,8 +26,8 @@ pub(crate) enum Wire {
 }
 
 impl Socket {
-    pub(crate) fn new(wire: Wire, peer: PeerLabel) -> Self {
-        Self { wire, peer, accepted_at: Instant::now() }
+    pub(crate) fn new(wire: Wire, peer: PeerLabel, trust: Trust) -> Self {
+        Self { wire, peer, trust, accepted_at: Instant::now() }
     }
 }
 

@@ -120,7 +120,7 @@ async fn requests_that_never_end_are_given_up_and_delay_nobody() {
         let mut stream = TcpStream::connect(server.address()).await.unwrap();
         // Some send nothing at all, some never end their headers.
         if n % 2 == 0 {
-            stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: ").await.unwrap();
+            stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Slow: ").await.unwrap();
         }
         lingering.push(stream);
     }

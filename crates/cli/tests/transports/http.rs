@@ -75,6 +75,43 @@ async fn a_request_from_a_web_page_is_turned_away_everywhere() {
     assert_eq!(http_get(server.address(), "/", &upgrade).await.status, 403);
 }
 
+/// The host of a web page whose name was made to point to this machine.
+const FOREIGN: (&str, &str) = ("Host", "rebound.example:7000");
+
+#[tokio::test]
+async fn a_request_for_another_host_is_turned_away_everywhere() {
+    let server = TestServer::start().await;
+    for path in ["/", "/readyz", "/healthz", "/metrics", "/nothing"] {
+        let answer = http_get(server.address(), path, &[FOREIGN]).await;
+        assert_eq!(answer.status, 403, "{path}");
+        assert!(answer.body.contains("--allow-host NAME"), "{}", answer.body);
+    }
+    let upgrade = [UPGRADE, &[FOREIGN]].concat();
+    assert_eq!(http_get(server.address(), "/", &upgrade).await.status, 403);
+    for host in ["localhost", "127.0.0.1", "[::1]:80", server.address()] {
+        assert_eq!(http_get(server.address(), "/metrics", &[("Host", host)]).await.status, 200, "{host}");
+    }
+}
+
+#[tokio::test]
+async fn a_host_that_was_allowed_is_answered() {
+    let server = TestServer::with_args(&["--allow-host", "Rebound.example", "--allow-host", "192.0.2.1"]).await;
+    for host in [FOREIGN, ("Host", "192.0.2.1:80")] {
+        assert_eq!(http_get(server.address(), "/metrics", &[host]).await.status, 200, "{host:?}");
+    }
+    assert_eq!(http_get(server.address(), "/metrics", &[("Host", "other.example")]).await.status, 403);
+}
+
+#[tokio::test]
+async fn a_listener_for_other_machines_is_called_by_any_name() {
+    let server = TestServer::with_args(&["--listen", "ws://0.0.0.0:0", "--insecure-no-auth"]).await;
+    let address = format!("127.0.0.1:{}", server.address().rsplit_once(':').unwrap().1);
+    // What the probes of an orchestrator send, and a client that knows a name.
+    for host in [("Host", "192.0.2.1:7000"), FOREIGN] {
+        assert_eq!(http_get(&address, "/healthz", &[host]).await.status, 200, "{host:?}");
+    }
+}
+
 #[tokio::test]
 async fn other_paths_are_404_and_the_door_without_an_upgrade_is_426() {
     let server = TestServer::start().await;

@@ -6,6 +6,7 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
 
+use super::host::is_for_this_machine;
 use super::{HttpSurface, Trust};
 use crate::websocket::accept_key;
 
@@ -22,6 +23,9 @@ pub(super) fn answer<B>(request: &Request<B>, surface: &dyn HttpSurface, trust: 
     // Only browsers send it, and no web page has any business here.
     if request.headers().contains_key(header::ORIGIN) {
         return status(StatusCode::FORBIDDEN);
+    }
+    if trust == Trust::OnLoopback && !is_for_this_machine(request, |host| surface.serves_host(host)) {
+        return foreign_host();
     }
     let is_authorized = || trust == Trust::Vouched || surface.authorize(request.headers());
     match request.uri().path() {
@@ -70,6 +74,14 @@ fn upgrade_required() -> Answer {
     answer.headers_mut().insert(header::UPGRADE, WEBSOCKET);
     answer.headers_mut().insert(header::CONNECTION, UPGRADE);
     with_header(answer, header::SEC_WEBSOCKET_VERSION, SUPPORTED_VERSION)
+}
+
+fn foreign_host() -> Answer {
+    let mut answer = text(
+        "this exec-server listens on loopback and answers requests for localhost and loopback addresses only; --allow-host NAME adds a host\n",
+    );
+    *answer.status_mut() = StatusCode::FORBIDDEN;
+    answer
 }
 
 fn unauthorized() -> Answer {

@@ -10,7 +10,7 @@ async fn ask(owner: Owner, request_line: &str, headers: &str) -> String {
     let address = address(&listener);
     let accepted = accept_one(listener, owner);
     let close = if headers.contains("Upgrade") { "" } else { "Connection: close\r\n" };
-    let request = format!("{request_line} HTTP/1.1\r\nHost: x\r\n{headers}{close}\r\n");
+    let request = format!("{request_line} HTTP/1.1\r\nHost: localhost\r\n{headers}{close}\r\n");
     let (response, accepted) = tokio::join!(exchange(&address, &request), async {
         let accepted = accepted.await.unwrap().unwrap();
         accepted.is_some()
@@ -60,8 +60,10 @@ async fn a_browser_is_refused_everywhere() {
     let listener = listen(None).await;
     let address = address(&listener);
     let accepted = accept_one(listener, Owner::default());
-    let request =
-        format!("GET / HTTP/1.1\r\nHost: x\r\nOrigin: null\r\n{}\r\n", UPGRADE.replace("keep-alive", "close"));
+    let request = format!(
+        "GET / HTTP/1.1\r\nHost: localhost\r\nOrigin: null\r\n{}\r\n",
+        UPGRADE.replace("keep-alive", "close")
+    );
     assert!(exchange(&address, &request).await.starts_with("HTTP/1.1 403 "));
     assert!(accepted.await.unwrap().unwrap().is_none());
 }
@@ -96,8 +98,7 @@ async fn a_connection_takes_several_requests() {
     let listener = listen(None).await;
     let address = address(&listener);
     let accepted = accept_one(listener, Owner::default());
-    let twice =
-        "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\nGET /readyz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    let twice = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nGET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     assert_eq!(exchange(&address, twice).await.matches("HTTP/1.1 200 ").count(), 2);
     assert!(accepted.await.unwrap().unwrap().is_none());
 }

@@ -97,7 +97,7 @@ async fn a_byte_at_a_time_is_fast_enough() {
     let listener = listen(None).await;
     let address = address(&listener);
     let accepted = accept_one(listener, Owner::default());
-    let mut bytes = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n".to_vec();
+    let mut bytes = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n".to_vec();
     Framing::WebSocketClient.frame(&mut bytes, 300, |out| out.extend_from_slice(&[b'x'; 300]));
     let mut client = TcpStream::connect(address).await.unwrap();
     client.set_nodelay(true).unwrap();
@@ -116,7 +116,7 @@ async fn messages_sent_with_the_upgrade_request_are_not_lost() {
     let listener = listen(None).await;
     let address = address(&listener);
     let accepted = accept_one(listener, Owner::default());
-    let mut bytes = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n".to_vec();
+    let mut bytes = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n".to_vec();
     Framing::WebSocketClient.frame(&mut bytes, 5, |out| out.extend_from_slice(b"early"));
     let mut client = TcpStream::connect(address).await.unwrap();
     client.write_all(&bytes).await.unwrap();

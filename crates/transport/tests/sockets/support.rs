@@ -24,6 +24,10 @@ impl HttpSurface for Owner {
     fn metrics(&self) -> String {
         "sessions 3\n".repeat(20_000)
     }
+
+    fn serves_host(&self, host: &str) -> bool {
+        host == "build.example"
+    }
 }
 
 pub(crate) type Accepted = Result<Option<MessageStream>, AcceptError>;
