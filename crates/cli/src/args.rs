@@ -98,6 +98,9 @@ pub(crate) struct Limits {
     /// Connections at once; further ones wait
     #[arg(long, env = "EXEC_SERVER_MAX_CONNECTIONS", value_name = "COUNT", value_parser = count, default_value_t = 1024, hide = true)]
     max_connections: usize,
+    /// Connections at once that have sent no token yet; a further one takes the place of an older one
+    #[arg(long, env = "EXEC_SERVER_MAX_HANDSHAKES", value_name = "COUNT", value_parser = count, default_value_t = 128, hide = true)]
+    max_handshakes: usize,
     /// Sessions at once, detached ones included
     #[arg(long, env = "EXEC_SERVER_MAX_SESSIONS", value_name = "COUNT", value_parser = count, default_value_t = 1024, hide = true)]
     max_sessions: usize,
@@ -184,6 +187,7 @@ impl Args {
         let limits = &self.limits;
         Config {
             max_connections: limits.max_connections,
+            max_handshakes: limits.max_handshakes,
             max_sessions: limits.max_sessions,
             max_processes: limits.max_processes,
             max_kept_processes: limits.max_kept_processes,

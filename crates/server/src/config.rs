@@ -6,8 +6,10 @@ use std::time::Duration;
 /// How a server behaves.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Connections at once; further ones wait in the kernel's queue until one ends.
+    /// Connections at once; further ones wait until one ends.
     pub max_connections: usize,
+    /// Connections at once that have not shown yet who they are; a further one takes the place of an older one.
+    pub max_handshakes: usize,
     /// Sessions at once, detached ones included.
     pub max_sessions: usize,
     /// Processes of one session, closed ones that are still readable included.
@@ -70,6 +72,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             max_connections: 1024,
+            max_handshakes: 128,
             max_sessions: 1024,
             max_processes: 4096,
             max_kept_processes: 64,

@@ -9,6 +9,7 @@ mod connection;
 mod environment;
 mod files;
 mod handlers;
+mod handshakes;
 mod janitor;
 mod listen;
 mod metrics;

@@ -8,10 +8,12 @@ use parking_lot::Mutex;
 use session::LogBound;
 use tokio::sync::Semaphore;
 use transport::{
-    AcceptError, BindError, HttpSurface, Limits, ListenUrl, Listener, PeerLabel, TlsAcceptor, accept_messages,
+    AcceptError, BindError, HttpSurface, Limits, ListenUrl, Listener, MessageStream, PeerLabel, Socket, TlsAcceptor,
+    accept_messages,
 };
 
 use crate::connection;
+use crate::handshakes::{Handshake, Handshakes};
 use crate::metrics::{Refusal, Transport};
 use crate::server::{Server, Shared};
 use crate::tokens::{TokenRefusal, Tokens};
@@ -78,10 +80,11 @@ impl Server {
             allowed_hosts: listen.allowed_hosts,
             log: Mutex::new(REFUSAL_LINES),
         });
+        let handshakes = Handshakes::new(self.shared.config.max_handshakes);
         let permits = Arc::new(Semaphore::new(self.shared.config.max_connections));
         for listener in listeners {
-            let accepting = accept(listener, Arc::clone(&self.shared), Arc::clone(&door), Arc::clone(&permits));
-            self.shared.tasks.spawn(accepting);
+            let places = ConnectionPlaces { handshakes: Arc::clone(&handshakes), connections: Arc::clone(&permits) };
+            self.shared.tasks.spawn(accept(listener, Arc::clone(&self.shared), Arc::clone(&door), places));
         }
         let stdio = (stdio_count == 1).then(|| {
             let stream = transport::stdio(limits(&self.shared));
@@ -100,44 +103,69 @@ fn limits(shared: &Shared) -> Limits {
     Limits { message_bytes: shared.config.max_message_bytes }
 }
 
-/// Accepts until the server closes. Whoever comes when there are too many waits here, and all behind it in the kernel.
-async fn accept(listener: Listener, shared: Arc<Shared>, door: Arc<Door>, permits: Arc<Semaphore>) {
+/// The places that a connection takes one after the other: first as a handshake, then as a connection.
+struct ConnectionPlaces {
+    handshakes: Arc<Handshakes>,
+    connections: Arc<Semaphore>,
+}
+
+/// Accepts until the server closes.
+async fn accept(listener: Listener, shared: Arc<Shared>, door: Arc<Door>, places: ConnectionPlaces) {
     let closing = shared.closing.clone();
     loop {
         let accepted = async {
-            let socket = listener.accept().await;
-            Some((Arc::clone(&permits).acquire_owned().await.ok()?, socket))
+            let socket = listener.accept().await?;
+            Ok((places.handshakes.enter(socket.peer).await, socket))
         };
-        let (permit, socket) = match closing.run_until_cancelled(accepted).await {
-            Some(Some((permit, Ok(socket)))) => (permit, socket),
-            Some(Some((_, Err(error)))) => {
+        let (handshake, socket) = match closing.run_until_cancelled(accepted).await {
+            Some(Ok(accepted)) => accepted,
+            Some(Err::<_, std::io::Error>(error)) => {
                 tracing::error!("{} no longer accepts connections: {error}", listener.url());
                 return;
             }
-            Some(None) | None => return,
+            None => return,
         };
         let (shared, door) = (Arc::clone(&shared), Arc::clone(&door));
+        let connections = Arc::clone(&places.connections);
         let present = shared.presence.enter();
         shared.clone().connections.spawn(async move {
-            let _permit = permit;
             let _present = present;
-            let peer = socket.peer;
-            let surface = Arc::new(Surface { shared: Arc::clone(&shared), door, peer });
+            let surface = Arc::new(Surface { shared: Arc::clone(&shared), door, peer: socket.peer });
             let closing = shared.closing.clone();
             // A peer that is still in its handshake when the server closes is not waited for. The handshake needs much
             // more memory than the connection that follows, so both have their own.
-            let handshake = Box::pin(accept_messages(socket, surface, limits(&shared)));
-            let accepted = closing.run_until_cancelled(handshake).await;
-            match accepted {
-                Some(Ok(Some(stream))) => {
-                    let transport =
-                        if matches!(stream.peer, PeerLabel::Unix) { Transport::unix } else { Transport::websocket };
-                    Box::pin(connection::serve(stream, transport, shared)).await;
-                }
-                Some(Err(error)) => log_refused(peer, &error),
-                Some(Ok(None)) | None => {}
-            }
+            let admitted = Box::pin(shake_hands(socket, surface, limits(&shared), &handshake));
+            let Some(Some(stream)) = closing.run_until_cancelled(admitted).await else { return };
+            // With all places taken, a peer waits here until a connection ends.
+            let Some(Ok(_permit)) = closing.run_until_cancelled(connections.acquire()).await else { return };
+            drop(handshake);
+            let transport =
+                if matches!(stream.peer, PeerLabel::Unix) { Transport::unix } else { Transport::websocket };
+            Box::pin(connection::serve(stream, transport, shared)).await;
         });
+    }
+}
+
+/// From a socket to a stream of messages; none if the peer wanted only HTTP, was not admitted, or had to give way.
+async fn shake_hands(
+    socket: Socket,
+    surface: Arc<dyn HttpSurface>,
+    limits: Limits,
+    handshake: &Handshake,
+) -> Option<MessageStream> {
+    let peer = socket.peer;
+    tokio::select! {
+        accepted = accept_messages(socket, surface, limits) => match accepted {
+            Ok(stream) => stream.filter(|_| handshake.admit()),
+            Err(error) => {
+                log_refused(peer, &error);
+                None
+            }
+        },
+        () = handshake.gives_way() => {
+            tracing::debug!(%peer, "a connection in its handshake made room for another one (--max-handshakes)");
+            None
+        }
     }
 }
 

@@ -14,6 +14,7 @@ async fn the_list_is_the_one_that_is_tested() {
         "retain-bytes",
         "retain-total-bytes",
         "max-connections",
+        "max-handshakes",
         "max-sessions",
         "max-processes",
         "max-kept-processes",

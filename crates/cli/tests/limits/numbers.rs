@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use testkit::{Client, TestServer, eventually_async, json};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use testkit::{Client, TestServer, eventually_async, http_get, json};
 use tokio::time::timeout;
 
 const INVALID_REQUEST: i64 = -32600;
@@ -13,20 +11,16 @@ const INVALID_REQUEST: i64 = -32600;
 async fn connections_beyond_the_limit_wait_until_one_ends() {
     let server = TestServer::with_args(&["--max-connections", "2"]).await;
     let (first, mut second) = (server.client().await, server.client().await);
-    let mut third = TcpStream::connect(server.address()).await.unwrap();
-    third.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
-    let mut byte = [0];
+    let mut third = server.raw().await;
+    let asked = third.send("initialize", json!({"clientName": "third"})).await;
     // Two whole processes run while the third connection waits, so it would have been answered if it was served.
     for id in ["a", "b"] {
         second.run(id, &["true"]).await;
     }
-    assert!(
-        timeout(Duration::from_millis(100), third.read(&mut byte)).await.is_err(),
-        "a third connection is served"
-    );
+    assert!(timeout(Duration::from_millis(100), third.receive()).await.is_err(), "a third connection is served");
+    assert_eq!(http_get(server.address(), "/healthz", &[]).await.body, "ok", "a full server is healthy");
     drop(first);
-    let served = timeout(Duration::from_secs(30), third.read(&mut byte)).await;
-    assert_eq!(served.expect("it is served when another one ends").unwrap(), 1);
+    assert!(third.answer(asked).await["result"]["sessionId"].is_string(), "it is served when another one ends");
 }
 
 #[tokio::test]

@@ -1,0 +1,68 @@
+//! Connections that have not shown yet who they are.
+
+use std::time::Duration;
+
+use testkit::{Client, TestServer, eventually};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use transport::ConnectOptions;
+
+const TOKEN: &str = "token-0123456789";
+
+/// Shorter than a silent connection is waited for, so that none of them ends by itself.
+const WELL_BEFORE_THE_DEADLINE: Duration = Duration::from_secs(5);
+
+struct Guarded {
+    server: TestServer,
+    _folder: tempfile::TempDir,
+}
+
+impl Guarded {
+    async fn new(limits: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("tokens");
+        std::fs::write(&file, TOKEN).unwrap();
+        let args = [&["--token-file", file.to_str().unwrap()], limits].concat();
+        Self { server: TestServer::with_args(&args).await, _folder: folder }
+    }
+
+    async fn silent_sockets(&self, count: usize) -> Vec<TcpStream> {
+        let mut sockets = Vec::new();
+        for _ in 0..count {
+            sockets.push(TcpStream::connect(self.server.address()).await.unwrap());
+        }
+        sockets
+    }
+
+    async fn client(&self) -> Client {
+        let options = ConnectOptions { bearer_token: Some(TOKEN.to_owned()), ..Default::default() };
+        let mut client = Client::connect_with(self.server.url(), options).await.unwrap();
+        client.handshake(None).await;
+        client
+    }
+}
+
+#[tokio::test]
+async fn sockets_without_a_token_do_not_keep_out_a_client_that_has_one() {
+    let guarded = Guarded::new(&["--max-connections", "4"]).await;
+    let _silent = guarded.silent_sockets(20).await;
+    let client = timeout(WELL_BEFORE_THE_DEADLINE, guarded.client()).await;
+    client.expect("the client is kept out").run("p", &["true"]).await;
+}
+
+#[tokio::test]
+async fn the_oldest_silent_sockets_make_room_for_others() {
+    let guarded = Guarded::new(&["--max-handshakes", "4"]).await;
+    let silent = guarded.silent_sockets(20).await;
+    let mut client = timeout(WELL_BEFORE_THE_DEADLINE, guarded.client()).await.expect("the client is kept out");
+    eventually("the oldest were closed", || silent[..16].iter().all(is_over).then_some(())).await;
+    assert_eq!(client.run("p", &["true"]).await.exit_code, 0);
+}
+
+/// Whether the server has closed a connection.
+fn is_over(socket: &TcpStream) -> bool {
+    match socket.try_read(&mut [0]) {
+        Ok(count) => count == 0,
+        Err(error) => error.kind() != std::io::ErrorKind::WouldBlock,
+    }
+}
