@@ -1,6 +1,7 @@
 //! A connection: reads messages, answers them, and detaches its session when it ends.
 
 mod call;
+mod inbox;
 mod outbound;
 mod receipts;
 mod writer;
@@ -22,6 +23,8 @@ use transport::{MessageStream, PeerLabel, ReadError};
 
 pub(crate) use call::Call;
 pub(crate) use outbound::{Covered, Outbound};
+
+use inbox::{Handling, Inbox};
 
 use crate::handlers::{self, ActiveRequest};
 use crate::metrics::Transport;
@@ -82,7 +85,8 @@ enum End {
 
 /// Serves a connection until it ends.
 pub(crate) async fn serve(stream: MessageStream, transport: Transport, shared: Arc<Shared>) {
-    let MessageStream { mut reader, writer, framing, peer } = stream;
+    let MessageStream { reader, writer, framing, peer } = stream;
+    let mut inbox = Inbox::new(reader);
     let outbound = Arc::new(Outbound::new(shared.next_connection(), framing, shared.config.retain_bytes));
     let connection = Arc::new(Connection {
         requests: Arc::new(Semaphore::new(shared.config.max_requests)),
@@ -105,7 +109,7 @@ pub(crate) async fn serve(stream: MessageStream, transport: Transport, shared: A
     let writing = writer::run(Arc::clone(&outbound), writer);
     tokio::pin!(writing);
     let mut next_ping = Instant::now() + shared.config.ping_interval;
-    let mut received = reader.received_bytes();
+    let mut received = inbox.received_bytes();
     let watch_until = |next_ping: Instant| -> tokio::time::Instant {
         outbound.given_up_at(shared.config.pong_deadline).map_or(next_ping, |at| at.min(next_ping)).into()
     };
@@ -113,14 +117,14 @@ pub(crate) async fn serve(stream: MessageStream, transport: Transport, shared: A
     let watch = tokio::time::sleep_until(watch_until(next_ping));
     tokio::pin!(watch);
     let end = loop {
-        let has_room = outbound.has_room();
         let look_at = watch_until(next_ping);
         if look_at < watch.deadline() {
             watch.as_mut().reset(look_at);
         }
+        let handling = outbound.handling();
         tokio::select! {
-            () = outbound.room(), if !has_room => {}
-            incoming = reader.next(), if has_room => {
+            () = outbound.room(), if handling == Handling::ControlFrames => {}
+            incoming = inbox.next(handling) => {
                 let mut incoming = Some(incoming);
                 let mut left = MESSAGES_IN_A_TURN;
                 outbound.enter_task();
@@ -143,8 +147,8 @@ pub(crate) async fn serve(stream: MessageStream, transport: Transport, shared: A
                         None => break None,
                     }
                     left -= 1;
-                    if left > 0 && outbound.has_room() {
-                        incoming = reader.next_buffered();
+                    if left > 0 {
+                        incoming = inbox.next_buffered(outbound.handling());
                     }
                 };
                 outbound.leave_task();
@@ -158,13 +162,13 @@ pub(crate) async fn serve(stream: MessageStream, transport: Transport, shared: A
             () = outbound.displaced(), if !matches!(connection.peer, PeerLabel::Stdio) => break End::TakenOver("session has been taken over by another connection"),
             () = &mut watch => {
                 // A peer in the middle of a long message cannot answer, but it is there.
-                if reader.received_bytes() != received {
-                    received = reader.received_bytes();
+                if inbox.received_bytes() != received {
+                    received = inbox.received_bytes();
                     outbound.note_heard();
                 }
                 let now = Instant::now();
                 if outbound.given_up_at(shared.config.pong_deadline).is_some_and(|at| at <= now) {
-                    break End::Lost("no answer to a ping");
+                    break End::Lost("no sign of life");
                 }
                 if next_ping <= now {
                     next_ping = now + shared.config.ping_interval;

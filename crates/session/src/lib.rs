@@ -6,6 +6,7 @@
 mod attachment;
 mod changes;
 mod kept;
+mod liveness;
 mod log;
 mod log_bound;
 mod look;
@@ -16,6 +17,7 @@ mod write_ids;
 pub use attachment::{Attachment, ConnectionNumber, StillAttached};
 pub use changes::{ChangeLog, Told};
 pub use kept::KeptProcesses;
+pub use liveness::PeerLiveness;
 pub use log::{Chunk, Event, EventLog, Exit, LogLimits, Page};
 pub use log_bound::LogBound;
 pub use look::NextLook;

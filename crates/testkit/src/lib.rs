@@ -14,6 +14,7 @@ mod published;
 mod resuming;
 pub mod scripted;
 mod server;
+mod slow_reader;
 mod wait;
 
 pub use client::{Client, Outcome};
@@ -27,6 +28,7 @@ pub use published::PublishedServer;
 pub use resuming::{Counts, Received, ResumingClient};
 pub use scripted::ScriptedServer;
 pub use server::{TestServer, binary, run_to_end, send_signal};
+pub use slow_reader::SlowReader;
 pub use wait::{eventually, eventually_async};
 
 pub use rustix::process::Signal;

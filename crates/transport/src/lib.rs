@@ -40,4 +40,4 @@ pub use stream::{MessageStream, in_memory, lines};
 pub use tls::{TlsError, tls_acceptor};
 pub use tokio_rustls::TlsAcceptor;
 pub use websocket::Violation;
-pub use writer::Writer;
+pub use writer::{WriteProgress, Writer};

@@ -6,6 +6,7 @@ mod handshakes;
 mod listed;
 mod messages;
 mod numbers;
+mod readers;
 mod retention;
 mod times;
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use transport::Writer;
+use transport::{WriteProgress, Writer};
 
 use super::outbox::Batch;
 use super::{End, Rpc};
@@ -32,8 +32,14 @@ pub(super) async fn run(rpc: Arc<Rpc>, mut writer: Writer) {
         };
         has_large_buffers |= batch.capacity() > IDLE_BUFFER_BYTES;
         let is_last = matches!(kind, Batch::WriteLast);
+        let watch = |progress| {
+            // A full transport that takes bytes again shows that the peer, or the network before it, has taken some.
+            if progress == WriteProgress::Resumed {
+                rpc.outbox.note_drained();
+            }
+        };
         let written = tokio::select! {
-            written = writer.write_all_observed(&batch, || rpc.outbox.note_drained()) => written,
+            written = writer.write_all_watched(&batch, watch) => written,
             // Only a peer that does not take it is left in the middle of a message.
             () = rpc.stop.cancelled() => break,
             () = tokio::time::sleep(GOODBYE), if is_last => break,

@@ -9,16 +9,16 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use session::ConnectionNumber;
+use session::{ConnectionNumber, PeerLiveness};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
-use transport::Framing;
+use transport::{Framing, WriteProgress};
 
+use super::inbox::Handling;
 use super::receipts::Receipts;
 use crate::process::Process;
 
-/// Answers that may wait to be sent. With more of them nothing is read from the peer: whoever does not listen to what it
-/// has asked is not asked what else it wants.
+/// Answers that may wait to be sent. With more of them no further request of this connection is handled.
 const WAITING_REPLY_BYTES: usize = 4 << 20;
 
 /// How long it takes at most, on a busy machine, until a connection whose peer has closed it has ended here.
@@ -62,7 +62,7 @@ pub(crate) struct Outbound {
     displaced: CancellationToken,
     pub(crate) receipts: Receipts,
     answered: Notify,
-    last_heard: Mutex<Instant>,
+    liveness: Mutex<PeerLiveness>,
     last_catch_up: Mutex<Option<Instant>>,
 }
 
@@ -72,7 +72,8 @@ struct State {
     reply_bytes: usize,
     ready: VecDeque<Arc<Process>>,
     pong: Option<Bytes>,
-    ping: bool,
+    /// A ping is to be sent, and since when it is.
+    ping_wanted_at: Option<Instant>,
     close: Option<(u16, &'static str)>,
     /// The writer, while it waits.
     writer: Option<Waker>,
@@ -83,7 +84,11 @@ struct State {
 
 impl State {
     fn has_anything(&self) -> bool {
-        !self.replies.is_empty() || !self.ready.is_empty() || self.pong.is_some() || self.ping || self.close.is_some()
+        !self.replies.is_empty()
+            || !self.ready.is_empty()
+            || self.pong.is_some()
+            || self.ping_wanted_at.is_some()
+            || self.close.is_some()
     }
 
     /// Whom to wake, now that there is something to send.
@@ -95,7 +100,8 @@ impl State {
 /// Something to send.
 pub(crate) enum Outgoing {
     Pong(Bytes),
-    Ping,
+    /// Wanted since this moment.
+    Ping(Instant),
     Reply(Reply),
     Events(Arc<Process>),
     Close(u16, &'static str),
@@ -118,7 +124,7 @@ impl Outbound {
             displaced: CancellationToken::new(),
             receipts: Receipts::new(retain_bytes),
             answered: Notify::new(),
-            last_heard: Mutex::new(Instant::now()),
+            liveness: Mutex::new(PeerLiveness::new(Instant::now())),
             last_catch_up: Mutex::new(None),
         }
     }
@@ -170,9 +176,13 @@ impl Outbound {
         self.state.lock().is_awake = false;
     }
 
-    /// Whether there is room for the answer to another request.
-    pub(crate) fn has_room(&self) -> bool {
-        self.state.lock().reply_bytes < WAITING_REPLY_BYTES
+    /// What the connection may handle: further requests only if there is room for their answers.
+    pub(super) fn handling(&self) -> Handling {
+        if self.state.lock().reply_bytes < WAITING_REPLY_BYTES {
+            Handling::Everything
+        } else {
+            Handling::ControlFrames
+        }
     }
 
     /// Waits until answers have left.
@@ -192,7 +202,9 @@ impl Outbound {
 
     /// Asks the peer whether it is there.
     pub(crate) fn ping(&self) {
-        self.add(|state| state.ping = true);
+        self.add(|state| {
+            state.ping_wanted_at.get_or_insert_with(Instant::now);
+        });
     }
 
     /// Says goodbye after everything else has been sent.
@@ -247,8 +259,8 @@ impl Outbound {
         if let Some(payload) = state.pong.take() {
             return Some(Outgoing::Pong(payload));
         }
-        if std::mem::take(&mut state.ping) {
-            return Some(Outgoing::Ping);
+        if let Some(wanted_at) = state.ping_wanted_at.take() {
+            return Some(Outgoing::Ping(wanted_at));
         }
         if let Some(mut reply) = state.replies.pop_front() {
             let before = state.reply_bytes;
@@ -256,10 +268,13 @@ impl Outbound {
             if before >= WAITING_REPLY_BYTES && state.reply_bytes < WAITING_REPLY_BYTES {
                 self.room.notify_one();
             }
+            let mut ends_a_stretch = self.receipts.answer_sent(reply.message.len());
             if let Some(Covered { process, through, output_bytes }) = reply.covers.take() {
+                ends_a_stretch |= self.receipts.sent(&process, through, output_bytes, false);
+            }
+            if ends_a_stretch && self.framing.supports_ping() {
                 // Asked for now, the ping is what follows the answer.
-                state.ping |=
-                    self.receipts.sent(&process, through, output_bytes, false) && self.framing.supports_ping();
+                state.ping_wanted_at.get_or_insert_with(Instant::now);
             }
             return Some(Outgoing::Reply(reply));
         }
@@ -289,20 +304,36 @@ impl Outbound {
 
     /// The peer answered a ping.
     pub(crate) fn note_answer(&self, payload: &[u8]) {
-        self.receipts.pong(payload);
-        self.answered.notify_waiters();
+        if self.receipts.pong(payload) {
+            let nothing_is_open = self.oldest_question().is_none();
+            self.liveness.lock().ping_answered(nothing_is_open, Instant::now());
+            self.answered.notify_waiters();
+        }
     }
 
     /// The peer sent something, whatever it was.
     pub(crate) fn note_heard(&self) {
-        *self.last_heard.lock() = Instant::now();
+        self.liveness.lock().bytes_arrived(Instant::now());
     }
 
-    /// When a peer that was asked and does not answer is given up: so long after the question, or after the last sign
-    /// of life if that came later.
+    /// The transport stopped to take bytes, or begins again.
+    pub(crate) fn note_write(&self, progress: WriteProgress) {
+        let mut liveness = self.liveness.lock();
+        match progress {
+            WriteProgress::Blocked => liveness.writes_blocked(Instant::now()),
+            WriteProgress::Resumed => liveness.writes_resumed(Instant::now()),
+        }
+    }
+
+    /// When a peer that was asked and does not answer is given up. None: it was not asked.
     pub(crate) fn given_up_at(&self, deadline: Duration) -> Option<Instant> {
-        let asked = self.receipts.oldest_question()?;
-        Some(asked.max(*self.last_heard.lock()) + deadline)
+        let asked = self.oldest_question()?;
+        Some(self.liveness.lock().given_up_at(asked, deadline))
+    }
+
+    /// Since when the oldest ping without an answer has been wanted, sent or not.
+    fn oldest_question(&self) -> Option<Instant> {
+        self.receipts.oldest_question().or_else(|| self.state.lock().ping_wanted_at)
     }
 
     /// Asks the peer and waits for its answer; what it sent before it was asked proves nothing. A transport without pings

@@ -18,6 +18,14 @@ const STRETCH_BYTES: usize = 64 << 10;
 /// How much of what a process retains may be sent before a ping follows, so that it never stands still waiting for one.
 const STRETCH_OF_RETAINED: usize = 4;
 
+/// Answers between two pings. A ping that waits behind megabytes of answers is answered late by a slow peer; one after each
+/// stretch is answered as steadily as the peer reads. A fast peer hardly notices so few.
+const ANSWER_STRETCH_BYTES: usize = 1 << 20;
+
+/// Pings that may wait for their pongs. A further ping takes the place of the youngest and stands for both, so that a peer which
+/// talks and never answers a ping costs no more than this.
+const MAX_WAITING_PINGS: usize = 256;
+
 /// Events sent and not yet known to be received.
 pub(crate) struct Receipts {
     state: Mutex<State>,
@@ -30,6 +38,8 @@ struct State {
     last_answer: u64,
     /// Output since the last ping.
     stretch_bytes: usize,
+    /// Answers since the last ping.
+    answer_bytes: usize,
     /// How far each process was sent since the last ping.
     stretch: HashMap<usize, Sent>,
     waiting: VecDeque<Ping>,
@@ -42,7 +52,8 @@ struct Sent {
 
 struct Ping {
     number: u64,
-    sent_at: Instant,
+    /// When the server decided to ask, which can be long before the transport takes the ping.
+    wanted_at: Instant,
     covers: Vec<Sent>,
 }
 
@@ -69,36 +80,53 @@ impl Receipts {
         state.stretch_bytes >= self.stretch_limit
     }
 
-    /// The payload of the ping that now goes out.
-    pub(crate) fn ping(&self) -> [u8; 8] {
+    /// An answer of so many bytes was sent. True if a ping should follow.
+    pub(crate) fn answer_sent(&self, bytes: usize) -> bool {
+        let mut state = self.state.lock();
+        state.answer_bytes += bytes;
+        state.answer_bytes >= ANSWER_STRETCH_BYTES
+    }
+
+    /// The payload of the ping that now goes out and has been wanted since `wanted_at`.
+    pub(crate) fn ping(&self, mut wanted_at: Instant) -> [u8; 8] {
         let mut state = self.state.lock();
         state.last_number += 1;
         state.stretch_bytes = 0;
+        state.answer_bytes = 0;
+        if state.waiting.len() >= MAX_WAITING_PINGS
+            && let Some(youngest) = state.waiting.pop_back()
+        {
+            wanted_at = youngest.wanted_at;
+            for sent in youngest.covers {
+                // What was sent since then went further.
+                state.stretch.entry(address(&sent.process)).or_insert(sent);
+            }
+        }
         let covers = state.stretch.drain().map(|(_, sent)| sent).collect();
         if state.stretch.capacity() > 64 {
             state.stretch = HashMap::new();
         }
         let number = state.last_number;
-        state.waiting.push_back(Ping { number, sent_at: Instant::now(), covers });
+        state.waiting.push_back(Ping { number, wanted_at, covers });
         number.to_be_bytes()
     }
 
-    /// The peer answered.
-    pub(crate) fn pong(&self, payload: &[u8]) {
-        let Ok(number) = <[u8; 8]>::try_from(payload).map(u64::from_be_bytes) else { return };
+    /// The peer answered. False if that proves nothing: the number was never sent, or was answered before.
+    pub(crate) fn pong(&self, payload: &[u8]) -> bool {
+        let Ok(number) = <[u8; 8]>::try_from(payload).map(u64::from_be_bytes) else { return false };
         let mut received = Vec::new();
         {
             let mut state = self.state.lock();
-            // A number that was never sent proves nothing.
-            if number > state.last_number {
-                return;
+            if number > state.last_number || number <= state.last_answer {
+                return false;
             }
-            state.last_answer = state.last_answer.max(number);
+            state.last_answer = number;
             while state.waiting.front().is_some_and(|ping| ping.number <= number) {
                 received.extend(state.waiting.pop_front().into_iter().flat_map(|ping| ping.covers));
             }
         }
         acknowledge(received);
+        true
     }
 
     /// The number of the last ping sent.
@@ -120,9 +148,9 @@ impl Receipts {
         acknowledge(sent);
     }
 
-    /// When the oldest ping was sent that has no answer.
+    /// Since when the oldest ping that has no answer has been wanted.
     pub(crate) fn oldest_question(&self) -> Option<Instant> {
-        self.state.lock().waiting.front().map(|ping| ping.sent_at)
+        self.state.lock().waiting.front().map(|ping| ping.wanted_at)
     }
 }
 
@@ -135,5 +163,47 @@ fn acknowledge(received: Vec<Sent>) {
     for Sent { process, through } in received {
         process.journal(|journal| journal.log.acknowledge(through));
         process.poke();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn receipts() -> Receipts {
+        Receipts::new(1 << 20)
+    }
+
+    #[test]
+    fn pings_of_a_peer_that_never_answers_do_not_pile_up() {
+        let receipts = receipts();
+        let first = Instant::now();
+        let mut last = [0; 8];
+        for _ in 0..10_000 {
+            last = receipts.ping(first);
+        }
+        assert_eq!(receipts.state.lock().waiting.len(), MAX_WAITING_PINGS);
+        assert_eq!(receipts.oldest_question(), Some(first));
+        assert!(receipts.pong(&last), "the youngest stands for all that it replaced");
+        assert_eq!(receipts.oldest_question(), None);
+    }
+
+    #[test]
+    fn an_answer_counts_once_and_only_if_it_was_asked_for() {
+        let receipts = receipts();
+        let ping = receipts.ping(Instant::now());
+        assert!(!receipts.pong(&2_u64.to_be_bytes()), "never sent");
+        assert!(!receipts.pong(b"?"), "not one of ours");
+        assert!(receipts.pong(&ping));
+        assert!(!receipts.pong(&ping), "answered before");
+    }
+
+    #[test]
+    fn a_ping_follows_each_stretch_of_answers() {
+        let receipts = receipts();
+        assert!(!receipts.answer_sent(ANSWER_STRETCH_BYTES - 1));
+        assert!(receipts.answer_sent(1));
+        receipts.ping(Instant::now());
+        assert!(!receipts.answer_sent(1));
     }
 }

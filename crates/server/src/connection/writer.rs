@@ -56,7 +56,7 @@ pub(super) async fn run(outbound: Arc<Outbound>, mut writer: Writer) -> io::Resu
             if buffer.is_empty() && !goodbye {
                 break;
             }
-            writer.write_all(&buffer).await?;
+            writer.write_all_watched(&buffer, |progress| outbound.note_write(progress)).await?;
             buffer.clear();
             if !outbound.framing.supports_ping() {
                 outbound.receipts.all_sent();
@@ -78,8 +78,8 @@ fn gather(outbound: &Arc<Outbound>, buffer: &mut Vec<u8>) -> bool {
             Some(Outgoing::Pong(payload)) => {
                 framing.pong(buffer, &payload);
             }
-            Some(Outgoing::Ping) => {
-                framing.ping(buffer, &outbound.receipts.ping());
+            Some(Outgoing::Ping(wanted_at)) => {
+                framing.ping(buffer, &outbound.receipts.ping(wanted_at));
             }
             Some(Outgoing::Reply(reply)) => write_message(framing, buffer, &reply.message),
             Some(Outgoing::Events(process)) => {
@@ -92,7 +92,7 @@ fn gather(outbound: &Arc<Outbound>, buffer: &mut Vec<u8>) -> bool {
                     && outbound.receipts.sent(&process, pushed.through, pushed.output_bytes, pushed.closed)
                     && framing.supports_ping()
                 {
-                    framing.ping(buffer, &outbound.receipts.ping());
+                    framing.ping(buffer, &outbound.receipts.ping(std::time::Instant::now()));
                 }
             }
             Some(Outgoing::Close(code, reason)) => {

@@ -1,0 +1,90 @@
+//! Slow, stalled and dead readers: who is served, and who is given up.
+
+use std::time::Duration;
+
+use testkit::{Client, SlowReader, TestServer, eventually_async, json};
+use transport::Framing;
+
+use crate::metric;
+
+const CONNECTIONS: &str = "exec_server_connections_active{transport=\"websocket\"}";
+
+/// A pause after each 64 KiB: about 3 MB a second.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// A folder with one file of zeros.
+struct ZeroFile(tempfile::TempDir);
+
+impl ZeroFile {
+    fn new(bytes: usize) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("zeros"), vec![0; bytes]).unwrap();
+        Self(folder)
+    }
+
+    fn params(&self) -> testkit::Value {
+        json!({"path": format!("file://{}", self.0.path().join("zeros").display())})
+    }
+}
+
+/// Asks for more than the buffers of two sockets hold, and reads nothing of it.
+async fn ask_for_too_much(client: &mut Client, file: &ZeroFile) {
+    for _ in 0..24 {
+        client.send("fs/readFile", file.params()).await;
+    }
+}
+
+async fn is_given_up(server: &TestServer) {
+    eventually_async("the connection is given up", async || (metric(server, CONNECTIONS).await == 0).then_some(()))
+        .await;
+}
+
+#[tokio::test]
+async fn a_peer_that_stops_reading_is_given_up_while_answers_wait_for_it() {
+    // The ping is wanted only when the answers already block the way.
+    let server = TestServer::with_args(&["--ping-interval", "1s", "--pong-deadline", "500ms"]).await;
+    let file = ZeroFile::new(1 << 20);
+    let mut stalled = server.client().await;
+    ask_for_too_much(&mut stalled, &file).await;
+    is_given_up(&server).await;
+}
+
+#[tokio::test]
+async fn a_peer_that_stops_reading_is_given_up_even_if_it_goes_on_to_talk() {
+    let server = TestServer::with_args(&["--ping-interval", "1s", "--pong-deadline", "500ms"]).await;
+    let file = ZeroFile::new(1 << 20);
+    let mut talking = server.client().await;
+    ask_for_too_much(&mut talking, &file).await;
+    let mut ping = Vec::new();
+    Framing::WebSocketClient.ping(&mut ping, b"are you there?");
+    eventually_async("the connection is given up", async || {
+        let _it_may_be_gone = talking.send_bytes(&ping).await;
+        (metric(&server, CONNECTIONS).await == 0).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_slow_but_steady_reader_gets_all_its_answers() {
+    let server = TestServer::with_args(&["--ping-interval", "200ms", "--pong-deadline", "600ms"]).await;
+    let file = ZeroFile::new(1 << 20);
+    let mut slow = SlowReader::client(&server, PAUSE).await;
+    let mut asked = Vec::new();
+    for _ in 0..8 {
+        asked.push(slow.send("fs/readFile", file.params()).await);
+    }
+    for id in asked {
+        let answer = slow.answer(id).await;
+        assert_eq!(answer["result"]["dataBase64"].as_str().unwrap().len(), (1_usize << 20).div_ceil(3) * 4);
+    }
+}
+
+#[tokio::test]
+async fn a_slow_but_steady_reader_gets_one_large_answer() {
+    let server = TestServer::with_args(&["--ping-interval", "200ms", "--pong-deadline", "600ms"]).await;
+    let file = ZeroFile::new(8 << 20);
+    let mut slow = SlowReader::client(&server, PAUSE).await;
+    let answer = slow.call("fs/readFile", file.params()).await;
+    assert_eq!(answer["dataBase64"].as_str().unwrap().len(), (8_usize << 20).div_ceil(3) * 4);
+    assert_eq!(slow.call("environment/status", json!({})).await, json!({"status": "ready"}));
+}

@@ -1,0 +1,202 @@
+//! What a connection has received, in the order of its arrival. While answers wait to be sent, messages are parked here and only
+//! control frames get through: a pong says that a slow peer is there, and a close that it is leaving.
+
+use std::collections::VecDeque;
+use std::future::pending;
+
+use transport::{Incoming, ReadError, Reader};
+
+/// Messages that are parked before the connection is no longer read at all. Pongs stand between requests, so the more is parked
+/// the longer they are seen. A peer whose requests fill this is still known to be there by what it takes of its answers.
+const PARKED_BYTES: usize = 1 << 20;
+
+/// What a parked message costs beside its text.
+const PARKED_OVERHEAD_BYTES: usize = 64;
+
+/// Whether messages may be handled now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Handling {
+    /// Messages and control frames.
+    Everything,
+    /// Control frames only, because answers wait to be sent.
+    ControlFrames,
+}
+
+/// The reading half of a connection.
+pub(super) struct Inbox {
+    reader: Reader,
+    parked: VecDeque<Incoming>,
+    parked_bytes: usize,
+}
+
+impl Inbox {
+    pub(super) fn new(reader: Reader) -> Self {
+        Self { reader, parked: VecDeque::new(), parked_bytes: 0 }
+    }
+
+    /// The next thing to handle. Cancel safe.
+    pub(super) async fn next(&mut self, handling: Handling) -> Result<Incoming, ReadError> {
+        loop {
+            if let Some(parked) = self.take_parked(handling) {
+                return Ok(parked);
+            }
+            if self.is_full() || matches!(self.parked.back(), Some(Incoming::Closed(_))) {
+                // The peer has to take answers first.
+                return pending().await;
+            }
+            let incoming = self.reader.next().await?;
+            if let Some(incoming) = self.pass_or_park(incoming, handling) {
+                return Ok(incoming);
+            }
+        }
+    }
+
+    /// The same, of what has arrived already.
+    pub(super) fn next_buffered(&mut self, handling: Handling) -> Option<Result<Incoming, ReadError>> {
+        if let Some(parked) = self.take_parked(handling) {
+            return Some(Ok(parked));
+        }
+        while !self.is_full() {
+            match self.reader.next_buffered()? {
+                Ok(incoming) => {
+                    if let Some(incoming) = self.pass_or_park(incoming, handling) {
+                        return Some(Ok(incoming));
+                    }
+                }
+                Err(error) => return Some(Err(error)),
+            }
+        }
+        None
+    }
+
+    /// How many bytes have come so far, of messages that are not whole yet too.
+    pub(super) fn received_bytes(&self) -> u64 {
+        self.reader.received_bytes()
+    }
+
+    fn is_full(&self) -> bool {
+        self.parked_bytes >= PARKED_BYTES
+    }
+
+    fn take_parked(&mut self, handling: Handling) -> Option<Incoming> {
+        if handling == Handling::ControlFrames {
+            return None;
+        }
+        let parked = self.parked.pop_front()?;
+        self.parked_bytes -= cost(&parked);
+        if self.parked.is_empty() {
+            self.parked = VecDeque::new();
+        }
+        Some(parked)
+    }
+
+    fn pass_or_park(&mut self, incoming: Incoming, handling: Handling) -> Option<Incoming> {
+        let may_overtake = match &incoming {
+            Incoming::Ping(_) | Incoming::Pong(_) | Incoming::Closed(Some(_)) => true,
+            // The end of the stream comes after the requests before it, which may still be answered.
+            Incoming::Message(_) | Incoming::TooLarge { .. } | Incoming::Closed(None) => false,
+        };
+        if may_overtake || handling == Handling::Everything {
+            return Some(incoming);
+        }
+        self.parked_bytes += cost(&incoming);
+        self.parked.push_back(incoming);
+        None
+    }
+}
+
+fn cost(incoming: &Incoming) -> usize {
+    let bytes = match incoming {
+        Incoming::Message(bytes)
+        | Incoming::TooLarge { prefix: bytes }
+        | Incoming::Ping(bytes)
+        | Incoming::Pong(bytes) => bytes.len(),
+        Incoming::Closed(_) => 0,
+    };
+    bytes + PARKED_OVERHEAD_BYTES
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::timeout;
+    use transport::{Framing, Limits, MessageStream, in_memory};
+
+    use super::*;
+
+    struct Peer(MessageStream);
+
+    impl Peer {
+        async fn send(&mut self, text: &[u8]) {
+            let mut out = Vec::new();
+            Framing::WebSocketClient.frame(&mut out, text.len(), |out| out.extend_from_slice(text));
+            self.0.writer.write_all(&out).await.unwrap();
+        }
+
+        async fn pong(&mut self) {
+            let mut out = Vec::new();
+            Framing::WebSocketClient.pong(&mut out, b"1");
+            self.0.writer.write_all(&out).await.unwrap();
+        }
+    }
+
+    fn pair() -> (Inbox, Peer) {
+        let (ours, theirs) = in_memory(Limits::default());
+        (Inbox::new(ours.reader), Peer(theirs))
+    }
+
+    #[tokio::test]
+    async fn pongs_overtake_messages_and_messages_keep_their_order() {
+        let (mut inbox, mut peer) = pair();
+        peer.send(b"one").await;
+        peer.send(b"two").await;
+        peer.pong().await;
+        assert_eq!(inbox.next(Handling::ControlFrames).await.unwrap(), Incoming::Pong("1".into()));
+        assert!(inbox.next_buffered(Handling::ControlFrames).is_none());
+        peer.send(b"three").await;
+        for expected in ["one", "two", "three"] {
+            assert_eq!(inbox.next(Handling::Everything).await.unwrap(), Incoming::Message(expected.into()));
+        }
+        assert_eq!(inbox.parked_bytes, 0);
+    }
+
+    #[tokio::test]
+    async fn a_close_overtakes_messages() {
+        let (mut inbox, mut peer) = pair();
+        peer.send(b"one").await;
+        let mut out = Vec::new();
+        Framing::WebSocketClient.close(&mut out, 1000, "");
+        peer.0.writer.write_all(&out).await.unwrap();
+        let next = inbox.next(Handling::ControlFrames).await.unwrap();
+        assert!(matches!(next, Incoming::Closed(Some(_))), "{next:?}");
+    }
+
+    #[tokio::test]
+    async fn the_end_of_the_stream_comes_after_what_was_parked() {
+        let (mut inbox, mut peer) = pair();
+        peer.send(b"one").await;
+        drop(peer);
+        assert!(timeout(Duration::from_millis(20), inbox.next(Handling::ControlFrames)).await.is_err());
+        assert_eq!(inbox.next(Handling::Everything).await.unwrap(), Incoming::Message("one".into()));
+        assert_eq!(inbox.next(Handling::Everything).await.unwrap(), Incoming::Closed(None));
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_only_sends_is_not_read_for_ever() {
+        let (mut inbox, mut peer) = pair();
+        let sending = async {
+            let message = vec![b'x'; 64 << 10];
+            loop {
+                peer.send(&message).await;
+            }
+        };
+        let reading = timeout(Duration::from_millis(200), inbox.next(Handling::ControlFrames));
+        tokio::select! {
+            () = sending => {}
+            read = reading => assert!(read.is_err(), "no control frame was sent"),
+        }
+        assert!(inbox.parked_bytes >= PARKED_BYTES, "{} bytes", inbox.parked_bytes);
+        assert!(inbox.parked_bytes < PARKED_BYTES + (128 << 10), "{} bytes", inbox.parked_bytes);
+    }
+}

@@ -1,0 +1,67 @@
+//! A connection whose owner reads slowly but steadily.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::{Interval, MissedTickBehavior, interval};
+use transport::{ConnectOptions, PeerLabel, upgrade_client};
+
+use crate::{Client, TestServer};
+
+/// How much is read at a time.
+const SIP_BYTES: usize = 64 << 10;
+
+/// A TCP connection of which at most 64 KiB are read at a time, with a pause after each.
+pub struct SlowReader {
+    stream: TcpStream,
+    pace: Interval,
+    is_due: bool,
+}
+
+impl SlowReader {
+    /// A client with a new session that reads so slowly.
+    pub async fn client(server: &TestServer, pause: Duration) -> Client {
+        let mut pace = interval(pause);
+        pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let stream = TcpStream::connect(server.address()).await.unwrap();
+        let slow = Self { stream, pace, is_due: true };
+        let stream = upgrade_client(slow, "localhost", PeerLabel::Memory, ConnectOptions::default()).await.unwrap();
+        let mut client = Client::over(stream);
+        client.handshake(None).await;
+        client
+    }
+}
+
+impl AsyncRead for SlowReader {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if !self.is_due {
+            ready!(self.pace.poll_tick(cx));
+            self.is_due = true;
+        }
+        let size = buf.remaining().min(SIP_BYTES);
+        let mut sip = ReadBuf::new(buf.initialize_unfilled_to(size));
+        ready!(Pin::new(&mut self.stream).poll_read(cx, &mut sip))?;
+        let count = sip.filled().len();
+        buf.advance(count);
+        self.is_due = false;
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for SlowReader {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
