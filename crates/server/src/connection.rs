@@ -1,6 +1,7 @@
 //! A connection: reads messages, answers them, and detaches its session when it ends.
 
 mod call;
+mod goodbye;
 mod inbox;
 mod outbound;
 mod receipts;
@@ -22,6 +23,7 @@ use tokio_util::task::TaskTracker;
 use transport::{MessageStream, PeerLabel, ReadError};
 
 pub(crate) use call::Call;
+pub(crate) use goodbye::LONGEST_GOODBYE;
 pub(crate) use outbound::{Covered, Outbound};
 
 use inbox::{Handling, Inbox};
@@ -78,6 +80,8 @@ pub(crate) enum Phase {
 enum End {
     /// The peer is still there to hear a goodbye.
     Orderly(&'static str),
+    /// The writer has said goodbye, because the server shuts down.
+    GoodbyeSaid(&'static str),
     Lost(&'static str),
     /// The peer is still there, but its session is elsewhere.
     TakenOver(&'static str),
@@ -110,14 +114,20 @@ pub(crate) async fn serve(stream: MessageStream, transport: Transport, shared: A
     tokio::pin!(writing);
     let mut next_ping = Instant::now() + shared.config.ping_interval;
     let mut received = inbox.received_bytes();
-    let watch_until = |next_ping: Instant| -> tokio::time::Instant {
-        outbound.given_up_at(shared.config.pong_deadline).map_or(next_ping, |at| at.min(next_ping)).into()
+    // At shutdown: since when the goodbye waits for everything before it to be sent.
+    let mut goodbye_queued_at = None;
+    let given_up_at = |goodbye_queued_at: Option<Instant>| {
+        let goodbye = goodbye_queued_at.map(|at| outbound.last_sign_of_life().max(at) + goodbye::FLUSH_PATIENCE);
+        goodbye.or_else(|| outbound.given_up_at(shared.config.pong_deadline))
+    };
+    let watch_until = |next_ping: Instant, goodbye_queued_at| -> tokio::time::Instant {
+        given_up_at(goodbye_queued_at).map_or(next_ping, |at| at.min(next_ping)).into()
     };
     // Set again only when it must be earlier: a look too early costs less than a new timer for each message.
-    let watch = tokio::time::sleep_until(watch_until(next_ping));
+    let watch = tokio::time::sleep_until(watch_until(next_ping, goodbye_queued_at));
     tokio::pin!(watch);
     let end = loop {
-        let look_at = watch_until(next_ping);
+        let look_at = watch_until(next_ping, goodbye_queued_at);
         if look_at < watch.deadline() {
             watch.as_mut().reset(look_at);
         }
@@ -131,12 +141,11 @@ pub(crate) async fn serve(stream: MessageStream, transport: Transport, shared: A
                 let end = loop {
                     match incoming.take() {
                         Some(Ok(incoming)) => {
-                            if !matches!(incoming, transport::Incoming::Closed(_)) {
-                                outbound.note_heard();
-                            }
-                            if connection.handle(incoming).await.is_break() {
+                            if matches!(incoming, transport::Incoming::Closed(_)) {
                                 break Some(End::Orderly("closed by the peer"));
                             }
+                            outbound.note_heard();
+                            connection.handle(incoming).await;
                         }
                         Some(Err(ReadError::Violation(violation))) => {
                             tracing::debug!(%violation, "protocol error");
@@ -156,7 +165,8 @@ pub(crate) async fn serve(stream: MessageStream, transport: Transport, shared: A
                     break end;
                 }
             }
-            _ = &mut writing => break End::Lost("connection lost"),
+            written = &mut writing => break End::of_writer(&written),
+            () = outbound.closing(), if goodbye_queued_at.is_none() => goodbye_queued_at = Some(Instant::now()),
             () = outbound.is_shut() => break End::Lost("replaced"),
             // Whoever is on stdio would not notice its end; its further requests are answered with the reason.
             () = outbound.displaced(), if !matches!(connection.peer, PeerLabel::Stdio) => break End::TakenOver("session has been taken over by another connection"),
@@ -167,7 +177,7 @@ pub(crate) async fn serve(stream: MessageStream, transport: Transport, shared: A
                     outbound.note_heard();
                 }
                 let now = Instant::now();
-                if outbound.given_up_at(shared.config.pong_deadline).is_some_and(|at| at <= now) {
+                if given_up_at(goodbye_queued_at).is_some_and(|at| at <= now) {
                     break End::Lost("no sign of life");
                 }
                 if next_ping <= now {
@@ -176,36 +186,45 @@ pub(crate) async fn serve(stream: MessageStream, transport: Transport, shared: A
                         outbound.ping();
                     }
                 }
-                watch.as_mut().reset(watch_until(next_ping));
+                watch.as_mut().reset(watch_until(next_ping, goodbye_queued_at));
             }
         }
     };
-    let (End::Orderly(reason) | End::Lost(reason) | End::TakenOver(reason)) = end;
+    let (goodbye, reason) = match end {
+        End::Orderly(reason) => (Some((NORMAL, "")), reason),
+        End::TakenOver(reason) => (Some((TAKEN_OVER, reason)), reason),
+        End::GoodbyeSaid(reason) | End::Lost(reason) => (None, reason),
+    };
     tracing::debug!(peer = %connection.peer, reason, "connection ended");
     connection.detach();
     // Whoever resumes the session need not wait for a sign of life.
     outbound.shut();
-    let goodbye = match end {
-        End::Orderly(_) => Some((NORMAL, "")),
-        End::Lost(_) => None,
-        End::TakenOver(reason) => {
-            // Requests that wait are answered before the goodbye.
-            connection.end_handlers().await;
-            Some((TAKEN_OVER, reason))
-        }
-    };
-    // Whatever is queued, a goodbye included, gets a moment to leave; a dead socket must not hold anything up.
+    // What a connection that was taken over has asked is answered before the goodbye.
+    connection.end_handlers().await;
     if let Some((code, reason)) = goodbye {
         outbound.close(code, reason);
-        let _ = tokio::time::timeout(std::time::Duration::from_secs(1), &mut writing).await;
     }
-    connection.end_handlers().await;
+    // A dead socket must not hold anything up.
+    if !matches!(end, End::Lost(_)) {
+        let writing = goodbye.is_some().then_some(writing);
+        goodbye::part(writing, &mut inbox, &outbound, connection.peer).await;
+    }
     shared.remove_connection(&connection);
     shared.metrics.connection_closed(transport);
 }
 
+impl End {
+    /// The writer has ended.
+    fn of_writer(written: &std::io::Result<()>) -> Self {
+        match written {
+            Ok(()) => Self::GoodbyeSaid("the server shuts down"),
+            Err(_) => Self::Lost("connection lost"),
+        }
+    }
+}
+
 impl Connection {
-    async fn handle(self: &Arc<Self>, incoming: transport::Incoming) -> std::ops::ControlFlow<()> {
+    async fn handle(self: &Arc<Self>, incoming: transport::Incoming) {
         match incoming {
             transport::Incoming::Message(message) => self.handle_message(message).await,
             transport::Incoming::TooLarge { prefix } => {
@@ -216,9 +235,9 @@ impl Connection {
             }
             transport::Incoming::Ping(payload) => self.outbound.pong(payload),
             transport::Incoming::Pong(payload) => self.outbound.note_answer(&payload),
-            transport::Incoming::Closed(_) => return std::ops::ControlFlow::Break(()),
+            // The loop that reads ends the connection.
+            transport::Incoming::Closed(_) => {}
         }
-        std::ops::ControlFlow::Continue(())
     }
 
     async fn handle_message(self: &Arc<Self>, message: Bytes) {

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::config::Config;
-use crate::connection::Connection;
+use crate::connection::{Connection, LONGEST_GOODBYE};
 use crate::environment::{Variables, environment_info, server_env};
 use crate::files::places_for_all;
 use crate::janitor::Janitor;
@@ -141,7 +141,8 @@ impl Server {
             connection.outbound.close(GOING_AWAY, "server is shutting down");
         }
         shared.connections.close();
-        let _ = tokio::time::timeout(FLUSH_PATIENCE, shared.connections.wait()).await;
+        // Each connection gives up a peer that takes nothing; one that is slow gets its last messages.
+        let _ = tokio::time::timeout(LONGEST_GOODBYE, shared.connections.wait()).await;
     }
 
     /// Kills every process at once.

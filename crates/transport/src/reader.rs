@@ -5,6 +5,7 @@ mod buffer;
 
 use std::fmt;
 use std::future::poll_fn;
+use std::io;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
@@ -24,6 +25,8 @@ pub struct Reader {
     buffer: ReadBuffer,
     decoder: Decoder,
     has_ended: bool,
+    /// The source itself has ended, not just the messages in it.
+    source_has_ended: bool,
     received_bytes: u64,
     last_received: Instant,
 }
@@ -53,6 +56,7 @@ impl Reader {
             buffer: ReadBuffer::new(already_read),
             decoder,
             has_ended: false,
+            source_has_ended: false,
             received_bytes: 0,
             last_received: Instant::now(),
         }
@@ -71,6 +75,20 @@ impl Reader {
         let outcome = self.decoder.decode(&mut self.buffer.bytes).transpose()?;
         self.has_ended |= matches!(outcome, Err(_) | Ok(Incoming::Closed(_)));
         Some(outcome)
+    }
+
+    /// Waits for more bytes and drops them, whatever they say; 0 is the end of the byte stream. Cancel safe. For a connection on
+    /// which the last word was said: a socket that is closed while bytes arrive is reset, and the peer may lose what it has not
+    /// read yet. After this the reader only ever says closed.
+    pub async fn discard(&mut self) -> io::Result<usize> {
+        self.has_ended = true;
+        if self.source_has_ended {
+            return Ok(0);
+        }
+        self.buffer.bytes.clear();
+        let count = poll_fn(|cx| self.buffer.poll_fill(&mut self.source, 0, cx)).await?;
+        self.source_has_ended = count == 0;
+        Ok(count)
     }
 
     /// How much has come so far, of messages that are not whole yet too.
@@ -97,6 +115,7 @@ impl Reader {
             match ready!(self.buffer.poll_fill(&mut self.source, missing, cx)) {
                 Ok(0) => {
                     self.has_ended = true;
+                    self.source_has_ended = true;
                     break self.decoder.finish(&mut self.buffer.bytes);
                 }
                 Ok(count) => {

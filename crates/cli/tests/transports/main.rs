@@ -3,6 +3,7 @@
 
 mod addresses;
 mod command_line;
+mod goodbyes;
 mod http;
 mod shutdown;
 mod stdio;

@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::future::pending;
+use std::io;
 
 use transport::{Incoming, ReadError, Reader};
 
@@ -67,6 +68,13 @@ impl Inbox {
             }
         }
         None
+    }
+
+    /// Waits for more bytes and drops them; 0 is the end.
+    pub(super) async fn discard(&mut self) -> io::Result<usize> {
+        self.parked.clear();
+        self.parked_bytes = 0;
+        self.reader.discard().await
     }
 
     /// How many bytes have come so far, of messages that are not whole yet too.

@@ -60,6 +60,8 @@ pub(crate) struct Outbound {
     shut: CancellationToken,
     /// Another connection has taken the session.
     displaced: CancellationToken,
+    /// The goodbye is queued.
+    closing: CancellationToken,
     pub(crate) receipts: Receipts,
     answered: Notify,
     liveness: Mutex<PeerLiveness>,
@@ -122,6 +124,7 @@ impl Outbound {
             reply_room: Arc::new(Semaphore::new(REPLY_UNITS)),
             shut: CancellationToken::new(),
             displaced: CancellationToken::new(),
+            closing: CancellationToken::new(),
             receipts: Receipts::new(retain_bytes),
             answered: Notify::new(),
             liveness: Mutex::new(PeerLiveness::new(Instant::now())),
@@ -212,6 +215,12 @@ impl Outbound {
         self.add(|state| {
             state.close.get_or_insert((code, reason));
         });
+        self.closing.cancel();
+    }
+
+    /// Waits until the goodbye is queued.
+    pub(crate) async fn closing(&self) {
+        self.closing.cancelled().await;
     }
 
     /// Ends the connection without waiting for anything. Nobody waits any more for answers to leave.
@@ -323,6 +332,11 @@ impl Outbound {
             WriteProgress::Blocked => liveness.writes_blocked(Instant::now()),
             WriteProgress::Resumed => liveness.writes_resumed(Instant::now()),
         }
+    }
+
+    /// When the peer last showed that it is there.
+    pub(crate) fn last_sign_of_life(&self) -> Instant {
+        self.liveness.lock().last_sign()
     }
 
     /// When a peer that was asked and does not answer is given up. None: it was not asked.
