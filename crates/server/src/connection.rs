@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -20,7 +20,7 @@ use session::ConnectionNumber;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use transport::{MessageStream, PeerLabel, ReadError};
+use transport::{Framing, MessageStream, PeerLabel, ReadError};
 
 pub(crate) use call::Call;
 pub(crate) use goodbye::LONGEST_GOODBYE;
@@ -35,6 +35,9 @@ use crate::session::Session;
 
 /// Answers with retained output that may be waiting to be sent at once.
 const LARGE_REPLIES: usize = 4;
+
+/// How long the last requests of a peer that sends nothing more have to be answered. On stdio the session ends only then.
+const LAST_ANSWERS_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Close codes of WebSocket.
 const PROTOCOL_ERROR: u16 = 1002;
@@ -60,6 +63,10 @@ pub(crate) struct Connection {
     phase: Mutex<Phase>,
     /// Handlers that are still waiting for something.
     handlers: TaskTracker,
+    /// Requests without an answer, whoever works on them.
+    calls: TaskTracker,
+    /// The peer sends nothing more and waits for its last answers.
+    input_ended: CancellationToken,
     gone: CancellationToken,
 }
 
@@ -80,6 +87,8 @@ pub(crate) enum Phase {
 enum End {
     /// The peer is still there to hear a goodbye.
     Orderly(&'static str),
+    /// The peer sends nothing more, but may still read the answers to what it has sent: the end of a stream of lines.
+    InputEnded(&'static str),
     /// The writer has said goodbye, because the server shuts down.
     GoodbyeSaid(&'static str),
     Lost(&'static str),
@@ -103,6 +112,8 @@ pub(crate) async fn serve(stream: MessageStream, transport: Transport, shared: A
         peer,
         phase: Mutex::new(Phase::Fresh),
         handlers: TaskTracker::new(),
+        calls: TaskTracker::new(),
+        input_ended: CancellationToken::new(),
         gone: CancellationToken::new(),
         shared: Arc::clone(&shared),
     });
@@ -126,7 +137,7 @@ pub(crate) async fn serve(stream: MessageStream, transport: Transport, shared: A
     // Set again only when it must be earlier: a look too early costs less than a new timer for each message.
     let watch = tokio::time::sleep_until(watch_until(next_ping, goodbye_queued_at));
     tokio::pin!(watch);
-    let end = loop {
+    let mut end = loop {
         let look_at = watch_until(next_ping, goodbye_queued_at);
         if look_at < watch.deadline() {
             watch.as_mut().reset(look_at);
@@ -141,8 +152,10 @@ pub(crate) async fn serve(stream: MessageStream, transport: Transport, shared: A
                 let end = loop {
                     match incoming.take() {
                         Some(Ok(incoming)) => {
-                            if matches!(incoming, transport::Incoming::Closed(_)) {
-                                break Some(End::Orderly("closed by the peer"));
+                            if let transport::Incoming::Closed(reason) = &incoming {
+                                let may_still_read = reason.is_none() && framing == Framing::Lines;
+                                let end = if may_still_read { End::InputEnded } else { End::Orderly };
+                                break Some(end("closed by the peer"));
                             }
                             outbound.note_heard();
                             connection.handle(incoming).await;
@@ -190,8 +203,22 @@ pub(crate) async fn serve(stream: MessageStream, transport: Transport, shared: A
             }
         }
     };
+    if let End::InputEnded(reason) = end {
+        tracing::debug!(peer = %connection.peer, reason, "the last requests are answered");
+        // A session that outlives its connection is free for the next one at once. That of stdio would end, and with it the
+        // processes that the last requests are about.
+        if !matches!(connection.peer, PeerLabel::Stdio) {
+            connection.detach();
+        }
+        tokio::select! {
+            () = connection.everything_is_answered() => {}
+            () = outbound.is_shut() => {}
+            written = &mut writing => end = End::of_writer(&written),
+            () = tokio::time::sleep(LAST_ANSWERS_PATIENCE) => {}
+        }
+    }
     let (goodbye, reason) = match end {
-        End::Orderly(reason) => (Some((NORMAL, "")), reason),
+        End::Orderly(reason) | End::InputEnded(reason) => (Some((NORMAL, "")), reason),
         End::TakenOver(reason) => (Some((TAKEN_OVER, reason)), reason),
         End::GoodbyeSaid(reason) | End::Lost(reason) => (None, reason),
     };
@@ -315,6 +342,18 @@ impl Connection {
         self.handlers.spawn(async move {
             gone.run_until_cancelled(handler).await;
         });
+    }
+
+    /// Ends when the peer sends nothing more: what only waits for news is answered then with what there is.
+    pub(crate) async fn input_ended(&self) {
+        self.input_ended.cancelled().await;
+    }
+
+    /// Waits until every request that was read has its answer in the queue.
+    async fn everything_is_answered(&self) {
+        self.input_ended.cancel();
+        self.calls.close();
+        self.calls.wait().await;
     }
 
     async fn end_handlers(&self) {

@@ -64,6 +64,42 @@ async fn what_was_asked_before_the_end_is_answered() {
 }
 
 #[tokio::test]
+async fn requests_that_take_a_while_are_answered_after_the_end_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("zeros");
+    std::fs::write(&file, vec![0; 4 << 20]).unwrap();
+    let path = format!("file://{}", file.display());
+    let requests = [
+        json!({"id": 1, "method": "initialize", "params": {"clientName": "c"}}),
+        json!({"method": "initialized", "params": {}}),
+        json!({"id": 2, "method": "process/start", "params": Client::start_params("p", &["sleep", "1000"])}),
+        json!({"id": 3, "method": "process/read", "params": {"processId": "p", "waitMs": 60_000}}),
+        json!({"id": 4, "method": "fs/readFile", "params": {"path": path}}),
+        json!({"id": 5, "method": "fs/copy", "params": {"sourcePath": path, "destinationPath": format!("{path}-copy"), "recursive": false}}),
+        json!({"id": 6, "method": "process/terminate", "params": {"processId": "p"}}),
+    ];
+    let text: String = requests.iter().map(|request| format!("{request}\n")).collect();
+    let mut command = Command::new(binary());
+    command.args(["--listen", "stdio"]).stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+    let mut server = command.spawn().unwrap();
+    let mut stdin = server.stdin.take().unwrap();
+    tokio::io::AsyncWriteExt::write_all(&mut stdin, text.as_bytes()).await.unwrap();
+    let asked = Instant::now();
+    drop(stdin);
+    let output = server.wait_with_output().await.unwrap();
+    assert!(asked.elapsed() < Duration::from_secs(20), "the read does not wait its time out");
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    let messages = stdout.lines().map(|line| serde_json::from_str::<testkit::Value>(line).unwrap());
+    let mut answered: Vec<i64> = messages
+        .filter(|message| message.get("result").is_some())
+        .filter_map(|message| message["id"].as_i64())
+        .collect();
+    answered.sort_unstable();
+    assert_eq!(answered, [1, 2, 3, 4, 5, 6]);
+    assert_eq!(output.status.code(), Some(0));
+}
+
+#[tokio::test]
 async fn a_signal_ends_it_in_order() {
     let (mut server, mut client) = start(&["--shutdown-grace", "10s"]);
     client.handshake(None).await;

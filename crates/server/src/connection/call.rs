@@ -6,6 +6,7 @@ use std::time::Instant;
 use protocol::{Method, RequestId, WireError, encode_error, encode_response};
 use serde::Serialize;
 use tokio::sync::OwnedSemaphorePermit;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::Connection;
 use super::outbound::Covered;
@@ -22,6 +23,8 @@ pub(crate) struct Call {
     outcome: Outcome,
     /// Its place among the connection's unanswered requests.
     place: Option<OwnedSemaphorePermit>,
+    /// Dropped when the answer is in the queue, which is later than the place is given back.
+    _unanswered: TaskTrackerToken,
 }
 
 impl Call {
@@ -35,6 +38,7 @@ impl Call {
                 started: Instant::now(),
                 outcome: Outcome::disconnected,
                 place: Some(place),
+                _unanswered: connection.calls.token(),
             }),
             Err(_) => {
                 let limit = connection.shared.config.max_requests;

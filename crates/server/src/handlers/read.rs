@@ -28,7 +28,10 @@ pub(super) fn read(call: Call, params: ReadParams, session: &Arc<Session>, found
         }
     }
     connection.spawn(async move {
-        wait_for_news(&process, after, Instant::now() + wait).await;
+        tokio::select! {
+            () = wait_for_news(&process, after, Instant::now() + wait) => {}
+            () = call.connection.input_ended() => {}
+        }
         let Ok(permit) = Arc::clone(&call.connection.large_replies).acquire_owned().await else { return };
         match still_attached(&call.connection, &session) {
             Ok(()) => answer(call, &process, &session, &params, permit),
