@@ -19,7 +19,7 @@ async fn flow(client: &mut Client, process: &str, paused: bool) {
 }
 
 async fn summary(client: &mut Client, process: &str) -> Value {
-    let list = client.call("process/list", json!({})).await;
+    let list = client.processes().await;
     list.as_array().unwrap().iter().find(|summary| summary["processId"] == process).unwrap().clone()
 }
 

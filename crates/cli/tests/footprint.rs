@@ -30,7 +30,7 @@ async fn descriptors_and_threads_are_given_back() {
     }
     eventually("descriptors are back", || (fds() <= fds_before).then_some(())).await;
     eventually("threads are back", || (threads(pid) <= threads_before).then_some(())).await;
-    assert_eq!(client.call("process/list", json!({})).await, json!([]));
+    assert_eq!(client.processes().await, json!([]));
 }
 
 #[tokio::test]
@@ -50,7 +50,7 @@ async fn a_closed_process_that_is_still_readable_has_no_descriptors() {
         client.outcome(&number.to_string()).await;
     }
     eventually("descriptors are back", || (open_fds(pid) <= before).then_some(())).await;
-    assert_eq!(client.call("process/list", json!({})).await.as_array().unwrap().len(), 40);
+    assert_eq!(client.processes().await.as_array().unwrap().len(), 40);
 }
 
 #[tokio::test]

@@ -108,7 +108,7 @@ async fn nothing_works_before_the_handshake_is_complete() {
         assert_eq!(error, json!({"code": -32600, "message": message}), "{method}");
     }
     client.notify("initialized", json!(null)).await;
-    assert_eq!(client.call("process/list", json!({})).await, json!([]), "none of them has left a trace");
+    assert_eq!(client.processes().await, json!([]), "none of them has left a trace");
 }
 
 #[tokio::test]

@@ -21,7 +21,7 @@ async fn open(server: &TestServer, params: Value) -> Client {
 /// Starts a process that does not end and returns its number.
 async fn sleeper(client: &mut Client) -> u32 {
     client.start("sleeper", &["sleep", "1000"]).await;
-    client.call("process/list", json!({})).await[0]["pid"].as_u64().unwrap().try_into().unwrap()
+    client.processes().await[0]["pid"].as_u64().unwrap().try_into().unwrap()
 }
 
 async fn is_gone(pid: u32) {
@@ -46,7 +46,7 @@ async fn forgotten(client: &mut Client, process: &str) {
 }
 
 async fn listed(client: &mut Client) -> Vec<String> {
-    let list = client.call("process/list", json!({})).await;
+    let list = client.processes().await;
     list.as_array().unwrap().iter().map(|summary| summary["processId"].as_str().unwrap().to_owned()).collect()
 }
 
@@ -220,7 +220,7 @@ async fn a_job_that_finished_while_nobody_was_there_is_found_again() {
         assert_eq!((String::from_utf8(output).unwrap().as_str(), &page["closed"]), (said, &json!(true)));
         assert_eq!(page["exitCode"], code);
     }
-    let list = client.call("process/list", json!({})).await;
+    let list = client.processes().await;
     assert_eq!((&list[0]["state"], &list[0]["exitCode"]), (&json!("closed"), &json!(3)));
 }
 
@@ -234,7 +234,7 @@ async fn processes_are_listed_in_the_order_of_their_starts() {
         client.send("process/start", Client::start_params(id, &["sleep", "1000"])).await;
     }
     eventually_async("all run", async || {
-        let list = client.call("process/list", json!({})).await;
+        let list = client.processes().await;
         list.as_array().unwrap().iter().all(|summary| summary["state"] == "running").then_some(())
     })
     .await;

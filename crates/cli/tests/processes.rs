@@ -167,7 +167,7 @@ async fn a_cwd_that_means_nothing_here_is_refused_before_anything_runs() {
             "{message}"
         );
     }
-    assert_eq!(client.call("process/list", json!({})).await, json!([]));
+    assert_eq!(client.processes().await, json!([]));
 }
 
 #[tokio::test]
@@ -252,7 +252,7 @@ async fn what_cannot_be_enforced_is_refused() {
         let error = client.call_error("process/start", start_with("p", &["true"], changes)).await;
         assert_eq!(error, json!({"code": -32602, "message": message}));
     }
-    assert_eq!(client.call("process/list", json!({})).await, json!([]), "nothing was started");
+    assert_eq!(client.processes().await, json!([]), "nothing was started");
     let nothing = json!({"sandbox": null, "enforceManagedNetwork": false, "managedNetwork": null});
     client.call("process/start", start_with("p", &["true"], nothing)).await;
 }
@@ -393,7 +393,7 @@ async fn a_closed_process_is_forgotten_after_a_while() {
     })
     .await;
     assert_eq!(error, json!({"code": -32600, "data": {"kind": "unknownProcess"}, "message": "unknown process id p"}));
-    assert_eq!(client.lock().await.call("process/list", json!({})).await, json!([]));
+    assert_eq!(client.lock().await.processes().await, json!([]));
 }
 
 #[tokio::test]
@@ -402,7 +402,7 @@ async fn a_list_tells_every_process_of_the_session() {
     let mut client = server.client().await;
     client.run("done", &["sh", "-c", "echo hi; exit 3"]).await;
     client.start("running", &["sleep", "100"]).await;
-    let list = client.call("process/list", json!({})).await;
+    let list = client.processes().await;
     let entries = list.as_array().unwrap();
     assert_eq!(entries.len(), 2, "{list}");
     for entry in entries {
@@ -424,7 +424,7 @@ async fn a_list_tells_every_process_of_the_session() {
         assert_eq!(entry, &expected);
     }
     let mut other = server.client().await;
-    assert_eq!(other.call("process/list", json!(null)).await, json!([]));
+    assert_eq!(other.call("process/list", json!(null)).await, json!({"processes": []}));
 }
 
 #[tokio::test]
@@ -437,7 +437,7 @@ async fn late_output_comes_after_the_exit_and_before_the_close() {
     client.call("process/start", start_with("p", &["sh", "-c", script], json!({"cwd": cwd}))).await;
     let exited = client.event("p").await;
     assert_eq!((&exited["method"], &exited["params"]["seq"]), (&json!("process/exited"), &json!(1)));
-    let state = client.call("process/list", json!({})).await[0]["state"].clone();
+    let state = client.processes().await[0]["state"].clone();
     assert_eq!(state, "exited");
     let read = client.call("process/read", json!({"processId": "p"})).await;
     assert_eq!((&read["exited"], &read["exitCode"], &read["closed"]), (&json!(true), &json!(5), &json!(false)));

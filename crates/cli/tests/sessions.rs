@@ -57,7 +57,7 @@ impl Gate {
 }
 
 async fn pid_of(client: &mut Client, process: &str) -> u32 {
-    let list = client.call("process/list", json!({})).await;
+    let list = client.processes().await;
     let found = list.as_array().unwrap().iter().find(|summary| summary["processId"] == process);
     found.unwrap()["pid"].as_u64().unwrap().try_into().unwrap()
 }
@@ -382,7 +382,7 @@ async fn sessions_do_not_see_each_other() {
     let mut params = Client::start_params("p", &["cat"]);
     params["pipeStdin"] = true.into();
     a.call("process/start", params.clone()).await;
-    assert_eq!(b.call("process/list", json!({})).await, json!([]));
+    assert_eq!(b.processes().await, json!([]));
     assert_eq!(b.write("p", "1", "b\n").await, "unknownProcess");
     assert_eq!(b.call("process/terminate", json!({"processId": "p"})).await, json!({"running": false}));
     b.call("process/start", params).await;

@@ -210,7 +210,7 @@ async fn starts_at_once_share_a_capture_that_no_client_sees() {
     }
     let left = home.at("left");
     let left: u32 = eventually("the profile runs", || std::fs::read_to_string(&left).ok()?.trim().parse().ok()).await;
-    let list = client.call("process/list", json!({})).await;
+    let list = client.processes().await;
     let states: Vec<_> = list.as_array().unwrap().iter().map(|process| &process["state"]).collect();
     assert_eq!(states, ["starting"; 8], "only what was asked for");
     std::fs::write(home.at("gate"), "went\n").unwrap();
@@ -269,7 +269,7 @@ async fn a_command_that_is_ended_during_the_capture_never_runs() {
     let error = client.answer(start).await["error"].clone();
     assert_eq!(error, json!({"code": -32600, "message": "process p start was cancelled"}));
     assert!(!home.at("ran").exists());
-    assert_eq!(client.call("process/list", json!({})).await, json!([]));
+    assert_eq!(client.processes().await, json!([]));
 }
 
 #[tokio::test]

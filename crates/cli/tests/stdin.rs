@@ -312,7 +312,7 @@ async fn a_terminal_nobody_reads_fills_up_without_harm() {
     assert_eq!(client.answer(writes[3]).await["result"], json!({"status": "stdinClosed"}));
     let client = tokio::sync::Mutex::new(client);
     eventually_async("closed", || async {
-        let list = client.lock().await.call("process/list", json!({})).await;
+        let list = client.lock().await.processes().await;
         let is_closed = |entry: &Value| entry["state"] == "closed";
         list.as_array().unwrap().iter().all(is_closed).then_some(())
     })

@@ -24,7 +24,7 @@ async fn start_on_terminal(client: &mut Client, process: &str, argv: &[&str]) {
 }
 
 async fn pid(client: &mut Client, process: &str) -> u32 {
-    let list = client.call("process/list", json!({})).await;
+    let list = client.processes().await;
     let entry = list.as_array().unwrap().iter().find(|entry| entry["processId"] == process).unwrap();
     u32::try_from(entry["pid"].as_u64().unwrap()).unwrap()
 }

@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use protocol::{
-    Base64Bytes, Capabilities, EnvironmentInfo, EnvironmentStatus, FlowParams, Method, NoResult, ProcessId,
-    ProcessSummary, ReadParams, ReadResult, SessionId, Signal, SignalParams, StartParams, StartResult, TargetParams,
-    TerminateResult, WriteId, WriteParams, WriteResult,
+    Base64Bytes, Capabilities, EnvironmentInfo, EnvironmentStatus, FlowParams, ListResult, Method, NoResult,
+    ProcessId, ProcessSummary, ReadParams, ReadResult, SessionId, Signal, SignalParams, StartParams, StartResult,
+    TargetParams, TerminateResult, WriteId, WriteParams, WriteResult,
 };
 use recovery::{Link, LinkPolicy};
 use serde::Serialize;
@@ -183,7 +183,8 @@ impl ExecServerClient {
 
     /// Every process of the session. Extension `processList`.
     pub async fn processes(&self) -> Result<Vec<ProcessSummary>, ExecServerError> {
-        self.safe(Method::ProcessList, &()).await
+        let ListResult { processes } = self.safe(Method::ProcessList, &()).await?;
+        Ok(processes)
     }
 
     /// What the environment is like.

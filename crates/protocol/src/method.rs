@@ -14,8 +14,8 @@ use crate::legacy::{
     LegacyExecParams, LegacyExecResult, LegacyTerminateParams, LegacyWriteParams, LegacyWriteResult,
 };
 use crate::process::{
-    FlowParams, NoResult, ProcessSummary, ReadParams, ReadResult, ResizeParams, SignalParams, StartParams,
-    StartResult, TargetParams, TerminateResult, WriteParams, WriteResult,
+    FlowParams, ListResult, NoResult, ReadParams, ReadResult, ResizeParams, SignalParams, StartParams, StartResult,
+    TargetParams, TerminateResult, WriteParams, WriteResult,
 };
 use crate::{
     ConfigReadParams, ConfigReadResult, DiscoverParams, DiscoverResult, EnvironmentInfo, EnvironmentStatus,
@@ -150,7 +150,7 @@ methods! {
     /// Lets the events of a process wait, or go on.
     ProcessFlow = "process/flow", Exec, AfterStart, FlowParams => NoResult;
     /// Lists the processes of the session.
-    ProcessList = "process/list", Exec, Free, () => Vec<ProcessSummary>;
+    ProcessList = "process/list", Exec, Free, () => ListResult;
     /// Changes how long the session outlives its connection.
     SessionKeep = "session/keep", Exec, Free, KeepParams => NoResult;
     /// Tells about the environment.

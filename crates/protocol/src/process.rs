@@ -368,6 +368,13 @@ pub struct FlowParams {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NoResult {}
 
+/// Result of `process/list`. An object, so that members can be added.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListResult {
+    /// Every process of the session, in the order of their starts.
+    pub processes: Vec<ProcessSummary>,
+}
+
 /// One entry of `process/list`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

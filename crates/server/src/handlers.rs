@@ -20,7 +20,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use protocol::fs::WriteBlockParams;
 use protocol::{
-    EnvironmentStatus, ErrorData, KeepParams, Method, NoResult, Order, ProcessId, Request, RequestId, ResizeParams,
+    EnvironmentStatus, ErrorData, KeepParams, ListResult, Method, NoResult, Order, ProcessId, Request, RequestId, ResizeParams,
     Signal, SignalParams, TargetParams, WireError, abridged, decode, decode_params, encode_error, error_kind,
 };
 use serde::de::DeserializeOwned;
@@ -92,7 +92,7 @@ fn handle(call: Call, request: &Request<'_>, message: &Bytes, target: Target) {
         Method::EnvironmentConfigRead => with_session(call, request, config::read),
         Method::CapabilityRootsDiscover => with_session(call, request, capability_roots::discover),
         Method::ProcessList => with_session(call, request, |call, (), session| {
-            call.finish(Ok(session.table.list()));
+            call.finish(Ok(ListResult { processes: session.table.list() }));
         }),
         Method::SessionKeep => with_session(call, request, |call, params: KeepParams, session| {
             let keep = Duration::from_millis(params.keep_for_ms).min(call.connection.shared.config.max_session_ttl);

@@ -28,6 +28,11 @@ impl Client {
         self.send("process/write", json!({"processId": process, "writeId": write_id, "chunk": base64(bytes)})).await
     }
 
+    /// Every process of the session, as `process/list` tells them.
+    pub async fn processes(&mut self) -> Value {
+        self.call("process/list", json!({})).await["processes"].take()
+    }
+
     /// Ends stdin.
     pub async fn close_stdin(&mut self, process: &str) {
         assert_eq!(self.call("process/closeStdin", json!({"processId": process})).await, json!({}));

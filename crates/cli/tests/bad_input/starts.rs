@@ -67,7 +67,7 @@ async fn each_impossible_start_says_why_and_frees_its_id() {
         }
     }
     bystander.is_served().await;
-    assert_eq!(client.call("process/list", json!({})).await, json!([]));
+    assert_eq!(client.processes().await, json!([]));
     assert_eq!(client.run("p", &["true"]).await.exit_code, 0, "the id is free");
     eventually("every descriptor is closed", || (open_fds(server.pid()) <= descriptors).then_some(())).await;
     bystander.notices_nothing().await;

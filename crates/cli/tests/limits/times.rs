@@ -25,11 +25,11 @@ async fn a_session_and_its_processes_end_with_the_ttl() {
     let mut client = server.client().await;
     let session = client.session.clone();
     client.start("p", &["sleep", "1000"]).await;
-    let pid = client.call("process/list", json!({})).await[0]["pid"].as_u64().unwrap() as u32;
+    let pid = client.processes().await[0]["pid"].as_u64().unwrap() as u32;
     drop(client);
     let mut client = server.resume(&session).await;
     assert!(process_state(pid).is_some(), "within the ttl everything goes on");
-    assert_eq!(client.call("process/list", json!({})).await[0]["state"], "running");
+    assert_eq!(client.processes().await[0]["state"], "running");
     drop(client);
     eventually("its processes are gone", || process_state(pid).is_none().then_some(())).await;
     let mut late = server.raw().await;
@@ -54,7 +54,7 @@ async fn a_quiet_peer_is_pinged_and_one_that_does_not_answer_is_detached() {
     eventually_async("the silent connection is given up", async || (metric(&server, gone).await == 0).then_some(()))
         .await;
     let mut client = server.resume(&session).await;
-    assert_eq!(client.call("process/list", json!({})).await[0]["state"], "running", "detached, not ended");
+    assert_eq!(client.processes().await[0]["state"], "running", "detached, not ended");
 }
 
 #[tokio::test]
@@ -113,7 +113,7 @@ async fn a_silent_connection_is_replaced_after_takeover_after_and_a_live_one_is_
     let asked = Instant::now();
     new.handshake(Some(&session)).await;
     assert!(asked.elapsed() >= Duration::from_millis(200));
-    assert_eq!(new.call("process/list", json!({})).await[0]["state"], "running");
+    assert_eq!(new.processes().await[0]["state"], "running");
 }
 
 #[tokio::test]

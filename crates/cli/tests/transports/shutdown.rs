@@ -87,7 +87,7 @@ async fn nobody_new_is_served_while_it_ends() {
     client.event("p").await;
     assert!(tokio::net::TcpStream::connect(server.address()).await.is_err(), "it no longer listens");
     // Whoever was there is served to the end.
-    assert_eq!(client.call("process/list", json!({})).await[0]["state"], "running");
+    assert_eq!(client.processes().await[0]["state"], "running");
     let refused = client.call_error("process/start", Client::start_params("late", &["true"])).await;
     assert_eq!(refused, json!({"code": -32600, "message": "server is shutting down"}));
     std::fs::write(&go, "").unwrap();

@@ -121,7 +121,7 @@ async fn a_session_ends_with_stdio_however_long_it_was_to_be_kept_unless_another
         let session = client.call("initialize", json!({"clientName": "stdio", "keepForMs": 3_600_000})).await;
         client.notify("initialized", json!({})).await;
         client.start("p", &["sleep", "1000"]).await;
-        let pid = client.call("process/list", json!({})).await[0]["pid"].as_u64().unwrap().try_into().unwrap();
+        let pid = client.processes().await[0]["pid"].as_u64().unwrap().try_into().unwrap();
         let mut other = Client::connect(&url).await;
         if taken_over {
             let params = json!({"clientName": "unix", "resumeSessionId": session["sessionId"], "takeover": true});
