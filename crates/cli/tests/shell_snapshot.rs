@@ -330,3 +330,32 @@ async fn bad_requests_have_the_published_words() {
         assert_eq!(error, json!({"code": -32602, "message": message}));
     }
 }
+
+#[tokio::test]
+async fn what_waited_for_a_start_that_failed_never_reaches_the_next_process_of_that_id() {
+    let home = Home::new("mkfifo \"$HOME/gate\"; read go < \"$HOME/gate\"");
+    let directory = tempfile::tempdir().unwrap();
+    let server = TestServer::start().await;
+    let mut client = server.client().await;
+    let cwd = json!({"cwd": format!("file://{}", directory.path().display())});
+    let start = client.send("process/start", with(home.params("p", "bash", "true"), cwd)).await;
+    // Enough of them that the next process is started while some still have to be answered.
+    let mut writes = Vec::new();
+    for number in 0..1500 {
+        writes.push(client.send_write("p", &number.to_string(), [b'x'; 8 << 10]).await);
+    }
+    client.call("environment/status", json!({})).await;
+    let gate = home.at("gate");
+    eventually("the profile runs", || gate.exists().then_some(())).await;
+    directory.close().unwrap();
+    std::fs::write(&gate, "\n").unwrap();
+    assert_eq!(client.answer(start).await["error"]["data"]["kind"], "notFound");
+    let mut next = Client::start_params("p", &["cat"]);
+    next["pipeStdin"] = json!(true);
+    client.call("process/start", next).await;
+    for write in writes {
+        assert_eq!(client.answer(write).await["result"], json!({"status": "unknownProcess"}));
+    }
+    client.close_stdin("p").await;
+    assert_eq!(client.outcome("p").await.stdout.len(), 0, "bytes that were meant for another process");
+}

@@ -38,8 +38,10 @@ pub(crate) enum Target {
     Unresolved,
     /// The request waited for this process to start.
     Started(Arc<Process>),
-    /// The request waited for a start that failed or was given up.
+    /// The request waited for a start that was given up because a terminate asked for it.
     NeverStarted,
+    /// The request waited for a start that failed. Its id may belong to a later process by now, which the request does not mean.
+    StartFailed,
 }
 
 /// Handles one request. Returns as soon as the next message may be looked at.
@@ -174,6 +176,7 @@ fn with_process<P: DeserializeOwned + NamesProcess>(
         let found = match target {
             Target::Started(process) => Found::Process(process),
             Target::NeverStarted => Found::NeverStarted,
+            Target::StartFailed => Found::Unknown,
             Target::Unresolved => loop {
                 match session.table.lookup(id) {
                     Lookup::Unknown => break Found::Unknown,
@@ -203,7 +206,7 @@ fn with_process<P: DeserializeOwned + NamesProcess>(
 /// What became of the search for a process.
 pub(crate) enum Found {
     Unknown,
-    /// Its start failed or was given up while the request waited.
+    /// Its start was given up while the request waited.
     NeverStarted,
     Process(Arc<Process>),
 }

@@ -117,7 +117,7 @@ pub(super) fn begin(
                 let waiting = session.table.abandon(&place);
                 call.finish::<()>(Err(error));
                 for deferred in waiting.into_iter().flatten() {
-                    dispatch_deferred(deferred, Target::Unresolved);
+                    dispatch_deferred(deferred, Target::StartFailed);
                 }
             }
         }
