@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use testkit::{Client, TestServer, Value, eventually_async, json, unbase64};
+use testkit::{Client, TestServer, Value, eventually, eventually_async, json, unbase64};
 
 /// Params of a start with some members changed.
 fn start_with(process: &str, argv: &[&str], changes: Value) -> Value {
@@ -478,4 +478,25 @@ async fn requests_about_a_terminal_may_follow_its_start_at_once() {
         let said = String::from_utf8(outcome.pty).unwrap();
         assert_eq!((said.trim(), outcome.exit_code), ("50 132", 0), "{said:?}");
     }
+}
+
+#[tokio::test]
+async fn a_terminal_stays_open_for_a_leader_that_has_redirected_its_streams() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = TestServer::start().await;
+    let mut client = server.client().await;
+    // As ssh and gpg ask for a password.
+    let script = "exec </dev/null >/dev/null 2>&1; mkfifo gate; read go <gate; printf 'Password: ' >/dev/tty; \
+                  read word </dev/tty; read go <gate; echo \"got $word\" >/dev/tty; exit 4";
+    let cwd = format!("file://{}", directory.path().display());
+    client.call("process/start", start_with("p", &["sh", "-c", script], json!({"cwd": cwd, "tty": true}))).await;
+    let gate = directory.path().join("gate");
+    eventually("its streams are elsewhere", || gate.exists().then_some(())).await;
+    assert_eq!(client.write("p", "1", "secret\n").await, "accepted", "it can still open its terminal");
+    std::fs::write(&gate, "\n").unwrap();
+    client.output_until("p", "Password: ").await;
+    std::fs::write(&gate, "\n").unwrap();
+    let outcome = client.outcome("p").await;
+    assert!(outcome.pty.ends_with(b"got secret\r\n"), "{}", String::from_utf8_lossy(&outcome.pty));
+    assert_eq!(outcome.exit_code, 4);
 }

@@ -41,7 +41,7 @@ pub use command::{Command, StdinMode, Stdio, WindowSize};
 pub use descriptors::seal_inherited_fds;
 pub use error::{SpawnError, Survival, Survivors};
 pub use guard::{GuardProgram, guard_main};
-pub use pty::Pty;
+pub use pty::{HeldSlave, Pty};
 pub use rustix::process::Signal;
 pub use spawner::{Spawned, Spawner};
 pub use streams::{Input, Output, ReadOutcome, WriteOutcome};

@@ -1,11 +1,12 @@
-//! A pseudoterminal seen from its master side. The slave is opened by the child alone, which as the leader of a new session
-//! thereby gets it as its controlling terminal.
+//! A pseudoterminal seen from its master side. The child opens the slave itself: as the leader of a new session it thereby gets
+//! the terminal as its controlling terminal. We hold the slave open too, so that the terminal has no end before its leader has.
 
 use std::ffi::CString;
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal};
 use rustix::pty::OpenptFlags;
@@ -24,9 +25,18 @@ pub struct Pty {
     master: Duplex,
 }
 
+/// The slave of a terminal, held open. As long as this lives, the terminal does not report its end, even if no process has it open.
+///
+/// A leader that has redirected its standard streams, as `ssh` and `gpg` do before they ask for a password, can open `/dev/tty` until
+/// it exits. Keep this until the leader has exited, and then drop it: only then does a read of the terminal come to an end.
+#[derive(Debug)]
+pub struct HeldSlave {
+    _slave: OwnedFd,
+}
+
 impl Pty {
-    /// A new terminal and the path of its slave.
-    pub(crate) fn open(size: WindowSize) -> io::Result<(Self, CString)> {
+    /// A new terminal, the path of its slave, and the slave held open.
+    pub(crate) fn open(size: WindowSize) -> io::Result<(Self, CString, HeldSlave)> {
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         let master = above_stdio(rustix::pty::openpt(flags)?)?;
         rustix::pty::grantpt(&master)?;
@@ -34,7 +44,10 @@ impl Pty {
         let slave = rustix::pty::ptsname(&master, Vec::new())?;
         let pty = Self { master: Duplex::new(master)? };
         pty.resize(size)?;
-        Ok((pty, slave))
+        // Without NOCTTY it would become the controlling terminal of a server that leads a session.
+        let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let held = HeldSlave { _slave: above_stdio(rustix::fs::open(&slave, flags, Mode::empty())?)? };
+        Ok((pty, slave, held))
     }
 
     /// What the child writes to the terminal, and the echo.

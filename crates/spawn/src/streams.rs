@@ -19,6 +19,7 @@ const BUSY_PIPE_BYTES: usize = 1 << 20;
 #[derive(Debug)]
 pub struct Output {
     fd: Arc<AsyncFd<OwnedFd>>,
+    kind: Kind,
 }
 
 /// What one attempt to read brought.
@@ -36,7 +37,7 @@ impl Output {
     /// The read end of a pipe. Must be called within a tokio runtime, like every function here that makes a stream.
     pub(crate) fn from_pipe(fd: OwnedFd) -> io::Result<Self> {
         set_nonblocking(&fd)?;
-        Ok(Self { fd: Arc::new(watch(fd, Interest::READABLE)?) })
+        Ok(Self { fd: Arc::new(watch(fd, Interest::READABLE)?), kind: Kind::Pipe })
     }
 
     /// Waits until [`Self::try_read`] is worth calling. Cancel safe.
@@ -63,6 +64,10 @@ impl Output {
 
     /// How many bytes could be read now.
     pub fn available(&self) -> usize {
+        if self.kind == Kind::Terminal {
+            // What a process has written may still be on its way to our side; the kernel completes that before it answers a poll.
+            poll_now(&self.fd, PollFlags::IN);
+        }
         let bytes = rustix::io::ioctl_fionread(&*self.fd).unwrap_or(0);
         usize::try_from(bytes).unwrap_or(usize::MAX)
     }
@@ -83,7 +88,7 @@ pub struct Input {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Pipe,
-    /// Takes what nobody will ever read, until it is full.
+    /// Takes what nobody will ever read, until it is full. What is written to it arrives a moment later.
     Terminal,
 }
 
@@ -135,10 +140,17 @@ impl Input {
 }
 
 fn reader_gone(fd: &AsyncFd<OwnedFd>) -> bool {
-    let mut polled = [PollFd::new(fd, PollFlags::empty())];
+    poll_now(fd, PollFlags::empty()).intersects(PollFlags::ERR | PollFlags::HUP)
+}
+
+/// What is true of a descriptor now; nothing if the kernel does not say.
+fn poll_now(fd: &AsyncFd<OwnedFd>, wanted: PollFlags) -> PollFlags {
+    let mut polled = [PollFd::new(fd, wanted)];
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-    rustix::event::poll(&mut polled, Some(&at_once)).is_ok()
-        && polled[0].revents().intersects(PollFlags::ERR | PollFlags::HUP)
+    match rustix::event::poll(&mut polled, Some(&at_once)) {
+        Ok(_) => polled[0].revents(),
+        Err(_) => PollFlags::empty(),
+    }
 }
 
 /// Both directions of one descriptor, which is closed when the last of the three is dropped.
@@ -153,7 +165,7 @@ impl Duplex {
     }
 
     pub(crate) fn reader(&self) -> Output {
-        Output { fd: Arc::clone(&self.0) }
+        Output { fd: Arc::clone(&self.0), kind: Kind::Terminal }
     }
 
     pub(crate) fn writer(&self) -> Input {

@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use crate::command::{StdinMode, Stdio};
 use crate::descriptors;
 use crate::posix_spawn::FileActions;
-use crate::pty::Pty;
+use crate::pty::{HeldSlave, Pty};
 use crate::streams::{Input, Output};
 
 /// Our ends of the standard streams of a child.
@@ -23,7 +23,12 @@ pub enum ChildIo {
         stderr: Output,
     },
     /// One terminal for all three.
-    Pty(Pty),
+    Pty {
+        /// Our side of it.
+        pty: Pty,
+        /// To be kept until the child has exited, and no longer.
+        slave: HeldSlave,
+    },
 }
 
 /// Streams of a child that is about to be started.
@@ -38,11 +43,11 @@ impl Wiring {
         match stdio {
             Stdio::Pipes { stdin } => Self::pipes(stdin, actions),
             Stdio::Pty(size) => {
-                let (pty, slave) = Pty::open(size)?;
-                actions.open(0, &slave, libc::O_RDWR)?;
+                let (pty, path, slave) = Pty::open(size)?;
+                actions.open(0, &path, libc::O_RDWR)?;
                 actions.duplicate(0, 1)?;
                 actions.duplicate(0, 2)?;
-                Ok(Self { io: ChildIo::Pty(pty), child_ends: Vec::new() })
+                Ok(Self { io: ChildIo::Pty { pty, slave }, child_ends: Vec::new() })
             }
         }
     }

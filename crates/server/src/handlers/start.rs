@@ -212,7 +212,7 @@ async fn launch(
     let child = Arc::new(child);
     let (terminal, input) = match &io {
         ChildIo::Pipes { stdin, .. } => (None, stdin.clone()),
-        ChildIo::Pty(pty) => (Some(pty.clone()), Some(pty.writer())),
+        ChildIo::Pty { pty, .. } => (Some(pty.clone()), Some(pty.writer())),
     };
     let limits = LogLimits {
         retain_bytes: shared.config.retain_bytes,

@@ -80,13 +80,15 @@ impl Pump {
 
 /// Runs until the process is closed.
 pub(crate) async fn run(process: Arc<Process>, io: ChildIo, timeout: Option<Duration>, shared: Arc<Shared>) {
-    let mut pumps = match io {
+    let (mut pumps, mut held_slave) = match io {
         ChildIo::Pipes { stdin, stdout, stderr } => {
             // The queue has its own; one kept here would keep the pipe open after its end.
             drop(stdin);
-            [Pump::new(stdout, Stream::Stdout), Pump::new(stderr, Stream::Stderr)]
+            ([Pump::new(stdout, Stream::Stdout), Pump::new(stderr, Stream::Stderr)], None)
         }
-        ChildIo::Pty(pty) => [Pump::new(pty.reader(), Stream::Pty), Pump::closed(Stream::Pty)],
+        ChildIo::Pty { pty, slave } => {
+            ([Pump::new(pty.reader(), Stream::Pty), Pump::closed(Stream::Pty)], Some(slave))
+        }
     };
     // Kept over the turns of the loop: each new one would ask the kernel again.
     let mut reaped = std::pin::pin!(reaped(process.child()));
@@ -116,6 +118,8 @@ pub(crate) async fn run(process: Arc<Process>, io: ChildIo, timeout: Option<Dura
                 status = Some(exit);
                 finish(&process, &shared, exit);
                 pumps.iter_mut().for_each(Pump::note_what_is_owed);
+                // From now on the terminal ends when the last process has closed it.
+                drop(held_slave.take());
                 // Nobody is left to read it, or whoever is was never meant to get it.
                 process.close_stdin();
             }

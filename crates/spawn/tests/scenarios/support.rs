@@ -51,7 +51,7 @@ impl World {
 
     pub(crate) fn start_on_pty(&self, command: &Command) -> (Child, Pty) {
         let Spawned { child, io } = self.spawn(command).expect("it starts");
-        let ChildIo::Pty(pty) = io else { panic!("no terminal") };
+        let ChildIo::Pty { pty, .. } = io else { panic!("no terminal") };
         (child, pty)
     }
 

@@ -125,7 +125,7 @@ async fn jobs_of_an_interactive_shell() {
     let mut shell = on_pty(command(["bash", "--norc", "-i"]));
     shell.env.push(("PS1".into(), "prompt>".into()));
     let spawned = world.spawner.spawn(&shell, tag).unwrap();
-    let ChildIo::Pty(pty) = spawned.io else { panic!("no terminal") };
+    let ChildIo::Pty { pty, .. } = spawned.io else { panic!("no terminal") };
     read_until(&pty.reader(), "prompt>").await;
     let jobs = "sleep 1000 & echo $!; nohup setsid sh -c 'echo $$; exec sleep 1000' & disown -a";
     write_all(&pty.writer(), format!("{{ {jobs}; }} >{}\n", file.display()).as_bytes()).await;
