@@ -101,20 +101,44 @@ async fn a_paused_process_stands_still_and_goes_on_without_loss() {
 async fn who_starts_a_process_for_another_is_sent_none_of_its_output() {
     let server = TestServer::with_args(&SMALL).await;
     let mut starter = server.client().await;
-    let mut params = Client::start_params("p", &["seq", "1", "300000"]);
+    let mut params = Client::start_params("p", &["sh", "-c", "seq 1 1000; exec sleep 1000"]);
     params["paused"] = true.into();
     starter.call("process/start", params).await;
-    stalled(&mut starter, "p").await;
     run_alone(&mut starter, "q").await;
     let session = starter.session.clone();
     drop(starter);
     nobody_is_there(&server).await;
     let mut other = server.resume(&session).await;
-    let page = other.call("process/read", json!({"processId": "p", "afterSeq": 0, "maxBytes": 1})).await;
-    assert_eq!((&page["oldestSeq"], page.get("gap")), (&json!(1), None));
-    let mut bytes: Vec<u8> = unbase64(&page["chunks"][0]["chunk"]);
-    bytes.extend(other.outcome("p").await.stdout);
-    assert!(String::from_utf8(bytes).unwrap() == numbers(300_000));
+    let page = other.call("process/read", json!({"processId": "p", "afterSeq": 0, "waitMs": 20_000})).await;
+    assert_eq!(unbase64(&page["chunks"][0]["chunk"]), numbers(1000).into_bytes());
+}
+
+#[tokio::test]
+async fn a_process_that_was_started_paused_and_left_never_waits_for_a_reader() {
+    // Whatever waits for a client that is lost waits for longer than this test.
+    let server =
+        TestServer::with_args(&["--retain-bytes", "64KiB", "--detached-hold", "1h", "--session-ttl", "1h"]).await;
+    let directory = tempfile::tempdir().unwrap();
+    let done = directory.path().join("done");
+    let mut starter = server.client().await;
+    let script = format!("seq 1 300000; : > {}", done.display());
+    let mut params = Client::start_params("p", &["sh", "-c", &script]);
+    params["paused"] = true.into();
+    starter.call("process/start", params).await;
+    stalled(&mut starter, "p").await;
+    assert!(!done.exists(), "it waits while its starter may still release it");
+    let session = starter.session.clone();
+    drop(starter);
+    eventually("it runs on when its starter has left", || done.exists().then_some(())).await;
+    let mut other = server.resume(&session).await;
+    let page = eventually_async("it has closed", async || {
+        let page = other.call("process/read", json!({"processId": "p", "afterSeq": 0})).await;
+        (page["closed"] == true).then_some(page)
+    })
+    .await;
+    let chunks = page["chunks"].as_array().unwrap();
+    let kept: Vec<u8> = chunks.iter().flat_map(|chunk| unbase64(&chunk["chunk"])).collect();
+    assert!(page["gap"] == true && numbers(300_000).as_bytes().ends_with(&kept), "the newest is kept");
 }
 
 #[tokio::test]

@@ -315,3 +315,83 @@ async fn a_server_that_nobody_uses_ends_by_itself() {
     assert_eq!(server.wait().await, Some(0));
     is_gone(pid).await;
 }
+
+#[tokio::test]
+async fn an_observer_looks_beside_the_attached_client_and_disturbs_nobody() {
+    let server = TestServer::start().await;
+    let mut attached = server.client().await;
+    let mut params = Client::start_params("p", &["cat"]);
+    params["pipeStdin"] = true.into();
+    attached.call("process/start", params.clone()).await;
+    attached.write("p", "1", "hello\n").await;
+    attached.output_until("p", "hello\n").await;
+
+    let mut observer = open(&server, json!({"resumeSessionId": attached.session, "observe": true})).await;
+    assert_eq!(observer.session, attached.session);
+    assert_eq!(listed(&mut observer).await, ["p"]);
+    let page = observer.call("process/read", json!({"processId": "p"})).await;
+    assert_eq!(unbase64(&page["chunks"][0]["chunk"]), b"hello\n");
+    for (method, params) in [
+        ("process/write", json!({"processId": "p", "chunk": "", "writeId": "w"})),
+        ("process/closeStdin", json!({"processId": "p"})),
+        ("process/flow", json!({"processId": "p", "paused": true})),
+        ("session/keep", json!({"keepForMs": 0})),
+        ("fs/watch", json!({"watchId": "w", "path": "file:///"})),
+    ] {
+        let words =
+            format!("a connection that only observes cannot use {method}; resume the session without observe");
+        assert_eq!(observer.call_error(method, params).await, json!({"code": -32600, "message": words}));
+    }
+    params["processId"] = "job".into();
+    assert_eq!(observer.call_error("process/start", params.clone()).await["code"], -32602, "it is sent no events");
+    params["paused"] = true.into();
+    observer.call("process/start", params).await;
+    assert_eq!(observer.call("process/terminate", json!({"processId": "job"})).await, json!({"running": true}));
+
+    attached.write("p", "2", "still here\n").await;
+    assert_eq!(attached.output_until("p", "still here\n").await, "still here\n", "nothing came in between");
+    let page = attached.call("process/read", json!({"processId": "job"})).await;
+    assert_eq!((&page["closed"], &page["exitCode"]), (&json!(true), &json!(137)));
+    assert_eq!(listed(&mut attached).await, ["p", "job"]);
+    let status = observer.send("environment/status", json!({})).await;
+    assert_eq!(observer.next().await["id"], status, "an observer is sent no events");
+}
+
+#[tokio::test]
+async fn what_an_observer_has_started_is_for_whoever_reads_it_first() {
+    let server = TestServer::start().await;
+    let mut attached = server.client().await;
+    let mut observer = open(&server, json!({"resumeSessionId": attached.session, "observe": true})).await;
+    let mut params = Client::start_params("job", &["sh", "-c", "read line; echo got $line"]);
+    params["pipeStdin"] = true.into();
+    params["paused"] = true.into();
+    observer.call("process/start", params).await;
+    drop(observer);
+    connections_left(&server, 1).await;
+    assert_eq!(attached.call("process/read", json!({"processId": "job"})).await["nextSeq"], 1);
+    assert_eq!(attached.write("job", "1", "it\n").await, "accepted");
+    let outcome = attached.outcome("job").await;
+    assert_eq!((outcome.stdout.as_slice(), outcome.exit_code), (&b"got it\n"[..], 0));
+}
+
+#[tokio::test]
+async fn an_observer_needs_a_session_and_outlives_its_end() {
+    let server = TestServer::start().await;
+    for params in [json!({}), json!({"resumeSessionId": "x", "takeover": true})] {
+        let mut all = json!({"clientName": "testkit", "observe": true});
+        all.as_object_mut().unwrap().extend(params.as_object().unwrap().clone());
+        let error = server.raw().await.call_error("initialize", all).await;
+        let words = "observe needs resumeSessionId, and goes without takeover";
+        assert_eq!(error, json!({"code": -32602, "message": words}));
+    }
+    let attached = open(&server, json!({"keepForMs": 0})).await;
+    let session = attached.session.clone();
+    let mut observer = open(&server, json!({"resumeSessionId": session, "observe": true})).await;
+    assert_eq!(listed(&mut observer).await, Vec::<String>::new());
+    drop(attached);
+    let error = eventually_async("the session is over", async || {
+        observer.request("process/list", json!({})).await.get("error").cloned()
+    })
+    .await;
+    assert_eq!(error, json!({"code": -32600, "message": format!("unknown session id {session}")}));
+}

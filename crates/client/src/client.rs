@@ -65,12 +65,18 @@ impl ExecServerClient {
     /// As [`connect`](Self::connect), for a way that was chosen at run time.
     pub async fn connect_boxed(
         connector: Box<dyn Connector>,
-        options: ExecServerClientConnectOptions,
+        mut options: ExecServerClientConnectOptions,
     ) -> Result<Self, ExecServerError> {
         let (jobs, to_do) = mpsc::unbounded_channel();
         let inbound = Inbound::new(jobs);
-        let resume = options.resume_session_id.as_ref();
-        let (rpc, session) = handshake::open(&*connector, &options, &inbound, resume, options.takeover).await?;
+        let resume = options.resume_session_id.clone();
+        let mut opened = handshake::open(&*connector, &options, &inbound, resume.as_ref(), options.takeover).await;
+        if options.observe && matches!(&opened, Err(error) if error.is_still_attached()) {
+            // The server does not know how to let us look beside whoever is attached.
+            options.observe = false;
+            opened = handshake::open(&*connector, &options, &inbound, resume.as_ref(), true).await;
+        }
+        let (rpc, session) = opened?;
         let policy = LinkPolicy {
             budget: options.recovery_budget,
             backoff: options.backoff,
@@ -105,6 +111,11 @@ impl ExecServerClient {
     /// Where the server is, for people.
     pub fn place(&self) -> String {
         self.handle.shared.connector.place()
+    }
+
+    /// Whether this client only looks at its session. False from a server that cannot do that, whatever was wished for.
+    pub async fn observes(&self) -> Result<bool, ExecServerError> {
+        Ok(self.handle.shared.options.observe && self.capabilities().await?.session_observe)
     }
 
     /// The state of the connection, and its changes.

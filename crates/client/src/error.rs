@@ -72,7 +72,7 @@ impl ExecServerError {
         match self {
             Self::WebSocketConnectTimeout { .. } | Self::InitializeTimedOut { .. } | Self::Disconnected(_) => true,
             Self::WebSocketConnect(error) => error.is_retryable(),
-            Self::Server { code, .. } => *code == ErrorCode::SessionAttached.number(),
+            Self::Server { .. } => self.is_still_attached(),
             _ => false,
         }
     }
@@ -85,6 +85,11 @@ impl ExecServerError {
     /// Whether the server refused and gave this kind of cause.
     pub fn is_of_kind(&self, kind: &str) -> bool {
         matches!(self, Self::Server { data: Some(data), .. } if data.kind == kind)
+    }
+
+    /// Whether another connection has the session and is alive.
+    pub fn is_still_attached(&self) -> bool {
+        matches!(self, Self::Server { code, .. } if *code == ErrorCode::SessionAttached.number())
     }
 }
 

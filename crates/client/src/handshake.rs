@@ -58,6 +58,7 @@ async fn initialize(
         resume_session_id: resume.cloned(),
         keep_for_ms: options.keep_for.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
         takeover,
+        observe: options.observe,
     };
     let answer: protocol::InitializeResult =
         answered(rpc, rpc.call(Method::Initialize.name(), &params, Slot::Ordinary).await)?;

@@ -25,6 +25,9 @@ pub struct ExecServerClientConnectOptions {
     pub resume_session_id: Option<SessionId>,
     /// Detach whoever else holds that session.
     pub takeover: bool,
+    /// Look at that session beside whoever is attached to it: no events are sent to this client, which can list, read, signal and end
+    /// processes, and start them with `paused`. From a server without the extension `sessionObserve` the session is taken instead.
+    pub observe: bool,
     /// How long the session shall outlive the connection, if not as long as the server says. Extension `sessionKeep`.
     pub keep_for: Option<Duration>,
     /// From a lost connection until the client gives up.
@@ -44,6 +47,7 @@ impl Default for ExecServerClientConnectOptions {
             silence_timeout: DEFAULT_SILENCE_TIMEOUT,
             resume_session_id: None,
             takeover: false,
+            observe: false,
             keep_for: None,
             recovery_budget: Duration::from_secs(25),
             backoff: Backoff::default(),

@@ -252,6 +252,11 @@ impl Shared {
         self.capabilities.get_or_try_init(|| ask).await.cloned()
     }
 
+    /// Whether the server is known to let clients look at a session without taking it.
+    pub(crate) fn server_knows_observers(&self) -> bool {
+        self.capabilities.get().is_some_and(|capabilities| capabilities.session_observe)
+    }
+
     /// A start with the paths of the environment.
     pub(crate) fn to_remote(&self, mut params: StartParams) -> Result<StartParams, ExecServerError> {
         if let Some(paths) = self.connector.paths() {

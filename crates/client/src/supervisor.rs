@@ -10,6 +10,9 @@ use crate::handshake;
 use crate::rpc::{End, Rpc};
 use crate::shared::{ConnectionState, Shared};
 
+/// What a client fails with whose session another one has taken.
+const TAKEN_OVER: &str = "another client attached to this session";
+
 type Attempt = tokio::task::JoinHandle<Result<Arc<Rpc>, ExecServerError>>;
 
 /// Runs until the client is closed or has failed for good.
@@ -35,7 +38,12 @@ pub(crate) async fn run(shared: Arc<Shared>) {
                 if let Some(generation) = current {
                     let End(reason) = end;
                     let mut linked = shared.link.lock();
-                    linked.link.disconnected(generation, reason.as_deref(), Instant::now(), chance());
+                    // Where nobody can look without taking the session, whoever took it may only look, and soon be gone.
+                    if rpc.was_taken_over() && shared.server_knows_observers() {
+                        linked.link.taken_over(generation, TAKEN_OVER);
+                    } else {
+                        linked.link.disconnected(generation, reason.as_deref(), Instant::now(), chance());
+                    }
                 }
             }
             (generation, result) = finished(&mut attempt), if attempt.is_some() => {

@@ -65,6 +65,8 @@ pub struct Capabilities {
     pub read_gaps: bool,
     /// `initialize.keepForMs`, `initialize.takeover` and `session/keep`.
     pub session_keep: bool,
+    /// `initialize.observe`.
+    pub session_observe: bool,
     /// `process/flow`.
     pub process_flow: bool,
     /// `fs/rename`.

@@ -19,6 +19,9 @@ pub struct InitializeParams {
     /// Extension `sessionKeep`: take the session from whoever is attached to it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub takeover: bool,
+    /// Extension `sessionObserve`: look at the session beside whoever is attached to it, without being sent its events.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub observe: bool,
 }
 
 /// Params of `session/keep`.
@@ -53,7 +56,7 @@ mod tests {
     #[test]
     fn a_client_without_extensions_says_nothing_of_them() {
         let params: InitializeParams = serde_json::from_str(r#"{"clientName":"c"}"#).unwrap();
-        assert_eq!((params.keep_for_ms, params.takeover), (None, false));
+        assert_eq!((params.keep_for_ms, params.takeover, params.observe), (None, false, false));
         assert_eq!(serde_json::to_string(&params).unwrap(), r#"{"clientName":"c","resumeSessionId":null}"#);
     }
 }

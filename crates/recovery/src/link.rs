@@ -206,6 +206,14 @@ impl Link {
         self.go_on(now);
     }
 
+    /// Another client has taken the session from this connection. To come back would take it from that one, so the client fails with
+    /// these words.
+    pub fn taken_over(&mut self, generation: Generation, text: &str) {
+        if self.current() == Some(generation) {
+            self.fail(text.to_owned());
+        }
+    }
+
     /// The attempt led to a connection that has resumed the session and caught up.
     pub fn attempt_succeeded(&mut self, generation: Generation, now: Instant) {
         if !self.is_attempting(generation) {

@@ -10,13 +10,13 @@ mod writer;
 use std::collections::HashMap;
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 use protocol::{Incoming, Notification, RequestId, WireError, decode, encode_error, notification, sniff_id};
-use session::ConnectionNumber;
+use session::{ConnectionNumber, Observer};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -30,6 +30,7 @@ use inbox::{Handling, Inbox};
 
 use crate::handlers::{self, ActiveRequest};
 use crate::metrics::Transport;
+use crate::process::Departure;
 use crate::server::Shared;
 use crate::session::Session;
 
@@ -61,6 +62,8 @@ pub(crate) struct Connection {
     pub(crate) waiting_bytes: AtomicUsize,
     peer: PeerLabel,
     phase: Mutex<Phase>,
+    /// The peer has closed the connection in order.
+    said_goodbye: AtomicBool,
     /// Handlers that are still waiting for something.
     handlers: TaskTracker,
     /// Requests without an answer, whoever works on them.
@@ -78,9 +81,18 @@ const MESSAGES_IN_A_TURN: usize = 32;
 pub(crate) enum Phase {
     Fresh,
     /// `initialize` was answered.
-    Greeted(Arc<Session>),
+    Greeted(Arc<Session>, Role),
     /// `initialized` was received.
-    Ready(Arc<Session>),
+    Ready(Arc<Session>, Role),
+}
+
+/// What a connection is to its session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// It is sent the events of the session; no other connection is.
+    Attached,
+    /// It looks beside the attached connection. It is sent no events, and no process waits for it.
+    Observing(Observer),
 }
 
 /// How a connection ended, with the words for the log.
@@ -111,6 +123,7 @@ pub(crate) async fn serve(stream: MessageStream, transport: Transport, shared: A
         outbound: Arc::clone(&outbound),
         peer,
         phase: Mutex::new(Phase::Fresh),
+        said_goodbye: AtomicBool::new(false),
         handlers: TaskTracker::new(),
         calls: TaskTracker::new(),
         input_ended: CancellationToken::new(),
@@ -153,6 +166,8 @@ pub(crate) async fn serve(stream: MessageStream, transport: Transport, shared: A
                     match incoming.take() {
                         Some(Ok(incoming)) => {
                             if let transport::Incoming::Closed(reason) = &incoming {
+                                let in_order = reason.as_ref().is_some_and(|reason| reason.code == NORMAL);
+                                connection.said_goodbye.store(in_order, Ordering::Relaxed);
                                 let may_still_read = reason.is_none() && framing == Framing::Lines;
                                 let end = if may_still_read { End::InputEnded } else { End::Orderly };
                                 break Some(end("closed by the peer"));
@@ -295,12 +310,14 @@ impl Connection {
                 drop(phase);
                 self.refuse(&RequestId::UNKNOWN, "client must call initialize before sending initialized".to_owned());
             }
-            Phase::Greeted(session) => {
-                let session = Arc::clone(session);
-                self.shared.janitor.push_without_read_later(&session, self.number());
-                *phase = Phase::Ready(session);
+            Phase::Greeted(session, role) => {
+                let (session, role) = (Arc::clone(session), *role);
+                if role == Role::Attached {
+                    self.shared.janitor.push_without_read_later(&session, self.number());
+                }
+                *phase = Phase::Ready(session, role);
             }
-            Phase::Ready(_) => {}
+            Phase::Ready(..) => {}
         }
     }
 
@@ -332,8 +349,16 @@ impl Connection {
         self.phase.lock().clone()
     }
 
-    pub(crate) fn greeted(&self, session: Arc<Session>) {
-        *self.phase.lock() = Phase::Greeted(session);
+    /// What it is to its session; none before the handshake.
+    pub(crate) fn role(&self) -> Option<Role> {
+        match &*self.phase.lock() {
+            Phase::Fresh => None,
+            Phase::Greeted(_, role) | Phase::Ready(_, role) => Some(*role),
+        }
+    }
+
+    pub(crate) fn greeted(&self, session: Arc<Session>, role: Role) {
+        *self.phase.lock() = Phase::Greeted(session, role);
     }
 
     /// Runs a handler that waits, until it is done or the connection is gone.
@@ -364,11 +389,17 @@ impl Connection {
 
     /// The session goes on without this connection.
     fn detach(&self) {
-        let session = match self.phase() {
+        let (session, role) = match self.phase() {
             Phase::Fresh => return,
-            Phase::Greeted(session) | Phase::Ready(session) => session,
+            Phase::Greeted(session, role) | Phase::Ready(session, role) => (session, role),
         };
-        if !session.detach(self.number(), Instant::now()) {
+        if let Role::Observing(observer) = role {
+            session.observer_left(observer, Instant::now());
+            return self.shared.janitor.watch_expiry(&session);
+        }
+        let said_goodbye = self.said_goodbye.load(Ordering::Relaxed);
+        let departure = if said_goodbye { Departure::Goodbye } else { Departure::Lost };
+        if !session.detach(self.number(), departure, Instant::now()) {
             return;
         }
         if matches!(self.peer, PeerLabel::Stdio) {

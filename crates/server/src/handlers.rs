@@ -28,7 +28,7 @@ use serde::de::DeserializeOwned;
 pub(crate) use http::ActiveRequest;
 pub(crate) use waiting::Waiting;
 
-use crate::connection::{Call, Connection, Phase};
+use crate::connection::{Call, Connection, Phase, Role};
 use crate::process::Process;
 use crate::session::{Deferred, Lookup, Session};
 
@@ -253,21 +253,43 @@ fn attached_session(connection: &Connection, method: Method) -> Result<Arc<Sessi
         Phase::Fresh => {
             Err(WireError::invalid_request(format!("client must call initialize before using {family} methods")))
         }
-        Phase::Greeted(_) => {
+        Phase::Greeted(..) => {
             Err(WireError::invalid_request(format!("client must send initialized before using {family} methods")))
         }
-        Phase::Ready(session) => {
-            still_attached(connection, &session)?;
+        Phase::Ready(_, Role::Observing(_)) if !may_observe(method) => Err(WireError::invalid_request(format!(
+            "a connection that only observes cannot use {}; resume the session without observe",
+            method.name()
+        ))),
+        Phase::Ready(session, _) => {
+            still_served(connection, &session)?;
             Ok(session)
         }
     }
 }
 
-fn still_attached(connection: &Connection, session: &Session) -> Result<(), WireError> {
-    if session.is_attached_to(connection.number()) {
-        return Ok(());
+/// What a connection may do that only observes. The rest is about events and input, which are the attached connection's alone.
+fn may_observe(method: Method) -> bool {
+    matches!(
+        method,
+        Method::EnvironmentInfo
+            | Method::EnvironmentStatus
+            | Method::EnvironmentConfigRead
+            | Method::CapabilityRootsDiscover
+            | Method::ProcessList
+            | Method::ProcessRead
+            | Method::ProcessStart
+            | Method::ProcessSignal
+            | Method::ProcessTerminate
+    )
+}
+
+fn still_served(connection: &Connection, session: &Session) -> Result<(), WireError> {
+    match connection.role() {
+        Some(Role::Observing(_)) if session.has_ended() => Err(initialize::unknown(&session.id)),
+        Some(Role::Observing(_)) => Ok(()),
+        _ if session.is_attached_to(connection.number()) => Ok(()),
+        _ => Err(resumed_elsewhere()),
     }
-    Err(resumed_elsewhere())
 }
 
 /// The session of this connection has another one now.

@@ -103,7 +103,8 @@ impl Janitor {
         self.watch_expiry(session);
     }
 
-    fn watch_expiry(&self, session: &Arc<Session>) {
+    /// The time for which a session is kept has begun, or has begun again.
+    pub(crate) fn watch_expiry(&self, session: &Arc<Session>) {
         if let Some(at) = session.next_expiry_look(Instant::now()) {
             self.add(at, Chore::ExpireSession(Arc::downgrade(session)));
         }

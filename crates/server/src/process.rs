@@ -19,7 +19,7 @@ use tokio::sync::{Notify, watch};
 
 pub(crate) use actor::run;
 pub(crate) use input::Stdin;
-pub(crate) use journal::{Flow, Journal, Pushing};
+pub(crate) use journal::{Departure, Flow, Follower, Journal};
 pub(crate) use push::write_message;
 
 use self::place_in_line::PlaceInLine;

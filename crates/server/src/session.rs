@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use protocol::SessionId;
-use session::{Attachment, ConnectionNumber, KeptProcesses, NextLook, StillAttached};
+use session::{Attachment, ConnectionNumber, KeptProcesses, NextLook, Observer, StillAttached};
 use spawn::TagRange;
 
 pub(crate) use registry::Sessions;
@@ -17,7 +17,7 @@ pub(crate) use table::{Deferred, Lookup, Place, Refusal, Table};
 use crate::connection::Outbound;
 use crate::files::SessionFiles;
 use crate::presence::Present;
-use crate::process::{Flow, Journal, Process, Pushing, Stop};
+use crate::process::{Departure, Flow, Journal, Process, Stop};
 use crate::snapshot::Snapshots;
 
 /// What survives a lost connection.
@@ -62,6 +62,15 @@ impl Session {
         }
     }
 
+    /// A process was started: says who is told of it. Its client may have left meanwhile.
+    pub(crate) fn introduce(&self, process: &Process) {
+        let link = self.link.lock();
+        match &link.outbound {
+            Some(outbound) => process.journal(|journal| journal.listener = Some(outbound.number)),
+            None => process.journal(|journal| journal.detach(Departure::Lost)),
+        }
+    }
+
     /// Puts a process that has something to say into the queue of the attached connection.
     pub(crate) fn line_up(&self, process: &Arc<Process>) {
         let link = self.link.lock();
@@ -101,18 +110,28 @@ impl Session {
         taken
     }
 
+    /// Lets a connection look beside the attached one, and says for how long the session is to be kept after it. None: the session is
+    /// over.
+    pub(crate) fn observe(&self, keep: Option<Duration>, now: Instant) -> Option<Observer> {
+        self.link.lock().attachment.observe(keep, now)
+    }
+
+    /// A connection that observed has ended.
+    pub(crate) fn observer_left(&self, observer: Observer, now: Instant) {
+        self.link.lock().attachment.observer_left(observer, now);
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.link.lock().attachment.has_ended()
+    }
+
     /// Returns who was attached before.
     fn attach(&self, link: &mut Link, outbound: &Arc<Outbound>, keep: Option<Duration>) -> Option<Arc<Outbound>> {
         if let Some(keep) = keep {
             link.attachment.keep_for(keep);
         }
         for process in self.table.processes() {
-            process.journal(|journal| {
-                journal.hold = true;
-                journal.listener = Some(outbound.number);
-                journal.flow = Flow::Free;
-                journal.pushing = Pushing::AwaitingRead;
-            });
+            process.journal(|journal| journal.attach(outbound.number));
         }
         link.outbound.replace(Arc::clone(outbound))
     }
@@ -139,11 +158,7 @@ impl Session {
     pub(crate) fn release(&self, process: &Arc<Process>, connection: ConnectionNumber) {
         let link = self.link.lock();
         if link.attachment.is_attached_to(connection) {
-            process.journal(|journal| {
-                if journal.flow == Flow::Paused {
-                    journal.flow = Flow::Released;
-                }
-            });
+            process.journal(Journal::release);
         }
         drop(link);
         self.line_up(process);
@@ -187,17 +202,15 @@ impl Session {
     }
 
     /// The connection is gone. False if another one has taken its place.
-    pub(crate) fn detach(&self, connection: ConnectionNumber, now: Instant) -> bool {
+    pub(crate) fn detach(&self, connection: ConnectionNumber, departure: Departure, now: Instant) -> bool {
         let mut link = self.link.lock();
         let detached = link.attachment.detach(connection, now);
         if detached {
             link.outbound = None;
-            // What the old connection has not taken yet is for the next one.
             for process in self.table.processes() {
-                process.journal(|journal| {
-                    journal.listener = None;
-                    journal.flow = Flow::Free;
-                });
+                process.journal(|journal| journal.detach(departure));
+                // It may no longer have to wait for a reader.
+                process.poke();
             }
         }
         detached

@@ -1,4 +1,8 @@
 //! Who is connected to a session, and what becomes of it when nobody is.
+//!
+//! At most one connection is attached: it is sent the events of the session. Any number may observe beside it. An observer
+//! changes nothing by being there, unless it says for how long the session is to be kept: then the session outlives the observer
+//! for that long.
 
 use std::time::{Duration, Instant};
 
@@ -20,26 +24,41 @@ pub struct Attachment {
     keep: Option<Duration>,
     /// How long output waits for the client to come back before the oldest is dropped instead.
     hold: Duration,
+    /// Connections that observe.
+    observers: usize,
+    /// Those of them that said for how long the session is to be kept. It does not end while one is connected.
+    keepers: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum State {
     Attached(ConnectionNumber),
-    Detached { since: Instant },
+    Detached {
+        /// When the attached connection was lost.
+        lost_at: Instant,
+        /// When the last connection left that counts for how long the session is kept.
+        since: Instant,
+    },
     Ended,
+}
+
+/// A connection that observes, to be handed back when it ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Observer {
+    keeps: bool,
 }
 
 impl Attachment {
     /// A new session, attached to the connection that asked for it.
     pub fn new(connection: ConnectionNumber, ttl: Duration, hold: Duration) -> Self {
-        Self { state: State::Attached(connection), ttl, keep: None, hold }
+        Self { state: State::Attached(connection), ttl, keep: None, hold, observers: 0, keepers: 0 }
     }
 
     /// A client presents the session id. `Ok(false)`: the session is over.
     pub fn resume(&mut self, connection: ConnectionNumber, now: Instant) -> Result<bool, StillAttached> {
         match self.state {
             State::Attached(current) => return Err(StillAttached(current)),
-            State::Detached { since } if now < since + self.lifetime() => self.state = State::Attached(connection),
+            State::Detached { .. } if self.is_alive(now) => self.state = State::Attached(connection),
             State::Detached { .. } => {
                 self.state = State::Ended;
                 return Ok(false);
@@ -47,6 +66,34 @@ impl Attachment {
             State::Ended => return Ok(false),
         }
         Ok(true)
+    }
+
+    fn is_alive(&self, now: Instant) -> bool {
+        !matches!(self.state, State::Ended) && self.expires_at().is_none_or(|end| now < end)
+    }
+
+    /// A client presents the session id and only wants to look. With `keep` it says for how long the session is to outlive it. None: the
+    /// session is over.
+    pub fn observe(&mut self, keep: Option<Duration>, now: Instant) -> Option<Observer> {
+        if !self.is_alive(now) {
+            self.state = State::Ended;
+            return None;
+        }
+        self.keep = keep.or(self.keep);
+        self.observers += 1;
+        self.keepers += usize::from(keep.is_some());
+        Some(Observer { keeps: keep.is_some() })
+    }
+
+    /// A connection that observed has ended.
+    pub fn observer_left(&mut self, observer: Observer, now: Instant) {
+        self.observers -= 1;
+        if observer.keeps {
+            self.keepers -= 1;
+            if let State::Detached { since, .. } = &mut self.state {
+                *since = now;
+            }
+        }
     }
 
     /// A client presents the session id and wants it whoever is attached. False: the session is over.
@@ -76,7 +123,7 @@ impl Attachment {
         if !self.is_attached_to(connection) {
             return false;
         }
-        self.state = State::Detached { since: now };
+        self.state = State::Detached { lost_at: now, since: now };
         true
     }
 
@@ -90,7 +137,12 @@ impl Attachment {
         matches!(self.state, State::Attached(current) if current == connection)
     }
 
-    /// Whether anybody is connected.
+    /// Whether the session is over.
+    pub fn has_ended(&self) -> bool {
+        matches!(self.state, State::Ended)
+    }
+
+    /// Whether a connection is attached.
     pub fn is_attached(&self) -> bool {
         matches!(self.state, State::Attached(_))
     }
@@ -98,15 +150,15 @@ impl Attachment {
     /// When to look again: the session's end if nobody comes back.
     pub fn expires_at(&self) -> Option<Instant> {
         match self.state {
-            State::Detached { since } => Some(since + self.lifetime()),
-            State::Attached(_) | State::Ended => None,
+            State::Detached { since, .. } if self.keepers == 0 => Some(since + self.lifetime()),
+            State::Detached { .. } | State::Attached(_) | State::Ended => None,
         }
     }
 
     /// When output stops waiting for the client.
     pub fn hold_ends_at(&self) -> Option<Instant> {
         match self.state {
-            State::Detached { since } => Some(since + self.hold.min(self.lifetime())),
+            State::Detached { lost_at, .. } => Some(lost_at + self.hold.min(self.lifetime())),
             State::Attached(_) | State::Ended => None,
         }
     }
@@ -188,6 +240,36 @@ mod tests {
         assert!(attachment.is_attached_to(FIRST));
         attachment.end();
         assert!(!attachment.take_over(SECOND, now));
+    }
+
+    #[test]
+    fn an_observer_changes_nothing() {
+        let start = Instant::now();
+        let mut attachment = Attachment::new(FIRST, TTL, HOLD);
+        let beside = attachment.observe(None, start).unwrap();
+        assert!(attachment.is_attached_to(FIRST));
+        attachment.detach(FIRST, start);
+        let alone = attachment.observe(None, start + HOLD).unwrap();
+        let times = (Some(start + HOLD), Some(start + TTL));
+        assert_eq!((attachment.hold_ends_at(), attachment.expires_at()), times);
+        attachment.observer_left(beside, start + HOLD);
+        attachment.observer_left(alone, start + HOLD);
+        assert_eq!((attachment.hold_ends_at(), attachment.expires_at()), times);
+        assert_eq!(attachment.observe(None, start + TTL), None, "its time is over");
+        assert!(attachment.has_ended());
+    }
+
+    #[test]
+    fn an_observer_that_says_so_makes_the_session_outlive_it() {
+        let start = Instant::now();
+        let mut attachment = Attachment::new(FIRST, TTL, HOLD);
+        attachment.detach(FIRST, start);
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let keep = Duration::from_secs(100);
+        let observer = attachment.observe(Some(keep), at(20)).unwrap();
+        assert_eq!(attachment.expires_at(), None, "it may be about to start something");
+        attachment.observer_left(observer, at(50));
+        assert_eq!((attachment.hold_ends_at(), attachment.expires_at()), (Some(start + HOLD), Some(at(150))));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use client::{ExecServerClient, ProcessState, ProcessSummary};
 
 use super::args::AttachArgs;
-use super::reach::Destination;
+use super::reach::{Destination, Purpose};
 use super::relay::{EndOfInput, Ending, Relay};
 use super::run::say_that_it_goes_on;
 use super::signals::Signals;
@@ -14,7 +14,7 @@ use super::signals::Signals;
 /// Shows what is retained of its output, and then is where it was started.
 pub(crate) async fn attach(args: AttachArgs) -> anyhow::Result<ExitCode> {
     let destination = Destination::choose(&args.r#where)?;
-    let client = destination.connect_to_session(&args.session.session, None).await?;
+    let client = destination.connect_to_session(&args.session.session, None, Purpose::Attach).await?;
     let code = attach_with(&client, args.id.as_deref(), &args.session.session).await;
     client.close().await;
     code

@@ -11,19 +11,23 @@ use protocol::{OutputChunk, error_kind};
 
 use super::args::LogsArgs;
 use super::event_printer::EventPrinter;
-use super::reach::Destination;
+use super::reach::{Destination, Purpose};
 use super::status;
+
+/// How long the server may wait for something new before it answers that there is nothing.
+const LONGEST_WAIT_MS: u64 = 30_000;
 
 /// Prints them.
 pub(crate) async fn logs(args: LogsArgs) -> anyhow::Result<ExitCode> {
     let name = &args.session.session;
-    let client = Destination::choose(&args.r#where)?.connect_to_session(name, None).await?;
+    let purpose = if args.follow { Purpose::Follow } else { Purpose::Look };
+    let client = Destination::choose(&args.r#where)?.connect_to_session(name, None, purpose).await?;
     let id = ProcessId::from(args.id.as_str());
     let mut printer = EventPrinter::new(args.json);
-    let result = if args.follow {
-        follow(&client, &id, &mut printer).await
-    } else {
-        print_retained(&client, &id, &mut printer).await
+    let result = match (args.follow, client.observes().await?) {
+        (true, false) => follow(&client, &id, &mut printer).await,
+        (true, true) => print_pages(&client, &id, &mut printer, End::Closed).await,
+        (false, observes) => print_retained(&client, &id, &mut printer, observes).await,
     };
     client.close().await;
     match result {
@@ -49,54 +53,82 @@ async fn print_retained(
     client: &ExecServerClient,
     id: &ProcessId,
     printer: &mut EventPrinter,
+    observes: bool,
 ) -> anyhow::Result<ExitCode> {
-    // While it is paused, to read is only to look. What it writes from now on is not for us.
-    if client.capabilities().await?.process_flow {
+    // Who had to take the session for a look reads without a receipt while the process is paused.
+    if !observes && client.capabilities().await?.process_flow {
         client.pause(id, true).await?;
     }
+    // What it writes from now on is not for us.
     let processes = client.processes().await?;
     let end = processes.iter().find(|process| process.process_id == *id).map_or(u64::MAX, |process| process.next_seq);
-    let (mut after, mut seen, mut exit) = (0, 0, None);
+    print_pages(client, id, printer, End::Seq(end)).await?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Up to where output is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// Up to this event.
+    Seq(u64),
+    /// Until nothing can follow.
+    Closed,
+}
+
+/// Prints what is retained, as often as there is something new. It returns what the process has exited with.
+async fn print_pages(
+    client: &ExecServerClient,
+    id: &ProcessId,
+    printer: &mut EventPrinter,
+    end: End,
+) -> anyhow::Result<ExitCode> {
+    let (mut after, mut seen) = (0, 0);
+    let (mut exit, mut exit_seq) = (None, u64::MAX);
+    let mut exit_is_printed = false;
+    let wait_ms = if end == End::Closed { LONGEST_WAIT_MS } else { 0 };
     loop {
-        let params = ReadParams { process_id: id.clone(), after_seq: Some(after), max_bytes: None, wait_ms: Some(0) };
+        let params =
+            ReadParams { process_id: id.clone(), after_seq: Some(after), max_bytes: None, wait_ms: Some(wait_ms) };
         let page = client.read(params).await?;
         if page.gap {
             let dropped = page.dropped_bytes.unwrap_or(0).saturating_sub(seen);
             printer.dropped(dropped).await?;
             seen += dropped;
         }
-        if exit.is_none() {
-            exit = page.exit_code.filter(|_| page.exited).map(|exit_code| ExecProcessEvent::Exited {
-                seq: page.exit_seq.unwrap_or(u64::MAX),
-                exit_code,
-                sandbox_denied: Some(page.sandbox_denied),
-                timed_out: page.timed_out,
-            });
+        if let (None, true, Some(code)) = (exit, page.exited, page.exit_code) {
+            exit_seq = page.exit_seq.unwrap_or(u64::MAX);
+            exit = Some(ExitStatus { code, sandbox_denied: page.sandbox_denied, timed_out: page.timed_out });
         }
-        let is_last = page.next_seq >= end || page.chunks.is_empty();
+        let is_last = match end {
+            End::Seq(end) => page.next_seq >= end || page.chunks.is_empty(),
+            End::Closed => page.closed && page.chunks.is_empty(),
+        };
         for OutputChunk { seq, stream, chunk } in page.chunks {
             // Descendants may have written after it had exited.
-            let is_before =
-                matches!(&exit, Some(ExecProcessEvent::Exited { seq: exit, .. }) if (after..seq).contains(exit));
-            if let Some(exit) = exit.as_ref().filter(|_| is_before) {
-                printer.event(exit).await?;
+            if let Some(exit) = exit.filter(|_| exit_seq < seq && !exit_is_printed) {
+                exit_is_printed = true;
+                printer.event(&exited(exit_seq, exit)).await?;
             }
             seen += chunk.0.len() as u64;
-            after = seq;
             let output = ProcessOutputChunk { seq, stream, chunk: chunk.0.into() };
             printer.event(&ExecProcessEvent::Output(output)).await?;
         }
+        if let Some(exit) = exit.filter(|_| (is_last || exit_seq < page.next_seq) && !exit_is_printed) {
+            exit_is_printed = true;
+            printer.event(&exited(exit_seq, exit)).await?;
+        }
         if is_last {
-            let is_after = matches!(&exit, Some(ExecProcessEvent::Exited { seq, .. }) if *seq > after);
-            if let Some(exit) = exit.as_ref().filter(|_| is_after) {
-                printer.event(exit).await?;
-            }
             // Nothing more is printed, whether or not it goes on.
             printer.event(&ExecProcessEvent::Closed { seq: page.next_seq }).await?;
-            return Ok(ExitCode::SUCCESS);
+            return Ok(exit.map_or(ExitCode::SUCCESS, status::of_command));
         }
         after = page.next_seq - 1;
     }
+}
+
+fn exited(seq: u64, exit: ExitStatus) -> ExecProcessEvent {
+    let ExitStatus { code: exit_code, sandbox_denied, timed_out } = exit;
+    ExecProcessEvent::Exited { seq, exit_code, sandbox_denied: Some(sandbox_denied), timed_out }
 }
 
 async fn follow(client: &ExecServerClient, id: &ProcessId, printer: &mut EventPrinter) -> anyhow::Result<ExitCode> {

@@ -8,15 +8,14 @@ use client::{ProcessState, ProcessSummary};
 
 use super::args::PsArgs;
 use super::print::{complain, print};
-use super::reach::Destination;
+use super::reach::{Destination, Purpose};
 use crate::sentence::readable;
 
 /// Lists them.
 pub(crate) async fn ps(args: PsArgs) -> anyhow::Result<ExitCode> {
     let name = &args.session.session;
-    let client = Destination::choose(&args.r#where)?.connect_to_session(name, None).await?;
+    let client = Destination::choose(&args.r#where)?.connect_to_session(name, None, Purpose::Look).await?;
     let processes = client.processes().await;
-    // Whoever follows a process of this session waits for us to be gone.
     client.close().await;
     let processes = processes?;
     if args.json {

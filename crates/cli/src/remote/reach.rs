@@ -15,6 +15,17 @@ use super::{local_server, named};
 /// Who we are in the server's logs.
 const CLIENT_NAME: &str = "exec-server-cli";
 
+/// What a command wants of a kept session. Where the server cannot let anybody look without taking the session, every command takes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// To be sent the events of its processes. Whoever is attached is told so and has to leave.
+    Attach,
+    /// The same if nobody is attached, else to look.
+    Follow,
+    /// To list, read, end and leave processes there, beside whoever is attached.
+    Look,
+}
+
 /// Where to, and how patiently.
 pub(crate) struct Destination {
     pub(crate) way: Way,
@@ -71,11 +82,12 @@ impl Destination {
     }
 
     /// A client of the kept session of this name. `create` says for how long it is kept if there is none yet; without it, its absence is an
-    /// error. Whoever else is attached to it is detached, and comes back when we are gone.
+    /// error.
     pub(crate) async fn connect_to_session(
         mut self,
         name: &str,
         create: Option<Duration>,
+        purpose: Purpose,
     ) -> anyhow::Result<ExecServerClient> {
         // Before anything is started for its sake.
         named::check(name)?;
@@ -96,25 +108,35 @@ impl Destination {
         }
         let mut options = self.options.clone();
         options.keep_for = create;
-        options.takeover = is_known;
+        options.takeover = is_known && purpose == Purpose::Attach;
+        options.observe = is_known && purpose == Purpose::Look;
         options.resume_session_id = known;
-        let connector = self.connector()?;
-        let client = match ExecServerClient::connect_boxed(connector, options.clone()).await {
+        let mut connected = ExecServerClient::connect_boxed(self.connector()?, options.clone()).await;
+        if matches!(&connected, Err(error) if error.is_still_attached()) {
+            let options = ExecServerClientConnectOptions { observe: true, ..options.clone() };
+            connected = ExecServerClient::connect_boxed(self.connector()?, options).await;
+        }
+        let client = match connected {
             // It was not kept that long, or the server is another one by now.
             Err(client::ExecServerError::Server { code: -32600, message, .. }) if is_known => {
                 named::forget(name, &url)?;
                 anyhow::ensure!(create.is_some(), "the session `{name}` is gone: {message}");
-                let options = ExecServerClientConnectOptions { resume_session_id: None, takeover: false, ..options };
+                let options = ExecServerClientConnectOptions {
+                    resume_session_id: None,
+                    takeover: false,
+                    observe: false,
+                    ..options
+                };
                 ExecServerClient::connect_boxed(self.connector()?, options).await?
             }
             result => result?,
         };
-        if create.is_some() {
-            anyhow::ensure!(
-                client.capabilities().await?.session_keep,
-                "the server at {url} cannot keep sessions; run the command without --session"
-            );
-        }
+        // Also for who attaches: whether to come back after a takeover depends on them.
+        let capabilities = client.capabilities().await?;
+        anyhow::ensure!(
+            create.is_none() || capabilities.session_keep,
+            "the server at {url} cannot keep sessions; run the command without --session"
+        );
         let session = client.session_id().context("the server names no session")?;
         named::save(name, &url, session)?;
         Ok(client)

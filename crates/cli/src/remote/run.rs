@@ -2,12 +2,12 @@
 
 use std::process::ExitCode;
 
-use client::{ExecProcess, ExecServerClient, ProcessId, StartParams};
+use client::{ExecProcess, ExecServerClient, ExecServerError, ProcessId, StartParams};
 
 use super::abilities::environment;
 use super::args::RunArgs;
 use super::input_plan;
-use super::reach::Destination;
+use super::reach::{Destination, Purpose};
 use super::relay::{EndOfInput, Ending, Relay};
 use super::signals::Signals;
 use super::start::{Flags, Here, unused_id};
@@ -26,7 +26,10 @@ pub(crate) async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     let session = args.session.clone().or_else(|| args.detach.then(|| DEFAULT_SESSION.to_owned()));
     let here = Here::new(&destination.way, session.is_some());
     let client = match &session {
-        Some(name) => destination.connect_to_session(name, Some(args.keep.0)).await?,
+        Some(name) => {
+            let purpose = if args.detach { Purpose::Look } else { Purpose::Attach };
+            destination.connect_to_session(name, Some(args.keep.0), purpose).await?
+        }
         None => destination.connect().await?,
     };
     let code = run_with(&client, &here, &args, session.as_deref()).await;
@@ -57,7 +60,17 @@ async fn run_with(
     params.timeout_ms = args.timeout.map(|time| u64::try_from(time.0.as_millis()).unwrap_or(u64::MAX));
     // Who leaves at once must not be sent what somebody else will ask for.
     params.paused = args.detach;
-    let process = match start(client, params, &mut signals).await? {
+    let may_be_renamed = is_kept && args.id.is_none();
+    let started = loop {
+        match start(client, params.clone(), &mut signals).await {
+            // Another command has chosen the same number just now.
+            Err(error) if may_be_renamed && is_taken(client, &params.process_id, &error).await => {
+                params.process_id = unused_id(client).await?;
+            }
+            started => break started?,
+        }
+    };
+    let process = match started {
         Started::Process(process) => process,
         Started::Nothing(code) => return Ok(code),
     };
@@ -104,6 +117,13 @@ pub(crate) async fn choose_id(
         None if is_kept => unused_id(client).await?,
         None => ProcessId::from(ONLY_PROCESS),
     })
+}
+
+/// Whether a start was refused while another process has its id.
+async fn is_taken(client: &ExecServerClient, id: &ProcessId, error: &anyhow::Error) -> bool {
+    let is_refused = matches!(error.downcast_ref(), Some(ExecServerError::Server { .. }));
+    is_refused
+        && client.processes().await.is_ok_and(|processes| processes.iter().any(|process| process.process_id == *id))
 }
 
 /// What came of a start.

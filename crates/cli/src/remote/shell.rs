@@ -8,7 +8,7 @@ use client::{Capabilities, ExecServerClient, StartParams};
 use super::abilities::environment;
 use super::args::ShellArgs;
 use super::input_plan;
-use super::reach::Destination;
+use super::reach::{Destination, Purpose};
 use super::relay::{EndOfInput, Ending, Relay};
 use super::run::{Started, choose_id, say_that_it_goes_on, start};
 use super::signals::Signals;
@@ -20,7 +20,7 @@ pub(crate) async fn shell(args: ShellArgs) -> anyhow::Result<ExitCode> {
     let destination = Destination::choose(&args.r#where)?;
     let here = Here::new(&destination.way, args.session.is_some());
     let client = match &args.session {
-        Some(name) => destination.connect_to_session(name, Some(args.keep.0)).await?,
+        Some(name) => destination.connect_to_session(name, Some(args.keep.0), Purpose::Attach).await?,
         None => destination.connect().await?,
     };
     let code = shell_with(&client, &here, &args).await;

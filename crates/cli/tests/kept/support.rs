@@ -14,7 +14,7 @@ use tokio::process::Command;
 const LONG: Duration = Duration::from_secs(3600);
 
 /// Longer than any command takes on a loaded machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A server, and a session `default` on it whose name is known to the commands.
 pub(crate) struct Kept {

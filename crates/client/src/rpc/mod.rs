@@ -7,6 +7,7 @@ mod reading;
 mod writing;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -33,6 +34,8 @@ pub(crate) struct Rpc {
     calls: Mutex<Calls>,
     /// None while it lives; then why it ended, if there is more to say than that.
     end: watch::Sender<Option<End>>,
+    /// Another client has taken the session.
+    is_taken_over: AtomicBool,
     /// Makes both tasks stop.
     stop: CancellationToken,
     /// What must live as long as the connection, such as the child at its other end.
@@ -63,6 +66,7 @@ impl Rpc {
             outbox: Outbox::new(framing),
             calls: Mutex::new(Calls::default()),
             end: watch::Sender::new(None),
+            is_taken_over: AtomicBool::new(false),
             stop: CancellationToken::new(),
             companion: Mutex::new(connection.companion),
         });
@@ -135,6 +139,16 @@ impl Rpc {
         ended.ok().and_then(|end| end.clone()).unwrap_or(End(None))
     }
 
+    /// Whether it ended because another client has taken the session.
+    pub(crate) fn was_taken_over(&self) -> bool {
+        self.is_taken_over.load(Ordering::Relaxed)
+    }
+
+    /// The server says that another client has taken the session.
+    fn note_takeover(&self) {
+        self.is_taken_over.store(true, Ordering::Relaxed);
+    }
+
     /// Says that it has ended, in the words callers are told.
     pub(crate) fn disconnect_text(&self) -> String {
         match &*self.end.borrow() {
@@ -200,6 +214,7 @@ impl PendingCall {
             Ok(Ok(result)) => Ok(result),
             // That is about the connection, not about the call. It is of no use any more, whether or not the server ends it.
             Ok(Err(error)) if error.is_of_kind(error_kind::SESSION_RESUMED_ELSEWHERE) => {
+                self.rpc.note_takeover();
                 self.rpc.close(&error.message);
                 Err(CallError::Lost)
             }

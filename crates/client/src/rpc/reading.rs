@@ -15,6 +15,9 @@ use crate::inbound::Inbound;
 /// What is read before other tasks of the same thread get their turn.
 const TURN_BYTES: u64 = 512 * 1024;
 
+/// The code with which a server closes a connection whose session another client has taken.
+const TAKEN_OVER: u16 = 4010;
+
 /// How long a companion may take to end after its stream has.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
@@ -97,7 +100,12 @@ fn handle(rpc: &Rpc, inbound: &Inbound, incoming: Incoming) -> Result<(), End> {
             rpc.calls.lock().settle(id, Err(error));
             Ok(())
         }
-        Incoming::Closed(reason) => Err(End(reason.map(|reason| reason.reason).filter(|words| !words.is_empty()))),
+        Incoming::Closed(reason) => {
+            if reason.as_ref().is_some_and(|reason| reason.code == TAKEN_OVER) {
+                rpc.note_takeover();
+            }
+            Err(End(reason.map(|reason| reason.reason).filter(|words| !words.is_empty())))
+        }
     }
 }
 

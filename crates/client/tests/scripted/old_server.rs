@@ -1,10 +1,10 @@
 //! Servers that say less.
 
-use client::ExecProcessEvent;
+use client::{ExecProcessEvent, ExecServerClientConnectOptions};
 use testkit::scripted::{Reply, exited, page};
 use testkit::{ScriptedServer, json};
 
-use crate::support::{connect, fails, params};
+use crate::support::{connect, fails, options, params, try_connect};
 
 #[tokio::test]
 async fn without_a_session_id_there_is_no_recovery() {
@@ -52,4 +52,21 @@ async fn whether_the_sandbox_refused_something_is_asked_for_once() {
     let output = process.wait_with_output().await.unwrap();
     assert_eq!((output.status.code, output.status.sandbox_denied), (1, true));
     assert_eq!(server.count("process/read"), 1);
+}
+
+#[tokio::test]
+async fn from_a_server_that_knows_no_observers_the_session_is_taken() {
+    let server = ScriptedServer::new();
+    server.on("initialize", |asked| match asked.params["takeover"] == true {
+        true => Reply::Result(json!({"sessionId": "kept"})),
+        false => Reply::Error(-32010, "session kept is already attached to another connection".into()),
+    });
+    let options =
+        ExecServerClientConnectOptions { resume_session_id: Some("kept".into()), observe: true, ..options() };
+    let client = try_connect(&server, options).await.unwrap();
+    assert!(!client.observes().await.unwrap());
+    let asked: Vec<_> = server.asked().into_iter().filter(|asked| asked.method == "initialize").collect();
+    let members: Vec<_> =
+        asked.iter().map(|asked| (asked.params["observe"].clone(), asked.params["takeover"].clone())).collect();
+    assert_eq!(members, [(json!(true), json!(null)), (json!(null), json!(true))]);
 }

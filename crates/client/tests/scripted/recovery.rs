@@ -144,6 +144,23 @@ async fn a_session_that_is_taken_is_asked_for_again() {
 }
 
 #[tokio::test]
+async fn a_session_that_is_taken_is_given_up_where_others_can_look_without_taking_it() {
+    let server = ScriptedServer::new();
+    server.on("environment/info", |_| {
+        let shell = json!({"name": "sh", "path": "/bin/sh"});
+        Reply::Result(json!({"shell": shell, "capabilities": {"sessionObserve": true}}))
+    });
+    let client = connect(&server).await;
+    assert!(client.capabilities().await.unwrap().session_observe);
+    let process = client.start(params("p")).await.unwrap();
+    taken_once(&server, "environment/status", json!({"status": "ready"}));
+    let text = "another client attached to this session";
+    assert_eq!(words(client.environment_status().await), text);
+    assert_eq!(process.events().next().await, Some(ExecProcessEvent::Failed(text.into())));
+    assert_eq!(server.count("initialize"), 1);
+}
+
+#[tokio::test]
 async fn a_session_that_is_taken_while_catching_up_is_asked_for_again() {
     let server = ScriptedServer::new();
     let client = connect(&server).await;

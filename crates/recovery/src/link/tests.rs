@@ -429,3 +429,16 @@ fn a_budget_without_end_is_possible() {
     assert_eq!(scene.actions(), [fail_streams(), attempt(1)]);
     assert!(scene.wakes_in().is_some_and(|wait| wait > 1000 * SECOND));
 }
+
+#[test]
+fn a_session_that_was_taken_is_not_asked_for_again() {
+    let mut scene = Scene::usual();
+    scene.link.taken_over(Generation(7), "an old connection");
+    assert_eq!(scene.actions(), []);
+    scene.link.taken_over(Generation(0), "taken");
+    assert_eq!(scene.actions(), [Action::Fail("taken".to_owned())]);
+    assert_eq!(scene.admits()[0], Admission::Refused(Refusal::Failed("taken".to_owned())));
+    assert_eq!(scene.wakes_in(), None);
+    scene.lose(0);
+    assert_eq!(scene.actions(), [], "the end of that connection is no news");
+}

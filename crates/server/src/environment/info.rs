@@ -34,6 +34,7 @@ pub(crate) fn environment_info(variables: &Variables) -> EnvironmentInfo {
             process_timeout: true,
             read_gaps: true,
             session_keep: true,
+            session_observe: true,
             process_flow: true,
             fs_rename: true,
             fs_write_blocks: true,

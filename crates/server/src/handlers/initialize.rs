@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 use protocol::{ErrorCode, InitializeParams, InitializeResult, SessionId, WireError};
 use session::Attachment;
 
-use crate::connection::{Call, Phase};
+use crate::connection::{Call, Phase, Role};
 use crate::files::SessionFiles;
+use crate::process::Departure;
 use crate::session::Session;
 
 pub(super) async fn initialize(call: Call, params: Result<InitializeParams, WireError>) {
@@ -19,13 +20,17 @@ pub(super) async fn initialize(call: Call, params: Result<InitializeParams, Wire
         }
         let longest = connection.shared.config.max_session_ttl;
         let keep = params.keep_for_ms.map(|ms| Duration::from_millis(ms).min(longest));
-        let session = match params.resume_session_id {
-            Some(id) if params.takeover => take_over(&call, id, keep)?,
-            Some(id) => resume(&call, id, keep).await?,
-            None => open(&call, keep)?,
+        let (session, role) = match params.resume_session_id {
+            Some(id) if params.observe && !params.takeover => observe(&call, &id, keep)?,
+            _ if params.observe => {
+                return Err(WireError::invalid_params("observe needs resumeSessionId, and goes without takeover"));
+            }
+            Some(id) if params.takeover => (take_over(&call, id, keep)?, Role::Attached),
+            Some(id) => (resume(&call, id, keep).await?, Role::Attached),
+            None => (open(&call, keep)?, Role::Attached),
         };
-        tracing::debug!(client = params.client_name, "session attached");
-        connection.greeted(Arc::clone(&session));
+        tracing::debug!(client = params.client_name, ?role, "session taken up");
+        connection.greeted(Arc::clone(&session), role);
         Ok(InitializeResult { session_id: Some(session.id.clone()) })
     };
     let result = result.await;
@@ -71,7 +76,7 @@ async fn resume(call: &Call, id: SessionId, keep: Option<Duration>) -> Result<Ar
             return Err(attached());
         }
         holder.shut();
-        session.detach(holder.number, Instant::now());
+        session.detach(holder.number, Departure::Lost, Instant::now());
     }
     match session.resume(&call.connection.outbound, keep, Instant::now()) {
         Ok(resumed) => taken_up(call, session, resumed),
@@ -86,6 +91,14 @@ fn take_over(call: &Call, id: SessionId, keep: Option<Duration>) -> Result<Arc<S
     taken_up(call, session, taken)
 }
 
+/// Looks at the session beside the connection that is attached to it.
+fn observe(call: &Call, id: &SessionId, keep: Option<Duration>) -> Result<(Arc<Session>, Role), WireError> {
+    let session = call.connection.shared.sessions.get(id).ok_or_else(|| unknown(id))?;
+    let observer = session.observe(keep, Instant::now());
+    let session = taken_up(call, session, observer.is_some())?;
+    observer.map(|observer| (session, Role::Observing(observer))).ok_or_else(|| unknown(id))
+}
+
 fn taken_up(call: &Call, session: Arc<Session>, is_ours: bool) -> Result<Arc<Session>, WireError> {
     let shared = &call.connection.shared;
     if is_ours {
@@ -98,6 +111,6 @@ fn taken_up(call: &Call, session: Arc<Session>, is_ours: bool) -> Result<Arc<Ses
     Err(error)
 }
 
-fn unknown(id: &SessionId) -> WireError {
+pub(super) fn unknown(id: &SessionId) -> WireError {
     WireError::invalid_request(format!("unknown session id {id}"))
 }

@@ -12,7 +12,7 @@ use super::start::{self, Wanted};
 use super::{Found, stdin, stop, unknown_process};
 use crate::connection::Call;
 use crate::environment::child_env;
-use crate::process::Dialect;
+use crate::process::{Dialect, Follower};
 use crate::session::Session;
 
 pub(super) fn exec(call: Call, params: LegacyExecParams, session: &Arc<Session>) {
@@ -30,7 +30,7 @@ pub(super) fn exec(call: Call, params: LegacyExecParams, session: &Arc<Session>)
         env,
         terminal: params.tty.then(spawn::WindowSize::default),
         pipe_stdin: false,
-        paused: false,
+        follower: Follower::Client,
         timeout: None,
         snapshot: None,
         dialect: Dialect::Legacy { output_bytes_cap: params.output_bytes_cap },

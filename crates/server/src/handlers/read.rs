@@ -8,7 +8,7 @@ use session::Page;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout_at};
 
-use super::{Found, still_attached, unknown_process};
+use super::{Found, still_served, unknown_process};
 use crate::connection::{Call, Covered};
 use crate::process::{Journal, Process};
 use crate::session::Session;
@@ -33,7 +33,7 @@ pub(super) fn read(call: Call, params: ReadParams, session: &Arc<Session>, found
             () = call.connection.input_ended() => {}
         }
         let Ok(permit) = Arc::clone(&call.connection.large_replies).acquire_owned().await else { return };
-        match still_attached(&call.connection, &session) {
+        match still_served(&call.connection, &session) {
             Ok(()) => answer(call, &process, &session, &params, permit),
             Err(error) => call.finish::<()>(Err(error)),
         }

@@ -11,9 +11,9 @@ use spawn::{ChildIo, Command, SpawnError, Spawned, StdinMode, Stdio, WindowSize}
 
 use super::{Target, dispatch_deferred};
 use crate::config::Config;
-use crate::connection::Call;
+use crate::connection::{Call, Role};
 use crate::environment::{Variables, child_env};
-use crate::process::{self, Birth, Dialect, Flow, Journal, Process, Stdin};
+use crate::process::{self, Birth, Dialect, Follower, Journal, Process, Stdin};
 use crate::server::Shared;
 use crate::session::{Place, Refusal, Session};
 use crate::snapshot::{Execution, SnapshotRequest};
@@ -30,14 +30,15 @@ pub(super) struct Wanted {
     pub(super) env: Variables,
     pub(super) terminal: Option<WindowSize>,
     pub(super) pipe_stdin: bool,
-    pub(super) paused: bool,
+    pub(super) follower: Follower,
     pub(super) timeout: Option<Duration>,
     pub(super) snapshot: Option<SnapshotRequest>,
     pub(super) dialect: Dialect,
 }
 
 pub(super) fn start(call: Call, params: StartParams, session: &Arc<Session>) {
-    match wanted(&call.connection.shared, params) {
+    let observes = matches!(call.connection.role(), Some(Role::Observing(_)));
+    match wanted(&call.connection.shared, params, observes) {
         Ok(wanted) => begin(call, wanted, session, |call, process_id| {
             call.finish(Ok(StartResult { process_id, sandbox_type: Some(SandboxType::None) }));
         }),
@@ -45,7 +46,17 @@ pub(super) fn start(call: Call, params: StartParams, session: &Arc<Session>) {
     }
 }
 
-fn wanted(shared: &Shared, params: StartParams) -> Result<Wanted, WireError> {
+fn wanted(shared: &Shared, params: StartParams, observes: bool) -> Result<Wanted, WireError> {
+    let follower = match (observes, params.paused) {
+        (true, true) => Follower::Nobody,
+        (true, false) => {
+            return Err(WireError::invalid_params(
+                "a connection that only observes is sent no events; start the process with `paused`",
+            ));
+        }
+        (false, true) => Follower::Starter,
+        (false, false) => Follower::Client,
+    };
     if params.network_proxy.is_some() {
         return Err(WireError::invalid_params("a network proxy cannot be launched on this executor yet"));
     }
@@ -77,7 +88,7 @@ fn wanted(shared: &Shared, params: StartParams) -> Result<Wanted, WireError> {
         env,
         terminal: params.tty.then_some(size),
         pipe_stdin: params.pipe_stdin,
-        paused: params.paused,
+        follower,
         timeout: params.timeout_ms.map(Duration::from_millis),
         snapshot,
         dialect: Dialect::Current,
@@ -106,6 +117,7 @@ pub(super) fn begin(
                 shared.janitor.start_sweeping();
                 answer(call, id);
                 process.journal(Journal::answered);
+                session.introduce(&process);
                 shared.actors.spawn(process::run(Arc::clone(&process), io, timeout, Arc::clone(&shared)));
                 while let Some(waiting) = session.table.settle(&process) {
                     for deferred in waiting {
@@ -220,7 +232,6 @@ async fn launch(
         ..LogLimits::default()
     };
     let queue = if has_stdin { StdinQueue::new(shared.config.max_queued_stdin) } else { StdinQueue::closed() };
-    let flow = if wanted.paused { Flow::Paused } else { Flow::Free };
     let birth = Birth {
         id: wanted.id,
         dialect: wanted.dialect,
@@ -228,7 +239,7 @@ async fn launch(
         tag,
         child: Arc::clone(&child),
         terminal,
-        journal: Journal::new(EventLog::new(limits), shared.budget.account(), wanted.dialect, flow),
+        journal: Journal::new(EventLog::new(limits), shared.budget.account(), wanted.dialect, wanted.follower),
         stdin: Stdin::new(queue, shared.stdin_budget.account(), input),
     };
     let process = Process::new(session, birth);

@@ -28,6 +28,26 @@ pub(crate) enum Flow {
     Released,
 }
 
+/// Whose reading a process waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Follower {
+    /// Nobody has asked for its output, or the client that did has said goodbye. It never waits.
+    Nobody,
+    /// The client that started it paused, which may release it as long as it is connected.
+    Starter,
+    /// A client that is sent its events, also while that client reconnects.
+    Client,
+}
+
+/// How a connection has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Departure {
+    /// Its client may be on its way back.
+    Lost,
+    /// Its client has closed it in order, and so does not wait for anything.
+    Goodbye,
+}
+
 /// What a process said and who has heard it.
 pub(crate) struct Journal {
     pub(crate) log: EventLog,
@@ -37,8 +57,9 @@ pub(crate) struct Journal {
     pub(crate) flow: Flow,
     /// Who is told. A connection whose session was taken over may still be writing; it must not swallow events.
     pub(crate) listener: Option<ConnectionNumber>,
-    /// Whether output waits for the client; otherwise the oldest is dropped to make room.
+    /// Whether output waits for its follower; otherwise the oldest is dropped to make room.
     pub(crate) hold: bool,
+    pub(crate) follower: Follower,
     retained: Retained,
     /// Whether events can be told from ones sent before.
     repeats: bool,
@@ -47,23 +68,30 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    pub(crate) fn new(log: EventLog, retained: Retained, dialect: Dialect, flow: Flow) -> Self {
+    pub(crate) fn new(log: EventLog, retained: Retained, dialect: Dialect, follower: Follower) -> Self {
         Self {
             log,
             sent: 0,
-            pushing: Pushing::Answering,
-            flow,
+            // Who only observes is sent nothing, and whoever is attached has not asked for it.
+            pushing: if follower == Follower::Nobody { Pushing::AwaitingRead } else { Pushing::Answering },
+            flow: if follower == Follower::Starter { Flow::Paused } else { Flow::Free },
             listener: None,
             hold: true,
+            follower,
             retained,
             repeats: dialect == Dialect::Current,
             legacy_sent: [0; 2],
         }
     }
 
+    /// Whether the process waits for a reader when what is retained is full.
+    fn waits(&self) -> bool {
+        self.hold && self.follower != Follower::Nobody
+    }
+
     /// How many bytes may be read from the process now. None of them would push out what the client still needs.
     pub(crate) fn room(&self) -> usize {
-        if !self.hold {
+        if !self.waits() {
             return usize::MAX;
         }
         if self.retained.is_tight() && self.log.unacknowledged_bytes() >= Retained::FAIR_MINIMUM {
@@ -107,6 +135,7 @@ impl Journal {
         if catches_up {
             self.log.acknowledge(after.min(self.log.next_seq() - 1));
             self.pushing = Pushing::Answering;
+            self.follower = Follower::Client;
             self.sent = page.next_seq - 1;
         }
         (page, catches_up)
@@ -124,9 +153,39 @@ impl Journal {
     pub(crate) fn give_up_waiting(&mut self) {
         if self.pushing == Pushing::AwaitingRead {
             self.pushing = Pushing::On;
+            self.follower = Follower::Client;
             if self.repeats {
                 self.sent = self.sent.min(self.log.acknowledged_seq());
             }
+        }
+    }
+
+    /// A connection has taken the session up. Until it reads, or has been there for a while, it follows nothing that it did not follow
+    /// before.
+    pub(crate) fn attach(&mut self, listener: ConnectionNumber) {
+        self.hold = true;
+        self.listener = Some(listener);
+        self.flow = Flow::Free;
+        self.pushing = Pushing::AwaitingRead;
+        if self.follower == Follower::Starter {
+            self.follower = Follower::Nobody;
+        }
+    }
+
+    /// The attached client lets events that waited go on.
+    pub(crate) fn release(&mut self) {
+        self.follower = Follower::Client;
+        if self.flow == Flow::Paused {
+            self.flow = Flow::Released;
+        }
+    }
+
+    /// The attached connection has ended. What it has not taken yet is for the next one.
+    pub(crate) fn detach(&mut self, departure: Departure) {
+        self.listener = None;
+        self.flow = Flow::Free;
+        if departure == Departure::Goodbye || self.follower == Follower::Starter {
+            self.follower = Follower::Nobody;
         }
     }
 
@@ -164,8 +223,8 @@ impl Journal {
 
     /// What is held for a client that is there stays: its process waits instead.
     pub(crate) fn give_back_anything(&mut self, share: usize) -> Given {
-        let waits = self.hold && !self.log.is_closed();
-        self.shrink_to(if waits { usize::MAX } else { share })
+        let stays = self.waits() && !self.log.is_closed();
+        self.shrink_to(if stays { usize::MAX } else { share })
     }
 
     fn shrink_to(&mut self, bytes: usize) -> Given {
@@ -194,7 +253,7 @@ mod tests {
     /// One event, and a client that has come back and is expected to say what it knows.
     fn awaiting(reader: ConnectionNumber) -> Journal {
         let log = EventLog::new(LogLimits::default());
-        let mut journal = Journal::new(log, Budget::new(1 << 20).account(), Dialect::Current, Flow::Free);
+        let mut journal = Journal::new(log, Budget::new(1 << 20).account(), Dialect::Current, Follower::Client);
         journal.append(protocol::Stream::Stdout, &mut b"text".to_vec(), 4);
         (journal.pushing, journal.listener) = (Pushing::AwaitingRead, Some(reader));
         journal
