@@ -1,6 +1,7 @@
 //! `process/start.shellSnapshot`: a command begins with what the profile of its shell leaves, without the profile being run again.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 
 use testkit::{Client, Outcome, TestServer, Value, eventually, is_alive, json};
@@ -349,12 +350,23 @@ async fn what_waited_for_a_start_that_failed_never_reaches_the_next_process_of_t
     eventually("the profile runs", || gate.exists().then_some(())).await;
     directory.close().unwrap();
     std::fs::write(&gate, "\n").unwrap();
-    assert_eq!(client.answer(start).await["error"]["data"]["kind"], "notFound");
+    // The connection is kept busy, so that it is served while the writes that waited are being answered.
+    let mut answers = HashMap::new();
+    while !answers.contains_key(&start) {
+        client.send("environment/status", json!({})).await;
+        let message = client.next().await;
+        answers.insert(message["id"].as_i64().unwrap(), message);
+    }
+    assert_eq!(answers[&start]["error"]["data"]["kind"], "notFound");
     let mut next = Client::start_params("p", &["cat"]);
     next["pipeStdin"] = json!(true);
     client.call("process/start", next).await;
     for write in writes {
-        assert_eq!(client.answer(write).await["result"], json!({"status": "unknownProcess"}));
+        let answer = match answers.remove(&write) {
+            Some(answer) => answer,
+            None => client.answer(write).await,
+        };
+        assert_eq!(answer["result"], json!({"status": "unknownProcess"}));
     }
     client.close_stdin("p").await;
     assert_eq!(client.outcome("p").await.stdout.len(), 0, "bytes that were meant for another process");

@@ -130,6 +130,7 @@ impl Server {
             for process in session.table.processes() {
                 process.stop(Stop::Drain);
             }
+            session.push_everything();
             // Their tasks would be waited for.
             session.files.watches.end_all();
         }

@@ -38,6 +38,8 @@ struct Link {
     outbound: Option<Arc<Outbound>>,
     /// The look for the end of its time.
     expiry: NextLook,
+    /// The server ends: nothing waits any more because the client asked for it.
+    is_last_chance: bool,
 }
 
 impl Session {
@@ -56,7 +58,12 @@ impl Session {
             table: Table::default(),
             files,
             snapshots: Snapshots::default(),
-            link: Mutex::new(Link { attachment, outbound: Some(outbound), expiry: NextLook::default() }),
+            link: Mutex::new(Link {
+                attachment,
+                outbound: Some(outbound),
+                expiry: NextLook::default(),
+                is_last_chance: false,
+            }),
             kept: Mutex::new(KeptProcesses::new(max_kept)),
             _present: present,
         }
@@ -146,7 +153,7 @@ impl Session {
         // Kept locked, so that a connection which was just replaced cannot pause its successor.
         let link = self.link.lock();
         let attached = link.attachment.is_attached_to(connection);
-        if attached {
+        if attached && !link.is_last_chance {
             process.journal(|journal| journal.flow = Flow::Paused);
             // A terminate no longer waits for them.
             process.news.notify_waiters();
@@ -162,6 +169,25 @@ impl Session {
         }
         drop(link);
         self.line_up(process);
+    }
+
+    /// The server ends, and its processes have: what the attached client lets wait, or has not asked for since it came back, is sent
+    /// now or never. Each process has at most what is retained of it and what is left in its pipes.
+    pub(crate) fn push_everything(&self) {
+        let is_attached = {
+            let mut link = self.link.lock();
+            link.is_last_chance = true;
+            link.outbound.is_some()
+        };
+        for process in self.table.processes() {
+            process.journal(|journal| {
+                journal.release();
+                journal.give_up_waiting();
+                journal.hold &= is_attached;
+            });
+            process.poke();
+            self.line_up(&process);
+        }
     }
 
     /// The time that every closed process has is over for this one. Returns the one that has to go: this one, or an

@@ -1,6 +1,6 @@
 //! Connections that are lost on the way.
 
-use testkit::{CuttingProxy, TestServer, eventually, is_alive};
+use testkit::{CuttingProxy, Signal, TestServer, eventually, eventually_async, http_get, is_alive};
 use tokio::io::AsyncReadExt as _;
 
 use crate::support::{command, finished, number_in, told};
@@ -69,9 +69,28 @@ async fn a_server_that_is_gone_is_our_failure() {
     let myself = testkit::binary().canonicalize().unwrap();
     let is_server = |pid: &&u32| std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == myself);
     let serving = *served.iter().find(is_server).unwrap();
-    testkit::send_signal(serving, testkit::Signal::KILL);
+    testkit::send_signal(serving, Signal::KILL);
     let (_, stderr, code) = told(&finished(child).await);
     assert_eq!(code, Some(125), "{stderr}");
     assert!(stderr.starts_with("exec-server: ") && stderr.lines().count() == 1, "{stderr}");
     eventually("the process is gone", || (!is_alive(pid)).then_some(())).await;
+}
+
+#[tokio::test]
+async fn when_the_server_ends_a_slow_reader_of_our_output_still_gets_the_rest_and_the_exit_code() {
+    let mut server = TestServer::with_args(&["--shutdown-grace", "100ms"]).await;
+    let child = command(&["run", "--connect", server.url(), "--", "seq", "1", "3000000"]).spawn().unwrap();
+    eventually_async("we have made the process wait", async || {
+        let metrics = http_get(server.address(), "/metrics", &[]).await.body;
+        let line = metrics.lines().find_map(|line| line.strip_prefix("exec_server_output_bytes_total "));
+        (line?.parse::<u64>().unwrap() > 3 << 20).then_some(())
+    })
+    .await;
+    server.signal(Signal::TERM);
+    assert_eq!(server.wait().await, Some(0));
+    let all = finished(child).await;
+    let numbers: String = (1..=3_000_000).map(|number| format!("{number}\n")).collect();
+    assert!(numbers.as_bytes().starts_with(&all.stdout), "{} bytes", all.stdout.len());
+    assert!(all.stdout.len() > 3 << 20, "{} bytes", all.stdout.len());
+    assert_eq!(all.status.code(), Some(128 + 15), "{}", String::from_utf8_lossy(&all.stderr));
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use testkit::{Client, Signal, TestServer, descendants, eventually, http_get, is_alive, json};
+use testkit::{Client, Signal, TestServer, descendants, eventually, eventually_async, http_get, is_alive, json};
 
 /// A process that writes a file when it is asked to end, and then does.
 fn tidy_script(file: &std::path::Path) -> String {
@@ -130,4 +130,28 @@ async fn a_detached_session_is_ended_too() {
     server.signal(Signal::TERM);
     assert_eq!(server.wait().await, Some(0));
     eventually("nothing is left", || (!children.iter().copied().any(is_alive)).then_some(())).await;
+}
+
+#[tokio::test]
+async fn what_a_client_lets_wait_is_sent_before_the_goodbye() {
+    let mut server = TestServer::with_args(&["--retain-bytes", "64KiB", "--shutdown-grace", "100ms"]).await;
+    let mut client = server.client().await;
+    let mut params = Client::start_params("p", &["seq", "1", "300000"]);
+    params["paused"] = true.into();
+    client.call("process/start", params).await;
+    eventually_async("what is retained is full", async || {
+        let list = client.processes().await;
+        (list[0]["outputBytes"] == 64 << 10).then_some(())
+    })
+    .await;
+    server.signal(Signal::TERM);
+    let outcome = client.outcome("p").await;
+    let numbers: String = (1..=300_000).map(|number| format!("{number}\n")).collect();
+    assert!(numbers.as_bytes().starts_with(&outcome.stdout));
+    assert!(outcome.stdout.len() > 64 << 10, "what was in the pipe comes too: {} bytes", outcome.stdout.len());
+    assert_eq!((outcome.exit_code, outcome.seqs[0]), (128 + 15, 1));
+    assert!(outcome.seqs.iter().copied().eq(1..=outcome.seqs.len() as u64), "each number once: {:?}", outcome.seqs);
+    assert_eq!(client.drain().await, Vec::<testkit::Value>::new());
+    assert_eq!(client.close_reason.unwrap().code, 1001);
+    assert_eq!(server.wait().await, Some(0));
 }
