@@ -38,4 +38,9 @@ impl SessionFiles {
             watches: Watches::new(config.max_watches),
         }
     }
+
+    /// Whether nothing is open.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.handles.is_empty() && self.watches.is_empty()
+    }
 }

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use protocol::SessionId;
-use session::{Attachment, ConnectionNumber, KeptProcesses, NextLook, Observer, StillAttached};
+use session::{Attachment, ConnectionNumber, Contents, KeptProcesses, NextLook, Observer, StillAttached};
 use spawn::TagRange;
 
-pub(crate) use registry::Sessions;
+pub(crate) use registry::{Full, Sessions};
 pub(crate) use table::{Deferred, Lookup, Place, Refusal, Table};
 
 use crate::connection::Outbound;
@@ -278,6 +278,26 @@ impl Session {
     pub(crate) fn end_if_expired(&self, now: Instant) -> bool {
         let mut link = self.link.lock();
         link.attachment.expires_at().is_some_and(|end| end <= now) && link.attachment.end()
+    }
+
+    /// How readily it makes room for a new session; none if it stays.
+    fn makes_room(&self, now: Instant) -> Option<(Contents, Instant)> {
+        self.link.lock().attachment.makes_room(self.contents(), now)
+    }
+
+    /// Ends the session if it still makes room for a new one.
+    fn end_if_it_makes_room(&self, now: Instant) -> bool {
+        let mut link = self.link.lock();
+        link.attachment.makes_room(self.contents(), now).is_some() && link.attachment.end()
+    }
+
+    fn contents(&self) -> Contents {
+        match self.table.is_at_work() {
+            Some(true) => Contents::Work,
+            Some(false) => Contents::Leftovers,
+            None if self.files.is_empty() => Contents::Nothing,
+            None => Contents::Leftovers,
+        }
     }
 
     /// Ends the session whatever its state. False if it had ended before.

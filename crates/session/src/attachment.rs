@@ -48,6 +48,17 @@ pub struct Observer {
     keeps: bool,
 }
 
+/// What a session holds, for the choice of a session that makes room for a new one. What is cheapest to lose comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Contents {
+    /// Nothing.
+    Nothing,
+    /// Processes that have closed, files or watches that a client has left open.
+    Leftovers,
+    /// A process that is not closed.
+    Work,
+}
+
 impl Attachment {
     /// A new session, attached to the connection that asked for it.
     pub fn new(connection: ConnectionNumber, ttl: Duration, hold: Duration) -> Self {
@@ -153,6 +164,19 @@ impl Attachment {
             State::Detached { since, .. } if self.keepers == 0 => Some(since + self.lifetime()),
             State::Detached { .. } | State::Attached(_) | State::Ended => None,
         }
+    }
+
+    /// How readily the session makes room for a new one on a server that is full; the least goes first, and so who left first. None: not
+    /// at all. A session that somebody is connected to stays, and so does one that does work. One with nothing in it may go at once,
+    /// because its client loses nothing, and one with leftovers after the time that every session has.
+    pub fn makes_room(&self, contents: Contents, now: Instant) -> Option<(Contents, Instant)> {
+        let State::Detached { since, .. } = self.state else { return None };
+        let may_go = match contents {
+            Contents::Nothing => true,
+            Contents::Leftovers => now >= since + self.ttl,
+            Contents::Work => false,
+        };
+        (may_go && self.observers == 0).then_some((contents, since))
     }
 
     /// When output stops waiting for the client.
@@ -270,6 +294,26 @@ mod tests {
         assert_eq!(attachment.expires_at(), None, "it may be about to start something");
         attachment.observer_left(observer, at(50));
         assert_eq!((attachment.hold_ends_at(), attachment.expires_at()), (Some(start + HOLD), Some(at(150))));
+    }
+
+    #[test]
+    fn nobody_makes_room_who_would_lose_something() {
+        let start = Instant::now();
+        let mut attachment = Attachment::new(FIRST, TTL, HOLD);
+        attachment.keep_for(TTL * 100);
+        assert_eq!(attachment.makes_room(Contents::Nothing, start), None, "its client is there");
+        attachment.detach(FIRST, start);
+        let at = |contents, now| attachment.makes_room(contents, now).map(|(_, since)| since);
+        assert_eq!(at(Contents::Nothing, start), Some(start));
+        assert_eq!(at(Contents::Leftovers, start + TTL - Duration::from_nanos(1)), None);
+        assert_eq!(at(Contents::Leftovers, start + TTL), Some(start));
+        assert_eq!(at(Contents::Work, start + TTL * 99), None);
+        let observer = attachment.observe(None, start).unwrap();
+        assert_eq!(attachment.makes_room(Contents::Nothing, start), None, "somebody looks at it");
+        attachment.observer_left(observer, start);
+        assert!(
+            attachment.makes_room(Contents::Nothing, start) < attachment.makes_room(Contents::Leftovers, start + TTL)
+        );
     }
 
     #[test]

@@ -14,7 +14,7 @@ mod pace;
 mod stdin;
 mod write_ids;
 
-pub use attachment::{Attachment, ConnectionNumber, Observer, StillAttached};
+pub use attachment::{Attachment, ConnectionNumber, Contents, Observer, StillAttached};
 pub use changes::{ChangeLog, Told};
 pub use kept::KeptProcesses;
 pub use liveness::PeerLiveness;

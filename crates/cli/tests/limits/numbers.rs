@@ -50,15 +50,77 @@ async fn sessions_beyond_the_limit_are_refused_until_one_ends() {
 }
 
 #[tokio::test]
-async fn detached_sessions_count() {
+async fn detached_sessions_with_a_process_count() {
     let server = TestServer::with_args(&["--max-sessions", "1"]).await;
-    let first = server.client().await;
+    let mut first = server.client().await;
+    first.start("p", &["sleep", "1000"]).await;
     let session = first.session.clone();
     drop(first);
     let mut second = server.raw().await;
     let error = second.call_error("initialize", json!({"clientName": "second"})).await;
     assert_eq!(error["message"], "server has reached its limit of 1 sessions (--max-sessions)");
     second.handshake(Some(&session)).await;
+}
+
+/// A new connection whose session is kept for an hour.
+async fn kept(server: &TestServer) -> Client {
+    let mut client = server.raw().await;
+    let result = client.call("initialize", json!({"clientName": "testkit", "keepForMs": 3_600_000})).await;
+    client.session = result["sessionId"].as_str().unwrap().to_owned();
+    client.notify("initialized", json!({})).await;
+    client
+}
+
+/// Whether a session can still be taken up.
+async fn is_known(server: &TestServer, session: &str) -> bool {
+    let params = json!({"clientName": "testkit", "resumeSessionId": session});
+    server.raw().await.request("initialize", params).await.get("result").is_some()
+}
+
+/// Waits until so many connections are left.
+async fn connections_left(server: &TestServer, left: u64) {
+    eventually_async("the others have ended", async || {
+        let open = format!("exec_server_connections_active{{transport=\"websocket\"}} {left}\n");
+        http_get(server.address(), "/metrics", &[]).await.body.contains(&open).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn empty_sessions_of_clients_that_left_make_room() {
+    let server = TestServer::with_args(&["--max-sessions", "3"]).await;
+    let mut busy = kept(&server).await;
+    busy.start("p", &["sleep", "1000"]).await;
+    let mut sessions = vec![busy.session.clone()];
+    drop(busy);
+    for number in 1..=5 {
+        // One after the other, so that it is known which of them left first.
+        connections_left(&server, 0).await;
+        sessions.push(kept(&server).await.session.clone());
+        assert_eq!(sessions.len(), number + 1);
+    }
+    connections_left(&server, 0).await;
+    assert!(is_known(&server, &sessions[0]).await, "a session with a process is nobody else's to end");
+    for gone in &sessions[1..=3] {
+        assert!(!is_known(&server, gone).await, "who left first makes room first");
+    }
+    assert!(is_known(&server, &sessions[4]).await && is_known(&server, &sessions[5]).await);
+}
+
+#[tokio::test]
+async fn sessions_that_hold_only_results_make_room_after_the_ordinary_time() {
+    let server = TestServer::with_args(&["--max-sessions", "1", "--session-ttl", "300ms"]).await;
+    let mut first = kept(&server).await;
+    first.run("p", &["true"]).await;
+    drop(first);
+    connections_left(&server, 0).await;
+    let mut second = server.raw().await;
+    let error = second.call_error("initialize", json!({"clientName": "second"})).await;
+    assert_eq!(error["message"], "server has reached its limit of 1 sessions (--max-sessions)");
+    eventually_async("the first has had the time that every session has", async || {
+        second.request("initialize", json!({"clientName": "second"})).await.get("result").map(drop)
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -74,6 +74,10 @@ impl Handles {
         Ok((slot, guard))
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.slots.lock().is_empty()
+    }
+
     pub(crate) fn find(&self, id: &str) -> Option<Slot> {
         self.slots.lock().get(id).cloned()
     }

@@ -53,6 +53,10 @@ impl Watches {
         Self { limit, by_id: Mutex::default() }
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.by_id.lock().is_empty()
+    }
+
     pub(crate) fn find(&self, id: &str) -> Option<Arc<Watched>> {
         self.by_id.lock().get(id).cloned()
     }

@@ -9,7 +9,7 @@ use session::Attachment;
 use crate::connection::{Call, Phase, Role};
 use crate::files::SessionFiles;
 use crate::process::Departure;
-use crate::session::Session;
+use crate::session::{Full, Session};
 
 pub(super) async fn initialize(call: Call, params: Result<InitializeParams, WireError>) {
     let connection = Arc::clone(&call.connection);
@@ -53,11 +53,18 @@ fn open(call: &Call, keep: Option<Duration>) -> Result<Arc<Session>, WireError> 
         config.max_kept_processes,
         shared.presence.enter(),
     ));
-    if !shared.sessions.insert(&session, config.max_sessions) {
-        let limit = config.max_sessions;
-        return Err(WireError::invalid_request(format!(
-            "server has reached its limit of {limit} sessions (--max-sessions)"
-        )));
+    match shared.sessions.insert(&session, config.max_sessions) {
+        Ok(None) => {}
+        Ok(Some(spared)) => {
+            tracing::info!("a session that nobody is connected to was ended to make room for a new one");
+            shared.end_session_in_background(spared);
+        }
+        Err(Full) => {
+            let limit = config.max_sessions;
+            return Err(WireError::invalid_request(format!(
+                "server has reached its limit of {limit} sessions (--max-sessions)"
+            )));
+        }
     }
     shared.metrics.sessions(shared.sessions.len());
     Ok(session)

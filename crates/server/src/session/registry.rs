@@ -2,11 +2,16 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use parking_lot::Mutex;
 use protocol::SessionId;
 
 use super::Session;
+
+/// Every session is one that has to stay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Full;
 
 /// The sessions of a server.
 #[derive(Default)]
@@ -15,14 +20,12 @@ pub(crate) struct Sessions {
 }
 
 impl Sessions {
-    /// Adds a session. False if there are `limit` already.
-    pub(crate) fn insert(&self, session: &Arc<Session>, limit: usize) -> bool {
+    /// Adds a session. If there are `limit` already, one that can be spared has to go, and is handed out to be ended. Fails if none can.
+    pub(crate) fn insert(&self, session: &Arc<Session>, limit: usize) -> Result<Option<Arc<Session>>, Full> {
         let mut by_id = self.by_id.lock();
-        if by_id.len() >= limit {
-            return false;
-        }
+        let spared = if by_id.len() < limit { None } else { Some(take_spare(&mut by_id, Instant::now())?) };
         by_id.insert(session.id.clone(), Arc::clone(session));
-        true
+        Ok(spared)
     }
 
     pub(crate) fn get(&self, id: &SessionId) -> Option<Arc<Session>> {
@@ -39,5 +42,17 @@ impl Sessions {
 
     pub(crate) fn len(&self) -> usize {
         self.by_id.lock().len()
+    }
+}
+
+/// Takes out the session that is the easiest to spare. Its client may come back just now: then the next one is tried.
+fn take_spare(by_id: &mut HashMap<SessionId, Arc<Session>>, now: Instant) -> Result<Arc<Session>, Full> {
+    loop {
+        let ranked = by_id.values().filter_map(|session| Some((session.makes_room(now)?, session)));
+        let (_, spare) = ranked.min_by_key(|(rank, _)| *rank).ok_or(Full)?;
+        if spare.end_if_it_makes_room(now) {
+            let id = spare.id.clone();
+            return by_id.remove(&id).ok_or(Full);
+        }
     }
 }

@@ -204,6 +204,14 @@ impl Table {
         self.slots.lock().values().filter_map(Slot::process).cloned().collect()
     }
 
+    /// Whether a process is not closed, or being started. None: there is no process at all.
+    pub(crate) fn is_at_work(&self) -> Option<bool> {
+        let slots = self.slots.lock();
+        let is_closed =
+            |slot: &Slot| slot.process().is_some_and(|process| process.journal(|journal| journal.log.is_closed()));
+        (!slots.is_empty()).then(|| !slots.values().all(is_closed))
+    }
+
     /// Every process of the session for a person to look at, in the order in which they were started. Clocks cannot tell that:
     /// many start within a millisecond.
     pub(crate) fn list(&self) -> Vec<ProcessSummary> {
