@@ -312,7 +312,7 @@ impl Session {
         self.kept.lock().clear();
         let mut bytes = 0;
         for process in self.table.clear() {
-            bytes += process.journal(|journal| journal.log.retained_bytes());
+            bytes += process.journal(|journal| journal.log.occupied_bytes());
             process.stop(Stop::Discard);
         }
         bytes

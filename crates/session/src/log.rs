@@ -28,6 +28,10 @@ impl Default for LogLimits {
 /// Output that comes in pieces of this size is kept in the buffers it came in.
 const LARGE_BYTES: usize = 64 << 10;
 
+/// What a chunk costs beside its bytes: its entry in a queue that grows by doubling, the allocator's share, and the count of its readers
+/// once it was read. Measured: 126 bytes for a chunk of one byte.
+pub const CHUNK_OVERHEAD_BYTES: usize = 128;
+
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exit {
@@ -157,7 +161,7 @@ impl EventLog {
                 self.open = Some(OpenChunk { seq: self.take_seq(), stream, bytes: bytes.to_vec() });
             }
         }
-        self.drop_beyond(self.limits.retain_bytes);
+        self.drop_beyond_limits();
     }
 
     /// As [`append`](Self::append), for a buffer that is large enough to be kept as it is.
@@ -170,7 +174,7 @@ impl EventLog {
         self.seal();
         let seq = self.take_seq();
         self.sealed.push_back(Chunk { seq, stream, bytes: bytes.into() });
-        self.drop_beyond(self.limits.retain_bytes);
+        self.drop_beyond_limits();
     }
 
     /// A buffer to read into and append: busy processes go through the same few buffers over and over, instead of
@@ -276,12 +280,26 @@ impl EventLog {
         self.limits.retain_bytes.saturating_sub(self.unacknowledged_bytes())
     }
 
-    /// Gives memory back: keeps at most `bytes` of output. Returns how many bytes were freed.
+    /// Gives memory back: occupies at most `bytes` from now on. Returns how many bytes of memory were freed.
     pub fn shrink_to(&mut self, bytes: usize) -> usize {
-        let before = self.retained_bytes;
+        let before = self.occupied_bytes();
         self.seal();
-        self.drop_beyond(bytes);
-        before - self.retained_bytes
+        while self.occupied_bytes() > bytes && self.drop_oldest() {}
+        self.trim_queue();
+        before - self.occupied_bytes()
+    }
+
+    /// Memory that the log occupies: the output that is retained, and what its chunks cost beside it.
+    pub fn occupied_bytes(&self) -> usize {
+        self.retained_bytes + self.chunk_count() * CHUNK_OVERHEAD_BYTES
+    }
+
+    /// The part of [`occupied_bytes`](Self::occupied_bytes) that holds output which the client is not known to have.
+    pub fn occupied_by_unacknowledged(&self) -> usize {
+        let acknowledged = self.sealed.partition_point(|chunk| chunk.seq <= self.acknowledged_seq);
+        let open = self.open.as_ref().is_some_and(|open| open.seq > self.acknowledged_seq);
+        let chunks = self.sealed.len() - acknowledged + usize::from(open);
+        self.unacknowledged_bytes() + chunks * CHUNK_OVERHEAD_BYTES
     }
 
     /// Output the client is not known to have.
@@ -348,15 +366,24 @@ impl EventLog {
         }
     }
 
-    fn drop_beyond(&mut self, bytes: usize) {
-        while self.retained_bytes > bytes || self.chunk_count() > self.limits.retain_chunks {
-            let Some(oldest) = self.sealed.pop_front() else { break };
-            self.retained_bytes -= oldest.bytes.len();
-            self.dropped_through = oldest.seq;
-            if oldest.bytes.len() >= LARGE_BYTES && self.exit.is_none() && oldest.bytes.is_unique() {
-                self.spare = Some(oldest.bytes.into());
-            }
+    fn drop_beyond_limits(&mut self) {
+        let LogLimits { retain_bytes, retain_chunks, .. } = self.limits;
+        while (self.retained_bytes > retain_bytes || self.chunk_count() > retain_chunks) && self.drop_oldest() {}
+        self.trim_queue();
+    }
+
+    /// False if there is no chunk that can be dropped.
+    fn drop_oldest(&mut self) -> bool {
+        let Some(oldest) = self.sealed.pop_front() else { return false };
+        self.retained_bytes -= oldest.bytes.len();
+        self.dropped_through = oldest.seq;
+        if oldest.bytes.len() >= LARGE_BYTES && self.exit.is_none() && oldest.bytes.is_unique() {
+            self.spare = Some(oldest.bytes.into());
         }
+        true
+    }
+
+    fn trim_queue(&mut self) {
         if self.sealed.is_empty() {
             // A burst may have grown the queue to tens of thousands of entries.
             self.sealed.shrink_to(8);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::{Base64Bytes, OutputChunk, ReadParams, ReadResult};
-use session::Page;
+use session::{CHUNK_OVERHEAD_BYTES, Page};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout_at};
 
@@ -70,7 +70,7 @@ fn answer(call: Call, process: &Arc<Process>, session: &Session, params: &ReadPa
         let covers = (catches_up && !journal.log.is_closed()).then(|| Covered {
             process: Arc::clone(process),
             through: page.next_seq - 1,
-            output_bytes: page.chunks.iter().map(|chunk| chunk.bytes.len()).sum(),
+            output_bytes: page.chunks.iter().map(|chunk| chunk.bytes.len() + CHUNK_OVERHEAD_BYTES).sum(),
         });
         (read_result(journal, page), covers, catches_up)
     });

@@ -94,7 +94,7 @@ impl Journal {
         if !self.waits() {
             return usize::MAX;
         }
-        if self.retained.is_tight() && self.log.unacknowledged_bytes() >= Retained::FAIR_MINIMUM {
+        if self.retained.is_tight() && self.log.occupied_by_unacknowledged() >= Retained::FAIR_MINIMUM {
             return 0;
         }
         self.log.room()
@@ -121,7 +121,7 @@ impl Journal {
 
     /// Tells the shared account how much this log holds now.
     pub(crate) fn account(&mut self) {
-        self.retained.set(self.log.retained_bytes());
+        self.retained.set(self.log.occupied_bytes());
     }
 
     /// A client asked what came after `after`. True if it is the first read after a resume, which says up to where the
@@ -218,7 +218,7 @@ impl Journal {
     }
 
     pub(crate) fn give_back_what_is_known(&mut self, share: usize) -> Given {
-        self.shrink_to(share.max(self.log.unacknowledged_bytes()))
+        self.shrink_to(share.max(self.log.occupied_by_unacknowledged()))
     }
 
     /// What is held for a client that is there stays: its process waits instead.
@@ -257,6 +257,38 @@ mod tests {
         journal.append(protocol::Stream::Stdout, &mut b"text".to_vec(), 4);
         (journal.pushing, journal.listener) = (Pushing::AwaitingRead, Some(reader));
         journal
+    }
+
+    /// Bytes of memory that this test has now.
+    fn resident_bytes() -> usize {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() << 10
+    }
+
+    #[test]
+    fn output_in_single_bytes_is_accounted_for_with_what_it_occupies() {
+        // A limit of nothing: all that is held is excess.
+        let budget = Budget::new(0);
+        let before = resident_bytes();
+        let journals: Vec<_> = (0..10)
+            .map(|_| {
+                let log = EventLog::new(LogLimits::default());
+                let mut journal = Journal::new(log, budget.account(), Dialect::Current, Follower::Client);
+                for turn in 0..60_000 {
+                    let stream = if turn % 2 == 0 { protocol::Stream::Stdout } else { protocol::Stream::Stderr };
+                    journal.append(stream, &mut vec![b'x', 0, 0], 1);
+                }
+                // Whoever reads a chunk makes it shared, which costs a little more.
+                assert!(journal.log.read(0, None).chunks.len() >= 49_999);
+                journal
+            })
+            .collect();
+        let (grown, accounted) = (resident_bytes() - before, budget.excess());
+        assert!(accounted >= grown / 10 * 9, "{accounted} bytes are accounted for, {grown} are occupied");
+        assert!(accounted <= grown * 2, "{accounted} bytes are accounted for, {grown} are occupied");
+        drop(journals);
+        assert_eq!(budget.excess(), 0);
     }
 
     #[test]

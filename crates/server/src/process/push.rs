@@ -3,21 +3,18 @@
 use protocol::{
     ClosedNotification, ExitedNotification, LegacyExited, OutputFrame, Stream, encode_notification, notification,
 };
-use session::{Chunk, ConnectionNumber, Event};
+use session::{CHUNK_OVERHEAD_BYTES, Chunk, ConnectionNumber, Event};
 use transport::Framing;
 
 use super::{Dialect, Process};
-
-/// Counted for each piece of output: a process that writes single bytes must not reach the limit of retained chunks
-/// before the client is asked how far it is.
-const EVENT_BYTES: usize = 64;
 
 /// What was written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pushed {
     /// The last event written.
     pub(crate) through: u64,
-    /// Bytes of output among it, with what an event costs however short it is.
+    /// Bytes of output among it, with what each piece occupies however short it is: a process that writes single bytes must not reach
+    /// the limit of retained chunks before the client is asked how far it is.
     pub(crate) output_bytes: usize,
     /// There is more to say.
     pub(crate) more: bool,
@@ -45,7 +42,7 @@ impl Process {
                 journal.sent = event.seq();
                 // What a cap holds back counts too: only its receipt makes room for more.
                 let output_bytes =
-                    if let Event::Output(chunk) = &event { chunk.bytes.len() + EVENT_BYTES } else { 0 };
+                    if let Event::Output(chunk) = &event { chunk.bytes.len() + CHUNK_OVERHEAD_BYTES } else { 0 };
                 self.apply_cap(&mut event, &mut journal.legacy_sent);
                 Some((event, output_bytes, journal.has_push()))
             }) else {

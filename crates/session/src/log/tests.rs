@@ -160,7 +160,11 @@ fn shrinking_frees_the_oldest() {
     for _ in 0..5 {
         log.append(Stream::Stdout, b"abcd");
     }
-    assert_eq!(log.shrink_to(9), 12);
+    let chunk = 4 + CHUNK_OVERHEAD_BYTES;
+    assert_eq!(log.occupied_bytes(), 5 * chunk);
+    log.acknowledge(3);
+    assert_eq!((log.unacknowledged_bytes(), log.occupied_by_unacknowledged()), (8, 2 * chunk));
+    assert_eq!(log.shrink_to(2 * chunk + 1), 3 * chunk);
     assert_eq!((log.retained_bytes(), log.dropped_bytes(), log.oldest_seq()), (8, 12, Some(4)));
     assert!(log.read(2, None).gap);
     assert!(!log.read(3, None).gap);
