@@ -195,6 +195,15 @@ impl SandboxContext {
         let narrows = entries.iter().any(|entry| entry.access != Access::Write);
         !writes_everywhere || narrows
     }
+
+    /// Whether this server has nothing to enforce, neither on files nor on the network, so that a command may run as it would without
+    /// a sandbox. An `external` profile counts: its sandbox is made by somebody else, around the server or inside the command.
+    pub fn asks_for_nothing(&self) -> bool {
+        match &self.permissions {
+            Permissions::Disabled | Permissions::External { .. } => true,
+            Permissions::Managed { network, .. } => *network == NetworkAccess::Enabled && !self.restricts_files(),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -271,5 +280,28 @@ mod tests {
         assert!(restricted("").restricts_files());
         assert!(restricted(read).restricts_files());
         assert!(restricted(&format!("{root},{read}")).restricts_files());
+    }
+
+    #[test]
+    fn a_profile_that_restricts_neither_files_nor_the_network_asks_for_nothing() {
+        for profile in [
+            r#"{"type":"disabled"}"#,
+            r#"{"type":"external","network":"enabled"}"#,
+            r#"{"type":"external","network":"restricted"}"#,
+            r#"{"type":"managed","file_system":{"type":"unrestricted"},"network":"enabled"}"#,
+            r#"{"type":"managed","file_system":{"type":"restricted","entries":[
+               {"path":{"type":"special","value":{"kind":"root"}},"access":"write"}]},"network":"enabled"}"#,
+        ] {
+            assert!(context(profile).asks_for_nothing(), "{profile}");
+        }
+        for profile in [
+            r#"{"type":"managed","file_system":{"type":"unrestricted"},"network":"restricted"}"#,
+            r#"{"type":"managed","file_system":{"type":"restricted","entries":[]},"network":"enabled"}"#,
+            r#"{"type":"managed","file_system":{"type":"restricted","entries":[
+               {"path":{"type":"special","value":{"kind":"root"}},"access":"write"},
+               {"path":{"type":"path","path":"file:///x"},"access":"deny"}]},"network":"enabled"}"#,
+        ] {
+            assert!(!context(profile).asks_for_nothing(), "{profile}");
+        }
     }
 }
