@@ -26,7 +26,7 @@ mod uri;
 pub use abridged::abridged;
 pub use base64_bytes::{Base64Bytes, decode_base64, decode_base64_into, encode_base64_into, encoded_len};
 pub use capability::{
-    CapabilityRoot, DiscoverParams, DiscoverResult, DiscoveredPlugin, DiscoveredRoot, DiscoveredSkill, FoundFile,
+    CapabilityFile, CapabilityRoot, DiscoverParams, DiscoverResult, DiscoveredPlugin, DiscoveredRoot, DiscoveredSkill,
 };
 pub use config::{ConfigLayer, ConfigLayers, ConfigReadParams, ConfigReadResult, ConfigSource};
 pub use envelope::{

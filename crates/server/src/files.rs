@@ -23,8 +23,12 @@ pub(crate) fn places_for_all() -> Arc<Semaphore> {
     Arc::new(Semaphore::new(OPERATIONS_IN_ALL))
 }
 
+/// Discoveries of plugins and skills that a session may have under way, each of which can hold the texts of a whole message.
+const DISCOVERIES_AT_ONCE: usize = 2;
+
 /// The files of a session.
 pub(crate) struct SessionFiles {
+    pub(crate) discoveries: Semaphore,
     pub(crate) work: Work,
     pub(crate) handles: Handles,
     pub(crate) watches: Watches,
@@ -33,6 +37,7 @@ pub(crate) struct SessionFiles {
 impl SessionFiles {
     pub(crate) fn new(config: &Config, for_all: Arc<Semaphore>) -> Self {
         Self {
+            discoveries: Semaphore::new(DISCOVERIES_AT_ONCE),
             work: Work::new(config.max_file_operations, for_all),
             handles: Handles::new(config.max_file_handles),
             watches: Watches::new(config.max_watches),

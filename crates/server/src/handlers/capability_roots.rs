@@ -1,21 +1,26 @@
 //! `capabilityRoots/discoverV1`: several roots at once, each with its own failures, answered in the order of the request.
 
 mod bundle;
+mod manifest;
 mod scan;
 
 use std::sync::Arc;
 
-use files::Cancel;
-use protocol::{CapabilityRoot, DiscoverParams, DiscoverResult, DiscoveredRoot, SandboxContext, WireError};
+use files::{Cancel, Follow};
+use protocol::{
+    CapabilityRoot, DiscoverParams, DiscoverResult, DiscoveredRoot, SandboxContext, WireError, encode_response,
+};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use crate::connection::Call;
 use crate::session::Session;
 
+/// As published.
 const MOST_ROOTS: usize = 128;
+/// So many roots of one request are looked through at once.
 const ROOTS_AT_ONCE: usize = 8;
-/// What stands around the roots in an answer, an id of the longest permitted length aside.
+/// What stands around the roots in an answer, the id of the request aside.
 const AROUND_ROOTS_BYTES: usize = 64;
 
 pub(super) fn discover(call: Call, params: DiscoverParams, session: Arc<Session>) {
@@ -26,11 +31,17 @@ pub(super) fn discover(call: Call, params: DiscoverParams, session: Arc<Session>
     let connection = Arc::clone(&call.connection);
     connection.spawn(async move {
         let config = &call.connection.shared.config;
-        let fits = config.max_message_bytes.saturating_sub(AROUND_ROOTS_BYTES + config.max_id_bytes);
-        let room = call.connection.outbound.room_for_reply(bundle::BUNDLE_BYTES).await;
-        if let Some(roots) = discover_all(params.roots, &session, fits).await {
-            call.finish_covering(Ok(DiscoverResult { roots }), None, room);
-        }
+        let roots_bytes: usize = params.roots.iter().map(|root| bundle::root_bytes(&root.id, &root.path)).sum();
+        let taken = AROUND_ROOTS_BYTES + config.max_id_bytes + roots_bytes;
+        let answer_room = bundle::AnswerRoom::new(config.max_message_bytes, taken);
+        // Kept until there is room to send the answer, so that texts which nobody takes cannot pile up.
+        let Ok(_place) = session.files.discoveries.acquire().await else { return };
+        let Some(roots) = discover_all(params.roots, &session, answer_room).await else { return };
+        let id = call.id().clone();
+        let encode = move || encode_response(&id, &DiscoverResult { roots });
+        let Some(message) = session.files.work.run(encode).await else { return };
+        let room = call.connection.outbound.room_for_reply(message.len()).await;
+        call.finish_encoded(message, room);
     });
 }
 
@@ -38,18 +49,18 @@ pub(super) fn discover(call: Call, params: DiscoverParams, session: Arc<Session>
 async fn discover_all(
     roots: Vec<CapabilityRoot>,
     session: &Arc<Session>,
-    fits: usize,
+    answer_room: bundle::AnswerRoom,
 ) -> Option<Vec<DiscoveredRoot>> {
     let cancel = CancelOnDrop(Cancel::new());
-    let room = Arc::new(bundle::Room::new(fits));
+    let answer_room = Arc::new(answer_room);
     let places = Arc::new(Semaphore::new(ROOTS_AT_ONCE));
     let mut running = JoinSet::new();
     for (number, root) in roots.into_iter().enumerate() {
-        let (session, places, room) = (Arc::clone(session), Arc::clone(&places), Arc::clone(&room));
+        let (session, places, answer_room) = (Arc::clone(session), Arc::clone(&places), Arc::clone(&answer_room));
         let cancelled = cancel.0.clone();
         running.spawn(async move {
             let _place = places.acquire_owned().await.ok()?;
-            let found = session.files.work.run(move || discover_one(root, &room, &cancelled)).await?;
+            let found = session.files.work.run(move || discover_one(root, &answer_room, &cancelled)).await?;
             Some((number, found))
         });
     }
@@ -65,36 +76,44 @@ async fn discover_all(
     Some(found.into_iter().map(|(_, root)| root).collect())
 }
 
-fn discover_one(root: CapabilityRoot, room: &bundle::Room, cancel: &Cancel) -> DiscoveredRoot {
-    let CapabilityRoot { id, path, sandbox } = root;
-    let mut found = DiscoveredRoot {
-        id,
-        path,
-        plugin: None,
-        skills: Vec::new(),
-        namespace_manifests: Vec::new(),
-        warnings: Vec::new(),
-        error: None,
-    };
-    if sandbox.as_ref().is_some_and(SandboxContext::restricts_files) {
-        found.error = Some("filesystem sandbox cannot be enforced on this executor".to_owned());
-        return found;
-    }
-    let scanned = found.path.to_native().map_err(|error| error.to_string()).and_then(|native| {
-        let mut bundle = bundle::Bundle::new(room);
-        let scanned = scan::scan(&native, &mut bundle, cancel);
-        found.warnings = bundle.into_warnings();
-        scanned.map_err(|error| error.to_string())
-    });
-    match scanned {
-        Ok(scanned) => {
-            found.plugin = scanned.plugin;
-            found.skills = scanned.skills;
-            found.namespace_manifests = scanned.namespace_manifests;
+fn discover_one(root: CapabilityRoot, answer_room: &bundle::AnswerRoom, cancel: &Cancel) -> DiscoveredRoot {
+    let mut bundle = bundle::Bundle::new(answer_room);
+    let looked = look_through(&root, &mut bundle, cancel);
+    let CapabilityRoot { id, path, sandbox: _ } = root;
+    match looked {
+        Ok(scan::Scanned { plugin, skills, namespace_manifests }) => {
+            let warnings = bundle.into_warnings();
+            DiscoveredRoot { id, path, plugin, skills, namespace_manifests, warnings, error: None }
         }
-        Err(error) => found.error = Some(error),
+        Err(error) => DiscoveredRoot {
+            id,
+            path,
+            plugin: None,
+            skills: Vec::new(),
+            namespace_manifests: Vec::new(),
+            warnings: Vec::new(),
+            error: Some(error),
+        },
     }
-    found
+}
+
+/// What is in a root, or why it cannot be looked at.
+fn look_through(
+    root: &CapabilityRoot,
+    bundle: &mut bundle::Bundle<'_>,
+    cancel: &Cancel,
+) -> Result<scan::Scanned, String> {
+    if root.sandbox.as_ref().is_some_and(SandboxContext::restricts_files) {
+        return Err("filesystem sandbox cannot be enforced on this executor".to_owned());
+    }
+    let uri = &root.path;
+    let native = uri.to_native().map_err(|error| format!("failed to inspect capability root {uri}: {error}"))?;
+    let metadata = files::metadata(&native, Follow::Yes)
+        .map_err(|error| format!("failed to inspect capability root {uri}: {error}"))?;
+    if !metadata.is_directory {
+        return Err(format!("capability root {uri} is not a directory"));
+    }
+    scan::scan(&native, uri, bundle, cancel).map_err(|error| format!("failed to scan capability root {uri}: {error}"))
 }
 
 /// Ends the walks of a request that was dropped.

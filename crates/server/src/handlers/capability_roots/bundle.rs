@@ -1,93 +1,127 @@
-//! The files that are returned for a root, within what a file, a root and a message may have. What is left out is told.
+//! The texts and warnings that are returned for a root, within the limits of a file, of a root and of the whole answer. What does
+//! not fit is left out, and a warning says so. Which files a root has is not known here.
 
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use files::Follow;
-use protocol::{FoundFile, PathUri};
+use protocol::{CapabilityFile, PathUri};
 
+/// The size of one file, as published: instructions and manifests are written by people.
 const FILE_BYTES: u64 = 1 << 20;
-/// What the files of one root may have together.
-pub(super) const BUNDLE_BYTES: usize = 16 << 20;
-/// What stands around a file in an answer.
+/// The size of all texts of one root together, as published.
+const BUNDLE_BYTES: u64 = 16 << 20;
+/// JSON around a text: names of members, quotes, braces.
 const AROUND_FILE_BYTES: usize = 128;
-/// What stands around a warning.
+/// JSON around a warning: quotes and a comma.
 const AROUND_WARNING_BYTES: usize = 4;
-/// A tree where everything is wrong is not worth more.
-const MOST_WARNINGS: usize = 100;
+/// JSON of a root without texts, and the fixed words of its `error` or of its last warning.
+const AROUND_ROOT_BYTES: usize = 512;
 
-/// What an answer still has room for, for all roots of a request together.
-pub(super) struct Room {
+/// The bytes that are left in an answer, shared by all roots of a request.
+pub(super) struct AnswerRoom {
+    most: usize,
     files: AtomicUsize,
     warnings: AtomicUsize,
 }
 
-impl Room {
-    pub(super) fn new(bytes: usize) -> Self {
-        // Files must not take the place of the words that say what they have no place for.
-        let warnings = bytes / 8;
-        Self { files: AtomicUsize::new(bytes - warnings), warnings: AtomicUsize::new(warnings) }
+impl AnswerRoom {
+    /// Room in an answer of at most `most` bytes that must have `taken` bytes whatever is found.
+    pub(super) fn new(most: usize, taken: usize) -> Self {
+        let left = most.saturating_sub(taken);
+        // Texts must not take the room of the warnings that say which texts have no room.
+        let warnings = left / 8;
+        Self { most, files: AtomicUsize::new(left - warnings), warnings: AtomicUsize::new(warnings) }
     }
 }
 
-/// Reads files until there is no room for more.
+/// What an answer has of a root whatever is found there. An `error` repeats the path.
+pub(super) fn root_bytes(id: &str, path: &PathUri) -> usize {
+    AROUND_ROOT_BYTES + json_len(id) + 3 * path.as_str().len()
+}
+
+/// The texts and warnings of one root.
 pub(super) struct Bundle<'a> {
-    left: usize,
-    room: &'a Room,
+    left: u64,
+    room: &'a AnswerRoom,
     warnings: Vec<String>,
+    lacks_warnings: bool,
 }
 
 impl<'a> Bundle<'a> {
-    pub(super) fn new(room: &'a Room) -> Self {
-        Self { left: BUNDLE_BYTES, room, warnings: Vec::new() }
+    pub(super) fn new(room: &'a AnswerRoom) -> Self {
+        Self { left: BUNDLE_BYTES, room, warnings: Vec::new(), lacks_warnings: false }
     }
 
-    /// The contents of a file. One that is not there is none; one that cannot be returned is none and a warning.
-    pub(super) fn read(&mut self, path: &Path) -> Option<FoundFile> {
+    /// The text of a file that stands in the answer `copies` times. There is none of what does not exist and of what is no
+    /// regular file; a file that cannot be returned has none and a warning.
+    pub(super) fn read(&mut self, path: &Path, copies: usize) -> Option<CapabilityFile> {
         let uri = PathUri::from_native(path)?;
-        let bytes = match files::read_file(path, Follow::Yes, FILE_BYTES) {
+        let size = match files::metadata(path, Follow::Yes) {
+            Ok(metadata) if !metadata.is_file => return None,
+            Ok(metadata) => metadata.size,
+            Err(error) if error.kind() == ErrorKind::NotFound => return None,
+            Err(error) => return self.leave_out(format!("failed to inspect capability file {uri}: {error}")),
+        };
+        if size > FILE_BYTES {
+            return self.leave_out(format!("capability file {uri} exceeds the {FILE_BYTES}-byte limit"));
+        }
+        if size > self.left {
+            return self.leave_out(format!("capability root bundle exceeds the {BUNDLE_BYTES}-byte limit"));
+        }
+        let bytes = match files::read_file(path, Follow::Yes, FILE_BYTES.min(self.left)) {
             Ok(bytes) => bytes,
-            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return None,
+            Err(error) if error.size_limit().is_some() => {
+                return self.leave_out(format!("capability file {uri} exceeded its read limit"));
+            }
+            Err(error) => return self.leave_out(format!("failed to read capability file {uri}: {error}")),
+        };
+        let contents = match String::from_utf8(bytes) {
+            Ok(contents) => contents,
             Err(error) => {
-                self.warn(path, &error.to_string());
-                return None;
+                return self.leave_out(format!("capability file {uri} is not UTF-8: {}", error.utf8_error()));
             }
         };
-        let Ok(contents) = String::from_utf8(bytes) else {
-            self.warn(path, "it is not UTF-8");
-            return None;
-        };
-        let Some(left) = self.left.checked_sub(contents.len()) else {
-            self.warn(path, &format!("the files of a root may have {BUNDLE_BYTES} bytes together"));
-            return None;
-        };
-        if !take(&self.room.files, json_len(&contents) + uri.as_str().len() + AROUND_FILE_BYTES) {
-            self.warn(
-                path,
-                "the answer would exceed the limit of a message (--max-message-bytes); ask for fewer roots",
-            );
-            return None;
+        let in_answer = copies * (json_len(&contents) + uri.as_str().len() + AROUND_FILE_BYTES);
+        if !take(&self.room.files, in_answer) {
+            return self.leave_out(format!("capability file {uri} does not {}", self.fit_the_answer()));
         }
-        self.left = left;
-        Some(FoundFile { path: uri, contents })
+        self.left -= contents.len() as u64;
+        Some(CapabilityFile { path: uri, contents })
     }
 
-    /// Something about `path` is left out.
-    pub(super) fn warn(&mut self, path: &Path, why: &str) {
-        let warning = format!("{}: {why}", path.display());
-        if self.warnings.len() < MOST_WARNINGS && take(&self.room.warnings, json_len(&warning) + AROUND_WARNING_BYTES)
-        {
+    fn leave_out(&mut self, warning: String) -> Option<CapabilityFile> {
+        self.warn(warning);
+        None
+    }
+
+    /// Something of the root is left out.
+    pub(super) fn warn(&mut self, warning: String) {
+        // After the first that is left out all are: the order of the others says what was looked at.
+        self.lacks_warnings |= !take(&self.room.warnings, json_len(&warning) + AROUND_WARNING_BYTES);
+        if !self.lacks_warnings {
             self.warnings.push(warning);
         }
     }
 
-    pub(super) fn into_warnings(self) -> Vec<String> {
+    pub(super) fn into_warnings(mut self) -> Vec<String> {
+        if self.lacks_warnings {
+            // There is room for this one: `root_bytes` counts it.
+            self.warnings.push(format!("further warnings do not {}", self.fit_the_answer()));
+        }
         self.warnings
+    }
+
+    fn fit_the_answer(&self) -> String {
+        format!(
+            "fit the answer of at most {} bytes (--max-message-bytes); ask for fewer roots at once",
+            self.room.most
+        )
     }
 }
 
-/// Takes so many bytes, if there are as many.
+/// Takes so many bytes, if as many are left.
 fn take(left: &AtomicUsize, bytes: usize) -> bool {
     left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes)).is_ok()
 }
@@ -114,20 +148,10 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_room_is_left_out_and_told() {
-        let directory = tempfile::tempdir().unwrap();
-        let file = directory.path().join("f");
-        std::fs::write(&file, "x".repeat(1000)).unwrap();
-        let room = Room::new(2400);
-        let mut bundle = Bundle::new(&room);
-        assert!(bundle.read(&file).is_some());
-        assert!(bundle.read(&file).is_none(), "no room in the message");
-        let plenty = Room::new(1 << 20);
-        let mut tight = Bundle { left: 1500, ..Bundle::new(&plenty) };
-        assert!(tight.read(&file).is_some());
-        assert!(tight.read(&file).is_none(), "no room in the bundle");
-        let warnings = [bundle.into_warnings(), tight.into_warnings()].concat();
-        assert_eq!(warnings.len(), 2);
-        assert!(warnings[0].ends_with("ask for fewer roots") && warnings[1].contains("16777216"), "{warnings:?}");
+    fn a_file_that_reports_no_size_is_read_up_to_the_limit() {
+        let room = AnswerRoom::new(1 << 20, 0);
+        let mut tight = Bundle { left: 10, ..Bundle::new(&room) };
+        assert_eq!(tight.read(Path::new("/proc/self/status"), 1), None);
+        assert_eq!(tight.into_warnings(), ["capability file file:///proc/self/status exceeded its read limit"]);
     }
 }

@@ -1,17 +1,16 @@
-//! Looks through a root: the plugin that it is, the plugins below it, and skills.
+//! Looks through a root: the plugin that it is or is part of, the plugins below it, and skills. The order of the steps is published,
+//! because warnings and the limit of all texts follow it.
 
-use std::collections::BTreeSet;
-use std::io::ErrorKind;
 use std::ops::ControlFlow;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
-use files::{Cancel, EntryKind, FileError, Follow, WalkItem, WalkOptions};
-use protocol::{DiscoveredPlugin, DiscoveredSkill, FoundFile};
-use serde::Deserialize;
+use files::{Cancel, EntryKind, FileError, WalkItem, WalkOptions};
+use protocol::{CapabilityFile, DiscoveredPlugin, DiscoveredSkill, PathUri};
 
 use super::bundle::Bundle;
+use super::manifest::{Declarations, Declared};
 
-/// Directories that hold the manifest of a plugin. The first that is there counts.
+/// Directories that hold the manifest of a plugin. The first that has one counts.
 const MANIFEST_DIRECTORIES: [&str; 3] = [".codex-plugin", ".claude-plugin", ".cursor-plugin"];
 const MANIFEST: &str = "plugin.json";
 const SKILL: &str = "SKILL.md";
@@ -25,117 +24,140 @@ const LIMITS: WalkOptions = WalkOptions {
     follow_directory_symlinks: true,
     prune_hidden_directories: false,
 };
+/// The names that a scan may come by, as published: the length of each URI and [`NAME_BYTES`].
+const NAMES_BYTES: usize = 4 << 20;
+const NAME_BYTES: usize = 64;
 
 /// What is in a root.
 #[derive(Default)]
 pub(super) struct Scanned {
     pub(super) plugin: Option<DiscoveredPlugin>,
     pub(super) skills: Vec<DiscoveredSkill>,
-    pub(super) namespace_manifests: Vec<FoundFile>,
+    pub(super) namespace_manifests: Vec<CapabilityFile>,
 }
 
-/// Looks through `root` and reads what it finds into `bundle`.
-pub(super) fn scan(root: &Path, bundle: &mut Bundle<'_>, cancel: &Cancel) -> Result<Scanned, FileError> {
-    if !files::metadata(root, Follow::Yes)?.is_directory {
-        return Err(FileError::check(ErrorKind::NotADirectory, "capability root is not a directory", root));
-    }
-    let mut skills = Vec::new();
-    let mut plugins = BTreeSet::new();
-    let end = files::walk(root, &LIMITS, cancel, &mut |item| {
-        match item {
-            WalkItem::Entry { path, kind: EntryKind::File } if path.ends_with(SKILL) => skills.push(path.to_owned()),
-            WalkItem::Entry { path, kind: EntryKind::File } => plugins.extend(plugin_of_manifest(path)),
-            WalkItem::Entry { .. } => {}
-            WalkItem::Error { path, error } => bundle.warn(path, &error.to_string()),
+/// Looks through the directory `root`, which the client calls `root_uri`, and reads what it finds into `bundle`.
+pub(super) fn scan(
+    root: &Path,
+    root_uri: &PathUri,
+    bundle: &mut Bundle<'_>,
+    cancel: &Cancel,
+) -> Result<Scanned, FileError> {
+    let names = interesting_names(root, root_uri, bundle, cancel)?;
+    // The root's own manifest is opened by its name, so here a link to a file works. It stands in the answer twice.
+    let own = first_manifest(root, 2, bundle);
+    let first = own.clone().or_else(|| root.ancestors().skip(1).find_map(|above| first_manifest(above, 1, bundle)));
+    let mut scanned = Scanned { namespace_manifests: first.into_iter().collect(), ..Scanned::default() };
+    let mut claimed: Option<&Path> = None;
+    // Sorted, the manifests of a plugin stand together, and the first in priority claims it.
+    for manifest in &names.manifests {
+        cancel.check()?;
+        if claimed != Some(&*manifest.plugin) && (own.is_none() || manifest.plugin != root) {
+            claimed = Some(&manifest.plugin);
+            scanned.namespace_manifests.extend(bundle.read(&manifest.path, 1));
         }
-        ControlFlow::Continue(())
-    })?;
-    if end.truncated {
-        let (directories, entries) = (LIMITS.max_directories, LIMITS.max_entries);
-        let why = format!("only {directories} directories and {entries} entries are looked at; the rest is left out");
-        bundle.warn(root, &why);
     }
-    // A link to the manifest itself is no entry of the walk, so the root is asked directly.
-    let plugin = manifest(root, bundle).map(|manifest| {
-        let mcp_config = mcp_config(root, &manifest, bundle);
-        DiscoveredPlugin { manifest, mcp_config }
-    });
-    plugins.remove(root);
-    let mut scanned = Scanned { plugin, ..Scanned::default() };
-    for path in skills {
+    scanned.plugin = own.map(|manifest| plugin(root, manifest, bundle));
+    for path in &names.skills {
         cancel.check()?;
-        let Some(file) = bundle.read(&path) else { continue };
-        let metadata = path.parent().and_then(|beside| bundle.read(&beside.join(SKILL_METADATA)));
-        scanned.skills.push(DiscoveredSkill { file, metadata });
-    }
-    for plugin in plugins {
-        cancel.check()?;
-        scanned.namespace_manifests.extend(manifest(&plugin, bundle));
+        let Some(instructions) = bundle.read(path, 1) else { continue };
+        let metadata = path.parent().and_then(|beside| bundle.read(&beside.join(SKILL_METADATA), 1));
+        scanned.skills.push(DiscoveredSkill { instructions, metadata });
     }
     Ok(scanned)
 }
 
-/// The directory of the plugin whose manifest this is, if it is one.
-fn plugin_of_manifest(path: &Path) -> Option<PathBuf> {
-    let directory = path.parent()?;
-    let is_manifest = path.ends_with(MANIFEST) && MANIFEST_DIRECTORIES.iter().any(|name| directory.ends_with(name));
-    is_manifest.then(|| directory.parent().map(Path::to_owned)).flatten()
+/// The manifest of a plugin below the root.
+struct NamedManifest {
+    /// The directory of the plugin.
+    plugin: PathBuf,
+    path: PathBuf,
 }
 
-fn manifest(plugin: &Path, bundle: &mut Bundle<'_>) -> Option<FoundFile> {
-    MANIFEST_DIRECTORIES.iter().find_map(|name| bundle.read(&plugin.join(name).join(MANIFEST)))
+/// The files of a root that are to be read, in the order in which they are.
+struct InterestingNames {
+    skills: Vec<PathBuf>,
+    manifests: Vec<NamedManifest>,
 }
 
-/// Where a manifest says that the MCP servers of its plugin are.
-#[derive(Deserialize)]
-struct Declared {
-    #[serde(rename = "mcpServers")]
-    mcp_servers: Option<McpServers>,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum McpServers {
-    /// In a file of the plugin.
-    File(String),
-    /// In the manifest.
-    Inline(serde::de::IgnoredAny),
-}
-
-fn mcp_config(plugin: &Path, manifest: &FoundFile, bundle: &mut Bundle<'_>) -> Option<FoundFile> {
-    let declared: Declared = match serde_json::from_str(&manifest.contents) {
-        Ok(declared) => declared,
-        Err(error) => {
-            bundle.warn(plugin, &format!("the manifest of the plugin is not usable: {error}"));
-            return None;
+fn interesting_names(
+    root: &Path,
+    root_uri: &PathUri,
+    bundle: &mut Bundle<'_>,
+    cancel: &Cancel,
+) -> Result<InterestingNames, FileError> {
+    let mut skills = Vec::new();
+    let mut manifests = Vec::new();
+    let mut left = NAMES_BYTES;
+    let end = files::walk(root, &LIMITS, cancel, &mut |item| {
+        let path = match &item {
+            WalkItem::Entry { path, .. } | WalkItem::Error { path, .. } => *path,
+        };
+        let Some(uri) = PathUri::from_native(path) else { return ControlFlow::Continue(()) };
+        let warning = match &item {
+            WalkItem::Entry { .. } => None,
+            WalkItem::Error { error, .. } => Some((uri.as_str(), error.to_string())),
+        };
+        let message_bytes = warning.as_ref().map_or(0, |(_, error)| error.len());
+        match left.checked_sub(uri.as_str().len() + message_bytes + NAME_BYTES) {
+            Some(rest) => left = rest,
+            None => return ControlFlow::Break(()),
         }
-    };
-    match declared.mcp_servers {
-        None => bundle.read(&plugin.join(MCP_CONFIG)),
-        Some(McpServers::Inline(_)) => None,
-        Some(McpServers::File(declared)) => {
-            let inside = inside(Path::new(&declared));
-            let found = inside.as_ref().and_then(|inside| bundle.read(&plugin.join(inside)));
-            if found.is_none() {
-                let why = match inside {
-                    Some(_) => "cannot be read",
-                    None => "is not a path inside the plugin",
-                };
-                bundle.warn(plugin, &format!("the file of MCP servers that the manifest names, `{declared}`, {why}"));
+        if let Some((uri, error)) = warning {
+            bundle.warn(format!("failed to scan capability path {uri}: {error}"));
+        } else if matches!(item, WalkItem::Entry { kind: EntryKind::File, .. }) {
+            if path.ends_with(SKILL) {
+                skills.push((uri, path.to_owned()));
+            } else if let Some((plugin, priority)) = plugin_of_manifest(path)
+                && let Some(plugin_uri) = PathUri::from_native(plugin)
+            {
+                let manifest = NamedManifest { plugin: plugin.to_owned(), path: path.to_owned() };
+                manifests.push((plugin_uri, priority, manifest));
             }
-            found
+        }
+        ControlFlow::Continue(())
+    })?;
+    if end.truncated {
+        bundle.warn(format!("capability scan reached its traversal limit (root: {root_uri})"));
+    }
+    skills.sort_unstable_by(|(one, _), (other, _)| one.as_str().cmp(other.as_str()));
+    manifests
+        .sort_unstable_by(|(one, first, _), (other, second, _)| (one.as_str(), first).cmp(&(other.as_str(), second)));
+    Ok(InterestingNames {
+        skills: skills.into_iter().map(|(_, path)| path).collect(),
+        manifests: manifests.into_iter().map(|(_, _, manifest)| manifest).collect(),
+    })
+}
+
+/// The directory of the plugin whose manifest this is, if it is one, and the place of its name among the names.
+fn plugin_of_manifest(path: &Path) -> Option<(&Path, usize)> {
+    let directory = path.parent().filter(|_| path.ends_with(MANIFEST))?;
+    let priority = MANIFEST_DIRECTORIES.iter().position(|name| directory.ends_with(name))?;
+    Some((directory.parent()?, priority))
+}
+
+fn first_manifest(plugin: &Path, copies: usize, bundle: &mut Bundle<'_>) -> Option<CapabilityFile> {
+    MANIFEST_DIRECTORIES.iter().find_map(|name| bundle.read(&plugin.join(name).join(MANIFEST), copies))
+}
+
+/// The plugin in the directory `root`, with the files that its manifest declares.
+fn plugin(root: &Path, manifest: CapabilityFile, bundle: &mut Bundle<'_>) -> DiscoveredPlugin {
+    let declared = Declarations::of(&manifest.contents);
+    for (member, declared) in [("mcpServers", &declared.mcp_servers), ("apps", &declared.apps)] {
+        if let Declared::Refused(why) = declared {
+            bundle.warn(format!("ignoring {member} in {}: {why}", manifest.path));
         }
     }
-}
-
-/// A relative path that leads nowhere but down, without the dots.
-fn inside(path: &Path) -> Option<PathBuf> {
-    let parts: Option<PathBuf> = path
-        .components()
-        .filter(|part| *part != Component::CurDir)
-        .map(|part| matches!(part, Component::Normal(_)).then_some(part))
-        .collect();
-    parts.filter(|path| !path.as_os_str().is_empty())
+    let mcp_config = match declared.mcp_servers {
+        Declared::Inline => None,
+        Declared::File(file) => bundle.read(&root.join(file), 1),
+        Declared::Nothing | Declared::Refused(_) => bundle.read(&root.join(MCP_CONFIG), 1),
+    };
+    let apps_config = match declared.apps {
+        Declared::File(file) => bundle.read(&root.join(file), 1),
+        Declared::Nothing | Declared::Inline | Declared::Refused(_) => None,
+    };
+    DiscoveredPlugin { manifest, mcp_config, apps_config }
 }
 
 #[cfg(test)]
@@ -143,25 +165,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_declared_path_stays_inside() {
-        for (path, expected) in [
-            ("./mcp.json", Some("mcp.json")),
-            ("a/./b.json", Some("a/b.json")),
-            ("", None),
-            (".", None),
-            ("../mcp.json", None),
-            ("a/../../b", None),
-            ("/etc/passwd", None),
-        ] {
-            assert_eq!(inside(Path::new(path)), expected.map(PathBuf::from), "{path}");
-        }
-    }
-
-    #[test]
     fn a_manifest_names_its_plugin() {
-        for directory in MANIFEST_DIRECTORIES {
+        for (priority, directory) in MANIFEST_DIRECTORIES.iter().enumerate() {
             let path = Path::new("/r/p").join(directory).join(MANIFEST);
-            assert_eq!(plugin_of_manifest(&path), Some("/r/p".into()));
+            assert_eq!(plugin_of_manifest(&path), Some((Path::new("/r/p"), priority)));
         }
         for other in ["/r/p/plugin.json", "/r/.codex-plugin/other.json", "/r/x.codex-plugin/plugin.json"] {
             assert_eq!(plugin_of_manifest(Path::new(other)), None, "{other}");

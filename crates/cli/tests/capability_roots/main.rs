@@ -1,0 +1,74 @@
+//! `capabilityRoots/discoverV1`: plugins and skills with the contents of their files, in one request.
+#![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
+
+mod bounds;
+mod manifests;
+mod published;
+mod roots;
+mod scanning;
+
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use testkit::{TestServer, Value, json};
+
+const DISCOVER: &str = "capabilityRoots/discoverV1";
+
+/// A folder whose roots are looked through.
+struct Tree {
+    folder: tempfile::TempDir,
+}
+
+impl Tree {
+    fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn at(&self, path: &str) -> PathBuf {
+        self.folder.path().join(path)
+    }
+
+    fn write(&self, path: &str, contents: impl AsRef<[u8]>) {
+        std::fs::create_dir_all(self.at(path).parent().unwrap()).unwrap();
+        std::fs::write(self.at(path), contents).unwrap();
+    }
+
+    fn link(&self, target: impl AsRef<Path>, path: &str) {
+        std::fs::create_dir_all(self.at(path).parent().unwrap()).unwrap();
+        symlink(target, self.at(path)).unwrap();
+    }
+
+    fn uri(&self, path: &str) -> String {
+        format!("file://{}", self.at(path).display())
+    }
+
+    fn file(&self, path: &str, contents: &str) -> Value {
+        json!({"path": self.uri(path), "contents": contents})
+    }
+
+    /// What a server of its own finds in the root `path`.
+    async fn discover(&self, path: &str) -> Value {
+        let server = TestServer::start().await;
+        let roots = json!({"roots": [{"id": "r", "path": self.uri(path)}]});
+        server.client().await.call(DISCOVER, roots).await["roots"][0].clone()
+    }
+
+    /// What is found in the root `path`, if that is neither a plugin nor a failure.
+    fn plain_root(&self, path: &str, skills: Value, warnings: Value) -> Value {
+        json!({
+            "id": "r", "path": self.uri(path), "plugin": null, "skills": skills, "namespaceManifests": [],
+            "warnings": warnings, "error": null,
+        })
+    }
+
+    fn skill(&self, path: &str, contents: &str) -> Value {
+        json!({"instructions": self.file(path, contents), "metadata": null})
+    }
+}
+
+/// A root that could not be looked at.
+fn failed_root(id: &str, path: &str, error: &str) -> Value {
+    json!({
+        "id": id, "path": path, "plugin": null, "skills": [], "namespaceManifests": [], "warnings": [], "error": error,
+    })
+}

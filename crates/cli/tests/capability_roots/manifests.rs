@@ -1,0 +1,218 @@
+//! Manifests of plugins: which one counts, and which files they name.
+
+use testkit::{Value, json};
+
+use crate::Tree;
+
+/// What `manifest` in a root with files of both kinds declares: contents of `mcpConfig`, of `appsConfig`, and the warnings.
+async fn declared(manifest: &str) -> (Value, Value, Vec<String>) {
+    let tree = Tree::new();
+    tree.write("r/.codex-plugin/plugin.json", manifest);
+    tree.write("r/.mcp.json", "by default");
+    tree.write("r/.apps.json", "there is no default");
+    tree.write("r/config/mcp.json", "declared");
+    tree.write("r/config/apps.json", "declared");
+    tree.write("r/etc/hosts", "below the root");
+    tree.write("outside.json", "outside");
+    let found = tree.discover("r").await;
+    let uri = tree.uri("r/.codex-plugin/plugin.json");
+    let warnings = found["warnings"].as_array().unwrap().iter();
+    let warnings = warnings.map(|warning| warning.as_str().unwrap().replace(&uri, "U")).collect();
+    assert_eq!(found["namespaceManifests"], json!([found["plugin"]["manifest"]]), "{manifest}");
+    let plugin = &found["plugin"];
+    assert_eq!(plugin["manifest"], tree.file("r/.codex-plugin/plugin.json", manifest));
+    let contents = |file: &Value| if file.is_null() { json!(null) } else { file["contents"].clone() };
+    (contents(&plugin["mcpConfig"]), contents(&plugin["appsConfig"]), warnings)
+}
+
+#[tokio::test]
+async fn servers_that_a_manifest_names_itself_need_no_file() {
+    for manifest in [r#"{"mcpServers":{"x":{"command":"x"}}}"#, r#"{"mcpServers":{}}"#] {
+        assert_eq!(declared(manifest).await, (json!(null), json!(null), vec![]), "{manifest}");
+    }
+}
+
+#[tokio::test]
+async fn a_manifest_that_declares_nothing_usable_has_the_default_file() {
+    for manifest in [
+        r#"{"name":"p"}"#,
+        r#"{"mcpServers":null,"apps":null}"#,
+        r#"{"mcpServers":5,"apps":{}}"#,
+        r#"{"mcpServers":["./config/mcp.json"],"apps":["./config/apps.json"]}"#,
+        // Not an object, or with a member twice: it declares neither.
+        r#"["./config/mcp.json","./config/apps.json"]"#,
+        r#""./config/mcp.json""#,
+        r#"{"mcpServers":{},"mcpServers":{},"apps":"./config/apps.json"}"#,
+        r#"{"mcpServers":{},"apps":"./config/apps.json","apps":"./config/apps.json"}"#,
+        "\u{feff}{\"mcpServers\":{}}",
+        "{\"mcpServers\":{}} and more",
+        "",
+    ] {
+        assert_eq!(declared(manifest).await, (json!("by default"), json!(null), vec![]), "{manifest}");
+    }
+}
+
+#[tokio::test]
+async fn a_declared_path_must_stay_below_the_root() {
+    for (path, found) in [
+        ("./config/mcp.json", json!("declared")),
+        (".//config/./mcp.json", json!("declared")),
+        (".//etc/hosts", json!("below the root")),
+        // Valid, and nothing is there that could be read.
+        ("./nothing.json", json!(null)),
+        ("./config", json!(null)),
+        ("./.", json!(null)),
+        ("./config\\\\mcp.json", json!(null)),
+    ] {
+        let manifest = format!(r#"{{"mcpServers":"{path}","apps":"{path}"}}"#);
+        assert_eq!(declared(&manifest).await, (found.clone(), found, vec![]), "{path}");
+    }
+    for (path, why) in [
+        ("config/mcp.json", "path must start with `./`"),
+        ("/etc/hosts", "path must start with `./`"),
+        ("../outside.json", "path must start with `./`"),
+        ("", "path must start with `./`"),
+        (".", "path must start with `./`"),
+        ("./", "path must remain below the capability root"),
+        ("./../outside.json", "path must remain below the capability root"),
+        ("./config/../../outside.json", "path must remain below the capability root"),
+        ("./config/../config/mcp.json", "path must remain below the capability root"),
+        ("./config\\\\..\\\\..\\\\outside.json", "path must remain below the capability root"),
+    ] {
+        let manifest = format!(r#"{{"apps":"{path}","mcpServers":"{path}"}}"#);
+        let warnings = vec![format!("ignoring mcpServers in U: {why}"), format!("ignoring apps in U: {why}")];
+        assert_eq!(declared(&manifest).await, (json!("by default"), json!(null), warnings), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn the_first_manifest_that_can_be_read_is_that_of_the_root() {
+    let tree = Tree::new();
+    tree.write("r/.codex-plugin/plugin.json", b"\xff");
+    tree.write("r/.cursor-plugin/plugin.json", "{}");
+    // Opened by its name, a link to a file works here.
+    tree.write("elsewhere.json", r#"{"name":"linked"}"#);
+    tree.link(tree.at("elsewhere.json"), "r/.claude-plugin/plugin.json");
+    let manifest = tree.file("r/.claude-plugin/plugin.json", r#"{"name":"linked"}"#);
+    let broken = format!(
+        "capability file {} is not UTF-8: invalid utf-8 sequence of 1 bytes from index 0",
+        tree.uri("r/.codex-plugin/plugin.json")
+    );
+    assert_eq!(
+        tree.discover("r").await,
+        json!({
+            "id": "r", "path": tree.uri("r"),
+            "plugin": {"manifest": manifest, "mcpConfig": null, "appsConfig": null},
+            "skills": [], "namespaceManifests": [manifest], "warnings": [broken], "error": null,
+        })
+    );
+}
+
+#[tokio::test]
+async fn a_plugin_further_below_has_one_manifest_and_the_first_name_claims_it() {
+    let tree = Tree::new();
+    tree.write("r/b/.claude-plugin/plugin.json", "claude");
+    tree.write("r/b/.codex-plugin/plugin.json", "codex");
+    tree.write("r/a/.codex-plugin/plugin.json", b"\xff");
+    tree.write("r/a/.cursor-plugin/plugin.json", "not read: the other name has claimed the folder");
+    tree.write("r/a-b/.cursor-plugin/plugin.json", "cursor");
+    tree.write("r/c/.other-plugin/plugin.json", "no plugin");
+    tree.write("r/c/.codex-plugin/other.json", "no manifest");
+    tree.write("r/c/plugin.json", "no manifest");
+    tree.write("outside.json", "links to files are no entries of the scan");
+    tree.link(tree.at("outside.json"), "r/d/.codex-plugin/plugin.json");
+    let found = tree.discover("r").await;
+    assert_eq!(
+        found["namespaceManifests"],
+        json!([
+            tree.file("r/a-b/.cursor-plugin/plugin.json", "cursor"),
+            tree.file("r/b/.codex-plugin/plugin.json", "codex"),
+        ])
+    );
+    let broken = format!(
+        "capability file {} is not UTF-8: invalid utf-8 sequence of 1 bytes from index 0",
+        tree.uri("r/a/.codex-plugin/plugin.json")
+    );
+    assert_eq!((&found["warnings"], &found["plugin"]), (&json!([broken]), &json!(null)));
+}
+
+#[tokio::test]
+async fn the_nearest_manifest_above_is_inherited_and_makes_no_plugin() {
+    let tree = Tree::new();
+    tree.write("p/.codex-plugin/plugin.json", "further");
+    tree.write("p/q/.cursor-plugin/plugin.json", "near");
+    tree.write("p/q/.codex-plugin/plugin.json", b"\xfe");
+    tree.write("p/q/r/s/.claude-plugin/plugin.json", "below");
+    let found = tree.discover("p/q/r").await;
+    let broken = format!(
+        "capability file {} is not UTF-8: invalid utf-8 sequence of 1 bytes from index 0",
+        tree.uri("p/q/.codex-plugin/plugin.json")
+    );
+    assert_eq!(
+        found,
+        json!({
+            "id": "r", "path": tree.uri("p/q/r"), "plugin": null, "skills": [],
+            "namespaceManifests": [
+                tree.file("p/q/.cursor-plugin/plugin.json", "near"),
+                tree.file("p/q/r/s/.claude-plugin/plugin.json", "below"),
+            ],
+            "warnings": [broken], "error": null,
+        })
+    );
+}
+
+#[tokio::test]
+async fn what_stands_where_a_file_is_expected_is_passed_over_or_told() {
+    let tree = Tree::new();
+    // Directories and FIFOs are no files: nothing is there.
+    std::fs::create_dir_all(tree.at("r/.codex-plugin/plugin.json")).unwrap();
+    std::fs::create_dir_all(tree.at("r/s/agents/openai.yaml")).unwrap();
+    std::fs::create_dir_all(tree.at("r/.cursor-plugin")).unwrap();
+    let fifo = std::process::Command::new("mkfifo").arg(tree.at("r/.cursor-plugin/plugin.json")).status().unwrap();
+    assert!(fifo.success());
+    tree.write("r/s/SKILL.md", "s");
+    // A file where a directory is expected is told: what may be meant cannot be looked at.
+    tree.write("r/.claude-plugin", "");
+    tree.write("r/t/agents", "");
+    tree.write("r/t/SKILL.md", "t");
+    let not_a_directory =
+        |path: &str| format!("failed to inspect capability file {}: Not a directory (os error 20)", tree.uri(path));
+    let warnings =
+        json!([not_a_directory("r/.claude-plugin/plugin.json"), not_a_directory("r/t/agents/openai.yaml"),]);
+    let skills = json!([tree.skill("r/s/SKILL.md", "s"), tree.skill("r/t/SKILL.md", "t")]);
+    assert_eq!(tree.discover("r").await, tree.plain_root("r", skills, warnings));
+}
+
+#[tokio::test]
+async fn warnings_stand_in_the_order_of_the_work() {
+    let tree = Tree::new();
+    tree.link("endless", "p/r/endless");
+    tree.write("p/r/.codex-plugin/plugin.json", b"\xff");
+    tree.write("p/r/.claude-plugin/plugin.json", r#"{"apps":"./apps.json","mcpServers":"x"}"#);
+    tree.write("p/r/below/.codex-plugin/plugin.json", b"\xff");
+    tree.write("p/r/.mcp.json", b"\xff");
+    tree.write("p/r/apps.json", b"\xff");
+    tree.write("p/r/z/SKILL.md", "z");
+    tree.write("p/r/z/agents/openai.yaml", b"\xff");
+    tree.write("p/r/a/SKILL.md", b"\xff");
+    let not_text = |path: &str| {
+        let uri = tree.uri(path);
+        format!("capability file {uri} is not UTF-8: invalid utf-8 sequence of 1 bytes from index 0")
+    };
+    let loops = "Too many levels of symbolic links (os error 40)";
+    let refused =
+        format!("ignoring mcpServers in {}: path must start with `./`", tree.uri("p/r/.claude-plugin/plugin.json"));
+    assert_eq!(
+        tree.discover("p/r").await["warnings"],
+        json!([
+            format!("failed to scan capability path {}: {loops}", tree.uri("p/r/endless")),
+            not_text("p/r/.codex-plugin/plugin.json"),
+            not_text("p/r/below/.codex-plugin/plugin.json"),
+            refused,
+            not_text("p/r/.mcp.json"),
+            not_text("p/r/apps.json"),
+            not_text("p/r/a/SKILL.md"),
+            not_text("p/r/z/agents/openai.yaml"),
+        ])
+    );
+}

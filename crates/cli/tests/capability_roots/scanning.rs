@@ -1,0 +1,93 @@
+//! How far a root is looked through, and what is passed over.
+
+use testkit::{TestServer, json};
+
+use crate::{DISCOVER, Tree};
+
+#[tokio::test]
+async fn the_scan_ends_at_its_depth_and_follows_links_to_directories() {
+    let tree = Tree::new();
+    tree.write("r/1/2/3/4/5/6/SKILL.md", "deep enough");
+    tree.write("r/1/2/3/4/5/6/7/SKILL.md", "too deep, without a warning");
+    tree.write("r/.hidden/node_modules/SKILL.md", "hidden");
+    tree.write("outside/SKILL.md", "linked");
+    tree.link(tree.at("outside"), "r/link");
+    // Each real directory once.
+    tree.link(tree.at("outside"), "r/link-again");
+    tree.link(tree.at("r"), "r/loop");
+    // Links to files and links that lead nowhere are no entries.
+    tree.link(tree.at("outside/SKILL.md"), "r/file/SKILL.md");
+    tree.link("nowhere", "r/broken/SKILL.md");
+    let skills = json!([
+        tree.skill("r/.hidden/node_modules/SKILL.md", "hidden"),
+        tree.skill("r/1/2/3/4/5/6/SKILL.md", "deep enough"),
+        tree.skill("r/link/SKILL.md", "linked"),
+    ]);
+    assert_eq!(tree.discover("r").await, tree.plain_root("r", skills, json!([])));
+}
+
+#[tokio::test]
+async fn contents_are_the_exact_text() {
+    let tree = Tree::new();
+    tree.write("r/a/SKILL.md", "");
+    tree.write("r/b/SKILL.md", "\u{feff}one\r\ntwo\u{0}\n");
+    tree.write("r/b/agents/openai.yaml", "");
+    let mut with_metadata = tree.skill("r/b/SKILL.md", "\u{feff}one\r\ntwo\u{0}\n");
+    with_metadata["metadata"] = tree.file("r/b/agents/openai.yaml", "");
+    let skills = json!([tree.skill("r/a/SKILL.md", ""), with_metadata]);
+    assert_eq!(tree.discover("r").await, tree.plain_root("r", skills, json!([])));
+}
+
+#[tokio::test]
+async fn a_tree_of_too_many_directories_is_told_and_those_found_first_are_read() {
+    let tree = Tree::new();
+    for number in 0..2_001 {
+        std::fs::create_dir_all(tree.at(&format!("r/{number:04}"))).unwrap();
+    }
+    tree.write("r/1998/SKILL.md", "the last directory that is looked at");
+    tree.write("r/1999/SKILL.md", "the root counts too");
+    let warnings = json!([format!("capability scan reached its traversal limit (root: {})", tree.uri("r"))]);
+    let skills = json!([tree.skill("r/1998/SKILL.md", "the last directory that is looked at")]);
+    assert_eq!(tree.discover("r").await, tree.plain_root("r", skills, warnings));
+}
+
+/// What root may read, nobody may not.
+#[tokio::test]
+async fn what_may_not_be_read_is_told_and_the_rest_is_found() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let tree = Tree::new();
+    let set_mode = |path: &str, mode| {
+        std::fs::set_permissions(tree.at(path), std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    set_mode("", 0o755);
+    tree.write("r/SKILL.md", "not readable");
+    tree.write("r/listable/SKILL.md", "cannot be reached");
+    tree.write("r/closed/SKILL.md", "never seen");
+    tree.write("r/open/SKILL.md", "open");
+    set_mode("r/SKILL.md", 0o000);
+    set_mode("r/closed", 0o000);
+    set_mode("r/listable", 0o744);
+    tree.write("closed-root/SKILL.md", "never seen");
+    set_mode("closed-root", 0o711);
+    let server = TestServer::with(&[], |command| {
+        // An ordinary user, whoever runs the tests.
+        if rustix::process::geteuid().is_root() { command.uid(65534).gid(65534) } else { command }
+    })
+    .await;
+    let roots = ["r", "closed-root"].map(|root| json!({"id": "r", "path": tree.uri(root)}));
+    let result = server.client().await.call(DISCOVER, json!({"roots": roots})).await;
+    for path in ["r/closed", "r/listable", "closed-root"] {
+        set_mode(path, 0o755);
+    }
+    let denied =
+        |what: &str, path: &str| format!("failed to {what} {}: Permission denied (os error 13)", tree.uri(path));
+    let warnings = json!([
+        denied("scan capability path", "r/closed"),
+        denied("read capability file", "r/SKILL.md"),
+        denied("inspect capability file", "r/listable/SKILL.md"),
+    ]);
+    let found = tree.plain_root("r", json!([tree.skill("r/open/SKILL.md", "open")]), warnings);
+    let closed = json!([denied("scan capability path", "closed-root")]);
+    let expected = [found, tree.plain_root("closed-root", json!([]), closed)];
+    assert_eq!(result, json!({"roots": expected}));
+}
