@@ -37,25 +37,68 @@ async fn info_tells_shell_directories_and_capabilities() {
             },
         })
     );
-    assert_eq!(client.call("environment/info", json!(null)).await, info, "it does not change");
+    assert_eq!(client.call("environment/info", json!(null)).await, info, "nothing has changed");
 }
 
 #[tokio::test]
-async fn a_relative_temporary_directory_is_meant_from_the_cwd() {
+async fn the_working_directory_is_found_anew_for_every_request() {
     let directory = tempfile::tempdir().unwrap();
     let place = directory.path().canonicalize().unwrap();
-    let server = TestServer::with(&[], |command| command.current_dir(&place).env("TMPDIR", "scratch")).await;
-    let info = server.client().await.call("environment/info", json!({})).await;
-    assert_eq!(info["temporaryDirectories"], json!([uri(&place.join("scratch"))]));
+    let (first, second) = (place.join("first"), place.join("second"));
+    std::fs::create_dir(&first).unwrap();
+    let server = TestServer::with(&[], |command| command.current_dir(&first).env("TMPDIR", "scratch")).await;
+    let mut client = server.client().await;
+    assert_eq!(client.call("environment/info", json!({})).await["cwd"], uri(&first));
+    std::fs::rename(&first, &second).unwrap();
+    let info = client.call("environment/info", json!({})).await;
+    assert_eq!((&info["cwd"], &info["tempDir"]), (&json!(uri(&second)), &json!(uri(&second.join("scratch")))));
+    std::fs::remove_dir(&second).unwrap();
+    let info = client.call("environment/info", json!({})).await;
+    assert_eq!(info.get("cwd"), Some(&json!(null)), "it is null and not left out");
+    assert_eq!((info.get("tempDir"), &info["temporaryDirectories"]), (None, &json!([])), "nobody can tell");
+}
 
-    let server = TestServer::with(&[], |command| command.env_remove("TMPDIR")).await;
-    let info = server.client().await.call("environment/info", json!({})).await;
-    assert_eq!((info.get("temporaryDirectories"), &info["tempDir"]), (None, &json!("file:///tmp")));
+#[tokio::test]
+async fn a_relative_temporary_directory_is_meant_from_the_cwd_and_dots_are_removed() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = directory.path().canonicalize().unwrap();
+    for (tmpdir, expected) in [
+        ("scratch", uri(&place.join("scratch"))),
+        ("rel/../x", uri(&place.join("x"))),
+        ("/tmp/../var/tmp/", "file:///var/tmp".to_owned()),
+    ] {
+        let server = TestServer::with(&[], |command| command.current_dir(&place).env("TMPDIR", tmpdir)).await;
+        let info = server.client().await.call("environment/info", json!({})).await;
+        assert_eq!((&info["temporaryDirectories"], &info["tempDir"]), (&json!([expected]), &json!(expected)));
+    }
+}
+
+#[tokio::test]
+async fn without_a_temporary_directory_the_list_is_empty() {
+    for tmpdir in [None, Some("")] {
+        let server = TestServer::with(&[], |command| {
+            command
+                .env_remove("TMPDIR")
+                .env("TMP", "/var/tmp")
+                .env("TEMP", "/var/tmp")
+                .envs(tmpdir.map(|dir| ("TMPDIR", dir)))
+        })
+        .await;
+        let info = server.client().await.call("environment/info", json!({})).await;
+        assert_eq!((&info["temporaryDirectories"], &info["tempDir"]), (&json!([]), &json!("file:///tmp")));
+    }
 }
 
 #[tokio::test]
 async fn status_is_ready() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
-    assert_eq!(client.call("environment/status", json!(null)).await, json!({"status": "ready"}));
+    for params in [json!(null), json!({})] {
+        assert_eq!(client.call("environment/status", params).await, json!({"status": "ready"}));
+    }
+    for method in ["environment/info", "environment/status"] {
+        let error = client.call_error(method, json!({"a": 1})).await;
+        assert_eq!(error["code"], -32602);
+        assert!(error["message"].as_str().unwrap().starts_with("invalid type: map, expected unit"), "{error}");
+    }
 }

@@ -13,10 +13,10 @@ pub struct EnvironmentInfo {
     /// The server's working directory; null when it has none.
     #[serde(default)]
     pub cwd: Option<PathUri>,
-    /// Directories for temporary files that the environment names.
+    /// Directories for temporary files that the environment names: `TMPDIR`, or none. An old server does not tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temporary_directories: Option<Vec<PathUri>>,
-    /// Where temporary files go.
+    /// Where temporary files go; left out if that cannot be told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temp_dir: Option<PathUri>,
     /// What this server can do beyond the oldest one.
@@ -27,9 +27,9 @@ pub struct EnvironmentInfo {
 /// A shell.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShellInfo {
-    /// `zsh`, `bash`, `sh`, …
+    /// `zsh`, `bash`, `sh`, `powershell` or `cmd`.
     pub name: String,
-    /// Where it is, as a native path.
+    /// Its native path, which need not be absolute on every system.
     pub path: String,
 }
 

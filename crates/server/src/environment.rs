@@ -1,4 +1,4 @@
-//! What the server knows about its own machine, looked up once, and the environment it gives to a child.
+//! What the server knows about its own machine, and the environment it gives to a child.
 
 mod child_env;
 mod config_files;
@@ -8,4 +8,4 @@ mod toml_selection;
 
 pub(crate) use child_env::{Variables, child_env, permits, server_env};
 pub(crate) use config_files::{ConfigError, ConfigPlaces};
-pub(crate) use info::environment_info;
+pub(crate) use info::{environment_info, users_shell};

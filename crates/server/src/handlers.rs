@@ -29,6 +29,7 @@ pub(crate) use http::ActiveRequest;
 pub(crate) use waiting::Waiting;
 
 use crate::connection::{Call, Connection, Phase, Role};
+use crate::environment::environment_info;
 use crate::process::Process;
 use crate::session::{Deferred, Lookup, Session};
 
@@ -85,8 +86,8 @@ fn handle(call: Call, request: &Request<'_>, message: &Bytes, target: Target) {
     match call.method {
         Method::Initialize => {}
         Method::EnvironmentInfo => with_session(call, request, |call, (), _| {
-            let info = Arc::clone(&call.connection.shared.info);
-            call.finish(Ok(&*info));
+            let shared = Arc::clone(&call.connection.shared);
+            call.finish(Ok(environment_info(&shared.env, &shared.shell)));
         }),
         Method::EnvironmentStatus => with_session(call, request, |call, (), _| {
             call.finish(Ok(EnvironmentStatus { status: "ready".to_owned() }));

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use fetch::Fetcher;
 use parking_lot::Mutex;
-use protocol::EnvironmentInfo;
+use protocol::ShellInfo;
 use session::ConnectionNumber;
 use spawn::{Child, GuardProgram, Signal, Spawner, Survivors, Tag};
 use tokio::sync::{OnceCell, Semaphore};
@@ -16,7 +16,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::config::Config;
 use crate::connection::{Connection, LONGEST_GOODBYE};
-use crate::environment::{Variables, environment_info, server_env};
+use crate::environment::{Variables, server_env, users_shell};
 use crate::files::places_for_all;
 use crate::janitor::Janitor;
 use crate::metrics::Metrics;
@@ -51,7 +51,8 @@ pub(crate) struct Shared {
     /// Input that waits.
     pub(crate) stdin_budget: Arc<Budget>,
     pub(crate) http_budget: Arc<Budget>,
-    pub(crate) info: Arc<EnvironmentInfo>,
+    /// The shell of the user the server runs as.
+    pub(crate) shell: ShellInfo,
     pub(crate) env: Variables,
     /// Work that is finished whoever is connected.
     pub(crate) tasks: TaskTracker,
@@ -90,7 +91,7 @@ impl Server {
             budget: Budget::new(config.retain_total_bytes),
             stdin_budget: Budget::new(config.max_queued_stdin_total),
             http_budget: Budget::new(config.max_buffered_http),
-            info: Arc::new(environment_info(&env)),
+            shell: users_shell(&env),
             config,
             starter: Starter::new(Arc::clone(&spawner)),
             spawner,

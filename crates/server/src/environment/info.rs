@@ -1,28 +1,32 @@
-//! `environment/info`: computed when the server starts, because none of it changes afterwards.
+//! `environment/info`. The shell is looked up when the server starts: directories of the `PATH` can be on a dead network mount, and the
+//! answer to this question must wait for nothing. The rest is found anew for every request, because a working directory can be renamed
+//! or removed while the server runs.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Component, Path, PathBuf};
 
 use protocol::{Capabilities, EnvironmentInfo, PathUri, ShellInfo};
 
 use super::child_env::Variables;
 use super::passwd;
 
-/// Looks the environment up.
-pub(crate) fn environment_info(variables: &Variables) -> EnvironmentInfo {
+/// What the environment is like now.
+pub(crate) fn environment_info(variables: &Variables, shell: &ShellInfo) -> EnvironmentInfo {
     let cwd = std::env::current_dir().ok();
-    let tmpdir = variables.get(OsStr::new("TMPDIR")).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let tmpdir = tmpdir.and_then(|path| match &cwd {
-        Some(cwd) => Some(cwd.join(path)),
-        None => path.is_absolute().then_some(path),
-    });
-    let temporary_directory = tmpdir.as_deref().and_then(PathUri::from_native);
+    let tmpdir = variables.get(OsStr::new("TMPDIR")).filter(|value| !value.is_empty());
+    let tmpdir = tmpdir.map(|value| cwd.as_deref().unwrap_or(Path::new("")).join(value));
+    let temporary_directory = tmpdir.as_deref().and_then(|path| PathUri::from_native(&without_dots(path)));
+    let temp_dir = match tmpdir {
+        Some(_) => temporary_directory.clone(),
+        None => PathUri::from_native(Path::new("/tmp")),
+    };
     EnvironmentInfo {
-        shell: shell(variables),
+        shell: shell.clone(),
         cwd: cwd.as_deref().and_then(PathUri::from_native),
-        temp_dir: temporary_directory.clone().or_else(|| PathUri::from_native(Path::new("/tmp"))),
-        temporary_directories: temporary_directory.map(|uri| vec![uri]),
+        temp_dir,
+        temporary_directories: Some(temporary_directory.into_iter().collect()),
         capabilities: Capabilities {
             environment_config_read: true,
             shell_snapshot_v2: true,
@@ -52,26 +56,73 @@ pub(crate) fn environment_info(variables: &Variables) -> EnvironmentInfo {
     }
 }
 
-/// The user's shell, else the first usable one on the PATH, else `/bin/sh`.
-fn shell(variables: &Variables) -> ShellInfo {
-    let from_passwd =
-        passwd_shell(&std::fs::read("/etc/passwd").unwrap_or_default(), rustix::process::getuid().as_raw());
-    let path = variables.get(OsStr::new("PATH")).cloned().unwrap_or_else(|| "/usr/bin:/bin".into());
-    let on_path = ["bash", "zsh", "sh"]
-        .into_iter()
-        .flat_map(|name| std::env::split_paths(&path).map(move |dir| dir.join(name)).collect::<Vec<_>>());
-    from_passwd
-        .into_iter()
-        .chain(on_path)
-        .find_map(|path| known_shell(&path))
-        .unwrap_or(ShellInfo { name: "sh".into(), path: "/bin/sh".into() })
+/// The shell of the user the server runs as. May block.
+pub(crate) fn users_shell(variables: &Variables) -> ShellInfo {
+    let passwd = std::fs::read("/etc/passwd").unwrap_or_default();
+    let users = passwd_shell(&passwd, rustix::process::getuid().as_raw());
+    shell(users.as_deref(), variables.get(OsStr::new("PATH")).map(|path| &**path))
 }
 
-/// A shell whose command line a client knows how to write.
-fn known_shell(path: &Path) -> Option<ShellInfo> {
-    let name = path.file_name()?.to_str()?;
-    let known = ["zsh", "bash", "sh"].contains(&name) && path.is_absolute() && path.is_file();
-    known.then(|| ShellInfo { name: name.to_owned(), path: path.to_string_lossy().into_owned() })
+/// Removes `.` and `..` without looking at the file system.
+fn without_dots(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir => drop(plain.pop()),
+            other => plain.push(other),
+        }
+    }
+    plain
+}
+
+/// A kind of shell whose command line clients know how to write.
+struct ShellKind {
+    /// What clients call it.
+    name: &'static str,
+    /// File names, without extension, of programs of this kind. The first is looked for on the `PATH`.
+    programs: &'static [&'static str],
+    /// Where it is if it is not on the `PATH`.
+    usual_places: &'static [&'static str],
+}
+
+const BASH: ShellKind =
+    ShellKind { name: "bash", programs: &["bash"], usual_places: &["/bin/bash", "/usr/bin/bash"] };
+const ZSH: ShellKind = ShellKind { name: "zsh", programs: &["zsh"], usual_places: &["/bin/zsh"] };
+const SH: ShellKind = ShellKind { name: "sh", programs: &["sh"], usual_places: &["/bin/sh"] };
+const POWERSHELL: ShellKind =
+    ShellKind { name: "powershell", programs: &["pwsh", "powershell"], usual_places: &["/usr/local/bin/pwsh"] };
+const CMD: ShellKind = ShellKind { name: "cmd", programs: &["cmd"], usual_places: &[] };
+const KINDS: [&ShellKind; 5] = [&BASH, &ZSH, &SH, &POWERSHELL, &CMD];
+
+/// The user's shell if clients know its kind, else the first of bash and zsh, else `/bin/sh`.
+fn shell(users: Option<&Path>, path: Option<&OsStr>) -> ShellInfo {
+    let users_kind = users.and_then(|users| {
+        let program = users.file_stem()?.to_str()?;
+        KINDS.into_iter().find(|kind| kind.programs.contains(&program))
+    });
+    let of_users_kind = users_kind.and_then(|kind| {
+        let at_its_path = users.filter(|path| path.is_absolute() && path.is_file()).map(Path::to_owned);
+        Some((kind, at_its_path.or_else(|| find(kind, path))?))
+    });
+    let found = of_users_kind.or_else(|| [&BASH, &ZSH].into_iter().find_map(|kind| Some((kind, find(kind, path)?))));
+    match found {
+        Some((kind, path)) => ShellInfo { name: kind.name.to_owned(), path: path.to_string_lossy().into_owned() },
+        None => ShellInfo { name: SH.name.to_owned(), path: "/bin/sh".to_owned() },
+    }
+}
+
+/// A program of this kind: the first on the `PATH`, else one at its usual place. Directories that are relative to the server's working
+/// directory do not count: a client has another one.
+fn find(kind: &ShellKind, path: Option<&OsStr>) -> Option<PathBuf> {
+    let program = kind.programs.first()?;
+    let directories = path.map(std::env::split_paths).into_iter().flatten();
+    let on_path = directories.filter(|directory| directory.is_absolute()).map(|directory| directory.join(program));
+    on_path.chain(kind.usual_places.iter().map(PathBuf::from)).find(|path| is_executable(path))
+}
+
+fn is_executable(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file() && metadata.mode() & 0o111 != 0)
 }
 
 fn passwd_shell(passwd: &[u8], uid: u32) -> Option<PathBuf> {
@@ -80,30 +131,80 @@ fn passwd_shell(passwd: &[u8], uid: u32) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     fn uri(path: &Path) -> PathUri {
         PathUri::from_native(path).unwrap()
     }
 
+    fn sh() -> ShellInfo {
+        ShellInfo { name: "sh".into(), path: "/bin/sh".into() }
+    }
+
     #[test]
     fn tmpdir_is_reported_and_resolved_against_the_cwd() {
         let cwd = std::env::current_dir().unwrap();
-        let info = environment_info(&Variables::from([("TMPDIR".into(), "scratch".into())]));
-        assert_eq!(info.temporary_directories, Some(vec![uri(&cwd.join("scratch"))]));
-        assert_eq!(info.temp_dir, Some(uri(&cwd.join("scratch"))));
-        let info = environment_info(&Variables::from([("TMPDIR".into(), "".into())]));
-        assert_eq!((info.temporary_directories, info.temp_dir), (None, Some(uri(Path::new("/tmp")))));
+        let directories = |tmpdir: &str| {
+            let info = environment_info(&Variables::from([("TMPDIR".into(), tmpdir.into())]), &sh());
+            (info.temporary_directories.unwrap(), info.temp_dir.unwrap())
+        };
+        for (tmpdir, expected) in [
+            ("scratch", cwd.join("scratch")),
+            ("rel/../x", cwd.join("x")),
+            ("/tmp/../var/tmp/", "/var/tmp".into()),
+            ("/../..", "/".into()),
+            ("/a//./b", "/a/b".into()),
+        ] {
+            assert_eq!(directories(tmpdir), (vec![uri(&expected)], uri(&expected)), "{tmpdir}");
+        }
+        assert_eq!(directories(""), (vec![], uri(Path::new("/tmp"))));
+        let others = Variables::from([("TMP".into(), "/a".into()), ("TEMP".into(), "/b".into())]);
+        let info = environment_info(&others, &sh());
+        assert_eq!((info.temporary_directories, info.temp_dir), (Some(vec![]), Some(uri(Path::new("/tmp")))));
         assert_eq!(info.cwd, Some(uri(&cwd)));
     }
 
     #[test]
     fn the_shell_comes_from_the_passwd_entry() {
-        let passwd = b"root:x:0:0:root:/root:/bin/sh\nann:x:1000:1000::/srv/ann:/usr/bin/fish\n";
+        let passwd = b"root:x:0:0:root:/root:/bin/sh\nann:x:1000:1000::/srv/ann:/usr/bin/fish\nno:x:7:7::/:\n";
         assert_eq!(passwd_shell(passwd, 0), Some("/bin/sh".into()));
         assert_eq!(passwd_shell(passwd, 1000), Some("/usr/bin/fish".into()));
-        assert_eq!(passwd_shell(passwd, 5), None);
-        assert_eq!(known_shell(Path::new("/usr/bin/fish")), None, "a shell clients cannot drive is passed over");
-        assert_eq!(known_shell(Path::new("/bin/sh")).unwrap().name, "sh");
+        assert_eq!((passwd_shell(passwd, 7), passwd_shell(passwd, 5)), (None, None));
+    }
+
+    #[test]
+    fn a_shell_of_a_known_kind_is_taken_where_it_is() {
+        let directory = tempfile::tempdir().unwrap();
+        let place = |name: &str| directory.path().join(name);
+        let program = |name: &str, mode| {
+            std::fs::create_dir_all(place(name).parent().unwrap()).unwrap();
+            std::fs::write(place(name), "").unwrap();
+            std::fs::set_permissions(place(name), std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        for name in ["bin/bash", "bin/zsh", "bin/pwsh", "users/zsh.real"] {
+            program(name, 0o755);
+        }
+        program("not-executable/bash", 0o644);
+        std::fs::create_dir_all(place("a-directory/bash")).unwrap();
+        let path = std::env::join_paths(
+            ["relative", "", "a-directory", "not-executable", "bin"]
+                .map(|name| if matches!(name, "relative" | "") { name.into() } else { place(name) }),
+        )
+        .unwrap();
+        let found = |users: Option<&str>| {
+            let info = shell(users.map(Path::new), Some(&path));
+            (info.name, PathBuf::from(info.path))
+        };
+        let users = place("users/zsh.real");
+        assert_eq!(found(users.to_str()), ("zsh".into(), users.clone()), "the extension does not count");
+        assert_eq!(found(Some("/nonexistent/zsh")), ("zsh".into(), place("bin/zsh")));
+        assert_eq!(found(Some("/nonexistent/powershell")), ("powershell".into(), place("bin/pwsh")));
+        for other in [Some("/usr/bin/fish"), Some("/usr/sbin/nologin"), Some("/nonexistent/cmd"), None] {
+            assert_eq!(found(other), ("bash".into(), place("bin/bash")), "{other:?}");
+        }
+        let without_path = shell(Some(Path::new("/nonexistent/sh")), None);
+        assert_eq!((without_path.name.as_str(), without_path.path.as_str()), ("sh", "/bin/sh"));
     }
 }
