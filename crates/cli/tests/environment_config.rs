@@ -41,9 +41,8 @@ fn uri(path: &Path) -> String {
 /// What is not the machine's own: that may have files or not.
 fn own_layers(result: &Value) -> Vec<Value> {
     let layers = result["config"]["layers"].as_array().unwrap();
-    let system = layers.iter().filter(|layer| layer["source"]["type"] == "system").count();
-    assert_eq!(result["config"]["cloudInsertionIndex"], system, "between the machine and its user");
-    layers[system..].to_vec()
+    let is_machines = |layer: &&Value| layer["baseDir"] == "file:///etc/codex";
+    layers.iter().filter(|layer| !is_machines(layer)).cloned().collect()
 }
 
 async fn read(client: &mut Client, cwd: &str, paths: Value) -> Value {
@@ -51,38 +50,47 @@ async fn read(client: &mut Client, cwd: &str, paths: Value) -> Value {
 }
 
 #[tokio::test]
-async fn selected_keys_of_the_user_and_the_project_are_told() {
+async fn selected_keys_of_the_user_and_of_a_trusted_project_are_told() {
     let user = User::new().await;
-    user.write("home/.codex/config.toml", "model = 'm'\nsecret = 's'\n[mcp_servers.a]\nurl = 'u'\n");
+    let trusted = format!("[projects.'{}']\ntrust_level = 'trusted'\n", user.at("project").display());
+    let config = format!("model = 'm'\nsecret = 's'\n{trusted}[mcp_servers.a]\nurl = 'u'\n");
+    user.write("home/.codex/config.toml", &config);
     user.write("project/.codex/config.toml", "model = 'p'\n");
     user.write("project/.git/HEAD", "");
-    user.write("project/deep/er/.codex/config.toml", "secret = 's'\n");
+    user.write("project/deep/.codex/config.toml", "secret = 's'\n");
+    user.write("project/deep/er/.codex/config.toml", "mcp_servers = 'off'\n");
     let mut client = user.server.client().await;
-    let result = read(&mut client, &user.uri("project/deep/er"), json!([["model"], ["mcp_servers", "a"]])).await;
+    let keys = json!([["model"], ["mcp_servers", "a"]]);
+    let result = read(&mut client, &user.uri("project/deep/er"), keys.clone()).await;
     assert_eq!(result["userHomeDir"], user.uri("home"));
     assert_eq!(result["codexHomeDir"], user.uri("home/.codex"));
     assert!(result["hostname"].as_str().is_some_and(|name| !name.is_empty()), "{result}");
+    let users_layer = json!({
+        "source": format!("user ({})", user.at("home/.codex/config.toml").display()),
+        "baseDir": user.uri("home/.codex"),
+        "toml": "model = \"m\"\n\n[mcp_servers.a]\nurl = \"u\"\n",
+    });
+    let project = |folder: &str, toml: &str| {
+        let file = user.at(&format!("{folder}/.codex/config.toml"));
+        json!({
+            "source": format!("project ({})", file.display()),
+            "baseDir": user.uri(&format!("{folder}/.codex")),
+            "toml": toml,
+        })
+    };
     assert_eq!(
         own_layers(&result),
         [
-            json!({
-                "source": {"type": "user", "file": user.uri("home/.codex/config.toml")},
-                "baseDir": user.uri("home/.codex"),
-                "toml": "model = \"m\"\n\n[mcp_servers.a]\nurl = \"u\"\n",
-            }),
-            json!({
-                "source": {"type": "project", "file": user.uri("project/.codex/config.toml")},
-                "baseDir": user.uri("project/.codex"),
-                "toml": "model = \"p\"\n",
-            }),
-            json!({
-                "source": {"type": "project", "file": user.uri("project/deep/er/.codex/config.toml")},
-                "baseDir": user.uri("project/deep/er/.codex"),
-                "toml": "",
-            }),
+            users_layer.clone(),
+            project("project", "model = \"p\"\n"),
+            project("project/deep/er", "mcp_servers = \"off\"\n"),
         ]
     );
     assert_eq!(result["requirements"], json!({"layers": [], "cloudInsertionIndex": 0}));
+
+    user.write("home/.codex/config.toml", &config.replace("'trusted'", "'untrusted'"));
+    let result = read(&mut client, &user.uri("project/deep/er"), keys).await;
+    assert_eq!(own_layers(&result), [users_layer]);
 }
 
 #[tokio::test]
@@ -96,9 +104,15 @@ async fn codex_home_is_where_its_variable_says() {
         command.current_dir(&place).env("CODEX_HOME", "elsewhere").env_remove("HOME")
     })
     .await;
-    let result = read(&mut server.client().await, &uri(&place), json!([["a"]])).await;
+    let mut client = server.client().await;
+    let result = read(&mut client, &uri(&place), json!([["a"]])).await;
     assert_eq!(result["codexHomeDir"], uri(&place.join("elsewhere")));
     assert_eq!(own_layers(&result)[0]["toml"], "a = 1\n");
+    std::fs::remove_dir_all(place.join("elsewhere")).unwrap();
+    let params = json!({"cwd": uri(&place), "configPaths": [["a"]], "requirementsPaths": []});
+    let error = client.call_error("environmentConfig/read", params).await;
+    let message = "failed to find Codex home: CODEX_HOME points to \"elsewhere\", but that path does not exist";
+    assert_eq!(error, json!({"code": -32603, "message": message}));
 }
 
 #[tokio::test]
@@ -117,13 +131,26 @@ async fn empty_selectors_are_refused() {
 }
 
 #[tokio::test]
-async fn a_cwd_that_means_nothing_here_is_refused() {
+async fn params_that_do_not_fit_are_refused_in_the_published_words() {
     let server = TestServer::start().await;
-    let params = json!({"cwd": "file://host/share", "configPaths": [["a"]]});
-    let error = server.client().await.call_error("environmentConfig/read", params).await;
-    assert_eq!(error["code"], -32602);
-    let message = error["message"].as_str().unwrap();
-    assert!(message.starts_with("cwd URI `file://host/share` is not valid on this exec-server host: "), "{message}");
+    let mut client = server.client().await;
+    for (params, message) in [
+        (json!({"cwd": "file:///", "requirementsPaths": []}), "missing field `configPaths`"),
+        (json!({"cwd": "file:///", "configPaths": [["a"]]}), "missing field `requirementsPaths`"),
+        (json!(null), "invalid type: null, expected struct EnvironmentConfigReadParams"),
+        (
+            json!({"cwd": "file:///C:/x", "configPaths": [["a"]], "requirementsPaths": []}),
+            "'file:///C:/x' is invalid on 'linux'",
+        ),
+        (
+            json!({"cwd": "file://host/share", "configPaths": [["a"]], "requirementsPaths": []}),
+            "'file://host/share' is invalid on 'linux'",
+        ),
+    ] {
+        let error = client.call_error("environmentConfig/read", params.clone()).await;
+        assert_eq!(error["code"], -32602, "{params}");
+        assert!(error["message"].as_str().unwrap().starts_with(message), "{params}: {error}");
+    }
 }
 
 #[tokio::test]
@@ -131,28 +158,37 @@ async fn a_file_that_cannot_be_used_is_named() {
     let user = User::new().await;
     let mut client = user.server.client().await;
     let file = user.at("home/.codex/config.toml");
-    let params = json!({"cwd": user.uri(""), "configPaths": [["a"]]});
+    // Nothing of the file is asked for.
+    let params = json!({"cwd": user.uri(""), "configPaths": [], "requirementsPaths": [["a"]]});
 
     user.write("home/.codex/config.toml", "a = 1\n[broken\n");
     let error = client.call_error("environmentConfig/read", params.clone()).await;
     assert_eq!(error["code"], -32603);
     let message = error["message"].as_str().unwrap();
-    assert!(message.starts_with(&format!("{}:2: ", file.display())), "{message}");
+    let expected = format!("failed to load executor-local config: {}:2:8: ", file.display());
+    assert!(message.starts_with(&expected), "{message}");
 
     // Root reads what nobody may read; a directory is read by nobody.
     std::fs::remove_file(&file).unwrap();
     std::fs::create_dir(&file).unwrap();
     let error = client.call_error("environmentConfig/read", params).await;
-    assert_eq!((&error["code"], &error["data"]["path"]), (&json!(-32603), &json!(uri(&file))));
-    let message = error["message"].as_str().unwrap();
-    assert!(message.starts_with(&format!("cannot read {}: ", file.display())), "{message}");
+    let shown = file.display();
+    let message = format!(
+        "failed to load executor-local config: Failed to read config file {shown}: path `{shown}` is not a file"
+    );
+    let data = json!({"kind": "invalidInput", "path": uri(&file)});
+    assert_eq!(error, json!({"code": -32603, "message": message, "data": data}));
 }
 
 #[tokio::test]
 async fn it_needs_the_handshake() {
     let server = TestServer::start().await;
-    let params = json!({"cwd": "file:///", "configPaths": [["a"]]});
-    let error = server.raw().await.call_error("environmentConfig/read", params).await;
+    let params = json!({"cwd": "file:///", "configPaths": [["a"]], "requirementsPaths": []});
+    let mut raw = server.raw().await;
+    let error = raw.call_error("environmentConfig/read", params.clone()).await;
     let message = "client must call initialize before using environment config methods";
     assert_eq!(error, json!({"code": -32600, "message": message}));
+    raw.call("initialize", json!({"clientName": "c"})).await;
+    let error = raw.call_error("environmentConfig/read", params).await;
+    assert_eq!(error["message"], "client must send initialized before using environment config methods");
 }

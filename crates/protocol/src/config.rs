@@ -4,17 +4,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::PathUri;
 
-/// Params of `environmentConfig/read`. A key path is one key for each level, outermost first.
+/// Params of `environmentConfig/read`. A key path is one literal key for each level, outermost first. No path may be empty, and there
+/// must be at least one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(expecting = "struct EnvironmentConfigReadParams", rename_all = "camelCase")]
 pub struct ConfigReadParams {
-    /// Where the client works: decides which project files count.
+    /// The working directory of the client, which decides which project files count. It need not exist.
     pub cwd: PathUri,
-    /// Which keys of the configuration.
-    #[serde(default)]
+    /// Which keys of the configuration are wanted.
     pub config_paths: Vec<Vec<String>>,
-    /// Which keys of the requirements.
-    #[serde(default)]
+    /// Which keys of the requirements are wanted.
     pub requirements_paths: Vec<Vec<String>>,
 }
 
@@ -22,13 +21,13 @@ pub struct ConfigReadParams {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ConfigReadResult {
-    /// The home directory of the user the server runs as.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The home directory of the user the server runs as, if it is known.
+    #[serde(default)]
     pub user_home_dir: Option<PathUri>,
     /// `CODEX_HOME`, or `.codex` in the home directory.
     pub codex_home_dir: PathUri,
-    /// What the machine calls itself.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// What the machine calls itself, in lower case and with its domain if that is known.
+    #[serde(default)]
     pub hostname: Option<String>,
     /// What is preferred.
     pub config: ConfigLayers,
@@ -40,9 +39,9 @@ pub struct ConfigReadResult {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ConfigLayers {
-    /// One for each file that is there, lowest precedence first.
+    /// One for each file that has some of the keys, lowest precedence first.
     pub layers: Vec<ConfigLayer>,
-    /// Where among them a client puts what it was told by somebody else.
+    /// How many of the layers come before the settings that a client gets from elsewhere.
     pub cloud_insertion_index: usize,
 }
 
@@ -50,33 +49,12 @@ pub struct ConfigLayers {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ConfigLayer {
-    /// Where it comes from.
-    pub source: ConfigSource,
-    /// What relative paths in it are relative to.
+    /// For people: who has written the file, and its native path. Its form may change.
+    pub source: String,
+    /// Relative paths in the file are meant from this directory.
     pub base_dir: PathUri,
-    /// The keys that were asked for, as TOML.
+    /// The wanted keys as TOML, never empty. Comments, order and notation of the file are lost.
     pub toml: String,
-}
-
-/// Who has written a file, and which it is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", tag = "type")]
-pub enum ConfigSource {
-    /// Whoever looks after the machine.
-    System {
-        /// The file.
-        file: PathUri,
-    },
-    /// The user.
-    User {
-        /// The file.
-        file: PathUri,
-    },
-    /// A directory of the project the client works in.
-    Project {
-        /// The file.
-        file: PathUri,
-    },
 }
 
 #[cfg(test)]
@@ -84,16 +62,39 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_source_says_its_kind_and_its_file() {
-        let source = ConfigSource::System { file: "file:///etc/codex/config.toml".parse().unwrap() };
-        let json = serde_json::to_string(&source).unwrap();
-        assert_eq!(json, r#"{"type":"system","file":"file:///etc/codex/config.toml"}"#);
-        assert_eq!(serde_json::from_str::<ConfigSource>(&json).unwrap(), source);
+    fn all_members_of_an_answer_are_there_and_two_may_be_null() {
+        let result = ConfigReadResult {
+            user_home_dir: None,
+            codex_home_dir: "file:///c".parse().unwrap(),
+            hostname: None,
+            config: ConfigLayers {
+                layers: vec![ConfigLayer {
+                    source: "system (/etc/codex/config.toml)".into(),
+                    base_dir: "file:///etc/codex".parse().unwrap(),
+                    toml: "a = 1\n".into(),
+                }],
+                cloud_insertion_index: 1,
+            },
+            requirements: ConfigLayers::default(),
+        };
+        let text = concat!(
+            r#"{"userHomeDir":null,"codexHomeDir":"file:///c","hostname":null,"config":{"layers":[{"#,
+            r#""source":"system (/etc/codex/config.toml)","baseDir":"file:///etc/codex","toml":"a = 1\n"}],"#,
+            r#""cloudInsertionIndex":1},"requirements":{"layers":[],"cloudInsertionIndex":0}}"#,
+        );
+        assert_eq!(serde_json::to_string(&result).unwrap(), text);
+        assert_eq!(serde_json::from_str::<ConfigReadResult>(text).unwrap(), result);
     }
 
     #[test]
-    fn lists_may_be_left_out() {
-        let params: ConfigReadParams = serde_json::from_str(r#"{"cwd":"file:///"}"#).unwrap();
-        assert!(params.config_paths.is_empty() && params.requirements_paths.is_empty());
+    fn both_lists_are_required() {
+        for (params, missing) in [
+            (r#"{"cwd":"file:///","requirementsPaths":[]}"#, "missing field `configPaths`"),
+            (r#"{"cwd":"file:///","configPaths":[]}"#, "missing field `requirementsPaths`"),
+            ("null", "invalid type: null, expected struct EnvironmentConfigReadParams"),
+        ] {
+            let error = serde_json::from_str::<ConfigReadParams>(params).unwrap_err().to_string();
+            assert!(error.starts_with(missing), "{error}");
+        }
     }
 }

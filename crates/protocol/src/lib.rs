@@ -28,7 +28,7 @@ pub use base64_bytes::{Base64Bytes, decode_base64, decode_base64_into, encode_ba
 pub use capability::{
     CapabilityFile, CapabilityRoot, DiscoverParams, DiscoverResult, DiscoveredPlugin, DiscoveredRoot, DiscoveredSkill,
 };
-pub use config::{ConfigLayer, ConfigLayers, ConfigReadParams, ConfigReadResult, ConfigSource};
+pub use config::{ConfigLayer, ConfigLayers, ConfigReadParams, ConfigReadResult};
 pub use envelope::{
     DecodeError, Incoming, MAX_DEPTH, MAX_VALUES, Notification, Request, Response, TraceContext, decode,
     decode_params, encode_base64_response, encode_error, encode_notification, encode_request, encode_response,

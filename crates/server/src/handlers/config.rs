@@ -2,14 +2,12 @@
 
 use std::sync::Arc;
 
-use protocol::{ConfigReadParams, ConfigReadResult, ErrorCode, ErrorData, WireError};
+use protocol::{ConfigReadParams, ConfigReadResult, ErrorCode, ErrorData, WireError, encode_response};
 
 use crate::connection::Call;
 use crate::environment::{ConfigError, ConfigPlaces};
+use crate::files::Weight;
 use crate::session::Session;
-
-/// What the files of one answer have at most together is not known beforehand; most are small.
-const REPLY_BYTES: usize = 64 << 10;
 
 pub(super) fn read(call: Call, params: ConfigReadParams, session: Arc<Session>) {
     if let Err(error) = check(&params) {
@@ -17,11 +15,19 @@ pub(super) fn read(call: Call, params: ConfigReadParams, session: Arc<Session>) 
     }
     let connection = Arc::clone(&call.connection);
     connection.spawn(async move {
-        let room = call.connection.outbound.room_for_reply(REPLY_BYTES).await;
         let shared = Arc::clone(&call.connection.shared);
-        let done = session.files.work.run(move || read_now(&params, &ConfigPlaces::of_machine(&shared.env))).await;
-        if let Some(result) = done {
-            call.finish_covering(result, None, room);
+        let id = call.id().clone();
+        let operation = move || {
+            read_now(&params, &ConfigPlaces::of_machine(&shared.env)).map(|result| encode_response(&id, &result))
+        };
+        // The place is kept until there is room to send the answer, so that answers which nobody takes cannot pile up.
+        match session.files.work.run_for_reply(Weight::Large, operation).await {
+            Some((Ok(message), _place)) => {
+                let room = call.connection.outbound.room_for_reply(message.len()).await;
+                call.finish_encoded(message, room);
+            }
+            Some((Err(error), _)) => call.finish::<()>(Err(error)),
+            None => {}
         }
     });
 }
@@ -38,14 +44,16 @@ fn check(params: &ConfigReadParams) -> Result<(), WireError> {
 }
 
 fn read_now(params: &ConfigReadParams, places: &ConfigPlaces) -> Result<ConfigReadResult, WireError> {
-    let cwd = params.cwd.to_native().map_err(|error| {
-        WireError::invalid_params(format!("cwd URI `{}` is not valid on this exec-server host: {error}", params.cwd))
-    })?;
+    let cwd = params.cwd.to_native().map_err(|error| WireError::invalid_params(error.to_string()))?;
     places.read(&cwd, &params.config_paths, &params.requirements_paths).map_err(|error| {
-        let wire = WireError::new(ErrorCode::Internal, error.to_string());
-        match &error {
-            ConfigError::Unreadable { path, source } => wire.with_data(ErrorData::from_io(source.io(), Some(path))),
-            _ => wire,
+        let code = match &error {
+            ConfigError::CwdTooLong { .. } => ErrorCode::InvalidParams,
+            ConfigError::Home { .. } | ConfigError::Load { .. } => ErrorCode::Internal,
+        };
+        let wire = WireError::new(code, error.to_string());
+        match error.cause() {
+            Some(cause) => wire.with_data(ErrorData::from_io(cause.io(), cause.path())),
+            None => wire,
         }
     })
 }

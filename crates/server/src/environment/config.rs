@@ -1,0 +1,158 @@
+//! The configuration files of the machine, of its user and of a project: which there are, which of them count, and what they say about
+//! some keys. What the keys mean is the client's business, except for those that decide which project is trusted.
+
+mod document;
+mod error;
+mod git;
+mod host_name;
+mod managed;
+mod project;
+mod selection;
+mod trust;
+
+use std::ffi::{OsStr, OsString};
+use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use files::Follow;
+use protocol::{ConfigLayer, ConfigLayers, ConfigReadResult, PathUri};
+use toml::Table;
+
+pub(crate) use error::ConfigError;
+
+use self::document::{DocumentReader, FileRole};
+use self::selection::Selection;
+use super::child_env::Variables;
+
+const SYSTEM_DIRECTORY: &str = "/etc/codex";
+const CONFIG_FILE: &str = "config.toml";
+const MANAGED_FILE: &str = "managed_config.toml";
+const REQUIREMENTS_FILE: &str = "requirements.toml";
+/// In the home directory of a user, and in directories of a project.
+const CODEX_DIRECTORY: &str = ".codex";
+/// No longer path can be opened, so no longer one is searched for files, directory by directory.
+const LONGEST_PATH_BYTES: usize = 4096;
+
+/// One file, before the keys that the client asks for are selected.
+struct Layer {
+    /// For people: who has written the file, and where it is.
+    source: String,
+    /// Relative paths in the file are meant from here.
+    directory: PathBuf,
+    table: Table,
+}
+
+/// Where the files of a machine are, those of projects aside.
+pub(crate) struct ConfigPlaces {
+    system: PathBuf,
+    user_home: Option<PathBuf>,
+    /// The variable `CODEX_HOME`.
+    codex_home: Option<OsString>,
+}
+
+impl ConfigPlaces {
+    /// As the environment of the server says, and else the user's entry in `/etc/passwd`.
+    pub(crate) fn of_machine(variables: &Variables) -> Self {
+        let given = |name: &str| variables.get(OsStr::new(name)).filter(|value| !value.is_empty());
+        let user_home = given("HOME").and_then(|home| std::path::absolute(home).ok()).or_else(home_from_passwd);
+        Self { system: SYSTEM_DIRECTORY.into(), user_home, codex_home: given("CODEX_HOME").cloned() }
+    }
+
+    /// What the files say about the keys for a client that works in `cwd`. All files are read for every request, also those about which
+    /// nothing is asked, so that a broken file is noticed whatever is asked first.
+    pub(crate) fn read(
+        &self,
+        cwd: &Path,
+        config_paths: &[Vec<String>],
+        requirements_paths: &[Vec<String>],
+    ) -> Result<ConfigReadResult, ConfigError> {
+        if cwd.as_os_str().len() > LONGEST_PATH_BYTES {
+            return Err(ConfigError::CwdTooLong { limit: LONGEST_PATH_BYTES });
+        }
+        let codex_home = self.find_codex_home()?;
+        let codex_home_dir = PathUri::from_native(&codex_home).ok_or_else(ConfigError::no_home)?;
+        let managed_path = self.system.join(MANAGED_FILE);
+        let mut reader = DocumentReader::new();
+        let system = reader.document(&self.system.join(CONFIG_FILE), FileRole::Config)?;
+        let user = reader.document(&codex_home.join(CONFIG_FILE), FileRole::Config)?;
+        let managed = reader.document(&managed_path, FileRole::Managed)?;
+        let requirements = reader.document(&self.system.join(REQUIREMENTS_FILE), FileRole::Requirements)?;
+        let managed_requirements = managed::requirements(&managed)?;
+        let discovery = trust::Discovery::of([&system, &user, &managed])?;
+        let projects = project::layers(cwd, &codex_home, &discovery, &mut reader)?;
+
+        let named = |label: &str, path: &Path| format!("{label} ({})", path.display());
+        let layer =
+            |source: String, directory: &Path, table| Layer { source, directory: directory.to_owned(), table };
+        let system_layer = layer(named("system", &self.system.join(CONFIG_FILE)), &self.system, system);
+        let user_layer = layer(named("user", &codex_home.join(CONFIG_FILE)), &codex_home, user);
+        let managed_layer = layer(named("legacy managed_config.toml", &managed_path), &self.system, managed);
+        let plain = |name: &str, table| layer(self.system.join(name).display().to_string(), &self.system, table);
+        // What an organisation says counts more than what one machine does, and less than what its user does.
+        let above_machine = [user_layer].into_iter().chain(projects).chain([managed_layer]);
+        Ok(ConfigReadResult {
+            user_home_dir: self.user_home.as_deref().and_then(PathUri::from_native),
+            codex_home_dir,
+            hostname: host_name::of_machine(),
+            config: selected(config_paths, system_layer, above_machine)?,
+            requirements: selected(
+                requirements_paths,
+                plain(REQUIREMENTS_FILE, requirements),
+                [plain(MANAGED_FILE, managed_requirements)],
+            )?,
+        })
+    }
+
+    fn find_codex_home(&self) -> Result<PathBuf, ConfigError> {
+        let Some(given) = &self.codex_home else {
+            return Ok(self.user_home.as_ref().ok_or_else(ConfigError::no_home)?.join(CODEX_DIRECTORY));
+        };
+        let path = Path::new(given);
+        match files::metadata(path, Follow::Yes) {
+            Ok(metadata) if metadata.is_directory => {
+                files::canonicalize(path).map_err(|error| ConfigError::unusable_home(path, error))
+            }
+            Ok(_) => Err(ConfigError::home(path, "but that path is not a directory")),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                Err(ConfigError::home(path, "but that path does not exist"))
+            }
+            Err(error) => Err(ConfigError::unusable_home(path, error)),
+        }
+    }
+}
+
+/// The selected keys of all layers that have some. The settings that a client gets from elsewhere belong between `first` and `rest`.
+fn selected(
+    paths: &[Vec<String>],
+    first: Layer,
+    rest: impl IntoIterator<Item = Layer>,
+) -> Result<ConfigLayers, ConfigError> {
+    let selection = Selection::new(paths);
+    let mut layers = Vec::new();
+    layers.extend(part(&selection, first)?);
+    let cloud_insertion_index = layers.len();
+    for layer in rest {
+        layers.extend(part(&selection, layer)?);
+    }
+    Ok(ConfigLayers { layers, cloud_insertion_index })
+}
+
+/// A layer with the selected keys only, unless it has none of them.
+fn part(selection: &Selection<'_>, layer: Layer) -> Result<Option<ConfigLayer>, ConfigError> {
+    let table = selection.of(&layer.table);
+    let Some(base_dir) = PathUri::from_native(&layer.directory).filter(|_| !table.is_empty()) else {
+        return Ok(None);
+    };
+    let toml = toml::to_string(&table).map_err(|error| ConfigError::load(error.to_string()))?;
+    Ok(Some(ConfigLayer { source: layer.source, base_dir, toml }))
+}
+
+fn home_from_passwd() -> Option<PathBuf> {
+    let passwd = std::fs::read("/etc/passwd").ok()?;
+    let home = super::passwd::field(&passwd, rustix::process::getuid().as_raw(), super::passwd::HOME)?;
+    Some(PathBuf::from(OsStr::from_bytes(home))).filter(|home| home.is_absolute())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,47 @@
+//! Why configuration cannot be told. The words are published.
+
+use std::path::Path;
+
+use files::FileError;
+
+/// Why configuration cannot be told.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConfigError {
+    #[error("cwd has more than {limit} bytes, so no file can be reached there")]
+    CwdTooLong { limit: usize },
+    #[error("failed to find Codex home: {problem}")]
+    Home { problem: String, cause: Option<FileError> },
+    #[error("failed to load executor-local config: {problem}")]
+    Load { problem: String, cause: Option<FileError> },
+}
+
+impl ConfigError {
+    pub(super) fn no_home() -> Self {
+        let problem = "the home directory of the user is unknown; start the server with HOME or CODEX_HOME set";
+        Self::Home { problem: problem.to_owned(), cause: None }
+    }
+
+    /// `CODEX_HOME` is not what it must be.
+    pub(super) fn home(path: &Path, why: &str) -> Self {
+        Self::Home { problem: format!("CODEX_HOME points to {path:?}, {why}"), cause: None }
+    }
+
+    /// `CODEX_HOME` cannot be looked at.
+    pub(super) fn unusable_home(path: &Path, cause: FileError) -> Self {
+        let problem = format!("CODEX_HOME points to {path:?}, which cannot be used: {cause}");
+        Self::Home { problem, cause: Some(cause) }
+    }
+
+    /// Something in the files is wrong.
+    pub(super) fn load(problem: impl Into<String>) -> Self {
+        Self::Load { problem: problem.into(), cause: None }
+    }
+
+    /// What the operating system said about a file, if that is the reason.
+    pub(crate) fn cause(&self) -> Option<&FileError> {
+        match self {
+            Self::CwdTooLong { .. } => None,
+            Self::Home { cause, .. } | Self::Load { cause, .. } => cause.as_ref(),
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! The checkout of git that a folder is in, found without running git. A checkout can point to another folder and so share its trust.
+//! Such a pointer is believed only if the other side points back.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use files::Follow;
+
+const DOT_GIT: &str = ".git";
+/// Files that hold one path are smaller.
+const POINTER_BYTES: u64 = 64 << 10;
+
+/// A checkout of git.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Checkout {
+    /// The folder with `.git`, as the working directory spells it.
+    pub(super) folder: PathBuf,
+    /// The main checkout, canonical, if this is a linked worktree of it.
+    pub(super) main: Option<PathBuf>,
+}
+
+impl Checkout {
+    /// The nearest checkout at or above `cwd`. There is none if the nearest `.git` is a file that does not prove to be of a worktree: a
+    /// submodule, or a pointer that somebody has forged to get the trust of another repository.
+    pub(super) fn around(cwd: &Path) -> Option<Self> {
+        cwd.ancestors().find_map(|folder| {
+            let checkout = |main| Self { folder: folder.to_owned(), main };
+            match kind_of_dot_git(folder) {
+                DotGit::None => None,
+                DotGit::Repository => Some(Some(checkout(None))),
+                DotGit::Pointer => Some(main_checkout(folder).map(|main| checkout(Some(main)))),
+            }
+        })?
+    }
+
+    /// The folder whose trust the checkout shares.
+    pub(super) fn root(&self) -> &Path {
+        self.main.as_deref().unwrap_or(&self.folder)
+    }
+}
+
+/// What `.git` in a folder is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum DotGit {
+    /// Missing, or a directory that is no repository.
+    None,
+    /// A directory with a repository.
+    Repository,
+    /// Something that at best points to a repository.
+    Pointer,
+}
+
+/// What `.git` in `folder` is.
+pub(super) fn kind_of_dot_git(folder: &Path) -> DotGit {
+    let dot_git = folder.join(DOT_GIT);
+    match files::metadata(&dot_git, Follow::Yes) {
+        Ok(metadata) if !metadata.is_directory => DotGit::Pointer,
+        Ok(_) if files::metadata(&dot_git.join("HEAD"), Follow::Yes).is_ok() => DotGit::Repository,
+        _ => DotGit::None,
+    }
+}
+
+/// The main checkout of the linked worktree in `folder`, if both sides say that it is one.
+fn main_checkout(folder: &Path) -> Option<PathBuf> {
+    let dot_git = folder.join(DOT_GIT);
+    let administrative = pointed_to(&dot_git)?;
+    if !std::fs::symlink_metadata(&administrative).ok()?.is_dir() {
+        return None;
+    }
+    let administrative = files::canonicalize(&administrative).ok()?;
+    let worktrees = administrative.parent().filter(|parent| parent.ends_with("worktrees"))?;
+    let common = worktrees.parent()?;
+    let named_in = |file: &str| {
+        let path = one_path(&contents(&administrative.join(file))?, &administrative);
+        files::canonicalize(&path).ok()
+    };
+    let points_back = named_in("gitdir")? == files::canonicalize(&dot_git).ok()?;
+    let is_part_of_common = named_in("commondir")? == common;
+    let main = common.parent()?;
+    let main_dot_git = main.join(DOT_GIT);
+    let repository = match files::metadata(&main_dot_git, Follow::Yes).ok()? {
+        metadata if metadata.is_directory => main_dot_git,
+        _ => pointed_to(&main_dot_git)?,
+    };
+    let is_common = files::canonicalize(&repository).ok()? == common;
+    (points_back && is_part_of_common && is_common).then(|| main.to_owned())
+}
+
+/// The directory that a `.git` file points to. Links are not followed: whoever can make a link could point to a file of somebody else.
+fn pointed_to(dot_git: &Path) -> Option<PathBuf> {
+    if files::metadata(dot_git, Follow::Yes).ok()?.is_symlink {
+        return None;
+    }
+    let contents = contents(dot_git)?;
+    Some(one_path(contents.strip_prefix(b"gitdir:")?, dot_git.parent()?))
+}
+
+fn contents(path: &Path) -> Option<Vec<u8>> {
+    files::read_file(path, Follow::Yes, POINTER_BYTES).ok()
+}
+
+/// The path that a file holds, relative ones meant from `base`.
+fn one_path(contents: &[u8], base: &Path) -> PathBuf {
+    base.join(OsStr::from_bytes(contents.trim_ascii()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A repository with a linked worktree, as `git worktree add` makes it.
+    struct Repository {
+        folder: tempfile::TempDir,
+    }
+
+    impl Repository {
+        fn with_worktree() -> Self {
+            let repository = Self { folder: tempfile::tempdir().unwrap() };
+            repository.write("main/.git/HEAD", "ref: refs/heads/main\n");
+            let administrative = repository.at("main/.git/worktrees/w");
+            repository.write("w/.git", format!("gitdir: {}\n", administrative.display()));
+            repository.write("main/.git/worktrees/w/gitdir", format!("{}\n", repository.at("w/.git").display()));
+            repository.write("main/.git/worktrees/w/commondir", "../..\n");
+            repository.write("w/deep/file", "");
+            repository
+        }
+
+        fn at(&self, path: &str) -> PathBuf {
+            self.folder.path().canonicalize().unwrap().join(path)
+        }
+
+        fn write(&self, path: &str, contents: impl AsRef<[u8]>) {
+            std::fs::create_dir_all(self.at(path).parent().unwrap()).unwrap();
+            std::fs::write(self.at(path), contents).unwrap();
+        }
+
+        fn checkout(&self, path: &str) -> Option<Checkout> {
+            Checkout::around(&self.at(path))
+        }
+    }
+
+    #[test]
+    fn a_linked_worktree_belongs_to_its_main_checkout() {
+        let repository = Repository::with_worktree();
+        let expected = Checkout { folder: repository.at("w"), main: Some(repository.at("main")) };
+        assert_eq!(repository.checkout("w/deep/file"), Some(expected));
+        let main = Checkout { folder: repository.at("main"), main: None };
+        assert_eq!(repository.checkout("main/not/there"), Some(main));
+        // Newer versions of git write relative paths.
+        repository.write("w/.git", "gitdir: ../main/.git/worktrees/w");
+        repository.write("main/.git/worktrees/w/gitdir", "../../../../w/.git\n");
+        assert_eq!(repository.checkout("w").unwrap().root(), repository.at("main"));
+    }
+
+    #[test]
+    fn a_directory_without_head_is_passed_over() {
+        let repository = Repository::with_worktree();
+        std::fs::create_dir_all(repository.at("main/below/.git")).unwrap();
+        assert_eq!(repository.checkout("main/below").unwrap().folder, repository.at("main"));
+        assert_eq!(Checkout::around(Path::new("/")), None);
+    }
+
+    #[test]
+    fn a_pointer_to_which_nothing_points_back_has_no_root() {
+        let elsewhere =
+            |repository: &Repository| repository.write("other/.git", "gitdir: ../main/.git/worktrees/w\n");
+        type Damage = Box<dyn Fn(&Repository)>;
+        let damages: Vec<(&str, &str, Damage)> = vec![
+            ("a second checkout that claims the same place", "other", Box::new(elsewhere)),
+            ("no pointer", "w", Box::new(|r| r.write("w/.git", "gitdir main"))),
+            ("a pointer to the repository itself", "w", Box::new(|r| r.write("w/.git", "gitdir: ../main/.git"))),
+            ("no way back", "w", Box::new(|r| std::fs::remove_file(r.at("main/.git/worktrees/w/gitdir")).unwrap())),
+            ("another way back", "w", Box::new(|r| r.write("main/.git/worktrees/w/gitdir", "/nowhere/.git"))),
+            ("another common directory", "w", Box::new(|r| r.write("main/.git/worktrees/w/commondir", ".."))),
+            ("no common directory", "w", Box::new(|r| r.write("main/.git/worktrees/w/commondir", "nowhere"))),
+            ("no main checkout", "w", Box::new(|r| std::fs::rename(r.at("main/.git"), r.at("main/git")).unwrap())),
+            ("too long", "w", Box::new(|r| r.write("w/.git", format!("gitdir: {}", "./".repeat(40_000))))),
+            (
+                "a submodule",
+                "main/sub",
+                Box::new(|r| {
+                    r.write("main/.git/modules/sub/HEAD", "");
+                    r.write("main/sub/.git", "gitdir: ../.git/modules/sub");
+                }),
+            ),
+            (
+                "a link",
+                "w",
+                Box::new(|r| {
+                    std::fs::rename(r.at("w/.git"), r.at("w/git")).unwrap();
+                    std::os::unix::fs::symlink("git", r.at("w/.git")).unwrap();
+                }),
+            ),
+        ];
+        for (what, cwd, damage) in damages {
+            let repository = Repository::with_worktree();
+            damage(&repository);
+            assert_eq!(repository.checkout(cwd), None, "{what}");
+        }
+    }
+
+    #[test]
+    fn the_main_checkout_may_have_a_file_too() {
+        let repository = Repository::with_worktree();
+        std::fs::rename(repository.at("main/.git"), repository.at("main/store")).unwrap();
+        repository.write("main/.git", "gitdir: store\n");
+        repository.write("w/.git", "gitdir: ../main/store/worktrees/w\n");
+        assert_eq!(repository.checkout("w").unwrap().main, Some(repository.at("main")));
+    }
+}

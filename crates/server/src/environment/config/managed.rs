@@ -1,0 +1,114 @@
+//! The managed configuration of a machine, read as requirements: what it sets, nobody may set otherwise.
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use toml::{Table, Value};
+
+use super::ConfigError;
+
+/// The settings that are requirements too. The values are looked at only to refuse what nobody knows: a requirement that is not
+/// understood must not be left out.
+#[derive(Deserialize)]
+struct ManagedSettings {
+    approval_policy: Option<ApprovalPolicy>,
+    approvals_reviewer: Option<ApprovalsReviewer>,
+    sandbox_mode: Option<SandboxMode>,
+}
+
+#[derive(Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum ApprovalPolicy {
+    Untrusted,
+    OnFailure,
+    OnRequest,
+    /// With a setting for each kind of request.
+    Granular(IgnoredAny),
+    Never,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum ApprovalsReviewer {
+    User,
+    AutoReview,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum SandboxMode {
+    ReadOnly,
+    WorkspaceWrite,
+    DangerFullAccess,
+}
+
+/// The requirements that follow from `managed`.
+pub(super) fn requirements(managed: &Table) -> Result<Table, ConfigError> {
+    let settings: ManagedSettings = Value::Table(managed.clone()).try_into().map_err(|error: toml::de::Error| {
+        let problem = error.to_string();
+        ConfigError::load(format!("Failed to parse config requirements as TOML: {}", problem.trim_end()))
+    })?;
+    let mut requirements = Table::new();
+    let mut allow = |name: &str, values: Vec<Value>| drop(requirements.insert(name.to_owned(), Value::Array(values)));
+    let value = |name: &str| managed.get(name).cloned();
+    if settings.approval_policy.is_some() {
+        allow("allowed_approval_policies", value("approval_policy").into_iter().collect());
+    }
+    if let Some(reviewer) = settings.approvals_reviewer {
+        let mut allowed: Vec<_> = value("approvals_reviewer").into_iter().collect();
+        if reviewer == ApprovalsReviewer::AutoReview {
+            allowed.push("user".into());
+        }
+        allow("allowed_approvals_reviewers", allowed);
+    }
+    if let Some(mode) = settings.sandbox_mode {
+        let mut allowed = vec![Value::from("read-only")];
+        if mode != SandboxMode::ReadOnly {
+            allowed.extend(value("sandbox_mode"));
+        }
+        allow("allowed_sandbox_modes", allowed);
+    }
+    Ok(requirements)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn translated(managed: &str) -> Result<String, String> {
+        let requirements = requirements(&managed.parse().unwrap()).map_err(|error| error.to_string())?;
+        Ok(toml::to_string(&requirements).unwrap())
+    }
+
+    #[test]
+    fn what_is_set_is_all_that_is_allowed() {
+        for (managed, expected) in [
+            ("model = 'm'", ""),
+            ("approval_policy = 'never'", "allowed_approval_policies = [\"never\"]\n"),
+            (
+                "approval_policy = { granular = { rules = true } }",
+                "[[allowed_approval_policies]]\n\n[allowed_approval_policies.granular]\nrules = true\n",
+            ),
+            ("approvals_reviewer = 'user'", "allowed_approvals_reviewers = [\"user\"]\n"),
+            ("approvals_reviewer = 'auto_review'", "allowed_approvals_reviewers = [\"auto_review\", \"user\"]\n"),
+            ("sandbox_mode = 'read-only'", "allowed_sandbox_modes = [\"read-only\"]\n"),
+            ("sandbox_mode = 'workspace-write'", "allowed_sandbox_modes = [\"read-only\", \"workspace-write\"]\n"),
+        ] {
+            assert_eq!(translated(managed).as_deref(), Ok(expected), "{managed}");
+        }
+    }
+
+    #[test]
+    fn a_value_that_nobody_knows_is_refused() {
+        let prefix = "failed to load executor-local config: Failed to parse config requirements as TOML: ";
+        assert_eq!(
+            translated("approval_policy = 'bogus'").unwrap_err(),
+            format!(
+                "{prefix}unknown variant `bogus`, expected one of `untrusted`, `on-failure`, `on-request`, `granular`, \
+                 `never`\nin `approval_policy`"
+            )
+        );
+        for wrong in ["approval_policy = 'granular'", "sandbox_mode = 5", "approvals_reviewer = 'nobody'"] {
+            assert!(translated(wrong).unwrap_err().starts_with(prefix), "{wrong}");
+        }
+    }
+}

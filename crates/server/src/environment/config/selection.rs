@@ -1,0 +1,103 @@
+//! The part of a TOML document that somebody asked for.
+
+use toml::{Table, Value};
+
+/// Key paths, sorted, none of which begins with another.
+pub(super) struct Selection<'a>(Vec<&'a [String]>);
+
+impl<'a> Selection<'a> {
+    /// A path that begins with another one adds nothing, so that no value is copied twice.
+    pub(super) fn new(paths: &'a [Vec<String>]) -> Self {
+        let mut sorted: Vec<&[String]> = paths.iter().map(Vec::as_slice).collect();
+        sorted.sort_unstable();
+        // Sorted, a path stands right before those that begin with it.
+        sorted.dedup_by(|later, earlier| later.starts_with(earlier));
+        Self(sorted)
+    }
+
+    /// The selected part of a document. A value on the way of a path that is no table is kept whole, so that it still overrides what a
+    /// lower layer has there; so is a table that lacks the next key, empty.
+    pub(super) fn of(&self, document: &Table) -> Table {
+        part(document, &self.0, 0)
+    }
+}
+
+/// What `paths`, which all have the same first `depth` keys, select of the table at these keys. It goes no deeper than the document
+/// does, however long the paths are.
+fn part(table: &Table, paths: &[&[String]], depth: usize) -> Table {
+    let mut selected = Table::new();
+    for (key, value) in table {
+        let from = paths.partition_point(|path| path[depth].as_str() < key.as_str());
+        let count = paths[from..].partition_point(|path| path[depth] == *key);
+        let below = &paths[from..from + count];
+        let Some(first) = below.first() else { continue };
+        let value = match value {
+            Value::Table(table) if first.len() > depth + 1 => Value::Table(part(table, below, depth + 1)),
+            whole => whole.clone(),
+        };
+        selected.insert(key.clone(), value);
+    }
+    selected
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn select(document: &str, paths: &[&[&str]]) -> String {
+        let paths: Vec<Vec<String>> =
+            paths.iter().map(|path| path.iter().map(ToString::to_string).collect()).collect();
+        toml::to_string(&Selection::new(&paths).of(&document.parse().unwrap())).unwrap()
+    }
+
+    const DOCUMENT: &str = "model = 'm'\nsecret = 's'\nwhen = 2026-01-02T03:04:05Z\nnumber = 0xff\nlist = [1, 2]\n\
+        inline = { x = 1 }\n[a.b]\nc = 1\nd = [1, 'x']\n[a.e]\nf = 1.5\n[['a.b']]\ng = true\n";
+
+    #[test]
+    fn only_what_was_asked_for_is_there() {
+        for (paths, expected) in [
+            (&[&["model"][..]][..], "model = \"m\"\n"),
+            (&[&["when"], &["number"]], "number = 255\nwhen = 2026-01-02T03:04:05Z\n"),
+            (&[&["a", "b", "d"], &["a", "e"]], "[a.b]\nd = [1, \"x\"]\n\n[a.e]\nf = 1.5\n"),
+            (&[&["inline", "x"]], "[inline]\nx = 1\n"),
+            (&[&["a.b"]], "[[\"a.b\"]]\ng = true\n"),
+            (&[], ""),
+            (&[&["nothing"], &["nothing", "below"]], ""),
+        ] {
+            assert_eq!(select(DOCUMENT, paths), expected, "{paths:?}");
+        }
+    }
+
+    #[test]
+    fn a_value_on_the_way_that_is_no_table_is_kept_whole() {
+        for (paths, expected) in [
+            (&[&["model", "x"][..]][..], "model = \"m\"\n"),
+            (&[&["list", "0"]], "list = [1, 2]\n"),
+            (&[&["a.b", "g"]], "[[\"a.b\"]]\ng = true\n"),
+            (&[&["a", "b", "c", "d"]], "[a.b]\nc = 1\n"),
+        ] {
+            assert_eq!(select(DOCUMENT, paths), expected, "{paths:?}");
+        }
+    }
+
+    #[test]
+    fn a_table_on_the_way_without_the_next_key_stays_empty() {
+        assert_eq!(select(DOCUMENT, &[&["a", "nothing"]]), "[a]\n");
+        assert_eq!(select(DOCUMENT, &[&["a", "b", "nothing"], &["a", "e", "f"]]), "[a.b]\n\n[a.e]\nf = 1.5\n");
+    }
+
+    #[test]
+    fn a_path_inside_another_changes_nothing() {
+        let whole = select(DOCUMENT, &[&["a"]]);
+        assert_eq!(select(DOCUMENT, &[&["a", "b"], &["a"], &["a", "b", "c"], &["a"]]), whole);
+        let one = ["x".to_owned()];
+        let paths = [vec!["x".to_owned(), "y".to_owned()], one.to_vec(), one.to_vec()];
+        assert_eq!(Selection::new(&paths).0, [&one]);
+    }
+
+    #[test]
+    fn a_path_without_end_ends_with_the_document() {
+        let long = vec!["a".to_owned(); 1_000_000];
+        assert_eq!(Selection::new(&[long]).of(&"a.a = 1".parse().unwrap()), "a.a = 1".parse().unwrap());
+    }
+}

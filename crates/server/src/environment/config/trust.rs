@@ -1,0 +1,147 @@
+//! Which folders of a project may configure a client. Only what the machine, its user and its managed configuration say counts: a
+//! project has no say in whether it is trusted.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use serde::Deserialize;
+use toml::{Table, Value};
+
+use super::ConfigError;
+
+const MARKERS: &str = "project_root_markers";
+const PROJECTS: &str = "projects";
+/// Marks the root of a project where nothing else is configured.
+const GIT: &str = ".git";
+
+/// What decides where a project begins and whether it is trusted.
+pub(super) struct Discovery {
+    /// A folder that has one of these is the root of a project. With none of them, only the working directory counts.
+    pub(super) markers: Vec<String>,
+    projects: HashMap<String, ProjectEntry>,
+}
+
+#[derive(Deserialize)]
+#[serde(expecting = "struct ProjectConfig")]
+struct ProjectEntry {
+    trust_level: Option<TrustLevel>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum TrustLevel {
+    Trusted,
+    Untrusted,
+}
+
+#[derive(Deserialize)]
+struct Projects {
+    #[serde(default)]
+    projects: HashMap<String, ProjectEntry>,
+}
+
+impl Discovery {
+    /// What `layers` say together, lowest precedence first.
+    pub(super) fn of<'a>(layers: impl IntoIterator<Item = &'a Table>) -> Result<Self, ConfigError> {
+        let mut merged = Table::new();
+        for layer in layers {
+            for key in [MARKERS, PROJECTS] {
+                if let Some(value) = layer.get(key) {
+                    merge(&mut merged, key, value);
+                }
+            }
+        }
+        let markers = match merged.remove(MARKERS) {
+            Some(value) => value
+                .try_into()
+                .map_err(|_: toml::de::Error| ConfigError::load(format!("{MARKERS} must be an array of strings")))?,
+            None => vec![GIT.to_owned()],
+        };
+        let Projects { projects } = Value::Table(merged)
+            .try_into()
+            .map_err(|error: toml::de::Error| ConfigError::load(error.to_string().trim_end()))?;
+        Ok(Self { markers, projects })
+    }
+
+    /// Whether a folder is trusted: the first of the folder, the root of its project and its git root that has a level decides, each by
+    /// its canonical path before the path as it is spelled. What nobody has decided is not trusted.
+    pub(super) fn trusts(&self, folder: &Path, project_root: &Path, git_root: Option<&Path>) -> bool {
+        let level = [Some(folder), Some(project_root), git_root].into_iter().flatten().find_map(|path| {
+            let canonical = files::canonicalize(path).ok();
+            canonical.as_deref().and_then(|path| self.level(path)).or_else(|| self.level(path))
+        });
+        level == Some(TrustLevel::Trusted)
+    }
+
+    fn level(&self, path: &Path) -> Option<TrustLevel> {
+        self.projects.get(path.to_str()?)?.trust_level
+    }
+}
+
+/// Lays `value` over what is there: tables are merged, all else is replaced.
+fn merge(into: &mut Table, key: &str, value: &Value) {
+    match (into.get_mut(key), value) {
+        (Some(Value::Table(below)), Value::Table(above)) => {
+            for (key, value) in above {
+                merge(below, key, value);
+            }
+        }
+        _ => drop(into.insert(key.to_owned(), value.clone())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn discovery(layers: &[&str]) -> Result<Discovery, String> {
+        let layers: Vec<Table> = layers.iter().map(|layer| layer.parse().unwrap()).collect();
+        Discovery::of(&layers).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn layers_are_merged_and_the_later_one_wins() {
+        let merged = discovery(&[
+            "project_root_markers = ['a', 'b']\n[projects.'/p']\ntrust_level = 'untrusted'\nother = 1",
+            "project_root_markers = ['c']\n[projects.'/q']\ntrust_level = 'trusted'",
+            "other = 5\n[projects.'/p']\ntrust_level = 'trusted'",
+        ])
+        .unwrap();
+        assert_eq!(merged.markers, ["c"]);
+        let trusts = |folder: &str| merged.trusts(Path::new(folder), Path::new("/x"), None);
+        assert!(trusts("/p") && trusts("/q") && !trusts("/r") && !trusts("/p/below"));
+        assert_eq!(discovery(&[]).unwrap().markers, [".git"]);
+        assert_eq!(discovery(&["project_root_markers = []"]).unwrap().markers, [""; 0]);
+    }
+
+    #[test]
+    fn the_folder_decides_before_the_project_and_the_project_before_the_repository() {
+        let levels = discovery(&["[projects]\n'/f' = {}\n'/p' = { trust_level = 'untrusted' }\n\
+            '/g' = { trust_level = 'trusted' }\n'/f/t' = { trust_level = 'trusted' }"])
+        .unwrap();
+        let trusts = |folder: &str, root: &str, git: Option<&str>| {
+            levels.trusts(Path::new(folder), Path::new(root), git.map(Path::new))
+        };
+        assert!(trusts("/f/t", "/p", None));
+        assert!(!trusts("/f", "/p", Some("/g")), "an entry without a level decides nothing");
+        assert!(trusts("/f", "/f", Some("/g")));
+        assert!(!trusts("/g/", "/x", None) || cfg!(windows), "a trailing slash is another key");
+        assert!(!trusts("/n", "/n", None));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let prefix = "failed to load executor-local config: ";
+        for (layer, problem) in [
+            ("project_root_markers = 'x'", "project_root_markers must be an array of strings"),
+            ("project_root_markers = ['x', 1]", "project_root_markers must be an array of strings"),
+            (
+                "[projects.'/srv/repo']\ntrust_level = 'bogus'",
+                "unknown variant `bogus`, expected `trusted` or `untrusted`\nin `projects./srv/repo.trust_level`",
+            ),
+            ("projects = 5", "invalid type: integer `5`, expected a map\nin `projects`"),
+        ] {
+            assert_eq!(discovery(&[layer]).err(), Some(format!("{prefix}{problem}")), "{layer}");
+        }
+    }
+}
