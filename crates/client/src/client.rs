@@ -19,6 +19,7 @@ use crate::error::ExecServerError;
 use crate::files::RemoteFileSystem;
 use crate::inbound::Inbound;
 use crate::options::{ExecServerClientConnectOptions, RemoteExecServerConnectArgs};
+use crate::path_map::PathMap;
 use crate::process::{self, ExecProcess};
 use crate::shared::{ConnectionState, Linked, Repeat, Shared};
 use crate::{handshake, job, supervisor};
@@ -214,12 +215,22 @@ impl ExecServerClient {
         RemoteFileSystem::new(Arc::clone(&self.handle))
     }
 
-    /// What the server can do beyond the protocol's core; asked once.
+    /// What the server can do beyond the protocol's core; asked once. Nothing, if it is too old to be asked.
     pub async fn capabilities(&self) -> Result<Capabilities, ExecServerError> {
         self.handle.shared.capabilities().await
     }
 
-    async fn safe<R: DeserializeOwned>(&self, method: Method, params: &impl Serialize) -> Result<R, ExecServerError> {
+    /// How paths here and paths of the environment belong together, if they differ.
+    pub(crate) fn paths(&self) -> Option<&PathMap> {
+        self.handle.shared.connector.paths()
+    }
+
+    /// Asks for something that may be done twice.
+    pub(crate) async fn safe<R: DeserializeOwned>(
+        &self,
+        method: Method,
+        params: &impl Serialize,
+    ) -> Result<R, ExecServerError> {
         let when_recovering = self.handle.shared.options.when_recovering;
         let repeat = Repeat { when_recovering, ..Repeat::SAFE };
         self.handle.shared.call(method, params, repeat).await

@@ -13,7 +13,7 @@ use crate::inbound::Inbound;
 use crate::options::ExecServerClientConnectOptions;
 use crate::process::entry::Entry;
 use crate::rpc::{CallError, Rpc, Slot};
-use crate::shared::Shared;
+use crate::shared::{Shared, known_capabilities};
 use crate::watch;
 
 /// Reads that are asked for before the first answer is waited for.
@@ -105,13 +105,8 @@ async fn page_bytes(shared: &Shared, rpc: &Arc<Rpc>, processes: usize) -> Result
     if broken == 0 {
         return Ok(None);
     }
-    let info: Result<EnvironmentInfo, _> =
-        answered(rpc, rpc.call(Method::EnvironmentInfo.name(), &(), Slot::Ordinary).await);
-    let tells_gaps = match info {
-        Ok(info) => info.capabilities.read_gaps,
-        Err(error) if error.is_unknown_method() => false,
-        Err(error) => return Err(error),
-    };
+    let info = answered(rpc, rpc.call::<EnvironmentInfo>(Method::EnvironmentInfo.name(), &(), Slot::Ordinary).await);
+    let tells_gaps = known_capabilities(info)?.read_gaps;
     let share = (PAGES_BYTES >> broken.saturating_sub(1).min(MOST_HALVINGS)) / (processes as u64).max(1);
     Ok(tells_gaps.then_some(share.max(SMALLEST_PAGE)))
 }

@@ -16,6 +16,7 @@
 
 mod client;
 mod connector;
+mod discovery;
 mod environments;
 mod error;
 mod files;
@@ -58,10 +59,11 @@ pub use protocol::fs::{
     SearchError, SearchParams, SearchResult, WalkEntry, WalkFailure, WalkKind, WalkOptions, WalkResult,
 };
 pub use protocol::{
-    Capabilities, EnvInherit, EnvPolicy, EnvironmentInfo, EnvironmentStatus, HttpHeader, HttpRequestParams,
-    HttpResponse, PathUri, ProcessId, ProcessState, ProcessSummary, ReadParams, ReadResult, RedirectPolicy,
-    SandboxContext, SandboxType, SessionId, Signal, StartParams, StartResult, Stream, TerminateResult, WindowSize,
-    WriteId, WriteResult, WriteStatus,
+    Capabilities, CapabilityFile, CapabilityRoot, ConfigLayer, ConfigLayers, ConfigReadParams, ConfigReadResult,
+    DiscoveredPlugin, DiscoveredRoot, DiscoveredSkill, EnvInherit, EnvPolicy, EnvironmentInfo, EnvironmentStatus,
+    HttpHeader, HttpRequestParams, HttpResponse, PathUri, ProcessId, ProcessState, ProcessSummary, ReadParams,
+    ReadResult, RedirectPolicy, SandboxContext, SandboxType, SessionId, Signal, StartParams, StartResult, Stream,
+    TerminateResult, WindowSize, WriteId, WriteResult, WriteStatus,
 };
 pub use protocol::{
     ReadResult as ReadResponse, StartParams as ExecParams, StartResult as ExecResponse, WriteResult as WriteResponse,

@@ -6,7 +6,7 @@ mod sandbox;
 
 use std::path::{Component, Path, PathBuf};
 
-use protocol::PathUri;
+use protocol::{PathUri, SandboxContext};
 use serde_json::value::RawValue;
 
 /// Pairs of roots, here and there, that stand for each other.
@@ -84,6 +84,13 @@ impl PathMap {
     /// patterns of the entries. The rest of the text stays as it is, byte for byte.
     pub fn map_sandbox(&self, sandbox: &RawValue) -> Result<Box<RawValue>, PathMapError> {
         sandbox::map(self, sandbox)
+    }
+
+    /// The same of a sandbox that was decoded.
+    pub(crate) fn map_sandbox_context(&self, sandbox: &SandboxContext) -> Result<SandboxContext, String> {
+        let raw = serde_json::value::to_raw_value(sandbox).map_err(|error| error.to_string())?;
+        let mapped = self.map_sandbox(&raw).map_err(|error| error.to_string())?;
+        serde_json::from_str(mapped.get()).map_err(|error| error.to_string())
     }
 
     fn moved(&self, uri: &PathUri, direction: fn(&Pair) -> (&Path, &Path)) -> PathUri {

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use protocol::{
-    Capabilities, EnvironmentInfo, KeepParams, Method, ReadResult, RequestId, SessionId, StartParams, encode_request,
+    Capabilities, EnvironmentInfo, ErrorCode, KeepParams, Method, ReadResult, RequestId, SessionId, StartParams,
+    encode_request,
 };
 use recovery::{Admission, Generation, Link, Refusal, WhenRecovering, WriteSize};
 use serde::Serialize;
@@ -241,14 +242,7 @@ impl Shared {
 
     /// What the server can do; asked once. A server that is too old to be asked can do nothing beyond the protocol's core.
     pub(crate) async fn capabilities(&self) -> Result<Capabilities, ExecServerError> {
-        let ask = async {
-            let info: Result<EnvironmentInfo, _> = self.call(Method::EnvironmentInfo, &(), Repeat::SAFE).await;
-            match info {
-                Ok(info) => Ok(info.capabilities),
-                Err(error) if error.is_unknown_method() => Ok(Capabilities::default()),
-                Err(error) => Err(error),
-            }
-        };
+        let ask = async { known_capabilities(self.call(Method::EnvironmentInfo, &(), Repeat::SAFE).await) };
         self.capabilities.get_or_try_init(|| ask).await.cloned()
     }
 
@@ -321,5 +315,18 @@ impl Shared {
             rpc.close("exec-server client is closed");
         }
         self.stopped.cancel();
+    }
+}
+
+/// The capabilities that a server tells of. One that does not know the question is older than all of them.
+pub(crate) fn known_capabilities(
+    answer: Result<EnvironmentInfo, ExecServerError>,
+) -> Result<Capabilities, ExecServerError> {
+    match answer {
+        Ok(info) => Ok(info.capabilities),
+        Err(ExecServerError::Server { code, .. }) if code == ErrorCode::MethodNotFound.number() => {
+            Ok(Capabilities::default())
+        }
+        Err(error) => Err(error),
     }
 }

@@ -80,10 +80,7 @@ impl RemoteFileSystem {
     fn sandbox(&self, sandbox: Option<&SandboxContext>) -> Result<Option<SandboxContext>, FileSystemError> {
         let Some(sandbox) = sandbox.map(sandbox::without_unused_places) else { return Ok(None) };
         let Some(paths) = self.client.shared.connector.paths() else { return Ok(Some(sandbox)) };
-        let not_mapped = |error: &dyn std::fmt::Display| FileSystemError::invalid_input(error.to_string());
-        let raw = serde_json::value::to_raw_value(&sandbox).map_err(|error| not_mapped(&error))?;
-        let mapped = paths.map_sandbox(&raw).map_err(|error| not_mapped(&error))?;
-        serde_json::from_str(mapped.get()).map(Some).map_err(|error| not_mapped(&error))
+        paths.map_sandbox_context(&sandbox).map(Some).map_err(FileSystemError::invalid_input)
     }
 
     /// Asks for something that changes nothing.

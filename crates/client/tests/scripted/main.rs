@@ -3,6 +3,7 @@
 
 mod accepted;
 mod calls;
+mod discovery;
 mod events;
 mod http;
 mod old_server;

@@ -1,0 +1,149 @@
+//! Plugins, skills and configuration of an environment, and servers that cannot tell of them.
+
+use client::{CapabilityRoot, ConfigReadParams, ConfigReadResult, DiscoveredRoot, ExecServerError};
+use testkit::scripted::Reply;
+use testkit::{ScriptedServer, Value, json};
+
+use crate::support::connect;
+
+const DISCOVER: &str = "capabilityRoots/discoverV1";
+const METHOD_NOT_FOUND: i64 = -32601;
+
+fn root(id: &str, sandbox: Option<&Value>) -> CapabilityRoot {
+    let path = format!("file:///{id}").parse().unwrap();
+    CapabilityRoot {
+        id: id.into(),
+        path,
+        sandbox: sandbox.map(|sandbox| serde_json::from_value(sandbox.clone()).unwrap()),
+    }
+}
+
+fn sandbox(permissions: &Value) -> Value {
+    json!({"permissions": permissions, "windowsSandboxLevel": "disabled"})
+}
+
+fn decoded(root: Value) -> DiscoveredRoot {
+    serde_json::from_value(root).unwrap()
+}
+
+/// A server with these capabilities.
+fn server(capabilities: Value) -> ScriptedServer {
+    let server = ScriptedServer::new();
+    server.on("environment/info", move |_| {
+        Reply::Result(json!({"shell": {"name": "sh", "path": "/bin/sh"}, "capabilities": capabilities}))
+    });
+    server
+}
+
+fn config_params() -> ConfigReadParams {
+    ConfigReadParams {
+        cwd: "file:///srv/work".parse().unwrap(),
+        config_paths: vec![vec!["mcp_servers".into()]],
+        requirements_paths: vec![],
+    }
+}
+
+#[tokio::test]
+async fn each_root_has_its_answer_and_one_that_was_not_asked_for_fails() {
+    let server = server(json!({}));
+    server.on(DISCOVER, |asked| {
+        assert_eq!(asked.params["roots"].as_array().unwrap().len(), 4);
+        Reply::Result(json!({"roots": [
+            {"id": "a", "path": "file:///a", "skills": [
+                {"instructions": {"path": "file:///a/SKILL.md", "contents": "s"}}]},
+            {"id": "b", "path": "file:///other"},
+            {"id": "other", "path": "file:///c"},
+            {"id": "d", "path": "file:///d", "error": "no"},
+        ]}))
+    });
+    let client = connect(&server).await;
+    let roots = ["a", "b", "c", "d"].map(|id| root(id, None)).into();
+    let failed = |id: &str, error: &str| decoded(json!({"id": id, "path": format!("file:///{id}"), "error": error}));
+    let skill = json!({"instructions": {"path": "file:///a/SKILL.md", "contents": "s"}});
+    assert_eq!(
+        client.discover_capability_roots(roots).await.unwrap(),
+        [
+            decoded(json!({"id": "a", "path": "file:///a", "skills": [skill]})),
+            failed("b", "exec-server answered with another capability root"),
+            failed("c", "exec-server answered with another capability root"),
+            failed("d", "no"),
+        ]
+    );
+}
+
+#[tokio::test]
+async fn another_number_of_roots_fails_all_of_them() {
+    let server = server(json!({}));
+    server.on(DISCOVER, |_| Reply::Result(json!({"roots": [{"id": "a", "path": "file:///a"}]})));
+    let client = connect(&server).await;
+    let error = client.discover_capability_roots(vec![root("a", None), root("b", None)]).await.unwrap_err();
+    assert!(matches!(error, ExecServerError::Protocol(_)), "{error}");
+    assert_eq!(client.discover_capability_roots(vec![]).await.unwrap(), [], "nothing needs no answer");
+}
+
+#[tokio::test]
+async fn a_sandbox_that_a_server_cannot_enforce_is_not_sent() {
+    let enforced = sandbox(&json!({
+        "type": "managed", "network": "restricted", "file_system": {"type": "restricted", "entries": []}
+    }));
+    let open = sandbox(&json!({"type": "disabled"}));
+    let roots = || vec![root("a", Some(&enforced)), root("b", Some(&open)), root("c", Some(&enforced))];
+    let answer = |asked: &testkit::scripted::Asked| {
+        let roots = asked.params["roots"].as_array().unwrap().iter();
+        let roots: Vec<_> = roots.map(|root| json!({"id": root["id"], "path": root["path"]})).collect();
+        Reply::Result(json!({"roots": roots}))
+    };
+    let old = server(json!({}));
+    old.on(DISCOVER, move |asked| {
+        assert_eq!(asked.params["roots"].as_array().unwrap().len(), 1);
+        answer(asked)
+    });
+    let found = connect(&old).await.discover_capability_roots(roots()).await.unwrap();
+    let errors: Vec<_> = found.iter().map(|root| (root.id.as_str(), root.error.as_deref())).collect();
+    let refused = Some("exec-server does not support sandboxed capability discovery");
+    assert_eq!(errors, [("a", refused), ("b", None), ("c", refused)]);
+
+    let able = server(json!({"capabilityDiscoverySandbox": true}));
+    able.on(DISCOVER, move |asked| {
+        assert_eq!(asked.params["roots"].as_array().unwrap().len(), 3);
+        answer(asked)
+    });
+    let found = connect(&able).await.discover_capability_roots(roots()).await.unwrap();
+    assert!(found.iter().all(|root| root.error.is_none()), "{found:?}");
+}
+
+#[tokio::test]
+async fn configuration_is_read_from_servers_that_can_tell_it() {
+    let result = json!({
+        "userHomeDir": null, "codexHomeDir": "file:///c", "hostname": "vm",
+        "config": {"layers": [{"source": "user (/c/config.toml)", "baseDir": "file:///c", "toml": "a = 1\n"}],
+                   "cloudInsertionIndex": 0},
+        "requirements": {"layers": [], "cloudInsertionIndex": 0},
+    });
+    let expected: ConfigReadResult = serde_json::from_value(result.clone()).unwrap();
+    let able = server(json!({"environmentConfigRead": true}));
+    able.on("environmentConfig/read", move |asked| {
+        assert_eq!(
+            asked.params,
+            json!({"cwd": "file:///srv/work", "configPaths": [["mcp_servers"]], "requirementsPaths": []})
+        );
+        Reply::Result(result.clone())
+    });
+    let client = connect(&able).await;
+    assert_eq!(client.read_environment_config(config_params()).await.unwrap(), Some(expected));
+
+    let old = server(json!({}));
+    assert_eq!(connect(&old).await.read_environment_config(config_params()).await.unwrap(), None);
+    assert_eq!(old.count("environmentConfig/read"), 0, "what a server does not know it is not asked");
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_be_asked_has_no_capabilities() {
+    let server = ScriptedServer::new();
+    server.on("environment/info", |_| {
+        Reply::Error(METHOD_NOT_FOUND, "exec-server stub does not implement `environment/info` yet".into())
+    });
+    let client = connect(&server).await;
+    assert_eq!(client.capabilities().await.unwrap(), client::Capabilities::default());
+    assert_eq!(client.read_environment_config(config_params()).await.unwrap(), None);
+}
