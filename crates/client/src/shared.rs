@@ -324,9 +324,7 @@ pub(crate) fn known_capabilities(
 ) -> Result<Capabilities, ExecServerError> {
     match answer {
         Ok(info) => Ok(info.capabilities),
-        Err(ExecServerError::Server { code, .. }) if code == ErrorCode::MethodNotFound.number() => {
-            Ok(Capabilities::default())
-        }
+        Err(error) if error.is_unknown_method() => Ok(Capabilities::default()),
         Err(error) => Err(error),
     }
 }
