@@ -232,8 +232,8 @@ async fn malformed_messages_are_answered_and_the_connection_lives() {
         (r#"[{"id":1,"method":"environment/status"}]"#, "expected a JSON-RPC object"),
         ("7", "expected a JSON-RPC object"),
         ("null", "expected a JSON-RPC object"),
-        ("{}", "missing member `error` in JSON-RPC message"),
-        (r#"{"id":1}"#, "missing member `error` in JSON-RPC message"),
+        ("{}", "missing field `error`"),
+        (r#"{"id":1}"#, "missing field `error`"),
         (r#"{"method":"a","id":1,"method":"b"}"#, "duplicate JSON object key `method`"),
         (r#"{"method":"a","id":1,"params":{"x":{"k":1,"k":2}}}"#, "duplicate JSON object key `k`"),
     ] {
@@ -272,7 +272,7 @@ async fn keys_of_the_json_library_are_like_any_other() {
         client.send_text(&format!(r#"{{"id":2,"method":"environment/status","x":{{"{key}":"[[["}}}}"#)).await;
         assert_eq!(client.next().await, json!({"id": 2, "result": {"status": "ready"}}));
         client.send_text(&format!(r#"{{"{key}":"{{\"id\":3,\"method\":\"environment/status\"}}"}}"#)).await;
-        assert_eq!(parse_failure(&client.next().await), "missing member `error` in JSON-RPC message");
+        assert_eq!(parse_failure(&client.next().await), "missing field `error`");
     }
 }
 

@@ -73,7 +73,7 @@ impl Serialize for Base64Bytes {
 impl<'de> Deserialize<'de> for Base64Bytes {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = CowText::deserialize(deserializer)?.0;
-        decode_base64(&*text).map(Self).map_err(|error| de::Error::custom(format_args!("invalid base64: {error}")))
+        decode_base64(&*text).map(Self).map_err(de::Error::custom)
     }
 }
 

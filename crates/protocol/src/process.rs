@@ -9,7 +9,7 @@ use crate::{Base64Bytes, PathUri, ProcessId, ShellInfo, WriteId};
 
 /// Params of `process/start`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename = "ExecParams", rename_all = "camelCase")]
 pub struct StartParams {
     /// Chosen by the client, unique within the session.
     pub process_id: ProcessId,
@@ -136,10 +136,10 @@ impl EnvPolicy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EnvInherit {
-    /// Everything.
-    All,
     /// The few variables every program expects.
     Core,
+    /// Everything.
+    All,
     /// Nothing.
     None,
 }
@@ -330,7 +330,7 @@ pub enum Signal {
 
 /// Params of methods that only name a process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename = "TerminateParams", rename_all = "camelCase")]
 pub struct TargetParams {
     /// Which process.
     pub process_id: ProcessId,

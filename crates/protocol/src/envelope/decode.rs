@@ -8,6 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
 use super::budget;
+use super::published::published;
 use crate::{RequestId, WireError};
 
 /// A message that arrived.
@@ -76,7 +77,7 @@ pub enum DecodeError {
     /// Bytes that are no text.
     #[error("invalid UTF-8: {0}")]
     Utf8(#[from] std::str::Utf8Error),
-    /// Text that is no JSON, or members of the wrong type.
+    /// Text that is no JSON.
     #[error("{0}")]
     Json(#[from] serde_json::Error),
     /// JSON that is no object.
@@ -92,8 +93,14 @@ pub enum DecodeError {
     #[error("duplicate JSON object key `{0}`")]
     DuplicateKey(String),
     /// An object that is neither request, notification nor answer.
-    #[error("missing member `{0}` in JSON-RPC message")]
+    #[error("missing field `{0}`")]
     Missing(&'static str),
+    /// A member of the wrong type.
+    #[error("{0}")]
+    Member(String),
+    /// An id that is neither a string nor an integer of 64 bits.
+    #[error("data did not match any variant of untagged enum RequestId")]
+    Id,
 }
 
 /// Decodes one message.
@@ -183,10 +190,12 @@ struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
 impl<'a> Members<'a> {
     fn classify(self) -> Result<Incoming<'a>, DecodeError> {
         if let Some(method) = self.method {
-            let method = serde_json::from_str::<Key<'a>>(method.get())?.0;
+            let method = serde_json::from_str::<Key<'a>>(method.get())
+                .map_err(|error| DecodeError::Member(published::<String>(method.get(), &error)))?
+                .0;
             return Ok(match self.id {
                 Some(id) => Incoming::Request(Request {
-                    id: serde_json::from_str(id.get())?,
+                    id: request_id(Some(id))?,
                     method,
                     params: self.params,
                     trace: self.trace.and_then(|trace| serde_json::from_str(trace.get()).ok()),
@@ -195,13 +204,16 @@ impl<'a> Members<'a> {
             });
         }
         if let Some(result) = self.result {
-            return Ok(Incoming::Response(Response { id: required(self.id, "id")?, result }));
+            return Ok(Incoming::Response(Response { id: request_id(self.id)?, result }));
         }
-        Ok(Incoming::Error { error: required(self.error, "error")?, id: required(self.id, "id")? })
+        let error = self.error.ok_or(DecodeError::Missing("error"))?.get();
+        let error = serde_json::from_str(error)
+            .map_err(|fault| DecodeError::Member(published::<WireError>(error, &fault)))?;
+        Ok(Incoming::Error { error, id: request_id(self.id)? })
     }
 }
 
-fn required<T: de::DeserializeOwned>(member: Option<&RawValue>, name: &'static str) -> Result<T, DecodeError> {
-    let raw = member.ok_or(DecodeError::Missing(name))?;
-    Ok(serde_json::from_str(raw.get())?)
+fn request_id(member: Option<&RawValue>) -> Result<RequestId, DecodeError> {
+    let raw = member.ok_or(DecodeError::Missing("id"))?;
+    serde_json::from_str(raw.get()).map_err(|_| DecodeError::Id)
 }

@@ -5,6 +5,7 @@ mod budget;
 mod decode;
 mod encode;
 mod params;
+mod published;
 
 pub use budget::{MAX_DEPTH, MAX_VALUES};
 pub use decode::{DecodeError, Incoming, Notification, Request, Response, TraceContext, decode, sniff_id};

@@ -3,6 +3,7 @@
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
+use super::published::published;
 use crate::WireError;
 
 /// Decodes params. Missing params are null, and `{}` also serves a method that takes none.
@@ -10,7 +11,8 @@ pub fn decode_params<T: DeserializeOwned>(params: Option<&RawValue>) -> Result<T
     let text = params.map_or("null", RawValue::get);
     // Serde would read the members of a struct from a list too; the protocol has no params by position.
     if text.starts_with('[') {
-        return Err(WireError::invalid_params("invalid type: sequence, expected an object"));
+        let expected = if serde_json::from_str::<T>("null").is_ok() { "unit" } else { "an object" };
+        return Err(WireError::invalid_params(format!("invalid type: sequence, expected {expected}")));
     }
     serde_json::from_str(text).or_else(|error| {
         if is_empty_object(text)
@@ -18,7 +20,7 @@ pub fn decode_params<T: DeserializeOwned>(params: Option<&RawValue>) -> Result<T
         {
             return Ok(value);
         }
-        Err(WireError::invalid_params(error.to_string()))
+        Err(WireError::invalid_params(published::<T>(text, &error)))
     })
 }
 
@@ -29,7 +31,7 @@ fn is_empty_object(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ReadParams, WriteParams};
+    use crate::{ConfigReadParams, DiscoverParams, ReadParams, SignalParams, WriteParams, fs::FileParams};
 
     fn raw(text: &str) -> Box<RawValue> {
         RawValue::from_string(text.to_owned()).unwrap()
@@ -49,11 +51,70 @@ mod tests {
         assert_eq!(error.code, -32602);
     }
 
+    fn refused<T: DeserializeOwned + std::fmt::Debug>(params: Option<&str>) -> String {
+        let raw = params.map(raw);
+        let error = decode_params::<T>(raw.as_deref()).unwrap_err();
+        assert_eq!(error.code, -32602);
+        error.message
+    }
+
     #[test]
-    fn says_which_field_is_missing() {
-        let error = decode_params::<ReadParams>(Some(&raw("{}"))).unwrap_err();
-        assert!(error.message.starts_with("missing field `processId`"), "{}", error.message);
-        let error = decode_params::<WriteParams>(Some(&raw(r#"{"processId":"p"}"#))).unwrap_err();
-        assert!(error.message.starts_with("missing field `chunk`"), "{}", error.message);
+    fn texts_are_the_published_ones() {
+        assert_eq!(refused::<ReadParams>(Some("{}")), "missing field `processId`");
+        assert_eq!(refused::<WriteParams>(Some(r#"{"processId":"p"}"#)), "missing field `chunk`");
+        for nothing in [None, Some("null")] {
+            assert_eq!(refused::<SignalParams>(nothing), "invalid type: null, expected struct SignalParams");
+            let expected = "invalid type: null, expected struct CapabilityRootsDiscoverParams";
+            assert_eq!(refused::<DiscoverParams>(nothing), expected);
+        }
+        assert_eq!(refused::<FileParams>(Some("7")), "invalid type: number, expected struct FsReadFileParams");
+        assert_eq!(refused::<FileParams>(Some("7.5")), "invalid type: number, expected struct FsReadFileParams");
+        assert_eq!(
+            refused::<ConfigReadParams>(Some(r#""x""#)),
+            r#"invalid type: string "x", expected struct EnvironmentConfigReadParams"#
+        );
+        assert_eq!(refused::<()>(Some("5")), "invalid type: number, expected unit");
+        assert_eq!(refused::<()>(Some(r#"{"a":1}"#)), "invalid type: map, expected unit");
+        assert_eq!(refused::<()>(Some("[]")), "invalid type: sequence, expected unit");
+        for (member, text) in [
+            (r#""processId":5"#, "invalid type: number, expected a string"),
+            (r#""processId":"p","afterSeq":-1"#, "invalid number"),
+            (r#""processId":"p","afterSeq":1.5"#, "invalid number"),
+            (r#""processId":"p","afterSeq":18446744073709551616"#, "invalid number"),
+            (r#""processId":"p","afterSeq":1e400"#, "number out of range"),
+            (r#""processId":"p","afterSeq":"x""#, r#"invalid type: string "x", expected u64"#),
+            (r#""processId":"p","afterSeq":true"#, "invalid type: boolean `true`, expected u64"),
+            (r#""processId":"integer `5`, expected u64""#, ""),
+        ] {
+            let params = format!("{{{member}}}");
+            let decoded = decode_params::<ReadParams>(Some(&raw(&params)));
+            assert_eq!(decoded.err().map(|error| error.message).unwrap_or_default(), text, "{params}");
+        }
+        for (signal, text) in [
+            ("5", "invalid type: number, expected string or map"),
+            (
+                r#""SIGINT""#,
+                "unknown variant `SIGINT`, expected one of `interrupt`, `hangup`, `quit`, `terminate`, `kill`, `user1`, `user2`, `stop`, `continue`",
+            ),
+        ] {
+            assert_eq!(refused::<SignalParams>(Some(&format!(r#"{{"processId":"p","signal":{signal}}}"#))), text);
+        }
+        for (chunk, text) in [
+            ("aGk", "Invalid padding"),
+            ("a-_=", "Invalid symbol 45, offset 1."),
+            ("!", "Invalid symbol 33, offset 0."),
+        ] {
+            assert_eq!(refused::<WriteParams>(Some(&format!(r#"{{"processId":"p","chunk":"{chunk}"}}"#))), text);
+        }
+        for (path, text) in [
+            ("/etc/hosts", "invalid URI: relative URL without a base"),
+            ("http://h/x", "unsupported path URI scheme `http`"),
+            ("file:///a?q", "query parameters are not allowed in path URIs"),
+            ("file:///a#f", "fragments are not allowed in path URIs"),
+            ("file://u:p@h/a", "credentials are not allowed in path URIs"),
+            ("file:///a%00b", "'file:///a%00b' is invalid on 'linux'"),
+        ] {
+            assert_eq!(refused::<FileParams>(Some(&format!(r#"{{"path":"{path}"}}"#))), text);
+        }
     }
 }

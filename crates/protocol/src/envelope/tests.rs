@@ -37,7 +37,8 @@ fn tells_the_four_kinds_apart() {
 #[test]
 fn ids_are_strings_or_64_bit_integers() {
     for id in ["null", "1.5", "true", "9223372036854775808", "[]", "{}", "1e3"] {
-        refused(&format!(r#"{{"id":{id},"method":"m"}}"#));
+        let expected = "data did not match any variant of untagged enum RequestId";
+        assert_eq!(refused(&format!(r#"{{"id":{id},"method":"m"}}"#)), expected);
     }
     for id in ["-9223372036854775808", "9223372036854775807", "\"\"", "\"ünï\""] {
         let text = format!(r#"{{"id":{id},"method":"m"}}"#);
@@ -51,12 +52,12 @@ fn malformed_messages_say_why() {
     assert_eq!(refused("[]"), "expected a JSON-RPC object");
     assert_eq!(refused("7"), "expected a JSON-RPC object");
     assert_eq!(refused("not-json"), "expected ident at line 1 column 2");
-    assert_eq!(refused(r#"{"id":1}"#), "missing member `error` in JSON-RPC message");
-    assert_eq!(refused(r#"{"result":1}"#), "missing member `id` in JSON-RPC message");
+    assert_eq!(refused(r#"{"id":1}"#), "missing field `error`");
+    assert_eq!(refused(r#"{"result":1}"#), "missing field `id`");
     assert!(refused("{\"id\":1,").contains("EOF"));
     assert!(refused("").contains("EOF"));
     assert!(decode(b"{\"method\":\"\xff\"}").unwrap_err().to_string().starts_with("invalid UTF-8"));
-    refused(r#"{"method":7}"#);
+    assert_eq!(refused(r#"{"method":7}"#), "invalid type: number, expected a string");
 }
 
 #[test]
