@@ -240,11 +240,20 @@ async fn what_the_system_refuses_is_told_with_its_cause() {
 async fn what_cannot_be_enforced_is_refused() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
-    let sandbox = json!({"permissions": {"type": "disabled"}, "windowsSandboxLevel": "disabled"});
+    let sandbox =
+        |permissions: Value| json!({"sandbox": {"permissions": permissions, "windowsSandboxLevel": "disabled"}});
+    let unenforceable = "sandbox intent cannot be enforced on this executor yet; start the process without a sandbox";
+    let restricted = json!({"type": "restricted", "entries": []});
     for (changes, message) in [
+        (sandbox(json!({"type": "managed", "file_system": restricted, "network": "enabled"})), unenforceable),
         (
-            json!({"sandbox": sandbox}),
-            "sandbox intent cannot be enforced on this executor yet; start the process without a sandbox",
+            sandbox(json!({"type": "managed", "file_system": {"type": "unrestricted"}, "network": "restricted"})),
+            unenforceable,
+        ),
+        (json!({"sandbox": {"permissions": {"type": "disabled"}}}), "missing field `windowsSandboxLevel`"),
+        (
+            sandbox(json!({"type": "sometimes"})),
+            "unknown variant `sometimes`, expected one of `managed`, `disabled`, `external`",
         ),
         (json!({"networkProxy": {"proxy": {}}}), "a network proxy cannot be launched on this executor yet"),
         (json!({"enforceManagedNetwork": true}), "managed network cannot be enforced on this executor yet"),
@@ -253,8 +262,22 @@ async fn what_cannot_be_enforced_is_refused() {
         assert_eq!(error, json!({"code": -32602, "message": message}));
     }
     assert_eq!(client.processes().await, json!([]), "nothing was started");
-    let nothing = json!({"sandbox": null, "enforceManagedNetwork": false, "managedNetwork": null});
-    client.call("process/start", start_with("p", &["true"], nothing)).await;
+    for (number, changes) in [
+        json!({"sandbox": null, "enforceManagedNetwork": false, "managedNetwork": null}),
+        sandbox(json!({"type": "disabled"})),
+        sandbox(json!({"type": "external", "network": "enabled"})),
+        sandbox(json!({"type": "external", "network": "restricted"})),
+        sandbox(json!({"type": "managed", "file_system": {"type": "unrestricted"}, "network": "enabled"})),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let process = number.to_string();
+        let started = client.call("process/start", start_with(&process, &["echo", "ran"], changes)).await;
+        assert_eq!(started, json!({"processId": process, "sandboxType": "none"}), "it asks for nothing");
+        assert_eq!(client.outcome(&process).await.stdout, b"ran
+");
+    }
 }
 
 #[tokio::test]

@@ -233,6 +233,13 @@ async fn a_sandbox_that_cannot_be_enforced_is_refused_and_one_that_asks_for_noth
         let sandbox = json!({"permissions": permissions, "windowsSandboxLevel": "disabled"});
         let read = client.call("fs/readFile", json!({"path": uri, "sandbox": sandbox})).await;
         assert_eq!(read, json!({"dataBase64": base64("x")}));
+        for (method, mut params) in methods(&uri) {
+            params["sandbox"] = sandbox.clone();
+            let answer = client.request(method, params).await;
+            assert_ne!(answer["error"]["message"], message, "{method}");
+            std::fs::remove_file(folder.path("file")).ok();
+            folder.file("file", "x");
+        }
     }
     let foreign_cwd = json!({"permissions": {"type": "disabled"}, "cwd": "/x", "windowsSandboxLevel": "disabled"});
     for sandbox in [json!({"permissions": {"type": "disabled"}}), foreign_cwd] {

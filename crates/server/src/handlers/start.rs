@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use protocol::{ErrorData, ProcessId, SandboxType, StartParams, StartResult, WireError, abridged};
+use protocol::{
+    ErrorData, ProcessId, SandboxContext, SandboxType, StartParams, StartResult, WireError, abridged, decode_params,
+};
 use session::{EventLog, LogLimits, StdinQueue};
 use spawn::{ChildIo, Command, SpawnError, Spawned, StdinMode, Stdio, WindowSize};
 
@@ -63,7 +65,9 @@ fn wanted(shared: &Shared, params: StartParams, observes: bool) -> Result<Wanted
     let cwd = params.cwd.to_native().map_err(|error| {
         WireError::invalid_params(format!("cwd URI `{}` is not valid on this exec-server host: {error}", params.cwd))
     })?;
-    if params.sandbox.is_some() {
+    if let Some(sandbox) = &params.sandbox
+        && !decode_params::<SandboxContext>(Some(sandbox))?.asks_for_nothing()
+    {
         return Err(WireError::invalid_params(
             "sandbox intent cannot be enforced on this executor yet; start the process without a sandbox",
         ));
