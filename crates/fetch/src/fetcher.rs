@@ -2,19 +2,21 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, HOST, PROXY_AUTHORIZATION};
-use http::{HeaderMap, HeaderValue, Method, Uri, Version};
+use http::header::{ACCEPT, COOKIE, HOST, PROXY_AUTHORIZATION};
+use http::{HeaderMap, HeaderValue, Uri, Version};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::client::conn::TrySendError;
+use parking_lot::Mutex;
 use url::{Position, Url};
 
 use crate::body::{Body, Bounds};
 use crate::connect;
 use crate::connection::Connection;
+use crate::cookies::CookieJar;
 use crate::deadline::Deadline;
 use crate::environment::Environment;
 use crate::error::{Failure, FailureKind, FetchError};
@@ -34,7 +36,7 @@ pub struct FetcherConfig {
     pub environment: Vec<(String, String)>,
 }
 
-/// Makes requests. Clones share their connections.
+/// Makes requests. Clones share their connections, and the few cookies that are kept.
 #[derive(Clone)]
 pub struct Fetcher {
     shared: Arc<Shared>,
@@ -45,6 +47,7 @@ struct Shared {
     proxies: Proxies,
     roots: Roots,
     pool: Arc<Pool>,
+    cookies: Mutex<CookieJar>,
 }
 
 impl Fetcher {
@@ -53,7 +56,8 @@ impl Fetcher {
         let environment = Environment::new(config.environment);
         let proxies = Proxies::from_environment(&environment);
         let roots = Roots::from_environment(&environment)?;
-        Ok(Self { shared: Arc::new(Shared { environment, proxies, roots, pool: Arc::default() }) })
+        let shared = Shared { environment, proxies, roots, pool: Arc::default(), cookies: Mutex::default() };
+        Ok(Self { shared: Arc::new(shared) })
     }
 
     /// Makes a request and waits for the headers of the answer. Dropping the future ends it.
@@ -88,6 +92,7 @@ impl Shared {
         loop {
             let (answer, connection, route) = self.exchange(&hop).await?;
             let (head, incoming) = answer.into_parts();
+            self.cookies.lock().store(&hop.url, &head.headers, SystemTime::now());
             let body = Body::new(incoming, connection, route, self.pool.clone(), bounds);
             let next = match redirects {
                 Redirects::Follow => redirect::next_hop(&hop, head.status, &head.headers)?,
@@ -108,8 +113,9 @@ impl Shared {
 
     async fn exchange(&self, hop: &Hop) -> Result<(http::Response<Incoming>, Connection, Route), Failure> {
         let route = self.proxies.route(&hop.url)?;
+        let cookie = self.cookies.lock().header(&hop.url, SystemTime::now());
         if let Some(mut connection) = self.pool.take(&route) {
-            match connection.exchange(message(hop, &route)?).await {
+            match connection.exchange(message(hop, &route, cookie.clone())?).await {
                 Ok(answer) => return Ok((answer, connection, route)),
                 // The server may have closed it just now. What it has not seen, or may see twice, is sent again.
                 Err(error) if error.message().is_some() || is_repeatable(hop, error.error()) => {}
@@ -117,7 +123,7 @@ impl Shared {
             }
         }
         let mut connection = Connection::new(connect::open(&route, &self.roots).await?).await?;
-        let answer = connection.exchange(message(hop, &route)?).await.map_err(TrySendError::into_error)?;
+        let answer = connection.exchange(message(hop, &route, cookie)?).await.map_err(TrySendError::into_error)?;
         Ok((answer, connection, route))
     }
 }
@@ -127,28 +133,30 @@ fn is_repeatable(hop: &Hop, error: &hyper::Error) -> bool {
 }
 
 /// A hop as it is written to a connection.
-fn message(hop: &Hop, route: &Route) -> Result<http::Request<Full<Bytes>>, Failure> {
+fn message(hop: &Hop, route: &Route, cookie: Option<HeaderValue>) -> Result<http::Request<Full<Bytes>>, Failure> {
     let mut message = http::Request::new(Full::new(hop.body.clone()));
     *message.method_mut() = hop.method.clone();
     *message.version_mut() = Version::HTTP_11;
     *message.uri_mut() = request_uri(&hop.url, matches!(route, Route::Forward(_)))?;
-    *message.headers_mut() = headers(hop, route)?;
+    *message.headers_mut() = headers(hop, route, cookie)?;
     Ok(message)
 }
 
-fn headers(hop: &Hop, route: &Route) -> Result<HeaderMap, Failure> {
-    let mut headers = HeaderMap::with_capacity(hop.headers.len() + 3);
-    if !hop.headers.contains_key(HOST) {
+/// The headers in the order in which they go out. A body has its length behind them; without a body there is none, whatever the method.
+fn headers(hop: &Hop, route: &Route, cookie: Option<HeaderValue>) -> Result<HeaderMap, Failure> {
+    let mut headers = HeaderMap::with_capacity(hop.headers.len() + 4);
+    headers.extend(hop.headers.clone());
+    headers.entry(ACCEPT).or_insert(HeaderValue::from_static("*/*"));
+    // What the caller says replaces what was kept.
+    if let Some(cookie) = cookie {
+        headers.entry(COOKIE).or_insert(cookie);
+    }
+    if !headers.contains_key(HOST) {
         let host = HeaderValue::try_from(&hop.url[Position::BeforeHost..Position::AfterPort]);
         headers.insert(HOST, host.map_err(|error| Failure::new(FailureKind::Other, error.to_string()))?);
     }
-    headers.extend(hop.headers.clone());
     if let Route::Forward(Proxy { authorization: Some(authorization), .. }) = route {
         headers.entry(PROXY_AUTHORIZATION).or_insert_with(|| authorization.clone());
-    }
-    // Many servers refuse these methods when nobody says how much comes. For a body that is there it is said anyway.
-    if hop.body.is_empty() && [Method::POST, Method::PUT, Method::PATCH].contains(&hop.method) {
-        headers.insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
     }
     Ok(headers)
 }

@@ -9,6 +9,7 @@
 mod body;
 mod connect;
 mod connection;
+mod cookies;
 mod deadline;
 mod endpoint;
 mod environment;

@@ -1,13 +1,15 @@
 //! Which way a request goes: straight, or by a proxy that the environment names.
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use http::HeaderValue;
+use percent_encoding::percent_decode_str;
 use url::Url;
 
 use crate::endpoint::Endpoint;
 use crate::environment::Environment;
 use crate::error::{Failure, FailureKind};
 use crate::no_proxy::NoProxy;
-use crate::validate::basic_credentials;
 
 /// What a connection is for. Requests with the same route can share one.
 #[derive(Clone, PartialEq, Eq)]
@@ -82,6 +84,19 @@ fn parse(value: &str) -> Option<Proxy> {
         return None;
     }
     Some(Proxy { endpoint: Endpoint::of(&url)?, authorization: basic_credentials(&url) })
+}
+
+/// User and password in the URL of a proxy, as the value of a header.
+fn basic_credentials(url: &Url) -> Option<HeaderValue> {
+    if url.username().is_empty() && url.password().is_none() {
+        return None;
+    }
+    let mut pair: Vec<u8> = percent_decode_str(url.username()).collect();
+    pair.push(b':');
+    pair.extend(percent_decode_str(url.password().unwrap_or_default()));
+    let mut value = HeaderValue::try_from(format!("Basic {}", BASE64_STANDARD.encode(pair))).ok()?;
+    value.set_sensitive(true);
+    Some(value)
 }
 
 #[cfg(test)]

@@ -2,10 +2,11 @@
 
 use bytes::Bytes;
 use http::header::{
-    AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, COOKIE, HOST, LOCATION, PROXY_AUTHORIZATION, WWW_AUTHENTICATE,
+    AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, COOKIE, HOST, LOCATION, PROXY_AUTHORIZATION, REFERER,
+    WWW_AUTHENTICATE,
 };
-use http::{HeaderMap, Method, StatusCode};
-use url::Url;
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use url::{Position, Url};
 
 use crate::error::{Failure, FailureKind};
 use crate::validate::Hop;
@@ -53,22 +54,33 @@ fn followed(hop: &Hop, url: Url, status: StatusCode) -> Hop {
         }
     }
     if url.origin() != hop.url.origin() {
-        for for_the_old_origin in [AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION, WWW_AUTHENTICATE, HOST] {
+        // The URL of the old origin is its own affair too: the query often holds a secret.
+        for for_the_old_origin in [AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION, WWW_AUTHENTICATE, HOST, REFERER] {
             next.headers.remove(for_the_old_origin);
         }
         // Whoever is redirected to was not meant to have them, whatever they are called.
         for from_environment in &hop.from_environment {
             next.headers.remove(from_environment);
         }
+    } else if let Some(referer) = referer(&hop.url) {
+        next.headers.insert(REFERER, referer);
     }
     next.url = url;
     next
 }
 
+/// Where a redirect came from: the whole URL without user, password and fragment.
+fn referer(url: &Url) -> Option<HeaderValue> {
+    let (before_user, after_user) =
+        (&url[..Position::BeforeUsername], &url[Position::BeforeHost..Position::AfterQuery]);
+    let mut value = HeaderValue::try_from(format!("{before_user}{after_user}")).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use http::HeaderValue;
 
     fn hop(method: &str, url: &str) -> Hop {
         let mut headers = HeaderMap::new();
@@ -109,10 +121,22 @@ mod tests {
     fn credentials_stay_with_their_origin() {
         let count = |from, to| next(&hop("GET", from), 302, to).unwrap().unwrap().headers.len();
         for same in ["http://a/y", "/y", "//a:80/y", "?q", "http://a:80"] {
-            assert_eq!(count("http://a/x", same), 6, "{same}");
+            assert_eq!(count("http://a/x", same), 7, "{same}: with a referer");
         }
         for other in ["http://b/", "http://a:81/", "https://a/", "http://sub.a/", "//b"] {
             assert_eq!(count("http://a/x", other), 2, "{other}");
+        }
+    }
+
+    #[test]
+    fn the_same_origin_learns_where_it_came_from() {
+        let referer = |from, to| {
+            let next = next(&hop("GET", from), 302, to).unwrap().unwrap();
+            next.headers.get(REFERER).map(|value| value.to_str().unwrap().to_owned())
+        };
+        assert_eq!(referer("http://u:p@a:81/x?q=1#f", "/y").unwrap(), "http://a:81/x?q=1");
+        for other in ["http://b/", "https://a:81/", "http://a/"] {
+            assert_eq!(referer("http://a:81/x?q=1", other), None, "{other}");
         }
     }
 

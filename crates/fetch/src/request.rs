@@ -9,9 +9,9 @@ use bytes::Bytes;
 pub struct Request {
     /// Any token.
     pub method: String,
-    /// Absolute, http or https. A user in it becomes an `Authorization` header unless there is one; a fragment is not sent.
+    /// Absolute, http or https. A user, a password and a fragment in it are not sent.
     pub url: String,
-    /// Sent in this order, repeated names together. `Content-Length` and `Transfer-Encoding` are made from the body whatever
+    /// Sent in this order, repeated names together, before `accept: */*` and `host`, which are added unless they are here. `Content-Length` and `Transfer-Encoding` are made from the body whatever
     /// is said here, so that nobody can hide a second request in the first.
     pub headers: Vec<Header>,
     /// Sent again when a redirect asks for it.

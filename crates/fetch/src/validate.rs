@@ -1,11 +1,8 @@
 //! From what was asked for to what can be sent, or to what is wrong with it. Nothing is sent before all of it is checked.
 
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, CONTENT_LENGTH, TRANSFER_ENCODING};
+use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
-use percent_encoding::percent_decode_str;
 use url::Url;
 
 use crate::environment::Environment;
@@ -28,12 +25,7 @@ pub(crate) fn first_hop(request: &Request, environment: &Environment) -> Result<
     let method = Method::from_bytes(request.method.as_bytes())
         .map_err(|error| FetchError::Invalid(format!("http/request method is invalid: {error}")))?;
     let url = parse_url(&request.url)?;
-    let mut headers = checked_headers(&request.headers, environment)?;
-    if let Some(credentials) = basic_credentials(&url)
-        && !headers.contains_key(AUTHORIZATION)
-    {
-        headers.insert(AUTHORIZATION, credentials);
-    }
+    let headers = checked_headers(&request.headers, environment)?;
     let named = request.headers.iter().filter(|header| header.value_env_var.is_some());
     let from_environment = named.filter_map(|header| HeaderName::from_bytes(header.name.as_bytes()).ok()).collect();
     Ok(Hop { method, url, headers, from_environment, body: request.body.clone().unwrap_or_default() })
@@ -64,19 +56,6 @@ fn checked_headers(headers: &[Header], environment: &Environment) -> Result<Head
         appended.map_err(|_| FetchError::Invalid("http/request has too many headers".to_owned()))?;
     }
     Ok(checked)
-}
-
-/// User and password of a URL as the value of a header.
-pub(crate) fn basic_credentials(url: &Url) -> Option<HeaderValue> {
-    if url.username().is_empty() && url.password().is_none() {
-        return None;
-    }
-    let mut pair: Vec<u8> = percent_decode_str(url.username()).collect();
-    pair.push(b':');
-    pair.extend(percent_decode_str(url.password().unwrap_or_default()));
-    let mut value = HeaderValue::try_from(format!("Basic {}", BASE64_STANDARD.encode(pair))).ok()?;
-    value.set_sensitive(true);
-    Some(value)
 }
 
 #[cfg(test)]
@@ -149,13 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_in_the_url_becomes_a_header_unless_there_is_one() {
-        let authorization = |url, headers: &[_]| {
-            let hop = hop("GET", url, headers).unwrap();
-            hop.headers.get(AUTHORIZATION).map(|value| value.to_str().unwrap().to_owned())
-        };
-        assert_eq!(authorization("http://u%40:p%3A@h/", &[]).unwrap(), "Basic dUA6cDo=");
-        assert_eq!(authorization("http://u@h/", &[("Authorization", "mine")]).unwrap(), "mine");
-        assert_eq!(authorization("http://h/", &[]), None);
+    fn a_user_in_the_url_is_nobodys_business() {
+        assert!(hop("GET", "http://u%40:p%3A@h/", &[]).unwrap().headers.is_empty());
     }
 }

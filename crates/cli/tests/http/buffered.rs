@@ -2,7 +2,7 @@
 
 use testkit::{base64, json};
 
-use crate::support::{Peer, fetch, ok, refused, server};
+use crate::support::{Peer, fetch, ok, refused, server, server_with};
 
 #[tokio::test]
 async fn method_path_headers_and_body_go_out_and_status_headers_and_body_come_back() {
@@ -27,6 +27,60 @@ async fn method_path_headers_and_body_go_out_and_status_headers_and_body_come_ba
     let values: Vec<_> = lower.lines().filter_map(|line| line.strip_prefix("x-a: ")).collect();
     assert_eq!(values, ["1", "3"]);
     assert!(!lower.contains("user-agent"), "{request}");
+}
+
+/// The exchange of the published description: whole answers, and the bytes of the requests.
+#[tokio::test]
+async fn the_published_examples_hold() {
+    let server = server_with(&[], &[("TOK", "abc")]).await;
+    let peer = Peer::answering(|_| {
+        "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nX-Two: a\r\nX-One: 1\r\nX-Two: b\r\nContent-Length: 2\r\nConnection: close\r\n\r\nhi".into()
+    })
+    .await;
+    let mut client = server.client().await;
+    let plain = json!({"method": "GET", "url": peer.url("/a?q=1#frag"), "requestId": "r1"});
+    let headers = json!([
+        {"name": "X-B", "value": "1"}, {"name": "Accept", "value": "text/plain"},
+        {"name": "Authorization", "value": "Bearer ", "valueEnvVar": "TOK"}, {"name": "x-b", "value": "2"}
+    ]);
+    let with_headers = json!({"method": "GET", "url": peer.url("/b"), "requestId": "r2", "headers": headers});
+    let expected = json!({"status": 200, "bodyBase64": "aGk=", "headers": [
+        {"name": "content-type", "value": "text/plain"}, {"name": "x-two", "value": "a"}, {"name": "x-two", "value": "b"},
+        {"name": "x-one", "value": "1"}, {"name": "content-length", "value": "2"}, {"name": "connection", "value": "close"}
+    ]});
+    for params in [plain, with_headers] {
+        assert_eq!(client.call("http/request", params).await, expected);
+    }
+    // No length without a body, no user of the URL, and the method as it is written.
+    let host = peer.url("").replace("http://", "");
+    for method in ["POST", "PUT", "custom"] {
+        let url = format!("http://user:secret@{host}/c");
+        client.call("http/request", json!({"method": method, "url": url, "requestId": "r3"})).await;
+    }
+    let bare = |method| format!("{method} /c HTTP/1.1\r\naccept: */*\r\nhost: {host}\r\n\r\n");
+    assert_eq!(
+        peer.requests(),
+        [
+            format!("GET /a?q=1 HTTP/1.1\r\naccept: */*\r\nhost: {host}\r\n\r\n"),
+            format!(
+                "GET /b HTTP/1.1\r\nx-b: 1\r\nx-b: 2\r\naccept: text/plain\r\nauthorization: Bearer abc\r\nhost: {host}\r\n\r\n"
+            ),
+            bare("POST"),
+            bare("PUT"),
+            bare("custom"),
+        ]
+    );
+    let bad = json!({"method": "GET", "url": "http://127.0.0.1/", "requestId": "r4"});
+    for (member, value, message) in [
+        ("redirectPolicy", "none", "unknown variant `none`, expected `follow` or `stop`"),
+        ("bodyBase64", "!", "Invalid symbol 33, offset 0."),
+        ("bodyBase64", "aGk", "Invalid padding"),
+    ] {
+        let mut params = bad.clone();
+        params[member] = json!(value);
+        let error = client.call_error("http/request", params).await;
+        assert_eq!(error, json!({"code": -32602, "message": message}));
+    }
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use crate::support::{
     Answer, Server, failure, fetcher, first_line, get, header, ok, raw, read_request, redirect, text,
 };
 use crate::tls::{SecureServer, certified, fetcher_that_trusts, file_with};
-use fetch::{FailureKind, Request};
+use fetch::{FailureKind, Redirects, Request};
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -69,7 +69,7 @@ async fn http_is_passed_on_with_the_whole_url_and_credentials() {
     }
     let expected = |host| {
         format!(
-            "GET http://{host}/path?q HTTP/1.1\r\nhost: {host}\r\nauthorization: mine\r\nproxy-authorization: Basic dXNAZXI6cGFzcw==\r\n\r\n"
+            "GET http://{host}/path?q HTTP/1.1\r\nauthorization: mine\r\naccept: */*\r\nhost: {host}\r\nproxy-authorization: Basic dXNAZXI6cGFzcw==\r\n\r\n"
         )
     };
     assert_eq!(proxy.requests(), [expected("one.test"), expected("two.test:81")]);
@@ -83,7 +83,7 @@ async fn names_in_other_scripts_are_sent_in_ascii() {
     text(&fetcher, get("http://BÜCHER.test/ä")).await.unwrap();
     assert_eq!(
         proxy.requests(),
-        ["GET http://xn--bcher-kva.test/%C3%A4 HTTP/1.1\r\nhost: xn--bcher-kva.test\r\n\r\n"]
+        ["GET http://xn--bcher-kva.test/%C3%A4 HTTP/1.1\r\naccept: */*\r\nhost: xn--bcher-kva.test\r\n\r\n"]
     );
 }
 
@@ -127,7 +127,7 @@ async fn https_goes_through_a_tunnel_that_is_used_again() {
     }
     let connect = "CONNECT secure.test:443 HTTP/1.1\r\nHost: secure.test:443\r\nProxy-Authorization: Basic dXNlcjpwYXNz\r\n\r\n";
     assert_eq!(*proxy.asked.lock(), [connect]);
-    assert_eq!(server.requests()[1], "GET /path HTTP/1.1\r\nhost: secure.test\r\nx: y\r\n\r\n");
+    assert_eq!(server.requests()[1], "GET /path HTTP/1.1\r\nx: y\r\naccept: */*\r\nhost: secure.test\r\n\r\n");
 }
 
 #[tokio::test]
@@ -182,4 +182,29 @@ async fn a_proxy_we_cannot_use_fails_the_request() {
         "http/request failed: the proxy that ALL_PROXY names is none we can use; expected http://HOST:PORT";
     assert_eq!((kind, text.as_str()), (FailureKind::Other, expected));
     assert_eq!(server.accepted(), 0);
+}
+
+#[tokio::test]
+async fn the_cookies_of_cloudflare_are_kept_for_chatgpt_and_no_others() {
+    let answer = "HTTP/1.1 204 No\r\nSet-Cookie: __cf_bm=kept; Path=/; Max-Age=60\r\nSet-Cookie: session=not\r\n\r\n";
+    let server = SecureServer::start("chatgpt.com", move |_| raw(answer)).await;
+    let proxy = Tunnels::start(server.port).await;
+    let fetcher = fetcher_that_trusts(&server, &[("https_proxy", &format!("http://127.0.0.1:{}", proxy.port))]);
+    let cookies = ["set-cookie: __cf_bm=kept; Path=/; Max-Age=60", "set-cookie: session=not"];
+    for redirects in [Redirects::Follow, Redirects::Stop] {
+        let response = fetcher.send(Request { redirects, ..get("https://chatgpt.com/a") }).await.unwrap();
+        let headers: Vec<_> = response.headers.iter().map(|(name, value)| format!("{name}: {value}")).collect();
+        assert_eq!(headers, cookies, "the caller sees all");
+    }
+    let own = Request { headers: vec![header("Cookie", "own=1")], ..get("https://chatgpt.com/a") };
+    text(&fetcher, own).await.unwrap();
+    let request = |cookie: &str| format!("GET /a HTTP/1.1\r\n{cookie}host: chatgpt.com\r\n\r\n");
+    assert_eq!(
+        server.requests(),
+        [
+            request("accept: */*\r\n"),
+            request("accept: */*\r\ncookie: __cf_bm=kept\r\n"),
+            request("cookie: own=1\r\naccept: */*\r\n"),
+        ]
+    );
 }

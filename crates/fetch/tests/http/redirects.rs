@@ -73,7 +73,27 @@ async fn another_origin_gets_no_credentials() {
     assert_eq!(counts, [5, 5]);
     assert_eq!(
         other.requests(),
-        [format!("GET /there HTTP/1.1\r\nhost: 127.0.0.1:{}\r\nx-kept: secret\r\n\r\n", other.port)]
+        [format!("GET /there HTTP/1.1\r\nx-kept: secret\r\naccept: */*\r\nhost: 127.0.0.1:{}\r\n\r\n", other.port)]
+    );
+}
+
+#[tokio::test]
+async fn the_same_origin_is_told_where_the_redirect_came_from() {
+    let server = Server::start(|request| match first_line(request) {
+        "GET /one?q=1" => redirect(302, "/two#fragment"),
+        _ => ok("there"),
+    })
+    .await;
+    let url = format!("http://user:secret@127.0.0.1:{}/one?q=1#part", server.port);
+    assert_eq!(text(&fetcher(&[]), get(url)).await.unwrap().1, "there");
+    let (port, rest) = (server.port, "accept: */*\r\nhost: 127.0.0.1");
+    let referer = format!("referer: http://127.0.0.1:{port}/one?q=1");
+    assert_eq!(
+        server.requests(),
+        [
+            format!("GET /one?q=1 HTTP/1.1\r\n{rest}:{port}\r\n\r\n"),
+            format!("GET /two HTTP/1.1\r\n{referer}\r\n{rest}:{port}\r\n\r\n"),
+        ]
     );
 }
 
@@ -95,7 +115,7 @@ async fn another_origin_gets_nothing_from_the_environment() {
     assert_eq!(counts, [2, 2]);
     assert_eq!(
         other.requests(),
-        [format!("GET /there HTTP/1.1\r\nhost: 127.0.0.1:{}\r\nx-kept: plain\r\n\r\n", other.port)]
+        [format!("GET /there HTTP/1.1\r\nx-kept: plain\r\naccept: */*\r\nhost: 127.0.0.1:{}\r\n\r\n", other.port)]
     );
 }
 

@@ -4,7 +4,7 @@ use crate::support::{Server, failure, fetcher, get, header, ok, raw, request, te
 use fetch::{FailureKind, FetchError, Header, Request};
 
 #[tokio::test]
-async fn a_request_goes_out_as_it_was_given_and_with_nothing_of_ours() {
+async fn a_request_goes_out_as_it_was_given_with_accept_and_host_behind_it() {
     let server = Server::start(|_| ok("done")).await;
     let fetcher = fetcher(&[("TOKEN", "t0ken")]);
     let headers = vec![
@@ -19,29 +19,37 @@ async fn a_request_goes_out_as_it_was_given_and_with_nothing_of_ours() {
         Request { headers, body: Some("hello".into()), ..request("PATCH", server.url("/a%20b?q=1#fragment")) };
     assert_eq!(text(&fetcher, request).await.unwrap(), (200, "done".to_owned()));
     let expected = format!(
-        "PATCH /a%20b?q=1 HTTP/1.1\r\nhost: 127.0.0.1:{}\r\nx-b: 1\r\nx-b: 3\r\nx-a: 2\r\nauthorization: Bearer t0ken\r\ncontent-length: 5\r\n\r\nhello",
+        "PATCH /a%20b?q=1 HTTP/1.1\r\nx-b: 1\r\nx-b: 3\r\nx-a: 2\r\nauthorization: Bearer t0ken\r\naccept: */*\r\nhost: 127.0.0.1:{}\r\ncontent-length: 5\r\n\r\nhello",
         server.port
     );
     assert_eq!(server.requests(), [expected]);
 }
 
 #[tokio::test]
-async fn without_a_body_only_methods_that_need_a_length_have_one() {
+async fn without_a_body_there_is_no_length_whatever_the_method() {
     let server = Server::start(|_| ok("")).await;
     let fetcher = fetcher(&[]);
-    for method in ["GET", "DELETE", "POST", "PURGE"] {
-        text(&fetcher, request(method, server.url(""))).await.unwrap();
+    for (method, body) in [("GET", None), ("POST", None), ("PUT", Some("".into())), ("custom", None)] {
+        text(&fetcher, Request { body, ..request(method, server.url("/")) }).await.unwrap();
     }
-    let lengths: Vec<_> = server.requests().iter().map(|request| request.contains("content-length: 0\r\n")).collect();
-    assert_eq!(lengths, [false, false, true, false]);
+    let expected = |method| format!("{method} / HTTP/1.1\r\naccept: */*\r\nhost: 127.0.0.1:{}\r\n\r\n", server.port);
+    assert_eq!(server.requests(), ["GET", "POST", "PUT", "custom"].map(expected));
+}
+
+#[tokio::test]
+async fn a_user_in_the_url_is_not_sent() {
+    let server = Server::start(|_| ok("")).await;
+    text(&fetcher(&[]), get(format!("http://user:secret@127.0.0.1:{}/a b?q=\"", server.port))).await.unwrap();
+    let expected = format!("GET /a%20b?q=%22 HTTP/1.1\r\naccept: */*\r\nhost: 127.0.0.1:{}\r\n\r\n", server.port);
+    assert_eq!(server.requests(), [expected]);
 }
 
 #[tokio::test]
 async fn the_callers_host_header_is_the_one_that_is_sent() {
     let server = Server::start(|_| ok("")).await;
-    let request = Request { headers: vec![header("Host", "virtual.test")], ..get(server.url("/")) };
-    text(&fetcher(&[]), request).await.unwrap();
-    assert_eq!(server.requests(), ["GET / HTTP/1.1\r\nhost: virtual.test\r\n\r\n"]);
+    let headers = vec![header("Host", "virtual.test"), header("X-A", "1"), header("Accept", "text/plain")];
+    text(&fetcher(&[]), Request { headers, ..get(server.url("/")) }).await.unwrap();
+    assert_eq!(server.requests(), ["GET / HTTP/1.1\r\nhost: virtual.test\r\nx-a: 1\r\naccept: text/plain\r\n\r\n"]);
 }
 
 #[tokio::test]
@@ -53,7 +61,7 @@ async fn response_headers_are_lower_case_and_grouped_and_only_visible_ones() {
     let expected = ["set-cookie: a", "set-cookie: b", "x-one: 1", "content-encoding: gzip", "content-length: 3"]
         .map(str::to_owned);
     assert_eq!((response.status, headers), (418, expected.to_vec()));
-    // Not decompressed, and no cookie is kept.
+    // Not decompressed.
     assert_eq!(response.body.collect(3).await.unwrap(), "raw");
 }
 
