@@ -38,7 +38,8 @@ impl Home {
         let (name, path, _) = SHELLS.into_iter().find(|(name, ..)| *name == shell).unwrap();
         json!({
             "processId": process, "argv": [path, "-lc", command], "cwd": "file:///", "tty": false,
-            "env": {"PATH": "/usr/bin:/bin", "HOME": self.at("")},
+            "env": {"HOME": self.at("")},
+            "envPolicy": {"inherit": "all", "ignoreDefaultExcludes": true, "exclude": [], "set": {}, "includeOnly": []},
             "shellSnapshot": {"scopeId": "scope", "shell": {"name": name, "path": path}},
         })
     }
@@ -72,12 +73,11 @@ async fn the_profile_is_run_once_and_every_command_begins_with_what_it_left() {
                    set -C";
     for (shell, path, _) in SHELLS {
         let home = Home::new(profile);
-        let server = TestServer::start().await;
+        let server = TestServer::with(&[], |command| command.env("GONE", "here")).await;
         let mut client = server.client().await;
         let command = "echo $FROM_PROFILE ${GONE-gone} $(umask) \"$0\" \"$@\"\ncase $- in *C*) echo noclobber;; esac; echo $PATH";
         for number in 0..3 {
             let mut params = home.params(&number.to_string(), shell, command);
-            params["env"]["GONE"] = json!("here");
             params["argv"].as_array_mut().unwrap().extend([json!("zero"), json!("a b")]);
             let outcome = run(&mut client, params).await;
             let mask = if shell == "zsh" { "027" } else { "0027" };
@@ -161,7 +161,7 @@ async fn what_a_profile_exports_is_filtered_by_the_policy() {
     for (shell, ..) in SHELLS {
         let home = Home::new(profile);
         for (number, (more, expected)) in [
-            (json!({}), "plain token dropped profile\n"),
+            (json!({"envPolicy": null}), "plain token dropped profile\n"),
             (policy(json!({})), "plain dropped profile\n"),
             (policy(json!({"inherit": "core"})), "plain dropped profile\n"),
             (policy(json!({"ignoreDefaultExcludes": true})), "plain token dropped profile\n"),
@@ -238,10 +238,11 @@ async fn a_capture_that_fails_lets_the_command_run_as_it_is_and_is_not_repeated(
         }
         assert_eq!(home.runs(), 3, "{shell}: one capture, and the profile of each command");
     }
-    // More than a capture may write.
-    let home = Home::new("mkdir \"$HOME/first\" 2>/dev/null && head -c 600000 /dev/zero\nexport FROM_PROFILE=1");
+    // More than a capture may report.
+    let huge = "mkdir \"$HOME/first\" 2>/dev/null && eval \"huge() { : $(head -c 600000 /dev/zero | tr '\\0' x); }\"";
+    let home = Home::new(&format!("{huge}\nexport FROM_PROFILE=1"));
     let server = TestServer::start().await;
-    let outcome = run(&mut server.client().await, home.params("p", "sh", "echo ran $FROM_PROFILE")).await;
+    let outcome = run(&mut server.client().await, home.params("p", "bash", "echo ran $FROM_PROFILE")).await;
     assert_eq!((text(&outcome.stdout), home.runs()), ("ran 1\n", 2));
 }
 

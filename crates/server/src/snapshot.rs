@@ -1,13 +1,18 @@
 //! Shell snapshots: what the profile of a login shell leaves behind is captured once, and later commands of the same scope begin with it
 //! instead of running the profile again. Everything stays in memory. Whatever goes wrong, the command runs as it was asked for.
+//!
+//! `script` has what the shells are told, `capture` runs one, `state` takes its report apart and applies the policy, `restore` composes the
+//! text that another shell begins with, and `cache` shares snapshots among the starts of a session.
 
 mod cache;
 mod capture;
+mod restore;
 mod script;
 mod state;
 
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use protocol::{EnvPolicy, ShellSnapshot, WireError};
@@ -29,6 +34,18 @@ const DECIDING: [&str; 6] = ["HOME", "USER", "PATH", "ZDOTDIR", "ENV", "BASH_ENV
 pub(crate) struct SnapshotRequest {
     shell: Shell,
     key: Key,
+    /// What the client says in `env` itself.
+    overlay: BTreeMap<String, String>,
+}
+
+/// Where a command runs, and how the client wants its environment.
+pub(crate) struct Surroundings<'a> {
+    pub(crate) cwd: &'a Path,
+    pub(crate) policy: Option<EnvPolicy>,
+    /// What the client says in `env` itself. No profile overrules it.
+    pub(crate) overlay: BTreeMap<String, String>,
+    /// The environment that follows from all of it.
+    pub(crate) env: &'a Variables,
 }
 
 /// Starts for which this is equal share a snapshot.
@@ -47,32 +64,33 @@ pub(crate) struct Execution {
 }
 
 impl SnapshotRequest {
-    /// Checks what a client asks for. None: the command is none that could begin with a snapshot.
+    /// Checks what a client asks for. None: the command is none that could begin with a snapshot, whatever shell the client names.
     pub(crate) fn check(
         snapshot: ShellSnapshot,
         argv: &[String],
         arg0: Option<&str>,
-        cwd: &std::path::Path,
-        policy: Option<EnvPolicy>,
-        env: &Variables,
+        surroundings: Surroundings<'_>,
     ) -> Result<Option<Self>, WireError> {
         if snapshot.scope_id.is_empty() || snapshot.scope_id.len() > MOST_SCOPE_BYTES {
             let error = format!("shell snapshot scope must be non-empty and at most {MOST_SCOPE_BYTES} bytes");
             return Err(WireError::invalid_params(error));
+        }
+        let is_login_command = argv.len() >= 3 && argv[0] == snapshot.shell.path && argv[1] == "-lc";
+        if !is_login_command {
+            return Ok(None);
         }
         let Some(shell) = Shell::from_name(&snapshot.shell.name) else {
             let name = protocol::abridged(&snapshot.shell.name);
             let error = format!("shell snapshots are unsupported for shell `{name}`");
             return Err(WireError::invalid_params(error));
         };
-        let is_login_command = argv.len() >= 3 && argv[0] == snapshot.shell.path && argv[1] == "-lc";
         // A shell whose name begins with a dash would run its profile whatever its flags are.
-        let is_login_by_name = arg0.unwrap_or_default().starts_with('-');
-        if !is_login_command || is_login_by_name {
+        if arg0.unwrap_or_default().starts_with('-') {
             return Ok(None);
         }
+        let Surroundings { cwd, policy, overlay, env } = surroundings;
         let deciding = DECIDING.map(|name| env.get(OsStr::new(name)).cloned());
-        Ok(Some(Self { shell, key: Key { snapshot, cwd: cwd.to_owned(), policy, deciding } }))
+        Ok(Some(Self { shell, key: Key { snapshot, cwd: cwd.to_owned(), policy, deciding }, overlay }))
     }
 
     /// What to execute instead of `argv` in `env`. None if there is no snapshot and the command is to run as it is.
@@ -86,15 +104,16 @@ impl SnapshotRequest {
     ) -> Option<Execution> {
         let snapshot = session.snapshots.get_or_capture(&self.key, async || self.capture(shared, session, env).await);
         let snapshot = snapshot.await?;
-        let chunks = snapshot.state_variables();
+        let chunks = snapshot.state_variables(env);
         let mut command = script::restoring(self.shell, chunks.len());
         command.insert(0, self.key.snapshot.shell.path.as_str().into());
         // The name that the shell would have had anyway.
         let name = argv.get(3).map_or_else(|| arg0.unwrap_or(&argv[0]), String::as_str);
         command.push(name.into());
         command.push(argv[2].as_str().into());
+        command.push(snapshot.before_command());
         command.extend(argv.iter().skip(4).map(OsString::from));
-        let mut env = snapshot.environment(env);
+        let mut env = snapshot.environment(env, &self.overlay);
         env.extend(chunks);
         Some(Execution { argv: command, env })
     }
@@ -102,7 +121,7 @@ impl SnapshotRequest {
     async fn capture(&self, shared: &Arc<Shared>, session: &Session, env: &Variables) -> Option<Snapshot> {
         let path = &self.key.snapshot.shell.path;
         match capture::capture(shared, session, self.shell, path, &self.key.cwd, env).await {
-            Ok(captured) => Some(Snapshot::new(captured, env, self.key.policy.as_ref())),
+            Ok(captured) => Some(Snapshot::new(self.shell, captured, env, self.key.policy.as_ref())),
             Err(reason) => {
                 tracing::debug!(shell = path, "no shell snapshot: {reason}");
                 None
@@ -120,8 +139,9 @@ mod tests {
         let shell = ShellInfo { name: name.into(), path: "/bin/bash".into() };
         let snapshot = ShellSnapshot { scope_id: scope.into(), shell };
         let argv: Vec<String> = argv.iter().map(ToString::to_string).collect();
-        let checked =
-            SnapshotRequest::check(snapshot, &argv, arg0, std::path::Path::new("/"), None, &Variables::new());
+        let env = Variables::new();
+        let surroundings = Surroundings { cwd: Path::new("/"), policy: None, overlay: BTreeMap::new(), env: &env };
+        let checked = SnapshotRequest::check(snapshot, &argv, arg0, surroundings);
         checked.map(|request| request.is_some()).map_err(|error| error.message)
     }
 
@@ -149,6 +169,7 @@ mod tests {
         assert_eq!(check("bash", &"s".repeat(257), &[], None).unwrap_err(), scope);
         assert_eq!(check("bash", &"s".repeat(256), &[], None), Ok(false));
         let shell = "shell snapshots are unsupported for shell `fish`";
-        assert_eq!(check("fish", "s", &[], None).unwrap_err(), shell);
+        assert_eq!(check("fish", "s", &["/bin/bash", "-lc", "true"], None).unwrap_err(), shell);
+        assert_eq!(check("fish", "s", &["/bin/bash", "-c", "true"], None), Ok(false), "it is not about this command");
     }
 }

@@ -29,6 +29,12 @@ pub enum Stdio {
     },
     /// All three are one new terminal of this size, which is the controlling terminal of the child.
     Pty(WindowSize),
+    /// All three are `/dev/null`, and the child reports to us through a pipe at another descriptor. What it prints cannot be mistaken for its
+    /// report, and a child that redirects its standard streams can still report.
+    Report {
+        /// The number of the write end in the child; 3 or more.
+        descriptor: i32,
+    },
 }
 
 /// What a child on pipes reads from.

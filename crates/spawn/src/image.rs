@@ -64,7 +64,7 @@ pub(crate) fn program(command: &Command) -> Result<&OsStr, SpawnError> {
     match command.argv.first() {
         Some(program) if !program.is_empty() => Ok(program),
         _ => Err(match command.stdio {
-            Stdio::Pipes { .. } => SpawnError::MissingPipeProgram,
+            Stdio::Pipes { .. } | Stdio::Report { .. } => SpawnError::MissingPipeProgram,
             Stdio::Pty(_) => SpawnError::MissingPtyProgram,
         }),
     }

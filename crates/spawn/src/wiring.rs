@@ -29,6 +29,8 @@ pub enum ChildIo {
         /// To be kept until the child has exited, and no longer.
         slave: HeldSlave,
     },
+    /// What a child that was started with [`Stdio::Report`] reports.
+    Report(Output),
 }
 
 /// Streams of a child that is about to be started.
@@ -48,6 +50,15 @@ impl Wiring {
                 actions.duplicate(0, 1)?;
                 actions.duplicate(0, 2)?;
                 Ok(Self { io: ChildIo::Pty { pty, slave }, child_ends: Vec::new() })
+            }
+            Stdio::Report { descriptor } => {
+                let (report, theirs) = descriptors::pipe()?;
+                actions.open(0, c"/dev/null", libc::O_RDWR)?;
+                actions.duplicate(0, 1)?;
+                actions.duplicate(0, 2)?;
+                // The last action: the number may be in use for something that an earlier action needs.
+                actions.duplicate(theirs.as_raw_fd(), descriptor)?;
+                Ok(Self { io: ChildIo::Report(Output::from_pipe(report)?), child_ends: vec![theirs] })
             }
         }
     }

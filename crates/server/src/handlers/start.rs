@@ -18,7 +18,7 @@ use crate::environment::{Variables, child_env};
 use crate::process::{self, Birth, Dialect, Follower, Journal, Process, Stdin};
 use crate::server::Shared;
 use crate::session::{Place, Refusal, Session};
-use crate::snapshot::{Execution, SnapshotRequest};
+use crate::snapshot::{Execution, SnapshotRequest, Surroundings};
 
 /// Arguments that `process/list` shows.
 const SHOWN_ARGUMENTS: usize = 32;
@@ -78,8 +78,8 @@ fn wanted(shared: &Shared, params: StartParams, observes: bool) -> Result<Wanted
     let env = child_env(&shared.env, params.env_policy.as_ref(), &params.env);
     let snapshot = match params.shell_snapshot {
         Some(snapshot) => {
-            let arg0 = params.arg0.as_deref();
-            SnapshotRequest::check(snapshot, &params.argv, arg0, &cwd, params.env_policy, &env)?
+            let surroundings = Surroundings { cwd: &cwd, policy: params.env_policy, overlay: params.env, env: &env };
+            SnapshotRequest::check(snapshot, &params.argv, params.arg0.as_deref(), surroundings)?
         }
         None => None,
     };
@@ -229,6 +229,7 @@ async fn launch(
     let (terminal, input) = match &io {
         ChildIo::Pipes { stdin, .. } => (None, stdin.clone()),
         ChildIo::Pty { pty, .. } => (Some(pty.clone()), Some(pty.writer())),
+        ChildIo::Report(_) => (None, None),
     };
     let limits = LogLimits {
         retain_bytes: shared.config.retain_bytes,

@@ -89,6 +89,7 @@ pub(crate) async fn run(process: Arc<Process>, io: ChildIo, timeout: Option<Dura
         ChildIo::Pty { pty, slave } => {
             ([Pump::new(pty.reader(), Stream::Pty), Pump::closed(Stream::Pty)], Some(slave))
         }
+        ChildIo::Report(report) => ([Pump::new(report, Stream::Stdout), Pump::closed(Stream::Stderr)], None),
     };
     // Kept over the turns of the loop: each new one would ask the kernel again.
     let mut reaped = std::pin::pin!(reaped(process.child()));

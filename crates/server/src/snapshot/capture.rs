@@ -1,20 +1,20 @@
-//! Runs a shell to capture its state: a process of the session that no client sees, bounded in time and in what it says.
+//! Runs a shell to capture its state: a process of the session that no client sees, bounded in time and in what it reports.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use spawn::{Child, ChildIo, Command, Output, ReadOutcome, Spawned, StdinMode, Stdio};
+use spawn::{Child, ChildIo, Command, Output, ReadOutcome, Spawned, Stdio};
 
-use super::script::{self, Shell};
-use super::state::Captured;
+use super::script::{self, REPORT_DESCRIPTOR, REPORTS, Shell};
+use super::state::{Captured, Markers};
 use crate::environment::Variables;
 use crate::server::Shared;
 use crate::session::Session;
 
 /// A profile that takes longer would make every first command wait.
 const CAPTURE_PATIENCE: Duration = Duration::from_secs(10);
-const OUTPUT_BYTES: usize = 512 << 10;
+const REPORT_BYTES: usize = 512 << 10;
 const READ_BYTES: usize = 16 << 10;
 
 /// Why there is no capture.
@@ -24,19 +24,18 @@ pub(super) enum Failure {
     Ending,
     #[error("{0}")]
     Spawn(#[from] spawn::SpawnError),
-    #[error("the shell did not finish within {} s", CAPTURE_PATIENCE.as_secs())]
-    Late,
-    #[error("the shell wrote more than {OUTPUT_BYTES} bytes")]
+    #[error("the shell reported more than {REPORT_BYTES} bytes")]
     TooMuch,
     #[error("cannot read from the shell: {0}")]
     Read(#[from] std::io::Error),
-    #[error("the shell exited with code {0}")]
-    Exit(i32),
-    #[error("the shell did not write its state")]
-    Incomplete,
+    #[error("the shell reported nothing within {} s, or ended before", CAPTURE_PATIENCE.as_secs())]
+    Silent,
 }
 
 /// Runs the profile of the shell at `path`, and returns what it has left. Whatever it started is killed.
+///
+/// A file that never ends, or ends the shell, after a first report does not make the capture fail: without it the command would run as a plain login
+/// shell, in which the policy has no say about what the profile exports.
 pub(super) async fn capture(
     shared: &Arc<Shared>,
     session: &Session,
@@ -45,71 +44,59 @@ pub(super) async fn capture(
     cwd: &Path,
     env: &Variables,
 ) -> Result<Captured, Failure> {
-    let marker = script::marker(&uuid::Uuid::new_v4().simple().to_string());
+    let markers = Markers::new(&uuid::Uuid::new_v4().simple().to_string());
     let command = Command {
-        argv: vec![path.into(), "-lc".into(), script::capturing(shell, &marker).into()],
+        argv: vec![path.into(), "-lc".into(), script::capturing(shell, &markers).into()],
         arg0: None,
         env: env.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
         cwd: cwd.to_owned(),
-        stdio: Stdio::Pipes { stdin: StdinMode::Null },
+        stdio: Stdio::Report { descriptor: REPORT_DESCRIPTOR },
     };
     let tag = session.tags.next();
     let Spawned { child, io } = shared.starter.start(command, tag).await.ok_or(Failure::Ending)??;
     shared.janitor.start_sweeping();
-    let output = match tokio::time::timeout(CAPTURE_PATIENCE, read_to_exit(&child, io)).await {
-        Ok(output) => output,
-        Err(_) => Err(Failure::Late),
-    };
+    let mut output = Vec::new();
+    let reading = read_reports(&child, io, &mut output, &markers);
+    // What was reported in time counts.
+    let read = tokio::time::timeout(CAPTURE_PATIENCE, reading).await.unwrap_or(Ok(()));
     let for_kill = Arc::clone(shared);
     // The command need not wait for it.
     shared.tasks.spawn(async move { for_kill.kill_unclaimed(&child, tag).await });
-    Captured::parse(&output?, &marker).ok_or(Failure::Incomplete)
+    read?;
+    Captured::parse(&output, &markers).ok_or(Failure::Silent)
 }
 
-/// What the process had written when it exited. Not until its streams end: what a profile leaves running may hold them open.
-async fn read_to_exit(child: &Child, io: ChildIo) -> Result<Vec<u8>, Failure> {
-    let ChildIo::Pipes { stdout, stderr, .. } = io else { return Err(Failure::Incomplete) };
-    let (mut stdout, mut stderr) = (Some(stdout), Some(stderr));
-    let mut output = Vec::new();
+/// Reads until the last report is complete or the shell exits. Not until the stream ends: what a profile leaves running may hold it open.
+async fn read_reports(child: &Child, io: ChildIo, output: &mut Vec<u8>, markers: &Markers) -> Result<(), Failure> {
+    let ChildIo::Report(report) = io else { return Err(Failure::Silent) };
+    let end = [b"\0", markers.end_of_state.as_bytes(), b"\0"].concat();
     let mut exit = std::pin::pin!(child.wait());
-    let status = loop {
+    let mut complete = 0;
+    loop {
+        let before = output.len();
         tokio::select! {
-            status = &mut exit => break status,
-            () = readable(stdout.as_ref()) => take(&mut stdout, &mut output)?,
-            // Read so that the shell is not held up by it.
-            () = readable(stderr.as_ref()) => take(&mut stderr, &mut Vec::new())?,
+            _status = &mut exit => break,
+            () = report.readable() => if take(&report, output)? == ReadOutcome::End { return Ok(()) },
         }
-    };
-    while stdout.as_ref().is_some_and(|stdout| stdout.available() > 0) {
-        readable(stdout.as_ref()).await;
-        take(&mut stdout, &mut output)?;
+        let from = before.saturating_sub(end.len() - 1);
+        complete += output[from..].windows(end.len()).filter(|window| *window == end).count();
+        if complete == REPORTS {
+            return Ok(());
+        }
     }
-    match status.code() {
-        0 => Ok(output),
-        code => Err(Failure::Exit(code)),
+    while report.available() > 0 {
+        report.readable().await;
+        take(&report, output)?;
     }
+    Ok(())
 }
 
-async fn readable(output: Option<&Output>) {
-    match output {
-        Some(output) => output.readable().await,
-        None => std::future::pending().await,
-    }
-}
-
-/// Reads once. A stream that has ended is none from then on.
-fn take(stream: &mut Option<Output>, into: &mut Vec<u8>) -> Result<(), Failure> {
-    let Some(output) = stream else { return Ok(()) };
+/// Reads once.
+fn take(report: &Output, into: &mut Vec<u8>) -> Result<ReadOutcome, Failure> {
     let before = into.len();
     into.resize(before + READ_BYTES, 0);
-    let read = match output.try_read(&mut into[before..])? {
-        ReadOutcome::Data(count) => count,
-        ReadOutcome::WouldBlock => 0,
-        ReadOutcome::End => {
-            *stream = None;
-            0
-        }
-    };
+    let outcome = report.try_read(&mut into[before..]);
+    let read = if let Ok(ReadOutcome::Data(count)) = outcome { count } else { 0 };
     into.truncate(before + read);
-    if into.len() > OUTPUT_BYTES { Err(Failure::TooMuch) } else { Ok(()) }
+    if into.len() > REPORT_BYTES { Err(Failure::TooMuch) } else { Ok(outcome?) }
 }

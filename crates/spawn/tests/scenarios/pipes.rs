@@ -1,6 +1,6 @@
 //! Processes on pipes: streams, exit codes, signals.
 
-use spawn::{ExitStatus, ReadOutcome, Signal, WriteOutcome};
+use spawn::{ChildIo, Command, ExitStatus, ReadOutcome, Signal, Spawned, Stdio, WriteOutcome};
 
 use crate::support::{World, command, read_all, read_until, sh, until, with_stdin, within, write_all};
 
@@ -25,6 +25,17 @@ async fn what_goes_in_comes_out() {
 async fn stdout_and_stderr_are_apart() {
     let done = World::new().run(&sh("echo out; echo err >&2")).await;
     assert_eq!((done.stdout.as_str(), done.stderr.as_str()), ("out\n", "err\n"));
+}
+
+#[tokio::test]
+async fn a_report_has_a_pipe_of_its_own() {
+    let world = World::new();
+    let script = "echo noise; echo more >&2; exec >&- 2>&-; read line || echo reported >/proc/self/fd/93";
+    let Spawned { child, io } =
+        world.spawn(&Command { stdio: Stdio::Report { descriptor: 93 }, ..sh(script) }).unwrap();
+    let ChildIo::Report(report) = io else { panic!("no report") };
+    assert_eq!(read_all(&report).await, "reported\n");
+    assert_eq!(child.wait().await, ExitStatus::Exited(0));
 }
 
 #[tokio::test]

@@ -1,0 +1,264 @@
+//! `process/start.shellSnapshot` with profiles that a person could write: they redefine builtins, set traps and options, move the standard
+//! streams or end the shell. Whatever they do, a variable that the policy excludes does not reach the command.
+#![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use testkit::{Client, Outcome, TestServer, Value, json};
+
+/// Name and path of a shell, the file that it reads at a login, and the file that the capture reads after that.
+const SHELLS: [(&str, &str, &str, &str); 3] = [
+    ("bash", "/bin/bash", ".bash_profile", ".bashrc"),
+    ("zsh", "/usr/bin/zsh", ".zprofile", ".zshrc"),
+    ("sh", "/bin/sh", ".profile", ".shrc"),
+];
+
+/// Far less than the ten seconds after which a capture is given up, and enough for a loaded machine.
+const AT_ONCE: Duration = Duration::from_secs(8);
+
+/// Profiles that every shell can read.
+const PROFILES: &[&str] = &[
+    "",
+    "echo noise; echo more >&2; head -c 600000 /dev/zero",
+    "printf() { :; }\necho() { :; }\nread() { :; }\nenv() { :; }\ncommand() { :; }\nalias() { exit 9; }\numask() { exit 9; }\ntypeset() { :; }\ntest() { :; }",
+    "exec >/dev/null 2>&1",
+    "exec >&- 2>&- <&-",
+    "exec 3>/dev/null 9>/dev/null",
+    "trap 'echo bye; exit 9' EXIT",
+    "set -e",
+    "set -u",
+    "set -x",
+    "set -a",
+    "set -f",
+    "set -e; false || :",
+    "IFS=_/abcdefghijklmnop",
+    "IFS=",
+    "readonly IFS",
+    "readonly X_SECRET PATH HOME",
+    "alias unset='exit 1' exec='exit 2' env='exit 4' printf='exit 5' set='exit 6' trap='exit 7' eval='exit 8'",
+    "PATH=",
+    "unset PATH",
+    "umask 777",
+    "sleep 600 &",
+    "ulimit -n 50",
+];
+
+/// Profiles for bash alone.
+const BASH_PROFILES: &[&str] = &[
+    "unset() { exit 41; }\nbuiltin() { :; }",
+    "unset() { exit 41; }; builtin() { exit 1; }; command() { :; }; eval() { :; }; declare() { :; }; typeset() { :; }; set() { exit 6; }; \
+     exec() { exit 7; }; trap() { exit 8; }; shopt() { exit 9; }; printf() { :; }; echo() { :; }; exit() { :; }; source() { :; }; shift() { :; }",
+    "unset() { exit 1; }; builtin() { exit 1; }; exec() { exit 1; }; readonly -f unset builtin exec",
+    "shopt -s expand_aliases; alias unset='exit 1' builtin='exit 1' exec='exit 2' if='exit 3' '{=exit 4' declare='exit 5'",
+    "trap 'echo debugging' DEBUG",
+    "set -T; trap 'echo debugging' DEBUG",
+    "set -eE; trap 'exit 9' ERR",
+    "set -o posix",
+    "readonly POSIXLY_CORRECT",
+    "shopt -s extglob nullglob failglob nocasematch extdebug",
+    "enable -n printf builtin declare unset exec trap",
+    "BASH_XTRACEFD=1; set -x",
+    "set +h +B; set -k",
+];
+
+/// Profiles for zsh alone.
+const ZSH_PROFILES: &[&str] = &[
+    "unset() { exit 41; }; builtin() { exit 1; }; command() { :; }; eval() { :; }; declare() { :; }; typeset() { :; }; set() { exit 6; }; \
+     exec() { exit 7; }; trap() { exit 8; }; emulate() { exit 9; }; functions() { :; }; print() { :; }; shift() { :; }",
+    "emulate sh",
+    "emulate ksh",
+    "setopt ksharrays shwordsplit globsubst",
+    "setopt errexit errreturn nounset",
+    "setopt rcquotes nullglob posixbuiltins",
+    "alias -g G='| grep' -- '-0=-1'",
+    "TRAPDEBUG() { echo debugging; }",
+    "TRAPEXIT() { exit 9; }",
+    "TRAPZERR() { exit 9; }",
+    "zshexit() { exit 9; }",
+    "disable printf builtin exec trap",
+];
+
+/// A home directory in which the login files of every shell end in `profile`, and the files read after them in `rc`.
+fn home(profile: &str, rc: &str) -> tempfile::TempDir {
+    let home = tempfile::tempdir().unwrap();
+    for (_, _, profile_file, rc_file) in SHELLS {
+        let exports = "FROM_PROFILE=1 X_SECRET=1 DENIED=1; export FROM_PROFILE X_SECRET DENIED";
+        std::fs::write(home.path().join(profile_file), format!("{exports}\n{profile}\n")).unwrap();
+        let exports = "FROM_RC=1 MY_TOKEN=1; export FROM_RC MY_TOKEN";
+        std::fs::write(home.path().join(rc_file), format!("{exports}\n{rc}\n")).unwrap();
+    }
+    home
+}
+
+fn params(home: &Path, process: &str, shell: usize, command: &str) -> Value {
+    let (name, path, _, rc) = SHELLS[shell];
+    let set = json!({"HOME": home, "ENV": home.join(rc)});
+    json!({
+        "processId": process, "argv": [path, "-lc", command], "cwd": format!("file://{}", home.display()), "tty": false, "env": {},
+        "envPolicy": {"inherit": "core", "ignoreDefaultExcludes": false, "exclude": ["DENIED"], "set": set, "includeOnly": []},
+        "shellSnapshot": {"scopeId": "thread-1:env-1", "shell": {"name": name, "path": path}},
+    })
+}
+
+async fn run(client: &mut Client, params: Value) -> Outcome {
+    let process = params["processId"].as_str().unwrap().to_owned();
+    client.call("process/start", params).await;
+    client.outcome(&process).await
+}
+
+/// Names of the variables that a command sees, of those that the tests are about.
+fn names(outcome: &Outcome) -> Vec<&str> {
+    let lines = std::str::from_utf8(&outcome.stdout).unwrap().lines();
+    let mut names: Vec<_> = lines.filter_map(|line| Some(line.split_once('=')?.0)).collect();
+    names.retain(|name| {
+        name.starts_with("FROM_") || name.contains("CODEX") || ["X_SECRET", "DENIED", "MY_TOKEN"].contains(name)
+    });
+    names.sort_unstable();
+    names
+}
+
+/// Runs every profile as the login file, and then as the file that is read after it.
+async fn nothing_excluded_gets_through(shell: usize, own: &[&str]) {
+    let server = TestServer::start().await;
+    let mut client = server.client().await;
+    for (number, profile) in PROFILES.iter().chain(own).enumerate() {
+        for (place, (login, after)) in [("login", (*profile, "")), ("after", ("", *profile))] {
+            let home = home(login, after);
+            let begun = Instant::now();
+            let process = format!("{number} {place}");
+            let outcome = run(&mut client, params(home.path(), &process, shell, "/usr/bin/env")).await;
+            let said = names(&outcome);
+            assert_eq!(said, ["FROM_PROFILE", "FROM_RC"], "{place}: {profile}");
+            assert!(begun.elapsed() < AT_ONCE, "{place}: {profile}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn bash_lets_nothing_through_that_the_policy_excludes() {
+    nothing_excluded_gets_through(0, BASH_PROFILES).await;
+}
+
+#[tokio::test]
+async fn zsh_lets_nothing_through_that_the_policy_excludes() {
+    nothing_excluded_gets_through(1, ZSH_PROFILES).await;
+}
+
+#[tokio::test]
+async fn sh_lets_nothing_through_that_the_policy_excludes() {
+    nothing_excluded_gets_through(2, &[]).await;
+}
+
+#[tokio::test]
+async fn the_files_of_interactive_shells_are_read_after_the_profile() {
+    let server = TestServer::start().await;
+    let mut client = server.client().await;
+    let functions = "greet() { echo hello; }\nunset() { exit 41; }\nbuiltin() { echo mine; }";
+    for (number, (shell, ..)) in SHELLS.iter().enumerate().take(2) {
+        let home = home("", functions);
+        let outcome =
+            run(&mut client, params(home.path(), shell, number, "greet; builtin; unset; echo not reached")).await;
+        let text = std::str::from_utf8(&outcome.stdout).unwrap();
+        assert_eq!((text, outcome.exit_code), ("hello\nmine\n", 41), "{shell}: functions exist as after a login");
+    }
+    // A file that bash has been told to read in its place.
+    let home = home("BASH_ENV=$HOME/other; export BASH_ENV", "");
+    std::fs::write(home.path().join("other"), "FROM_OTHER=1; export FROM_OTHER\n").unwrap();
+    let outcome = run(&mut client, params(home.path(), "other", 0, "/usr/bin/env")).await;
+    assert_eq!(names(&outcome), ["FROM_OTHER", "FROM_PROFILE"]);
+}
+
+#[tokio::test]
+async fn a_file_that_ends_or_blocks_the_capture_leaves_what_the_profile_did() {
+    let server = TestServer::start().await;
+    let mut client = server.client().await;
+    for (number, (shell, ..)) in SHELLS.iter().enumerate() {
+        for end in ["exit 3", "exit 0", "kill -9 $$", "exec /bin/true", "trap 'exit 9' EXIT; exit 3"] {
+            let home = home("", end);
+            let process = format!("{shell} {end}");
+            let outcome = run(&mut client, params(home.path(), &process, number, "/usr/bin/env")).await;
+            assert_eq!((names(&outcome), outcome.exit_code), (vec!["FROM_PROFILE"], 0), "{process}");
+        }
+    }
+    let home = home("", "sleep 600");
+    let begun = Instant::now();
+    let outcome = run(&mut client, params(home.path(), "sleeps", 0, "/usr/bin/env")).await;
+    assert_eq!(names(&outcome), ["FROM_PROFILE"]);
+    assert!(begun.elapsed() >= Duration::from_secs(10), "it had its ten seconds");
+}
+
+#[tokio::test]
+async fn a_profile_that_ends_the_shell_ends_the_command_too() {
+    let home = home("exit 3", "");
+    let server = TestServer::start().await;
+    let mut client = server.client().await;
+    for (number, (shell, ..)) in SHELLS.iter().enumerate() {
+        let outcome = run(&mut client, params(home.path(), shell, number, "/usr/bin/env")).await;
+        assert_eq!((names(&outcome), outcome.exit_code), (vec![], 3), "{shell}: as a login shell does");
+    }
+}
+
+#[tokio::test]
+async fn what_a_start_says_in_env_beats_its_profile() {
+    let home = home("PATH=/from/profile:/usr/bin:/bin; CHOSEN=profile; export PATH CHOSEN", "");
+    let server = TestServer::start().await;
+    let mut client = server.client().await;
+    for (number, (shell, ..)) in SHELLS.iter().enumerate() {
+        for with_policy in [true, false] {
+            let mut params = params(home.path(), &format!("{shell} {with_policy}"), number, "echo $PATH $CHOSEN");
+            params["env"] = json!({"PATH": "/usr/bin:/bin", "CHOSEN": "client", "HOME": home.path()});
+            if !with_policy {
+                params["envPolicy"] = json!(null);
+            }
+            let outcome = run(&mut client, params).await;
+            assert_eq!(
+                std::str::from_utf8(&outcome.stdout).unwrap(),
+                "/usr/bin:/bin client\n",
+                "{shell} {with_policy}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_does_not_fit_its_argv_is_ignored_whatever_shell_it_names() {
+    let home = home("", "");
+    let server = TestServer::start().await;
+    let mut client = server.client().await;
+    let mut params = params(home.path(), "p", 0, "echo ran");
+    params["argv"] = json!(["/bin/bash", "-c", "echo ran"]);
+    params["shellSnapshot"]["shell"]["name"] = json!("fish");
+    assert_eq!(run(&mut client, params).await.stdout, b"ran\n");
+}
+
+/// The exchange of the published description, whole messages.
+#[tokio::test]
+async fn the_published_examples_hold() {
+    let home = tempfile::tempdir().unwrap();
+    let rc = "unset() { exit 41; }\nbuiltin() { :; }\nexport OK=1 DENIED=1 MY_TOKEN=1\ngreet() { echo hi; }\n";
+    std::fs::write(home.path().join(".bashrc"), rc).unwrap();
+    let server = TestServer::start().await;
+    let mut client = server.client().await;
+    let params = |process: &str, command: &str, scope: &str, shell: &str| {
+        json!({
+            "processId": process, "argv": ["/bin/bash", "-lc", command], "cwd": format!("file://{}", home.path().display()), "env": {},
+            "tty": false,
+            "envPolicy": {"inherit": "core", "ignoreDefaultExcludes": false, "exclude": ["DENIED"], "set": {"HOME": home.path()}, "includeOnly": []},
+            "shellSnapshot": {"scopeId": scope, "shell": {"name": shell, "path": "/bin/bash"}},
+        })
+    };
+    let show = "greet; echo \"${OK-} ${DENIED-no} ${MY_TOKEN-no} ${__CODEX_SHELL_SNAPSHOT_STATE_0-no}\"";
+    let started = client.call("process/start", params("p1", show, "thread-1:env-1", "bash")).await;
+    assert_eq!(started, json!({"processId": "p1", "sandboxType": "none"}));
+    let outcome = client.outcome("p1").await;
+    assert_eq!((outcome.stdout.as_slice(), outcome.exit_code), (&b"hi\n1 no no no\n"[..], 0));
+    let error = client.call_error("process/start", params("p2", "true", "", "bash")).await;
+    let message = "shell snapshot scope must be non-empty and at most 256 bytes";
+    assert_eq!(error, json!({"code": -32602, "message": message}));
+    let error = client.call_error("process/start", params("p3", "true", "a", "fish")).await;
+    assert_eq!(error, json!({"code": -32602, "message": "shell snapshots are unsupported for shell `fish`"}));
+    std::fs::write(home.path().join(".bashrc"), "exit 3\n").unwrap();
+    let outcome = run(&mut client, params("p4", "echo ran", "thread-2:env-1", "bash")).await;
+    assert_eq!((outcome.stdout.as_slice(), outcome.exit_code), (&b"ran\n"[..], 0));
+}

@@ -1,0 +1,8 @@
+(POSIXLY_CORRECT=y; \exec '/usr/bin/env' '-0' '@END_OF_ENVIRONMENT@' >&@DESCRIPTOR@) || (POSIXLY_CORRECT=y; \exec 'env' '-0' '@END_OF_ENVIRONMENT@' >&@DESCRIPTOR@) || ('/usr/bin/env' '-0' '@END_OF_ENVIRONMENT@' >&@DESCRIPTOR@) || __codex_s=
+(
+  __codex_s=${SHELLOPTS-} __codex_b=${BASHOPTS-} __codex_f=$-
+  POSIXLY_CORRECT=y; \trap - EXIT DEBUG ERR RETURN; \set +eux; \unset POSIXLY_CORRECT
+  __codex_l=$(POSIXLY_CORRECT=y; \unset -f declare; \unset POSIXLY_CORRECT; \declare -f builtin)
+  POSIXLY_CORRECT=y; \unset -f builtin; \unset POSIXLY_CORRECT
+  \builtin printf '%s\0' "$__codex_s" "$__codex_b" "$__codex_f" "$(\builtin umask)" "$(\builtin alias -p)" "$(\builtin declare -f)" "$__codex_l" '@END_OF_STATE@' >&@DESCRIPTOR@
+) || __codex_s=

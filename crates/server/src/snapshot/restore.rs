@@ -1,0 +1,286 @@
+//! The text that brings a shell into a captured state: composed here, from what the scripts in `report/` list, so that no shell has to
+//! quote anything. It runs in a fresh shell, in which nothing is redefined yet.
+//!
+//! Functions come last, because they may redefine what the rest is made of. A function called `builtin`, and the options that trace
+//! commands or end the shell, come directly before the command, after everything that restores has run.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+
+use super::script::Shell;
+
+/// Options that would act on what restores, by their names in bash and `sh`.
+const LATE_OPTIONS: &[&str] = &["errexit", "xtrace", "verbose", "posix"];
+/// Options of bash that only the start of a shell decides, or that stop it.
+const FIXED_BASH_OPTIONS: &[&str] = &["privileged", "noexec", "onecmd", "login_shell", "restricted_shell"];
+/// Options that are on in a new bash.
+const DEFAULT_BASH_OPTIONS: &[&str] = &["braceexpand", "hashall", "interactive-comments"];
+/// Options of zsh that only the start of a shell decides.
+const FIXED_ZSH_OPTIONS: &[&str] = &[
+    "globalrcs",
+    "interactive",
+    "login",
+    "monitor",
+    "privileged",
+    "rcs",
+    "restricted",
+    "shinstdin",
+    "singlecommand",
+    "zle",
+];
+/// Options that would act on what restores, by their names in zsh.
+const LATE_ZSH_OPTIONS: &[&str] =
+    &["errexit", "errreturn", "exec", "sourcetrace", "unset", "verbose", "xtrace", "aliases"];
+
+/// What a fresh shell reads to be in a captured state.
+#[derive(Debug)]
+pub(super) struct Restore {
+    pub(super) shell: Shell,
+    pub(super) state: Vec<u8>,
+    /// Goes directly before the command, in the same line.
+    pub(super) before_command: Vec<u8>,
+}
+
+impl Restore {
+    /// From the items that the report of the shell lists. A report without items, or with others than expected, restores nothing.
+    pub(super) fn new(shell: Shell, items: &[Vec<u8>]) -> Self {
+        let items: Vec<&[u8]> = items.iter().map(Vec::as_slice).collect();
+        let (state, before_command) = match (shell, items.as_slice()) {
+            (Shell::Bash, [options, shell_options, _flags, umask, aliases, functions, builtin]) => {
+                bash([*options, shell_options], umask, aliases, functions, builtin)
+            }
+            (Shell::Zsh, [options, umask, aliases, fpath, functions @ ..]) => {
+                zsh(options, umask, aliases, fpath, functions)
+            }
+            (Shell::Sh, [options, _flags, umask, aliases, functions]) => sh(options, umask, aliases, functions),
+            _ => Default::default(),
+        };
+        Self { shell, state, before_command }
+    }
+
+    /// The state, after a line that removes variables.
+    pub(super) fn state<'a>(&self, removed: impl Iterator<Item = &'a OsStr>) -> Vec<u8> {
+        let is_letter = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+        let is_name = |name: &&OsStr| {
+            let bytes = name.as_bytes();
+            bytes.iter().all(is_letter) && bytes.first().is_some_and(|first| !first.is_ascii_digit())
+        };
+        let names: Vec<&[u8]> = removed.filter(is_name).map(OsStr::as_bytes).collect();
+        if names.is_empty() {
+            // There is always a state: the variables that carry it are what the shell is told to read.
+            return [self.state.as_slice(), b"\n"].concat();
+        }
+        let names = names.join(&b' ');
+        [self.shell.builtin().as_bytes(), b"unset ", &names, b" 2>/dev/null\n", &self.state].concat()
+    }
+}
+
+fn bash(options: [&[u8]; 2], umask: &[u8], aliases: &[u8], functions: &[u8], builtin: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    let [options, shell_options] = options.map(|list| {
+        let names = std::str::from_utf8(list).unwrap_or_default().split(':').filter(|name| !name.is_empty());
+        names.filter(|name| !FIXED_BASH_OPTIONS.contains(name)).collect::<Vec<_>>()
+    });
+    let mut state = Vec::new();
+    line(&mut state, &[b"builtin umask ", umask]);
+    line(&mut state, &[aliases]);
+    line(&mut state, &[b"builtin set +o privileged"]);
+    for off in DEFAULT_BASH_OPTIONS.iter().filter(|name| !options.contains(*name)) {
+        line(&mut state, &[b"builtin set +o ", off.as_bytes()]);
+    }
+    let is_late = |name: &&&str| LATE_OPTIONS.contains(*name);
+    for on in options.iter().filter(|name| !is_late(name) && !DEFAULT_BASH_OPTIONS.contains(name)) {
+        line(&mut state, &[b"builtin set -o ", on.as_bytes()]);
+    }
+    // Functions are read before aliases count, because their text has had its aliases replaced already.
+    let (late, early): (Vec<_>, Vec<_>) = shell_options.into_iter().partition(|name| *name == "expand_aliases");
+    line(&mut state, &[b"builtin shopt -u ${BASHOPTS//:/ }; builtin shopt -s ", early.join(" ").as_bytes()]);
+    guarded(&mut state, b"builtin ", functions);
+    if !late.is_empty() {
+        line(&mut state, &[b"builtin shopt -s expand_aliases"]);
+    }
+    let mut before_command = Vec::new();
+    for on in options.iter().filter(is_late) {
+        before_command.extend([b"builtin set -o ", on.as_bytes(), b"; "].concat());
+    }
+    if !builtin.is_empty() {
+        line(&mut before_command, &[builtin]);
+    }
+    (state, before_command)
+}
+
+fn zsh(options: &[u8], umask: &[u8], aliases: &[u8], fpath: &[u8], functions: &[&[u8]]) -> (Vec<u8>, Vec<u8>) {
+    let options: Vec<&str> = std::str::from_utf8(options)
+        .unwrap_or_default()
+        .lines()
+        .filter_map(|line| line.strip_prefix("set -o "))
+        .filter(|name| !is_zsh_option(name, FIXED_ZSH_OPTIONS))
+        .collect();
+    let (late, early): (Vec<_>, Vec<_>) = options.into_iter().partition(|name| is_zsh_option(name, LATE_ZSH_OPTIONS));
+    // Zsh reads the whole text before it runs any of it, and options and aliases decide how text is read: hence one `eval` each.
+    let mut state = Vec::new();
+    line(&mut state, &[b"builtin unalias -a; builtin umask ", umask]);
+    line(&mut state, &[b"fpath=( ", fpath, b" )"]);
+    line(&mut state, &[b"builtin eval ", &quoted(aliases)]);
+    for on in early {
+        line(&mut state, &[b"builtin set -o ", on.as_bytes()]);
+    }
+    // By assignment, so that only one function is lost if its text cannot be read back. Without aliases: the text has had them replaced.
+    let mut assignment = b"functions=(".to_vec();
+    let mut before_command = Vec::new();
+    for on in late {
+        before_command.extend([b"builtin set -o ", on.as_bytes(), b"; "].concat());
+    }
+    for pair in functions.chunks_exact(2) {
+        let (name, body) = (quoted(pair[0]), quoted(pair[1]));
+        if pair[0] == b"builtin" {
+            before_command.extend([&b"functions=("[..], &name, b" ", &body, b"); "].concat());
+        } else {
+            assignment.extend([b" ", name.as_slice(), b" ", &body].concat());
+        }
+    }
+    assignment.extend(b" )");
+    line(&mut state, &[b"builtin setopt noaliases"]);
+    guarded(&mut state, b"builtin ", &assignment);
+    line(&mut state, &[b"options[aliases]=on"]);
+    (state, before_command)
+}
+
+/// Whether a name, or what it switches off, is one of these.
+fn is_zsh_option(name: &str, names: &[&str]) -> bool {
+    names.contains(&name) || name.strip_prefix("no").is_some_and(|name| names.contains(&name))
+}
+
+fn sh(options: &[u8], umask: &[u8], aliases: &[u8], functions: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    let (mut state, mut before_command) = (Vec::new(), Vec::new());
+    line(&mut state, &[b"umask ", umask]);
+    for option in std::str::from_utf8(options).unwrap_or_default().lines() {
+        let name = option.rsplit(' ').next().unwrap_or_default();
+        match option {
+            _ if !LATE_OPTIONS.contains(&name) => line(&mut state, &[option.as_bytes()]),
+            _ if option.starts_with("set -o") => before_command.extend([option.as_bytes(), b"; "].concat()),
+            _ => {}
+        }
+    }
+    guarded(&mut state, b"", functions);
+    line(&mut state, &[&defining_aliases(aliases)]);
+    (state, before_command)
+}
+
+/// The list that `alias` prints, as commands. Some shells leave the word `alias` away. A value may have several lines.
+fn defining_aliases(list: &[u8]) -> Vec<u8> {
+    let mut commands = Vec::new();
+    let mut quote = None;
+    let mut is_escaped = false;
+    for text in list.split_inclusive(|&byte| byte == b'\n') {
+        if quote.is_none() && !is_escaped && !text.starts_with(b"alias ") && !text.trim_ascii().is_empty() {
+            commands.extend(b"alias ");
+        }
+        for &byte in text {
+            match (quote, byte) {
+                _ if is_escaped => is_escaped = false,
+                (None | Some(b'"'), b'\\') => is_escaped = true,
+                (None, b'\'' | b'"') => quote = Some(byte),
+                (Some(open), _) if open == byte => quote = None,
+                _ => {}
+            }
+        }
+        commands.extend(text);
+    }
+    commands
+}
+
+/// A piece that is read apart from the rest, because it may not be readable.
+fn guarded(state: &mut Vec<u8>, builtin: &[u8], piece: &[u8]) {
+    if !piece.is_empty() {
+        let complaint = b"printf '%s\\n' 'failed to restore shell snapshot' >&2";
+        line(state, &[builtin, b"eval ", &quoted(piece), b" || ", builtin, complaint]);
+    }
+}
+
+fn line(text: &mut Vec<u8>, parts: &[&[u8]]) {
+    text.extend(parts.concat());
+    text.push(b'\n');
+}
+
+/// As one word of any shell.
+fn quoted(text: &[u8]) -> Vec<u8> {
+    let mut word = vec![b'\''];
+    for &byte in text {
+        if byte == b'\'' {
+            word.extend(br"'\''");
+        } else {
+            word.push(byte);
+        }
+    }
+    word.push(b'\'');
+    word
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn restore(shell: Shell, items: &[&str]) -> (String, String) {
+        let items: Vec<_> = items.iter().map(|item| item.as_bytes().to_vec()).collect();
+        let restore = Restore::new(shell, &items);
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        (text(&restore.state), text(&restore.before_command))
+    }
+
+    #[test]
+    fn bash_reads_functions_before_aliases_count_and_late_things_before_the_command() {
+        let items = [
+            "errexit:hashall:nounset:privileged",
+            "expand_aliases:extglob",
+            "ehu",
+            "0027",
+            "alias a='b'",
+            "f () { :; }",
+            "builtin () { :; }",
+        ];
+        let expected = "builtin umask 0027\nalias a='b'\nbuiltin set +o privileged\nbuiltin set +o braceexpand\n\
+                        builtin set +o interactive-comments\nbuiltin set -o nounset\n\
+                        builtin shopt -u ${BASHOPTS//:/ }; builtin shopt -s extglob\n\
+                        builtin eval 'f () { :; }' || builtin printf '%s\\n' 'failed to restore shell snapshot' >&2\n\
+                        builtin shopt -s expand_aliases\n";
+        let late = "builtin set -o errexit; builtin () { :; }\n";
+        assert_eq!(restore(Shell::Bash, &items), (expected.to_owned(), late.to_owned()));
+    }
+
+    #[test]
+    fn zsh_gets_its_functions_by_assignment() {
+        let items = [
+            "set +o noaliases\nset -o extendedglob\nset -o noglobalrcs\nset -o nounset",
+            "022",
+            "alias -g x='y'",
+            "/a /b",
+            "f",
+            "echo 'it'",
+            "builtin",
+            ":",
+        ];
+        let expected = "builtin unalias -a; builtin umask 022\nfpath=( /a /b )\nbuiltin eval 'alias -g x='\\''y'\\'''\n\
+                        builtin set -o extendedglob\nbuiltin setopt noaliases\n\
+                        builtin eval 'functions=( '\\''f'\\'' '\\''echo '\\''\\'\\'''\\''it'\\''\\'\\'''\\'''\\'' )' || builtin printf '%s\\n' 'failed to restore shell snapshot' >&2\n\
+                        options[aliases]=on\n";
+        let late = "builtin set -o nounset; functions=('builtin' ':'); ";
+        assert_eq!(restore(Shell::Zsh, &items), (expected.to_owned(), late.to_owned()));
+    }
+
+    #[test]
+    fn sh_gets_aliases_that_its_list_leaves_bare() {
+        let items =
+            ["set -o errexit\nset +o xtrace\nset -o noclobber", "eC", "0022", "a='b\nc=d'\nalias e='it'\"'\"'s'", ""];
+        let expected = "umask 0022\nset -o noclobber\nalias a='b\nc=d'\nalias e='it'\"'\"'s'\n";
+        assert_eq!(restore(Shell::Sh, &items), (expected.to_owned(), "set -o errexit; ".to_owned()));
+    }
+
+    #[test]
+    fn a_shell_that_told_nothing_is_left_as_it_is() {
+        assert_eq!(restore(Shell::Bash, &[]), (String::new(), String::new()));
+        let names = ["A_B", "BASH_FUNC_x%%", "1A"].map(OsStr::new);
+        let state = Restore::new(Shell::Bash, &[]).state(names.into_iter());
+        assert_eq!(state, b"builtin unset A_B 2>/dev/null\n");
+        assert_eq!(Restore::new(Shell::Sh, &[]).state(std::iter::empty()), b"\n");
+    }
+}
