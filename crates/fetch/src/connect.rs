@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpStream, lookup_host};
+use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
 
 use crate::endpoint::Endpoint;
 use crate::error::{Failure, FailureKind};
+use crate::lookup::{LookupAllowance, Lookups};
 use crate::proxy::Route;
 use crate::roots::Roots;
 use crate::tunnel;
@@ -24,28 +25,36 @@ const HEAD_START: Duration = Duration::from_millis(300);
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
+/// What opening needs besides the route.
+pub(crate) struct Means<'a> {
+    pub(crate) roots: &'a Roots,
+    pub(crate) lookups: &'a Lookups,
+    pub(crate) allowance: &'a LookupAllowance,
+}
+
 /// Opens the stream for a route. There is no time limit here: the deadline of the request is around it.
-pub(crate) async fn open(route: &Route, roots: &Roots) -> Result<Box<dyn Stream>, Failure> {
+pub(crate) async fn open(route: &Route, means: &Means<'_>) -> Result<Box<dyn Stream>, Failure> {
     match route {
-        Route::Direct(target) => reach(target, roots).await,
-        Route::Forward(proxy) => reach(&proxy.endpoint, roots).await,
+        Route::Direct(target) => reach(target, means).await,
+        Route::Forward(proxy) => reach(&proxy.endpoint, means).await,
         Route::Tunnel(proxy, target) => {
-            let mut stream = reach(&proxy.endpoint, roots).await?;
+            let mut stream = reach(&proxy.endpoint, means).await?;
             tunnel::open(&mut stream, proxy, target).await?;
-            secure(stream, target, roots).await
+            secure(stream, target, means.roots).await
         }
     }
 }
 
-async fn reach(endpoint: &Endpoint, roots: &Roots) -> Result<Box<dyn Stream>, Failure> {
-    let addresses = lookup_host((endpoint.host.as_str(), endpoint.port)).await.map_err(|error| {
+async fn reach(endpoint: &Endpoint, means: &Means<'_>) -> Result<Box<dyn Stream>, Failure> {
+    let addresses = means.lookups.addresses(&endpoint.host, endpoint.port, means.allowance).await;
+    let addresses = addresses.map_err(|error| {
         Failure::new(FailureKind::Dns, format!("cannot find the address of {}: {error}", endpoint.host))
     })?;
     let refused = |error| Failure::new(FailureKind::Connect, format!("cannot connect to {endpoint}: {error}"));
     let tcp = dial(alternating(addresses)).await.map_err(refused)?;
     // Requests are written in one piece, and waiting for more would only delay them.
     tcp.set_nodelay(true).map_err(refused)?;
-    if endpoint.is_secure { secure(tcp, endpoint, roots).await } else { Ok(Box::new(tcp)) }
+    if endpoint.is_secure { secure(tcp, endpoint, means.roots).await } else { Ok(Box::new(tcp)) }
 }
 
 async fn secure(
@@ -61,8 +70,7 @@ async fn secure(
 }
 
 /// The families take turns, the resolver's favourite first: when one of them leads nowhere, only one attempt is lost.
-fn alternating(addresses: impl Iterator<Item = SocketAddr>) -> VecDeque<SocketAddr> {
-    let addresses: Vec<_> = addresses.collect();
+fn alternating(addresses: Vec<SocketAddr>) -> VecDeque<SocketAddr> {
     let first_is_v4 = addresses.first().is_some_and(SocketAddr::is_ipv4);
     let (mut favourites, mut others): (VecDeque<_>, VecDeque<_>) =
         addresses.into_iter().partition(|address| address.is_ipv4() == first_is_v4);
@@ -107,7 +115,7 @@ mod tests {
     #[test]
     fn families_take_turns() {
         let given = addresses(&["[::1]:1", "[::2]:1", "[::3]:1", "1.1.1.1:1"]);
-        assert_eq!(alternating(given.into_iter()), addresses(&["[::1]:1", "1.1.1.1:1", "[::2]:1", "[::3]:1"]));
+        assert_eq!(alternating(given.into()), addresses(&["[::1]:1", "1.1.1.1:1", "[::2]:1", "[::3]:1"]));
     }
 
     #[tokio::test]

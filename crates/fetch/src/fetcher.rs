@@ -14,12 +14,13 @@ use parking_lot::Mutex;
 use url::{Position, Url};
 
 use crate::body::{Body, Bounds};
-use crate::connect;
+use crate::connect::{self, Means};
 use crate::connection::Connection;
 use crate::cookies::CookieJar;
 use crate::deadline::Deadline;
 use crate::environment::Environment;
 use crate::error::{Failure, FailureKind, FetchError};
+use crate::lookup::{LookupAllowance, Lookups};
 use crate::pool::Pool;
 use crate::proxy::{Proxies, Proxy, Route};
 use crate::redirect::{self, MAX_REDIRECTS};
@@ -40,12 +41,14 @@ pub struct FetcherConfig {
 #[derive(Clone)]
 pub struct Fetcher {
     shared: Arc<Shared>,
+    allowance: LookupAllowance,
 }
 
 struct Shared {
     environment: Environment,
     proxies: Proxies,
     roots: Roots,
+    lookups: Lookups,
     pool: Arc<Pool>,
     cookies: Mutex<CookieJar>,
 }
@@ -56,8 +59,14 @@ impl Fetcher {
         let environment = Environment::new(config.environment);
         let proxies = Proxies::from_environment(&environment);
         let roots = Roots::from_environment(&environment)?;
-        let shared = Shared { environment, proxies, roots, pool: Arc::default(), cookies: Mutex::default() };
-        Ok(Self { shared: Arc::new(shared) })
+        let (lookups, pool, cookies) = (Lookups::default(), Arc::default(), Mutex::default());
+        let shared = Arc::new(Shared { environment, proxies, roots, lookups, pool, cookies });
+        Ok(Self { shared, allowance: LookupAllowance::default() })
+    }
+
+    /// The same for one of several clients, whose look-ups of names are bounded by its own allowance.
+    pub fn for_client(&self, allowance: LookupAllowance) -> Self {
+        Self { shared: Arc::clone(&self.shared), allowance }
     }
 
     /// Makes a request and waits for the headers of the answer. Dropping the future ends it.
@@ -69,7 +78,8 @@ impl Fetcher {
         let method = hop.method.clone();
         let deadline = Deadline::after(request.timeout);
         let bounds = Bounds { deadline, max_bytes: request.max_body_bytes };
-        let answer = deadline.within(self.shared.follow(hop, request.redirects, bounds)).await.flatten();
+        let answer =
+            deadline.within(self.shared.follow(hop, request.redirects, bounds, &self.allowance)).await.flatten();
         let duration = started.elapsed();
         match &answer {
             Ok(response) => tracing::debug!(%method, status = response.status, ?duration, "HTTP request answered"),
@@ -87,10 +97,16 @@ impl fmt::Debug for Fetcher {
 }
 
 impl Shared {
-    async fn follow(&self, mut hop: Hop, redirects: Redirects, bounds: Bounds) -> Result<Response, Failure> {
+    async fn follow(
+        &self,
+        mut hop: Hop,
+        redirects: Redirects,
+        bounds: Bounds,
+        allowance: &LookupAllowance,
+    ) -> Result<Response, Failure> {
         let mut followed = 0;
         loop {
-            let (answer, connection, route) = self.exchange(&hop).await?;
+            let (answer, connection, route) = self.exchange(&hop, allowance).await?;
             let (head, incoming) = answer.into_parts();
             self.cookies.lock().store(&hop.url, &head.headers, SystemTime::now());
             let body = Body::new(incoming, connection, route, self.pool.clone(), bounds);
@@ -111,7 +127,11 @@ impl Shared {
         }
     }
 
-    async fn exchange(&self, hop: &Hop) -> Result<(http::Response<Incoming>, Connection, Route), Failure> {
+    async fn exchange(
+        &self,
+        hop: &Hop,
+        allowance: &LookupAllowance,
+    ) -> Result<(http::Response<Incoming>, Connection, Route), Failure> {
         let route = self.proxies.route(&hop.url)?;
         let cookie = self.cookies.lock().header(&hop.url, SystemTime::now());
         if let Some(mut connection) = self.pool.take(&route) {
@@ -122,7 +142,8 @@ impl Shared {
                 Err(error) => return Err(error.into_error().into()),
             }
         }
-        let mut connection = Connection::new(connect::open(&route, &self.roots).await?).await?;
+        let means = Means { roots: &self.roots, lookups: &self.lookups, allowance };
+        let mut connection = Connection::new(connect::open(&route, &means).await?).await?;
         let answer = connection.exchange(message(hop, &route, cookie)?).await.map_err(TrySendError::into_error)?;
         Ok((answer, connection, route))
     }

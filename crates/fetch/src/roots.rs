@@ -11,6 +11,7 @@ use tokio::sync::OnceCell;
 
 use crate::environment::Environment;
 use crate::error::{Failure, FailureKind, FetchError};
+use crate::own_thread::on_own_thread;
 
 /// The first that is set names the file.
 const VARIABLES: [&str; 2] = ["CODEX_CA_CERTIFICATE", "SSL_CERT_FILE"];
@@ -42,7 +43,7 @@ impl Roots {
 
     async fn load(&self) -> Result<Arc<ClientConfig>, Failure> {
         let unusable = |text: String| Failure::new(FailureKind::Tls, text);
-        let found = tokio::task::spawn_blocking(rustls_native_certs::load_native_certs).await;
+        let found = on_own_thread("roots", rustls_native_certs::load_native_certs).await;
         let found = found.map_err(|error| unusable(format!("cannot read the roots of the system: {error}")))?;
         let mut roots = self.own.clone();
         // Stores have certificates that nobody can use any more, and one of them is no reason to trust nobody.
