@@ -15,6 +15,7 @@ mod processors;
 mod raw;
 mod sample;
 mod table;
+mod terminate;
 
 use anyhow::Result;
 
@@ -77,6 +78,10 @@ fn main() -> Result<()> {
         if wanted("search") {
             eprintln!("measuring a search …");
             rows.push(files::search().await?);
+        }
+        if wanted("terminate") {
+            eprintln!("measuring terminates …");
+            rows.push(terminate::many_at_once().await?);
         }
         if wanted("crowd") {
             eprintln!("measuring one-shots beside 1,000 live processes …");

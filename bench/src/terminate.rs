@@ -1,0 +1,51 @@
+//! Terminates of many processes at once: how long until the last is answered.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use testkit::TestServer;
+
+use crate::raw::{Client, is};
+use crate::sample::p50;
+use crate::table::{Goal, Row};
+
+const FEW: usize = 60;
+const MANY: usize = 600;
+const ROUNDS: usize = 5;
+
+/// Ten times as many must not take much more than ten times as long.
+pub(crate) async fn many_at_once() -> Result<Row> {
+    let server = TestServer::start().await;
+    let mut client = Client::connect(server.url()).await?;
+    let (mut few, mut many) = (Vec::new(), Vec::new());
+    for round in 0..ROUNDS {
+        few.push(terminate(&mut client, &format!("few{round}"), FEW).await?);
+        many.push(terminate(&mut client, &format!("many{round}"), MANY).await?);
+    }
+    Ok(Row {
+        figure: "600 terminates at once, beside 60",
+        ours: p50(many),
+        limit: Some(p50(few)),
+        goal: Goal::UpToTimes(12.0),
+    })
+}
+
+async fn terminate(client: &mut Client, name: &str, count: usize) -> Result<Duration> {
+    for number in 0..count {
+        client.start(&format!("{name}-{number}"), &["/usr/bin/sleep", "1000"], false).await?;
+        client.next().await?;
+    }
+    let start = Instant::now();
+    for number in 0..count {
+        client.send("process/terminate", &format!(r#"{{"processId":"{name}-{number}"}}"#)).await?;
+    }
+    let mut answered = 0;
+    while answered < count {
+        let message = client.next().await?;
+        if !is(&message, "process/") {
+            anyhow::ensure!(!message.starts_with(br#"{"error""#), "{}", String::from_utf8_lossy(&message));
+            answered += 1;
+        }
+    }
+    Ok(start.elapsed())
+}
