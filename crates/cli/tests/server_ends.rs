@@ -191,6 +191,40 @@ async fn a_killed_server_leaves_nothing() {
     until_it_has_ended(guard).await;
 }
 
+/// Has changed the limit by which trees are found, and so have all its processes; one is in the session of the leader, and one is
+/// not. The leader outlives the terminal, as only it leads to the latter.
+const UNTAGGED: &str =
+    "trap '' HUP; ulimit -R unlimited; sleep 1000 & setsid sleep 1000 & while :; do sleep 1000; done";
+
+#[tokio::test]
+async fn a_killed_server_leaves_no_leader_that_has_changed_its_limits() {
+    let mark = Mark::new("untagged");
+    let server = TestServer::start().await;
+    let guard = guard_of(&server);
+    let mut client = server.client().await;
+    mark.start(&mut client, "ended", &["bash", "-c", UNTAGGED]).await;
+    client.call("process/terminate", json!({"processId": "ended"})).await;
+    mark.start(&mut client, "piped", &["bash", "-c", UNTAGGED]).await;
+    let mut params = mark.start_params("terminal", &["bash", "-c", UNTAGGED]);
+    params["tty"] = true.into();
+    client.call("process/start", params).await;
+    mark.until_there_are(2 * 4).await;
+    server.kill().await;
+    mark.until_all_are_gone().await;
+    until_it_has_ended(guard).await;
+}
+
+#[tokio::test]
+async fn the_guard_is_not_called_like_the_server() {
+    let server = TestServer::start().await;
+    let name = |pid: u32| std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap().trim().to_owned();
+    let guard = guard_of(&server);
+    eventually("it has its own name", || (name(guard) == "exec-guard").then_some(())).await;
+    assert_eq!(name(server.pid()), "exec-server");
+    let command_line = std::fs::read_to_string(format!("/proc/{guard}/cmdline")).unwrap();
+    assert!(!command_line.contains("exec-server"), "{command_line}");
+}
+
 #[tokio::test]
 async fn a_killed_guard_is_replaced() {
     let mark = Mark::new("guard");

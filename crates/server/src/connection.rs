@@ -20,7 +20,7 @@ use session::{ConnectionNumber, Observer};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use transport::{Framing, MessageStream, PeerLabel, ReadError};
+use transport::{Framing, MessageStream, PeerLabel, ReadError, Reader, Writer};
 
 pub(crate) use call::Call;
 pub(crate) use goodbye::LONGEST_GOODBYE;
@@ -33,6 +33,7 @@ use crate::metrics::Transport;
 use crate::process::Departure;
 use crate::server::Shared;
 use crate::session::Session;
+use crate::survive::survive;
 
 /// Answers with retained output that may be waiting to be sent at once.
 const LARGE_REPLIES: usize = 4;
@@ -58,6 +59,8 @@ pub(crate) struct Connection {
     /// HTTP requests that can be ended, by the names that the client gave them.
     pub(crate) http: Mutex<HashMap<String, ActiveRequest>>,
     pub(crate) http_places: Arc<Semaphore>,
+    /// Names that are looked up for its HTTP requests.
+    pub(crate) lookups: fetch::LookupAllowance,
     /// Bytes of requests that wait for a process to start or to read.
     pub(crate) waiting_bytes: AtomicUsize,
     peer: PeerLabel,
@@ -111,7 +114,6 @@ enum End {
 /// Serves a connection until it ends.
 pub(crate) async fn serve(stream: MessageStream, transport: Transport, shared: Arc<Shared>) {
     let MessageStream { reader, writer, framing, peer } = stream;
-    let mut inbox = Inbox::new(reader);
     let outbound = Arc::new(Outbound::new(shared.next_connection(), framing, shared.config.retain_bytes));
     let connection = Arc::new(Connection {
         requests: Arc::new(Semaphore::new(shared.config.max_requests)),
@@ -119,6 +121,7 @@ pub(crate) async fn serve(stream: MessageStream, transport: Transport, shared: A
         searches: Mutex::default(),
         http: Mutex::default(),
         http_places: Arc::new(Semaphore::new(shared.config.max_http_requests)),
+        lookups: fetch::LookupAllowance::default(),
         waiting_bytes: AtomicUsize::new(0),
         outbound: Arc::clone(&outbound),
         peer,
@@ -133,8 +136,21 @@ pub(crate) async fn serve(stream: MessageStream, transport: Transport, shared: A
     shared.metrics.connection_opened(transport);
     shared.add_connection(&connection);
     tracing::debug!(peer = %connection.peer, "connection opened");
+    if survive(converse(&connection, reader, writer, framing)).await.is_none() {
+        // Its session must not wait for it, nor its handlers.
+        connection.detach();
+        outbound.shut();
+        connection.end_handlers().await;
+    }
+    shared.remove_connection(&connection);
+    shared.metrics.connection_closed(transport);
+}
 
-    let writing = writer::run(Arc::clone(&outbound), writer);
+/// Reads and writes until the connection ends, and says goodbye if somebody can hear it.
+async fn converse(connection: &Arc<Connection>, reader: Reader, writer: Writer, framing: Framing) {
+    let (shared, outbound) = (&connection.shared, &connection.outbound);
+    let mut inbox = Inbox::new(reader);
+    let writing = writer::run(Arc::clone(outbound), writer);
     tokio::pin!(writing);
     let mut next_ping = Instant::now() + shared.config.ping_interval;
     let mut received = inbox.received_bytes();
@@ -249,10 +265,8 @@ pub(crate) async fn serve(stream: MessageStream, transport: Transport, shared: A
     // A dead socket must not hold anything up.
     if !matches!(end, End::Lost(_)) {
         let writing = goodbye.is_some().then_some(writing);
-        goodbye::part(writing, &mut inbox, &outbound, connection.peer).await;
+        goodbye::part(writing, &mut inbox, outbound, connection.peer).await;
     }
-    shared.remove_connection(&connection);
-    shared.metrics.connection_closed(transport);
 }
 
 impl End {
@@ -379,6 +393,11 @@ impl Connection {
         self.input_ended.cancel();
         self.calls.close();
         self.calls.wait().await;
+    }
+
+    /// Whether nobody is there to be answered any more.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone.is_cancelled() || self.outbound.has_ended()
     }
 
     async fn end_handlers(&self) {

@@ -12,11 +12,11 @@ pub(crate) use handles::{HandleRefusal, Handles, Opened, Slot};
 pub(crate) use watches::{WatchRefusal, Watched, Watches};
 pub(crate) use work::{Weight, Work};
 
+use crate::blocking::BlockingThreads;
 use crate::config::Config;
 
-/// Operations on files that all sessions together may have under way, each of which holds a thread. The threads are those of
-/// the runtime, which has 512; the others are for processes to be ended.
-const OPERATIONS_IN_ALL: usize = 384;
+/// Operations on files that all sessions together may have under way, each of which holds a thread.
+pub(crate) const OPERATIONS_IN_ALL: usize = 384;
 
 /// The places for file operations that sessions share.
 pub(crate) fn places_for_all() -> Arc<Semaphore> {
@@ -35,10 +35,10 @@ pub(crate) struct SessionFiles {
 }
 
 impl SessionFiles {
-    pub(crate) fn new(config: &Config, for_all: Arc<Semaphore>) -> Self {
+    pub(crate) fn new(config: &Config, for_all: Arc<Semaphore>, threads: Arc<BlockingThreads>) -> Self {
         Self {
             discoveries: Semaphore::new(DISCOVERIES_AT_ONCE),
-            work: Work::new(config.max_file_operations, for_all),
+            work: Work::new(config.max_file_operations, for_all, threads),
             handles: Handles::new(config.max_file_handles),
             watches: Watches::new(config.max_watches),
         }

@@ -133,7 +133,7 @@ impl Janitor {
         }
     }
 
-    /// Does the chores, for ever.
+    /// Does the chores, for ever. A chore that panics costs itself only: it is not on the heap any more, and this can be run again.
     pub(crate) async fn run(&self, shared: &Arc<Shared>) {
         loop {
             let next = self.due.lock().peek().map(|due| due.at);
@@ -208,11 +208,12 @@ impl Janitor {
                 }
             }
             Chore::ReturnMemory => {
-                shared.tasks.spawn_blocking(spawn::give_scattered_memory_back);
+                let threads = Arc::clone(&shared.threads);
+                shared.tasks.spawn(async move { threads.run(spawn::give_scattered_memory_back).await });
             }
             Chore::Sweep => {
-                shared.sweep();
                 self.add(Instant::now() + SWEEP_INTERVAL, Chore::Sweep);
+                shared.sweep();
             }
         }
     }

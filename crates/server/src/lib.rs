@@ -4,6 +4,7 @@
 //! as few decisions of its own as it can.
 #![forbid(unsafe_code)]
 
+mod blocking;
 mod config;
 mod connection;
 mod environment;
@@ -20,6 +21,7 @@ mod server;
 mod session;
 mod snapshot;
 mod starter;
+mod survive;
 mod tokens;
 
 pub use config::Config;

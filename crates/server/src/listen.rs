@@ -16,6 +16,7 @@ use crate::connection;
 use crate::handshakes::{Handshake, Handshakes};
 use crate::metrics::{Refusal, Transport};
 use crate::server::{Server, Shared};
+use crate::survive::survive;
 use crate::tokens::{TokenRefusal, Tokens};
 
 /// Where and for whom to listen.
@@ -84,7 +85,10 @@ impl Server {
         let permits = Arc::new(Semaphore::new(self.shared.config.max_connections));
         for listener in listeners {
             let places = ConnectionPlaces { handshakes: Arc::clone(&handshakes), connections: Arc::clone(&permits) };
-            self.shared.tasks.spawn(accept(listener, Arc::clone(&self.shared), Arc::clone(&door), places));
+            let (shared, door) = (Arc::clone(&self.shared), Arc::clone(&door));
+            self.shared.tasks.spawn(async move {
+                while survive(accept(&listener, &shared, &door, &places)).await.is_none() {}
+            });
         }
         let stdio = (stdio_count == 1).then(|| {
             let stream = transport::stdio(limits(&self.shared));
@@ -110,7 +114,7 @@ struct ConnectionPlaces {
 }
 
 /// Accepts until the server closes.
-async fn accept(listener: Listener, shared: Arc<Shared>, door: Arc<Door>, places: ConnectionPlaces) {
+async fn accept(listener: &Listener, shared: &Arc<Shared>, door: &Arc<Door>, places: &ConnectionPlaces) {
     let closing = shared.closing.clone();
     loop {
         let accepted = async {
@@ -125,7 +129,7 @@ async fn accept(listener: Listener, shared: Arc<Shared>, door: Arc<Door>, places
             }
             None => return,
         };
-        let (shared, door) = (Arc::clone(&shared), Arc::clone(&door));
+        let (shared, door) = (Arc::clone(shared), Arc::clone(door));
         let connections = Arc::clone(&places.connections);
         let present = shared.presence.enter();
         shared.clone().connections.spawn(async move {

@@ -14,10 +14,11 @@ use tokio::sync::{OnceCell, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::blocking::BlockingThreads;
 use crate::config::Config;
 use crate::connection::{Connection, LONGEST_GOODBYE};
 use crate::environment::{Variables, server_env, users_shell};
-use crate::files::places_for_all;
+use crate::files::{OPERATIONS_IN_ALL, places_for_all};
 use crate::janitor::Janitor;
 use crate::metrics::Metrics;
 use crate::presence::Presence;
@@ -25,6 +26,7 @@ use crate::process::{Journal, Process, Stop};
 use crate::retention::{Budget, Retained};
 use crate::session::{Session, Sessions};
 use crate::starter::Starter;
+use crate::survive::survive;
 
 /// WebSocket's code for an endpoint that goes away.
 const GOING_AWAY: u16 = 1001;
@@ -65,7 +67,8 @@ pub(crate) struct Shared {
     last_connection: AtomicU64,
     open: Mutex<Vec<Weak<Connection>>>,
     reclaiming: AtomicBool,
-    pub(crate) starter: Arc<Starter>,
+    pub(crate) starter: Starter,
+    pub(crate) threads: Arc<BlockingThreads>,
     /// Places for work on files.
     pub(crate) file_places: Arc<Semaphore>,
     /// What makes HTTP requests, once one was asked for.
@@ -93,7 +96,8 @@ impl Server {
             http_budget: Budget::new(config.max_buffered_http),
             shell: users_shell(&env),
             config,
-            starter: Starter::new(Arc::clone(&spawner)),
+            starter: Starter::new(Arc::clone(&spawner))?,
+            threads: Arc::new(BlockingThreads::start(OPERATIONS_IN_ALL)?),
             spawner,
             sessions: Sessions::default(),
             presence: Presence::new(),
@@ -112,7 +116,8 @@ impl Server {
         let for_janitor = Arc::clone(&shared);
         shared.tasks.spawn(async move {
             let closed = for_janitor.closing.clone();
-            closed.run_until_cancelled(for_janitor.janitor.run(&for_janitor)).await;
+            let chores = async { while survive(for_janitor.janitor.run(&for_janitor)).await.is_none() {} };
+            closed.run_until_cancelled(chores).await;
         });
         Ok(Self { shared })
     }
@@ -123,8 +128,7 @@ impl Server {
         let shared = &self.shared;
         shared.closing.cancel();
         shared.actors.close();
-        let spawner = Arc::clone(&shared.spawner);
-        let _ = tokio::task::spawn_blocking(move || spawner.signal_all(Signal::TERM)).await;
+        let _as_far_as_permitted = shared.spawner.signal_all(Signal::TERM).await;
         let _ = tokio::time::timeout(shared.config.shutdown_grace, shared.actors.wait()).await;
         self.kill_everything().await;
         for session in shared.sessions.all() {
@@ -149,10 +153,7 @@ impl Server {
 
     /// Kills every process at once.
     pub async fn kill_everything(&self) {
-        let spawner = Arc::clone(&self.shared.spawner);
-        let patience = self.shared.config.kill_patience;
-        let killed = tokio::task::spawn_blocking(move || spawner.kill_all(patience)).await;
-        if let Ok(Err(survivors)) = killed {
+        if let Err(survivors) = self.shared.spawner.kill_all(self.shared.config.kill_patience).await {
             tracing::error!("{survivors}");
         }
     }
@@ -190,20 +191,10 @@ impl Shared {
 
     /// Kills a process and everything it started; returns when they are gone and the process has been reaped.
     pub(crate) async fn kill(&self, process: &Process) -> Result<(), Survivors> {
-        let spawner = Arc::clone(&self.spawner);
-        let (tag, patience) = (process.tag, self.config.kill_patience);
-        let killed = tokio::task::spawn_blocking(move || spawner.kill_tree(tag, patience)).await;
-        match killed {
-            Ok(Ok(())) => {
-                process.wait_reaped().await;
-                process.stop(Stop::Drain);
-                Ok(())
-            }
-            Ok(Err(survivors)) => Err(survivors),
-            // The runtime is shutting down; `kill_everything` takes care of the rest.
-            Err(cancelled) if cancelled.is_cancelled() => Ok(()),
-            Err(panic) => std::panic::resume_unwind(panic.into_panic()),
-        }
+        self.spawner.kill_tree(process.tag, self.config.kill_patience).await?;
+        process.wait_reaped().await;
+        process.stop(Stop::Drain);
+        Ok(())
     }
 
     pub(crate) fn kill_in_background(self: &Arc<Self>, process: Arc<Process>) {
@@ -217,9 +208,9 @@ impl Shared {
 
     /// Kills a process that nobody wants any more and that has no place in a table.
     pub(crate) async fn kill_unclaimed(&self, child: &Child, tag: Tag) {
-        let spawner = Arc::clone(&self.spawner);
-        let patience = self.config.kill_patience;
-        let _ = tokio::task::spawn_blocking(move || spawner.kill_tree(tag, patience)).await;
+        if let Err(survivors) = self.spawner.kill_tree(tag, self.config.kill_patience).await {
+            tracing::warn!(pid = child.pid(), "{survivors}");
+        }
         child.wait().await;
     }
 
@@ -233,11 +224,8 @@ impl Shared {
             session.table.abandon_all();
             let processes = session.table.processes();
             processes.iter().for_each(|process| process.mark_terminated());
-            let spawner = Arc::clone(&shared.spawner);
-            let patience = shared.config.kill_patience;
-            let for_kill = Arc::clone(&session);
-            let killed = tokio::task::spawn_blocking(move || spawner.kill_session(&for_kill.tags, patience)).await;
-            if let Ok(Err(survivors)) = killed {
+            let killed = shared.spawner.kill_session(&session.tags, shared.config.kill_patience).await;
+            if let Err(survivors) = killed {
                 tracing::warn!("{survivors}");
             }
             shared.janitor.note_freed(session.discard_processes());

@@ -1,10 +1,12 @@
-//! The thread on which processes are started. One that finds the next start waiting when it is done with the last never
-//! sleeps in between, which is what makes many starts quick; starts could not run at once anyway, because each child
-//! inherits its tag from the whole server.
+//! The threads on which processes are started. A thread that finds the next start waiting when it is done with the last never
+//! sleeps in between, which is what makes many starts quick. So one thread does the work, and it exists before the first
+//! start.
 //!
 //! A start can hang, for example on a dead network mount. Then another thread takes over the queue.
 
 use std::collections::VecDeque;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -19,25 +21,29 @@ const LONGEST_START: Duration = Duration::from_millis(250);
 /// Starts that may hang before later ones have to wait for one of them.
 const MOST_THREADS: usize = 64;
 
-/// How long a thread waits for the next start before it ends.
+/// How long a thread waits for the next start before it ends, unless it is the last.
 const IDLE_THREAD: Duration = Duration::from_secs(10);
 
-/// Starts processes one after the other.
+/// Starts processes one after the other. Its threads end when it is dropped.
 pub(crate) struct Starter {
-    spawner: Arc<Spawner>,
-    runtime: Handle,
-    queue: Mutex<Queue>,
-    added: Condvar,
+    desk: Arc<Desk>,
 }
 
-#[derive(Default)]
-struct Queue {
-    jobs: VecDeque<Job>,
+struct Desk {
+    spawner: Arc<Spawner>,
+    runtime: Handle,
+    queue: Mutex<Queue<Job>>,
+    changed: Condvar,
+}
+
+struct Queue<J> {
+    jobs: VecDeque<J>,
     threads: usize,
     /// Threads that wait for a job.
     idle: usize,
-    /// When the latest start began that is not done.
-    busy_since: Option<Instant>,
+    /// When a job was last taken from the queue, or a thread was last added.
+    last_progress: Option<Instant>,
+    is_closed: bool,
 }
 
 struct Job {
@@ -48,41 +54,71 @@ struct Job {
 
 impl Starter {
     /// Must be called inside a runtime, which will watch the descriptors of the processes.
-    pub(crate) fn new(spawner: Arc<Spawner>) -> Arc<Self> {
-        Arc::new(Self { spawner, runtime: Handle::current(), queue: Mutex::default(), added: Condvar::new() })
+    pub(crate) fn new(spawner: Arc<Spawner>) -> io::Result<Self> {
+        let (queue, changed) = (Mutex::new(Queue::with_threads(1)), Condvar::new());
+        let desk = Arc::new(Desk { spawner, runtime: Handle::current(), queue, changed });
+        desk.add_thread()?;
+        Ok(Self { desk })
     }
 
     /// Starts a process. None if the server is ending.
-    pub(crate) async fn start(self: &Arc<Self>, command: Command, tag: Tag) -> Option<Result<Spawned, SpawnError>> {
+    pub(crate) async fn start(&self, command: Command, tag: Tag) -> Option<Result<Spawned, SpawnError>> {
         let (result, mut started) = oneshot::channel();
-        self.queue.lock().jobs.push_back(Job { command, tag, result });
+        self.desk.queue.lock().jobs.push_back(Job { command, tag, result });
         loop {
-            self.ensure_progress();
+            self.desk.ensure_progress(Instant::now());
             match tokio::time::timeout(LONGEST_START, &mut started).await {
                 Ok(result) => return result.ok(),
                 Err(_) => continue,
             }
         }
     }
+}
 
+impl Drop for Starter {
+    fn drop(&mut self) {
+        self.desk.queue.lock().is_closed = true;
+        self.desk.changed.notify_all();
+    }
+}
+
+impl<J> Queue<J> {
+    fn with_threads(threads: usize) -> Self {
+        Self { jobs: VecDeque::new(), threads, idle: 0, last_progress: None, is_closed: false }
+    }
+
+    /// Counts another thread if all there are hang: each has a start that takes too long. Until the new one runs, which can take a
+    /// while on a busy machine, no further one is wanted.
+    fn claim_thread(&mut self, now: Instant) -> bool {
+        let since_progress = self.last_progress.map(|at| now.saturating_duration_since(at));
+        let hangs = since_progress.is_none_or(|since| since >= LONGEST_START);
+        let is_wanted = !self.jobs.is_empty() && self.idle == 0 && hangs && self.threads < MOST_THREADS;
+        if is_wanted {
+            self.last_progress = Some(now);
+            self.threads += 1;
+        }
+        is_wanted
+    }
+}
+
+impl Desk {
     /// Wakes or adds a thread if jobs wait and nobody works on them.
-    fn ensure_progress(self: &Arc<Self>) {
+    fn ensure_progress(self: &Arc<Self>, now: Instant) {
         let mut queue = self.queue.lock();
-        if queue.jobs.is_empty() {
-            return;
-        }
-        if queue.idle > 0 {
-            self.added.notify_one();
-            return;
-        }
-        let hangs = queue.busy_since.is_none_or(|since| since.elapsed() >= LONGEST_START);
-        if queue.threads < MOST_THREADS && (queue.threads == 0 || hangs) {
-            let starter = Arc::clone(self);
-            let thread = std::thread::Builder::new().name("starter".into());
-            if thread.spawn(move || starter.work()).is_ok() {
-                queue.threads += 1;
+        if queue.idle > 0 && !queue.jobs.is_empty() {
+            self.changed.notify_one();
+        } else if queue.claim_thread(now) {
+            drop(queue);
+            if self.add_thread().is_err() {
+                self.queue.lock().threads -= 1;
             }
         }
+    }
+
+    fn add_thread(self: &Arc<Self>) -> io::Result<()> {
+        let desk = Arc::clone(self);
+        std::thread::Builder::new().name("starter".into()).spawn(move || desk.work())?;
+        Ok(())
     }
 
     fn work(&self) {
@@ -90,24 +126,56 @@ impl Starter {
         let mut queue = self.queue.lock();
         loop {
             if let Some(Job { command, tag, result }) = queue.jobs.pop_front() {
-                let since = Instant::now();
-                queue.busy_since = Some(since);
+                queue.last_progress = Some(Instant::now());
                 drop(queue);
-                // Nobody may be waiting any more; whatever was started is then dropped and found by its tag.
-                let _ = result.send(self.spawner.spawn(&command, tag));
+                // Nobody may be waiting any more; whatever was started is then dropped and found by its tag. A panic is in the log,
+                // and the thread must stay for the next start.
+                let _nobody_may_wait =
+                    catch_unwind(AssertUnwindSafe(|| result.send(self.spawner.spawn(&command, tag))));
                 queue = self.queue.lock();
-                if queue.busy_since == Some(since) {
-                    queue.busy_since = None;
-                }
                 continue;
             }
+            if queue.is_closed {
+                return;
+            }
             queue.idle += 1;
-            let timed_out = self.added.wait_for(&mut queue, IDLE_THREAD).timed_out();
+            let timed_out = self.changed.wait_for(&mut queue, IDLE_THREAD).timed_out();
             queue.idle -= 1;
-            if timed_out && queue.jobs.is_empty() {
+            if timed_out && queue.jobs.is_empty() && queue.threads > 1 {
                 queue.threads -= 1;
                 return;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_burst_adds_one_thread_at_a_time() {
+        let now = Instant::now();
+        let mut queue = Queue::with_threads(1);
+        queue.jobs.extend(0..1000);
+        queue.last_progress = Some(now);
+        assert!(!queue.claim_thread(now), "the thread has just begun with a start");
+        let later = now + LONGEST_START;
+        let claimed = (0..1000).filter(|_| queue.claim_thread(later)).count();
+        assert_eq!((claimed, queue.threads), (1, 2), "that start hangs, and the new thread has not run yet");
+        let much_later = later + LONGEST_START;
+        assert!(queue.claim_thread(much_later), "the second start hangs as well");
+        queue.threads = MOST_THREADS;
+        assert!(!queue.claim_thread(much_later + LONGEST_START));
+    }
+
+    #[test]
+    fn no_thread_is_added_for_nothing() {
+        let now = Instant::now();
+        let mut queue = Queue::with_threads(1);
+        assert!(!queue.claim_thread(now), "nothing waits");
+        queue.jobs.push_back(0);
+        queue.idle = 1;
+        assert!(!queue.claim_thread(now), "a thread waits for it");
     }
 }

@@ -3,6 +3,7 @@
 //! freed and given out again between looking at it and acting on it.
 
 use std::collections::{HashMap, HashSet};
+use std::io;
 use std::sync::{LazyLock, Mutex, MutexGuard};
 
 use rustix::fd::BorrowedFd;
@@ -12,7 +13,8 @@ use rustix::process::{Pid, WaitId, WaitIdOptions, WaitIdStatus};
 use crate::lock::lock;
 use crate::procfs;
 use crate::rlimit;
-use crate::tag::{Scope, Tag};
+use crate::roster::{Roster, RosterLine};
+use crate::tag::Tag;
 
 /// Children belong to the whole process and so does this, even if there is more than one `Spawner`.
 static CHILDREN: LazyLock<Mutex<Children>> = LazyLock::new(Mutex::default);
@@ -28,11 +30,17 @@ pub(crate) struct Children {
     /// Being spawned: they may already be running, and even dead, but their number is not known yet.
     starting: HashSet<Tag>,
     guards: HashSet<Pid>,
+    /// None until there is a guard to read it.
+    roster: Option<Roster>,
+    /// Leaders that nobody waits for and that have not been reaped.
+    forgotten: HashMap<Pid, RosterLine>,
 }
 
 struct Leader {
     tag: Tag,
     reaped: bool,
+    /// None if it is reaped, so that no guard takes another process with its number for it, or if there is no roster.
+    line: Option<RosterLine>,
 }
 
 impl Children {
@@ -44,25 +52,58 @@ impl Children {
     pub(crate) fn settle(&mut self, tag: Tag, leader: Option<Pid>) {
         self.starting.remove(&tag);
         if let Some(pid) = leader {
-            self.leaders.insert(pid, Leader { tag, reaped: false });
+            let line = self.roster.as_mut().map(|roster| roster.enter(tag, pid));
+            self.leaders.insert(pid, Leader { tag, reaped: false, line });
+        }
+    }
+
+    /// The roster for a guard; it is made for the first one, and has everybody in it who is there.
+    pub(crate) fn roster(&mut self) -> io::Result<&Roster> {
+        let roster = match self.roster.take() {
+            Some(roster) => roster,
+            None => {
+                let mut roster = Roster::new()?;
+                for (pid, leader) in self.leaders.iter_mut().filter(|(_, leader)| !leader.reaped) {
+                    leader.line = Some(roster.enter(leader.tag, *pid));
+                }
+                roster
+            }
+        };
+        Ok(self.roster.insert(roster))
+    }
+
+    /// From now on the number may be that of another process.
+    fn note_reaped(&mut self, pid: Pid) {
+        let of_leader = self.leaders.get_mut(&pid).and_then(|leader| {
+            leader.reaped = true;
+            leader.line.take()
+        });
+        let line = of_leader.or_else(|| self.forgotten.remove(&pid));
+        if let (Some(line), Some(roster)) = (line, &mut self.roster) {
+            roster.strike_out(line);
         }
     }
 
     /// Reaps a leader if it has ended.
     pub(crate) fn reap_leader(&mut self, pid: Pid, pidfd: BorrowedFd<'_>) -> Result<Option<WaitIdStatus>, Errno> {
         let status = rustix::process::waitid(WaitId::PidFd(pidfd), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
-        if !matches!(status, Ok(None))
-            && let Some(leader) = self.leaders.get_mut(&pid)
-        {
-            leader.reaped = true;
+        if !matches!(status, Ok(None)) {
+            self.note_reaped(pid);
         }
         status
+    }
+
+    /// A leader that nobody could watch has been reaped.
+    pub(crate) fn forget_reaped(&mut self, pid: Pid, tag: Tag) {
+        self.note_reaped(pid);
+        self.forget_leader(pid, tag);
     }
 
     /// Nobody will wait for this leader any more; if it has not been reaped, it is a stranger from now on.
     pub(crate) fn forget_leader(&mut self, pid: Pid, tag: Tag) {
         if self.leaders.get(&pid).is_some_and(|leader| leader.tag == tag) {
-            self.leaders.remove(&pid);
+            let line = self.leaders.remove(&pid).and_then(|leader| leader.line);
+            self.forgotten.extend(line.map(|line| (pid, line)));
         }
     }
 
@@ -79,16 +120,9 @@ impl Children {
         self.guards.contains(&pid)
     }
 
-    /// The terminal sessions that were made for these tags.
-    pub(crate) fn sessions(&self, scope: &Scope) -> HashSet<i32> {
-        let of_scope =
-            |(pid, leader): (&Pid, &Leader)| scope.contains(leader.tag).then_some(pid.as_raw_nonzero().get());
-        self.leaders.iter().filter_map(of_scope).collect()
-    }
-
-    /// The terminal sessions that were made for any tag.
-    pub(crate) fn all_sessions(&self) -> HashSet<i32> {
-        self.leaders.keys().map(|pid| pid.as_raw_nonzero().get()).collect()
+    /// The terminal sessions that were made for each tag.
+    pub(crate) fn sessions_by_tag(&self) -> HashMap<Tag, i32> {
+        self.leaders.iter().map(|(pid, leader)| (leader.tag, pid.as_raw_nonzero().get())).collect()
     }
 
     /// Reaps a child that has ended, if nobody waits for it.
@@ -96,18 +130,20 @@ impl Children {
         if self.is_stranger(pid) {
             let _nobody_asks =
                 rustix::process::waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
+            self.note_reaped(pid);
             self.guards.remove(&pid);
         }
     }
 
     fn is_stranger(&self, pid: Pid) -> bool {
-        let own = rustix::process::getpid().as_raw_nonzero().get();
-        let Some(stat) = procfs::stat(pid) else {
-            return false;
-        };
-        if !stat.is_gone() || stat.parent != own || self.leaders.get(&pid).is_some_and(|leader| !leader.reaped) {
+        // Asked first, because it costs nothing: when many trees end at once, all their leaders come here again and again.
+        if self.leaders.get(&pid).is_some_and(|leader| !leader.reaped) {
             return false;
         }
+        let own = rustix::process::getpid().as_raw_nonzero().get();
+        let Some(stat) = procfs::stat(pid).filter(|stat| stat.is_gone() && stat.parent == own) else {
+            return false;
+        };
         match rlimit::tag_of(pid) {
             Some(tag) if self.starting.contains(&tag) => false,
             Some(_) => true,

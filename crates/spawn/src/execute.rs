@@ -9,27 +9,28 @@ use rustix::io::Errno;
 use rustix::process::Pid;
 
 use crate::image::Image;
-use crate::posix_spawn::{FileActions, posix_spawn};
+use crate::rlimit::ChildLimits;
+use crate::vfork::{self, FileActions};
 
 /// A program that was written a moment ago is busy as long as any child that was started meanwhile has not closed its copy of the
 /// descriptor, which it does when it executes. One that is busy for longer is being written.
 const BUSY_PAUSES_MS: [u64; 5] = [1, 2, 4, 8, 16];
 
-pub(crate) fn execute(path: &CStr, image: &Image, actions: &FileActions) -> Result<Pid, Errno> {
+pub(crate) fn execute(path: &CStr, image: &Image, actions: &FileActions, limits: &ChildLimits) -> Result<Pid, Errno> {
     for pause in BUSY_PAUSES_MS {
-        match execute_once(path, image, actions) {
+        match execute_once(path, image, actions, limits) {
             Err(Errno::TXTBSY) => thread::sleep(Duration::from_millis(pause)),
             other => return other,
         }
     }
-    execute_once(path, image, actions)
+    execute_once(path, image, actions, limits)
 }
 
-fn execute_once(path: &CStr, image: &Image, actions: &FileActions) -> Result<Pid, Errno> {
-    match posix_spawn(path, &image.argv, &image.env, actions) {
+fn execute_once(path: &CStr, image: &Image, actions: &FileActions, limits: &ChildLimits) -> Result<Pid, Errno> {
+    match vfork::spawn(path, &image.argv, &image.env, actions, limits) {
         Err(Errno::NOEXEC) => {
             let (shell, argv) = image.as_script(path);
-            posix_spawn(shell, &argv, &image.env, actions)
+            vfork::spawn(shell, &argv, &image.env, actions, limits)
         }
         other => other,
     }

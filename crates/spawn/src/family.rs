@@ -16,6 +16,45 @@ pub(crate) struct Row {
     pub(crate) stat: Stat,
 }
 
+/// All processes of the machine at one time, without our own and without guards. It is indexed once, so that finding the members
+/// of many trees costs as much as there are members, and not as many looks at every process as there are trees.
+#[derive(Default)]
+pub(crate) struct Census {
+    rows: Vec<Row>,
+    by_parent: HashMap<i32, Vec<usize>>,
+    by_tag: HashMap<Tag, Vec<usize>>,
+    by_instance: HashMap<Instance, Vec<usize>>,
+    by_session: HashMap<i32, Vec<usize>>,
+}
+
+impl Census {
+    pub(crate) fn new(rows: Vec<Row>) -> Self {
+        let mut census = Self::default();
+        for (number, row) in rows.iter().enumerate() {
+            census.by_parent.entry(row.stat.parent).or_default().push(number);
+            census.by_session.entry(row.stat.session).or_default().push(number);
+            if let Some(tag) = row.tag {
+                census.by_tag.entry(tag).or_default().push(number);
+                census.by_instance.entry(tag.instance()).or_default().push(number);
+            }
+        }
+        census.rows = rows;
+        census
+    }
+
+    pub(crate) fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
+    fn children_of(&self, row: &Row) -> impl Iterator<Item = &Row> {
+        self.at(self.by_parent.get(&row.pid.as_raw_nonzero().get()))
+    }
+
+    fn at(&self, numbers: Option<&Vec<usize>>) -> impl Iterator<Item = &Row> {
+        numbers.into_iter().flatten().filter_map(|number| self.rows.get(*number))
+    }
+}
+
 /// What makes a process a member, besides having one as its parent.
 pub(crate) struct Membership<'a> {
     pub(crate) scope: &'a Scope,
@@ -26,7 +65,9 @@ pub(crate) struct Membership<'a> {
     pub(crate) own_session: i32,
     /// The sessions of the leaders in scope, and those of all leaders.
     pub(crate) sessions: HashSet<i32>,
-    pub(crate) all_sessions: HashSet<i32>,
+    pub(crate) all_sessions: &'a HashSet<i32>,
+    /// Sessions of leaders whose server is gone: whoever is in one is a member, whoever its parent is now.
+    pub(crate) left_sessions: &'a HashSet<i32>,
 }
 
 impl Membership<'_> {
@@ -35,16 +76,15 @@ impl Membership<'_> {
     }
 
     /// Those who belong to the tree and all their descendants, parents first: a shell that outlived its jobs would say that they were
-    /// killed, and go on to its next command. The census must not have our own process in it, nor a guard.
-    pub(crate) fn members(&self, census: &[Row]) -> Vec<Row> {
-        let mut by_parent: HashMap<i32, Vec<&Row>> = HashMap::new();
-        for row in census {
-            by_parent.entry(row.stat.parent).or_default().push(row);
-        }
+    /// killed, and go on to its next command.
+    pub(crate) fn members(&self, census: &Census) -> Vec<Row> {
         let mut members = Vec::new();
         let mut found: HashSet<Pid> = HashSet::new();
-        let roots: HashMap<i32, &Row> =
-            census.iter().filter(|row| self.is_root(row)).map(|row| (row.pid.as_raw_nonzero().get(), row)).collect();
+        let roots: HashMap<i32, &Row> = self
+            .candidates(census)
+            .filter(|row| self.is_root(row))
+            .map(|row| (row.pid.as_raw_nonzero().get(), row))
+            .collect();
         let (below, above): (Vec<&Row>, Vec<&Row>) =
             roots.values().partition(|row| roots.contains_key(&row.stat.parent));
         // Those below are found from above, unless their parents were not what they seemed when they were looked at.
@@ -52,17 +92,30 @@ impl Membership<'_> {
         while let Some(row) = pending.pop() {
             if found.insert(row.pid) {
                 members.push(*row);
-                pending.extend(by_parent.get(&row.pid.as_raw_nonzero().get()).into_iter().flatten());
+                pending.extend(census.children_of(row));
             }
         }
         members
+    }
+
+    /// Every process that can be a root, and others.
+    fn candidates<'c>(&'c self, census: &'c Census) -> Box<dyn Iterator<Item = &'c Row> + 'c> {
+        match self.scope {
+            Scope::Tree(tag) => {
+                let tagged = census.at(census.by_tag.get(tag));
+                let adopted = self.adopted.iter().flat_map(|server| census.at(census.by_instance.get(server)));
+                let in_session = self.sessions.iter().flat_map(|session| census.at(census.by_session.get(session)));
+                Box::new(tagged.chain(adopted).chain(in_session))
+            }
+            Scope::Sessions(..) | Scope::Everything(_) => Box::new(census.rows.iter()),
+        }
     }
 
     fn is_root(&self, row: &Row) -> bool {
         match row.tag {
             Some(tag) if self.covers(tag) => true,
             Some(tag) if tag.instance() == self.scope.instance() => false,
-            _ => self.is_child_without_tag(row),
+            _ => self.left_sessions.contains(&row.stat.session) || self.is_child_without_tag(row),
         }
     }
 
@@ -85,15 +138,14 @@ pub(crate) fn covers(scope: &Scope, adopted: &HashSet<Instance>, tag: Tag) -> bo
 
 /// Other servers all of whose processes are members. The condition keeps a process from having strangers killed by
 /// giving itself their tag.
-pub(crate) fn servers_inside(members: &[Row], census: &[Row], own: Instance) -> HashSet<Instance> {
-    let inside: HashSet<Pid> = members.iter().map(|row| row.pid).collect();
+pub(crate) fn servers_inside(members: &[Row], census: &Census, own: Instance) -> HashSet<Instance> {
     let mut servers: HashSet<Instance> = members.iter().filter_map(|row| Some(row.tag?.instance())).collect();
     servers.remove(&own);
-    for row in census.iter().filter(|row| !inside.contains(&row.pid)) {
-        if let Some(tag) = row.tag {
-            servers.remove(&tag.instance());
-        }
+    if servers.is_empty() {
+        return servers;
     }
+    let inside: HashSet<Pid> = members.iter().map(|row| row.pid).collect();
+    servers.retain(|server| census.at(census.by_instance.get(server)).all(|row| inside.contains(&row.pid)));
     servers
 }
 
@@ -113,24 +165,23 @@ mod tests {
         Row { pid: pid(number), tag, stat: Stat::running(parent, session) }
     }
 
-    fn membership<'a>(scope: &'a Scope, adopted: &'a HashSet<Instance>, sessions: &[i32]) -> Membership<'a> {
-        Membership {
+    /// The members of a scope whose leaders have made these sessions, in the order in which they are found.
+    fn members(scope: &Scope, sessions: &[i32], rows: &[Row]) -> Vec<i32> {
+        let sessions: HashSet<i32> = sessions.iter().copied().collect();
+        let membership = Membership {
             scope,
-            adopted,
+            adopted: &HashSet::new(),
             own_pid: pid(OWN_PID),
             own_session: OWN_SESSION,
-            sessions: sessions.iter().copied().collect(),
-            all_sessions: sessions.iter().copied().collect(),
-        }
+            sessions: sessions.clone(),
+            all_sessions: &sessions,
+            left_sessions: &HashSet::new(),
+        };
+        let members = membership.members(&Census::new(rows.to_vec()));
+        members.iter().map(|row| row.pid.as_raw_nonzero().get()).collect()
     }
 
-    fn members(scope: &Scope, sessions: &[i32], census: &[Row]) -> Vec<i32> {
-        let adopted = HashSet::new();
-        let mut pids: Vec<_> = membership(scope, &adopted, sessions)
-            .members(census)
-            .iter()
-            .map(|row| row.pid.as_raw_nonzero().get())
-            .collect();
+    fn sorted(mut pids: Vec<i32>) -> Vec<i32> {
         pids.sort_unstable();
         pids
     }
@@ -155,7 +206,7 @@ mod tests {
             row(41, OWN_PID, 41, None),
             row(50, 1, 20, None),
         ];
-        assert_eq!(members(&Scope::Tree(ours), &[20], &census), [20, 21, 22, 23, 24]);
+        assert_eq!(sorted(members(&Scope::Tree(ours), &[20], &census)), [20, 21, 22, 23, 24]);
     }
 
     #[test]
@@ -170,9 +221,7 @@ mod tests {
             row(30, 31, 30, tag),
             row(31, 30, 30, tag),
         ];
-        let (scope, adopted) = (Scope::Tree(ours), HashSet::new());
-        let membership = membership(&scope, &adopted, &[20]);
-        let order: Vec<_> = membership.members(&census).iter().map(|row| row.pid.as_raw_nonzero().get()).collect();
+        let order = members(&Scope::Tree(ours), &[20], &census);
         let place = |pid: i32| order.iter().position(|found| *found == pid).unwrap();
         assert_eq!(order.len(), census.len(), "even a loop that only a torn census can show loses nobody");
         assert!(place(20) < place(18) && place(18) < place(19) && place(20) < place(21), "{order:?}");
@@ -187,7 +236,7 @@ mod tests {
             row(41, OWN_PID, 41, None),
             row(50, 1, 50, None),
         ];
-        assert_eq!(members(&Scope::Everything(ours.instance()), &[20], &census), [20, 41]);
+        assert_eq!(sorted(members(&Scope::Everything(ours.instance()), &[20], &census)), [20, 41]);
     }
 
     #[test]
@@ -195,9 +244,9 @@ mod tests {
         let (ours, _) = two_tags();
         let (inner, _) = two_tags();
         let inside = [row(20, OWN_PID, 20, Some(ours)), row(21, 20, 21, Some(inner))];
-        let adopted = servers_inside(&inside, &inside, ours.instance());
+        let adopted = servers_inside(&inside, &Census::new(inside.to_vec()), ours.instance());
         assert_eq!(adopted, HashSet::from([inner.instance()]));
         let outside = [inside[0], inside[1], row(30, 1, 30, Some(inner))];
-        assert_eq!(servers_inside(&inside, &outside, ours.instance()), HashSet::new());
+        assert_eq!(servers_inside(&inside, &Census::new(outside.to_vec()), ours.instance()), HashSet::new());
     }
 }

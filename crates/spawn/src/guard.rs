@@ -1,9 +1,10 @@
 //! The guard: a small process that outlives the server and, when that is gone for whatever reason, ends everything it had started. It
 //! learns of the end by a pipe that only the server holds, so not even `kill -9` gets around it.
 
-use std::ffi::{CString, OsStr, OsString};
+use std::collections::HashSet;
+use std::ffi::{CStr, CString, OsStr, OsString};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -17,14 +18,23 @@ use crate::children::children;
 use crate::descriptors;
 use crate::hunt;
 use crate::image::CStringArray;
-use crate::posix_spawn::{FileActions, posix_spawn};
-use crate::rlimit;
+use crate::procfs;
+use crate::rlimit::ChildLimits;
+use crate::roster;
 use crate::signals;
 use crate::strike::has_ended;
 use crate::tag::{Instance, Scope};
+use crate::vfork::{self, FileActions};
 
 /// Nobody waits for the guard, so it can afford to wait for what is slow to die.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What it is called in lists of processes. Not like the server: whoever ends all processes of that name, by SIGKILL, must
+/// not end the one that then cleans up.
+const NAME: &CStr = c"exec-guard";
+
+/// Where the guard has the roster.
+const ROSTER_NUMBER: RawFd = 3;
 
 /// How to run the guard: a program that calls [`guard_main`] with its last argument.
 #[derive(Clone, Debug)]
@@ -49,22 +59,27 @@ pub(crate) struct Guard {
 impl Guard {
     pub(crate) fn start(program: GuardProgram, instance: Instance) -> io::Result<Self> {
         let (theirs, lifeline) = descriptors::pipe()?;
-        let mut actions = FileActions::new()?;
-        actions.duplicate(theirs.as_raw_fd(), 0)?;
+        let mut actions = FileActions::default();
+        actions.duplicate(theirs.as_raw_fd(), 0);
         // Whoever reads our output must not have to wait for the guard.
-        actions.open(1, c"/dev/null", libc::O_WRONLY)?;
-        actions.open(2, c"/dev/null", libc::O_WRONLY)?;
+        actions.open(1, c"/dev/null", libc::O_WRONLY);
+        actions.open(2, c"/dev/null", libc::O_WRONLY);
 
         let path = CString::new(program.program.as_os_str().as_bytes())?;
         let argv = CStringArray::new(arguments(&program, instance)?);
         let env = CStringArray::new(environment()?);
-        let pid = rlimit::with_inherited(None, || {
+        let pid = {
             // Known as a guard before anybody who ends everything can look.
             let mut children = children();
-            let pid = posix_spawn(&path, &argv, &env, &actions)?;
+            match children.roster() {
+                Ok(roster) => actions.duplicate(roster.as_fd().as_raw_fd(), ROSTER_NUMBER),
+                // A kernel without such files. The guard then knows trees by their tags only.
+                Err(_) => actions.open(ROSTER_NUMBER, c"/dev/null", libc::O_RDONLY),
+            }
+            let pid = vfork::spawn(&path, &argv, &env, &actions, &ChildLimits::new(None))?;
             children.add_guard(pid);
-            Ok::<_, Errno>(pid)
-        })?;
+            pid
+        };
         Ok(Self {
             pidfd: rustix::process::pidfd_open(pid, PidfdFlags::empty())?,
             program,
@@ -85,7 +100,7 @@ impl Guard {
 }
 
 fn arguments(program: &GuardProgram, instance: Instance) -> io::Result<Vec<CString>> {
-    let mut argv = vec![CString::new(program.program.as_os_str().as_bytes())?];
+    let mut argv = vec![NAME.to_owned()];
     for argument in &program.args {
         argv.push(CString::new(argument.as_bytes())?);
     }
@@ -106,9 +121,10 @@ pub fn guard_main(argument: &OsStr) -> ExitCode {
         return ExitCode::from(2);
     };
     signals::ignore_requests_to_end();
+    let _is_only_a_name = rustix::thread::set_name(NAME);
     let _keeps_no_mount_busy = std::env::set_current_dir("/");
     guarded.wait_for_end();
-    match hunt::kill(&Scope::Everything(guarded.instance), PATIENCE) {
+    match hunt::kill(Scope::Everything(guarded.instance), guarded.leaders_left(), PATIENCE) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
     }
@@ -135,6 +151,21 @@ impl GuardArgument {
     fn parse(argument: &OsStr) -> Option<Self> {
         let (instance, server) = argument.to_str()?.split_once('-')?;
         Some(Self { instance: Instance::from_argument(instance)?, server: Pid::from_raw(server.parse().ok()?)? })
+    }
+
+    /// The sessions of leaders that were there when the server ended. A session in which somebody is who is older than that is the one
+    /// that the roster means: a number is not given again while it is in use.
+    fn leaders_left(&self) -> HashSet<i32> {
+        let end = procfs::ticks_since_boot();
+        // SAFETY: the server has put the roster, or something that is empty, at this number, and nothing ever closes it.
+        let memory = unsafe { BorrowedFd::borrow_raw(ROSTER_NUMBER) };
+        let leaders = roster::leaders(memory, self.instance);
+        let mut left = HashSet::new();
+        let _as_far_as_seen = procfs::each_process(|pid| {
+            let stat = procfs::stat(pid).filter(|stat| stat.started <= end && leaders.contains(&stat.session));
+            left.extend(stat.map(|stat| stat.session));
+        });
+        left
     }
 
     /// Watches the process as well as the pipe: a child that hangs in `exec` still has a copy of the pipe.

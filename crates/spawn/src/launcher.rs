@@ -19,7 +19,8 @@ use rustix::process::Pid;
 
 use crate::execute::execute;
 use crate::image::Image;
-use crate::posix_spawn::FileActions;
+use crate::rlimit::ChildLimits;
+use crate::vfork::FileActions;
 
 /// A child has a stdin, stdout, stderr and a working directory from us at the most.
 const MOST_DESCRIPTORS: usize = 4;
@@ -44,6 +45,7 @@ struct Job {
     path: CString,
     image: Arc<Image>,
     actions: Arc<FileActions>,
+    limits: ChildLimits,
     /// The numbers by which the actions mean the descriptors that were sent.
     numbers: Vec<RawFd>,
     /// None: nothing was started.
@@ -78,14 +80,15 @@ impl Launcher {
         path: &CStr,
         image: &Arc<Image>,
         actions: &Arc<FileActions>,
+        limits: ChildLimits,
         descriptors: &[BorrowedFd<'_>],
     ) -> Option<Result<Pid, Errno>> {
         let desk = self.desk.try_lock().ok()?;
         send(desk.descriptors.as_fd(), descriptors).ok()?;
         let (result, outcome) = sync_channel(1);
         let numbers = descriptors.iter().map(AsRawFd::as_raw_fd).collect();
-        let job =
-            Job { path: path.to_owned(), image: Arc::clone(image), actions: Arc::clone(actions), numbers, result };
+        let (image, actions) = (Arc::clone(image), Arc::clone(actions));
+        let job = Job { path: path.to_owned(), image, actions, limits, numbers, result };
         desk.jobs.send(job).ok()?;
         outcome.recv().ok()?
     }
@@ -108,7 +111,7 @@ fn prepare(socket: RawFd) -> io::Result<()> {
 fn serve(queue: &Receiver<Job>) {
     while let Ok(job) = queue.recv() {
         let placed = receive(job.numbers.len()).and_then(|received| place(received, &job.numbers));
-        let result = placed.map(|()| execute(&job.path, &job.image, &job.actions));
+        let result = placed.map(|()| execute(&job.path, &job.image, &job.actions, &job.limits));
         job.numbers.iter().for_each(|number| close(*number));
         let _whoever_asked_waits = job.result.send(result.ok());
     }

@@ -7,7 +7,7 @@
 
 #![expect(
     unsafe_code,
-    reason = "posix_spawn, prlimit on another process, close_range, TIOCSIG and mallopt have no safe wrapper"
+    reason = "clone, prlimit on another process, close_range, TIOCSIG and mallopt have no safe wrapper"
 )]
 
 mod allocator;
@@ -15,6 +15,7 @@ mod child;
 mod children;
 mod command;
 mod descriptors;
+mod ender;
 mod error;
 mod execute;
 mod family;
@@ -24,21 +25,23 @@ mod image;
 mod launcher;
 mod lock;
 mod lookup;
-mod posix_spawn;
 mod procfs;
 mod pty;
 mod rlimit;
+mod roster;
 mod signals;
 mod spawner;
 mod streams;
 mod strike;
 mod tag;
+mod vfork;
 mod wiring;
 
 pub use allocator::{give_freed_memory_back, give_scattered_memory_back};
 pub use child::{Child, ExitStatus};
 pub use command::{Command, StdinMode, Stdio, WindowSize};
 pub use descriptors::seal_inherited_fds;
+pub use ender::Ending;
 pub use error::{SpawnError, Survival, Survivors};
 pub use guard::{GuardProgram, guard_main};
 pub use pty::{HeldSlave, Pty};

@@ -89,6 +89,15 @@ pub(crate) fn each_process(mut visit: impl FnMut(Pid)) -> io::Result<()> {
     Ok(())
 }
 
+/// The time by which [`Stat::started`] is measured.
+pub(crate) fn ticks_since_boot() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the pointer is valid for writes; this clock is always there.
+    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &mut now) };
+    let ticks_per_second = rustix::param::clock_ticks_per_second();
+    now.tv_sec.cast_unsigned() * ticks_per_second + now.tv_nsec.cast_unsigned() * ticks_per_second / 1_000_000_000
+}
+
 /// Threads have numbers out of the same sequence, and most of what can be asked about a process is answered for them, too.
 fn is_process(pid: Pid) -> bool {
     rustix::process::pidfd_open(pid, PidfdFlags::empty()).is_ok()
@@ -131,6 +140,7 @@ mod tests {
         let mut found = false;
         each_process(|pid| found |= pid == own).unwrap();
         assert!(found);
+        assert!(stat(own).unwrap().started <= ticks_since_boot());
         let parent = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
         assert_eq!(stat(own).unwrap().parent, parent);
     }

@@ -1,129 +1,84 @@
-//! How a tag gets onto a process: as its soft limit of realtime CPU time, which is inherited over fork and exec, which anybody can read
-//! and which limits nothing at such a height. A child inherits the limit we have at that moment, so ours is changed for the
-//! length of one `posix_spawn`, by one thread at a time.
+//! Limits of processes that matter here. A tag gets onto a process as its soft limit of realtime CPU time, which is inherited over
+//! fork and exec, which anybody can read and which limits nothing at such a height. And the server has a higher limit of open files
+//! than its children.
 
 use std::fs;
 use std::io;
 use std::ptr;
-use std::sync::{Condvar, Mutex};
-use std::time::{Duration, Instant};
+use std::sync::OnceLock;
 
 use rustix::process::Pid;
 
-use crate::lock::lock;
 use crate::tag::Tag;
 
-/// A spawn that takes longer than this hangs in `exec`, for example on a dead network mount. Its child was made long ago and has
-/// inherited what it needed, so that others need not wait for it.
-const LONGEST_TURN: Duration = Duration::from_millis(250);
-
-/// The limit belongs to the whole process and so does this, even if there is more than one `Spawner`.
-static TURNS: Mutex<Turns> = Mutex::new(Turns { count: 0, current: None, original: libc::RLIM_INFINITY });
-static TURN_ENDED: Condvar = Condvar::new();
-
-struct Turns {
-    count: u64,
-    current: Option<Turn>,
-    /// Our limit as it was before the current turn, or before the first of a row of turns that took over from each other.
-    original: u64,
+/// A limit as it is set in a child.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limit {
+    pub(crate) resource: libc::__rlimit_resource_t,
+    pub(crate) values: libc::rlimit64,
 }
 
-#[derive(Clone, Copy)]
-struct Turn {
-    number: u64,
-    since: Instant,
+/// The limits of a child that are not those of the server.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ChildLimits {
+    pub(crate) tag: Option<Limit>,
+    pub(crate) open_files: Option<Limit>,
 }
 
-/// Whether this process may set the limit as high as tags are.
-pub(crate) fn can_be_set(tag: Tag) -> bool {
-    let turn = begin_turn(Some(tag));
-    let set = read(None).is_ok_and(|limit| limit == tag.as_limit());
-    end_turn(turn);
-    set
-}
-
-/// Runs `spawn`, whose child begins life with this tag, or with what we ourselves were started with.
-pub(crate) fn with_inherited<E>(tag: Option<Tag>, spawn: impl FnOnce() -> Result<Pid, E>) -> Result<Pid, E> {
-    let turn = begin_turn(tag);
-    let spawned = spawn();
-    let overtaken = end_turn(turn);
-    if let (Ok(pid), Some(original)) = (&spawned, overtaken) {
-        // Almost always right already; not if we were stopped, with the whole machine for example, before the child was made.
-        let wanted = tag.map_or(original, Tag::as_limit);
-        if read(Some(*pid)).is_ok_and(|limit| limit != wanted) {
-            let _child_may_be_gone = write(Some(*pid), wanted);
-        }
+impl ChildLimits {
+    /// With a tag, or with what we ourselves were started with.
+    pub(crate) fn new(tag: Option<Tag>) -> Self {
+        let tag = tag.and_then(|tag| {
+            let hard = read(None, libc::RLIMIT_RTTIME).ok()?.rlim_max;
+            let values = libc::rlimit64 { rlim_cur: tag.as_limit(), rlim_max: hard };
+            Some(Limit { resource: libc::RLIMIT_RTTIME, values })
+        });
+        let open_files = ORIGINAL_OPEN_FILES.get().copied().flatten();
+        Self { tag, open_files: open_files.map(|values| Limit { resource: libc::RLIMIT_NOFILE, values }) }
     }
-    spawned
+}
+
+/// The limits of open files we were started with; none if they could not be raised. The limits belong to the whole process and so
+/// does this, even if there is more than one `Spawner`.
+static ORIGINAL_OPEN_FILES: OnceLock<Option<libc::rlimit64>> = OnceLock::new();
+
+/// Raises our soft limit of open files to the hard limit: the usual soft limit of 1,024 is meant for programs that use `select`, and
+/// a server with hundreds of processes needs more. Children get the old one, as they may be such programs.
+pub(crate) fn raise_open_files() {
+    ORIGINAL_OPEN_FILES.get_or_init(|| {
+        let original = read(None, libc::RLIMIT_NOFILE).ok()?;
+        let raised = libc::rlimit64 { rlim_cur: original.rlim_max, ..original };
+        // SAFETY: the pointer to the new limit is valid for reads, and a null old limit means that it is not wanted.
+        let code = unsafe { libc::prlimit64(0, libc::RLIMIT_NOFILE, &raised, ptr::null_mut()) };
+        (code == 0).then_some(original)
+    });
+}
+
+/// Whether children of this process may have a limit as high as tags are.
+pub(crate) fn can_be_set(tag: Tag) -> bool {
+    read(None, libc::RLIMIT_RTTIME).is_ok_and(|limits| limits.rlim_max >= tag.as_limit())
 }
 
 /// The tag of a process; none if it has none or is gone.
 pub(crate) fn tag_of(pid: Pid) -> Option<Tag> {
-    let limit = match read(Some(pid)) {
+    let limit = match read(Some(pid), libc::RLIMIT_RTTIME) {
         // Asking for the limits of another user's process is refused, but not reading them.
         Err(error) if error.raw_os_error() == Some(libc::EPERM) => read_from_proc(pid)?,
-        other => other.ok()?,
+        other => other.ok()?.rlim_cur,
     };
     Tag::from_limit(limit)
 }
 
 /// The tag this server was itself started under, by another one.
 pub(crate) fn own_tag() -> Option<Tag> {
-    let turns = lock(&TURNS);
-    let limit = match turns.current {
-        Some(_) => turns.original,
-        None => read(None).ok()?,
-    };
-    Tag::from_limit(limit)
+    Tag::from_limit(read(None, libc::RLIMIT_RTTIME).ok()?.rlim_cur)
 }
 
-fn begin_turn(tag: Option<Tag>) -> Turn {
-    let mut turns = lock(&TURNS);
-    while let Some(patience) = turns.current.and_then(|turn| LONGEST_TURN.checked_sub(turn.since.elapsed())) {
-        turns = match TURN_ENDED.wait_timeout(turns, patience) {
-            Ok((turns, _)) => turns,
-            Err(poisoned) => poisoned.into_inner().0,
-        };
-    }
-    if turns.current.is_none() {
-        turns.original = read(None).unwrap_or(libc::RLIM_INFINITY);
-    }
-    turns.count += 1;
-    let turn = Turn { number: turns.count, since: Instant::now() };
-    turns.current = Some(turn);
-    // Refused where the hard limit is too low; processes are then found by descent alone.
-    let _refused = write(None, tag.map_or(turns.original, Tag::as_limit));
-    turn
-}
-
-/// Restores our limit, or, if another turn has taken over, leaves that to it and says what our limit originally was.
-fn end_turn(turn: Turn) -> Option<u64> {
-    let mut turns = lock(&TURNS);
-    if turns.current.is_none_or(|current| current.number != turn.number) {
-        return Some(turns.original);
-    }
-    let _was_set_before = write(None, turns.original);
-    turns.current = None;
-    TURN_ENDED.notify_one();
-    None
-}
-
-fn read(pid: Option<Pid>) -> io::Result<u64> {
-    Ok(read_both(pid)?.rlim_cur)
-}
-
-fn read_both(pid: Option<Pid>) -> io::Result<libc::rlimit64> {
+fn read(pid: Option<Pid>, resource: libc::__rlimit_resource_t) -> io::Result<libc::rlimit64> {
     let mut limits = libc::rlimit64 { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: a null new limit means only to read, and the pointer to the old one is valid for writes.
-    let code = unsafe { libc::prlimit64(Pid::as_raw(pid), libc::RLIMIT_RTTIME, ptr::null(), &mut limits) };
+    let code = unsafe { libc::prlimit64(Pid::as_raw(pid), resource, ptr::null(), &mut limits) };
     if code == 0 { Ok(limits) } else { Err(io::Error::last_os_error()) }
-}
-
-fn write(pid: Option<Pid>, soft: u64) -> io::Result<()> {
-    let limits = libc::rlimit64 { rlim_cur: soft, rlim_max: read_both(pid)?.rlim_max };
-    // SAFETY: the pointer to the new limit is valid for reads, and a null old limit means that it is not wanted.
-    let code = unsafe { libc::prlimit64(Pid::as_raw(pid), libc::RLIMIT_RTTIME, &limits, ptr::null_mut()) };
-    if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 fn read_from_proc(pid: Pid) -> Option<u64> {
@@ -142,52 +97,22 @@ fn soft_realtime_limit(limits: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tag::{Instance, SessionNumbers};
-    use std::collections::HashSet;
-    use std::thread;
-
-    fn own_pid() -> Pid {
-        rustix::process::getpid()
-    }
 
     #[test]
     fn proc_and_prlimit_agree() {
-        assert_eq!(read_from_proc(own_pid()), read(None).ok());
+        let own = read(None, libc::RLIMIT_RTTIME).unwrap().rlim_cur;
+        assert_eq!(read_from_proc(rustix::process::getpid()), Some(own));
         assert_eq!(soft_realtime_limit("Max realtime timeout      12   unlimited   us\n"), Some(12));
     }
 
     #[test]
-    fn our_own_limit_is_the_same_afterwards() {
-        let before = read(None).unwrap();
-        let tag = SessionNumbers::new(Instance::unused(&HashSet::new())).range().next();
-        assert!(can_be_set(tag));
-        assert_eq!(read(None).unwrap(), before);
-    }
-
-    #[test]
-    fn a_stuck_turn_is_overtaken_and_leaves_our_limit_alone() {
-        let range = SessionNumbers::new(Instance::unused(&HashSet::new())).range();
-        let before = read(None).unwrap();
-        let (stuck, quick) = (range.next(), range.next());
-        let (release, released) = std::sync::mpsc::channel::<()>();
-        let (started, has_started) = std::sync::mpsc::channel::<()>();
-        thread::scope(|scope| {
-            scope.spawn(move || {
-                with_inherited(Some(stuck), || {
-                    started.send(()).unwrap();
-                    released.recv().unwrap();
-                    Err::<Pid, ()>(())
-                })
-            });
-            has_started.recv().unwrap();
-            let seen = with_inherited(Some(quick), || {
-                assert_eq!(read(None).unwrap(), quick.as_limit());
-                Err::<Pid, ()>(())
-            });
-            assert_eq!(seen, Err(()));
-            assert_eq!(read(None).unwrap(), before);
-            release.send(()).unwrap();
-        });
-        assert_eq!(read(None).unwrap(), before);
+    fn open_files_are_raised_once_and_children_keep_what_was_before() {
+        let before = read(None, libc::RLIMIT_NOFILE).unwrap();
+        raise_open_files();
+        raise_open_files();
+        assert_eq!(read(None, libc::RLIMIT_NOFILE).unwrap().rlim_cur, before.rlim_max);
+        let limits = ChildLimits::new(None);
+        assert!(limits.tag.is_none());
+        assert_eq!(limits.open_files.unwrap().values.rlim_cur, before.rlim_cur);
     }
 }

@@ -16,25 +16,23 @@ use crate::child::Child;
 use crate::children::{any_has_ended, children};
 use crate::command::Command;
 use crate::descriptors::{above_stdio, seal_inherited_fds};
-use crate::error::{SpawnError, Survivors};
+use crate::ender::{Ender, Ending};
+use crate::error::SpawnError;
 use crate::execute::execute;
 use crate::guard::{Guard, GuardProgram};
-use crate::hunt;
+use crate::hunt::{self, Purpose};
 use crate::image::{Image, program};
 use crate::launcher::Launcher;
 use crate::lock::lock;
 use crate::lookup::Candidates;
-use crate::posix_spawn::FileActions;
 use crate::procfs;
-use crate::rlimit;
+use crate::rlimit::{self, ChildLimits};
 use crate::signals;
 use crate::tag::{Instance, Scope, SessionNumbers, Tag, TagRange};
+use crate::vfork::FileActions;
 use crate::wiring::{ChildIo, Wiring};
 
 /// Starts processes and ends their trees. Shared by all threads of a server.
-///
-/// All of a server's processes must be started through it: one that is started otherwise at the same moment would get the
-/// tag of another.
 #[derive(Debug)]
 pub struct Spawner {
     instance: Instance,
@@ -42,6 +40,7 @@ pub struct Spawner {
     tags_work: bool,
     guard: Mutex<Option<Guard>>,
     launcher: Option<Launcher>,
+    ender: Ender,
 }
 
 /// With so many processes, copying the descriptor table of the server costs more than handing the few that matter to a thread
@@ -58,17 +57,19 @@ pub struct Spawned {
 }
 
 impl Spawner {
-    /// Prepares this process for having children: it becomes the one that orphans of their trees come to, and what it has inherited
-    /// is not passed on. The guard, if wanted, is running on return.
+    /// Prepares this process for having children: it becomes the one that orphans of their trees come to, what it has inherited is
+    /// not passed on, and it may open as many files as the hard limit allows. The guard, if wanted, is running on return, and so is the thread that ends processes.
     pub fn new(guard: Option<GuardProgram>) -> io::Result<Self> {
         seal_inherited_fds()?;
+        rlimit::raise_open_files();
         signals::keep_exit_statuses();
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
         let instance = Instance::unused(&instances_in_use()?);
         let sessions = SessionNumbers::new(instance);
         let tags_work = rlimit::can_be_set(sessions.range().next());
         let guard = guard.map(|program| Guard::start(program, instance)).transpose()?;
-        Ok(Self { instance, sessions, tags_work, guard: Mutex::new(guard), launcher: Launcher::start() })
+        let (launcher, ender) = (Launcher::start(), Ender::start()?);
+        Ok(Self { instance, sessions, tags_work, guard: Mutex::new(guard), launcher, ender })
     }
 
     /// Tags for the processes of one session.
@@ -91,8 +92,8 @@ impl Spawner {
         let program = program(command)?;
         let candidates = Candidates::new(program, &command.env)?;
         let cwd = open_directory(&command.cwd)?;
-        let mut actions = FileActions::new().map_err(SpawnError::resource("prepare the start"))?;
-        actions.change_directory(cwd.as_fd()).map_err(SpawnError::resource("prepare the start"))?;
+        let mut actions = FileActions::default();
+        actions.change_directory(cwd.as_fd());
         let wiring =
             Wiring::new(command.stdio, &mut actions).map_err(SpawnError::resource("make its standard streams"))?;
 
@@ -104,12 +105,11 @@ impl Spawner {
         };
         let launcher = self.launcher.as_ref().filter(|_| crowded);
         let sent: Vec<_> = wiring.child_ends.iter().map(AsFd::as_fd).chain([cwd.as_fd()]).collect();
-        let spawned = rlimit::with_inherited(self.tags_work.then_some(tag), || {
-            candidates.first_that_runs(cwd.as_fd(), |path| {
-                launcher
-                    .and_then(|launcher| launcher.launch(path, &image, &actions, &sent))
-                    .unwrap_or_else(|| execute(path, &image, &actions))
-            })
+        let limits = ChildLimits::new(self.tags_work.then_some(tag));
+        let spawned = candidates.first_that_runs(cwd.as_fd(), |path| {
+            launcher
+                .and_then(|launcher| launcher.launch(path, &image, &actions, limits, &sent))
+                .unwrap_or_else(|| execute(path, &image, &actions, &limits))
         });
         children().settle(tag, spawned.ok());
         let pid = spawned.map_err(|error| SpawnError::Program { path: program.into(), source: error.into() })?;
@@ -120,30 +120,38 @@ impl Spawner {
         Ok(Spawned { child, io: wiring.io })
     }
 
-    /// Kills a process and everything it has started, and returns when all of it is gone. The leader may be left as a zombie
-    /// for [`Child::wait`]. Blocks.
-    pub fn kill_tree(&self, tag: Tag, patience: Duration) -> Result<(), Survivors> {
-        hunt::kill(&Scope::Tree(tag), patience)
+    /// Kills a process and everything it has started. The end has come when all of it is gone; the leader may be left as a zombie
+    /// for [`Child::wait`]. The patience counts from when the thread that ends processes turns to it.
+    pub fn kill_tree(&self, tag: Tag, patience: Duration) -> Ending {
+        self.ender.ask(Scope::Tree(tag), Purpose::Kill { patience })
     }
 
     /// The same for all processes of a session at once.
-    pub fn kill_session(&self, tags: &TagRange, patience: Duration) -> Result<(), Survivors> {
-        hunt::kill(&tags.scope(), patience)
+    pub fn kill_session(&self, tags: &TagRange, patience: Duration) -> Ending {
+        self.ender.ask(tags.scope(), Purpose::Kill { patience })
     }
 
     /// The same for all processes of this server, including children of it that have thrown away tag and session.
-    pub fn kill_all(&self, patience: Duration) -> Result<(), Survivors> {
-        hunt::kill(&Scope::Everything(self.instance), patience)
+    pub fn kill_all(&self, patience: Duration) -> Ending {
+        self.ender.ask(Scope::Everything(self.instance), Purpose::Kill { patience })
     }
 
-    /// Signals every process of a tree, as far as it is permitted. Blocks for one look at all processes of the machine.
-    pub fn signal_tree(&self, tag: Tag, signal: Signal) {
-        hunt::signal(&Scope::Tree(tag), signal);
+    /// Signals every process of a tree that one look at all processes of the machine finds, as far as it is permitted.
+    pub fn signal_tree(&self, tag: Tag, signal: Signal) -> Ending {
+        self.ender.ask(Scope::Tree(tag), Purpose::Signal(signal))
     }
 
     /// The same for all processes of this server.
-    pub fn signal_all(&self, signal: Signal) {
-        hunt::signal(&Scope::Everything(self.instance), signal);
+    pub fn signal_all(&self, signal: Signal) -> Ending {
+        self.ender.ask(Scope::Everything(self.instance), Purpose::Signal(signal))
+    }
+
+    /// Those of the tags that a process still carries, or all of them if nobody can say. Blocks for one look at all processes of the
+    /// machine.
+    pub fn still_running(&self, tags: &HashSet<Tag>) -> HashSet<Tag> {
+        let mut carried = HashSet::new();
+        let seen = procfs::each_process(|pid| carried.extend(rlimit::tag_of(pid).filter(|tag| tags.contains(tag))));
+        if seen.is_ok() && self.tags_work { carried } else { tags.clone() }
     }
 
     /// Reaps ended orphans that have come to us. To be called now and then; costs one system call when there are none.
@@ -187,5 +195,5 @@ fn open_directory(path: &Path) -> Result<OwnedFd, SpawnError> {
 fn abandon(pid: Pid, tag: Tag) {
     let _is_ours = rustix::process::kill_process_group(pid, Signal::KILL);
     let _nobody_asks = rustix::process::waitid(WaitId::Pid(pid), WaitIdOptions::EXITED);
-    children().forget_leader(pid, tag);
+    children().forget_reaped(pid, tag);
 }

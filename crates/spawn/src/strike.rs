@@ -1,7 +1,8 @@
 //! Signalling a process that was found by its number. The number is pinned by a pidfd and looked at again before the signal is
 //! sent, so that it cannot hit a process which has taken the number meanwhile.
 
-use std::os::fd::OwnedFd;
+use std::collections::HashSet;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -47,13 +48,24 @@ pub(crate) fn has_ended(pidfd: &OwnedFd) -> bool {
     matches!(rustix::event::poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&at_once)), Ok(1))
 }
 
-/// Waits until all of these processes have ended, reaped or not, or it is too late.
-pub(crate) fn wait_for_ends(pidfds: &[OwnedFd], until: Instant) {
-    for pidfd in pidfds {
-        let left = until.saturating_duration_since(Instant::now());
-        let Ok(timeout) = Timespec::try_from(left) else {
-            return;
-        };
-        let _ended_or_late = rustix::event::poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&timeout));
+/// Which of some processes have ended, and whether the other descriptor was readable.
+#[derive(Default)]
+pub(crate) struct Ended {
+    pub(crate) numbers: HashSet<usize>,
+    pub(crate) woken: bool,
+}
+
+/// Waits until one of these processes has ended, reaped or not, `wake` is readable, or it is too late.
+pub(crate) fn first_ended(pidfds: &[&OwnedFd], wake: Option<BorrowedFd<'_>>, until: Instant) -> Ended {
+    let Ok(timeout) = Timespec::try_from(until.saturating_duration_since(Instant::now())) else {
+        return Ended::default();
+    };
+    let mut polled: Vec<PollFd<'_>> = pidfds.iter().map(|pidfd| PollFd::new(*pidfd, PollFlags::IN)).collect();
+    polled.extend(wake.map(|wake| PollFd::from_borrowed_fd(wake, PollFlags::IN)));
+    let _some_or_late = rustix::event::poll(&mut polled, Some(&timeout));
+    let is_ready = |polled: &PollFd<'_>| !polled.revents().is_empty();
+    Ended {
+        numbers: (0..pidfds.len()).filter(|number| polled.get(*number).is_some_and(is_ready)).collect(),
+        woken: wake.is_some() && polled.last().is_some_and(is_ready),
     }
 }

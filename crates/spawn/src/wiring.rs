@@ -6,9 +6,9 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use crate::command::{StdinMode, Stdio};
 use crate::descriptors;
-use crate::posix_spawn::FileActions;
 use crate::pty::{HeldSlave, Pty};
 use crate::streams::{Input, Output};
+use crate::vfork::FileActions;
 
 /// Our ends of the standard streams of a child.
 #[derive(Debug)]
@@ -46,18 +46,18 @@ impl Wiring {
             Stdio::Pipes { stdin } => Self::pipes(stdin, actions),
             Stdio::Pty(size) => {
                 let (pty, path, slave) = Pty::open(size)?;
-                actions.open(0, &path, libc::O_RDWR)?;
-                actions.duplicate(0, 1)?;
-                actions.duplicate(0, 2)?;
+                actions.open(0, &path, libc::O_RDWR);
+                actions.duplicate(0, 1);
+                actions.duplicate(0, 2);
                 Ok(Self { io: ChildIo::Pty { pty, slave }, child_ends: Vec::new() })
             }
             Stdio::Report { descriptor } => {
                 let (report, theirs) = descriptors::pipe()?;
-                actions.open(0, c"/dev/null", libc::O_RDWR)?;
-                actions.duplicate(0, 1)?;
-                actions.duplicate(0, 2)?;
+                actions.open(0, c"/dev/null", libc::O_RDWR);
+                actions.duplicate(0, 1);
+                actions.duplicate(0, 2);
                 // The last action: the number may be in use for something that an earlier action needs.
-                actions.duplicate(theirs.as_raw_fd(), descriptor)?;
+                actions.duplicate(theirs.as_raw_fd(), descriptor);
                 Ok(Self { io: ChildIo::Report(Output::from_pipe(report)?), child_ends: vec![theirs] })
             }
         }
@@ -66,25 +66,24 @@ impl Wiring {
     fn pipes(stdin: StdinMode, actions: &mut FileActions) -> io::Result<Self> {
         let mut child_ends = Vec::with_capacity(3);
         let mut connect = |child_end: OwnedFd, target, actions: &mut FileActions| {
-            actions.duplicate(child_end.as_raw_fd(), target)?;
+            actions.duplicate(child_end.as_raw_fd(), target);
             child_ends.push(child_end);
-            io::Result::Ok(())
         };
         let stdin = match stdin {
             StdinMode::Null => {
-                actions.open(0, c"/dev/null", libc::O_RDONLY)?;
+                actions.open(0, c"/dev/null", libc::O_RDONLY);
                 None
             }
             StdinMode::Piped => {
                 let (theirs, ours) = descriptors::pipe()?;
-                connect(theirs, 0, actions)?;
+                connect(theirs, 0, actions);
                 Some(Input::from_pipe(ours)?)
             }
         };
         let (stdout, theirs) = descriptors::pipe()?;
-        connect(theirs, 1, actions)?;
+        connect(theirs, 1, actions);
         let (stderr, theirs) = descriptors::pipe()?;
-        connect(theirs, 2, actions)?;
+        connect(theirs, 2, actions);
         Ok(Self {
             io: ChildIo::Pipes { stdin, stdout: Output::from_pipe(stdout)?, stderr: Output::from_pipe(stderr)? },
             child_ends,

@@ -13,8 +13,8 @@ use super::outbound::Covered;
 use crate::handlers::resumed_elsewhere;
 use crate::metrics::Outcome;
 
-/// An unanswered request. Dropped without an answer, it counts as cut off by a disconnect, unless the connection was
-/// displaced and so can still be told.
+/// An unanswered request. Dropped without an answer, it counts as cut off by a disconnect, unless the connection can still be
+/// told: it was displaced, or it is there and whoever worked on the request has panicked.
 pub(crate) struct Call {
     pub(crate) connection: Arc<Connection>,
     id: RequestId,
@@ -106,9 +106,18 @@ impl Call {
 
 impl Drop for Call {
     fn drop(&mut self) {
-        if self.outcome == Outcome::disconnected && self.connection.outbound.is_displaced() {
-            self.outcome = Outcome::error;
-            self.connection.outbound.reply(encode_error(&self.id, &resumed_elsewhere()));
+        if self.outcome == Outcome::disconnected {
+            let reason = if self.connection.outbound.is_displaced() {
+                Some(resumed_elsewhere())
+            } else if !self.connection.is_gone() {
+                Some(WireError::internal("the server has failed to carry out this request; its log says why"))
+            } else {
+                None
+            };
+            if let Some(reason) = reason {
+                self.outcome = Outcome::error;
+                self.connection.outbound.reply(encode_error(&self.id, &reason));
+            }
         }
         self.connection.shared.metrics.request(self.method.name(), self.outcome, self.started.elapsed());
     }

@@ -229,6 +229,10 @@ impl Outbound {
         self.reply_room.close();
     }
 
+    pub(crate) fn has_ended(&self) -> bool {
+        self.shut.is_cancelled()
+    }
+
     pub(crate) async fn is_shut(&self) {
         self.shut.cancelled().await;
     }

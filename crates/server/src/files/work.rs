@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::blocking::BlockingThreads;
+
 /// Operations of a session that take much memory, at once.
 const LARGE_AT_ONCE: u32 = 4;
 
@@ -13,6 +15,7 @@ pub(crate) struct Work {
     for_session: Arc<Semaphore>,
     all_own: u32,
     for_all: Arc<Semaphore>,
+    threads: Arc<BlockingThreads>,
 }
 
 /// How much memory an operation may take.
@@ -31,13 +34,13 @@ pub(crate) struct Place {
 }
 
 impl Work {
-    pub(crate) fn new(for_session: usize, for_all: Arc<Semaphore>) -> Self {
+    pub(crate) fn new(for_session: usize, for_all: Arc<Semaphore>, threads: Arc<BlockingThreads>) -> Self {
         let all_own = u32::try_from(for_session).unwrap_or(u32::MAX);
-        Self { for_session: Arc::new(Semaphore::new(for_session)), all_own, for_all }
+        Self { for_session: Arc::new(Semaphore::new(for_session)), all_own, for_all, threads }
     }
 
-    /// Runs `operation` when there is a place for it. None only while the server shuts down. Dropped before the
-    /// operation has begun, it never begins; later, it runs to its end.
+    /// Runs `operation` when there is a place for it. None only if it panicked. Dropped before the operation has its place,
+    /// it never begins; later, it runs to its end.
     pub(crate) async fn run<T: Send + 'static>(&self, operation: impl FnOnce() -> T + Send + 'static) -> Option<T> {
         self.run_for_reply(Weight::Ordinary, operation).await.map(|(done, _place)| done)
     }
@@ -67,12 +70,7 @@ impl Work {
         place: Place,
         operation: impl FnOnce() -> T + Send + 'static,
     ) -> Option<(T, Place)> {
-        let running = tokio::task::spawn_blocking(move || (operation(), place));
-        match running.await {
-            Ok(done) => Some(done),
-            Err(cancelled) if cancelled.is_cancelled() => None,
-            Err(panic) => std::panic::resume_unwind(panic.into_panic()),
-        }
+        self.threads.run(move || (operation(), place)).await
     }
 }
 
@@ -98,7 +96,8 @@ mod tests {
     }
 
     fn session(places: usize, for_all: &Arc<Semaphore>) -> Arc<Work> {
-        Arc::new(Work::new(places, Arc::clone(for_all)))
+        let threads = Arc::new(BlockingThreads::start(for_all.available_permits()).unwrap());
+        Arc::new(Work::new(places, Arc::clone(for_all), threads))
     }
 
     #[tokio::test]

@@ -114,7 +114,7 @@ async fn buffer(call: &Call, params: HttpRequestParams, share: &mut Retained) ->
     let shared = &call.connection.shared;
     let fits = (shared.config.max_message_bytes.saturating_sub(AROUND_BODY_BYTES) / 4 * 3) as u64;
     let limit = params.max_body_bytes.map_or(fits, |limit| limit.min(fits));
-    let response = send(shared, params).await?;
+    let response = send(&call.connection, params).await?;
     let (status, headers) = (response.status, headers(response.headers));
     let body = response.body.collect_while(limit, |bytes| share.try_grow(bytes)).await;
     let body = body.map_err(|error| failed(&error))?.ok_or_else(|| {
@@ -130,7 +130,7 @@ async fn stream(call: Call, params: HttpRequestParams, registration: Registratio
     let cancel = registration.request.cancel.clone();
     let timeout = params.timeout_ms.map(Duration::from_millis);
     let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-    let sent = cancel.run_until_cancelled(send(&call.connection.shared, params)).await;
+    let sent = cancel.run_until_cancelled(send(&call.connection, params)).await;
     let response = match sent.unwrap_or_else(|| Err(cancelled())) {
         Ok(response) => response,
         Err(error) => {
@@ -219,8 +219,8 @@ pub(super) fn flow(call: Call, params: HttpFlowParams, _: Arc<Session>) {
     call.finish(Ok(NoResult {}));
 }
 
-async fn send(shared: &Arc<Shared>, params: HttpRequestParams) -> Result<fetch::Response, WireError> {
-    let fetcher = fetcher(shared).await?;
+async fn send(connection: &Connection, params: HttpRequestParams) -> Result<fetch::Response, WireError> {
+    let fetcher = fetcher(&connection.shared).await?.for_client(connection.lookups.clone());
     let request = Request {
         method: params.method,
         url: params.url,
@@ -249,10 +249,11 @@ async fn fetcher(shared: &Arc<Shared>) -> Result<&Fetcher, WireError> {
             let environment = variables
                 .filter_map(|(name, value)| Some((name.to_str()?.to_owned(), value.to_str()?.to_owned())))
                 .collect();
-            tokio::task::spawn_blocking(|| Fetcher::new(FetcherConfig { environment }))
-                .await
-                .map_err(|_| WireError::internal("server is shutting down"))?
-                .map_err(|error| WireError::internal(format!("http/request failed: {error}")))
+            let made = shared.threads.run(|| Fetcher::new(FetcherConfig { environment })).await;
+            made.ok_or_else(|| {
+                WireError::internal("http/request failed: the server made a mistake; its log says more")
+            })?
+            .map_err(|error| WireError::internal(format!("http/request failed: {error}")))
         })
         .await
 }

@@ -6,7 +6,7 @@ use std::thread;
 
 use spawn::{Spawner, Tag};
 
-use crate::support::{PATIENCE, World, is_alive, read_pids, sh, within};
+use crate::support::{PATIENCE, World, end, is_alive, read_pids, sh, within};
 
 const TREE: &str = "setsid sleep 1000 & echo $!; setsid sleep 1000 & echo $!; echo $$; exec sleep 1000";
 
@@ -31,10 +31,10 @@ async fn killing_one_session_leaves_the_other() {
     let second = world.start(&sh(TREE));
     let second_pids = read_pids(&second.stdout, 3).await;
     let kept = world.spawner.spawn(&sh("exec sleep 1000"), other.next()).unwrap();
-    world.spawner.kill_session(&world.tags, PATIENCE).unwrap();
+    end(world.spawner.kill_session(&world.tags, PATIENCE)).unwrap();
     assert!(!pids.iter().chain(&second_pids).any(|pid| is_alive(*pid)));
     assert!(is_alive(kept.child.pid()));
-    world.spawner.kill_all(PATIENCE).unwrap();
+    end(world.spawner.kill_all(PATIENCE)).unwrap();
     assert_eq!(within(kept.child.wait()).await.code(), 137);
 }
 
@@ -44,10 +44,10 @@ async fn two_spawners_do_not_touch_each_other() {
     let neighbour = Spawner::new(None).unwrap();
     let theirs = neighbour.spawn(&sh("exec sleep 1000"), neighbour.session_tags().next()).unwrap();
     let ours = world.start(&sh("exec sleep 1000"));
-    world.spawner.kill_all(PATIENCE).unwrap();
+    end(world.spawner.kill_all(PATIENCE)).unwrap();
     assert!(!is_alive(ours.child.pid()));
     assert!(is_alive(theirs.child.pid()));
-    neighbour.kill_all(PATIENCE).unwrap();
+    end(neighbour.kill_all(PATIENCE)).unwrap();
     assert!(!is_alive(theirs.child.pid()));
 }
 
@@ -85,7 +85,7 @@ async fn fifty_at_once_have_fifty_tags() {
     let tags: HashSet<String> = children.iter().map(|(_, spawned)| limit(spawned.child.pid())).collect();
     assert_eq!(tags.len(), 50);
     for (tag, spawned) in &children {
-        world.spawner.kill_tree(*tag, PATIENCE).unwrap();
+        end(world.spawner.kill_tree(*tag, PATIENCE)).unwrap();
         assert!(!is_alive(spawned.child.pid()));
         within(spawned.child.wait()).await;
     }

@@ -7,7 +7,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use spawn::{GuardProgram, Spawner};
 
 use crate::roles::{ROLE, is_played, play, role_arguments};
-use crate::support::{PATIENCE, World, command, is_alive, read_pids, read_until, sh, stat_field, until, with_stdin};
+use crate::support::{
+    PATIENCE, World, command, end, is_alive, read_pids, read_until, sh, stat_field, until, with_stdin,
+};
 
 const SERVER: &str = "guard::role_server";
 const GUARD: &str = "guard::role_guard";
@@ -41,8 +43,8 @@ async fn role_server() {
     let spawner = Spawner::new(Some(guard_program())).unwrap();
     let tags = spawner.session_tags();
     let mut keep = Vec::new();
-    for _ in 0..2 {
-        let spawned = spawner.spawn(&sh(TREE), tags.next()).unwrap();
+    for tree in [sh(TREE), command(["bash", "-c", &format!("ulimit -R unlimited; {TREE}")])] {
+        let spawned = spawner.spawn(&tree, tags.next()).unwrap();
         let spawn::ChildIo::Pipes { stdout, .. } = &spawned.io else { unreachable!() };
         for pid in read_pids(stdout, 3).await {
             println!("pid {pid}");
@@ -119,7 +121,7 @@ async fn a_guard_is_replaced_and_not_killed_with_the_rest() {
     let first = guard_of(std::process::id());
     assert!(spawner.is_guard(first));
     let child = spawner.spawn(&sh("exec sleep 1000"), spawner.session_tags().next()).unwrap().child;
-    spawner.kill_all(PATIENCE).unwrap();
+    end(spawner.kill_all(PATIENCE)).unwrap();
     assert!(is_alive(first) && !is_alive(child.pid()));
 
     kill_process(Pid::from_raw(first.try_into().unwrap()).unwrap(), Signal::KILL).unwrap();

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::support::{World, command, on_pty, read_all, sh, until, within, zombies_of_ours};
+use crate::support::{World, command, end, on_pty, read_all, sh, until, within, zombies_of_ours};
 
 fn descriptors() -> usize {
     fs::read_dir("/proc/self/fd").expect("our descriptors").count()
@@ -62,6 +62,6 @@ async fn children_of_other_code_are_left_to_it() {
     let mut other = std::process::Command::new("/bin/sh").args(["-c", "exit 9"]).spawn().unwrap();
     until("it is a zombie", || zombies_of_ours() == [other.id()]);
     world.spawner.reap_orphans();
-    world.spawner.kill_all(crate::support::PATIENCE).unwrap();
+    end(world.spawner.kill_all(crate::support::PATIENCE)).unwrap();
     assert_eq!(other.wait().unwrap().code(), Some(9));
 }

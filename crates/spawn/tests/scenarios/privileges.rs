@@ -10,7 +10,7 @@ use spawn::{Spawner, Survival};
 use tempfile::TempDir;
 
 use crate::roles::{is_played, play};
-use crate::support::{PATIENCE, command, is_alive, read_pids};
+use crate::support::{PATIENCE, command, end, is_alive, read_pids};
 
 const SERVER: &str = "privileges::role_server";
 const NOBODY: u32 = 65534;
@@ -30,7 +30,7 @@ async fn role_server() {
     let spawned = spawner.spawn(&command([&perl, "-e", script]), tag).unwrap();
     let spawn::ChildIo::Pipes { stdout, .. } = &spawned.io else { unreachable!() };
     let pids = read_pids(stdout, 1).await;
-    let survivors = spawner.kill_tree(tag, PATIENCE).unwrap_err();
+    let survivors = end(spawner.kill_tree(tag, PATIENCE)).unwrap_err();
     assert_eq!(survivors.pids, pids);
     assert!(matches!(survivors.reason, Survival::Refused), "{survivors}");
     println!("survivor {}", pids[0]);

@@ -3,10 +3,14 @@
 use std::ffi::OsString;
 use std::fs;
 use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-use spawn::{Child, ChildIo, Command, ExitStatus, Input, Output, Pty, ReadOutcome, SpawnError, Spawned, Spawner};
-use spawn::{StdinMode, Stdio, Tag, TagRange, WindowSize, WriteOutcome};
+use spawn::{Child, ChildIo, Command, Ending, ExitStatus, Input, Output, Pty, ReadOutcome, SpawnError, Spawned};
+use spawn::{Spawner, StdinMode, Stdio, Survivors, Tag, TagRange, WindowSize, WriteOutcome};
 
 /// Long enough for a busy machine; nothing waits this long unless it is broken.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -64,14 +68,34 @@ impl World {
     }
 
     pub(crate) fn kill_tree(&self, running: &Running) {
-        self.spawner.kill_tree(running.tag, PATIENCE).expect("the tree ends");
+        end(self.spawner.kill_tree(running.tag, PATIENCE)).expect("the tree ends");
     }
 }
 
 impl Drop for World {
     /// A scenario that fails must not leave its processes to the machine.
     fn drop(&mut self) {
-        let _best_effort = self.spawner.kill_all(PATIENCE);
+        let _best_effort = end(self.spawner.kill_all(PATIENCE));
+    }
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Waits for an end on this thread, also inside a runtime: the thread that brings it about is another one.
+pub(crate) fn end(ending: Ending) -> Result<(), Survivors> {
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut ending = pin!(ending);
+    loop {
+        match ending.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(result) => return result,
+            Poll::Pending => thread::park(),
+        }
     }
 }
 
@@ -161,7 +185,7 @@ pub(crate) fn until(what: &str, condition: impl Fn() -> bool) {
     while !condition() {
         assert!(Instant::now() < deadline, "never came true: {what}");
         // sleep: the pause between two looks
-        std::thread::sleep(Duration::from_millis(2));
+        thread::sleep(Duration::from_millis(2));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use spawn::Command;
 
-use crate::support::{World, command, on_pty, read_all, sh, stat_field};
+use crate::support::{World, command, end, on_pty, read_all, sh, stat_field};
 
 #[tokio::test]
 async fn an_empty_environment_is_empty() {
@@ -31,7 +31,7 @@ async fn a_child_has_three_descriptors() {
     let (_child, pty) = world.start_on_pty(&on_pty(command(["ls", "-m", "/proc/self/fd"])));
     assert_eq!(read_all(&pty.reader()).await, "0, 1, 2, 3\r\n");
     assert!(leak.as_raw_fd() > 2);
-    world.spawner.kill_session(&world.tags, crate::support::PATIENCE).unwrap();
+    end(world.spawner.kill_session(&world.tags, crate::support::PATIENCE)).unwrap();
     drop(others);
 }
 

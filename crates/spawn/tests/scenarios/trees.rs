@@ -5,7 +5,7 @@ use std::time::Duration;
 use spawn::{ChildIo, Command, ExitStatus, Signal, Survival};
 use tempfile::TempDir;
 
-use crate::support::{PATIENCE, within, write_all, zombies_of_ours};
+use crate::support::{PATIENCE, end, within, write_all, zombies_of_ours};
 use crate::support::{
     World, command, is_alive, on_pty, perl, read_all, read_pids, read_until, sh, stat_field, until,
 };
@@ -112,7 +112,7 @@ async fn everything_includes_one_that_has_thrown_away_tag_and_session() {
     let tree = world.start(&sh("prlimit --rttime=unlimited setsid sh -c 'sleep 1000 & echo $!'; exit 0"));
     let pids = read_pids(&tree.stdout, 1).await;
     within(tree.child.wait()).await;
-    world.spawner.kill_all(PATIENCE).unwrap();
+    end(world.spawner.kill_all(PATIENCE)).unwrap();
     assert!(!is_alive(pids[0]));
 }
 
@@ -135,7 +135,7 @@ async fn jobs_of_an_interactive_shell() {
     };
     until("both jobs run", || pids().len() == 2);
     assert!(pids().iter().all(|pid| is_alive(*pid)));
-    world.spawner.kill_tree(tag, PATIENCE).unwrap();
+    end(world.spawner.kill_tree(tag, PATIENCE)).unwrap();
     assert!(!pids().iter().any(|pid| is_alive(*pid)));
 }
 
@@ -211,7 +211,7 @@ async fn a_tree_can_be_asked_to_end() {
     let script = "setsid sh -c 'trap \"echo bye; exit\" TERM; echo ready; while :; do sleep 0.01; done' & wait";
     let tree = world.start(&sh(script));
     read_until(&tree.stdout, "ready").await;
-    world.spawner.signal_tree(tree.tag, Signal::TERM);
+    end(world.spawner.signal_tree(tree.tag, Signal::TERM)).unwrap();
     read_until(&tree.stdout, "bye").await;
     assert_eq!(within(tree.child.wait()).await, ExitStatus::Signaled(15));
 }
@@ -220,7 +220,7 @@ async fn a_tree_can_be_asked_to_end() {
 async fn a_tree_that_gets_no_time_is_told() {
     let world = World::new();
     let tree = world.start(&sh("exec sleep 1000"));
-    if let Err(survivors) = world.spawner.kill_tree(tree.tag, Duration::ZERO) {
+    if let Err(survivors) = end(world.spawner.kill_tree(tree.tag, Duration::ZERO)) {
         assert!(matches!(survivors.reason, Survival::Late), "{survivors}");
         assert_eq!(survivors.pids, [tree.child.pid()]);
     }

@@ -1,0 +1,86 @@
+//! A client that has names looked up which nobody answers for.
+
+use std::time::Duration;
+
+use rustix::fs::{CWD, FileType, Mode};
+use tempfile::TempDir;
+use testkit::{Signal, TestServer, Value, json};
+use tokio::time::timeout;
+
+/// More than all threads that a runtime has for work that blocks.
+const LOOKUPS: usize = 600;
+
+const AT_ONCE: usize = 50;
+
+/// Nothing here takes this long, even on a loaded machine, unless it waits for a look-up.
+const AT_LAST: Duration = Duration::from_secs(20);
+
+/// A server for which the look-up of a name without a dot never ends: before it asks anybody, the resolver opens a file of
+/// aliases, and this one is a FIFO that nobody writes to.
+async fn server_with_silent_resolver(directory: &TempDir) -> TestServer {
+    let aliases = directory.path().join("aliases");
+    rustix::fs::mknodat(CWD, &aliases, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    TestServer::with(&[], |command| {
+        for name in ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"] {
+            command.env_remove(name);
+        }
+        command.env("HOSTALIASES", &aliases)
+    })
+    .await
+}
+
+fn request(number: usize, timeout_ms: u64) -> Value {
+    let url = format!("http://nobody{number}/");
+    json!({"method": "GET", "url": url, "requestId": number.to_string(), "timeoutMs": timeout_ms})
+}
+
+#[tokio::test]
+async fn lookups_that_never_end_hold_up_nobody() {
+    let directory = TempDir::new().unwrap();
+    let mut server = server_with_silent_resolver(&directory).await;
+    let mut hostile = server.client().await;
+    let mut client = server.client().await;
+    client.start("p", &["sleep", "1000"]).await;
+    let mut number = 0;
+    while number < LOOKUPS {
+        let mut sent = Vec::new();
+        for _ in 0..AT_ONCE {
+            number += 1;
+            sent.push(hostile.send("http/request", request(number, 1)).await);
+        }
+        for id in sent {
+            let error = hostile.answer(id).await["error"].clone();
+            assert_eq!(error["data"]["kind"], "timeout", "{error}");
+        }
+    }
+
+    let listed = client.request("fs/readDirectory", json!({"path": "file:///"}));
+    let listed = timeout(AT_LAST, listed).await.expect("files are answered");
+    assert!(listed.get("result").is_some(), "{listed}");
+    let ended = client.request("process/terminate", json!({"processId": "p"}));
+    let ended = timeout(AT_LAST, ended).await.expect("a terminate is answered");
+    assert_eq!(ended["result"], json!({"running": true}));
+    server.signal(Signal::TERM);
+    let code = timeout(AT_LAST, server.wait()).await.expect("the server ends");
+    assert_eq!(code, Some(0));
+}
+
+#[tokio::test]
+async fn a_client_with_all_its_lookups_under_way_leaves_some_to_others() {
+    let directory = TempDir::new().unwrap();
+    let server = server_with_silent_resolver(&directory).await;
+    let mut hostile = server.client().await;
+    for number in 0..AT_ONCE {
+        let error = hostile.call_error("http/request", request(number, 1)).await;
+        assert_eq!(error["data"]["kind"], "timeout", "{error}");
+    }
+    // A name with a dot in it is not looked for among the aliases; this one is in no name service, and asking for it fails
+    // before anybody is asked, because a part of a name is at most 63 bytes long.
+    let long = format!("http://{}.invalid/", "x".repeat(64));
+    let params = json!({"method": "GET", "url": long, "requestId": "long", "timeoutMs": 500});
+    let error = hostile.call_error("http/request", params.clone()).await;
+    assert_eq!(error["data"]["kind"], "timeout", "its own look-ups are all under way: {error}");
+    let mut client = server.client().await;
+    let error = client.call_error("http/request", params).await;
+    assert_eq!(error["data"]["kind"], "dns", "{error}");
+}

@@ -1,0 +1,28 @@
+//! Hundreds of processes that are terminated at once.
+
+use testkit::{TestServer, json, process_state};
+
+const MANY: usize = 400;
+
+/// Far too short if each terminate looked at all processes for itself, and much more than all of them need together.
+const KILL_PATIENCE: &str = "1s";
+
+#[tokio::test]
+async fn hundreds_of_terminates_at_once_all_succeed() {
+    let server = TestServer::with_args(&["--kill-patience", KILL_PATIENCE]).await;
+    let mut client = server.client().await;
+    let ids: Vec<String> = (0..MANY).map(|number| format!("p{number}")).collect();
+    for id in &ids {
+        client.start(id, &["/usr/bin/sleep", "1000"]).await;
+    }
+    let pids: Vec<u32> = testkit::descendants(server.pid());
+    let mut terminates = Vec::new();
+    for id in &ids {
+        terminates.push(client.send("process/terminate", json!({"processId": id})).await);
+    }
+    for request in terminates {
+        assert_eq!(client.answer(request).await["result"], json!({"running": true}));
+    }
+    let left = pids.iter().filter(|pid| process_state(**pid).is_some()).count();
+    assert_eq!(left, 1, "nothing is left but the guard");
+}

@@ -1,0 +1,92 @@
+//! A server that gets no new thread and no new process, because its user has too many.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::process::geteuid;
+use tempfile::TempDir;
+use testkit::{Signal, TestServer, Value, binary, eventually_async, json};
+use tokio::net::TcpListener;
+use tokio::process::Command;
+use tokio::time::timeout;
+
+/// Nothing here takes this long, even on a loaded machine, unless it waits for a thread.
+const AT_LAST: Duration = Duration::from_secs(20);
+
+/// Users of this test only: no two tests that run at once have the same, and no person has one.
+const FIRST_USER: u32 = 1_700_000_000;
+
+fn user() -> u32 {
+    FIRST_USER + std::process::id()
+}
+
+/// A server of another user, because root may have as many threads as it likes.
+async fn unprivileged_server(directory: &Path, args: &[&str]) -> TestServer {
+    fs::set_permissions(directory, fs::Permissions::from_mode(0o777)).unwrap();
+    // Its own copy, because the directory of the build need not be open to everybody.
+    let copy = directory.join("exec-server");
+    if fs::hard_link(binary(), &copy).is_err() {
+        fs::copy(binary(), &copy).unwrap();
+    }
+    fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = Command::new(&copy);
+    command.args(args).current_dir("/").uid(user()).gid(user());
+    TestServer::launch(command, args).await
+}
+
+/// As the user of the server, because not every root may change limits of others.
+async fn allow_no_more_threads(server: &TestServer) {
+    let mut command = Command::new("prlimit");
+    command.args(["--nproc=1:1", "--pid", &server.pid().to_string()]).uid(user()).gid(user());
+    assert!(command.status().await.unwrap().success());
+}
+
+#[tokio::test]
+async fn without_threads_to_be_had_it_answers_ends_and_forgets() {
+    if !geteuid().is_root() {
+        return;
+    }
+    let directory = TempDir::new().unwrap();
+    let peer = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let args = ["--process-retention", "1s", "--retain-bytes", "8MiB"];
+    let mut server = unprivileged_server(directory.path(), &args).await;
+    let mut client = server.client().await;
+    client.start("p", &["sleep", "1000"]).await;
+    // Enough output for the janitor to give memory back when it forgets the process.
+    client.start("large", &["head", "-c", "6000000", "/dev/zero"]).await;
+    allow_no_more_threads(&server).await;
+
+    let refused = client.call_error("process/start", testkit::Client::start_params("q", &["true"])).await;
+    assert_eq!(refused["data"]["kind"], "resourceTemporarilyUnavailable", "{refused}");
+    let folder = json!({"path": format!("file://{}/made", directory.path().display())});
+    assert_eq!(answer(&mut client, "fs/createDirectory", folder).await["result"], json!({}));
+    let search = json!({"searchId": "s", "path": format!("file://{}", directory.path().display()), "pattern": "x"});
+    answer(&mut client, "fs/search", search).await;
+    let watch = json!({"watchId": "w", "path": format!("file://{}", directory.path().display())});
+    answer(&mut client, "fs/watch", watch).await;
+    let url = format!("http://{}/", peer.local_addr().unwrap());
+    drop(peer);
+    let request = json!({"method": "GET", "url": url, "requestId": "r", "timeoutMs": 5_000});
+    let failed = answer(&mut client, "http/request", request).await;
+    assert_eq!(failed["error"]["data"]["kind"], "connect", "{failed}");
+
+    client.outcome("large").await;
+    let params = json!({"processId": "p"});
+    assert_eq!(answer(&mut client, "process/terminate", params).await["result"], json!({"running": true}));
+    eventually_async("closed processes are forgotten", async || {
+        let list = client.call("process/list", json!({})).await;
+        (!list.to_string().contains("processId")).then_some(())
+    })
+    .await;
+
+    server.signal(Signal::TERM);
+    let code = timeout(AT_LAST, server.wait()).await.expect("the server ends");
+    assert_eq!(code, Some(0));
+}
+
+async fn answer(client: &mut testkit::Client, method: &str, params: Value) -> Value {
+    let answer = timeout(AT_LAST, client.request(method, params)).await;
+    answer.unwrap_or_else(|_| panic!("{method} is not answered"))
+}

@@ -1,0 +1,198 @@
+//! Making a child: it borrows our memory until it executes, as with `vfork` and `posix_spawn`, so that the cost does not grow with
+//! the size of the server, and a failed step is our return value. Unlike `posix_spawn` it can set limits of the child, which are
+//! then never those of the server, not even for a moment.
+//!
+//! The child leads a session of its own, with every signal at its default and none blocked.
+
+use std::cell::RefCell;
+use std::ffi::{CStr, CString};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr;
+
+use libc::{c_int, c_void};
+use rustix::io::Errno;
+use rustix::process::{Pid, WaitId, WaitIdOptions};
+
+use crate::image::CStringArray;
+use crate::rlimit::{ChildLimits, Limit};
+
+/// For the few system calls between the beginning of the child and its program. Nothing there calls deeply.
+const STACK_BYTES: usize = 64 << 10;
+
+/// Signals have the numbers from 1 to this one, including those that glibc keeps for itself.
+const LAST_SIGNAL: c_int = 64;
+
+/// As the kernel counts the bytes of a set of signals.
+const SIGNAL_SET_BYTES: usize = 8;
+
+/// What the program of a child never sees, because the child ends before it runs.
+const EXIT_CODE_OF_FAILURE: c_int = 127;
+
+/// What the child does to its descriptors before it executes, in this order.
+#[derive(Default)]
+pub(crate) struct FileActions(Vec<FileAction>);
+
+enum FileAction {
+    ChangeDirectory { to: c_int },
+    Open { target: c_int, path: CString, flags: c_int },
+    Duplicate { source: c_int, target: c_int },
+}
+
+impl FileActions {
+    pub(crate) fn change_directory(&mut self, directory: BorrowedFd<'_>) {
+        self.0.push(FileAction::ChangeDirectory { to: directory.as_raw_fd() });
+    }
+
+    pub(crate) fn open(&mut self, target: c_int, path: &CStr, flags: c_int) {
+        self.0.push(FileAction::Open { target, path: path.to_owned(), flags });
+    }
+
+    pub(crate) fn duplicate(&mut self, source: c_int, target: c_int) {
+        self.0.push(FileAction::Duplicate { source, target });
+    }
+}
+
+/// All that the child needs, and where it writes why it has failed.
+struct Plan<'a> {
+    path: &'a CStr,
+    argv: &'a CStringArray,
+    env: &'a CStringArray,
+    actions: &'a [FileAction],
+    limits: &'a ChildLimits,
+    failure: c_int,
+}
+
+thread_local! {
+    /// The stack of children that this thread makes, one at a time: the thread waits while a child is on it.
+    static STACK: RefCell<Box<[MaybeUninit<u8>]>> = RefCell::new(Box::new_uninit_slice(STACK_BYTES));
+}
+
+/// Starts the program at `path`, meant from the directory the child changes to. Returns when the program is being executed.
+pub(crate) fn spawn(
+    path: &CStr,
+    argv: &CStringArray,
+    env: &CStringArray,
+    actions: &FileActions,
+    limits: &ChildLimits,
+) -> Result<Pid, Errno> {
+    let mut plan = Plan { path, argv, env, actions: &actions.0, limits, failure: 0 };
+    let pid = STACK.with_borrow_mut(|stack| make_child(&mut plan, stack))?;
+    if plan.failure == 0 {
+        return Ok(pid);
+    }
+    // It has ended, or does so now.
+    while matches!(rustix::process::waitid(WaitId::Pid(pid), WaitIdOptions::EXITED), Err(Errno::INTR)) {}
+    Err(Errno::from_raw_os_error(plan.failure))
+}
+
+fn make_child(plan: &mut Plan<'_>, stack: &mut [MaybeUninit<u8>]) -> Result<Pid, Errno> {
+    let top: *mut c_void = stack.as_mut_ptr_range().end.cast();
+    let argument: *mut c_void = ptr::from_mut(plan).cast();
+    let all: u64 = !0;
+    let mut before: u64 = 0;
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+    // SAFETY: the sets are as large as the kernel is told, and `before` is what was valid before. `clone` runs `child` on a stack
+    // that nobody else uses; this thread waits until the child has executed or ended, so that `plan` and everything it refers to
+    // outlive its use. All signals are blocked meanwhile, so that no handler of ours runs in the child.
+    let pid = unsafe {
+        set_signal_mask(&all, &mut before);
+        let pid = libc::clone(child, top, flags, argument);
+        let error = *libc::__errno_location();
+        set_signal_mask(&before, ptr::null_mut());
+        if pid < 0 {
+            return Err(Errno::from_raw_os_error(error));
+        }
+        pid
+    };
+    Pid::from_raw(pid).ok_or(Errno::SRCH)
+}
+
+/// # Safety
+/// Both pointers must be valid for the access that their kind says; `old` may be null.
+unsafe fn set_signal_mask(new: *const u64, old: *mut u64) {
+    // SAFETY: as promised by the caller; the call cannot fail with these arguments.
+    unsafe { libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, new, old, SIGNAL_SET_BYTES) };
+}
+
+/// The child, from its first instruction. It shares the memory of the server, other threads of which go on meanwhile: it allocates
+/// nothing, takes no lock, and calls nothing but the kernel.
+extern "C" fn child(argument: *mut c_void) -> c_int {
+    // SAFETY: the thread that made us has passed a pointer to its plan and waits, so that nobody else uses it.
+    let plan = unsafe { &mut *argument.cast::<Plan<'_>>() };
+    plan.failure = follow(plan);
+    // SAFETY: ends this process only and runs no handlers, which are those of the server.
+    unsafe { libc::_exit(EXIT_CODE_OF_FAILURE) }
+}
+
+/// Returns only if a step has failed, with its error number.
+fn follow(plan: &Plan<'_>) -> c_int {
+    // First of all, so that it is found by its tag.
+    if set_limit(plan.limits.tag.as_ref()) < 0 {
+        return errno();
+    }
+    // What is ignored would stay ignored, and what is handled would run code of the server when signals are let through again.
+    // The action of the kernel has no more than these words on any machine; all zero is the default.
+    let default = [0_u64; 4];
+    for signal in 1..=LAST_SIGNAL {
+        let none: *mut c_void = ptr::null_mut();
+        // SAFETY: the new action is valid for reads and runs no code. It is refused for the two signals that nobody can change.
+        unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), none, SIGNAL_SET_BYTES) };
+    }
+    // SAFETY: takes no argument. It cannot fail in a new process, which leads no group.
+    unsafe { libc::setsid() };
+    for action in plan.actions {
+        if perform(action) < 0 {
+            return errno();
+        }
+    }
+    // After the actions: they need numbers for a moment that lie above those of the server.
+    if set_limit(plan.limits.open_files.as_ref()) < 0 {
+        return errno();
+    }
+    let none: u64 = 0;
+    // SAFETY: the set is valid for reads. The path is a C string, and argv and env are null-terminated arrays of C strings; all of
+    // them outlive the call.
+    unsafe {
+        set_signal_mask(&none, ptr::null_mut());
+        libc::execve(plan.path.as_ptr(), plan.argv.as_ptr().cast(), plan.env.as_ptr().cast());
+    }
+    errno()
+}
+
+/// Negative if it failed.
+fn set_limit(limit: Option<&Limit>) -> c_int {
+    match limit {
+        // SAFETY: the pointer to the new limit is valid for reads, and a null old limit means that it is not wanted.
+        Some(limit) => unsafe { libc::prlimit64(0, limit.resource, &limit.values, ptr::null_mut()) },
+        None => 0,
+    }
+}
+
+/// Negative if it failed.
+fn perform(action: &FileAction) -> c_int {
+    // SAFETY: the descriptors are numbers in the child's own table, which nobody else uses, and the path is a C string.
+    unsafe {
+        match action {
+            FileAction::ChangeDirectory { to } => libc::fchdir(*to),
+            FileAction::Open { target, path, flags } => match libc::open(path.as_ptr(), *flags, 0) {
+                opened if opened < 0 || opened == *target => opened,
+                opened => {
+                    let moved = libc::dup2(opened, *target);
+                    if moved >= 0 {
+                        libc::close(opened);
+                    }
+                    moved
+                }
+            },
+            // Duplicating a descriptor to itself leaves it closed on exec.
+            FileAction::Duplicate { source, target } if source == target => libc::fcntl(*source, libc::F_SETFD, 0),
+            FileAction::Duplicate { source, target } => libc::dup2(*source, *target),
+        }
+    }
+}
+
+fn errno() -> c_int {
+    // SAFETY: the location is that of the thread which made the child and waits, and it is not used by anybody meanwhile.
+    unsafe { *libc::__errno_location() }
+}
