@@ -222,6 +222,39 @@ async fn a_process_that_ends_in_time_did_not_time_out() {
     assert_eq!(error, json!({"code": -32602, "message": "timeoutMs must not be 0"}));
 }
 
+/// Starts a script with a timeout and returns the number that it prints: the process id of what it leaves behind.
+async fn start_with_timeout(client: &mut Client, process: &str, script: &str, timeout_ms: u64) -> u32 {
+    let mut params = Client::start_params(process, &["sh", "-c", script]);
+    params["timeoutMs"] = json!(timeout_ms);
+    client.call("process/start", params).await;
+    client.output_until(process, "\n").await.trim().parse().unwrap()
+}
+
+#[tokio::test]
+async fn what_a_process_leaves_behind_ends_when_its_time_is_over() {
+    let server = TestServer::start().await;
+    let mut client = server.client().await;
+    let left = start_with_timeout(&mut client, "p", "setsid sleep 1000 & echo $!", 1000).await;
+    let exited = json!({"processId": "p", "seq": 2, "exitCode": 0, "sandboxDenied": false});
+    assert_eq!(client.event("p").await["params"], exited, "it was in time itself");
+    assert!(process_state(left).is_some(), "the time is not over");
+    eventually("it is gone", || process_state(left).is_none().then_some(())).await;
+    assert_eq!(client.event("p").await, json!({"method": "process/closed", "params": {"processId": "p", "seq": 3}}));
+}
+
+#[tokio::test]
+async fn what_a_closed_process_leaves_behind_ends_when_its_time_is_over() {
+    let server = TestServer::start().await;
+    let mut client = server.client().await;
+    let script = "setsid sleep 1000 </dev/null >/dev/null 2>&1 & echo $!";
+    let left = start_with_timeout(&mut client, "p", script, 1500).await;
+    let kept = start_with_timeout(&mut client, "q", script, 600_000).await;
+    assert_eq!(client.outcome("p").await.exit_code, 0);
+    assert!(process_state(left).is_some(), "the time is not over");
+    eventually("it is gone", || process_state(left).is_none().then_some(())).await;
+    assert!(process_state(kept).is_some(), "the other one has more time");
+}
+
 #[tokio::test]
 async fn the_metrics_tell_how_processes_ended() {
     let server = TestServer::start().await;

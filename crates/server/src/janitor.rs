@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use session::ConnectionNumber;
+use spawn::Tag;
 use tokio::sync::Notify;
 
 use crate::process::Process;
@@ -37,8 +38,17 @@ enum Chore {
     ReleaseHold(Weak<Session>),
     ExpireSession(Weak<Session>),
     PushWithoutRead(Weak<Session>, ConnectionNumber),
+    EndRestOfTree(OutlivedTree),
     Sweep,
     ReturnMemory,
+}
+
+/// A process that is closed and whose time is not over: what it has started may live on until then.
+struct OutlivedTree {
+    deadline: Instant,
+    tag: Tag,
+    /// A tag is given again when its session is over, and then nothing is left of the tree anyway.
+    session: Weak<Session>,
 }
 
 struct Due {
@@ -53,6 +63,8 @@ pub(crate) struct Janitor {
     sweeping: Mutex<bool>,
     process_retention: Duration,
     freed_bytes: AtomicUsize,
+    /// Closed since the last sweep.
+    maybe_outlived: Mutex<Vec<OutlivedTree>>,
 }
 
 impl Janitor {
@@ -63,6 +75,7 @@ impl Janitor {
             sweeping: Mutex::new(false),
             process_retention,
             freed_bytes: AtomicUsize::new(0),
+            maybe_outlived: Mutex::default(),
         }
     }
 
@@ -131,6 +144,32 @@ impl Janitor {
             self.freed_bytes.store(0, Atomic::Relaxed);
             self.add(Instant::now() + FREED_WITHIN, Chore::ReturnMemory);
         }
+    }
+
+    /// Ends what a closed process has left running, when its time is over. Almost always nothing is left, so that the next sweep looks
+    /// for all that were closed meanwhile at once, and keeps only what it finds.
+    pub(crate) fn end_rest_of_tree_at(&self, deadline: Instant, process: &Process) {
+        if let Some(session) = process.session() {
+            let tree = OutlivedTree { deadline, tag: process.tag, session: Arc::downgrade(&session) };
+            self.maybe_outlived.lock().push(tree);
+        }
+    }
+
+    fn look_for_rests(&self, shared: &Arc<Shared>) {
+        let trees = std::mem::take(&mut *self.maybe_outlived.lock());
+        if trees.is_empty() {
+            return;
+        }
+        let shared = Arc::clone(shared);
+        shared.clone().tasks.spawn(async move {
+            let (spawner, tags) = (Arc::clone(&shared.spawner), trees.iter().map(|tree| tree.tag).collect());
+            let alive = shared.threads.run(move || spawner.still_running(&tags)).await;
+            // Without an answer each may have left something.
+            let is_left = |tree: &OutlivedTree| alive.as_ref().is_none_or(|alive| alive.contains(&tree.tag));
+            for tree in trees.into_iter().filter(is_left) {
+                shared.janitor.add(tree.deadline, Chore::EndRestOfTree(tree));
+            }
+        });
     }
 
     /// Does the chores, for ever. A chore that panics costs itself only: it is not on the heap any more, and this can be run again.
@@ -211,7 +250,13 @@ impl Janitor {
                 let threads = Arc::clone(&shared.threads);
                 shared.tasks.spawn(async move { threads.run(spawn::give_scattered_memory_back).await });
             }
+            Chore::EndRestOfTree(tree) => {
+                if tree.session.strong_count() > 0 {
+                    shared.end_rest_in_background(tree.tag);
+                }
+            }
             Chore::Sweep => {
+                self.look_for_rests(shared);
                 self.add(Instant::now() + SWEEP_INTERVAL, Chore::Sweep);
                 shared.sweep();
             }

@@ -206,6 +206,16 @@ impl Shared {
         });
     }
 
+    /// Kills what is left of a tree whose process is closed.
+    pub(crate) fn end_rest_in_background(self: &Arc<Self>, tag: Tag) {
+        let ending = self.spawner.kill_tree(tag, self.config.kill_patience);
+        self.tasks.spawn(async move {
+            if let Err(survivors) = ending.await {
+                tracing::warn!("{survivors}");
+            }
+        });
+    }
+
     /// Kills a process that nobody wants any more and that has no place in a table.
     pub(crate) async fn kill_unclaimed(&self, child: &Child, tag: Tag) {
         if let Err(survivors) = self.spawner.kill_tree(tag, self.config.kill_patience).await {

@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep_until};
 use super::{Process, Stop};
 use crate::metrics::Ending;
 use crate::server::Shared;
+use crate::survive::survive;
 
 /// One read. Large enough that the cost of a system call disappears, small enough to stay in the cache.
 const READ_BYTES: usize = 128 << 10;
@@ -78,8 +79,38 @@ impl Pump {
     }
 }
 
+/// Stands for an exit code that nobody will learn.
+const UNKNOWN_EXIT_CODE: i32 = -1;
+
 /// Runs until the process is closed.
 pub(crate) async fn run(process: Arc<Process>, io: ChildIo, timeout: Option<Duration>, shared: Arc<Shared>) {
+    let deadline = timeout.map(|timeout| Instant::now() + timeout.min(NEVER));
+    if survive(carry(&process, io, deadline, &shared)).await.is_none() {
+        give_up(&process, &shared);
+    }
+    process.announce();
+    shared.janitor.forget_process_later(&process);
+    if let Some(deadline) = deadline {
+        shared.janitor.end_rest_of_tree_at(deadline.into_std(), &process);
+    }
+}
+
+/// Nobody looks after the process any more, because its actor has panicked: it is ended, and its client learns that it is over.
+fn give_up(process: &Arc<Process>, shared: &Arc<Shared>) {
+    process.child.lock().take();
+    process.reaped.send_replace(true);
+    shared.kill_in_background(Arc::clone(process));
+    process.close_stdin();
+    process.terminal.lock().take();
+    process.journal(|journal| {
+        if journal.log.exit_event().is_none() {
+            journal.log.exit(Exit { code: UNKNOWN_EXIT_CODE, sandbox_denied: false, timed_out: false });
+        }
+        journal.log.close();
+    });
+}
+
+async fn carry(process: &Arc<Process>, io: ChildIo, deadline: Option<Instant>, shared: &Arc<Shared>) {
     let (mut pumps, mut held_slave) = match io {
         ChildIo::Pipes { stdin, stdout, stderr } => {
             // The queue has its own; one kept here would keep the pipe open after its end.
@@ -93,8 +124,8 @@ pub(crate) async fn run(process: Arc<Process>, io: ChildIo, timeout: Option<Dura
     };
     // Kept over the turns of the loop: each new one would ask the kernel again.
     let mut reaped = std::pin::pin!(reaped(process.child()));
-    let deadline = Instant::now() + timeout.unwrap_or(NEVER).min(NEVER);
-    let mut timer_armed = timeout.is_some();
+    let mut timer_armed = deadline.is_some();
+    let deadline = deadline.unwrap_or_else(Instant::now);
     let mut status: Option<ExitStatus> = None;
     let mut exit_told = false;
     let mut draining = false;
@@ -106,18 +137,18 @@ pub(crate) async fn run(process: Arc<Process>, io: ChildIo, timeout: Option<Dura
         let has_input = process.has_input();
         let [first, second] = &pumps;
         tokio::select! {
-            () = first.readable(), if can_read => read_turn(&process, &shared, &mut pumps[0]),
+            () = first.readable(), if can_read => read_turn(process, shared, &mut pumps[0]),
             () = second.readable(), if can_read => {
                 // Two pipes have no common order, but a program that writes to both mostly writes to stdout first.
                 if pumps[0].has_waiting() {
                     pumps[0].readable().await;
-                    read_turn(&process, &shared, &mut pumps[0]);
+                    read_turn(process, shared, &mut pumps[0]);
                 }
-                read_turn(&process, &shared, &mut pumps[1]);
+                read_turn(process, shared, &mut pumps[1]);
             }
             exit = &mut reaped, if status.is_none() => {
                 status = Some(exit);
-                finish(&process, &shared, exit);
+                finish(process, shared, exit);
                 pumps.iter_mut().for_each(Pump::note_what_is_owed);
                 // From now on the terminal ends when the last process has closed it.
                 drop(held_slave.take());
@@ -128,10 +159,9 @@ pub(crate) async fn run(process: Arc<Process>, io: ChildIo, timeout: Option<Dura
             () = process.poke.notified() => process.feed(),
             () = sleep_until(deadline), if timer_armed => {
                 timer_armed = false;
-                if status.is_none() {
-                    process.timed_out.store(true, Ordering::Relaxed);
-                    shared.kill_in_background(Arc::clone(&process));
-                }
+                // The time is for the whole tree. The exit of a process that was in time says so, whoever it has left behind.
+                process.timed_out.store(status.is_none(), Ordering::Relaxed);
+                shared.kill_in_background(Arc::clone(process));
             }
         }
 
@@ -161,8 +191,6 @@ pub(crate) async fn run(process: Arc<Process>, io: ChildIo, timeout: Option<Dura
     process.close_stdin();
     process.terminal.lock().take();
     process.journal(|journal| journal.log.close());
-    process.announce();
-    shared.janitor.forget_process_later(&process);
 }
 
 async fn reaped(child: Option<Arc<Child>>) -> ExitStatus {
