@@ -80,4 +80,8 @@ impl HttpSurface for Open {
     fn metrics(&self) -> String {
         String::new()
     }
+
+    fn serves_host(&self, _: &str) -> bool {
+        true
+    }
 }

@@ -275,8 +275,11 @@ async fn what_cannot_be_enforced_is_refused() {
         let process = number.to_string();
         let started = client.call("process/start", start_with(&process, &["echo", "ran"], changes)).await;
         assert_eq!(started, json!({"processId": process, "sandboxType": "none"}), "it asks for nothing");
-        assert_eq!(client.outcome(&process).await.stdout, b"ran
-");
+        assert_eq!(
+            client.outcome(&process).await.stdout,
+            b"ran
+"
+        );
     }
 }
 

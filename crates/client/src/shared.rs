@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use protocol::{
-    Capabilities, EnvironmentInfo, KeepParams, Method, ReadResult, RequestId, SessionId, StartParams,
-    encode_request,
+    Capabilities, EnvironmentInfo, KeepParams, Method, ReadResult, RequestId, SessionId, StartParams, encode_request,
 };
 use recovery::{Admission, Generation, Link, Refusal, WhenRecovering, WriteSize};
 use serde::Serialize;

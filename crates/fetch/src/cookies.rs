@@ -206,10 +206,10 @@ mod tests {
         for host in
             ["https://example.com/", "http://chatgpt.com/", "https://notchatgpt.com/", "https://www.chat.openai.com/"]
         {
-            assert!(super::tests::jar(host, &["__cf_bm=1"]).cookies.is_empty(), "{host}");
+            assert!(jar(host, &["__cf_bm=1"]).cookies.is_empty(), "{host}");
         }
         for host in ["https://chat.openai.com/", "https://a.chatgpt-staging.com/", "https://x.y.chatgpt.com/"] {
-            let mut jar = super::tests::jar(host, &["_cfuvid=1"]);
+            let mut jar = jar(host, &["_cfuvid=1"]);
             assert_eq!(sent(&mut jar, host).unwrap(), "_cfuvid=1", "{host}");
         }
     }
@@ -224,7 +224,7 @@ mod tests {
             assert_eq!(sent(&mut jar, host).unwrap(), "__cf_bm=1", "{host}");
         }
         for domain in ["com", "openai.com", "other.chatgpt.com", "chatgpt-staging.com", "example.com"] {
-            let jar = super::tests::jar("https://ab.chatgpt.com/", &[&format!("__cf_bm=1; Domain={domain}")]);
+            let jar = jar("https://ab.chatgpt.com/", &[&format!("__cf_bm=1; Domain={domain}")]);
             assert!(jar.cookies.is_empty(), "{domain}");
         }
     }

@@ -6,7 +6,7 @@ use crate::{PathUri, SandboxContext};
 
 /// Params of `capabilityRoots/discoverV1`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename = "CapabilityRootsDiscoverParams")]
+#[serde(expecting = "struct CapabilityRootsDiscoverParams")]
 pub struct DiscoverParams {
     /// The directories to look through, 128 at most.
     pub roots: Vec<CapabilityRoot>,

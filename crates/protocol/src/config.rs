@@ -7,7 +7,7 @@ use crate::PathUri;
 /// Params of `environmentConfig/read`. A key path is one literal key for each level, outermost first. No path may be empty, and there
 /// must be at least one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename = "EnvironmentConfigReadParams", rename_all = "camelCase")]
+#[serde(expecting = "struct EnvironmentConfigReadParams", rename_all = "camelCase")]
 pub struct ConfigReadParams {
     /// The working directory of the client, which decides which project files count. It need not exist.
     pub cwd: PathUri,

@@ -33,7 +33,7 @@ fn is_no(value: &bool) -> bool {
 
 /// Params of `fs/readFile` and `fs/getMetadata`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename = "FsReadFileParams", rename_all = "camelCase")]
+#[serde(expecting = "struct FsReadFileParams", rename_all = "camelCase")]
 pub struct FileParams {
     /// Which file.
     pub path: PathUri,
@@ -55,7 +55,7 @@ pub struct ReadFileResult {
 
 /// Params of `fs/open`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename = "FsOpenParams", rename_all = "camelCase")]
+#[serde(expecting = "struct FsOpenParams", rename_all = "camelCase")]
 pub struct OpenParams {
     /// Chosen by the client, at most 32 bytes, unique among the open handles of the session.
     pub handle_id: String,
@@ -79,7 +79,7 @@ pub struct HandleResult {
 
 /// Params of `fs/readBlock`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename = "FsReadBlockParams", rename_all = "camelCase")]
+#[serde(expecting = "struct FsReadBlockParams", rename_all = "camelCase")]
 pub struct ReadBlockParams {
     /// Which open file.
     pub handle_id: String,
@@ -100,7 +100,7 @@ pub struct ReadBlockResult {
 
 /// Params of `fs/close`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename = "FsCloseParams", rename_all = "camelCase")]
+#[serde(expecting = "struct FsCloseParams", rename_all = "camelCase")]
 pub struct HandleParams {
     /// Which open file, or an upload that is given up.
     pub handle_id: String,
@@ -108,7 +108,7 @@ pub struct HandleParams {
 
 /// Params of `fs/writeFile`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename = "FsWriteFileParams", rename_all = "camelCase")]
+#[serde(expecting = "struct FsWriteFileParams", rename_all = "camelCase")]
 pub struct WriteFileParams {
     /// Which file.
     pub path: PathUri,
@@ -124,7 +124,7 @@ pub struct WriteFileParams {
 
 /// Params of `fs/createDirectory`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename = "FsCreateDirectoryParams", rename_all = "camelCase")]
+#[serde(expecting = "struct FsCreateDirectoryParams", rename_all = "camelCase")]
 pub struct CreateDirectoryParams {
     /// Which directory.
     pub path: PathUri,
@@ -174,7 +174,7 @@ pub struct FileTime {
 
 /// Params of `fs/canonicalize` and `fs/readLink`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename = "FsCanonicalizeParams")]
+#[serde(expecting = "struct FsCanonicalizeParams")]
 pub struct PathParams {
     /// Which one.
     pub path: PathUri,
@@ -192,7 +192,7 @@ pub struct PathResult {
 
 /// Params of `fs/readDirectory`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename = "FsReadDirectoryParams", rename_all = "camelCase")]
+#[serde(expecting = "struct FsReadDirectoryParams", rename_all = "camelCase")]
 pub struct ReadDirectoryParams {
     /// Which one.
     pub path: PathUri,
@@ -231,7 +231,7 @@ pub struct DirectoryEntry {
 
 /// Params of `fs/walk`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename = "FsWalkParams")]
+#[serde(expecting = "struct FsWalkParams")]
 pub struct WalkParams {
     /// Where to begin.
     pub path: PathUri,
@@ -300,7 +300,7 @@ pub struct WalkFailure {
 
 /// Params of `fs/remove`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename = "FsRemoveParams", rename_all = "camelCase")]
+#[serde(expecting = "struct FsRemoveParams", rename_all = "camelCase")]
 pub struct RemoveParams {
     /// Which one.
     pub path: PathUri,
@@ -320,7 +320,7 @@ pub struct RemoveParams {
 
 /// Params of `fs/copy`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename = "FsCopyParams", rename_all = "camelCase")]
+#[serde(expecting = "struct FsCopyParams", rename_all = "camelCase")]
 pub struct CopyParams {
     /// From where.
     pub source_path: PathUri,

@@ -9,7 +9,7 @@ use crate::{Base64Bytes, PathUri, ProcessId, ShellInfo, WriteId};
 
 /// Params of `process/start`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename = "ExecParams", rename_all = "camelCase")]
+#[serde(expecting = "struct ExecParams", rename_all = "camelCase")]
 pub struct StartParams {
     /// Chosen by the client, unique within the session.
     pub process_id: ProcessId,
@@ -330,7 +330,7 @@ pub enum Signal {
 
 /// Params of methods that only name a process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename = "TerminateParams", rename_all = "camelCase")]
+#[serde(expecting = "struct TerminateParams", rename_all = "camelCase")]
 pub struct TargetParams {
     /// Which process.
     pub process_id: ProcessId,

@@ -10,7 +10,7 @@ pub struct Config {
     pub max_connections: usize,
     /// Connections at once that have not shown yet who they are; a further one takes the place of an older one.
     pub max_handshakes: usize,
-    /// Sessions at once, detached ones included.
+    /// Sessions at once, detached ones included. With so many, one that nobody uses makes room for a new one.
     pub max_sessions: usize,
     /// Processes of one session, closed ones that are still readable included.
     pub max_processes: usize,
@@ -42,7 +42,7 @@ pub struct Config {
     pub max_wait: Duration,
     /// Output retained per process.
     pub retain_bytes: usize,
-    /// Output retained for all processes together.
+    /// Memory for the output retained of all processes together, with what its chunks cost beside their bytes.
     pub retain_total_bytes: usize,
     /// How long a closed process stays readable.
     pub process_retention: Duration,

@@ -20,8 +20,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use protocol::fs::WriteBlockParams;
 use protocol::{
-    EnvironmentStatus, ErrorData, KeepParams, ListResult, Method, NoResult, Order, ProcessId, Request, RequestId, ResizeParams,
-    Signal, SignalParams, TargetParams, WireError, abridged, decode, decode_params, encode_error, error_kind,
+    EnvironmentStatus, ErrorData, KeepParams, ListResult, Method, NoResult, Order, ProcessId, Request, RequestId,
+    ResizeParams, Signal, SignalParams, TargetParams, WireError, abridged, decode, decode_params, encode_error,
+    error_kind,
 };
 use serde::de::DeserializeOwned;
 

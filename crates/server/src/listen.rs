@@ -86,9 +86,9 @@ impl Server {
         for listener in listeners {
             let places = ConnectionPlaces { handshakes: Arc::clone(&handshakes), connections: Arc::clone(&permits) };
             let (shared, door) = (Arc::clone(&self.shared), Arc::clone(&door));
-            self.shared.tasks.spawn(async move {
-                while survive(accept(&listener, &shared, &door, &places)).await.is_none() {}
-            });
+            self.shared
+                .tasks
+                .spawn(async move { while survive(accept(&listener, &shared, &door, &places)).await.is_none() {} });
         }
         let stdio = (stdio_count == 1).then(|| {
             let stream = transport::stdio(limits(&self.shared));

@@ -9,11 +9,11 @@ use toml::Table;
 
 use super::ConfigError;
 
-/// The size of one file. Parsed, a file takes many times its size, and that memory is missing to other clients. A configuration with
-/// thousands of projects has some hundred kilobytes.
-const FILE_BYTES: u64 = 8 << 20;
+/// The size of one file. While it is parsed, a file can take eighty times its size, and that memory is missing to other clients. A
+/// configuration with thousands of projects has some hundred kilobytes.
+const FILE_BYTES: u64 = 2 << 20;
 /// The size of all files of one request: a project can have thousands of folders with a file each.
-const ALL_FILES_BYTES: usize = 32 << 20;
+const ALL_FILES_BYTES: usize = 8 << 20;
 
 /// What a file is to the configuration, which decides how its faults are worded.
 #[derive(Clone, Copy, Debug)]

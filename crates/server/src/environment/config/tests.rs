@@ -255,8 +255,8 @@ fn the_home_of_the_user_is_no_project() {
 
 #[test]
 fn a_file_that_cannot_be_used_is_named_in_the_words_of_its_role() {
-    let large = vec![b'#'; 9 << 20];
-    let limit = "file is too large to read: limit is 8388608 bytes";
+    let large = vec![b'#'; 3 << 20];
+    let limit = "file is too large to read: limit is 2097152 bytes";
     for (path, read, parse) in [
         ("etc/config.toml", "Failed to read config file FILE: ", "FILE:2:5: "),
         ("home/.codex/config.toml", "Failed to read config file FILE: ", "FILE:2:5: "),
@@ -340,13 +340,13 @@ fn a_working_directory_that_no_path_can_name_is_refused() {
 #[test]
 fn all_files_together_are_limited() {
     let machine = Machine::new();
-    let large = vec![b'#'; 8 << 20];
+    let large = vec![b'#'; 2 << 20];
     for folder in ["a", "a/b", "a/b/c", "a/b/c/d", "a/b/c/d/e"] {
         machine.write(&format!("{folder}/.codex/config.toml"), &large);
     }
     machine.write("a/.git", "");
     assert!(machine.read("a/b/c/d", &[&["a"]], &[]).is_ok());
     let file = machine.at("a/b/c/d/e/.codex/config.toml").display().to_string();
-    let problem = "all configuration files together are limited to 33554432 bytes";
+    let problem = "all configuration files together are limited to 8388608 bytes";
     assert_eq!(machine.refused("a/b/c/d/e"), format!("Failed to read project config file {file}: {problem}"));
 }
