@@ -178,7 +178,7 @@ mod tests {
         SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000)
     }
 
-    fn jar(from: &str, cookies: &[&str]) -> CookieJar {
+    fn jar_with(from: &str, cookies: &[&str]) -> CookieJar {
         let mut jar = CookieJar::default();
         store(&mut jar, from, cookies);
         jar
@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn only_names_of_cloudflare_and_hosts_of_chatgpt_count() {
         let mut jar =
-            jar("https://chatgpt.com/a", &["__cf_bm=1", "session=2", "cf_chl_rc=3; Path=/", "cf_clearance=4"]);
+            jar_with("https://chatgpt.com/a", &["__cf_bm=1", "session=2", "cf_chl_rc=3; Path=/", "cf_clearance=4"]);
         assert_eq!(sent(&mut jar, "https://chatgpt.com/a").unwrap(), "__cf_bm=1; cf_chl_rc=3; cf_clearance=4");
         for other in
             ["http://chatgpt.com/a", "https://www.chatgpt.com/a", "https://openai.com/", "https://127.0.0.1/"]
@@ -206,17 +206,17 @@ mod tests {
         for host in
             ["https://example.com/", "http://chatgpt.com/", "https://notchatgpt.com/", "https://www.chat.openai.com/"]
         {
-            assert!(jar(host, &["__cf_bm=1"]).cookies.is_empty(), "{host}");
+            assert!(jar_with(host, &["__cf_bm=1"]).cookies.is_empty(), "{host}");
         }
         for host in ["https://chat.openai.com/", "https://a.chatgpt-staging.com/", "https://x.y.chatgpt.com/"] {
-            let mut jar = jar(host, &["_cfuvid=1"]);
+            let mut jar = jar_with(host, &["_cfuvid=1"]);
             assert_eq!(sent(&mut jar, host).unwrap(), "_cfuvid=1", "{host}");
         }
     }
 
     #[test]
     fn a_domain_is_for_the_hosts_below_it_and_never_above_chatgpt() {
-        let mut jar = jar(
+        let mut jar = jar_with(
             "https://ab.chatgpt.com/",
             &["__cf_bm=1; Domain=.ChatGPT.com; Path=/; Secure; HttpOnly; SameSite=None"],
         );
@@ -224,7 +224,7 @@ mod tests {
             assert_eq!(sent(&mut jar, host).unwrap(), "__cf_bm=1", "{host}");
         }
         for domain in ["com", "openai.com", "other.chatgpt.com", "chatgpt-staging.com", "example.com"] {
-            let jar = jar("https://ab.chatgpt.com/", &[&format!("__cf_bm=1; Domain={domain}")]);
+            let jar = jar_with("https://ab.chatgpt.com/", &[&format!("__cf_bm=1; Domain={domain}")]);
             assert!(jar.cookies.is_empty(), "{domain}");
         }
     }
@@ -232,7 +232,7 @@ mod tests {
     #[test]
     fn paths_decide_where_to_and_in_which_order() {
         let cookies = ["__cf_bm=dir", "__cflb=root; Path=/", "_cfuvid=deep; Path=/a/b/c", "__cfseq=bad; Path=x"];
-        let mut jar = jar("https://chatgpt.com/a/b", &cookies);
+        let mut jar = jar_with("https://chatgpt.com/a/b", &cookies);
         assert_eq!(
             sent(&mut jar, "https://chatgpt.com/a/b/c/d").unwrap(),
             "_cfuvid=deep; __cf_bm=dir; __cfseq=bad; __cflb=root"
@@ -242,8 +242,10 @@ mod tests {
 
     #[test]
     fn a_cookie_ends_when_it_says_and_is_replaced_by_its_successor() {
-        let mut jar =
-            jar("https://chatgpt.com/", &["__cf_bm=1; Max-Age=60", "_cfuvid=2; expires=Thu, 01-Jan-70 00:00:01 GMT"]);
+        let mut jar = jar_with(
+            "https://chatgpt.com/",
+            &["__cf_bm=1; Max-Age=60", "_cfuvid=2; expires=Thu, 01-Jan-70 00:00:01 GMT"],
+        );
         assert_eq!(sent(&mut jar, "https://chatgpt.com/").unwrap(), "__cf_bm=1");
         store(&mut jar, "https://chatgpt.com/", &["__cf_bm=3; expires=Thu, 01 Jan 1970 00:00:01 GMT; Max-Age=60"]);
         assert_eq!(sent(&mut jar, "https://chatgpt.com/").unwrap(), "__cf_bm=3", "Max-Age goes before Expires");
