@@ -8,8 +8,9 @@ use std::io;
 use transport::{Incoming, ReadError, Reader};
 
 /// Messages that are parked before the connection is no longer read at all. Pongs stand between requests, so the more is parked
-/// the longer they are seen. A peer whose requests fill this is still known to be there by what it takes of its answers.
-const PARKED_BYTES: usize = 1 << 20;
+/// the longer they are seen; but many small messages leave holes in the memory of the server when they are gone. A peer whose
+/// requests fill this is still known to be there by what it takes of its answers.
+const PARKED_BYTES: usize = 128 << 10;
 
 /// What a parked message costs beside its text.
 const PARKED_OVERHEAD_BYTES: usize = 64;
