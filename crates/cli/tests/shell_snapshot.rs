@@ -344,14 +344,17 @@ async fn what_waited_for_a_start_that_failed_never_reaches_the_next_process_of_t
     // Enough of them that the next process is started while some still have to be answered.
     let mut writes = Vec::new();
     for number in 0..1500 {
-        writes.push(client.send_write("p", &number.to_string(), [b'x'; 8 << 10]).await);
+        writes.push(client.send_write("p", &number.to_string(), [b'x'; 24 << 10]).await);
     }
     client.call("environment/status", json!({})).await;
     let gate = home.at("gate");
     eventually("the profile runs", || gate.exists().then_some(())).await;
     directory.close().unwrap();
+    // A connection that is always busy is served while the writes that waited are being answered, and not only after them.
+    for _ in 0..400 {
+        client.send("environment/status", json!({})).await;
+    }
     std::fs::write(&gate, "\n").unwrap();
-    // The connection is kept busy, so that it is served while the writes that waited are being answered.
     let mut answers = HashMap::new();
     while !answers.contains_key(&start) {
         client.send("environment/status", json!({})).await;
