@@ -2,17 +2,21 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{broadcast, watch};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 /// What the kernel may hold for one end of a slow connection. With less than a few packets of loopback it carries next to nothing.
 const SLOW_BUFFER_BYTES: usize = 256 << 10;
 /// What passes over a slow connection at once.
 const SLOW_PIECE_BYTES: usize = 16 << 10;
+/// How far behind its rate a slow connection may be and still make up for it.
+const SLOW_CATCH_UP: Duration = Duration::from_millis(200);
 
 /// A proxy on loopback. Ends with its value.
 pub struct CuttingProxy {
@@ -202,7 +206,7 @@ async fn carry(
     for socket in [&client, &server] {
         let _ = socket.set_nodelay(true);
         // Dropped with unsent data and no linger, a socket is reset: the cut is abrupt for both sides.
-        let _ = rustix::net::sockopt::set_socket_linger(socket, Some(std::time::Duration::ZERO));
+        let _ = rustix::net::sockopt::set_socket_linger(socket, Some(Duration::ZERO));
     }
     let per_second = traffic.per_second.load(Ordering::SeqCst);
     if per_second > 0 {
@@ -229,6 +233,7 @@ async fn copy(
     own: &Own,
 ) {
     let born = frozen.borrow().times;
+    let mut due = Instant::now();
     let per_second = traffic.per_second.load(Ordering::SeqCst);
     let mut buffer = vec![0; if per_second > 0 { SLOW_PIECE_BYTES } else { 64 << 10 }];
     loop {
@@ -245,8 +250,11 @@ async fn copy(
                     return;
                 }
                 if per_second > 0 {
+                    // What a late wake-up has cost is made up for, but no idle time is saved up.
+                    due = due.max(Instant::now() - SLOW_CATCH_UP)
+                        + Duration::from_secs_f64(count as f64 / per_second as f64);
                     // sleep: a slow link is made of waiting.
-                    tokio::time::sleep(std::time::Duration::from_secs_f64(count as f64 / per_second as f64)).await;
+                    tokio::time::sleep_until(due).await;
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! Connections on which nothing moves any more.
+//! Connections on which nothing moves any more, and slow ones that only look like it.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use client::{
 };
 use testkit::{CuttingProxy, TestServer};
 
-use crate::support::sh;
+use crate::support::{sh, sh_with_stdin};
 
 /// Longer than anything here takes on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -66,4 +66,26 @@ async fn a_quiet_connection_is_kept_by_pings() {
     let quiet = tokio::time::timeout(Duration::from_secs(3), state.changed());
     assert!(quiet.await.is_err(), "{:?}", client.connection_state().borrow());
     assert!(proxy.passed() > before, "nobody was asked for a sign of life");
+}
+
+#[tokio::test]
+async fn a_slow_link_is_not_a_silent_one() {
+    // Far more than the kernel takes at once on behalf of a link.
+    const INPUT_BYTES: usize = 18 << 20;
+    const TIMEOUT: Duration = Duration::from_secs(3);
+    let server = TestServer::start().await;
+    let proxy = CuttingProxy::start(server.address()).await;
+    // The message takes longer than silence may, and nothing comes back before it has arrived.
+    proxy.slow_down(6 << 20);
+    let client = connect(&proxy, TIMEOUT).await;
+    let script = format!("head -c {INPUT_BYTES} | wc -c");
+    let process = client.start(sh_with_stdin("p", &script)).await.unwrap();
+    let state = client.connection_state();
+    let started = Instant::now();
+    let written = client.write(process.process_id(), vec![b'x'; INPUT_BYTES], Some("w".into())).await.unwrap();
+    assert_eq!(written.status, client::WriteStatus::Accepted);
+    assert!(started.elapsed() > TIMEOUT, "the link was not slow");
+    assert!(!state.has_changed().unwrap(), "a link that moves was given up: {:?}", state.borrow());
+    let output = process.wait_with_output().await.unwrap();
+    assert_eq!(output.stdout, format!("{INPUT_BYTES}\n").into_bytes());
 }
