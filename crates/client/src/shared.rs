@@ -53,7 +53,7 @@ pub(crate) struct Shared {
     pub(crate) closing: CancellationToken,
     /// Connections that broke before they had carried everything that was missed.
     pub(crate) broken_catch_ups: AtomicU32,
-    /// How much input a write may carry.
+    /// How much of an input or of a file one message may carry.
     pub(crate) write_size: Mutex<WriteSize>,
     /// Somebody wants processes to outlive the client.
     pub(crate) leaves_processes: AtomicBool,
@@ -203,9 +203,19 @@ impl Shared {
         method: Method,
         params: &impl Serialize,
     ) -> Result<Option<R>, ExecServerError> {
+        let result = self.call_encoded_until_lost(|id| encode_request(id, method.name(), params)).await?;
+        Ok(result.map(|result| serde_json::from_slice(&result)).transpose()?)
+    }
+
+    /// The same for a request that the caller writes, and an answer that the caller reads.
+    pub(crate) async fn call_encoded_until_lost(
+        &self,
+        encode: impl Fn(&RequestId) -> Vec<u8>,
+    ) -> Result<Option<Bytes>, ExecServerError> {
         loop {
             let (generation, rpc) = self.rpc(WhenRecovering::Wait).await?;
-            let is_sent = match rpc.call(method.name(), params, Slot::Ordinary).await {
+            let answer = async { rpc.begin_encoded(Slot::Ordinary, &encode).await?.wait_encoded().await };
+            let is_sent = match answer.await {
                 Ok(result) => return Ok(Some(result)),
                 Err(CallError::Failed(error)) => return Err(error),
                 Err(CallError::NotSent) => false,

@@ -1,7 +1,8 @@
 //! How much input one write may carry. A write that is larger than what a connection carries before it breaks never arrives, however
 //! often it is repeated. So after a loss writes are small, and grow with what has arrived since.
 
-/// The size of writes over the connections of one client.
+/// The size of writes over the connections of one client. Blocks of files keep to it too; each has its place in the file, so that they
+/// can always be divided.
 #[derive(Debug, Default)]
 pub struct WriteSize {
     /// Bytes that the server has taken since the last loss, or since the beginning.

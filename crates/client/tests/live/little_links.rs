@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
+use client::{ExecutorFileSystem as _, PathUri, WriteStreamOptions};
 use testkit::{CuttingProxy, TestServer};
 use tokio::io::AsyncWriteExt as _;
 
@@ -50,6 +52,32 @@ async fn input_arrives_over_connections_of_twenty_kilobytes() {
 #[tokio::test]
 async fn input_arrives_over_connections_of_eighty_kilobytes() {
     input_arrives_once(80_000, &numbers(1 << 20)).await;
+}
+
+#[tokio::test]
+async fn files_pass_over_connections_of_twenty_kilobytes() {
+    let contents = numbers(300 << 10);
+    let server = TestServer::start().await;
+    let proxy = CuttingProxy::start(server.address()).await;
+    let client = connect_to(&proxy.url()).await;
+    let folder = tempfile::tempdir().unwrap();
+    let path = PathUri::from_native(&folder.path().join("file")).unwrap();
+    proxy.cut_each_after(20_000);
+    proxy.cut();
+    let files = client.file_system();
+    let there_and_back = async {
+        let mut writer = files.write_file_stream(&path, &WriteStreamOptions::default()).await.unwrap();
+        writer.write(Bytes::from(contents.clone())).await.unwrap();
+        writer.commit().await.unwrap();
+        let mut reader = files.read_file_stream(&path, None).await.unwrap();
+        let mut read = Vec::new();
+        while let Some(chunk) = reader.next().await {
+            read.extend_from_slice(&chunk.unwrap());
+        }
+        read
+    };
+    let read = tokio::time::timeout(PATIENCE, there_and_back).await.expect("files make no progress");
+    assert!(read == contents, "{} of {} bytes, or others", read.len(), contents.len());
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use bytes::Bytes;
+use bytes::{Buf as _, Bytes, BytesMut};
 use protocol::fs::{
     CommitParams, ExtentsParams, ExtentsResult, HandleParams, HandleResult, ReadBlockParams, ReadBlockResult,
     encode_write_block, recognise_block,
@@ -58,28 +58,70 @@ impl RemoteFile {
         }
     }
 
+    /// Reads a block, in parts where a connection does not carry the whole.
     pub(crate) async fn read_block(&self, offset: u64, len: usize) -> Result<Block, FileSystemError> {
+        let write_size = &self.client.shared.write_size;
+        let mut read = BytesMut::new();
+        loop {
+            let wanted = write_size.lock().bytes(true).min(len - read.len());
+            let Some(part) = self.read_part(offset + read.len() as u64, wanted).await? else {
+                write_size.lock().handle_lost();
+                continue;
+            };
+            write_size.lock().handle_taken(part.bytes.len());
+            let is_last = part.eof || part.bytes.len() < wanted || read.len() + part.bytes.len() >= len;
+            if is_last && read.is_empty() {
+                return Ok(part);
+            }
+            read.extend_from_slice(&part.bytes);
+            if is_last {
+                return Ok(Block { bytes: read.freeze(), eof: part.eof });
+            }
+        }
+    }
+
+    /// None: the connection was lost before the answer came.
+    async fn read_part(&self, offset: u64, len: usize) -> Result<Option<Block>, FileSystemError> {
         let params = ReadBlockParams { handle_id: self.id.clone(), offset, len: len as u64 };
         let encode = |id: &RequestId| encode_request(id, Method::FsReadBlock.name(), &params);
-        let result = self.call_encoded(encode).await?;
+        let Some(result) = self.call_until_lost(encode).await? else { return Ok(None) };
         if let Some((bytes, eof)) = recognise_block(&result) {
-            return Ok(Block { bytes: bytes.into(), eof });
+            return Ok(Some(Block { bytes: bytes.into(), eof }));
         }
         let result: ReadBlockResult = serde_json::from_slice(&result).map_err(|error| self.failed(error.into()))?;
-        Ok(Block { bytes: result.chunk.0.into(), eof: result.eof })
+        Ok(Some(Block { bytes: result.chunk.0.into(), eof: result.eof }))
     }
 
     pub(crate) async fn extents(&self, offset: u64) -> Result<ExtentsResult, FileSystemError> {
         self.call(Method::FsExtents, &ExtentsParams { handle_id: self.id.clone(), offset }).await
     }
 
+    /// Writes a block, in parts where a connection does not carry the whole. Each part has its place, so it can be written twice.
     pub(crate) async fn write_block(&self, offset: u64, block: Bytes) -> Result<(), FileSystemError> {
-        self.call_encoded(|id| encode_write_block(id, &self.id, offset, &block)).await?;
-        Ok(())
+        let write_size = &self.client.shared.write_size;
+        let (mut offset, mut rest) = (offset, block);
+        loop {
+            let count = write_size.lock().bytes(true).min(rest.len());
+            let part = rest.slice(..count);
+            let written = self.call_until_lost(|id| encode_write_block(id, &self.id, offset, &part)).await?;
+            if written.is_none() {
+                write_size.lock().handle_lost();
+                continue;
+            }
+            write_size.lock().handle_taken(count);
+            offset += count as u64;
+            rest.advance(count);
+            if rest.is_empty() {
+                return Ok(());
+            }
+        }
     }
 
-    async fn call_encoded(&self, encode: impl Fn(&RequestId) -> Vec<u8>) -> Result<Bytes, FileSystemError> {
-        self.client.shared.call_encoded(Repeat::SAFE, encode).await.map_err(|error| self.failed(error))
+    async fn call_until_lost(
+        &self,
+        encode: impl Fn(&RequestId) -> Vec<u8>,
+    ) -> Result<Option<Bytes>, FileSystemError> {
+        self.client.shared.call_encoded_until_lost(encode).await.map_err(|error| self.failed(error))
     }
 
     pub(crate) async fn commit(&self, size: u64, options: &WriteStreamOptions) -> Result<(), FileSystemError> {
