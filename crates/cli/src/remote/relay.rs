@@ -169,7 +169,8 @@ impl Relay<'_> {
         let mut told: Option<Deadly> = None;
         // A signal that the server cannot send, so that it ended the process instead.
         let mut replaced: Option<Deadly> = None;
-        let mut timeout_at = self.timeout.map(|time| Instant::now() + time);
+        // A time that no clock can show is never over.
+        let mut timeout_at = self.timeout.and_then(|time| Instant::now().checked_add(time));
         let mut is_timed_out = false;
         let mut untold_since: Option<Instant> = None;
         if self.redraw {
