@@ -202,8 +202,6 @@ async fn a_killed_server_leaves_no_leader_that_has_changed_its_limits() {
     let server = TestServer::start().await;
     let guard = guard_of(&server);
     let mut client = server.client().await;
-    mark.start(&mut client, "ended", &["bash", "-c", UNTAGGED]).await;
-    client.call("process/terminate", json!({"processId": "ended"})).await;
     mark.start(&mut client, "piped", &["bash", "-c", UNTAGGED]).await;
     let mut params = mark.start_params("terminal", &["bash", "-c", UNTAGGED]);
     params["tty"] = true.into();
