@@ -63,7 +63,7 @@ fn over_the_wire<P: Serialize + DeserializeOwned>(params: &P) -> P {
 /// What the model knows of an open handle.
 enum Handle {
     File { opened: RegularFile, contents: Vec<u8> },
-    Upload { upload: Upload, contents: Vec<u8>, replace: bool, name: u8, is_over: bool },
+    Upload { upload: Upload, contents: Vec<u8>, replace: bool, name: u8, has_failed: bool, is_over: bool },
 }
 
 struct World<'a> {
@@ -118,12 +118,19 @@ impl World<'_> {
 
     fn create(&mut self, handle: u8, name: u8, replace: bool) {
         let path = self.uri(name);
-        let params = over_the_wire(&CreateParams { handle_id: handle.to_string(), path, replace, sandbox: None });
+        let params = over_the_wire(&CreateParams {
+            handle_id: handle.to_string(),
+            path,
+            replace,
+            follow_symlinks: true,
+            sandbox: None,
+        });
         let native = params.path.to_native().expect("the path is native");
-        match Upload::create(&native, params.replace) {
+        match Upload::create(&native, params.replace, Follow::Yes) {
             Ok(upload) => {
                 assert!(replace || !self.files.contains_key(&name));
-                let upload = Handle::Upload { upload, contents: Vec::new(), replace, name, is_over: false };
+                let upload =
+                    Handle::Upload { upload, contents: Vec::new(), replace, name, has_failed: false, is_over: false };
                 self.handles.insert(handle, upload);
             }
             Err(error) => {
@@ -148,11 +155,14 @@ impl World<'_> {
     }
 
     fn write(&mut self, handle: u8, offset: u64, data: &[u8]) {
-        let Some(Handle::Upload { upload, contents, is_over, .. }) = self.handles.get_mut(&handle) else { return };
+        let Some(Handle::Upload { upload, contents, has_failed, is_over, .. }) = self.handles.get_mut(&handle) else {
+            return;
+        };
         let chunk = Base64Bytes(data.to_vec());
         let params = over_the_wire(&WriteBlockParams { handle_id: handle.to_string(), offset, chunk });
         let written = upload.write_block(params.offset, &params.chunk.0);
-        if *is_over || overflows(offset, data.len()) {
+        *has_failed |= *is_over || overflows(offset, data.len());
+        if *has_failed {
             return assert_refused(&written);
         }
         written.expect("a block is written");
@@ -164,7 +174,9 @@ impl World<'_> {
     }
 
     fn commit(&mut self, handle: u8, size: Option<u64>, fill: u8) {
-        let Some(Handle::Upload { upload, contents, replace, name, is_over }) = self.handles.get_mut(&handle) else {
+        let Some(Handle::Upload { upload, contents, replace, name, has_failed, is_over }) =
+            self.handles.get_mut(&handle)
+        else {
             return;
         };
         // Sizes that no file system has are its own affair.
@@ -187,7 +199,7 @@ impl World<'_> {
             sync: params.sync,
         };
         let committed = upload.commit(&options);
-        if std::mem::replace(is_over, true) {
+        if std::mem::replace(is_over, true) || *has_failed {
             return assert_refused(&committed);
         }
         if !*replace && self.files.contains_key(name) {

@@ -7,7 +7,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, fchmod, ftruncate, mkdirat, openat, readlinkat, symlinkat};
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, Statx, fchmod, ftruncate, mkdirat, openat, readlinkat, symlinkat, unlinkat,
+};
 use rustix::io::Errno;
 use rustix::path::Arg;
 
@@ -21,13 +23,16 @@ use crate::{Cancel, FileError, Follow, read, write};
 /// Copies `source` to `destination`: a file with its permissions, a link as it is, a directory only if `recursive`. What a directory
 /// has is merged into one that is there; things in it that are neither file, link nor directory are left out. After an error there
 /// may be a part of it.
+///
+/// A link at `destination` itself is followed. No link below it is: an earlier copy of a hostile tree may have left one that leads
+/// elsewhere. A file takes the place of such a link; a directory is refused with `EEXIST`.
 pub fn copy(source: &Path, destination: &Path, recursive: bool, cancel: &Cancel) -> Result<(), FileError> {
     cancel.check()?;
     let found = stat(CWD, source, AtFlags::SYMLINK_NOFOLLOW).map_err(FileError::at(source))?;
     let from = End { directory: CWD, name: source };
     let to = End { directory: CWD, name: destination };
     match kind(&found) {
-        FileType::RegularFile => copy_file(from, to, source, destination, cancel),
+        FileType::RegularFile => copy_file(from, to, source, destination, Follow::Yes, cancel),
         FileType::Symlink => copy_link(from, to).map_err(FileError::at(destination)),
         FileType::Directory if !recursive => {
             Err(FileError::refused("fs/copy requires recursive: true when sourcePath is a directory", source))
@@ -49,19 +54,25 @@ fn copy_link<F: AsFd, P: Arg>(from: End<F, P>, to: End<F, P>) -> Result<(), Errn
     symlinkat(&*target, to.directory, to.name)
 }
 
-fn copy_file<F: AsFd, P: Arg + Copy>(
+/// `follow` decides what becomes of a link at the destination: it is followed, or a file takes its place.
+fn copy_file<F: AsFd + Copy, P: Arg + Copy>(
     from: End<F, P>,
     to: End<F, P>,
     source: &Path,
     destination: &Path,
+    follow: Follow,
     cancel: &Cancel,
 ) -> Result<(), FileError> {
     let (input, found) = read::open_at(from.directory, from.name, source, Follow::No)?;
-    let mode = Mode::from_raw_mode(permissions(&found));
-    let (output, target) = write::open_at(to.directory, to.name, destination, Follow::Yes, mode)?;
+    if follow == Follow::No {
+        remove_link(to, destination)?;
+    }
+    let new_mode = Mode::from_raw_mode(permissions(&found) & 0o777);
+    let (output, target) = write::open_at(to.directory, to.name, destination, follow, new_mode)?;
     if Identity::of(&found) == Identity::of(&target) {
         return Err(FileError::refused("fs/copy cannot copy a file onto itself", destination));
     }
+    let mode = mode_of_copy(&found, &target);
     let copied = fchmod(&output, mode)
         .and_then(|()| ftruncate(&output, 0))
         .map_err(Failure::from)
@@ -72,6 +83,28 @@ fn copy_file<F: AsFd, P: Arg + Copy>(
         Failure::Os(error) => FileError::os(error, destination),
         Failure::Cancelled(error) => error,
     })
+}
+
+/// The permissions of the source. Set-user-ID and set-group-ID lend the rights of an owner and a group, so they are kept only where the
+/// copy has the same ones.
+fn mode_of_copy(source: &Statx, copy: &Statx) -> Mode {
+    let mut mode = permissions(source);
+    if source.stx_uid != copy.stx_uid {
+        mode &= !Mode::SUID.bits();
+    }
+    if source.stx_gid != copy.stx_gid {
+        mode &= !Mode::SGID.bits();
+    }
+    Mode::from_raw_mode(mode)
+}
+
+/// Removes a link that stands where a file is to be. A FIFO is refused here, because opening it would disturb its reader.
+fn remove_link<F: AsFd + Copy, P: Arg + Copy>(at: End<F, P>, path: &Path) -> Result<(), FileError> {
+    match stat(at.directory, at.name, AtFlags::SYMLINK_NOFOLLOW).map(|stat| kind(&stat)) {
+        Ok(FileType::Symlink) => unlinkat(at.directory, at.name, AtFlags::empty()).map_err(FileError::at(path)),
+        Ok(FileType::Fifo) => Err(FileError::not_a_file(path, Follow::Yes)),
+        _ => Ok(()),
+    }
 }
 
 fn copy_tree(source: &Path, destination: &Path, cancel: &Cancel) -> Result<(), FileError> {
@@ -138,7 +171,7 @@ impl TreeCopy<'_> {
         let opened = openat(from, name, READABLE | OFlags::NOFOLLOW, Mode::empty());
         let opened = opened.map_err(|error| FileError::os(error, &self.source.path_of(name)))?;
         let made = match mkdirat(to, name, Mode::from_raw_mode(0o777)) {
-            Ok(()) | Err(Errno::EXIST) => openat(to, name, PASSAGE, Mode::empty()),
+            Ok(()) | Err(Errno::EXIST) => openat(to, name, PASSAGE | OFlags::NOFOLLOW, Mode::empty()),
             Err(error) => Err(error),
         };
         let made = made.map_err(|error| {
@@ -176,7 +209,7 @@ impl TreeCopy<'_> {
                 match kind.map_err(FileError::at(&source))? {
                     FileType::Directory => pending.push(name.to_owned()),
                     FileType::RegularFile => {
-                        copy_file(one, other, &below(&source), &below(&destination), self.cancel)?;
+                        copy_file(one, other, &below(&source), &below(&destination), Follow::No, self.cancel)?;
                     }
                     FileType::Symlink => copy_link(one, other).map_err(FileError::at(&below(&destination)))?,
                     _ => {}

@@ -1,7 +1,9 @@
 //! A file that arrives in pieces, and stands where it belongs only when it is whole.
 
+use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use parking_lot::RwLock;
 use rustix::fs::{
@@ -40,22 +42,47 @@ pub struct CommitOptions {
 pub struct Upload {
     destination: PathBuf,
     replace: bool,
+    follow: Follow,
     /// `None` once it was committed, whether that succeeded or not. Blocks are written side by side, and none after that.
     temporary: RwLock<Option<Temporary>>,
+    /// Why a block was not written, as a kind and a sentence. Such a file has a hole that nobody asked for, so it is never committed.
+    failure: OnceLock<(ErrorKind, String)>,
 }
 
 impl Upload {
-    /// Begins a file that is to stand at `destination`, or where the link there leads. Without `replace` nothing may be there.
-    pub fn create(destination: &Path, replace: bool) -> Result<Self, FileError> {
-        let target = if replace { end_of_links(destination)? } else { destination.to_owned() };
-        let place = Place::find(&target, Follow::Yes)?.ok_or_else(|| FileError::os(Errno::ISDIR, destination))?;
-        replaceable(&place, destination, replace)?;
+    /// Begins a file that is to stand at `destination`, or, if links are followed, where the link there leads. Without `replace`
+    /// nothing may be there.
+    pub fn create(destination: &Path, replace: bool, follow: Follow) -> Result<Self, FileError> {
+        let target = match follow {
+            Follow::Yes if replace => end_of_links(destination)?,
+            _ => destination.to_owned(),
+        };
+        let place = Place::find(&target, follow)?.ok_or_else(|| FileError::os(Errno::ISDIR, destination))?;
+        replaceable(&place, destination, replace, follow)?;
         let temporary = Temporary::create(place).map_err(FileError::at(destination))?;
-        Ok(Self { destination: destination.to_owned(), replace, temporary: RwLock::new(Some(temporary)) })
+        Ok(Self {
+            destination: destination.to_owned(),
+            replace,
+            follow,
+            temporary: RwLock::new(Some(temporary)),
+            failure: OnceLock::new(),
+        })
     }
 
-    /// Writes a piece, in any order and beside others.
+    /// Writes a piece, in any order and beside others. One that fails ends the upload: no further piece is written, and the commit
+    /// fails too, so that callers may ask for it before they know what became of the pieces.
     pub fn write_block(&self, offset: u64, data: &[u8]) -> Result<(), FileError> {
+        self.check()?;
+        let written = self.try_write_block(offset, data);
+        if let Err(error) = &written {
+            let sentence = format!("{} bytes at offset {offset} were not written: {error}", data.len());
+            // The first failure explains those that follow it.
+            let _explained = self.failure.set((error.kind(), sentence));
+        }
+        written
+    }
+
+    fn try_write_block(&self, offset: u64, data: &[u8]) -> Result<(), FileError> {
         let end = offset.checked_add(data.len() as u64).filter(|end| i64::try_from(*end).is_ok());
         if end.is_none() {
             return Err(FileError::refused("file write offset overflowed", &self.destination));
@@ -65,11 +92,17 @@ impl Upload {
         write_at(&temporary.file, offset, data).map_err(FileError::at(&self.destination))
     }
 
+    fn check(&self) -> Result<(), FileError> {
+        let Some((kind, sentence)) = self.failure.get() else { return Ok(()) };
+        Err(FileError::check(*kind, format!("the upload has failed: {sentence}"), &self.destination))
+    }
+
     /// Puts the file where it belongs, in one step. Once, whether that succeeds or not: after an error everything is as it was
     /// before the upload, except that a disk may fail when all that is left is to sync the directory.
     pub fn commit(&self, options: &CommitOptions) -> Result<(), FileError> {
         let mut temporary = self.temporary.write().take().ok_or_else(|| self.finished())?;
-        let existing = replaceable(temporary.place(), &self.destination, self.replace)?;
+        self.check()?;
+        let existing = replaceable(temporary.place(), &self.destination, self.replace, self.follow)?;
         let times = options.mtime.map(|mtime| timestamps(mtime, &self.destination)).transpose()?;
         let placed = (|| {
             if let Some(size) = options.size {
@@ -111,7 +144,7 @@ fn is_no_link(code: i32) -> bool {
 }
 
 /// What stands there, if it may be replaced.
-fn replaceable(place: &Place, path: &Path, replace: bool) -> Result<Option<Statx>, FileError> {
+fn replaceable(place: &Place, path: &Path, replace: bool, follow: Follow) -> Result<Option<Statx>, FileError> {
     match stat(&place.directory, &place.name, AtFlags::SYMLINK_NOFOLLOW) {
         Err(Errno::NOENT) => Ok(None),
         Err(error) => Err(FileError::os(error, path)),
@@ -119,7 +152,8 @@ fn replaceable(place: &Place, path: &Path, replace: bool) -> Result<Option<Statx
         Ok(found) => match kind(&found) {
             FileType::RegularFile => Ok(Some(found)),
             FileType::Directory => Err(FileError::os(Errno::ISDIR, path)),
-            _ => Err(FileError::not_a_file(path, Follow::Yes)),
+            FileType::Symlink if follow == Follow::No => Err(FileError::symbolic_link(path)),
+            _ => Err(FileError::not_a_file(path, follow)),
         },
     }
 }

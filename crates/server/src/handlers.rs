@@ -61,7 +61,14 @@ pub(crate) async fn dispatch(connection: &Arc<Connection>, request: Request<'_>,
         );
         return connection.outbound.reply(encode_error(&request.id, &error));
     };
-    let Some(call) = Call::begin(connection, request.id.clone(), method) else { return };
+    let Some(call) = Call::begin(connection, request.id.clone(), method) else {
+        if method == Method::FsWriteBlock
+            && let Ok(params) = decode_params(request.params)
+        {
+            note_crowded_out(connection, &params);
+        }
+        return;
+    };
     if method.order() == Order::Inline {
         return initialize::initialize(call, decode_params(request.params)).await;
     }
@@ -70,8 +77,18 @@ pub(crate) async fn dispatch(connection: &Arc<Connection>, request: Request<'_>,
 
 /// Handles a block of an upload that was recognised before anything was decoded.
 pub(crate) fn write_block(connection: &Arc<Connection>, id: RequestId, params: WriteBlockParams) {
-    let Some(call) = Call::begin(connection, id, Method::FsWriteBlock) else { return };
+    let Some(call) = Call::begin(connection, id, Method::FsWriteBlock) else {
+        return note_crowded_out(connection, &params);
+    };
     in_session(call, params, fs::blocks::write_block);
+}
+
+/// A block was refused because too many requests are unanswered. Its upload must not be committed without it.
+fn note_crowded_out(connection: &Connection, block: &WriteBlockParams) {
+    if let Ok(session) = attached_session(connection, Method::FsWriteBlock) {
+        let reason = "the connection had too many unanswered requests (--max-requests)";
+        fs::blocks::note_refused_block(&session, &block.handle_id, reason);
+    }
 }
 
 /// Handles a request that waited for a process to start.

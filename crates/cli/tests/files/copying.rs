@@ -101,3 +101,39 @@ async fn a_file_is_not_copied_onto_itself_by_any_name() {
     }
     assert_eq!(folder.read("hard"), b"precious");
 }
+
+#[tokio::test]
+async fn a_copy_does_not_lend_the_rights_of_another_owner() {
+    let (folder, _server, mut client) = ready().await;
+    folder.file("file", "program");
+    if rustix::process::geteuid().is_root() {
+        std::os::unix::fs::chown(folder.path("file"), Some(65534), Some(65534)).unwrap();
+        std::fs::set_permissions(folder.path("file"), std::fs::Permissions::from_mode(0o6755)).unwrap();
+    } else {
+        std::fs::remove_file(folder.path("file")).unwrap();
+    }
+    let from = if folder.path("file").exists() { folder.uri("file") } else { crate::folder::uri_of("/usr/bin/su") };
+    let params = json!({"sourcePath": from, "destinationPath": folder.uri("copy"), "recursive": false});
+    assert_eq!(client.call("fs/copy", params).await, json!({}));
+    let mode = std::fs::metadata(folder.path("copy")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o6777, 0o755);
+}
+
+#[tokio::test]
+async fn no_link_that_an_earlier_copy_left_is_followed() {
+    let (folder, _server, mut client) = ready().await;
+    folder.file("outside/file", "precious");
+    for name in ["hostile", "to"] {
+        folder.directory(name);
+    }
+    folder.link(folder.path("outside"), "hostile/directory");
+    folder.link(folder.path("outside/file"), "hostile/file");
+    assert_eq!(client.call("fs/copy", copy(&folder, "hostile", "to", true)).await, json!({}));
+    folder.file("tree/file", "new");
+    assert_eq!(client.call("fs/copy", copy(&folder, "tree", "to", true)).await, json!({}));
+    assert_eq!((folder.read("to/file"), folder.path("to/file").is_symlink()), (b"new".to_vec(), false));
+    folder.file("tree/directory/file", "new");
+    let error = client.call_error("fs/copy", copy(&folder, "tree", "to", true)).await;
+    assert_eq!(error, os_error(17, &folder.uri("to/directory")));
+    assert_eq!(folder.read("outside/file"), b"precious");
+}

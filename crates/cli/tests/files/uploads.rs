@@ -104,18 +104,85 @@ async fn blocks_have_a_size_and_a_place() {
     let (folder, _server, mut client) = ready().await;
     let uri = folder.uri("file");
     create(&mut client, "u", &uri).await;
-    for block in [vec![], vec![0; MIB as usize + 1]] {
-        let error = client.call_error("fs/writeBlock", chunk("u", 0, block)).await;
-        let message = "file write block length must be between 1 and 1048576";
-        assert_eq!(error, json!({"code": INVALID_REQUEST, "message": message}));
-    }
-    for offset in [u64::MAX, i64::MAX as u64] {
-        let error = client.call_error("fs/writeBlock", chunk("u", offset, "x")).await;
-        assert_eq!(error, refused("file write offset overflowed", &uri), "{offset}");
-    }
     client.call("fs/writeBlock", chunk("u", 0, vec![7; MIB as usize])).await;
     commit(&mut client, json!({"handleId": "u"})).await;
     assert_eq!(folder.read("file"), vec![7; MIB as usize]);
+    client.call("fs/close", json!({"handleId": "u"})).await;
+
+    for block in [vec![], vec![0; MIB as usize + 1]] {
+        create(&mut client, "u", &uri).await;
+        let error = client.call_error("fs/writeBlock", chunk("u", 0, block)).await;
+        let message = "file write block length must be between 1 and 1048576";
+        assert_eq!(error, json!({"code": INVALID_REQUEST, "message": message}));
+        let message = format!("the upload has failed: a block was refused: {message}");
+        let error = client.call_error("fs/commit", json!({"handleId": "u"})).await;
+        assert_eq!(error, json!({"code": INVALID_REQUEST, "message": message}));
+    }
+    for offset in [u64::MAX, i64::MAX as u64] {
+        create(&mut client, "u", &uri).await;
+        let error = client.call_error("fs/writeBlock", chunk("u", offset, "x")).await;
+        assert_eq!(error, refused("file write offset overflowed", &uri), "{offset}");
+        let message = format!(
+            "the upload has failed: 1 bytes at offset {offset} were not written: file write offset overflowed"
+        );
+        assert_eq!(client.call_error("fs/commit", json!({"handleId": "u"})).await, refused(&message, &uri));
+    }
+    assert_eq!((folder.names(""), folder.read("file")), (vec!["file".to_owned()], vec![7; MIB as usize]));
+}
+
+/// A server whose files cannot grow beyond 1 or 2 MiB, as on a full disk.
+async fn server_with_little_room() -> testkit::TestServer {
+    let mut command = tokio::process::Command::new("sh");
+    command.args(["-c", "trap '' XFSZ; ulimit -f 2048; exec \"$@\"", "sh"]).arg(testkit::binary());
+    testkit::TestServer::launch(command, &[]).await
+}
+
+#[tokio::test]
+async fn a_block_that_fails_on_the_way_keeps_the_old_file() {
+    let folder = crate::folder::Folder::new();
+    let server = server_with_little_room().await;
+    let mut client = server.client().await;
+    let uri = folder.file("file", "old");
+    let block = 1_000_000;
+    let mut ids = vec![client.send("fs/create", json!({"handleId": "u", "path": uri})).await];
+    for number in [0, 1, 2, 3] {
+        ids.push(client.send("fs/writeBlock", chunk("u", number * block, vec![7; block as usize])).await);
+    }
+    // Sent before any answer was read.
+    let commit = client.send("fs/commit", json!({"handleId": "u", "size": 4 * block})).await;
+    let close = client.send("fs/close", json!({"handleId": "u"})).await;
+    let mut failures = 0;
+    for id in ids {
+        failures += usize::from(client.answer(id).await.get("error").is_some());
+    }
+    assert!(failures > 0, "a file of {} bytes did not fit", 4 * block);
+    let error = client.answer(commit).await["error"].clone();
+    let message = error["message"].as_str().unwrap();
+    assert!(message.starts_with("the upload has failed: 1000000 bytes at offset "), "{error}");
+    assert!(message.ends_with(" were not written: File too large (os error 27)"), "{error}");
+    assert_eq!(client.answer(close).await["result"], json!({}));
+    assert_eq!((folder.names(""), folder.read("file")), (vec!["file".to_owned()], b"old".to_vec()));
+}
+
+#[tokio::test]
+async fn a_block_that_is_crowded_out_is_missed_by_the_commit() {
+    let folder = crate::folder::Folder::new();
+    let server = testkit::TestServer::with_args(&["--max-requests", "1"]).await;
+    let mut client = server.client().await;
+    let uri = folder.file("file", "old");
+    create(&mut client, "u", &uri).await;
+    // The one place for requests is taken by a read that waits for the process to end.
+    folder.fifo("end");
+    client.start("p", &["/bin/sh", "-c", "read line < \"$0\"", folder.path("end").to_str().unwrap()]).await;
+    let read = client.send("process/read", json!({"processId": "p", "waitMs": 600_000})).await;
+    let error = client.call_error("fs/writeBlock", chunk("u", 0, "new")).await;
+    assert!(error["message"].as_str().unwrap().contains("--max-requests"), "{error}");
+    std::fs::write(folder.path("end"), "\n").unwrap();
+    client.answer(read).await;
+    let error = client.call_error("fs/commit", json!({"handleId": "u"})).await;
+    let message = "the upload has failed: a block was refused: the connection had too many unanswered requests (--max-requests)";
+    assert_eq!(error, json!({"code": INVALID_REQUEST, "message": message}));
+    assert_eq!(folder.read("file"), b"old");
 }
 
 #[tokio::test]

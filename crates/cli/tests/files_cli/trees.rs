@@ -107,3 +107,54 @@ async fn a_directory_is_copied_only_if_asked_to_and_not_into_itself() {
     assert!(world.path("tree/below/new/below").is_dir() && !world.path("tree/below/new/below/new").exists());
     assert!(!world.path("x").exists());
 }
+
+#[tokio::test]
+async fn no_link_below_the_target_is_followed() {
+    let world = World::new().await;
+    fs::create_dir_all(world.path("outside/a")).unwrap();
+    fs::write(world.path("outside/a/file"), "precious").unwrap();
+    fs::create_dir_all(world.path("hostile/tree")).unwrap();
+    symlink(world.path("outside/a"), world.path("hostile/tree/directory")).unwrap();
+    symlink(world.path("outside/a/file"), world.path("hostile/tree/file")).unwrap();
+    fs::create_dir_all(world.path("tree/directory")).unwrap();
+    fs::write(world.path("tree/directory/file"), "new").unwrap();
+    fs::write(world.path("tree/file"), "new").unwrap();
+    for (number, place) in [World::here, World::there].into_iter().enumerate() {
+        let target = format!("target{number}");
+        fs::create_dir(world.path(&target)).unwrap();
+        // The first copy leaves links behind, and the second has files where these are.
+        world.quietly(&["cp", "-r", &world.here("hostile/tree"), &place(&world, &target)]).await;
+        let (_, complaint, code) = world.run(&["cp", "-r", &world.here("tree"), &place(&world, &target)]).await;
+        let refused = format!(
+            "exec-server: cannot make the directory {}/tree/directory: File exists\n",
+            place(&world, &target)
+        );
+        assert_eq!((complaint, code), (refused, Some(1)));
+        let file = world.path(&format!("{target}/tree/file"));
+        assert!(!file.is_symlink(), "the file has taken the place of the link");
+        assert_eq!(fs::read(&file).unwrap(), b"new");
+        assert_eq!(fs::read(world.path("outside/a/file")).unwrap(), b"precious");
+    }
+    assert_eq!(fs::read_dir(world.path("outside/a")).unwrap().count(), 1);
+}
+
+#[tokio::test]
+async fn a_tree_does_not_go_through_a_link_of_its_own_name() {
+    let world = World::new().await;
+    fs::create_dir_all(world.path("outside")).unwrap();
+    fs::create_dir_all(world.path("target")).unwrap();
+    fs::create_dir_all(world.path("tree")).unwrap();
+    fs::write(world.path("tree/file"), "new").unwrap();
+    symlink(world.path("outside"), world.path("target/tree")).unwrap();
+    // The target itself may be reached through a link.
+    symlink("target", world.path("way")).unwrap();
+    for target in [world.here("way"), world.there("way")] {
+        let (_, complaint, code) = world.run(&["cp", "-r", &world.here("tree"), &target]).await;
+        let refused = format!("exec-server: cannot make the directory {target}/tree: File exists\n");
+        assert_eq!((complaint, code), (refused, Some(1)));
+    }
+    assert_eq!(fs::read_dir(world.path("outside")).unwrap().count(), 0);
+    fs::remove_file(world.path("target/tree")).unwrap();
+    world.quietly(&["cp", "-r", &world.here("tree"), &world.there("way")]).await;
+    assert_eq!(fs::read(world.path("target/tree/file")).unwrap(), b"new");
+}

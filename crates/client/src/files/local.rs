@@ -64,7 +64,7 @@ impl ExecutorFileSystem for LocalFileSystem {
     ) -> FileFuture<'a, FileWriter> {
         let kept = options.clone();
         on_path(path, options.sandbox.as_ref(), move |path| {
-            let upload = Upload::create(path, kept.replace)?;
+            let upload = Upload::create(path, kept.replace, follow(kept.follow_symlinks))?;
             Ok(FileWriter::new(Sink::Local(Arc::new(upload)), kept))
         })
     }

@@ -40,13 +40,15 @@ pub struct WriteStreamOptions {
     pub sync: bool,
     /// How long the file is, if not as long as what was written and skipped.
     pub size: Option<u64>,
+    /// False: no part of the path may be a symbolic link.
+    pub follow_symlinks: bool,
     /// What may be done on the way.
     pub sandbox: Option<SandboxContext>,
 }
 
 impl Default for WriteStreamOptions {
     fn default() -> Self {
-        Self { replace: true, mode: None, mode_if_new: None, mtime: None, sync: false, size: None, sandbox: None }
+        Self { replace: true, mode: None, mode_if_new: None, mtime: None, sync: false, size: None, follow_symlinks: true, sandbox: None }
     }
 }
 

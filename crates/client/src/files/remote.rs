@@ -212,7 +212,8 @@ impl ExecutorFileSystem for RemoteFileSystem {
             let (path, sandbox) = (self.remote(path), self.sandbox(sandbox.as_ref())?);
             let params = |handle_id| {
                 let (path, sandbox) = (path.clone(), sandbox.clone());
-                CreateParams { handle_id, path, replace: options.replace, sandbox }
+                let WriteStreamOptions { replace, follow_symlinks, .. } = *options;
+                CreateParams { handle_id, path, replace, follow_symlinks, sandbox }
             };
             let created = RemoteFile::open(&self.client, Method::FsCreate, params).await;
             let (file, _) = created.map_err(|error| local_error(&self.client, error))?;

@@ -35,6 +35,24 @@ fn a_file_is_copied_with_its_permissions() {
 }
 
 #[test]
+fn a_copy_does_not_lend_the_rights_of_its_owner_to_another_program() {
+    let world = World::new();
+    let source = if rustix::process::geteuid().is_root() {
+        let source = world.file("a", "program");
+        std::os::unix::fs::chown(&source, Some(65534), Some(65534)).unwrap();
+        fs::set_permissions(&source, fs::Permissions::from_mode(0o7755)).unwrap();
+        source
+    } else {
+        "/usr/bin/su".into()
+    };
+    let existing = world.file("existing", "");
+    for target in [world.at("new"), existing] {
+        copy(&source, &target, false, &never()).unwrap();
+        assert_eq!(fs::metadata(&target).unwrap().mode() & 0o6777, 0o755, "{}", target.display());
+    }
+}
+
+#[test]
 fn files_that_are_empty_or_say_so_are_copied() {
     let world = World::new();
     copy(&world.file("empty", ""), &world.at("b"), false, &never()).unwrap();
@@ -112,6 +130,43 @@ fn a_tree_is_merged_with_links_as_they_are_and_special_things_left_out() {
     world.file("blocked/b", "");
     assert_errno(copy(&world.at("from"), &world.at("blocked"), true, &never()), Errno::EXIST);
     assert_errno(copy(&world.at("from"), &world.at("to/a"), true, &never()), Errno::EXIST);
+}
+
+#[test]
+fn no_link_below_the_destination_is_followed() {
+    let world = World::new();
+    world.file("outside/a", "precious");
+    world.file("from/b/a", "new");
+    world.file("from/file", "new");
+    world.directory("to");
+    // As an earlier copy of another tree may have left them.
+    world.link("../outside", "to/b");
+    world.link("../outside/a", "to/file");
+    assert_errno(copy(&world.at("from"), &world.at("to"), true, &never()), Errno::EXIST);
+    fs::remove_file(world.at("to/b")).unwrap();
+    world.file("from/dangling", "new");
+    world.link("../outside/made", "to/dangling");
+    copy(&world.at("from"), &world.at("to"), true, &never()).unwrap();
+    for name in ["file", "dangling", "b/a"] {
+        assert!(!world.at(format!("to/{name}")).is_symlink(), "{name}");
+        assert_eq!(fs::read(world.at(format!("to/{name}"))).unwrap(), b"new", "{name}");
+    }
+    assert_eq!(
+        (names_in(&world.at("outside")), fs::read(world.at("outside/a")).unwrap()),
+        (vec!["a".to_owned()], b"precious".to_vec())
+    );
+
+    // The destination itself may be a link.
+    world.directory("real");
+    copy(&world.at("from"), &world.link("real", "way"), true, &never()).unwrap();
+    assert_eq!(names_in(&world.at("real")), ["b", "dangling", "file"]);
+    // What is neither file nor link keeps its place.
+    world.fifo("to/pipe");
+    world.file("from/pipe", "x");
+    assert_refused(
+        copy(&world.at("from"), &world.at("to"), true, &never()),
+        &format!("path `{}` is not a file", world.at("to/pipe").display()),
+    );
 }
 
 #[test]

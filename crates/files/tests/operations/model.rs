@@ -229,10 +229,12 @@ fn apply(root: &Path, operation: &Operation, follow: Follow) -> Outcome {
     let nothing = |result: Result<(), FileError>| result.map(|()| String::new());
     let outcome = match operation {
         Operation::Write(name, data) => nothing(write_file(&at(name), data, follow)),
-        Operation::Upload(name, data, replace) => nothing(Upload::create(&at(name), *replace).and_then(|upload| {
-            upload.write_block(0, data)?;
-            upload.commit(&CommitOptions::default())
-        })),
+        Operation::Upload(name, data, replace) => {
+            nothing(Upload::create(&at(name), *replace, Follow::Yes).and_then(|upload| {
+                upload.write_block(0, data)?;
+                upload.commit(&CommitOptions::default())
+            }))
+        }
         Operation::Read(name) => read_file(&at(name), follow, 1000).map(|data| format!("{data:?}")),
         Operation::Create(name, recursive) => nothing(create_directory(&at(name), *recursive, follow)),
         Operation::Remove(name, recursive, force) => {

@@ -99,10 +99,17 @@ fn role_of_one_who_fills() {
     assert_errno(copy(&world.file("large", &large), &small.join("a"), false, &never()), Errno::NOSPC);
     fs::write(small.join("a"), "old").unwrap();
 
-    let upload = Upload::create(&small.join("a"), true).unwrap();
-    assert_errno(upload.write_block(0, &large), Errno::NOSPC);
+    let upload = Upload::create(&small.join("a"), true, Follow::Yes).unwrap();
+    upload.write_block(0, b"begin").unwrap();
+    assert_errno(upload.write_block(5, &large), Errno::NOSPC);
+    // A client that has sent everything in one go asks for the commit before it knows.
+    let expected =
+        "the upload has failed: 2000000 bytes at offset 5 were not written: No space left on device (os error 28)";
+    assert_eq!(text(upload.write_block(0, b"x")), expected);
+    assert_eq!(text(upload.commit(&CommitOptions::default())), expected);
+    assert_eq!((fs::read(small.join("a")).unwrap(), names_in(&small)), (b"old".to_vec(), vec!["a".to_owned()]));
     drop(upload);
-    let upload = Upload::create(&small.join("a"), true).unwrap();
+    let upload = Upload::create(&small.join("a"), true, Follow::Yes).unwrap();
     upload.write_block(0, b"new").unwrap();
     upload.commit(&CommitOptions::default()).unwrap();
     assert_eq!((fs::read(small.join("a")).unwrap(), names_in(&small)), (b"new".to_vec(), vec!["a".to_owned()]));

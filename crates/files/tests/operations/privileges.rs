@@ -49,7 +49,7 @@ fn role_of_one_who_passes() {
         set_metadata(&unreadable, Some(0), None, follow).unwrap();
         remove(&narrow.join(format!("{follow:?}/b")), false, false, follow, &never()).unwrap();
     }
-    let upload = Upload::create(&narrow.join("uploaded"), false).unwrap();
+    let upload = Upload::create(&narrow.join("uploaded"), false, Follow::Yes).unwrap();
     upload.write_block(0, b"abc").unwrap();
     upload.commit(&CommitOptions { sync: true, ..CommitOptions::default() }).unwrap();
     assert_eq!(fs::read(narrow.join("uploaded")).unwrap(), b"abc");
@@ -107,6 +107,9 @@ fn role_of_one_who_is_refused() {
 
     let read_only = world.directory("read-only");
     chmod(&read_only, 0o500);
-    assert_eq!(Upload::create(&read_only.join("a"), true).unwrap_err().kind(), ErrorKind::PermissionDenied);
+    assert_eq!(
+        Upload::create(&read_only.join("a"), true, Follow::Yes).unwrap_err().kind(),
+        ErrorKind::PermissionDenied
+    );
     played();
 }

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::thread;
 
-use files::{CommitOptions, Upload};
+use files::{CommitOptions, Follow, Upload};
 use rustix::io::Errno;
 
 use crate::support::{World, assert_errno, assert_refused, names_in};
@@ -18,7 +18,7 @@ fn plain() -> CommitOptions {
 fn nothing_is_seen_before_it_is_whole() {
     let world = World::new();
     let path = world.file("a", "old");
-    let upload = Upload::create(&path, true).unwrap();
+    let upload = Upload::create(&path, true, Follow::Yes).unwrap();
     upload.write_block(3, b"def").unwrap();
     assert_eq!(fs::read(&path).unwrap(), b"old");
     upload.write_block(0, b"abc").unwrap();
@@ -31,7 +31,7 @@ fn nothing_is_seen_before_it_is_whole() {
 fn blocks_are_written_side_by_side() {
     let world = World::new();
     let path = world.at("a");
-    let upload = Upload::create(&path, false).unwrap();
+    let upload = Upload::create(&path, false, Follow::Yes).unwrap();
     thread::scope(|scope| {
         for part in 0..8u8 {
             let upload = &upload;
@@ -50,7 +50,7 @@ fn blocks_are_written_side_by_side() {
 #[test]
 fn one_that_is_given_up_leaves_nothing() {
     let world = World::new();
-    let upload = Upload::create(&world.at("a"), false).unwrap();
+    let upload = Upload::create(&world.at("a"), false, Follow::Yes).unwrap();
     upload.write_block(0, b"abc").unwrap();
     drop(upload);
     assert!(names_in(world.root()).is_empty());
@@ -65,13 +65,13 @@ fn mode_and_owner_are_kept_and_new_files_are_like_others() {
         std::os::unix::fs::chown(&path, Some(1234), Some(4321)).unwrap();
     }
     let before = fs::metadata(&path).unwrap();
-    Upload::create(&path, true).unwrap().commit(&plain()).unwrap();
+    Upload::create(&path, true, Follow::Yes).unwrap().commit(&plain()).unwrap();
     let after = fs::metadata(&path).unwrap();
     assert_eq!((after.mode(), after.uid(), after.gid()), (before.mode(), before.uid(), before.gid()));
     assert_ne!(after.ino(), before.ino());
 
     let other = world.file("other", "");
-    Upload::create(&world.at("new"), false).unwrap().commit(&plain()).unwrap();
+    Upload::create(&world.at("new"), false, Follow::Yes).unwrap().commit(&plain()).unwrap();
     assert_eq!(fs::metadata(world.at("new")).unwrap().mode(), fs::metadata(other).unwrap().mode());
 }
 
@@ -80,7 +80,7 @@ fn the_commit_says_size_mode_and_time() {
     let world = World::new();
     for size in [0, 2, 10_000] {
         let path = world.file("a", "old");
-        let upload = Upload::create(&path, true).unwrap();
+        let upload = Upload::create(&path, true, Follow::Yes).unwrap();
         upload.write_block(0, b"abcd").unwrap();
         let mtime = Some((1_000_000_000, 5));
         let options = CommitOptions { size: Some(size), mode: Some(0o4701), mtime, sync: true, ..plain() };
@@ -120,7 +120,7 @@ fn a_link_leads_to_what_is_replaced() {
     world.link("link", "further");
     world.link("d/made", "dangling");
     let write = |name: &str| {
-        let upload = Upload::create(&world.at(name), true).unwrap();
+        let upload = Upload::create(&world.at(name), true, Follow::Yes).unwrap();
         upload.write_block(0, b"new").unwrap();
         upload.commit(&plain()).unwrap();
     };
@@ -131,7 +131,7 @@ fn a_link_leads_to_what_is_replaced() {
     assert_eq!(names_in(&world.at("d")), ["a", "made"]);
     assert!(world.at("link").is_symlink() && world.at("further").is_symlink());
     world.link("loop", "loop");
-    assert_errno(Upload::create(&world.at("loop"), true), Errno::LOOP);
+    assert_errno(Upload::create(&world.at("loop"), true, Follow::Yes), Errno::LOOP);
 }
 
 #[test]
@@ -139,11 +139,11 @@ fn what_is_there_is_not_replaced_unless_asked() {
     let world = World::new();
     let path = world.file("a", "old");
     let dangling = world.link("none", "dangling");
-    assert_errno(Upload::create(&path, false), Errno::EXIST);
-    assert_errno(Upload::create(&dangling, false), Errno::EXIST);
+    assert_errno(Upload::create(&path, false, Follow::Yes), Errno::EXIST);
+    assert_errno(Upload::create(&dangling, false, Follow::Yes), Errno::EXIST);
 
     let late = world.at("late");
-    let upload = Upload::create(&late, false).unwrap();
+    let upload = Upload::create(&late, false, Follow::Yes).unwrap();
     fs::write(&late, "first").unwrap();
     assert_errno(upload.commit(&plain()), Errno::EXIST);
     assert_eq!(fs::read(&late).unwrap(), b"first");
@@ -153,19 +153,19 @@ fn what_is_there_is_not_replaced_unless_asked() {
 #[test]
 fn only_files_are_replaced() {
     let world = World::new();
-    assert_errno(Upload::create(&world.directory("d"), true), Errno::ISDIR);
-    assert_errno(Upload::create("/".as_ref(), true), Errno::ISDIR);
+    assert_errno(Upload::create(&world.directory("d"), true, Follow::Yes), Errno::ISDIR);
+    assert_errno(Upload::create("/".as_ref(), true, Follow::Yes), Errno::ISDIR);
     for path in [world.fifo("fifo"), world.socket("socket"), "/dev/null".into()] {
-        assert_refused(Upload::create(&path, true), &format!("path `{}` is not a file", path.display()));
+        assert_refused(Upload::create(&path, true, Follow::Yes), &format!("path `{}` is not a file", path.display()));
     }
-    assert_eq!(Upload::create(&world.at("none/a"), true).unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(Upload::create(&world.at("none/a"), true, Follow::Yes).unwrap_err().kind(), ErrorKind::NotFound);
 
     let path = world.at("late");
-    let upload = Upload::create(&path, true).unwrap();
+    let upload = Upload::create(&path, true, Follow::Yes).unwrap();
     world.fifo("late");
     assert_refused(upload.commit(&plain()), &format!("path `{}` is not a file", path.display()));
     fs::remove_file(&path).unwrap();
-    let upload = Upload::create(&path, true).unwrap();
+    let upload = Upload::create(&path, true, Follow::Yes).unwrap();
     world.directory("late");
     assert_errno(upload.commit(&plain()), Errno::ISDIR);
     assert_eq!(names_in(world.root()), ["d", "fifo", "late", "socket"]);
@@ -175,7 +175,7 @@ fn only_files_are_replaced() {
 fn a_commit_is_the_end_of_it_even_if_it_fails() {
     let world = World::new();
     let path = world.file("a", "old");
-    let upload = Upload::create(&path, true).unwrap();
+    let upload = Upload::create(&path, true, Follow::Yes).unwrap();
     upload.write_block(0, b"new").unwrap();
     let refused = upload.commit(&CommitOptions { mtime: Some((0, u32::MAX)), ..plain() });
     assert_refused(refused, "nanoseconds must be below 1000000000");
@@ -187,17 +187,22 @@ fn a_commit_is_the_end_of_it_even_if_it_fails() {
 #[test]
 fn offsets_that_no_file_can_have_are_refused() {
     let world = World::new();
-    let upload = Upload::create(&world.at("a"), false).unwrap();
     for offset in [u64::MAX, i64::MAX as u64] {
+        let upload = Upload::create(&world.at("a"), false, Follow::Yes).unwrap();
         assert_refused(upload.write_block(offset, b"abc"), "file write offset overflowed");
+        let expected = format!(
+            "the upload has failed: 3 bytes at offset {offset} were not written: file write offset overflowed"
+        );
+        assert_refused(upload.commit(&plain()), &expected);
     }
+    assert!(names_in(world.root()).is_empty());
 }
 
 #[test]
 fn the_longest_name_can_be_uploaded() {
     let world = World::new();
     let path = world.file(&"n".repeat(255), "old");
-    let upload = Upload::create(&path, true).unwrap();
+    let upload = Upload::create(&path, true, Follow::Yes).unwrap();
     upload.commit(&plain()).unwrap();
     assert_eq!(fs::read(&path).unwrap(), b"");
 }

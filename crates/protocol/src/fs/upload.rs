@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{FileTime, yes};
+use super::{FileTime, is_yes, yes};
 use crate::{Base64Bytes, PathUri, SandboxContext};
 
 /// Params of `fs/create`.
@@ -16,6 +16,9 @@ pub struct CreateParams {
     /// Whether a file that is there is replaced.
     #[serde(default = "yes")]
     pub replace: bool,
+    /// False: no part of the path may be a symbolic link.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub follow_symlinks: bool,
     /// What may be done on the way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxContext>,

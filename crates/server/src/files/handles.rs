@@ -2,7 +2,7 @@
 //! transfer goes on over the next connection.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use files::{RegularFile, Upload};
 use parking_lot::Mutex;
@@ -22,19 +22,33 @@ pub(crate) enum Opened {
 /// A handle. Blocks share its lock, opening and committing have it alone; it is fair, so that the order of asking is the
 /// order of doing.
 #[derive(Clone)]
-pub(crate) struct Slot(Arc<RwLock<Opened>>);
+pub(crate) struct Slot {
+    opened: Arc<RwLock<Opened>>,
+    /// Why a block was refused before it was tried. The file would lack it, so a commit that comes later fails.
+    refused_block: Arc<OnceLock<String>>,
+}
 
 impl Slot {
     pub(crate) fn share(&self) -> impl Future<Output = OwnedRwLockReadGuard<Opened>> + use<> {
-        Arc::clone(&self.0).read_owned()
+        Arc::clone(&self.opened).read_owned()
     }
 
     pub(crate) fn take(&self) -> impl Future<Output = OwnedRwLockWriteGuard<Opened>> + use<> {
-        Arc::clone(&self.0).write_owned()
+        Arc::clone(&self.opened).write_owned()
+    }
+
+    pub(crate) fn note_refused_block(&self, reason: &str) {
+        // The first refusal explains those that follow it.
+        let _explained = self.refused_block.set(reason.to_owned());
+    }
+
+    /// Why the upload cannot be committed any more.
+    pub(crate) fn refused_block(&self) -> Option<&str> {
+        self.refused_block.get().map(String::as_str)
     }
 
     fn is_committed(&self) -> bool {
-        self.0.try_read().is_ok_and(|opened| matches!(*opened, Opened::Committed))
+        self.opened.try_read().is_ok_and(|opened| matches!(*opened, Opened::Committed))
     }
 }
 
@@ -69,7 +83,7 @@ impl Handles {
         if slots.len() >= self.limit {
             return Err(HandleRefusal::TooMany(self.limit));
         }
-        let slot = Slot(lock);
+        let slot = Slot { opened: lock, refused_block: Arc::default() };
         slots.insert(id.to_owned(), slot.clone());
         Ok((slot, guard))
     }
@@ -85,7 +99,7 @@ impl Handles {
     /// Forgets a handle, if it has not been made anew meanwhile.
     pub(crate) fn forget(&self, id: &str, slot: &Slot) {
         let mut slots = self.slots.lock();
-        if slots.get(id).is_some_and(|known| Arc::ptr_eq(&known.0, &slot.0)) {
+        if slots.get(id).is_some_and(|known| Arc::ptr_eq(&known.opened, &slot.opened)) {
             slots.remove(id);
         }
     }

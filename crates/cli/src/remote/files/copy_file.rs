@@ -5,9 +5,11 @@ use std::io::ErrorKind;
 
 use bytes::Bytes;
 use client::{
-    ExtentReader, FileMetadata, FileOptions, FileReader, FileSystemError, RemoveOptions, WriteStreamOptions,
+    ExtentReader, FileMetadata, FileOptions, FileReader, FileSystemError, FileWriter, RemoveOptions,
+    WriteStreamOptions,
 };
 
+use super::found::Links;
 use super::place::Place;
 use super::progress::Progress;
 
@@ -35,6 +37,7 @@ type Copied = Result<(), String>;
 pub(crate) async fn copy_file(
     source: &Place,
     target: &Place,
+    target_links: Links,
     looked: &FileMetadata,
     modes: Modes,
     progress: &Progress,
@@ -45,9 +48,15 @@ pub(crate) async fn copy_file(
     let metadata = pieces.metadata().unwrap_or(looked).clone();
     let bits = metadata.mode.map(|mode| mode & !SET_ID_BITS);
     let (mode, mode_if_new) = if modes == Modes::Exact { (bits, None) } else { (None, bits) };
-    let options = WriteStreamOptions { mode, mode_if_new, mtime: metadata.mtime, ..WriteStreamOptions::default() };
-    let uri = target.uri().map_err(unwritable)?;
-    let mut writer = target.site.files.write_file_stream(&uri, &options).await.map_err(unwritable)?;
+    let follow_symlinks = target_links == Links::Follow;
+    let options = WriteStreamOptions {
+        mode,
+        mode_if_new,
+        mtime: metadata.mtime,
+        follow_symlinks,
+        ..WriteStreamOptions::default()
+    };
+    let mut writer = begin(target, &options).await.map_err(unwritable)?;
     let mut reached = 0;
     while let Some(piece) = pieces.next(reached).await {
         let (offset, bytes) = piece.map_err(unreadable)?;
@@ -63,6 +72,20 @@ pub(crate) async fn copy_file(
     progress.advance(size.saturating_sub(reached));
     progress.file_done();
     Ok(())
+}
+
+/// Begins the copy. A link that must not be followed is removed, so that the file can take its place.
+async fn begin(target: &Place, options: &WriteStreamOptions) -> Result<FileWriter, FileSystemError> {
+    let (files, uri) = (&target.site.files, target.uri()?);
+    let begun = files.write_file_stream(&uri, options).await;
+    if options.follow_symlinks || !begun.as_ref().is_err_and(|error| error.kind == ErrorKind::InvalidInput) {
+        return begun;
+    }
+    if files.read_link(&uri, None).await.is_ok() {
+        files.remove(&uri, &RemoveOptions { force: true, ..RemoveOptions::default() }).await?;
+        return files.write_file_stream(&uri, options).await;
+    }
+    begun
 }
 
 /// A file with or without its holes.

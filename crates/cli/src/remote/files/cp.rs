@@ -10,6 +10,7 @@ use client::{FileOptions, FileSystemError};
 use super::super::signals::Signals;
 use super::args::CpArgs;
 use super::copy_file::Modes;
+use super::found::Links;
 use super::place::{BarePaths, Place, Site, Sites};
 use super::progress::{INTERVAL, Progress};
 use super::tree::{Copying, Item};
@@ -37,13 +38,16 @@ pub(crate) async fn cp(args: CpArgs) -> anyhow::Result<ExitCode> {
 async fn copy_all(args: &CpArgs, sites: &mut Sites<'_>, progress: &Arc<Progress>) -> anyhow::Result<bool> {
     let mut sources = sites.places(&args.paths).await?;
     let target = sources.pop().context("there is nothing to copy")?;
-    let mut items = Vec::new();
+    let (mut items, mut targets) = (Vec::new(), Vec::new());
     let mut all_good = true;
     let is_directory = is_directory(&target).await?;
     anyhow::ensure!(is_directory || sources.len() == 1, "{target} is not a directory");
     for source in sources {
         match aim(&source, &target, is_directory, args.recursive).await {
-            Ok(target) => items.push(Item { source, target }),
+            Ok(exact) => {
+                items.push(item(source, &exact, &target, args.recursive).await?);
+                targets.push(exact);
+            }
             Err(sentence) => {
                 progress.say(&sentence);
                 all_good = false;
@@ -51,7 +55,7 @@ async fn copy_all(args: &CpArgs, sites: &mut Sites<'_>, progress: &Arc<Progress>
         }
     }
     let modes = if args.preserve { Modes::Exact } else { Modes::Umask };
-    let copying = Copying::new(args.recursive, modes, Arc::clone(progress), &items);
+    let copying = Copying::new(args.recursive, modes, Arc::clone(progress), targets);
     let sites = sites.all();
     let copied = copying.run(items);
     tokio::pin!(copied);
@@ -62,6 +66,19 @@ async fn copy_all(args: &CpArgs, sites: &mut Sites<'_>, progress: &Arc<Progress>
             _ = tick.tick() => progress.draw(sites.iter().any(|site| Site::is_lost(site))),
         }
     }
+}
+
+/// What is copied where. A tree that goes into a directory that is there does not follow a link in it.
+async fn item(source: Place, exact: &Place, typed: &Place, recursive: bool) -> anyhow::Result<Item> {
+    let (target, target_links) = match exact.path.file_name() {
+        Some(name) if recursive && exact.path != typed.path => {
+            let real =
+                typed.without_links().await.map_err(|error| anyhow::anyhow!(typed.complaint("write", &error)))?;
+            (real.join(name), Links::Keep)
+        }
+        _ => (exact.clone(), Links::Follow),
+    };
+    Ok(Item { source, target, target_links })
 }
 
 async fn is_directory(target: &Place) -> anyhow::Result<bool> {

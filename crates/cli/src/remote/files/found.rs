@@ -17,7 +17,7 @@ pub(crate) enum Found {
 }
 
 /// What becomes of a link.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Links {
     /// It stands for its target.
     Follow,

@@ -54,6 +54,13 @@ impl Place {
         Self { site: Arc::clone(&self.site), path: self.path.join(name), shown: self.shown.join(name) }
     }
 
+    /// The same place by a path without links. It must exist.
+    pub(crate) async fn without_links(&self) -> Result<Self, FileSystemError> {
+        let path = self.site.files.canonicalize(&self.uri()?, None).await?.to_native();
+        let path = path.map_err(|error| std::io::Error::new(std::io::ErrorKind::InvalidData, error))?;
+        Ok(Self { path, ..self.clone() })
+    }
+
     /// Whether it was typed as what is in a directory, not as the directory itself.
     pub(crate) fn means_contents(&self) -> bool {
         let typed = self.shown.as_os_str().as_bytes();

@@ -1,5 +1,6 @@
 //! A tree from one place to another, several things at a time. What cannot be copied is told and left out; the rest goes on.
 
+use std::ffi::OsString;
 use std::sync::Arc;
 
 use client::{CreateDirectoryOptions, FileMetadata, NewMetadata};
@@ -22,6 +23,8 @@ const UNIT_BYTES: u64 = 128 << 10;
 pub(crate) struct Item {
     pub(crate) source: Place,
     pub(crate) target: Place,
+    /// What becomes of a link at the target. Below the target that was typed, an earlier copy may have left one that leads elsewhere.
+    pub(crate) target_links: Links,
 }
 
 /// What a copy is about.
@@ -45,8 +48,7 @@ struct Outcome {
 }
 
 impl Copying {
-    pub(crate) fn new(recursive: bool, modes: Modes, progress: Arc<Progress>, items: &[Item]) -> Arc<Self> {
-        let targets = items.iter().map(|item| item.target.clone()).collect();
+    pub(crate) fn new(recursive: bool, modes: Modes, progress: Arc<Progress>, targets: Vec<Place>) -> Arc<Self> {
         Arc::new(Self { recursive, modes, progress, room: Semaphore::new(ROOM_UNITS as usize), targets })
     }
 
@@ -88,14 +90,14 @@ impl Copying {
     }
 
     async fn try_copy(&self, item: &Item) -> Result<Outcome, String> {
-        let Item { source, target } = item;
+        let Item { source, target, target_links } = item;
         let links = if self.recursive { Links::Keep } else { Links::Follow };
         match look(source, links).await.map_err(|error| source.complaint("read", &error))? {
             Found::File(metadata) => {
                 self.progress.expect(metadata.size);
                 let units = u32::try_from(metadata.size / UNIT_BYTES + 1).unwrap_or(ROOM_UNITS).min(ROOM_UNITS);
                 let _room = self.room.acquire_many(units).await.map_err(|error| error.to_string())?;
-                copy_file(source, target, &metadata, self.modes, &self.progress).await?;
+                copy_file(source, target, *target_links, &metadata, self.modes, &self.progress).await?;
                 Ok(Outcome::default())
             }
             Found::Link(says) => {
@@ -130,13 +132,17 @@ impl Copying {
     }
 
     async fn copy_directory(&self, item: &Item, metadata: FileMetadata) -> Result<Outcome, String> {
-        let Item { source, target } = item;
+        let Item { source, target, target_links } = item;
         // Before the target is made, which may be in it by another name.
         let names = source.names().await.map_err(|error| source.complaint("list", &error))?;
         let is_there = self.modes == Modes::Umask && look(target, Links::Follow).await.is_ok();
         let unmakable = |error| target.complaint("make the directory", &error);
         let uri = target.uri().map_err(unmakable)?;
-        target.site.files.create_directory(&uri, &CreateDirectoryOptions::default()).await.map_err(unmakable)?;
+        let follow_symlinks = *target_links == Links::Follow;
+        let options = CreateDirectoryOptions { follow_symlinks, ..CreateDirectoryOptions::default() };
+        target.site.files.create_directory(&uri, &options).await.map_err(unmakable)?;
+        // From here on no part of a path may be a link, so those on the way to the target are resolved.
+        let made = if follow_symlinks { target.without_links().await.map_err(unmakable)? } else { target.clone() };
         let mode = match self.modes {
             Modes::Exact => metadata.mode,
             Modes::Umask if is_there => None,
@@ -146,9 +152,11 @@ impl Copying {
                 metadata.mode.zip(made).map(|(source, made)| mode_of_new_directory(source, made))
             }
         };
-        let inside = names.iter().map(|name| Item { source: source.join(name), target: target.join(name) }).collect();
-        let new = NewMetadata { mode, mtime: metadata.mtime, ..NewMetadata::default() };
-        Ok(Outcome { inside, directory: Some((target.clone(), new)), has_failed: false })
+        let inside =
+            |name: &OsString| Item { source: source.join(name), target: made.join(name), target_links: Links::Keep };
+        let inside = names.iter().map(inside).collect();
+        let new = NewMetadata { mode, mtime: metadata.mtime, follow_symlinks: false, ..NewMetadata::default() };
+        Ok(Outcome { inside, directory: Some((made, new)), has_failed: false })
     }
 
     async fn finish_directory(&self, place: &Place, new: &NewMetadata) -> bool {

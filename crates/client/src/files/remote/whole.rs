@@ -33,7 +33,7 @@ impl WholeFile {
     pub(crate) async fn commit(mut self, size: u64, options: &WriteStreamOptions) -> Result<(), FileSystemError> {
         let size = usize::try_from(size).ok().filter(|size| *size <= WHOLE_FILE_BYTES);
         self.bytes.resize(size.ok_or_else(|| self.too_large())?, 0);
-        let plain = FileOptions { sandbox: self.sandbox.clone(), ..FileOptions::default() };
+        let plain = FileOptions { follow_symlinks: options.follow_symlinks, sandbox: self.sandbox.clone() };
         if !options.replace && self.server.metadata(&self.path, &plain).await.is_ok() {
             return Err(FileSystemError::new(ErrorKind::AlreadyExists, "File exists").about(&self.path));
         }
@@ -41,8 +41,8 @@ impl WholeFile {
         let new = NewMetadata {
             mode: options.mode,
             mtime: options.mtime,
+            follow_symlinks: options.follow_symlinks,
             sandbox: self.sandbox.clone(),
-            ..NewMetadata::default()
         };
         let wants_more = new.mode.is_some() || new.mtime.is_some();
         if wants_more && self.server.capabilities().await?.fs_set_metadata {

@@ -15,7 +15,7 @@ use protocol::{ErrorCode, NoResult, WireError};
 use super::super::poll_once::poll_once;
 use super::super::waiting::Waiting;
 use super::look::on_the_wire;
-use super::{failed, native};
+use super::{failed, follow, native};
 use crate::connection::Call;
 use crate::files::{HandleRefusal, Opened, Slot, Weight};
 use crate::session::Session;
@@ -41,7 +41,8 @@ pub(in crate::handlers) fn open(call: Call, params: OpenParams, session: Arc<Ses
 pub(in crate::handlers) fn create(call: Call, params: CreateParams, session: Arc<Session>) {
     let path = native(&params.path, params.sandbox.as_ref());
     begin(call, params.handle_id, session, path, move |path| {
-        Ok((Opened::Upload(files::Upload::create(&path, params.replace)?), None))
+        let upload = files::Upload::create(&path, params.replace, follow(params.follow_symlinks))?;
+        Ok((Opened::Upload(upload), None))
     });
 }
 
@@ -116,9 +117,9 @@ pub(in crate::handlers) fn read_block(call: Call, params: ReadBlockParams, sessi
             Ok::<_, FileError>(Some(answer.end(eof)))
         });
         match read.await {
-            Some((Ok(Some(message)), place)) => {
+            Some((Ok(Some(message)), slot)) => {
                 let Some(room) = call.connection.outbound.room_for_reply(len).await else { return };
-                drop(place);
+                drop(slot);
                 call.finish_encoded(message, Some(room));
             }
             Some((Ok(None), _)) => call.finish::<()>(Err(unknown(&params.handle_id))),
@@ -174,7 +175,10 @@ pub(in crate::handlers) fn write_block(call: Call, params: WriteBlockParams, ses
     });
     let (slot, waiting) = match checked {
         Ok(checked) => checked,
-        Err(error) => return call.finish::<()>(Err(error)),
+        Err(error) => {
+            note_refused_block(&session, &params.handle_id, &error.message);
+            return call.finish::<()>(Err(error));
+        }
     };
     let share = in_turn(slot.share());
     let shared = Arc::clone(&call.connection.shared);
@@ -195,6 +199,13 @@ pub(in crate::handlers) fn write_block(call: Call, params: WriteBlockParams, ses
     });
 }
 
+/// A block was refused before it was tried. Its upload, if there is one, lacks it.
+pub(in crate::handlers) fn note_refused_block(session: &Session, handle_id: &str, reason: &str) {
+    if let Some(slot) = session.files.handles.find(handle_id) {
+        slot.note_refused_block(reason);
+    }
+}
+
 pub(in crate::handlers) fn commit(call: Call, params: CommitParams, session: Arc<Session>) {
     let slot = match check_id(&params.handle_id).and_then(|()| find(&session, &params.handle_id)) {
         Ok(slot) => slot,
@@ -208,14 +219,19 @@ pub(in crate::handlers) fn commit(call: Call, params: CommitParams, session: Arc
         mtime: params.mtime.map(|time| (time.secs, time.nanos)),
         sync: params.sync,
     };
+    // Now: what is refused later was sent later.
+    let refused = slot
+        .refused_block()
+        .map(|reason| WireError::invalid_request(format!("the upload has failed: a block was refused: {reason}")));
     let shared = Arc::clone(&call.connection.shared);
     shared.tasks.spawn(async move {
         let mut opened = take.await;
         let committed = session.files.work.run(move || {
-            let committed = match &*opened {
-                Opened::Upload(upload) => upload.commit(&options),
-                Opened::Committed => Ok(()),
-                Opened::Nothing | Opened::File(_) => return None,
+            let committed = match (&*opened, refused) {
+                (Opened::Upload(_), Some(refused)) => Err(refused),
+                (Opened::Upload(upload), None) => upload.commit(&options).map_err(failed),
+                (Opened::Committed, _) => Ok(()),
+                (Opened::Nothing | Opened::File(_), _) => return None,
             };
             *opened = if committed.is_ok() { Opened::Committed } else { Opened::Nothing };
             Some(committed)
@@ -224,7 +240,7 @@ pub(in crate::handlers) fn commit(call: Call, params: CommitParams, session: Arc
             Some(Some(Ok(()))) => call.finish(Ok(NoResult {})),
             Some(Some(Err(error))) => {
                 session.files.handles.forget(&params.handle_id, &slot);
-                call.finish::<()>(Err(failed(error)));
+                call.finish::<()>(Err(error));
             }
             Some(None) => call.finish::<()>(Err(unknown(&params.handle_id))),
             None => {}
