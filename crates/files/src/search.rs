@@ -23,6 +23,13 @@ const RIPGREP_IGNORE: &str = ".rgignore";
 pub const MAX_CONTEXT_LINES: u32 = 20;
 /// Text of a line beyond this is cut, so that a file without line ends does not become one huge result.
 pub const MAX_LINE_BYTES: usize = 4096;
+/// Of a pattern. Two bytes of one, `\w`, can take 20 KB of memory before the size of the compiled expression is known, so this bounds
+/// what a pattern costs before it is refused: about 90 MB and half a second.
+pub const MAX_PATTERN_BYTES: usize = 8 << 10;
+/// Globs of a search. Each can take 30 KB when it is compiled.
+pub const MAX_GLOBS: usize = 1000;
+/// Of all globs of a search together. Compiled they take at most about 60 MB.
+pub const MAX_GLOB_BYTES: usize = 64 << 10;
 /// Errors beyond this are only counted.
 pub const MAX_SEARCH_ERRORS: usize = 100;
 
@@ -40,7 +47,7 @@ pub struct Search {
     pub hidden: bool,
     /// Leave out what `.ignore` and `.rgignore` name, and, inside a git repository only, what `.gitignore`, `.git/info/exclude`
     /// and the global excludes of git name. Such files in parents of the root count too. A directory where one of them is something
-    /// else than a file, or larger than 1 MiB, is not searched.
+    /// else than a file, or larger than 1 MiB or 10,000 lines, is not searched.
     pub respect_ignore: bool,
     /// Go where symbolic links point to. Loops are found and reported as errors.
     pub follow_symlinks: bool,
@@ -79,6 +86,7 @@ impl Search {
 
     /// Checks everything that can be wrong with the question, before anything is searched.
     pub fn prepare(self) -> Result<PreparedSearch, SearchError> {
+        check_size(self.pattern.as_ref().map(|pattern| pattern.text.as_str()), &self.globs)?;
         if !self.root.is_absolute() {
             return Err(FileError::refused("the root of a search must be an absolute path", &self.root).into());
         }
@@ -95,10 +103,25 @@ impl Search {
     }
 }
 
+/// Refuses a question that would cost too much to prepare. It costs nothing itself, so callers need not wait for their turn.
+pub fn check_size(pattern: Option<&str>, globs: &[String]) -> Result<(), SearchError> {
+    if let Some(pattern) = pattern.filter(|pattern| pattern.len() > MAX_PATTERN_BYTES) {
+        return Err(SearchError::PatternTooLong { bytes: pattern.len() });
+    }
+    if globs.len() > MAX_GLOBS {
+        return Err(SearchError::TooManyGlobs { count: globs.len() });
+    }
+    let bytes = globs.iter().map(String::len).sum();
+    if bytes > MAX_GLOB_BYTES {
+        return Err(SearchError::GlobsTooLong { bytes });
+    }
+    Ok(())
+}
+
 /// What a line must contain.
 #[derive(Clone, Debug, Default)]
 pub struct Pattern {
-    /// A regular expression in the syntax of the `regex` crate.
+    /// A regular expression in the syntax of the `regex` crate, at most [`MAX_PATTERN_BYTES`].
     pub text: String,
     /// Take the text as it stands, not as a regular expression.
     pub fixed_strings: bool,
@@ -225,6 +248,24 @@ pub enum Ending {
 /// Why a search cannot begin. It is the fault of who asked.
 #[derive(Debug, thiserror::Error)]
 pub enum SearchError {
+    /// The pattern is longer than [`MAX_PATTERN_BYTES`].
+    #[error("the pattern has {bytes} bytes, and at most {MAX_PATTERN_BYTES} are allowed; search for a part of it")]
+    PatternTooLong {
+        /// How long it is.
+        bytes: usize,
+    },
+    /// There are more globs than [`MAX_GLOBS`].
+    #[error("there are {count} globs, and at most {MAX_GLOBS} are allowed; search several times")]
+    TooManyGlobs {
+        /// How many there are.
+        count: usize,
+    },
+    /// The globs are longer than [`MAX_GLOB_BYTES`].
+    #[error("the globs have {bytes} bytes together, and at most {MAX_GLOB_BYTES} are allowed; search several times")]
+    GlobsTooLong {
+        /// How long they are together.
+        bytes: usize,
+    },
     /// The pattern is not a regular expression.
     #[error("bad pattern: {0}")]
     Pattern(String),

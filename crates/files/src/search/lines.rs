@@ -1,5 +1,6 @@
 //! From what the searcher reports about one file to batches of lines.
 
+use std::cell::RefCell;
 use std::io;
 use std::ops::{ControlFlow, Range};
 use std::path::Path;
@@ -19,59 +20,69 @@ const LOOK_AHEAD_BYTES: usize = 128;
 /// Takes the lines of one file.
 pub(super) struct Lines<'a> {
     matcher: &'a RegexMatcher,
-    path: &'a Path,
-    hand_over: &'a dyn Fn(Found) -> ControlFlow<()>,
-    /// Made when the first line is found: most files have none.
-    shared_path: Option<Arc<Path>>,
-    batch: Vec<FoundLine>,
-    batch_bytes: usize,
+    pending: &'a PendingLines<'a>,
     matches: u64,
-    is_stopped: bool,
 }
 
 impl<'a> Lines<'a> {
-    pub(super) fn of(
-        path: &'a Path,
-        matcher: &'a RegexMatcher,
-        hand_over: &'a dyn Fn(Found) -> ControlFlow<()>,
-    ) -> Self {
-        Self {
-            matcher,
-            path,
-            hand_over,
-            shared_path: None,
-            batch: Vec::new(),
-            batch_bytes: 0,
-            matches: 0,
-            is_stopped: false,
-        }
+    pub(super) fn of(matcher: &'a RegexMatcher, pending: &'a PendingLines<'a>) -> Self {
+        Self { matcher, pending, matches: 0 }
     }
 
     pub(super) fn matches(&self) -> u64 {
         self.matches
     }
 
-    /// Hands over what is left; also after an error, which may come long after the last line.
-    pub(super) fn flush(&mut self) -> ControlFlow<()> {
-        if self.is_stopped {
+    fn take(&mut self, line: FoundLine) -> ControlFlow<()> {
+        self.pending.take(line)
+    }
+}
+
+/// Lines of one file that were found and not yet handed over. Whoever reads the file hands them over before a read that may take long.
+pub(super) struct PendingLines<'a> {
+    path: &'a Path,
+    hand_over: &'a dyn Fn(Found) -> ControlFlow<()>,
+    batch: RefCell<PendingBatch>,
+}
+
+#[derive(Default)]
+struct PendingBatch {
+    /// Made when the first line is found: most files have none.
+    shared_path: Option<Arc<Path>>,
+    lines: Vec<FoundLine>,
+    bytes: usize,
+    is_stopped: bool,
+}
+
+impl<'a> PendingLines<'a> {
+    pub(super) fn of(path: &'a Path, hand_over: &'a dyn Fn(Found) -> ControlFlow<()>) -> Self {
+        Self { path, hand_over, batch: RefCell::default() }
+    }
+
+    /// Hands over what there is; also after an error, which may come long after the last line.
+    pub(super) fn flush(&self) -> ControlFlow<()> {
+        let mut batch = self.batch.borrow_mut();
+        if batch.is_stopped {
             return ControlFlow::Break(());
         }
-        if self.batch.is_empty() {
+        if batch.lines.is_empty() {
             return ControlFlow::Continue(());
         }
-        let path = self.shared_path.get_or_insert_with(|| Arc::from(self.path)).clone();
-        self.batch_bytes = 0;
-        let handed = (self.hand_over)(Found::Lines { path, lines: std::mem::take(&mut self.batch) });
-        self.is_stopped = handed.is_break();
+        let path = batch.shared_path.get_or_insert_with(|| Arc::from(self.path)).clone();
+        batch.bytes = 0;
+        let handed = (self.hand_over)(Found::Lines { path, lines: std::mem::take(&mut batch.lines) });
+        batch.is_stopped = handed.is_break();
         handed
     }
 
-    fn take(&mut self, line: FoundLine) -> ControlFlow<()> {
-        self.batch_bytes += line.text.len() + line.matches.len() * size_of::<(u32, u32)>() + size_of::<FoundLine>();
-        self.batch.push(line);
-        if self.batch.len() < BATCH_LINES && self.batch_bytes < BATCH_BYTES {
+    fn take(&self, line: FoundLine) -> ControlFlow<()> {
+        let mut batch = self.batch.borrow_mut();
+        batch.bytes += line.text.len() + line.matches.len() * size_of::<(u32, u32)>() + size_of::<FoundLine>();
+        batch.lines.push(line);
+        if batch.lines.len() < BATCH_LINES && batch.bytes < BATCH_BYTES {
             return ControlFlow::Continue(());
         }
+        drop(batch);
         self.flush()
     }
 }
@@ -112,7 +123,7 @@ impl Sink for Lines<'_> {
     }
 
     fn finish(&mut self, _: &Searcher, _: &SinkFinish) -> io::Result<()> {
-        let _stop_is_remembered = self.flush();
+        let _stop_is_remembered = self.pending.flush();
         Ok(())
     }
 }

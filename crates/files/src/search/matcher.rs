@@ -6,8 +6,9 @@ use super::{Case, Pattern, SearchError, shortened};
 
 /// Of a compiled expression: enough for every pattern a person writes.
 const PROGRAM_BYTES: usize = 16 << 20;
-/// Of the states a thread finds while it searches; with fewer the search is only slower.
-const CACHE_BYTES: usize = 32 << 20;
+/// Of the states a thread finds while it searches, forward and backward; with fewer the search is only slower. All threads of all
+/// searches of a session can have so many.
+const CACHE_BYTES: usize = 4 << 20;
 
 pub(super) fn build(pattern: &Pattern) -> Result<RegexMatcher, SearchError> {
     let mut builder = RegexMatcherBuilder::new();

@@ -14,7 +14,7 @@ use ignore::{DirEntry, Error, ParallelVisitor, ParallelVisitorBuilder, WalkState
 use parking_lot::Mutex;
 use rustix::fs::OFlags;
 
-use super::lines::Lines;
+use super::lines::{Lines, PendingLines};
 use super::walk::failure;
 use super::{Ending, Found, PreparedSearch, Search, SearchEnd, SearchFailure, shortened};
 use crate::Cancel;
@@ -148,13 +148,14 @@ impl Worker<'_> {
         self.part.files_searched += 1;
         let run = self.run;
         let hand_over = |found| run.hand_over(found);
-        let mut lines = Lines::of(path, matcher, &hand_over);
+        let pending = PendingLines::of(path, &hand_over);
+        let mut lines = Lines::of(matcher, &pending);
         let searched = self.searcher.search_reader(
             InterruptibleMatcher { matcher, run },
-            InterruptibleFile { file, run },
+            InterruptibleFile { file, run, pending: &pending },
             &mut lines,
         );
-        let flushed = lines.flush();
+        let flushed = pending.flush();
         self.part.matches += lines.matches();
         self.part.files_matched += u64::from(lines.matches() > 0);
         match searched {
@@ -182,15 +183,17 @@ fn open(path: &Path) -> io::Result<Option<File>> {
     Ok(file.metadata()?.is_file().then_some(file))
 }
 
-/// A file that ends early when the search is over: a large one without a match asks nobody else.
+/// A file that ends early when the search is over: a large one without a match asks nobody else. What was found in one piece of it is
+/// handed over before the next piece is read, so that a match does not wait for the end of a large or slow file.
 struct InterruptibleFile<'r> {
     file: File,
     run: &'r Run<'r>,
+    pending: &'r PendingLines<'r>,
 }
 
 impl Read for InterruptibleFile<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.run.is_over() {
+        if self.pending.flush().is_break() || self.run.is_over() {
             return Ok(0);
         }
         self.file.read(buffer)

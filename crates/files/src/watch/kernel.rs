@@ -1,21 +1,20 @@
-//! inotify as the kernel offers it: watches in, events out, and its limits as errors that say what to do.
+//! What a watch asks of inotify, and its limits as errors that say what to do.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io;
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
+use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
-use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
+use rustix::fs::inotify::{ReadFlags, WatchFlags};
 use rustix::io::Errno;
 
+use super::WatchShare;
+use super::hub::{AddError, Hub};
+use super::inbox::Inbox;
+use super::routes::WatchNumber;
 use crate::FileError;
-
-/// About a thousand events with names of ordinary length.
-const READ_BYTES: usize = 64 << 10;
-/// Events handed over at a time, to bound what is copied out of the kernel's queue.
-const EVENTS_AT_A_TIME: usize = 4096;
 
 /// What is asked about a directory whose content matters.
 const CONTENT: WatchFlags = WatchFlags::CREATE
@@ -37,7 +36,7 @@ const ABOVE: WatchFlags =
 pub(super) type Number = i32;
 
 /// One event, out of the kernel's buffer.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Event {
     pub(super) number: Number,
     pub(super) flags: ReadFlags,
@@ -51,29 +50,18 @@ impl Event {
     }
 }
 
-/// Whether there is more to read.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Queue {
-    Empty,
-    MoreToRead,
-}
-
+/// What one watch asks of the kernel, through the hub that it shares with the others.
 pub(super) struct Kernel {
-    inotify: OwnedFd,
-    buffer: Vec<MaybeUninit<u8>>,
+    hub: Arc<Hub>,
+    watch: WatchNumber,
+    inbox: Arc<Inbox>,
 }
 
 impl Kernel {
-    pub(super) fn new(root: &Path) -> Result<Self, FileError> {
-        let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).map_err(|error| match error {
-            Errno::MFILE => FileError::check(
-                io::ErrorKind::QuotaExceeded,
-                "no further watch can be started; raise the sysctl fs.inotify.max_user_instances or the limit of open files",
-                root,
-            ),
-            other => FileError::os(other, root),
-        })?;
-        Ok(Self { inotify, buffer: vec![MaybeUninit::uninit(); READ_BYTES] })
+    pub(super) fn new(root: &Path, share: &WatchShare, inbox: Arc<Inbox>) -> Result<Self, FileError> {
+        let hub = Hub::current(root)?;
+        let watch = hub.join(Arc::clone(&inbox), share.clone());
+        Ok(Self { hub, watch, inbox })
     }
 
     /// Watches the root, where a symbolic link is followed.
@@ -90,57 +78,51 @@ impl Kernel {
     pub(super) fn watch_below(&self, path: &Path) -> Result<Option<Number>, FileError> {
         match self.add(path, CONTENT | WatchFlags::DONT_FOLLOW) {
             Ok(number) => Ok(Some(number)),
-            Err(error @ (Errno::NOSPC | Errno::NOMEM)) => Err(refusal(error, path)),
-            Err(_) => Ok(None),
+            Err(error @ (AddError::Kernel(Errno::NOSPC | Errno::NOMEM) | AddError::TooMany { .. })) => {
+                Err(refusal(error, path))
+            }
+            Err(AddError::Kernel(_)) => Ok(None),
         }
     }
 
     pub(super) fn unwatch(&self, number: Number) {
-        // Fails if the directory itself is gone, and the watch with it.
-        let _gone_already = inotify::remove_watch(&self.inotify, number);
+        self.hub.remove(self.watch, number);
     }
 
-    /// Reads what is there without waiting.
-    pub(super) fn read(&mut self, events: &mut Vec<Event>) -> io::Result<Queue> {
-        let mut reader = Reader::new(&self.inotify, &mut self.buffer);
-        loop {
-            match reader.next() {
-                Ok(event) => events.push(Event {
-                    number: event.wd(),
-                    flags: event.events(),
-                    cookie: event.cookie(),
-                    name: event.file_name().map(|name| OsStr::from_bytes(name.to_bytes()).to_owned()),
-                }),
-                Err(Errno::AGAIN) => return Ok(Queue::Empty),
-                Err(Errno::INTR) => continue,
-                Err(error) => return Err(error.into()),
-            }
-            if events.len() >= EVENTS_AT_A_TIME && reader.is_buffer_empty() {
-                return Ok(Queue::MoreToRead);
-            }
+    /// Waits for events, but not longer than `patience`. Breaks when the watch is to end.
+    pub(super) fn wait(&self, patience: Option<Duration>) -> ControlFlow<()> {
+        self.inbox.wait(patience)
+    }
+
+    /// Takes everything that the kernel has told by now, and says whether events were lost.
+    pub(super) fn read(&self, events: &mut Vec<Event>) -> Result<bool, Errno> {
+        self.hub.pump()?;
+        self.inbox.take(events)
+    }
+
+    fn add(&self, path: &Path, flags: WatchFlags) -> Result<Number, AddError> {
+        self.hub.add(self.watch, path, flags)
+    }
+}
+
+impl Drop for Kernel {
+    fn drop(&mut self) {
+        self.hub.leave(self.watch);
+    }
+}
+
+fn refusal(error: AddError, path: &Path) -> FileError {
+    let text = match error {
+        AddError::Kernel(Errno::NOSPC) => {
+            "no further directory can be watched; raise the sysctl fs.inotify.max_user_watches or watch fewer directories"
+                .to_owned()
         }
-    }
-
-    fn add(&self, path: &Path, flags: WatchFlags) -> Result<Number, Errno> {
-        inotify::add_watch(&self.inotify, path, flags)
-    }
-}
-
-impl AsFd for Kernel {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.inotify.as_fd()
-    }
-}
-
-fn refusal(error: Errno, path: &Path) -> FileError {
-    match error {
-        Errno::NOSPC => FileError::check(
-            io::ErrorKind::QuotaExceeded,
-            "no further directory can be watched; raise the sysctl fs.inotify.max_user_watches or watch fewer directories",
-            path,
+        AddError::Kernel(other) => return FileError::os(other, path),
+        AddError::TooMany { taken, limit } => format!(
+            "the session watches {taken} directories and must leave as many of the {limit} for others; watch fewer directories or raise the sysctl fs.inotify.max_user_watches"
         ),
-        other => FileError::os(other, path),
-    }
+    };
+    FileError::check(io::ErrorKind::QuotaExceeded, text, path)
 }
 
 #[cfg(test)]
@@ -149,8 +131,11 @@ mod tests {
 
     #[test]
     fn the_limit_of_the_kernel_is_named() {
-        let error = refusal(Errno::NOSPC, Path::new("/a"));
-        assert!(error.to_string().contains("fs.inotify.max_user_watches"), "{error}");
-        assert_eq!(refusal(Errno::NOENT, Path::new("/a")).kind(), io::ErrorKind::NotFound);
+        for error in [AddError::Kernel(Errno::NOSPC), AddError::TooMany { taken: 7, limit: 13 }] {
+            let error = refusal(error, Path::new("/a"));
+            assert!(error.to_string().contains("fs.inotify.max_user_watches"), "{error}");
+        }
+        let missing = refusal(AddError::Kernel(Errno::NOENT), Path::new("/a"));
+        assert_eq!(missing.kind(), io::ErrorKind::NotFound);
     }
 }

@@ -1,21 +1,19 @@
 //! The thread of a watch: waits for events, lets the subject make sense of them, and delivers when it is time.
 
-use std::io;
 use std::ops::ControlFlow;
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::inotify::ReadFlags;
 use rustix::io::Errno;
 
 use super::coalesce::{Coalescer, Happening};
 use super::departures::PATIENCE;
-use super::kernel::{Event, Kernel, Queue};
+use super::inbox::Inbox;
+use super::kernel::{Event, Kernel};
 use super::single_file::SingleFile;
 use super::tree::Tree;
-use super::{Change, ChangeKind, Changes, WatchEnd, WatchOptions};
+use super::{Change, ChangeKind, Changes, WatchEnd, WatchOptions, WatchShare};
 use crate::FileError;
 
 pub(super) struct Watcher {
@@ -38,6 +36,8 @@ impl Watcher {
         root: &Path,
         recursive: bool,
         options: WatchOptions,
+        share: &WatchShare,
+        inbox: Arc<Inbox>,
         sink: Box<dyn FnMut(Changes) -> ControlFlow<()> + Send>,
     ) -> Result<Self, FileError> {
         let is_directory = match std::fs::metadata(root) {
@@ -45,7 +45,7 @@ impl Watcher {
             // A link to nowhere has a name that can be watched.
             Err(_) => std::fs::symlink_metadata(root).map_err(FileError::at(root))?.is_dir(),
         };
-        let kernel = Kernel::new(root)?;
+        let kernel = Kernel::new(root, share, inbox)?;
         let subject = if is_directory {
             Subject::Tree(Tree::new(&kernel, root, recursive, options.max_directories)?)
         } else {
@@ -55,27 +55,15 @@ impl Watcher {
         Ok(Self { root: root.to_owned(), kernel, subject, coalescer, sink })
     }
 
-    /// Goes on until `stop` is readable, the sink breaks, or there is nothing left to watch.
-    pub(super) fn run(mut self, stop: &OwnedFd) {
+    /// Goes on until the inbox is closed, the sink breaks, or there is nothing left to watch.
+    pub(super) fn run(mut self) {
         let mut events = Vec::new();
-        while self.wait(stop).is_continue() {
+        while self.kernel.wait(self.patience()).is_continue() {
             match self.advance(&mut events) {
                 Ok(ControlFlow::Continue(())) => {}
                 Ok(ControlFlow::Break(())) => return,
                 Err(end) => return self.deliver_last(end),
             }
-        }
-    }
-
-    fn wait(&self, stop: &OwnedFd) -> ControlFlow<()> {
-        loop {
-            let timeout = self.patience().and_then(|patience| Timespec::try_from(patience).ok());
-            let mut ready = [PollFd::new(stop, PollFlags::IN), PollFd::new(&self.kernel, PollFlags::IN)];
-            return match poll(&mut ready, timeout.as_ref()) {
-                Ok(_) if ready[0].revents().is_empty() => ControlFlow::Continue(()),
-                Err(Errno::INTR) => continue,
-                _ => ControlFlow::Break(()),
-            };
         }
     }
 
@@ -90,19 +78,14 @@ impl Watcher {
     }
 
     fn advance(&mut self, events: &mut Vec<Event>) -> Result<ControlFlow<()>, WatchEnd> {
-        let queue = self.kernel.read(events).map_err(|error| failed(error, &self.root))?;
+        if self.kernel.read(events).map_err(|error| failed(error, &self.root))? {
+            self.subject.lose_track();
+        }
         for event in events.drain(..) {
             let now = Instant::now();
-            if event.is(ReadFlags::QUEUE_OVERFLOW) {
-                self.subject.lose_track();
-                continue;
-            }
             let coalescer = &mut self.coalescer;
             let report = &mut |path, is_directory, happening| coalescer.push(now, path, is_directory, happening);
             self.subject.handle(&self.kernel, event, now, report)?;
-        }
-        if queue == Queue::MoreToRead {
-            return Ok(ControlFlow::Continue(()));
         }
         self.catch_up()?;
         Ok(if self.is_time_to_deliver() { self.deliver() } else { ControlFlow::Continue(()) })
@@ -121,7 +104,7 @@ impl Watcher {
         Ok(())
     }
 
-    /// Only with an empty queue: then what was seen by looking is not told by an event of the next delivery.
+    /// Only when everything that the kernel had told was read: then what was seen by looking is not told by an event of the next delivery.
     fn is_time_to_deliver(&self) -> bool {
         let now = Instant::now();
         let is_past = |time: Instant| now >= time;
@@ -201,6 +184,6 @@ impl Subject {
     }
 }
 
-fn failed(error: io::Error, root: &Path) -> WatchEnd {
+fn failed(error: Errno, root: &Path) -> WatchEnd {
     WatchEnd::Failed(FileError::os(error, root))
 }

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
-use files::{Changes, FileError, Watch, WatchOptions};
+use files::{Changes, FileError, Watch, WatchOptions, WatchShare};
 use parking_lot::Mutex;
 use protocol::fs::{ChangeKind, ChangedNotification, FileChange};
 use protocol::{PathUri, encode_notification, notification};
@@ -34,6 +34,8 @@ pub(crate) struct Watched {
     listener: Mutex<ConnectionNumber>,
     /// What sees the changes, while it does.
     eyes: Mutex<Option<Watch>>,
+    /// What the watches of the session take together.
+    share: WatchShare,
 }
 
 /// Why there is no watch.
@@ -46,11 +48,12 @@ pub(crate) enum WatchRefusal {
 pub(crate) struct Watches {
     limit: usize,
     by_id: Mutex<HashMap<String, Arc<Watched>>>,
+    share: WatchShare,
 }
 
 impl Watches {
     pub(crate) fn new(limit: usize) -> Self {
-        Self { limit, by_id: Mutex::default() }
+        Self { limit, by_id: Mutex::default(), share: WatchShare::default() }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -85,6 +88,7 @@ impl Watches {
             over: CancellationToken::new(),
             listener: Mutex::new(listener),
             eyes: Mutex::new(None),
+            share: self.share.clone(),
         });
         by_id.insert(id.to_owned(), Arc::clone(&watched));
         Ok(watched)
@@ -127,7 +131,7 @@ impl Watched {
     pub(crate) fn open_eyes(self: &Arc<Self>, path: PathBuf, recursive: bool) -> Result<(), FileError> {
         let watched = Arc::downgrade(self);
         let sink = Box::new(move |changes| Self::seen(&watched, changes));
-        let eyes = Watch::start(&path, recursive, WatchOptions::default(), sink)?;
+        let eyes = Watch::start(&path, recursive, WatchOptions::default(), &self.share, sink)?;
         *self.eyes.lock() = Some(eyes);
         if self.over.is_cancelled() {
             self.eyes.lock().take();

@@ -11,7 +11,7 @@ use protocol::fs::{
     SearchTarget,
 };
 use protocol::{Base64Bytes, NoResult, PathUri, WireError, encode_notification, notification};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 use super::native;
 use crate::connection::{Call, Connection};
@@ -21,7 +21,7 @@ use crate::session::Session;
 const SEARCH_ID_BYTES: usize = 32;
 /// What is gathered before it is sent.
 const BATCH_BYTES: usize = 64 << 10;
-/// What is found does not wait longer than this for more to be found, unless nothing is.
+/// A batch of matches is sent at the latest this long after the one before it, or after its first match if that came later.
 const BATCH_TIME: Duration = Duration::from_millis(20);
 /// What a line or a file takes on the wire beside its text.
 const AROUND_BYTES: usize = 96;
@@ -61,27 +61,32 @@ impl Drop for Running {
 }
 
 pub(in crate::handlers) fn search(call: Call, params: SearchParams, session: Arc<Session>) {
-    let begun = native(&params.path, params.sandbox.as_ref())
-        .and_then(|root| Ok((root, Running::begin(&call.connection, params.search_id.clone())?)));
+    let begun = native(&params.path, params.sandbox.as_ref()).and_then(|root| {
+        files::check_size(params.pattern.as_deref(), &params.globs).map_err(|error| refused(&error))?;
+        Ok((root, Running::begin(&call.connection, params.search_id.clone())?))
+    });
     let (root, running) = match begun {
         Ok(begun) => begun,
         Err(error) => return call.finish::<()>(Err(error)),
     };
     let connection = Arc::clone(&call.connection);
     connection.spawn(async move {
-        let (send, batches) = mpsc::channel(WAITING_BATCHES);
+        let (gather, mut telling) = gather(params.max_matches);
         let cancel = running.cancel.clone();
         // Looking at the root can hang, and a large expression takes its time.
         let searching = session.files.work.run_for_reply(Weight::Large, move || {
+            // It may have waited long for its place.
+            if cancel.is_cancelled() {
+                return Ok(SearchEnd { ending: Ending::Cancelled, ..SearchEnd::default() });
+            }
             let prepared = prepare(root, &params)?;
-            let gather = Gather::new(send, params.max_matches);
             let mut end = prepared.run(&cancel, &|found| gather.add(found));
             gather.flush();
             end.matches = end.matches.min(params.max_matches.unwrap_or(u64::MAX));
             Ok(end)
         });
-        let (end, last_seq) = tokio::join!(searching, tell(&call.connection, &running.id, batches));
-        let Some((end, _place)) = end else { return };
+        let (end, last_seq) = tokio::join!(searching, tell(&call.connection, &running.id, &mut telling));
+        let Some((end, _slot)) = end else { return };
         // The name is free before the client learns that the search is over.
         drop(running);
         call.finish(end.map(|end| result(end, last_seq)));
@@ -89,14 +94,19 @@ pub(in crate::handlers) fn search(call: Call, params: SearchParams, session: Arc
 }
 
 /// Sends what is found, no faster than it is taken, and returns the number of the last message.
-async fn tell(connection: &Connection, id: &str, mut batches: mpsc::Receiver<Batch>) -> u64 {
+async fn tell(connection: &Connection, id: &str, telling: &mut Telling) -> u64 {
     let mut seq = 0;
-    while let Some(Batch { files, bytes, .. }) = batches.recv().await {
-        // Nobody is there to be told any more, which ends the search as well.
-        let Some(room) = connection.outbound.room_for_reply(bytes).await else { break };
-        seq += 1;
-        let found = FoundNotification { search_id: id.to_owned(), seq, files };
-        connection.outbound.reply_covering(encode_notification(notification::FS_FOUND, &found), None, Some(room));
+    while let Some(batches) = telling.next().await {
+        for Batch { files, bytes, .. } in batches {
+            // Nobody is there to be told any more, which ends the search as well.
+            let Some(room) = connection.outbound.room_for_reply(bytes).await else {
+                telling.batches.close();
+                return seq;
+            };
+            seq += 1;
+            let found = FoundNotification { search_id: id.to_owned(), seq, files };
+            connection.outbound.reply_covering(encode_notification(notification::FS_FOUND, &found), None, Some(room));
+        }
     }
     seq
 }
@@ -135,7 +145,11 @@ fn prepare(root: std::path::PathBuf, params: &SearchParams) -> Result<PreparedSe
         context_after: context,
         ..files::Search::below(root)
     };
-    search.prepare().map_err(|error| WireError::invalid_params(format!("fs/search: {error}")))
+    search.prepare().map_err(|error| refused(&error))
+}
+
+fn refused(error: &files::SearchError) -> WireError {
+    WireError::invalid_params(format!("fs/search: {error}"))
 }
 
 fn result(end: SearchEnd, last_seq: u64) -> SearchResult {
@@ -155,13 +169,29 @@ fn result(end: SearchEnd, last_seq: u64) -> SearchResult {
 
 /// What is found, on its way from the threads that search to the task that tells.
 struct Gather {
-    state: Mutex<Batch>,
+    open: Arc<OpenBatch>,
     send: mpsc::Sender<Batch>,
+}
+
+/// What the task that tells receives.
+struct Telling {
+    open: Arc<OpenBatch>,
+    batches: mpsc::Receiver<Batch>,
+    /// When to look whether the open batch has waited long enough.
+    look_at: Option<Instant>,
+}
+
+/// Matches that are still being gathered. A batch is sent while its lock is held, so that batches stay in order.
+struct OpenBatch {
+    batch: Mutex<Batch>,
+    /// The batch has got its first match.
+    begun: Notify,
 }
 
 struct Batch {
     files: Vec<FoundFile>,
     bytes: usize,
+    /// When the batch before it was taken.
     since: Instant,
     /// How many more may be found.
     left: u64,
@@ -171,51 +201,103 @@ impl Batch {
     fn empty(left: u64) -> Self {
         Self { files: Vec::new(), bytes: 0, since: Instant::now(), left }
     }
+
+    /// Takes what was gathered and begins anew.
+    fn take(&mut self) -> Self {
+        let left = self.left;
+        std::mem::replace(self, Self::empty(left))
+    }
+}
+
+fn gather(max_matches: Option<u64>) -> (Gather, Telling) {
+    let (send, batches) = mpsc::channel(WAITING_BATCHES);
+    let batch = Mutex::new(Batch::empty(max_matches.unwrap_or(u64::MAX)));
+    let open = Arc::new(OpenBatch { batch, begun: Notify::new() });
+    (Gather { open: Arc::clone(&open), send }, Telling { open, batches, look_at: None })
 }
 
 impl Gather {
-    fn new(send: mpsc::Sender<Batch>, max_matches: Option<u64>) -> Self {
-        Self { state: Mutex::new(Batch::empty(max_matches.unwrap_or(u64::MAX))), send }
-    }
-
     fn add(&self, found: Found) -> ControlFlow<()> {
         let (path, lines) = match found {
             Found::File { path } => (path, None),
             Found::Lines { path, lines } => (path, Some(lines)),
         };
         let Some(path) = PathUri::from_native(&path) else { return ControlFlow::Continue(()) };
-        let mut state = self.state.lock();
-        if state.left == 0 {
+        let mut batch = self.open.batch.lock();
+        if batch.left == 0 {
             return ControlFlow::Break(());
         }
         let lines = match lines {
             None => {
-                state.left -= 1;
+                batch.left -= 1;
                 Vec::new()
             }
-            Some(lines) => take_lines(lines, &mut state.left),
+            Some(lines) => take_lines(lines, &mut batch.left),
         };
         let text: usize = lines.iter().map(wire_bytes).sum();
-        state.bytes += path.as_str().len() + AROUND_BYTES + text;
-        state.files.push(FoundFile { path, lines });
-        if state.bytes < BATCH_BYTES && state.since.elapsed() < BATCH_TIME && state.left > 0 {
+        batch.bytes += path.as_str().len() + AROUND_BYTES + text;
+        batch.files.push(FoundFile { path, lines });
+        if batch.bytes < BATCH_BYTES && batch.since.elapsed() < BATCH_TIME && batch.left > 0 {
+            if batch.files.len() == 1 {
+                self.open.begun.notify_one();
+            }
             return ControlFlow::Continue(());
         }
-        let left = state.left;
-        let batch = std::mem::replace(&mut *state, Batch::empty(left));
-        drop(state);
         // Whoever does not take what was found makes the search wait, and a client that is gone ends it.
-        match self.send.blocking_send(batch) {
-            Ok(()) if left > 0 => ControlFlow::Continue(()),
+        match self.send.blocking_send(batch.take()) {
+            Ok(()) if batch.left > 0 => ControlFlow::Continue(()),
             _ => ControlFlow::Break(()),
         }
     }
 
     fn flush(&self) {
-        let batch = std::mem::replace(&mut *self.state.lock(), Batch::empty(0));
+        let mut batch = self.open.batch.lock();
         if !batch.files.is_empty() {
-            let _nobody_listens = self.send.blocking_send(batch);
+            let _nobody_listens = self.send.blocking_send(batch.take());
         }
+    }
+}
+
+impl Telling {
+    /// The next batches, in order; `None` when the search is over. A batch that is not full does not wait for the next match.
+    async fn next(&mut self) -> Option<Vec<Batch>> {
+        loop {
+            let look_at = self.look_at.map(tokio::time::Instant::from_std);
+            tokio::select! {
+                batch = self.batches.recv() => return batch.map(|batch| vec![batch]),
+                () = self.open.begun.notified() => self.look_at = Some(Instant::now() + BATCH_TIME),
+                () = at(look_at) => match self.take_open() {
+                    Ok(batches) => {
+                        self.look_at = None;
+                        return Some(batches);
+                    }
+                    Err(later) => self.look_at = later,
+                },
+            }
+        }
+    }
+
+    /// Takes the open batch, and those that were sent before it. Fails with the time of the next look.
+    fn take_open(&mut self) -> Result<Vec<Batch>, Option<Instant>> {
+        // A thread that has the lock may be waiting for this task.
+        let Some(mut open) = self.open.batch.try_lock() else { return Err(Some(Instant::now() + BATCH_TIME)) };
+        if open.files.is_empty() {
+            return Err(None);
+        }
+        let due = open.since + BATCH_TIME;
+        if due > Instant::now() {
+            return Err(Some(due));
+        }
+        let mut batches: Vec<Batch> = std::iter::from_fn(|| self.batches.try_recv().ok()).collect();
+        batches.push(open.take());
+        Ok(batches)
+    }
+}
+
+async fn at(time: Option<tokio::time::Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time).await,
+        None => std::future::pending().await,
     }
 }
 
@@ -259,8 +341,7 @@ mod tests {
 
     #[test]
     fn matches_count_as_what_they_take_on_the_wire() {
-        let (send, mut batches) = mpsc::channel(1);
-        let gather = Gather::new(send, None);
+        let (gather, mut telling) = gather(None);
         let line = files::FoundLine {
             number: 1,
             offset: 0,
@@ -271,8 +352,54 @@ mod tests {
         };
         let path = std::path::Path::new("/a").into();
         assert!(gather.add(Found::Lines { path, lines: vec![line] }).is_continue());
-        let batch = batches.try_recv().expect("it is as much as is gathered at most");
+        let batch = telling.batches.try_recv().expect("it is as much as is gathered at most");
         let encoded = serde_json::to_string(&batch.files).unwrap().len();
         assert!((encoded / 2..encoded * 2).contains(&batch.bytes), "{} for {encoded}", batch.bytes);
+    }
+
+    fn listed(name: &str) -> Found {
+        Found::File { path: std::path::Path::new(name).into() }
+    }
+
+    fn names(batches: Vec<Batch>) -> Vec<String> {
+        let files = batches.into_iter().flat_map(|batch| batch.files);
+        files.map(|file| file.path.as_str().to_owned()).collect()
+    }
+
+    #[tokio::test]
+    async fn a_match_does_not_wait_for_the_next() {
+        let (gather, mut telling) = gather(None);
+        assert!(gather.add(listed("/a")).is_continue());
+        assert_eq!(names(telling.next().await.unwrap()), ["file:///a"], "while the search goes on");
+        assert!(gather.add(listed("/b")).is_continue() && gather.add(listed("/c")).is_continue());
+        let mut found = Vec::new();
+        while found.len() < 2 {
+            found.extend(names(telling.next().await.unwrap()));
+        }
+        assert_eq!(found, ["file:///b", "file:///c"]);
+        gather.flush();
+        drop(gather);
+        assert!(telling.next().await.is_none());
+    }
+
+    #[tokio::test]
+    async fn batches_stay_in_order_whoever_takes_them() {
+        let (gather, mut telling) = gather(None);
+        let searching = std::thread::spawn(move || {
+            for number in 0..20_000 {
+                assert!(gather.add(listed(&format!("/{number:05}-{}", "x".repeat(100)))).is_continue());
+                if number % 1000 == 0 {
+                    std::thread::yield_now();
+                }
+            }
+            gather.flush();
+        });
+        let mut found = Vec::new();
+        while let Some(batches) = telling.next().await {
+            found.extend(names(batches));
+        }
+        searching.join().unwrap();
+        assert_eq!(found.len(), 20_000);
+        assert!(found.is_sorted());
     }
 }
