@@ -69,3 +69,33 @@ async fn operations_on_files_beyond_the_limit_wait() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn clients_that_do_not_read_hold_up_nobody_else() {
+    let place = tempfile::tempdir().unwrap();
+    let large = place.path().join("large");
+    std::fs::create_dir(&large).unwrap();
+    for number in 0..1000 {
+        std::fs::write(large.join(format!("{number}{}", "x".repeat(100))), "").unwrap();
+    }
+    let uri = format!("file://{}", place.path().display());
+    // Three of them have more finished answers waiting than all sessions together may have operations.
+    let server = TestServer::with_args(&["--max-file-operations", "200"]).await;
+    let mut silent = Vec::new();
+    for _ in 0..3 {
+        let mut client = server.client().await;
+        for _ in 0..200 {
+            client.send("fs/readDirectory", json!({"path": format!("{uri}/large")})).await;
+        }
+        silent.push(client);
+    }
+    let mut before = None;
+    eventually("their answers wait", || {
+        let now = testkit::cpu_time(server.pid());
+        (before.replace(now) == Some(now)).then_some(())
+    })
+    .await;
+    let mut other = server.client().await;
+    let listed = other.call("fs/readDirectory", json!({"path": uri})).await;
+    assert_eq!(listed["entries"][0]["fileName"], "large");
+}

@@ -29,8 +29,14 @@ pub(crate) enum Weight {
 
 /// The place of an operation.
 pub(crate) struct Place {
+    own: OwnedSemaphorePermit,
+    of_all: OwnedSemaphorePermit,
+}
+
+/// What is left of the place of an operation that is done, while its answer waits for room: a place among those of its session. The
+/// one among those of all sessions is free again, so that a client that does not read holds up nobody else.
+pub(crate) struct AnswerSlot {
     _own: OwnedSemaphorePermit,
-    _of_all: OwnedSemaphorePermit,
 }
 
 impl Work {
@@ -45,12 +51,13 @@ impl Work {
         self.run_for_reply(Weight::Ordinary, operation).await.map(|(done, _place)| done)
     }
 
-    /// The same, and the place is kept with what was done: whoever has no room yet to send it must not make more of it.
+    /// The same, and a place of the session is kept with what was done: a client that has no room yet for the answer must not make
+    /// the session hold more of them.
     pub(crate) async fn run_for_reply<T: Send + 'static>(
         &self,
         weight: Weight,
         operation: impl FnOnce() -> T + Send + 'static,
-    ) -> Option<(T, Place)> {
+    ) -> Option<(T, AnswerSlot)> {
         self.run_in(self.place(weight).await?, operation).await
     }
 
@@ -61,7 +68,7 @@ impl Work {
             Weight::Ordinary => 1,
             Weight::Large => self.all_own.div_ceil(LARGE_AT_ONCE),
         };
-        Some(Place { _own: acquire(&self.for_session, own).await?, _of_all: acquire(&self.for_all, 1).await? })
+        Some(Place { own: acquire(&self.for_session, own).await?, of_all: acquire(&self.for_all, 1).await? })
     }
 
     /// Runs `operation` in a place that was waited for.
@@ -69,8 +76,13 @@ impl Work {
         &self,
         place: Place,
         operation: impl FnOnce() -> T + Send + 'static,
-    ) -> Option<(T, Place)> {
-        self.threads.run(move || (operation(), place)).await
+    ) -> Option<(T, AnswerSlot)> {
+        let running = move || {
+            let done = operation();
+            drop(place.of_all);
+            (done, AnswerSlot { _own: place.own })
+        };
+        self.threads.run(running).await
     }
 }
 
@@ -124,6 +136,19 @@ mod tests {
         end_second.send(()).unwrap();
         assert_eq!((first.await.unwrap(), second.await.unwrap()), (Some(()), Some(())));
         assert_eq!(for_all.available_permits(), 3);
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_waits_holds_a_place_of_its_session_only() {
+        let for_all = Arc::new(Semaphore::new(1));
+        let (one, other) = (session(1, &for_all), session(1, &for_all));
+        let (done, slot) = one.run_for_reply(Weight::Ordinary, || 7).await.unwrap();
+        assert_eq!((done, for_all.available_permits()), (7, 1));
+        assert_eq!(other.run(|| 8).await, Some(8));
+        let mut waiting = Box::pin(one.run(|| 9));
+        assert!(timeout(Duration::ZERO, &mut waiting).await.is_err(), "the answer is not sent yet");
+        drop(slot);
+        assert_eq!(waiting.await, Some(9));
     }
 
     #[tokio::test]

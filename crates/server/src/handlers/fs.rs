@@ -39,9 +39,9 @@ async fn answer<R: Serialize + Send + 'static>(
     let id = call.id().clone();
     let encoded = move || operation().map(|result| encode_response(&id, &result));
     match session.files.work.run_for_reply(weight, encoded).await {
-        Some((Ok(message), place)) => {
+        Some((Ok(message), slot)) => {
             let Some(room) = call.connection.outbound.room_for_reply(message.len()).await else { return };
-            drop(place);
+            drop(slot);
             call.finish_encoded(message, Some(room));
         }
         Some((Err(error), _)) => call.finish::<()>(Err(error)),
@@ -57,9 +57,8 @@ fn change<R: Serialize + Send + 'static>(
 ) {
     let shared = Arc::clone(&call.connection.shared);
     shared.tasks.spawn(async move {
-        if let Some(result) = session.files.work.run(operation).await {
-            call.finish(result);
-        }
+        // Answered on the thread that did the work: to wake this task for it takes as long as a small write.
+        session.files.work.run(move || call.finish(operation())).await;
     });
 }
 
