@@ -28,7 +28,7 @@ pub(crate) use outbound::{Covered, Outbound};
 
 use inbox::{Handling, Inbox};
 
-use crate::handlers::{self, ActiveRequest};
+use crate::handlers::{self, ActiveRequest, PendingLook};
 use crate::metrics::Transport;
 use crate::process::Departure;
 use crate::server::Shared;
@@ -54,6 +54,8 @@ pub(crate) struct Connection {
     pub(crate) outbound: Arc<Outbound>,
     pub(crate) requests: Arc<Semaphore>,
     pub(crate) large_replies: Arc<Semaphore>,
+    /// Files to look at that came in this turn.
+    pub(crate) looks: Mutex<Vec<PendingLook>>,
     /// Searches by the names that the client gave them.
     pub(crate) searches: Mutex<HashMap<String, files::Cancel>>,
     /// HTTP requests that can be ended, by the names that the client gave them.
@@ -118,6 +120,7 @@ pub(crate) async fn serve(stream: MessageStream, transport: Transport, shared: A
     let connection = Arc::new(Connection {
         requests: Arc::new(Semaphore::new(shared.config.max_requests)),
         large_replies: Arc::new(Semaphore::new(LARGE_REPLIES)),
+        looks: Mutex::default(),
         searches: Mutex::default(),
         http: Mutex::default(),
         http_places: Arc::new(Semaphore::new(shared.config.max_http_requests)),
@@ -204,6 +207,7 @@ async fn converse(connection: &Arc<Connection>, reader: Reader, writer: Writer, 
                         incoming = inbox.next_buffered(outbound.handling());
                     }
                 };
+                handlers::look_now(&connection);
                 outbound.leave_task();
                 if let Some(end) = end {
                     break end;

@@ -26,6 +26,7 @@ use protocol::{
 };
 use serde::de::DeserializeOwned;
 
+pub(crate) use fs::look::{PendingLook, look_now};
 pub(crate) use http::ActiveRequest;
 pub(crate) use waiting::Waiting;
 

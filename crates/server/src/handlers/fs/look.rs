@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStringExt as _;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use files::{Cancel, Dangling, EntryKind, FileError, WalkItem};
@@ -12,7 +13,7 @@ use protocol::fs::{
 use protocol::{Base64Bytes, RequestId, WireError, encode_base64_response};
 
 use super::{answer, failed, follow, look, native, uri, wire_error};
-use crate::connection::Call;
+use crate::connection::{Call, Connection};
 use crate::files::Weight;
 use crate::session::Session;
 
@@ -23,6 +24,8 @@ const READ_FILE_BYTES: u64 = 512 << 20;
 const READ_AT_ONCE_BYTES: u64 = 64 << 10;
 /// What stands around the data in an answer, an id of the longest permitted length aside.
 const AROUND_DATA_BYTES: usize = 64;
+/// So many looks in a turn take longer than it takes to wake another worker.
+const LOOKS_FOR_ANOTHER_WORKER: usize = 16;
 const DIRECTORY_ENTRIES: usize = 50_000;
 /// What a walk may answer, as published: so much text, and so much around each entry.
 const WALK_REPLY_BYTES: usize = 4 << 20;
@@ -55,9 +58,9 @@ pub(in crate::handlers) fn read_file(call: Call, params: FileParams, session: Ar
             let (path, id) = (path.clone(), call.id().clone());
             let read = move || files::read_file(&path, follow, limit).map(|data| encode_file(&id, &data));
             match session.files.work.run_for_reply(weight, read).await {
-                Some((Ok(message), place)) => {
+                Some((Ok(message), slot)) => {
                     let Some(room) = call.connection.outbound.room_for_reply(message.len()).await else { return };
-                    drop(place);
+                    drop(slot);
                     return call.finish_encoded(message, Some(room));
                 }
                 Some((Err(error), _)) if error.size_limit() == Some(ORDINARY_BYTES) => {}
@@ -95,12 +98,40 @@ pub(in crate::handlers) fn get_metadata(call: Call, params: FileParams, session:
         Ok(path) => path,
         Err(error) => return call.finish::<()>(Err(error)),
     };
-    if params.follow_symlinks
-        && let Some(found) = files::metadata_if_cached(&path)
-    {
-        return call.finish(found.map(|metadata| on_the_wire(&metadata)).map_err(failed));
+    if params.follow_symlinks {
+        let connection = Arc::clone(&call.connection);
+        return connection.looks.lock().push(PendingLook { call, path, session });
     }
-    let follow = follow(params.follow_symlinks);
+    look_on_thread(call, path, files::Follow::No, session);
+}
+
+/// A file whose metadata was asked for. It is looked at when everything that came together with the request was decoded.
+pub(crate) struct PendingLook {
+    call: Call,
+    path: PathBuf,
+    session: Arc<Session>,
+}
+
+impl PendingLook {
+    /// Answers at once if the kernel can.
+    fn look(self) {
+        match files::metadata_if_cached(&self.path) {
+            Some(found) => self.call.finish(found.map(|metadata| on_the_wire(&metadata)).map_err(failed)),
+            None => look_on_thread(self.call, self.path, files::Follow::Yes, self.session),
+        }
+    }
+}
+
+/// Looks at what came in this turn. Many looks go to another worker of the runtime, and this one decodes further requests meanwhile.
+pub(crate) fn look_now(connection: &Arc<Connection>) {
+    let looks = std::mem::take(&mut *connection.looks.lock());
+    if looks.len() < LOOKS_FOR_ANOTHER_WORKER {
+        return looks.into_iter().for_each(PendingLook::look);
+    }
+    connection.spawn(async move { looks.into_iter().for_each(PendingLook::look) });
+}
+
+fn look_on_thread(call: Call, path: PathBuf, follow: files::Follow, session: Arc<Session>) {
     look(call, session, move || {
         files::metadata(&path, follow).map(|metadata| on_the_wire(&metadata)).map_err(failed)
     });
