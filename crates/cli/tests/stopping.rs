@@ -152,6 +152,17 @@ async fn terminate_answers_after_the_last_event() {
 }
 
 #[tokio::test]
+async fn terminate_finds_a_descendant_without_a_tag_after_its_leader_has_exited() {
+    let server = TestServer::start().await;
+    let mut client = server.client().await;
+    client.start("p", &["sh", "-c", "prlimit --rttime=unlimited sh -c 'sleep 1000 & echo $!'; exit 3"]).await;
+    let sleeper: u32 = client.output_until("p", "\n").await.trim().parse().unwrap();
+    client.take(|message| message["method"] == "process/exited").await;
+    terminate(&mut client, "p").await;
+    eventually("the descendant is gone", || (!testkit::is_alive(sleeper)).then_some(())).await;
+}
+
+#[tokio::test]
 async fn terminate_ends_every_descendant() {
     let server = TestServer::start().await;
     let mut client = server.client().await;

@@ -245,6 +245,122 @@ fn renames_in_a_storm_are_followed() {
         fs::write(root.path().join(format!("f{number}")), "").unwrap();
     }
     let mut mirror = Mirror::of(root.path(), options());
+    for round in 0..20 {
+        for number in 0..50 {
+            let name =
+                |prefix: &str, round: usize| root.path().join(format!("{prefix}{number}{}", "x".repeat(round)));
+            fs::rename(name("d", round), name("d", round + 1)).unwrap();
+            fs::rename(name("f", round), name("f", round + 1)).unwrap();
+        }
+    }
+    mirror.catch_up();
+    assert_eq!(mirror.overflows, 0);
+    assert!(mirror.renames > 0);
+    // The directories are known by their new names.
+    for number in 0..50 {
+        fs::write(root.path().join(format!("d{number}{}/below/new", "x".repeat(20))), "").unwrap();
+    }
+    mirror.catch_up();
+}
+
+#[test]
+fn a_directory_that_is_moved_keeps_its_watches_and_one_that_leaves_loses_them() {
+    let (root, elsewhere) = (tree(), tree());
+    fs::create_dir_all(root.path().join("a/b/c")).unwrap();
+    let mut mirror = Mirror::of(root.path(), options());
+    fs::rename(root.path().join("a"), root.path().join("z")).unwrap();
+    fs::write(root.path().join("z/b/c/file"), "").unwrap();
+    mirror.catch_up();
+    assert_eq!(mirror.renames, 1);
+    fs::rename(root.path().join("z"), elsewhere.path().join("z")).unwrap();
+    mirror.catch_up();
+    let told = mirror.told;
+    fs::write(elsewhere.path().join("z/b/c/unseen"), "").unwrap();
+    fs::write(root.path().join("seen"), "").unwrap();
+    mirror.catch_up();
+    assert_eq!(mirror.told, told + 1);
+    // What comes back comes with all that is in it.
+    fs::rename(elsewhere.path().join("z"), root.path().join("back")).unwrap();
+    mirror.catch_up();
+    assert!(mirror.known.contains_key(&root.path().join("back/b/c/unseen")));
+}
+
+#[test]
+fn too_many_changes_are_an_overflow_and_then_it_goes_on() {
+    let root = tree();
+    let mut mirror = Mirror::of(root.path(), WatchOptions { max_pending: 10, ..options() });
+    for number in 0..1000 {
+        fs::create_dir(root.path().join(number.to_string())).unwrap();
+    }
+    mirror.catch_up();
+    while mirror.overflows == 0 {
+        let changes = mirror.receiver.recv_timeout(PATIENCE).unwrap();
+        mirror.apply(changes);
+    }
+    mirror.catch_up();
+    fs::write(root.path().join("999/file"), "").unwrap();
+    mirror.catch_up();
+}
+
+/// How many inotify instances this process has.
+fn instances() -> usize {
+    let links = fs::read_dir("/proc/self/fd").unwrap().flatten().filter_map(|entry| fs::read_link(entry.path()).ok());
+    links.filter(|target| target.as_os_str() == "anon_inode:inotify").count()
+}
+
+/// Waits until a change of this path is told.
+fn told(receiver: &Receiver<Changes>, path: &Path) {
+    loop {
+        let changes = receiver.recv_timeout(PATIENCE).unwrap();
+        assert!(changes.end.is_none(), "{:?}", changes.end);
+        if changes.changes.iter().any(|change| change.path == path) {
+            return;
+        }
+    }
+}
+
+#[test]
+fn watches_share_an_instance_and_do_not_disturb_each_other() {
+    let root = tree();
+    let below = root.path().join("below");
+    fs::create_dir(&below).unwrap();
+    let file = below.join("file");
+    fs::write(&file, "").unwrap();
+    // All of them need the same directories, for different reasons.
+    let (whole, changes_of_whole) = watch(root.path(), true, options());
+    let (_flat, changes_of_flat) = watch(&below, false, options());
+    let (_single, changes_of_single) = watch(&file, false, options());
+    let (again, _) = watch(&below, true, options());
+    assert_eq!(instances(), 1);
+    fs::write(&file, "1").unwrap();
+    for receiver in [&changes_of_whole, &changes_of_flat, &changes_of_single] {
+        told(receiver, &file);
+    }
+    drop((whole, again));
+    while !matches!(changes_of_whole.recv_timeout(PATIENCE), Err(RecvTimeoutError::Disconnected)) {}
+    // Those that are left are told as before, and not of what only the others wanted.
+    fs::write(root.path().join("other"), "").unwrap();
+    fs::write(&file, "2").unwrap();
+    told(&changes_of_flat, &file);
+    told(&changes_of_single, &file);
+    fs::create_dir(below.join("new")).unwrap();
+    told(&changes_of_flat, &below.join("new"));
+    fs::remove_dir(below.join("new")).unwrap();
+    let (_late, changes_of_late) = watch(root.path(), true, options());
+    fs::write(&file, "3").unwrap();
+    told(&changes_of_late, &file);
+    told(&changes_of_single, &file);
+    assert_eq!(instances(), 1);
+}
+
+#[test]
+fn the_instance_goes_with_the_last_watch() {
+    let root = tree();
+    let start = |number: usize| {
+        let directory = root.path().join(number.to_string());
+        fs::create_dir_all(directory.join("a/b")).unwrap();
+        watch(&directory, true, options())
+    };
     for round in 0..5 {
         let watches: Vec<_> = (0..10).map(start).collect();
         assert_eq!(instances(), 1, "round {round}");

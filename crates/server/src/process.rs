@@ -75,7 +75,8 @@ pub(crate) struct Process {
     timed_out: AtomicBool,
     terminated: AtomicBool,
     place_in_line: PlaceInLine,
-    /// Gone when reaped, so that a signal can never hit another process.
+    /// Kept until the process is closed: a descendant that has no tag is found by the session of this leader, also after the leader has
+    /// been reaped. A signal to a reaped child reaches nobody.
     child: Mutex<Option<Arc<Child>>>,
     reaped: watch::Sender<bool>,
     has_terminal: bool,

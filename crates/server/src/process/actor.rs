@@ -190,6 +190,7 @@ async fn carry(process: &Arc<Process>, io: ChildIo, deadline: Option<Instant>, s
     }
     process.close_stdin();
     process.terminal.lock().take();
+    process.child.lock().take();
     process.journal(|journal| journal.log.close());
 }
 
@@ -252,9 +253,8 @@ fn read_turn(process: &Arc<Process>, shared: &Shared, pump: &mut Pump) {
     }
 }
 
-/// The process was reaped: from here on it cannot be signalled.
+/// The process was reaped.
 fn finish(process: &Process, shared: &Shared, status: ExitStatus) {
-    process.child.lock().take();
     process.reaped.send_replace(true);
     let ending = if process.terminated.load(Ordering::Relaxed) {
         Ending::terminated
