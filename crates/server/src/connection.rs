@@ -207,7 +207,7 @@ async fn converse(connection: &Arc<Connection>, reader: Reader, writer: Writer, 
                         incoming = inbox.next_buffered(outbound.handling());
                     }
                 };
-                handlers::look_now(&connection);
+                handlers::look_now(connection);
                 outbound.leave_task();
                 if let Some(end) = end {
                     break end;

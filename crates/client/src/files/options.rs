@@ -48,7 +48,16 @@ pub struct WriteStreamOptions {
 
 impl Default for WriteStreamOptions {
     fn default() -> Self {
-        Self { replace: true, mode: None, mode_if_new: None, mtime: None, sync: false, size: None, follow_symlinks: true, sandbox: None }
+        Self {
+            replace: true,
+            mode: None,
+            mode_if_new: None,
+            mtime: None,
+            sync: false,
+            size: None,
+            follow_symlinks: true,
+            sandbox: None,
+        }
     }
 }
 

@@ -95,7 +95,7 @@ fn the_commit_says_size_mode_and_time() {
 fn the_umask_takes_from_the_mode_of_a_new_file_only() {
     let world = World::new();
     let written = |name: &str, options: CommitOptions| {
-        let upload = Upload::create(&world.at(name), true).unwrap();
+        let upload = Upload::create(&world.at(name), true, Follow::Yes).unwrap();
         upload.commit(&options).unwrap();
         fs::metadata(world.at(name)).unwrap().mode() & 0o7777
     };
