@@ -1,6 +1,6 @@
 //! What a server holds for processes that are over: no descriptor and no thread.
 
-use testkit::{Client, TestServer, eventually, json, open_fds, resident_bytes, threads};
+use testkit::{Client, TestServer, eventually, eventually_async, json, open_fds, resident_bytes, threads};
 
 async fn run_on_terminal(client: &mut Client, process: &str) {
     let mut params = Client::start_params(process, &["echo", "hello"]);
@@ -30,7 +30,10 @@ async fn descriptors_and_threads_are_given_back() {
     }
     eventually("descriptors are back", || (fds() <= fds_before).then_some(())).await;
     eventually("threads are back", || (threads(pid) <= threads_before).then_some(())).await;
-    assert_eq!(client.processes().await, json!([]));
+    eventually_async("closed processes are forgotten", async || {
+        (client.processes().await == json!([])).then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -69,6 +69,8 @@ pub(crate) struct Connection {
     phase: Mutex<Phase>,
     /// The peer has closed the connection in order.
     said_goodbye: AtomicBool,
+    /// The session goes on without this connection already.
+    has_detached: AtomicBool,
     /// Handlers that are still waiting for something.
     handlers: TaskTracker,
     /// Requests without an answer, whoever works on them.
@@ -130,6 +132,7 @@ pub(crate) async fn serve(stream: MessageStream, transport: Transport, shared: A
         peer,
         phase: Mutex::new(Phase::Fresh),
         said_goodbye: AtomicBool::new(false),
+        has_detached: AtomicBool::new(false),
         handlers: TaskTracker::new(),
         calls: TaskTracker::new(),
         input_ended: CancellationToken::new(),
@@ -410,8 +413,11 @@ impl Connection {
         self.handlers.wait().await;
     }
 
-    /// The session goes on without this connection.
+    /// The session goes on without this connection. Only the first call counts.
     fn detach(&self) {
+        if self.has_detached.swap(true, Ordering::Relaxed) {
+            return;
+        }
         let (session, role) = match self.phase() {
             Phase::Fresh => return,
             Phase::Greeted(session, role) | Phase::Ready(session, role) => (session, role),

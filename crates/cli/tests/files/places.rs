@@ -68,8 +68,9 @@ async fn a_full_disk_is_an_error_and_the_old_file_stays() {
     client.call("fs/writeBlock", chunk("u", 0, vec![2; 500_000])).await;
     let full = client.call_error("fs/writeBlock", chunk("u", 500_000, vec![2; 1 << 20])).await;
     assert_eq!(full, os_error(28, &file));
-    // The upload is still there: it can go on when there is room, or be given up.
-    client.call("fs/writeBlock", chunk("u", 0, vec![3; 100])).await;
+    // The upload has failed for good; it can only be given up.
+    client.call_error("fs/writeBlock", chunk("u", 0, vec![3; 100])).await;
+    client.call_error("fs/commit", json!({"handleId": "u"})).await;
     client.call("fs/close", json!({"handleId": "u"})).await;
     assert_eq!(read_file(&mut client, &file).await, b"old");
     assert_eq!(names(&mut client, &small).await, ["file"]);

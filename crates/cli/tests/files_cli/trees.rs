@@ -123,8 +123,8 @@ async fn no_link_below_the_target_is_followed() {
         let target = format!("target{number}");
         fs::create_dir(world.path(&target)).unwrap();
         // The first copy leaves links behind, and the second has files where these are.
-        world.quietly(&["cp", "-r", &world.here("hostile/tree"), &place(&world, &target)]).await;
-        let (_, complaint, code) = world.run(&["cp", "-r", &world.here("tree"), &place(&world, &target)]).await;
+        world.quietly(&["cp", "-r", &world.there("hostile/tree"), &place(&world, &target)]).await;
+        let (_, complaint, code) = world.run(&["cp", "-r", &world.there("tree"), &place(&world, &target)]).await;
         let refused = format!(
             "exec-server: cannot make the directory {}/tree/directory: File exists\n",
             place(&world, &target)
@@ -149,7 +149,7 @@ async fn a_tree_does_not_go_through_a_link_of_its_own_name() {
     // The target itself may be reached through a link.
     symlink("target", world.path("way")).unwrap();
     for target in [world.here("way"), world.there("way")] {
-        let (_, complaint, code) = world.run(&["cp", "-r", &world.here("tree"), &target]).await;
+        let (_, complaint, code) = world.run(&["cp", "-r", &world.there("tree"), &target]).await;
         let refused = format!("exec-server: cannot make the directory {target}/tree: File exists\n");
         assert_eq!((complaint, code), (refused, Some(1)));
     }
