@@ -24,7 +24,6 @@ pub(crate) const LIMITS: &str = "Limits";
     disable_help_subcommand = true,
     after_help = "Each flag has an environment variable of its name, such as EXEC_SERVER_SESSION_TTL. Examples:
   exec-server                             serve on a free loopback port and print its URL
-  exec-server --listen unix:///run/user/1000/exec.sock
   exec-server --listen wss://0.0.0.0:7000 --tls-cert cert.pem --tls-key key.pem --token-file tokens"
 )]
 pub(crate) struct Args {

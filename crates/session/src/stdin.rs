@@ -207,7 +207,7 @@ mod tests {
         queue.end();
         assert!(!queue.is_finished());
         assert_eq!(offer(&mut queue, "2", "c"), Offer::Closed);
-        assert_eq!(offer(&mut queue, "1", "ab"), Offer::Accepted, "it was taken before the end");
+        assert_eq!(offer(&mut queue, "1", "ab"), Offer::Repeated, "it was taken before the end");
         queue.advance(2);
         queue.advance(1);
         assert!(queue.is_finished());

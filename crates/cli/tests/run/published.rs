@@ -160,8 +160,7 @@ async fn what_cannot_be_started_is_told_apart() {
         assert_eq!(stdout, "");
         (stderr, code)
     };
-    let not_found =
-        |name: &str| (format!("exec-server: {name}: No such file or directory\n"), Some(127));
+    let not_found = |name: &str| (format!("exec-server: {name}: No such file or directory\n"), Some(127));
     assert_eq!(run(&["--", "no-such-program"]).await, not_found("no-such-program"));
     assert_eq!(run(&["--", "/no/such program"]).await, not_found("/no/such program"));
     assert_eq!(run(&["--cwd", "/etc", "--", "./no-such-program"]).await, not_found("./no-such-program"));

@@ -245,6 +245,6 @@ mod tests {
         assert_eq!(variables[2].0, "__CODEX_SHELL_SNAPSHOT_STATE_2");
         assert!(variables.iter().all(|(_, chunk)| chunk.len() <= VARIABLE_BYTES && chunk.to_str().is_some()));
         let joined: Vec<u8> = variables.into_iter().flat_map(|(_, chunk)| chunk.into_vec()).collect();
-        assert_eq!(joined, text.into_bytes());
+        assert!(joined == format!("{text}\n").into_bytes(), "the parts make the whole, which ends with a line");
     }
 }
