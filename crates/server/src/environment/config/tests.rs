@@ -1,3 +1,5 @@
+//! Layers and errors of `environmentConfig/read`, on folders made for each test. It knows nothing of JSON-RPC.
+
 use super::*;
 
 /// A machine of its own: `etc` is its `/etc/codex`, `home` the home of its user.
