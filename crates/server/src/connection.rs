@@ -143,9 +143,10 @@ pub(crate) async fn serve(stream: MessageStream, transport: Transport, shared: A
     shared.add_connection(&connection);
     tracing::debug!(peer = %connection.peer, "connection opened");
     if survive(converse(&connection, reader, writer, framing)).await.is_none() {
-        // Its session must not wait for it, nor its handlers.
+        // Its session must not wait for it, nor its handlers. Calls that wait for a look hold the connection.
         connection.detach();
         outbound.shut();
+        drop(std::mem::take(&mut *connection.looks.lock()));
         connection.end_handlers().await;
     }
     shared.remove_connection(&connection);

@@ -163,8 +163,9 @@ impl Janitor {
         let shared = Arc::clone(shared);
         shared.clone().tasks.spawn(async move {
             let (spawner, tags) = (Arc::clone(&shared.spawner), trees.iter().map(|tree| tree.tag).collect());
-            let alive = shared.threads.run(move || spawner.still_running(&tags)).await;
-            // Without an answer each may have left something.
+            let look = shared.threads.run(move || spawner.still_running(&tags));
+            // Other work may keep all these threads busy. Without an answer each may have left something.
+            let alive = tokio::time::timeout(SWEEP_INTERVAL, look).await.ok().flatten();
             let is_left = |tree: &OutlivedTree| alive.as_ref().is_none_or(|alive| alive.contains(&tree.tag));
             for tree in trees.into_iter().filter(is_left) {
                 shared.janitor.add(tree.deadline, Chore::EndRestOfTree(tree));
@@ -256,8 +257,9 @@ impl Janitor {
                 }
             }
             Chore::Sweep => {
-                self.look_for_rests(shared);
+                // First, so that a sweep that panics is followed by another one.
                 self.add(Instant::now() + SWEEP_INTERVAL, Chore::Sweep);
+                self.look_for_rests(shared);
                 shared.sweep();
             }
         }

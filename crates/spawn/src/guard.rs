@@ -80,13 +80,11 @@ impl Guard {
             children.add_guard(pid);
             pid
         };
-        Ok(Self {
-            pidfd: rustix::process::pidfd_open(pid, PidfdFlags::empty())?,
-            program,
-            instance,
-            pid,
-            _lifeline: lifeline,
-        })
+        let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty()).inspect_err(|_| {
+            // Without us to hold its pipe open, the guard would take the server for gone and end everything.
+            let _is_ours = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        })?;
+        Ok(Self { pidfd, program, instance, pid, _lifeline: lifeline })
     }
 
     /// Starts another if this one has been killed.

@@ -33,8 +33,13 @@ impl ChildLimits {
             let values = libc::rlimit64 { rlim_cur: tag.as_limit(), rlim_max: hard };
             Some(Limit { resource: libc::RLIMIT_RTTIME, values })
         });
-        let open_files = ORIGINAL_OPEN_FILES.get().copied().flatten();
-        Self { tag, open_files: open_files.map(|values| Limit { resource: libc::RLIMIT_NOFILE, values }) }
+        let open_files = ORIGINAL_OPEN_FILES.get().copied().flatten().and_then(|original| {
+            // Somebody may have lowered the hard limit since; raising it again could be refused.
+            let hard = read(None, libc::RLIMIT_NOFILE).ok()?.rlim_max.min(original.rlim_max);
+            let values = libc::rlimit64 { rlim_cur: original.rlim_cur.min(hard), rlim_max: hard };
+            Some(Limit { resource: libc::RLIMIT_NOFILE, values })
+        });
+        Self { tag, open_files }
     }
 }
 

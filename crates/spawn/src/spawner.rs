@@ -146,12 +146,15 @@ impl Spawner {
         self.ender.ask(Scope::Everything(self.instance), Purpose::Signal(signal))
     }
 
-    /// Those of the tags that a process still carries, or all of them if nobody can say. Blocks for one look at all processes of the
-    /// machine.
+    /// Those of the tags that a process still carries, or all of them if `/proc` cannot be read; none where trees are not found by tag.
+    /// Blocks for one look at all processes of the machine.
     pub fn still_running(&self, tags: &HashSet<Tag>) -> HashSet<Tag> {
+        if !self.tags_work {
+            return HashSet::new();
+        }
         let mut carried = HashSet::new();
         let seen = procfs::each_process(|pid| carried.extend(rlimit::tag_of(pid).filter(|tag| tags.contains(tag))));
-        if seen.is_ok() && self.tags_work { carried } else { tags.clone() }
+        if seen.is_ok() { carried } else { tags.clone() }
     }
 
     /// Reaps ended orphans that have come to us. To be called now and then; costs one system call when there are none.

@@ -22,6 +22,8 @@ pub(crate) struct Entry {
     /// Sets the writes of this client apart from those of others before it, which have counted from one too.
     writer: Option<uuid::Uuid>,
     last_write: AtomicU64,
+    /// Held by the write that is on its way, which may be sent in pieces.
+    pub(crate) writing: tokio::sync::Mutex<()>,
     /// The start was answered: from now on the process is caught up with after a lost connection.
     is_recoverable: AtomicBool,
     /// It is not ours to end.
@@ -85,6 +87,7 @@ impl Entry {
             wake: watch::Sender::new(0),
             writer,
             last_write: AtomicU64::new(0),
+            writing: tokio::sync::Mutex::default(),
             is_recoverable: AtomicBool::new(false),
             is_detached: AtomicBool::new(false),
             is_let_go: AtomicBool::new(false),

@@ -139,11 +139,13 @@ impl Drop for RemoveOnDrop<'_> {
     }
 }
 
-/// Writes once, over as many connections as it takes, and in pieces where a connection does not carry the whole.
+/// Writes once, over as many connections as it takes, and in pieces where a connection does not carry the whole. No other write of this
+/// client comes between the pieces. If the call is dropped, the process may have got the first of them.
 pub(crate) async fn write(shared: &Shared, entry: &Entry, bytes: Vec<u8>) -> Result<WriteStatus, ExecServerError> {
     // A write of the smallest size is never divided, so nobody needs to know.
     let can_be_divided = bytes.len() <= WriteSize::LEAST_BYTES || shared.capabilities().await?.process_write_query;
     let mut rest = bytes.as_slice();
+    let _alone = entry.writing.lock().await;
     loop {
         let most = shared.write_size.lock().bytes(can_be_divided);
         let (piece, others) = rest.split_at(most.min(rest.len()));

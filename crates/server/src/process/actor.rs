@@ -97,7 +97,6 @@ pub(crate) async fn run(process: Arc<Process>, io: ChildIo, timeout: Option<Dura
 
 /// Nobody looks after the process any more, because its actor has panicked: it is ended, and its client learns that it is over.
 fn give_up(process: &Arc<Process>, shared: &Arc<Shared>) {
-    process.child.lock().take();
     process.reaped.send_replace(true);
     shared.kill_in_background(Arc::clone(process));
     process.close_stdin();
