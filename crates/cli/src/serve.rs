@@ -10,6 +10,7 @@ use crate::args::Args;
 /// Runs the server until it is told to stop.
 pub(crate) fn serve(args: Args) -> anyhow::Result<()> {
     spawn::give_freed_memory_back();
+    spawn::unblock_signals();
     // What the parent left open is not for our children.
     spawn::seal_inherited_fds().context("cannot seal inherited file descriptors")?;
     start_log("warn");

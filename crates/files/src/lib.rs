@@ -43,8 +43,9 @@ pub use regular_file::RegularFile;
 pub use remove::remove;
 pub use rename::rename;
 pub use search::{
-    Case, Ending, Found, FoundLine, MAX_CONTEXT_LINES, MAX_GLOB_BYTES, MAX_GLOBS, MAX_LINE_BYTES, MAX_PATTERN_BYTES,
-    MAX_SEARCH_ERRORS, Pattern, PreparedSearch, Search, SearchEnd, SearchError, SearchFailure, check_size,
+    Case, Ending, Found, FoundLine, MAX_BRACES, MAX_CONTEXT_LINES, MAX_GLOB_BYTES, MAX_GLOBS, MAX_LINE_BYTES,
+    MAX_PATTERN_BYTES, MAX_SEARCH_ERRORS, Pattern, PreparedSearch, Search, SearchEnd, SearchError, SearchFailure,
+    check_size,
 };
 pub use set_metadata::set_metadata;
 pub use stat::{Metadata, metadata};

@@ -30,6 +30,9 @@ pub const MAX_PATTERN_BYTES: usize = 8 << 10;
 pub const MAX_GLOBS: usize = 1000;
 /// Of all globs of a search together. Compiled they take at most about 60 MB.
 pub const MAX_GLOB_BYTES: usize = 64 << 10;
+
+/// Opening braces of one glob. The parser of globs calls itself for each level, and a stack has room for some thousands.
+pub const MAX_BRACES: usize = 1000;
 /// Errors beyond this are only counted.
 pub const MAX_SEARCH_ERRORS: usize = 100;
 
@@ -115,7 +118,15 @@ pub fn check_size(pattern: Option<&str>, globs: &[String]) -> Result<(), SearchE
     if bytes > MAX_GLOB_BYTES {
         return Err(SearchError::GlobsTooLong { bytes });
     }
+    if globs.iter().any(|glob| has_too_many_braces(glob.as_bytes())) {
+        return Err(SearchError::TooManyBraces);
+    }
     Ok(())
+}
+
+/// Whether a glob could nest so deep that parsing it overflows the stack.
+fn has_too_many_braces(glob: &[u8]) -> bool {
+    glob.iter().filter(|byte| **byte == b'{').count() > MAX_BRACES
 }
 
 /// What a line must contain.
@@ -266,6 +277,9 @@ pub enum SearchError {
         /// How long they are together.
         bytes: usize,
     },
+    /// A glob has more than [`MAX_BRACES`] opening braces.
+    #[error("a glob has more than {MAX_BRACES} opening braces; search several times")]
+    TooManyBraces,
     /// The pattern is not a regular expression.
     #[error("bad pattern: {0}")]
     Pattern(String),

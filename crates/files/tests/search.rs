@@ -294,20 +294,28 @@ fn ignore_files_that_would_never_end_are_not_read() {
         ("exclude/d", ""),
         ("worktree/e", ""),
         ("large/f", ""),
+        ("deep/h", ""),
         ("directory/.ignore/x", ""),
         ("directory/g", ""),
         ("exclude/.git/info/x", ""),
         ("elsewhere/.ignore", "*"),
     ]);
     let at = |name: &str| root.path().join(name);
-    let traps =
-        ["fifo/.gitignore", "device/.ignore", "exclude/.git/info/exclude", "elsewhere/commondir", "large/.rgignore"];
+    let traps = [
+        "fifo/.gitignore",
+        "device/.ignore",
+        "exclude/.git/info/exclude",
+        "elsewhere/commondir",
+        "large/.rgignore",
+        "deep/.ignore",
+    ];
     for fifo in [traps[0], traps[2], traps[3]] {
         assert!(std::process::Command::new("mkfifo").arg(at(fifo)).status().unwrap().success());
     }
     symlink("/dev/zero", at(traps[1])).unwrap();
     fs::write(at("worktree/.git"), format!("gitdir: {}\n", at("elsewhere").display())).unwrap();
     fs::File::create(at(traps[4])).unwrap().set_len(2 << 20).unwrap();
+    fs::write(at(traps[5]), format!("{}{}", "{".repeat(20_000), "}".repeat(20_000))).unwrap();
 
     let (found, end) = run(listing(&root));
     let found: BTreeSet<_> = found
@@ -318,7 +326,7 @@ fn ignore_files_that_would_never_end_are_not_read() {
         .collect();
     assert_eq!(found, ["directory/g", "fine/a"].into_iter().map(Into::into).collect());
     let refused: BTreeSet<_> = end.errors.iter().map(|error| error.path.clone()).collect();
-    assert_eq!((refused, end.error_count), (traps.iter().map(|name| at(name)).collect(), 5));
+    assert_eq!((refused, end.error_count), (traps.iter().map(|name| at(name)).collect(), 6));
 
     // Of a root, or above it, the trap is an error; and whoever wants no rules walks past it.
     for root in [at("fifo"), at("device"), at("fifo/b")] {

@@ -46,6 +46,7 @@ pub use error::{SpawnError, Survival, Survivors};
 pub use guard::{GuardProgram, guard_main};
 pub use pty::{HeldSlave, Pty};
 pub use rustix::process::Signal;
+pub use signals::unblock_signals;
 pub use spawner::{Spawned, Spawner};
 pub use streams::{Input, Output, ReadOutcome, WriteOutcome};
 pub use tag::{Tag, TagRange};

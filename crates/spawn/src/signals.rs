@@ -16,6 +16,23 @@ pub(crate) fn keep_exit_statuses() {
     }
 }
 
+/// A write beyond the limit of file sizes is then an error, and not the end of this process.
+pub(crate) fn survive_large_writes() {
+    // SAFETY: SIG_IGN runs no code of ours.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
+/// Lets every signal through to this thread and those that it starts later. A parent that blocks signals passes that on, and a server that
+/// began so could not be told to end.
+pub fn unblock_signals() {
+    let mut none = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: sigemptyset fills in the set before it is read, and a null old set means that it is not wanted.
+    unsafe {
+        libc::sigemptyset(none.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, none.as_ptr(), ptr::null_mut());
+    }
+}
+
 /// For the guard, which must outlive whatever ends the server.
 pub(crate) fn ignore_requests_to_end() {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGPIPE] {

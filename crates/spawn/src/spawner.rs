@@ -63,6 +63,7 @@ impl Spawner {
         seal_inherited_fds()?;
         rlimit::raise_open_files();
         signals::keep_exit_statuses();
+        signals::survive_large_writes();
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
         let instance = Instance::unused(&instances_in_use()?);
         let sessions = SessionNumbers::new(instance);

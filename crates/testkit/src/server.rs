@@ -1,6 +1,6 @@
 //! A server under test: the real binary in a process of its own.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use tokio::io::{AsyncBufReadExt as _, BufReader};
@@ -47,6 +47,21 @@ impl TestServer {
     pub async fn with(args: &[&str], prepare: impl FnOnce(&mut Command) -> &mut Command) -> Self {
         let mut command = Command::new(binary());
         prepare(command.args(args));
+        Self::launch(command, args).await
+    }
+
+    /// Starts one as another user, from a copy of the binary in `directory`, which everybody may then use: the directory of the build need
+    /// not be open to that user. Only root can.
+    pub async fn of_user(user: u32, directory: &Path, args: &[&str]) -> Self {
+        let open_to_all = |path: &Path, mode| {
+            std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+        };
+        open_to_all(directory, 0o777);
+        let copy = directory.join("exec-server");
+        std::fs::copy(binary(), &copy).unwrap();
+        open_to_all(&copy, 0o755);
+        let mut command = Command::new(&copy);
+        command.args(args).current_dir("/").uid(user).gid(user);
         Self::launch(command, args).await
     }
 

@@ -69,11 +69,13 @@ async fn what_may_not_be_read_is_told_and_the_rest_is_found() {
     set_mode("r/listable", 0o744);
     tree.write("closed-root/SKILL.md", "never seen");
     set_mode("closed-root", 0o711);
-    let server = TestServer::with(&[], |command| {
-        // An ordinary user, whoever runs the tests.
-        if rustix::process::geteuid().is_root() { command.uid(65534).gid(65534) } else { command }
-    })
-    .await;
+    let directory = tempfile::tempdir().unwrap();
+    // An ordinary user, whoever runs the tests.
+    let server = if rustix::process::geteuid().is_root() {
+        TestServer::of_user(65534, directory.path(), &[]).await
+    } else {
+        TestServer::start().await
+    };
     let roots = ["r", "closed-root"].map(|root| json!({"id": "r", "path": tree.uri(root)}));
     let result = server.client().await.call(DISCOVER, json!({"roots": roots})).await;
     for path in ["r/closed", "r/listable", "closed-root"] {

@@ -1,13 +1,10 @@
 //! A server that gets no new thread and no new process, because its user has too many.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
 use std::time::Duration;
 
 use rustix::process::geteuid;
 use tempfile::TempDir;
-use testkit::{Signal, TestServer, Value, binary, eventually_async, json};
+use testkit::{Signal, TestServer, Value, eventually_async, json};
 use tokio::net::TcpListener;
 use tokio::process::Command;
 use tokio::time::timeout;
@@ -20,20 +17,6 @@ const FIRST_USER: u32 = 1_700_000_000;
 
 fn user() -> u32 {
     FIRST_USER + std::process::id()
-}
-
-/// A server of another user, because root may have as many threads as it likes.
-async fn unprivileged_server(directory: &Path, args: &[&str]) -> TestServer {
-    fs::set_permissions(directory, fs::Permissions::from_mode(0o777)).unwrap();
-    // Its own copy, because the directory of the build need not be open to everybody.
-    let copy = directory.join("exec-server");
-    if fs::hard_link(binary(), &copy).is_err() {
-        fs::copy(binary(), &copy).unwrap();
-    }
-    fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).unwrap();
-    let mut command = Command::new(&copy);
-    command.args(args).current_dir("/").uid(user()).gid(user());
-    TestServer::launch(command, args).await
 }
 
 /// As the user of the server, because not every root may change limits of others.
@@ -51,7 +34,8 @@ async fn without_threads_to_be_had_it_answers_ends_and_forgets() {
     let directory = TempDir::new().unwrap();
     let peer = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let args = ["--process-retention", "1s", "--retain-bytes", "8MiB"];
-    let mut server = unprivileged_server(directory.path(), &args).await;
+    // Another user, because root may have as many threads as it likes.
+    let mut server = TestServer::of_user(user(), directory.path(), &args).await;
     let mut client = server.client().await;
     client.start("p", &["sleep", "1000"]).await;
     // Enough output for the janitor to give memory back when it forgets the process.

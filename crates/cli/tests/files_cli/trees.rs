@@ -158,3 +158,20 @@ async fn a_tree_does_not_go_through_a_link_of_its_own_name() {
     world.quietly(&["cp", "-r", &world.here("tree"), &world.there("way")]).await;
     assert_eq!(fs::read(world.path("target/tree/file")).unwrap(), b"new");
 }
+
+#[tokio::test]
+async fn a_directory_that_is_not_named_is_not_removed() {
+    let world = World::new().await;
+    fs::create_dir(world.path("inside")).unwrap();
+    fs::write(world.path("precious"), "").unwrap();
+    for path in [":", ":.", ":inside/..", &world.there("inside/."), ":/"] {
+        let (_, complaint, code) = world.run(&["rm", "-r", path]).await;
+        let refused = format!(
+            "exec-server: refusing to remove {path}: it means a directory without naming it; write its name\n"
+        );
+        assert_eq!((complaint, code), (refused, Some(1)));
+    }
+    assert!(world.path("precious").exists() && world.path("inside").exists());
+    world.quietly(&["rm", "-r", ":inside/"]).await;
+    assert!(!world.path("inside").exists());
+}

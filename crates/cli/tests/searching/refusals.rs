@@ -38,6 +38,10 @@ async fn a_question_that_would_fill_the_memory_is_refused_before_it_does() {
             json!({"globs": vec!["a".repeat(1000); 100]}),
             "the globs have 100000 bytes together, and at most 65536 are allowed; search several times",
         ),
+        (
+            json!({"globs": [format!("{}a{}", "{".repeat(16_000), "}".repeat(16_000))]}),
+            "a glob has more than 1000 opening braces; search several times",
+        ),
     ] {
         let error = world.refusal(changes).await;
         assert_eq!(error, json!({"code": -32602, "message": format!("fs/search: {message}")}));

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::{RIPGREP_IGNORE, SearchEnd, SearchFailure};
+use super::{MAX_BRACES, RIPGREP_IGNORE, SearchEnd, SearchFailure, has_too_many_braces};
 
 /// Far more than anybody writes.
 const LARGEST: u64 = 1 << 20;
@@ -37,7 +37,7 @@ impl LeftOut {
 }
 
 /// Why nothing below a directory is searched.
-pub(super) const REFUSAL: &str = "not an ordinary file of at most 1 MiB and 10,000 lines, so its directory is not searched; remove it or search without ignore files";
+pub(super) const REFUSAL: &str = "not an ordinary file of at most 1 MiB and 10,000 lines with at most 1,000 braces each, so its directory is not searched; remove it or search without ignore files";
 
 /// The first thing in a directory that looks like an ignore file and must not be read.
 pub(super) fn unreadable(directory: &Path) -> Option<PathBuf> {
@@ -64,13 +64,13 @@ fn unreadable_exclude(git: &Path) -> Option<PathBuf> {
 }
 
 fn is_trap(path: &PathBuf) -> bool {
-    fs::metadata(path)
-        .is_ok_and(|found| !found.is_dir() && (!is_readable(&found) || has_too_many_lines(path, &found)))
+    fs::metadata(path).is_ok_and(|found| !found.is_dir() && (!is_readable(&found) || costs_too_much(path, &found)))
 }
 
-fn has_too_many_lines(path: &Path, found: &Metadata) -> bool {
-    // Most are shorter than that many line feeds, and need not be read twice.
-    if found.len() <= MOST_LINES as u64 {
+/// Whether it has too many lines, or a line with too many braces.
+fn costs_too_much(path: &Path, found: &Metadata) -> bool {
+    // Most are shorter than that many braces, and need not be read twice.
+    if found.len() <= MAX_BRACES as u64 {
         return false;
     }
     let Ok(text) = fs::File::open(path).and_then(|file| {
@@ -79,7 +79,11 @@ fn has_too_many_lines(path: &Path, found: &Metadata) -> bool {
     }) else {
         return false;
     };
-    text.iter().filter(|byte| **byte == b'\n').count() > MOST_LINES
+    let mut lines = 0;
+    text.split(|byte| *byte == b'\n').any(|line| {
+        lines += 1;
+        lines > MOST_LINES + 1 || has_too_many_braces(line)
+    })
 }
 
 fn is_readable(found: &Metadata) -> bool {

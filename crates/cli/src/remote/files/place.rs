@@ -68,6 +68,11 @@ impl Place {
         matches!(last, b"." | b"..") || self.path.file_name().is_none()
     }
 
+    /// Whether nothing was typed behind the colon, which stands for the directory that commands run in.
+    pub(crate) fn is_left_out(&self) -> bool {
+        self.shown.as_os_str().as_bytes().ends_with(b":")
+    }
+
     /// Whether it was typed as a directory.
     pub(crate) fn means_directory(&self) -> bool {
         self.shown.as_os_str().as_bytes().ends_with(b"/")

@@ -23,6 +23,10 @@ pub(crate) async fn rm(args: RmArgs) -> anyhow::Result<ExitCode> {
 }
 
 async fn remove(place: &Place, args: &RmArgs) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        !args.recursive || !(place.means_contents() || place.is_left_out()),
+        "refusing to remove {place}: it means a directory without naming it; write its name"
+    );
     let failed = |error| anyhow::anyhow!(place.complaint("remove", &error));
     let (files, uri) = (&place.site.files, place.uri().map_err(failed)?);
     if !args.recursive

@@ -1,0 +1,34 @@
+//! A server whose parent has left it a limit of file sizes, or blocked signals.
+
+use std::time::Duration;
+
+use testkit::{Client, Signal, TestServer, binary, json};
+use tokio::process::Command;
+
+async fn started_by(program: &str, argument: &str) -> (TestServer, Client) {
+    let mut command = Command::new(program);
+    command.arg(argument).arg(binary());
+    let server = TestServer::launch(command, &[]).await;
+    let client = server.client().await;
+    (server, client)
+}
+
+#[tokio::test]
+async fn a_file_that_may_not_grow_is_an_error_and_not_the_end() {
+    let (_server, mut client) = started_by("prlimit", "--fsize=1000").await;
+    let directory = tempfile::tempdir().unwrap();
+    let path = format!("file://{}/large", directory.path().display());
+    let large = json!({"path": path, "dataBase64": "AAAA".repeat(1000)});
+    let error = client.call_error("fs/writeFile", large).await;
+    assert_eq!(error["message"], "File too large (os error 27)");
+    let said = client.run("p", &["sh", "-c", "grep SigIgn /proc/self/status"]).await;
+    assert_eq!(String::from_utf8_lossy(&said.stdout), "SigIgn:\t0000000000000000\n");
+}
+
+#[tokio::test]
+async fn signals_that_the_parent_has_blocked_are_heard() {
+    let (mut server, _client) = started_by("env", "--block-signal=TERM").await;
+    server.signal(Signal::TERM);
+    let ended = tokio::time::timeout(Duration::from_secs(60), server.wait()).await;
+    assert_eq!(ended.expect("it does not hear the signal"), Some(0));
+}
