@@ -73,11 +73,31 @@ impl Call {
         covers: Option<Covered>,
         permit: Option<OwnedSemaphorePermit>,
     ) {
-        let (message, outcome) = match &result {
+        let (message, outcome) = self.encode(&result);
+        self.send(message, outcome, covers, permit);
+    }
+
+    /// Answers requests of one connection. Their answers are queued together, so that they leave in one write.
+    pub(crate) fn finish_together<R: Serialize>(
+        connection: &Connection,
+        answered: Vec<(Self, Result<R, WireError>)>,
+    ) {
+        let (_calls, messages): (Vec<Self>, Vec<Vec<u8>>) = answered
+            .into_iter()
+            .map(|(mut call, result)| {
+                let (message, outcome) = call.encode(&result);
+                let message = call.conclude(message, outcome).unwrap_or_else(|refusal| refusal);
+                (call, message)
+            })
+            .unzip();
+        connection.outbound.reply_together(messages);
+    }
+
+    fn encode<R: Serialize>(&self, result: &Result<R, WireError>) -> (Vec<u8>, Outcome) {
+        match result {
             Ok(result) => (encode_response(&self.id, result), Outcome::success),
             Err(error) => (encode_error(&self.id, error), Outcome::error),
-        };
-        self.send(message, outcome, covers, permit);
+        }
     }
 
     fn send(
@@ -87,20 +107,28 @@ impl Call {
         covers: Option<Covered>,
         permit: Option<OwnedSemaphorePermit>,
     ) {
-        let limit = self.connection.shared.config.max_message_bytes;
-        let (message, covers, outcome) = if message.len() > limit {
-            let error = WireError::invalid_request(format!(
-                "the answer has {} bytes and exceeds the limit of {limit} bytes (--max-message-bytes)",
-                message.len()
-            ));
-            (encode_error(&self.id, &error), None, Outcome::error)
-        } else {
-            (message, covers, outcome)
+        let (message, covers) = match self.conclude(message, outcome) {
+            Ok(message) => (message, covers),
+            Err(refusal) => (refusal, None),
         };
-        self.outcome = outcome;
-        // Before the answer leaves: whoever has it may use the place.
-        self.place = None;
         self.connection.outbound.reply_covering(message, covers, permit);
+    }
+
+    /// Notes how the call ended and gives its place back, before its answer leaves: whoever has the answer may use the place.
+    /// An answer that is too large for a message becomes an error, which is returned as `Err`.
+    fn conclude(&mut self, message: Vec<u8>, outcome: Outcome) -> Result<Vec<u8>, Vec<u8>> {
+        self.place = None;
+        let limit = self.connection.shared.config.max_message_bytes;
+        if message.len() <= limit {
+            self.outcome = outcome;
+            return Ok(message);
+        }
+        self.outcome = Outcome::error;
+        let error = WireError::invalid_request(format!(
+            "the answer has {} bytes and exceeds the limit of {limit} bytes (--max-message-bytes)",
+            message.len()
+        ));
+        Err(encode_error(&self.id, &error))
     }
 }
 

@@ -93,6 +93,11 @@ impl State {
             || self.close.is_some()
     }
 
+    fn queue(&mut self, reply: Reply) {
+        self.reply_bytes += reply.message.len() + REPLY_OVERHEAD_BYTES;
+        self.replies.push_back(reply);
+    }
+
     /// Whom to wake, now that there is something to send.
     fn whom_to_wake(&mut self) -> Option<Waker> {
         if self.is_awake { None } else { self.writer.take() }
@@ -154,9 +159,15 @@ impl Outbound {
         covers: Option<Covered>,
         permit: Option<OwnedSemaphorePermit>,
     ) {
+        self.add(|state| state.queue(Reply { message, covers, _permit: permit }));
+    }
+
+    /// Answers several requests, and wakes the writer once.
+    pub(crate) fn reply_together(&self, messages: Vec<Vec<u8>>) {
         self.add(|state| {
-            state.reply_bytes += message.len() + REPLY_OVERHEAD_BYTES;
-            state.replies.push_back(Reply { message, covers, _permit: permit });
+            for message in messages {
+                state.queue(Reply { message, covers: None, _permit: None });
+            }
         });
     }
 

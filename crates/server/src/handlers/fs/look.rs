@@ -113,11 +113,14 @@ pub(crate) struct PendingLook {
 }
 
 impl PendingLook {
-    /// Answers at once if the kernel can.
-    fn look(self) {
+    /// What to answer, if the kernel knows it at once. Otherwise another thread looks and answers.
+    fn look(self) -> Option<(Call, Result<FileMetadata, WireError>)> {
         match files::metadata_if_cached(&self.path) {
-            Some(found) => self.call.finish(found.map(|metadata| on_the_wire(&metadata)).map_err(failed)),
-            None => look_on_thread(self.call, self.path, files::Follow::Yes, self.session),
+            Some(found) => Some((self.call, found.map(|metadata| on_the_wire(&metadata)).map_err(failed))),
+            None => {
+                look_on_thread(self.call, self.path, files::Follow::Yes, self.session);
+                None
+            }
         }
     }
 }
@@ -126,9 +129,16 @@ impl PendingLook {
 pub(crate) fn look_now(connection: &Arc<Connection>) {
     let looks = std::mem::take(&mut *connection.looks.lock());
     if looks.len() < LOOKS_FOR_ANOTHER_WORKER {
-        return looks.into_iter().for_each(PendingLook::look);
+        return look_at(connection, looks);
     }
-    connection.spawn(async move { looks.into_iter().for_each(PendingLook::look) });
+    let answering = Arc::clone(connection);
+    connection.spawn(async move { look_at(&answering, looks) });
+}
+
+/// Looks at files and answers all at once: to send each answer by itself takes longer than the look.
+fn look_at(connection: &Connection, looks: Vec<PendingLook>) {
+    let answered = looks.into_iter().filter_map(PendingLook::look).collect();
+    Call::finish_together(connection, answered);
 }
 
 fn look_on_thread(call: Call, path: PathBuf, follow: files::Follow, session: Arc<Session>) {
