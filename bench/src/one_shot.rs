@@ -53,7 +53,7 @@ pub(crate) async fn latency() -> Result<Vec<Row>> {
             figure: "one-shot `/usr/bin/true`, start to closed, p50",
             ours,
             limit: Some(p50(bare)),
-            goal: Goal::UpToTimes(1.5),
+            goal: Goal::UpToTimes(1.4),
         },
         Row {
             figure: "the same with a 512 MiB server, beside the small server",
