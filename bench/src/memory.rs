@@ -1,13 +1,14 @@
-//! What a server weighs, alone, with idle sessions and with live processes.
+//! How large the program is, and how much memory a server has: alone, with idle sessions and with live processes.
 
 use anyhow::Result;
-use testkit::{TestServer, resident_bytes};
+use testkit::{TestServer, binary, resident_bytes};
 
 use crate::raw::Client;
 use crate::table::{Goal, Quantity, Row};
 
 const SESSIONS: usize = 200;
 const PROCESSES: usize = 500;
+const LARGEST_PROGRAM_BYTES: usize = 13_000_000;
 
 pub(crate) async fn idle() -> Result<Vec<Row>> {
     let server = TestServer::start().await;
@@ -38,7 +39,14 @@ pub(crate) async fn idle() -> Result<Vec<Row>> {
     let per_process = resident_bytes(server.pid()).saturating_sub(before) / PROCESSES;
 
     let up_to = |n: usize| Goal::UpTo(Quantity::Bytes(n as f64));
+    let program = usize::try_from(binary().metadata()?.len())?;
     Ok(vec![
+        Row {
+            figure: "the program, stripped",
+            ours: bytes(program),
+            limit: None,
+            goal: up_to(LARGEST_PROGRAM_BYTES),
+        },
         Row { figure: "idle server, resident memory", ours: bytes(alone), limit: None, goal: up_to(8 << 20) },
         Row { figure: "per idle session", ours: bytes(per_session), limit: None, goal: up_to(20 << 10) },
         Row { figure: "per live process", ours: bytes(per_process), limit: None, goal: up_to(40 << 10) },
