@@ -1,6 +1,7 @@
 //! Params and results of `fs/*`. What is streamed, watched or searched is in files of its own.
 
 mod block;
+mod refused_block;
 mod search;
 mod upload;
 mod watch;
@@ -10,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Base64Bytes, PathUri, SandboxContext};
 
 pub use block::{BlockAnswer, encode_write_block, recognise_block, recognise_block_answer, recognise_write_block};
+pub use refused_block::{RefusedBlock, refused_block};
 pub use search::{
     FoundFile, FoundLine, FoundNotification, MatchRange, SearchCase, SearchError, SearchParams, SearchResult,
     SearchTarget,

@@ -295,7 +295,9 @@ impl Connection {
                 let id = sniff_id(&prefix).unwrap_or(RequestId::UNKNOWN);
                 let limit = self.shared.config.max_message_bytes;
                 let from = self.peer_words();
-                self.refuse(&id, format!("JSON-RPC message from {from} exceeds maximum length of {limit} bytes"));
+                let reason = format!("JSON-RPC message from {from} exceeds maximum length of {limit} bytes");
+                handlers::note_refused_message(self, &prefix, &reason);
+                self.refuse(&id, reason);
             }
             transport::Incoming::Ping(payload) => self.outbound.pong(payload),
             transport::Incoming::Pong(payload) => self.outbound.note_answer(&payload),
@@ -310,21 +312,24 @@ impl Connection {
         }
         match decode(&message) {
             Ok(Incoming::Request(request)) => handlers::dispatch(self, request, &message).await,
-            Ok(Incoming::Notification(notification)) => self.handle_notification(&notification),
+            Ok(Incoming::Notification(notification)) => self.handle_notification(&notification, &message),
             Ok(Incoming::Response(response)) => self.refuse_answer(&response.id),
             Ok(Incoming::Error { id, .. }) => self.refuse_answer(&id),
             Err(error) => {
                 let kind = if matches!(self.peer, PeerLabel::Tcp(_)) { "websocket JSON-RPC" } else { "JSON-RPC" };
                 let from = self.peer_words();
-                self.refuse(&RequestId::UNKNOWN, format!("failed to parse {kind} message from {from}: {error}"));
+                let reason = format!("failed to parse {kind} message from {from}: {error}");
+                handlers::note_refused_message(self, &message, &reason);
+                self.refuse(&RequestId::UNKNOWN, reason);
             }
         }
     }
 
-    fn handle_notification(&self, message: &Notification<'_>) {
-        if message.method != notification::INITIALIZED {
-            let name = protocol::abridged(&message.method);
-            return self.refuse(&RequestId::UNKNOWN, format!("unexpected notification `{name}`"));
+    fn handle_notification(&self, notification: &Notification<'_>, message: &[u8]) {
+        if notification.method != notification::INITIALIZED {
+            let reason = format!("unexpected notification `{}`", protocol::abridged(&notification.method));
+            handlers::note_refused_message(self, message, &reason);
+            return self.refuse(&RequestId::UNKNOWN, reason);
         }
         let mut phase = self.phase.lock();
         match &*phase {
@@ -376,6 +381,16 @@ impl Connection {
         match &*self.phase.lock() {
             Phase::Fresh => None,
             Phase::Greeted(_, role) | Phase::Ready(_, role) => Some(*role),
+    /// The session that this connection is attached to, from its `initialize` on until another connection takes it.
+    pub(crate) fn own_session(&self) -> Option<Arc<Session>> {
+        match self.phase() {
+            Phase::Greeted(session, Role::Attached) | Phase::Ready(session, Role::Attached) => {
+                Some(session).filter(|session| session.is_attached_to(self.number()))
+            }
+            _ => None,
+        }
+    }
+
         }
     }
 

@@ -9,6 +9,7 @@ mod initialize;
 mod legacy;
 mod poll_once;
 mod read;
+mod refused_blocks;
 mod start;
 mod stdin;
 mod stop;
@@ -28,6 +29,7 @@ use serde::de::DeserializeOwned;
 
 pub(crate) use fs::look::{PendingLook, look_now};
 pub(crate) use http::ActiveRequest;
+pub(crate) use refused_blocks::note_refused_message;
 pub(crate) use waiting::Waiting;
 
 use crate::connection::{Call, Connection, Phase, Role};
@@ -52,6 +54,7 @@ pub(crate) async fn dispatch(connection: &Arc<Connection>, request: Request<'_>,
     let limit = connection.shared.config.max_id_bytes;
     if matches!(&request.id, RequestId::Text(text) if text.len() > limit) {
         let error = format!("request id exceeds the limit of {limit} bytes (--max-id-bytes)");
+        note_refused_message(connection, message, &error);
         let error = WireError::invalid_request(error);
         return connection.outbound.reply(encode_error(&RequestId::UNKNOWN, &error));
     }
@@ -63,10 +66,8 @@ pub(crate) async fn dispatch(connection: &Arc<Connection>, request: Request<'_>,
         return connection.outbound.reply(encode_error(&request.id, &error));
     };
     let Some(call) = Call::begin(connection, request.id.clone(), method) else {
-        if method == Method::FsWriteBlock
-            && let Ok(params) = decode_params(request.params)
-        {
-            note_crowded_out(connection, &params);
+        if method == Method::FsWriteBlock {
+            note_refused_message(connection, message, CROWDED_OUT);
         }
         return;
     };
@@ -79,16 +80,27 @@ pub(crate) async fn dispatch(connection: &Arc<Connection>, request: Request<'_>,
 /// Handles a block of an upload that was recognised before anything was decoded.
 pub(crate) fn write_block(connection: &Arc<Connection>, id: RequestId, params: WriteBlockParams) {
     let Some(call) = Call::begin(connection, id, Method::FsWriteBlock) else {
-        return note_crowded_out(connection, &params);
+        return note_block_of_own_session(connection, &params.handle_id, CROWDED_OUT);
     };
-    in_session(call, params, fs::blocks::write_block);
+    write_block_in_session(call, params);
 }
 
-/// A block was refused because too many requests are unanswered. Its upload must not be committed without it.
-fn note_crowded_out(connection: &Connection, block: &WriteBlockParams) {
-    if let Ok(session) = attached_session(connection, Method::FsWriteBlock) {
-        let reason = "the connection had too many unanswered requests (--max-requests)";
-        fs::blocks::note_refused_block(&session, &block.handle_id, reason);
+/// Why a block is missing that came while too many requests were unanswered.
+const CROWDED_OUT: &str = "the connection had too many unanswered requests (--max-requests)";
+
+fn write_block_in_session(call: Call, params: WriteBlockParams) {
+    match attached_session(&call.connection, call.method) {
+        Ok(session) => fs::blocks::write_block(call, params, session),
+        Err(error) => {
+            note_block_of_own_session(&call.connection, &params.handle_id, &error.message);
+            call.finish::<()>(Err(error));
+        }
+    }
+}
+
+fn note_block_of_own_session(connection: &Connection, handle_id: &str, reason: &str) {
+    if let Some(session) = connection.own_session() {
+        refused_blocks::note_refused_block(&session, handle_id, reason);
     }
 }
 
@@ -158,7 +170,13 @@ fn handle(call: Call, request: &Request<'_>, message: &Bytes, target: Target) {
         Method::FsExtents => with_session(call, request, fs::blocks::extents),
         Method::FsClose => with_session(call, request, fs::blocks::close),
         Method::FsCreate => with_session(call, request, fs::blocks::create),
-        Method::FsWriteBlock => with_session(call, request, fs::blocks::write_block),
+        Method::FsWriteBlock => match decode_params(request.params) {
+            Ok(params) => write_block_in_session(call, params),
+            Err(error) => {
+                note_refused_message(&call.connection, message, &error.message);
+                call.finish::<()>(Err(error));
+            }
+        },
         Method::FsCommit => with_session(call, request, fs::blocks::commit),
         Method::FsWatch => with_session(call, request, fs::watch::watch),
         Method::FsUnwatch => with_session(call, request, fs::watch::unwatch),
@@ -170,14 +188,10 @@ fn handle(call: Call, request: &Request<'_>, message: &Bytes, target: Target) {
 /// Decodes params, then checks the handshake: bad params are reported first.
 fn with_session<P: DeserializeOwned>(call: Call, request: &Request<'_>, handler: impl FnOnce(Call, P, Arc<Session>)) {
     match decode_params(request.params) {
-        Ok(params) => in_session(call, params, handler),
-        Err(error) => call.finish::<()>(Err(error)),
-    }
-}
-
-fn in_session<P>(call: Call, params: P, handler: impl FnOnce(Call, P, Arc<Session>)) {
-    match attached_session(&call.connection, call.method) {
-        Ok(session) => handler(call, params, session),
+        Ok(params) => match attached_session(&call.connection, call.method) {
+            Ok(session) => handler(call, params, session),
+            Err(error) => call.finish::<()>(Err(error)),
+        },
         Err(error) => call.finish::<()>(Err(error)),
     }
 }

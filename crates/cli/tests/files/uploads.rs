@@ -185,6 +185,111 @@ async fn a_block_that_is_crowded_out_is_missed_by_the_commit() {
     assert_eq!(folder.read("file"), b"old");
 }
 
+/// A client whose upload `u` and whose upload `other` have got their first blocks, over an old file each.
+async fn two_uploads(folder: &crate::folder::Folder, server: &testkit::TestServer) -> Client {
+    let mut client = server.client().await;
+    for handle in ["u", "other"] {
+        create(&mut client, handle, &folder.file(handle, "old")).await;
+        client.call("fs/writeBlock", chunk(handle, 0, "new")).await;
+    }
+    client
+}
+
+/// Both uploads are committed after this. Neither a block that follows the refused one nor the commit succeeds.
+async fn only_u_has_failed(client: &mut Client, folder: &crate::folder::Folder, refused: &str) {
+    let later = client.call_error("fs/writeBlock", chunk("u", 6, "end")).await;
+    let commit = client.call_error("fs/commit", json!({"handleId": "u", "size": 9})).await;
+    for error in [later, commit] {
+        let message = error["message"].as_str().unwrap();
+        assert!(message.starts_with("the upload has failed: "), "{error} after {refused}");
+    }
+    assert_eq!(folder.read("u"), b"old", "{refused}");
+    commit_other(client, folder).await;
+}
+
+async fn commit_other(client: &mut Client, folder: &crate::folder::Folder) {
+    commit(client, json!({"handleId": "other"})).await;
+    assert_eq!(folder.read("other"), b"new");
+}
+
+#[tokio::test]
+async fn a_block_that_cannot_be_decoded_ends_its_upload() {
+    let server = testkit::TestServer::start().await;
+    let long_id = "x".repeat(2000);
+    for refused in [
+        r#"{"id":90,"method":"fs/writeBlock","params":{"handleId":"u","offset":3,"chunk":"no base64"}}"#.to_owned(),
+        r#"{"id":90,"method":"fs/writeBlock","params":{"handleId":"u","offset":3}}"#.to_owned(),
+        r#"{"id":90,"method":"fs/writeBlock","params":{"handleId":"u","offset":-3,"chunk":"YWJj"}}"#.to_owned(),
+        r#"{"id":90,"method":"fs/writeBlock","params":{"handleId":"u","offset":3,"offset":3,"chunk":"YWJj"}}"#
+            .to_owned(),
+        r#"{"id":90,"method":"fs\/writeBlock","params":{"handleId":"u","offset":3,"chunk":"YWJj","x":1,"x":1}}"#
+            .to_owned(),
+        r#"{"id":null,"method":"fs/writeBlock","params":{"handleId":"u","offset":3,"chunk":"YWJj"}}"#.to_owned(),
+        r#"{"method":"fs/writeBlock","params":{"handleId":"u","offset":3,"chunk":"YWJj"}}"#.to_owned(),
+        json!({"id": long_id, "method": "fs/writeBlock", "params": chunk("u", 3, "abc")}).to_string(),
+    ] {
+        let folder = crate::folder::Folder::new();
+        let mut client = two_uploads(&folder, &server).await;
+        client.send_text(&refused).await;
+        only_u_has_failed(&mut client, &folder, &refused).await;
+    }
+}
+
+#[tokio::test]
+async fn a_block_of_the_wrong_length_ends_its_upload() {
+    let (folder, server, _) = ready().await;
+    let mut client = two_uploads(&folder, &server).await;
+    client.call_error("fs/writeBlock", chunk("u", 3, "")).await;
+    only_u_has_failed(&mut client, &folder, "an empty block").await;
+}
+
+#[tokio::test]
+async fn a_message_that_may_have_been_a_block_ends_every_upload() {
+    let server = testkit::TestServer::with_args(&["--max-message-bytes", "64KiB"]).await;
+    let huge = chunk("u", 3, vec![7; 100_000]);
+    for refused in [
+        json!({"id": 90, "method": "fs/writeBlock", "params": huge}).to_string(),
+        json!({"params": huge, "method": "fs/writeBlock", "id": 90}).to_string(),
+        r#"{"id":90,"method":"fs/writeBlock","params":{"handleId":"u","offset":3,"chunk":"YWJj"}"#.to_owned(),
+        r#"{"id":90,"method":"fs/writeBlock","params":{"handleId":"u","handleId":"u","offset":3,"chunk":"YWJj"}}"#
+            .to_owned(),
+        r#"[{"id":90,"method":"fs/writeBlock","params":{"handleId":"u","offset":3,"chunk":"YWJj"}}]"#.to_owned(),
+    ] {
+        let folder = crate::folder::Folder::new();
+        let mut client = two_uploads(&folder, &server).await;
+        client.send_text(&refused).await;
+        for handle in ["u", "other"] {
+            let error = client.call_error("fs/commit", json!({"handleId": handle, "size": 6})).await;
+            let message = error["message"].as_str().unwrap();
+            let expected = "the upload has failed: a message that may have been a block of it was refused: ";
+            assert!(message.starts_with(expected), "{error} after {}", &refused[..80]);
+            assert_eq!(folder.read(handle), b"old");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_refused_and_was_no_block_leaves_uploads_alone() {
+    let (folder, server, _) = ready().await;
+    let mut client = two_uploads(&folder, &server).await;
+    for refused in [
+        r#"{"id":90,"method":"fs/readFile","params":{"path":"file:///a","path":"file:///a"}}"#,
+        r#"{"id":90,"method":"fs/readFile","params":{"path":"file:///a""#,
+        r#"{"id":90,"method":"fs/writeBlock","params":{"handleId":"another","offset":3}}"#,
+        r#"{"id":90,"result":{}}"#,
+    ] {
+        client.send_text(refused).await;
+    }
+    // Nor does a connection that only looks, or one that has lost the session, speak for the client.
+    let mut observer = server.raw().await;
+    observer.call("initialize", json!({"clientName": "o", "resumeSessionId": client.session, "observe": true})).await;
+    observer.notify("initialized", json!({})).await;
+    observer.call_error("fs/writeBlock", chunk("u", 3, "")).await;
+    commit(&mut client, json!({"handleId": "u"})).await;
+    assert_eq!(folder.read("u"), b"new");
+    commit_other(&mut client, &folder).await;
+}
+
 #[tokio::test]
 async fn an_upload_is_not_read_and_a_file_is_not_written() {
     let (folder, _server, mut client) = ready().await;

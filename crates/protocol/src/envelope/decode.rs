@@ -116,19 +116,40 @@ pub fn decode(bytes: &[u8]) -> Result<Incoming<'_>, DecodeError> {
 
 /// The id of a request of which only the beginning is known, for an answer to a message too large to take.
 pub fn sniff_id(prefix: &[u8]) -> Option<RequestId> {
+    let rest = members_of_object(prefix)?.trim_start().strip_prefix("\"id\"")?;
+    let (id, _) = first_value(rest.trim_start().strip_prefix(':')?)?;
+    serde_json::from_str(id.get()).ok()
+}
+
+/// The method of a request of which only the beginning is known, or which is not JSON to its end. None if anything before the method
+/// cannot be read.
+pub fn sniff_method(prefix: &[u8]) -> Option<String> {
+    let mut rest = members_of_object(prefix)?;
+    loop {
+        let (name, after) = first_value(rest)?;
+        let (value, after) = first_value(after.trim_start().strip_prefix(':')?)?;
+        if serde_json::from_str::<Key<'_>>(name.get()).ok()?.0 == "method" {
+            return serde_json::from_str(value.get()).ok();
+        }
+        rest = after.trim_start().strip_prefix(',')?;
+    }
+}
+
+/// What follows the brace that opens an object.
+fn members_of_object(prefix: &[u8]) -> Option<&str> {
     let text = std::str::from_utf8(prefix).unwrap_or_else(|error| {
         // The cut may have gone through a character; what stands before it is enough.
         std::str::from_utf8(&prefix[..error.valid_up_to()]).unwrap_or_default()
     });
-    let rest = text.trim_start().strip_prefix('{')?.trim_start().strip_prefix("\"id\"")?;
-    let rest = rest.trim_start().strip_prefix(':')?;
-    let mut values = serde_json::Deserializer::from_str(rest).into_iter::<&RawValue>();
-    let raw = values.next()?.ok()?;
-    // A number that runs to the end of the prefix may go on behind it.
-    if values.byte_offset() >= rest.len() {
-        return None;
-    }
-    serde_json::from_str(raw.get()).ok()
+    text.trim_start().strip_prefix('{')
+}
+
+/// The first value of a text, and what follows it. A value that runs to the end of the text may go on behind it, and is none.
+fn first_value(text: &str) -> Option<(&RawValue, &str)> {
+    let mut values = serde_json::Deserializer::from_str(text).into_iter::<&RawValue>();
+    let value = values.next()?.ok()?;
+    let rest = text.get(values.byte_offset()..).filter(|rest| !rest.is_empty())?;
+    Some((value, rest))
 }
 
 /// A scalar or an array is well-formed JSON of the wrong kind and says so; anything else says where it stops being JSON.

@@ -8,7 +8,9 @@ mod params;
 mod published;
 
 pub use budget::{MAX_DEPTH, MAX_VALUES};
-pub use decode::{DecodeError, Incoming, Notification, Request, Response, TraceContext, decode, sniff_id};
+pub use decode::{
+    DecodeError, Incoming, Notification, Request, Response, TraceContext, decode, sniff_id, sniff_method,
+};
 pub use encode::{encode_base64_response, encode_error, encode_notification, encode_request, encode_response};
 pub use params::decode_params;
 

@@ -165,6 +165,8 @@ proptest! {
     fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         let _ = decode(&bytes);
         let _ = sniff_id(&bytes);
+        let _ = sniff_method(&bytes);
+        let _ = crate::fs::refused_block(&bytes);
     }
 }
 

@@ -24,7 +24,7 @@ pub(crate) enum Opened {
 #[derive(Clone)]
 pub(crate) struct Slot {
     opened: Arc<RwLock<Opened>>,
-    /// Why a block was refused before it was tried. The file would lack it, so a commit that comes later fails.
+    /// Says which block was refused before it was tried. The file would lack it, so blocks and a commit that come later fail.
     refused_block: Arc<OnceLock<String>>,
 }
 
@@ -37,12 +37,13 @@ impl Slot {
         Arc::clone(&self.opened).write_owned()
     }
 
-    pub(crate) fn note_refused_block(&self, reason: &str) {
+    /// Ends an upload for good; `sentence` says why.
+    pub(crate) fn note_refused_block(&self, sentence: &str) {
         // The first refusal explains those that follow it.
-        let _explained = self.refused_block.set(reason.to_owned());
+        let _explained = self.refused_block.set(sentence.to_owned());
     }
 
-    /// Why the upload cannot be committed any more.
+    /// Why the upload cannot go on.
     pub(crate) fn refused_block(&self) -> Option<&str> {
         self.refused_block.get().map(String::as_str)
     }
@@ -94,6 +95,11 @@ impl Handles {
 
     pub(crate) fn find(&self, id: &str) -> Option<Slot> {
         self.slots.lock().get(id).cloned()
+    }
+
+    /// Ends every upload for good; `sentence` says why. Files that are read are not concerned.
+    pub(crate) fn note_refused_block_of_any(&self, sentence: &str) {
+        self.slots.lock().values().for_each(|slot| slot.note_refused_block(sentence));
     }
 
     /// Forgets a handle, if it has not been made anew meanwhile.

@@ -13,6 +13,7 @@ use protocol::fs::{
 use protocol::{ErrorCode, NoResult, WireError};
 
 use super::super::poll_once::poll_once;
+use super::super::refused_blocks::note_refused_block;
 use super::super::waiting::Waiting;
 use super::look::on_the_wire;
 use super::{failed, follow, native};
@@ -171,6 +172,7 @@ pub(in crate::handlers) fn write_block(call: Call, params: WriteBlockParams, ses
             return Err(WireError::invalid_request(text));
         }
         let slot = find(&session, &params.handle_id)?;
+        check_upload(&slot)?;
         Ok((slot, Waiting::for_disk(&call.connection, block.len())?))
     });
     let (slot, waiting) = match checked {
@@ -199,13 +201,6 @@ pub(in crate::handlers) fn write_block(call: Call, params: WriteBlockParams, ses
     });
 }
 
-/// A block was refused before it was tried. Its upload, if there is one, lacks it.
-pub(in crate::handlers) fn note_refused_block(session: &Session, handle_id: &str, reason: &str) {
-    if let Some(slot) = session.files.handles.find(handle_id) {
-        slot.note_refused_block(reason);
-    }
-}
-
 pub(in crate::handlers) fn commit(call: Call, params: CommitParams, session: Arc<Session>) {
     let slot = match check_id(&params.handle_id).and_then(|()| find(&session, &params.handle_id)) {
         Ok(slot) => slot,
@@ -220,9 +215,7 @@ pub(in crate::handlers) fn commit(call: Call, params: CommitParams, session: Arc
         sync: params.sync,
     };
     // Now: what is refused later was sent later.
-    let refused = slot
-        .refused_block()
-        .map(|reason| WireError::invalid_request(format!("the upload has failed: a block was refused: {reason}")));
+    let refused = check_upload(&slot).err();
     let shared = Arc::clone(&call.connection.shared);
     shared.tasks.spawn(async move {
         let mut opened = take.await;
@@ -274,6 +267,12 @@ fn in_turn<T: Send + 'static>(
         Some(guard) => Box::pin(std::future::ready(guard)),
         None => lock,
     }
+}
+
+/// Fails if the upload lacks a block that was refused.
+fn check_upload(slot: &Slot) -> Result<(), WireError> {
+    let Some(sentence) = slot.refused_block() else { return Ok(()) };
+    Err(WireError::invalid_request(format!("the upload has failed: {sentence}")))
 }
 
 fn check_id(id: &str) -> Result<(), WireError> {
