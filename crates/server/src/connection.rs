@@ -61,8 +61,6 @@ pub(crate) struct Connection {
     /// HTTP requests that can be ended, by the names that the client gave them.
     pub(crate) http: Mutex<HashMap<String, ActiveRequest>>,
     pub(crate) http_places: Arc<Semaphore>,
-    /// Names that are looked up for its HTTP requests.
-    pub(crate) lookups: fetch::LookupAllowance,
     /// Bytes of requests that wait for a process to start or to read.
     pub(crate) waiting_bytes: AtomicUsize,
     peer: PeerLabel,
@@ -126,7 +124,6 @@ pub(crate) async fn serve(stream: MessageStream, transport: Transport, shared: A
         searches: Mutex::default(),
         http: Mutex::default(),
         http_places: Arc::new(Semaphore::new(shared.config.max_http_requests)),
-        lookups: fetch::LookupAllowance::default(),
         waiting_bytes: AtomicUsize::new(0),
         outbound: Arc::clone(&outbound),
         peer,

@@ -27,6 +27,9 @@ pub(crate) struct Session {
     pub(crate) table: Table,
     pub(crate) files: SessionFiles,
     pub(crate) snapshots: Snapshots,
+    /// Names that are looked up for its HTTP requests. Of the session and not of a connection: a look-up goes on when its connection has
+    /// ended, and a client that reconnects must not get new ones for it.
+    pub(crate) lookups: fetch::LookupAllowance,
     link: Mutex<Link>,
     kept: Mutex<KeptProcesses<Arc<Process>>>,
     _present: Present,
@@ -60,6 +63,7 @@ impl Session {
             snapshots: Snapshots::default(),
             link: Mutex::new(Link {
                 attachment,
+            lookups: fetch::LookupAllowance::default(),
                 outbound: Some(outbound),
                 expiry: NextLook::default(),
                 is_last_chance: false,

@@ -12,6 +12,9 @@ const LOOKUPS: usize = 600;
 
 const AT_ONCE: usize = 50;
 
+/// As many as one client may have under way.
+const LOOKUPS_OF_A_CLIENT: usize = 16;
+
 /// Nothing here takes this long, even on a loaded machine, unless it waits for a look-up.
 const AT_LAST: Duration = Duration::from_secs(20);
 
@@ -32,6 +35,13 @@ async fn server_with_silent_resolver(directory: &TempDir) -> TestServer {
 fn request(number: usize, timeout_ms: u64) -> Value {
     let url = format!("http://nobody{number}/");
     json!({"method": "GET", "url": url, "requestId": number.to_string(), "timeoutMs": timeout_ms})
+}
+
+/// A request whose look-up fails as soon as it is made. A name with a dot in it is not looked for among the aliases; this one is in no
+/// name service, and asking for it fails before anybody is asked, because a part of a name is at most 63 bytes long.
+fn unresolvable(timeout_ms: u64) -> Value {
+    let url = format!("http://{}.invalid/", "x".repeat(64));
+    json!({"method": "GET", "url": url, "requestId": "long", "timeoutMs": timeout_ms})
 }
 
 #[tokio::test]
@@ -74,13 +84,25 @@ async fn a_client_with_all_its_lookups_under_way_leaves_some_to_others() {
         let error = hostile.call_error("http/request", request(number, 1)).await;
         assert_eq!(error["data"]["kind"], "timeout", "{error}");
     }
-    // A name with a dot in it is not looked for among the aliases; this one is in no name service, and asking for it fails
-    // before anybody is asked, because a part of a name is at most 63 bytes long.
-    let long = format!("http://{}.invalid/", "x".repeat(64));
-    let params = json!({"method": "GET", "url": long, "requestId": "long", "timeoutMs": 500});
-    let error = hostile.call_error("http/request", params.clone()).await;
+    let error = hostile.call_error("http/request", unresolvable(500)).await;
     assert_eq!(error["data"]["kind"], "timeout", "its own look-ups are all under way: {error}");
     let mut client = server.client().await;
-    let error = client.call_error("http/request", params).await;
+    let error = client.call_error("http/request", unresolvable(20_000)).await;
     assert_eq!(error["data"]["kind"], "dns", "{error}");
+}
+
+#[tokio::test]
+async fn a_client_that_reconnects_has_no_further_lookups() {
+    let directory = TempDir::new().unwrap();
+    let server = server_with_silent_resolver(&directory).await;
+    let mut hostile = server.client().await;
+    for number in 0..LOOKUPS_OF_A_CLIENT {
+        let error = hostile.call_error("http/request", request(number, 1)).await;
+        assert_eq!(error["data"]["kind"], "timeout", "{error}");
+    }
+    let session = hostile.session.clone();
+    drop(hostile);
+    let mut again = server.resume(&session).await;
+    let error = again.call_error("http/request", unresolvable(500)).await;
+    assert_eq!(error["data"]["kind"], "timeout", "the look-ups of its session are all under way: {error}");
 }

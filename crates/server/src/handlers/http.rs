@@ -85,7 +85,7 @@ impl Drop for Registration {
     }
 }
 
-pub(super) fn request(call: Call, params: HttpRequestParams, _: Arc<Session>) {
+pub(super) fn request(call: Call, params: HttpRequestParams, session: Arc<Session>) {
     let is_streamed = params.stream_response;
     let registration = match Registration::begin(&call.connection, params.request_id.clone(), is_streamed) {
         Ok(registration) => registration,
@@ -94,12 +94,12 @@ pub(super) fn request(call: Call, params: HttpRequestParams, _: Arc<Session>) {
     let connection = Arc::clone(&call.connection);
     connection.spawn(async move {
         if is_streamed {
-            stream(call, params, registration).await;
+            stream(call, params, &session, registration).await;
         } else {
             let cancel = registration.request.cancel.clone();
             // Given back when the answer is on its way.
             let mut share = call.connection.shared.http_budget.account();
-            let answer = cancel.run_until_cancelled(buffer(&call, params, &mut share)).await;
+            let answer = cancel.run_until_cancelled(buffer(&call, params, &session, &mut share)).await;
             let answer = answer.unwrap_or_else(|| Err(cancelled()));
             let bytes = answer.as_ref().map_or(0, |answer| encoded_len(answer.body.0.len()));
             // Until there is room for it, it counts as a request under way.
@@ -110,11 +110,16 @@ pub(super) fn request(call: Call, params: HttpRequestParams, _: Arc<Session>) {
     });
 }
 
-async fn buffer(call: &Call, params: HttpRequestParams, share: &mut Retained) -> Result<HttpResponse, WireError> {
+async fn buffer(
+    call: &Call,
+    params: HttpRequestParams,
+    session: &Session,
+    share: &mut Retained,
+) -> Result<HttpResponse, WireError> {
     let shared = &call.connection.shared;
     let fits = (shared.config.max_message_bytes.saturating_sub(AROUND_BODY_BYTES) / 4 * 3) as u64;
     let limit = params.max_body_bytes.map_or(fits, |limit| limit.min(fits));
-    let response = send(&call.connection, params).await?;
+    let response = send(shared, session, params).await?;
     let (status, headers) = (response.status, headers(response.headers));
     let body = response.body.collect_while(limit, |bytes| share.try_grow(bytes)).await;
     let body = body.map_err(|error| failed(&error))?.ok_or_else(|| {
@@ -126,11 +131,11 @@ async fn buffer(call: &Call, params: HttpRequestParams, share: &mut Retained) ->
     Ok(HttpResponse { status, headers, body: Base64Bytes(body.into()) })
 }
 
-async fn stream(call: Call, params: HttpRequestParams, registration: Registration) {
+async fn stream(call: Call, params: HttpRequestParams, session: &Session, registration: Registration) {
     let cancel = registration.request.cancel.clone();
     let timeout = params.timeout_ms.map(Duration::from_millis);
     let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-    let sent = cancel.run_until_cancelled(send(&call.connection, params)).await;
+    let sent = cancel.run_until_cancelled(send(&call.connection.shared, session, params)).await;
     let response = match sent.unwrap_or_else(|| Err(cancelled())) {
         Ok(response) => response,
         Err(error) => {
@@ -219,8 +224,12 @@ pub(super) fn flow(call: Call, params: HttpFlowParams, _: Arc<Session>) {
     call.finish(Ok(NoResult {}));
 }
 
-async fn send(connection: &Connection, params: HttpRequestParams) -> Result<fetch::Response, WireError> {
-    let fetcher = fetcher(&connection.shared).await?.for_client(connection.lookups.clone());
+async fn send(
+    shared: &Arc<Shared>,
+    session: &Session,
+    params: HttpRequestParams,
+) -> Result<fetch::Response, WireError> {
+    let fetcher = fetcher(shared).await?.for_client(session.lookups.clone());
     let request = Request {
         method: params.method,
         url: params.url,
