@@ -3,8 +3,10 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
-use testkit::{Client, Outcome, TestServer, Value, eventually, is_alive, json};
+use rustix::fs::{CWD, FileType, Mode};
+use testkit::{Client, Outcome, TestServer, Value, eventually, eventually_async, http_get, is_alive, json};
 
 const SHELLS: [(&str, &str, &str); 3] =
     [("bash", "/bin/bash", ".bash_profile"), ("zsh", "/usr/bin/zsh", ".zprofile"), ("sh", "/bin/sh", ".profile")];
@@ -374,4 +376,47 @@ async fn what_waited_for_a_start_that_failed_never_reaches_the_next_process_of_t
     }
     client.close_stdin("p").await;
     assert_eq!(client.outcome("p").await.stdout.len(), 0, "bytes that were meant for another process");
+}
+
+/// Starts a process whose profile waits until the client has left, and which then writes more than is retained and its pipe holds.
+/// Without a reader it ends only if it need not wait for one.
+async fn outlasts_its_client(server: &TestServer, leave: impl AsyncFnOnce(Client)) {
+    let home = Home::new("read line < \"$HOME/go\"");
+    let go = home.at("go");
+    rustix::fs::mknodat(CWD, &go, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    let mut client = server.client().await;
+    let params = home.params("p", "bash", "head -c 3000000 /dev/zero; touch \"$HOME/done\"");
+    client.send("process/start", params).await;
+    eventually("the profile runs", || (home.runs() == 1).then_some(())).await;
+    leave(client).await;
+    std::fs::write(&go, "\n").unwrap();
+    let ends = eventually("it has written everything", || home.at("done").exists().then_some(()));
+    // Well before the 25 s for which a process waits for a client that was lost a moment ago.
+    tokio::time::timeout(Duration::from_secs(15), ends).await.expect("the process waits for a reader");
+}
+
+#[tokio::test]
+async fn a_start_that_outlasts_the_goodbye_of_its_client_waits_for_no_reader() {
+    let server = TestServer::start().await;
+    outlasts_its_client(&server, async |mut client| {
+        let mut goodbye = Vec::new();
+        transport::Framing::WebSocketClient.close(&mut goodbye, 1000, "");
+        client.send_bytes(&goodbye).await.unwrap();
+        assert_eq!(client.drain().await, Vec::<Value>::new());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_start_that_outlasts_the_hold_of_its_session_waits_for_no_reader() {
+    let server = TestServer::with_args(&["--detached-hold", "0s"]).await;
+    outlasts_its_client(&server, async |client| {
+        drop(client);
+        let is_gone = async || {
+            let page = http_get(server.address(), "/metrics", &[]).await;
+            page.body.contains("exec_server_connections_active{transport=\"websocket\"} 0").then_some(())
+        };
+        eventually_async("the connection has ended", is_gone).await;
+    })
+    .await;
 }

@@ -39,6 +39,8 @@ pub(crate) struct Session {
 struct Link {
     attachment: Attachment,
     outbound: Option<Arc<Outbound>>,
+    /// How the last connection that was attached has ended.
+    last_departure: Departure,
     /// The look for the end of its time.
     expiry: NextLook,
     /// The server ends: nothing waits any more because the client asked for it.
@@ -61,10 +63,11 @@ impl Session {
             table: Table::default(),
             files,
             snapshots: Snapshots::default(),
+            lookups: fetch::LookupAllowance::default(),
             link: Mutex::new(Link {
                 attachment,
-            lookups: fetch::LookupAllowance::default(),
                 outbound: Some(outbound),
+                last_departure: Departure::Lost,
                 expiry: NextLook::default(),
                 is_last_chance: false,
             }),
@@ -73,12 +76,16 @@ impl Session {
         }
     }
 
-    /// A process was started: says who is told of it. Its client may have left meanwhile.
-    pub(crate) fn introduce(&self, process: &Process) {
+    /// A process was started: says who is told of it. Its client may have left meanwhile; then the process waits no longer for a reader
+    /// than those that were there when the client left.
+    pub(crate) fn introduce(&self, process: &Process, now: Instant) {
         let link = self.link.lock();
         match &link.outbound {
             Some(outbound) => process.journal(|journal| journal.listener = Some(outbound.number)),
-            None => process.journal(|journal| journal.detach(Departure::Lost)),
+            None => process.journal(|journal| {
+                journal.detach(link.last_departure);
+                journal.hold = link.attachment.hold_ends_at().is_some_and(|hold_ends| now < hold_ends);
+            }),
         }
     }
 
@@ -237,6 +244,7 @@ impl Session {
         let detached = link.attachment.detach(connection, now);
         if detached {
             link.outbound = None;
+            link.last_departure = departure;
             for process in self.table.processes() {
                 process.journal(|journal| journal.detach(departure));
                 // It may no longer have to wait for a reader.

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use protocol::{
     ErrorData, ProcessId, SandboxContext, SandboxType, StartParams, StartResult, WireError, abridged, decode_params,
@@ -121,7 +121,7 @@ pub(super) fn begin(
                 shared.janitor.start_sweeping();
                 answer(call, id);
                 process.journal(Journal::answered);
-                session.introduce(&process);
+                session.introduce(&process, Instant::now());
                 shared.actors.spawn(process::run(Arc::clone(&process), io, timeout, Arc::clone(&shared)));
                 while let Some(waiting) = session.table.settle(&process) {
                     for deferred in waiting {
