@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use http::HeaderMap;
 use parking_lot::Mutex;
 use session::LogBound;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use transport::{
     AcceptError, BindError, HttpSurface, Limits, ListenUrl, Listener, MessageStream, PeerLabel, Socket, TlsAcceptor,
     accept_messages,
@@ -82,9 +82,14 @@ impl Server {
             log: Mutex::new(REFUSAL_LINES),
         });
         let handshakes = Handshakes::new(self.shared.config.max_handshakes);
-        let permits = Arc::new(Semaphore::new(self.shared.config.max_connections));
+        let connections = Arc::new(Semaphore::new(self.shared.config.max_connections));
+        let waiting = Arc::new(Semaphore::new(self.shared.config.max_handshakes));
         for listener in listeners {
-            let places = ConnectionPlaces { handshakes: Arc::clone(&handshakes), connections: Arc::clone(&permits) };
+            let places = ConnectionPlaces {
+                handshakes: Arc::clone(&handshakes),
+                waiting: Arc::clone(&waiting),
+                connections: Arc::clone(&connections),
+            };
             let (shared, door) = (Arc::clone(&self.shared), Arc::clone(&door));
             self.shared
                 .tasks
@@ -107,30 +112,58 @@ fn limits(shared: &Shared) -> Limits {
     Limits { message_bytes: shared.config.max_message_bytes }
 }
 
-/// The places that a connection takes one after the other: first as a handshake, then as a connection.
+/// The places that a connection takes one after the other: as a handshake, perhaps as a client that waits, and as a connection.
+#[derive(Clone)]
 struct ConnectionPlaces {
     handshakes: Arc<Handshakes>,
+    /// Clients that were admitted and wait until a connection ends. As many as there may be handshakes: both hold a socket and
+    /// nothing else, and neither may keep the listener from accepting.
+    waiting: Arc<Semaphore>,
     connections: Arc<Semaphore>,
+}
+
+impl ConnectionPlaces {
+    /// Takes a peer from its handshake to a place among the connections, for which it may have to wait.
+    async fn admit(&self, handshake: &Handshake) -> Admission {
+        let free = Arc::clone(&self.connections).try_acquire_owned().ok();
+        let waiting = if free.is_none() { self.waiting.try_acquire().ok() } else { None };
+        if free.is_none() && waiting.is_none() {
+            return Admission::NoRoom;
+        }
+        if !handshake.admit() {
+            return Admission::GaveWay;
+        }
+        let place = match free {
+            Some(free) => Ok(free),
+            None => Arc::clone(&self.connections).acquire_owned().await,
+        };
+        place.map_or(Admission::GaveWay, Admission::Connected)
+    }
+}
+
+/// What becomes of a peer that may connect.
+enum Admission {
+    Connected(OwnedSemaphorePermit),
+    /// All connections are taken, and too many clients wait already.
+    NoRoom,
+    /// It had to give way to another handshake a moment ago.
+    GaveWay,
 }
 
 /// Accepts until the server closes.
 async fn accept(listener: &Listener, shared: &Arc<Shared>, door: &Arc<Door>, places: &ConnectionPlaces) {
     let closing = shared.closing.clone();
     loop {
-        let accepted = async {
-            let socket = listener.accept().await?;
-            Ok((places.handshakes.enter(socket.peer).await, socket))
-        };
-        let (handshake, socket) = match closing.run_until_cancelled(accepted).await {
-            Some(Ok(accepted)) => accepted,
-            Some(Err::<_, std::io::Error>(error)) => {
+        let socket = match closing.run_until_cancelled(listener.accept()).await {
+            Some(Ok(socket)) => socket,
+            Some(Err(error)) => {
                 tracing::error!("{} no longer accepts connections: {error}", listener.url());
                 return;
             }
             None => return,
         };
-        let (shared, door) = (Arc::clone(shared), Arc::clone(door));
-        let connections = Arc::clone(&places.connections);
+        let handshake = places.handshakes.enter(socket.peer);
+        let (shared, door, places) = (Arc::clone(shared), Arc::clone(door), places.clone());
         let present = shared.presence.enter();
         shared.clone().connections.spawn(async move {
             let _present = present;
@@ -140,9 +173,11 @@ async fn accept(listener: &Listener, shared: &Arc<Shared>, door: &Arc<Door>, pla
             // more memory than the connection that follows, so both have their own.
             let admitted = Box::pin(shake_hands(socket, surface, limits(&shared), &handshake));
             let Some(Some(stream)) = closing.run_until_cancelled(admitted).await else { return };
-            // With all places taken, a peer waits here until a connection ends.
-            let Some(Ok(_permit)) = closing.run_until_cancelled(connections.acquire()).await else { return };
-            drop(handshake);
+            let _place = match closing.run_until_cancelled(places.admit(&handshake)).await {
+                Some(Admission::Connected(place)) => place,
+                Some(Admission::NoRoom) => return turn_away(stream, &handshake).await,
+                Some(Admission::GaveWay) | None => return,
+            };
             let transport =
                 if matches!(stream.peer, PeerLabel::Unix) { Transport::unix } else { Transport::websocket };
             Box::pin(connection::serve(stream, transport, shared)).await;
@@ -160,7 +195,7 @@ async fn shake_hands(
     let peer = socket.peer;
     tokio::select! {
         accepted = accept_messages(socket, surface, limits) => match accepted {
-            Ok(stream) => stream.filter(|_| handshake.admit()),
+            Ok(stream) => stream,
             Err(error) => {
                 log_refused(peer, &error);
                 None
@@ -170,6 +205,31 @@ async fn shake_hands(
             tracing::debug!(%peer, "a connection in its handshake made room for another one (--max-handshakes)");
             None
         }
+    }
+}
+
+/// WebSocket's code for a server that is too busy.
+const TRY_AGAIN_LATER: u16 = 1013;
+
+/// A peer that takes nothing of a few bytes for this long is not waited for.
+const TURN_AWAY_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Tells a peer that there is no room for it. It keeps its place as a handshake, so that the number of such peers is bounded.
+async fn turn_away(mut stream: MessageStream, handshake: &Handshake) {
+    tracing::debug!(peer = %stream.peer, "connection refused: --max-connections are open, and --max-handshakes wait");
+    let reason = "the server has its limit of connections (--max-connections), and too many wait (--max-handshakes)";
+    let mut goodbye = Vec::new();
+    stream.framing.close(&mut goodbye, TRY_AGAIN_LATER, reason);
+    let said = async {
+        stream.writer.write_all(&goodbye).await?;
+        stream.writer.shutdown().await;
+        // A socket that is closed while something arrives is reset, and the peer may never read the reason.
+        while stream.reader.discard().await? > 0 {}
+        Ok::<(), std::io::Error>(())
+    };
+    tokio::select! {
+        _gone_or_told = tokio::time::timeout(TURN_AWAY_PATIENCE, said) => {}
+        () = handshake.gives_way() => {}
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use testkit::{Client, TestServer, eventually};
+use testkit::{Client, TestServer, eventually, http_get};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use transport::ConnectOptions;
@@ -34,9 +34,14 @@ impl Guarded {
         sockets
     }
 
-    async fn client(&self) -> Client {
+    /// A client that has shown its token, and no more.
+    async fn connect(&self) -> Client {
         let options = ConnectOptions { bearer_token: Some(TOKEN.to_owned()), ..Default::default() };
-        let mut client = Client::connect_with(self.server.url(), options).await.unwrap();
+        Client::connect_with(self.server.url(), options).await.unwrap()
+    }
+
+    async fn client(&self) -> Client {
+        let mut client = self.connect().await;
         client.handshake(None).await;
         client
     }
@@ -57,6 +62,30 @@ async fn the_oldest_silent_sockets_make_room_for_others() {
     let mut client = timeout(WELL_BEFORE_THE_DEADLINE, guarded.client()).await.expect("the client is kept out");
     eventually("the oldest were closed", || silent[..16].iter().all(is_over).then_some(())).await;
     assert_eq!(client.run("p", &["true"]).await.exit_code, 0);
+}
+
+#[tokio::test]
+async fn clients_that_wait_for_a_connection_hold_up_neither_pages_nor_refusals() {
+    let guarded = Guarded::new(&["--max-connections", "1", "--max-handshakes", "2"]).await;
+    let served = guarded.client().await;
+    let mut waiting = vec![guarded.connect().await, guarded.connect().await];
+    let get = http_get(guarded.server.address(), "/readyz", &[]);
+    let page = timeout(WELL_BEFORE_THE_DEADLINE, get).await.expect("no page while clients wait");
+    assert_eq!(page.status, 200);
+
+    let mut refused = guarded.connect().await;
+    assert_eq!(refused.drain().await, Vec::<testkit::Value>::new());
+    let reason = refused.close_reason.expect("the connection ended without a reason");
+    assert_eq!(reason.code, 1013);
+    assert_eq!(
+        reason.reason,
+        "the server has its limit of connections (--max-connections), and too many wait (--max-handshakes)"
+    );
+
+    drop(served);
+    let mut next = waiting.remove(0);
+    timeout(WELL_BEFORE_THE_DEADLINE, next.handshake(None)).await.expect("the first that waits is served");
+    assert_eq!(next.run("p", &["true"]).await.exit_code, 0);
 }
 
 /// Whether the server has closed a connection.
