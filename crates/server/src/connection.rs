@@ -161,7 +161,7 @@ async fn converse(connection: &Arc<Connection>, reader: Reader, writer: Writer, 
     // At shutdown: since when the goodbye waits for everything before it to be sent.
     let mut goodbye_queued_at = None;
     let given_up_at = |goodbye_queued_at: Option<Instant>| {
-        let goodbye = goodbye_queued_at.map(|at| outbound.last_sign_of_life().max(at) + goodbye::FLUSH_PATIENCE);
+        let goodbye = goodbye_queued_at.map(|at| outbound.given_up_since(at, goodbye::FLUSH_PATIENCE));
         goodbye.or_else(|| outbound.given_up_at(shared.config.pong_deadline))
     };
     let watch_until = |next_ping: Instant, goodbye_queued_at| -> tokio::time::Instant {
@@ -270,7 +270,7 @@ async fn converse(connection: &Arc<Connection>, reader: Reader, writer: Writer, 
     // A dead socket must not hold anything up.
     if !matches!(end, End::Lost(_)) {
         let writing = goodbye.is_some().then_some(writing);
-        goodbye::part(writing, &mut inbox, outbound, connection.peer).await;
+        goodbye::part(writing, &mut inbox, connection).await;
     }
 }
 
@@ -378,6 +378,9 @@ impl Connection {
         match &*self.phase.lock() {
             Phase::Fresh => None,
             Phase::Greeted(_, role) | Phase::Ready(_, role) => Some(*role),
+        }
+    }
+
     /// The session that this connection is attached to, from its `initialize` on until another connection takes it.
     pub(crate) fn own_session(&self) -> Option<Arc<Session>> {
         match self.phase() {
@@ -385,9 +388,6 @@ impl Connection {
                 Some(session).filter(|session| session.is_attached_to(self.number()))
             }
             _ => None,
-        }
-    }
-
         }
     }
 

@@ -58,11 +58,6 @@ impl PeerLiveness {
         }
     }
 
-    /// When the peer last showed that it is there.
-    pub fn last_sign(&self) -> Instant {
-        self.last_sign
-    }
-
     /// When a peer that was asked at `asked` is given up if it shows no further sign of life.
     pub fn given_up_at(&self, asked: Instant, deadline: Duration) -> Instant {
         let allowance = self.drain_allowance.min(deadline.saturating_mul(LONGEST_ALLOWANCE));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use testkit::{Client, Signal, SlowReader, TestServer, Value, json};
+use testkit::{Client, Signal, SlowReader, TestServer, Value, eventually_async, json};
 
 /// A pause after each 64 KiB: slow enough for megabytes to be on their way, and for pongs to come back after the goodbye was sent.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -61,4 +61,48 @@ async fn a_peer_that_sends_rubbish_under_load_is_told_so() {
     client.drain().await;
     let reason = client.close_reason.expect("the connection ended without a goodbye");
     assert_eq!((reason.code, reason.reason.as_str()), (1002, "protocol error"));
+}
+
+/// A pause after each 64 KiB: about 1.3 MB a second.
+const LONG_PAUSE: Duration = Duration::from_millis(50);
+
+#[tokio::test]
+async fn a_reader_that_is_slow_but_steady_gets_the_goodbye_however_much_is_owed() {
+    const FULL: [&str; 6] = ["full-0", "full-1", "full-2", "full-3", "full-4", "full-5"];
+    const RETAINED: usize = 2 << 20;
+    let limits = ["--shutdown-grace", "100ms", "--retain-bytes", "2MiB"];
+    let mut server = TestServer::with_args(&limits).await;
+    let mut client = SlowReader::client(&server, LONG_PAUSE).await;
+    // Nothing of them is sent before the end, and all of it then: 17 MB in base64, for which this client needs 13 s.
+    for process in FULL {
+        let mut params = Client::start_params(process, &["head", "-c", &RETAINED.to_string(), "/dev/zero"]);
+        params["paused"] = true.into();
+        client.call("process/start", params).await;
+    }
+    let is_full = |process: &Value| process["outputBytes"] == RETAINED;
+    eventually_async("all are full", async || {
+        client.processes().await.as_array().unwrap().iter().all(is_full).then_some(())
+    })
+    .await;
+    server.signal(Signal::TERM);
+    let events = client.drain().await;
+    assert_eq!(closed_processes(&events), FULL);
+    assert_eq!(client.close_reason.expect("the connection ended without a goodbye").code, 1001);
+    assert_eq!(server.wait().await, Some(0));
+}
+
+#[tokio::test]
+async fn a_client_that_was_stalled_while_it_was_taken_over_is_told_why() {
+    let server = TestServer::start().await;
+    let mut stalled = loud_client(&server).await;
+    let mut second = server.raw().await;
+    let params = json!({"clientName": "testkit", "resumeSessionId": stalled.session, "takeover": true});
+    second.call("initialize", params).await;
+    // sleep: for so long the first client reads nothing, as if it were stopped or its machine busy
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    // Whatever it sends then must not reset the connection before it has read its end.
+    stalled.send("environment/status", json!({})).await;
+    stalled.drain().await;
+    let reason = stalled.close_reason.expect("the connection ended without a goodbye");
+    assert_eq!(reason.code, 4010);
 }

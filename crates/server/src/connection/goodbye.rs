@@ -5,54 +5,67 @@
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use tokio::time::{Instant, sleep_until};
 use transport::PeerLabel;
 
+use super::Connection;
 use super::inbox::Inbox;
-use super::outbound::Outbound;
 
-/// A peer that takes nothing of its last messages for this long is not waited for.
+/// At shutdown, a peer that takes nothing of its last messages for this long is not waited for. One that takes them slowly gets more
+/// time, as any slow peer does.
 pub(super) const FLUSH_PATIENCE: Duration = Duration::from_secs(2);
 
-/// A peer that has been sent everything and is silent for this long is not waited for. Closing takes a round trip.
+/// At shutdown, a peer that has read everything but the goodbye and is silent for this long is not waited for. Closing takes a round
+/// trip.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
 
-/// No peer is waited for longer than this, however much it sends.
-pub(crate) const LONGEST_GOODBYE: Duration = Duration::from_secs(10);
+/// No peer is waited for longer than this. Enough for 10 MB at 200 KB a second, and less than the 90 s after which a service manager
+/// kills a server that does not end.
+pub(crate) const LONGEST_GOODBYE: Duration = Duration::from_secs(60);
 
 /// Waits until everything was written and the peer has closed its side. `writing` is the writer, which ends after the goodbye;
 /// none if it has ended already.
-pub(super) async fn part<W>(mut writing: Option<Pin<&mut W>>, inbox: &mut Inbox, outbound: &Outbound, peer: PeerLabel)
+pub(super) async fn part<W>(mut writing: Option<Pin<&mut W>>, inbox: &mut Inbox, connection: &Connection)
 where
     W: Future<Output = io::Result<()>>,
 {
+    let (outbound, closing) = (&connection.outbound, &connection.shared.closing);
     let end = Instant::now() + LONGEST_GOODBYE;
-    let mut last_sign = Instant::now();
+    // Since when the peer has had the chance to do what is waited for.
+    let mut since = Instant::now();
     // Pipes are never reset.
-    let mut peer_has_ended = matches!(peer, PeerLabel::Stdio);
+    let mut peer_has_ended = matches!(connection.peer, PeerLabel::Stdio);
     while writing.is_some() || !peer_has_ended {
-        let patience = if writing.is_some() { FLUSH_PATIENCE } else { CLOSE_PATIENCE };
+        let is_closing = closing.is_cancelled();
+        let patience = if !is_closing {
+            // Nobody waits for this connection, and its peer may only be stalled.
+            connection.shared.config.pong_deadline
+        } else if writing.is_some() || outbound.waits_for_an_answer() {
+            FLUSH_PATIENCE
+        } else {
+            CLOSE_PATIENCE
+        };
+        let given_up_at = outbound.given_up_since(since, patience).min(end);
+        if given_up_at <= Instant::now() {
+            return;
+        }
         tokio::select! {
             written = async { writing.as_mut()?.as_mut().await.ok() }, if writing.is_some() => {
                 if written.is_none() {
                     return;
                 }
                 writing = None;
-                last_sign = Instant::now();
+                since = Instant::now();
             }
             discarded = inbox.discard(), if !peer_has_ended => match discarded {
                 Ok(0) => peer_has_ended = true,
-                Ok(_) => last_sign = Instant::now(),
+                Ok(_) => outbound.note_heard(),
                 Err(_) => return,
             },
-            () = sleep_until(end.min(last_sign + patience)) => {
-                last_sign = last_sign.max(outbound.last_sign_of_life().into());
-                if Instant::now() >= end.min(last_sign + patience) {
-                    return;
-                }
-            }
+            () = closing.cancelled(), if !is_closing => since = Instant::now(),
+            // Looked at again above: there may have been a sign of life.
+            () = tokio::time::sleep_until(given_up_at.into()) => {}
         }
     }
 }

@@ -349,15 +349,19 @@ impl Outbound {
         }
     }
 
-    /// When the peer last showed that it is there.
-    pub(crate) fn last_sign_of_life(&self) -> Instant {
-        self.liveness.lock().last_sign()
-    }
-
     /// When a peer that was asked and does not answer is given up. None: it was not asked.
     pub(crate) fn given_up_at(&self, deadline: Duration) -> Option<Instant> {
-        let asked = self.oldest_question()?;
-        Some(self.liveness.lock().given_up_at(asked, deadline))
+        Some(self.given_up_since(self.oldest_question()?, deadline))
+    }
+
+    /// When a peer for which something has been waiting since `since` is given up.
+    pub(super) fn given_up_since(&self, since: Instant, deadline: Duration) -> Instant {
+        self.liveness.lock().given_up_at(since, deadline)
+    }
+
+    /// Whether the peer has not answered a ping yet, and so may not have read what was sent before it.
+    pub(super) fn waits_for_an_answer(&self) -> bool {
+        self.oldest_question().is_some()
     }
 
     /// Since when the oldest ping without an answer has been wanted, sent or not.
