@@ -4,11 +4,14 @@
 mod connection;
 mod record;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
-use transport::{Limits, MessageStream, in_memory};
+use tokio::net::UnixListener;
+use tokio::task::JoinHandle;
+use transport::{Limits, MessageStream, PeerLabel, in_memory};
 
 pub use connection::ScriptedConnection;
 pub use record::Asked;
@@ -70,6 +73,22 @@ impl ScriptedServer {
         client
     }
 
+    /// Listens on a Unix socket in `folder`, for clients that are programs of their own.
+    pub fn listen(&self, folder: &Path) -> ScriptedListener {
+        let path = folder.join("scripted.sock");
+        let listener = UnixListener::bind(&path).unwrap();
+        let server = self.clone();
+        let accepting = tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                let (read, write) = client.into_split();
+                server.dialled.fetch_add(1, Ordering::SeqCst);
+                let stream = transport::lines(read, write, PeerLabel::Unix, Limits::default());
+                ScriptedConnection::serve(stream, &server.record);
+            }
+        });
+        ScriptedListener { url: format!("unix://{}", path.display()), accepting }
+    }
+
     /// How often it was dialled.
     pub fn dialled(&self) -> usize {
         self.dialled.load(Ordering::SeqCst)
@@ -125,6 +144,25 @@ impl ScriptedServer {
     /// Ends the latest connection without a word.
     pub fn cut(&self) {
         self.connection().cut();
+    }
+}
+
+/// The socket of a scripted server. Ends with its value.
+pub struct ScriptedListener {
+    url: String,
+    accepting: JoinHandle<()>,
+}
+
+impl ScriptedListener {
+    /// Where clients connect.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+}
+
+impl Drop for ScriptedListener {
+    fn drop(&mut self) {
+        self.accepting.abort();
     }
 }
 

@@ -12,7 +12,7 @@ use crate::units::Span;
 const RUN_HELP: &str = "\
 The exit code is the command's, or:
   124  its time was over
-  125  we failed, for instance to connect
+  125  we failed, for instance to connect, or the server did not say how it ended
   126  it cannot be executed
   127  it was not found
   141  nobody reads our output any more

@@ -6,8 +6,8 @@ use anyhow::Context as _;
 use client::{ExecServerClient, ProcessState, ProcessSummary};
 
 use super::args::AttachArgs;
-use super::reach::{Destination, Purpose};
-use super::relay::{EndOfInput, Ending, Relay};
+use super::reach::{Destination, Purpose, leave};
+use super::relay::{EndOfInput, Ending, Goodbye, Relay};
 use super::run::say_that_it_goes_on;
 use super::signals::Signals;
 
@@ -15,13 +15,16 @@ use super::signals::Signals;
 pub(crate) async fn attach(args: AttachArgs) -> anyhow::Result<ExitCode> {
     let destination = Destination::choose(&args.r#where)?;
     let client = destination.connect_to_session(&args.session.session, None, Purpose::Attach).await?;
-    let code = attach_with(&client, args.id.as_deref(), &args.session.session).await;
-    client.close().await;
-    code
+    let ended = attach_with(&client, args.id.as_deref(), &args.session.session).await;
+    leave(client, ended.as_ref().map_or(Goodbye::InOrder, |(_, goodbye)| *goodbye)).await;
+    ended.map(|(code, _)| code)
 }
 
-async fn attach_with(client: &ExecServerClient, id: Option<&str>, session: &str) -> anyhow::Result<ExitCode> {
-    let mut signals = Signals::listen()?;
+async fn attach_with(
+    client: &ExecServerClient,
+    id: Option<&str>,
+    session: &str,
+) -> anyhow::Result<(ExitCode, Goodbye)> {
     let processes = client.processes().await?;
     let chosen = match id {
         Some(id) => processes.iter().find(|process| process.process_id.as_str() == id).with_context(|| {
@@ -46,11 +49,11 @@ async fn attach_with(client: &ExecServerClient, id: Option<&str>, session: &str)
         end_of_input: EndOfInput::PassedAfterInput,
         redraw: is_running,
     };
-    let ending = relay.run(&mut signals).await?;
+    let ending = relay.run(&mut Signals::listen()?).await?;
     if ending == Ending::Left {
         say_that_it_goes_on(session, process.process_id());
     }
-    Ok(ending.exit_code(true))
+    Ok((ending.exit_code(true), ending.goodbye()))
 }
 
 fn only_running<'a>(processes: &'a [ProcessSummary], session: &str) -> anyhow::Result<&'a ProcessSummary> {

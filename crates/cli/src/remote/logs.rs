@@ -62,8 +62,7 @@ async fn print_retained(
     // What it writes from now on is not for us.
     let processes = client.processes().await?;
     let end = processes.iter().find(|process| process.process_id == *id).map_or(u64::MAX, |process| process.next_seq);
-    print_pages(client, id, printer, End::Seq(end)).await?;
-    Ok(ExitCode::SUCCESS)
+    print_pages(client, id, printer, End::Seq(end)).await
 }
 
 /// Up to where output is printed.
@@ -75,7 +74,7 @@ enum End {
     Closed,
 }
 
-/// Prints what is retained, as often as there is something new. It returns what the process has exited with.
+/// Prints what is retained, as often as there is something new. Followed to its end, it returns what the process has exited with.
 async fn print_pages(
     client: &ExecServerClient,
     id: &ProcessId,
@@ -120,7 +119,11 @@ async fn print_pages(
         if is_last {
             // Nothing more is printed, whether or not it goes on.
             printer.event(&ExecProcessEvent::Closed { seq: page.next_seq }).await?;
-            return Ok(exit.map_or(ExitCode::SUCCESS, status::of_command));
+            return match (end, exit) {
+                (End::Seq(_), _) => Ok(ExitCode::SUCCESS),
+                (End::Closed, Some(exit)) => Ok(status::of_command(exit)),
+                (End::Closed, None) => anyhow::bail!("it is not known how it ended"),
+            };
         }
         after = page.next_seq - 1;
     }

@@ -13,7 +13,9 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::abilities::environment;
 use super::args::McpStdioArgs;
-use super::reach::Destination;
+use super::end_wait::END_PATIENCE;
+use super::reach::{Destination, leave};
+use super::relay::Goodbye;
 use super::run::{Started, start};
 use super::signals::Signals;
 use super::start::{Flags, Here};
@@ -39,7 +41,7 @@ pub(crate) async fn mcp_stdio(args: McpStdioArgs) -> anyhow::Result<ExitCode> {
     };
     let code = run(&client, &here, &args, &mut signals).await;
     // The handle is gone, so what still runs is ended before the connection is.
-    client.close().await;
+    leave(client, Goodbye::InOrder).await;
     code
 }
 
@@ -50,7 +52,10 @@ async fn run(
     signals: &mut Signals,
 ) -> anyhow::Result<ExitCode> {
     let flags = Flags { cwd: args.cwd.as_deref(), env: &args.env, tty: false };
-    let info = environment(client).await?;
+    let info = match signals.or_deadly(environment(client)).await {
+        Ok(info) => info?,
+        Err(deadly) => return Ok(ExitCode::from(deadly.exit_code())),
+    };
     let params = here.start(&info, PROCESS_ID.into(), &args.command, flags)?;
     let process = match start(client, params, signals).await? {
         Started::Process(process) => process,
@@ -74,19 +79,30 @@ async fn bridge(process: &ExecProcess, can_end_stdin: bool) -> anyhow::Result<Ex
         return status;
     }
     if can_end_stdin {
-        process.terminate().await?;
-        return output.await;
+        return ended(process, &mut output).await;
     }
     // It could not know that it was to exit, so how it exits now is our doing.
-    process.signal(Signal::Interrupt).await?;
+    let interrupting = tokio::time::timeout(INTERRUPT_PATIENCE, process.signal(Signal::Interrupt)).await;
+    interrupting.unwrap_or(Ok(()))?;
     let status = match tokio::time::timeout(INTERRUPT_PATIENCE, &mut output).await {
         Ok(status) => status?,
-        Err(_) => {
-            process.terminate().await?;
-            output.await?
-        }
+        Err(_) => ended(process, &mut output).await?,
     };
     Ok(ExitStatus { code: 0, ..status })
+}
+
+/// Ends it. A server that does not do so in time is not waited for.
+async fn ended(
+    process: &ExecProcess,
+    output: &mut (impl Future<Output = anyhow::Result<ExitStatus>> + Unpin),
+) -> anyhow::Result<ExitStatus> {
+    let ending = async {
+        process.terminate().await?;
+        output.await
+    };
+    tokio::time::timeout(END_PATIENCE, ending).await.unwrap_or_else(|_| {
+        anyhow::bail!("the server did not end the MCP server within {END_PATIENCE:?}; it may still be running")
+    })
 }
 
 /// Passes our stdin on until it ends, and then ends theirs if that can be done.

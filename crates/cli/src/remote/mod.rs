@@ -4,6 +4,7 @@ mod abilities;
 pub(crate) mod args;
 mod attach;
 mod completions;
+mod end_wait;
 mod env_path;
 mod escape;
 mod event_printer;

@@ -10,6 +10,8 @@ use client::{
 };
 
 use super::args::WhereArgs;
+use super::relay::Goodbye;
+use super::signals::Signals;
 use super::{local_server, named};
 
 /// Who we are in the server's logs.
@@ -169,6 +171,13 @@ impl Destination {
                 Box::new(SshConnector::with_ssh(host, program, paths.clone(), config))
             }
         })
+    }
+}
+
+/// Leaves the server: in order, unless another signal comes that would end us, or at once.
+pub(crate) async fn leave(client: ExecServerClient, goodbye: Goodbye) {
+    if let (Goodbye::InOrder, Ok(mut signals)) = (goodbye, Signals::listen()) {
+        let _told_again = signals.or_deadly(client.close()).await;
     }
 }
 

@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::abilities::can_send;
+use super::end_wait::{END_PATIENCE, EndReason, EndWait};
 use super::escape::{Escapes, Wish};
 use super::json::JsonLines;
 use super::notice::Notice;
@@ -49,7 +50,7 @@ pub(crate) struct Relay<'a> {
     pub(crate) client: &'a ExecServerClient,
     pub(crate) process: &'a ExecProcess,
     pub(crate) server: &'a Capabilities,
-    /// How long it may run, where the server cannot keep the time.
+    /// How long it may run. A server that keeps the time itself gets a little longer before we do it in its place.
     pub(crate) timeout: Option<Duration>,
     /// It has a terminal.
     pub(crate) tty: bool,
@@ -97,9 +98,25 @@ pub(crate) enum Ending {
     Told(Deadly),
     /// Nobody reads our output any more.
     BrokenPipe,
+    /// The server was asked to end it and did not do so in time, or a person did not want to wait for that. Exit with this code.
+    Abandoned(u8),
+}
+
+/// What is left to do with the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Goodbye {
+    /// What is ours is ended, and the connection closed, in order.
+    InOrder,
+    /// The server does not answer, so nothing is asked of it any more.
+    Skipped,
 }
 
 impl Ending {
+    /// How to leave the server.
+    pub(crate) fn goodbye(self) -> Goodbye {
+        if matches!(self, Self::Abandoned(_)) { Goodbye::Skipped } else { Goodbye::InOrder }
+    }
+
     /// What to exit with. Leaving a process that goes on is a success.
     pub(crate) fn exit_code(self, is_kept: bool) -> ExitCode {
         match self {
@@ -108,6 +125,7 @@ impl Ending {
             Self::Left => ExitCode::from(HUNG_UP),
             Self::Told(deadly) => ExitCode::from(deadly.exit_code()),
             Self::BrokenPipe => ExitCode::from(BROKEN_PIPE),
+            Self::Abandoned(code) => ExitCode::from(code),
         }
     }
 }
@@ -162,15 +180,17 @@ impl Relay<'_> {
         let mut notice = Notice::new(terminal.is_some());
         let Stdin { input, mut wish } = stdin;
         let mut passing = pin!(self.pass_input(input));
-        let mut running_errands = pin!(self.run_errands(to_do));
+        let (tell_answered, mut answered) = mpsc::unbounded_channel();
+        let mut running_errands = pin!(self.run_errands(to_do, tell_answered));
         let (mut is_passing, mut can_wish) = (true, true);
         let mut exited: Option<ExitStatus> = None;
         let mut leave_at: Option<Instant> = None;
         let mut told: Option<Deadly> = None;
         // A signal that the server cannot send, so that it ended the process instead.
         let mut replaced: Option<Deadly> = None;
+        let mut end_wait = EndWait::default();
         // A time that no clock can show is never over.
-        let mut timeout_at = self.timeout.and_then(|time| Instant::now().checked_add(time));
+        let mut timeout_at = self.own_timeout().and_then(|time| Instant::now().checked_add(time));
         let mut is_timed_out = false;
         let mut untold_since: Option<Instant> = None;
         if self.redraw {
@@ -184,18 +204,23 @@ impl Relay<'_> {
             };
             tokio::select! {
                 (room, mut event) = next => {
+                    end_wait.renew(Instant::now());
                     match &mut event {
                         Some(ExecProcessEvent::Exited { exit_code, sandbox_denied, timed_out, .. }) => {
                             let sandbox_denied = sandbox_denied.unwrap_or(false);
                             *timed_out |= is_timed_out;
                             let code = replaced.map_or(*exit_code, |deadly| deadly.exit_code().into());
                             exited = Some(ExitStatus { code, sandbox_denied, timed_out: *timed_out });
+                            end_wait.handle_exit();
                         }
                         Some(ExecProcessEvent::Failed(text)) => anyhow::bail!("{text}"),
                         Some(_) => {}
                         None => return Ok(Ending::Exited(match exited {
                             Some(status) => status,
-                            None => self.process.wait().await?,
+                            None => match signals.or_deadly(self.process.wait()).await {
+                                Ok(status) => status?,
+                                Err(deadly) => return Ok(Ending::Told(deadly)),
+                            },
                         })),
                     }
                     if exited.is_some() {
@@ -231,8 +256,21 @@ impl Relay<'_> {
                 }
                 () = until(timeout_at) => {
                     timeout_at = None;
-                    is_timed_out = exited.is_none();
-                    let _gone = errands.send(Errand::Terminate);
+                    if exited.is_none() {
+                        // Where our own output is held up, the server may have told of the exit long ago.
+                        is_timed_out = !(self.server.process_timeout && output.is_stuck());
+                        end_wait.ask(EndReason::TimeOver, Instant::now());
+                        let _gone = errands.send(Errand::Terminate);
+                    }
+                }
+                Some(()) = answered.recv() => end_wait.handle_answer(),
+                () = until(end_wait.give_up_at()) => {
+                    if output.is_stuck() {
+                        end_wait.renew(Instant::now());
+                    } else {
+                        notice.say(&format!("the server did not end the command within {END_PATIENCE:?}; {MAY_RUN}"));
+                        return Ok(Ending::Abandoned(status::of_abandoned(end_wait.reason())));
+                    }
                 }
                 wished = &mut wish, if can_wish => match wished {
                     Ok(Wish::Leave) => return Ok(Ending::Left),
@@ -242,6 +280,12 @@ impl Relay<'_> {
                 },
                 signal = signals.next() => {
                     let is_connected = *state.borrow() == ConnectionState::Connected;
+                    if let Told::End(deadly) = signal
+                        && end_wait.is_waiting()
+                    {
+                        notice.say(&format!("left before the server had ended the command; {MAY_RUN}"));
+                        return Ok(Ending::Abandoned(deadly.exit_code()));
+                    }
                     match signal {
                         Told::End(deadly) if !can_send(self.server, deadly.signal) => replaced = Some(deadly),
                         Told::Pass(signal) if !can_send(self.server, signal) => {
@@ -252,6 +296,11 @@ impl Relay<'_> {
                     }
                     if let Some(ending) = self.handle(signal, terminal, errands, is_connected).await {
                         return Ok(ending);
+                    }
+                    if let (Told::End(deadly), None) = (signal, exited) {
+                        let is_passed = can_send(self.server, deadly.signal);
+                        let reason = if is_passed { EndReason::Passed(deadly) } else { EndReason::Replaced(deadly) };
+                        end_wait.ask(reason, Instant::now());
                     }
                     if let Told::End(deadly) = signal
                         && output.is_stuck()
@@ -362,11 +411,21 @@ impl Relay<'_> {
         InputEnd::Told
     }
 
-    /// One after the other, so that their order is kept. Never ends.
-    async fn run_errands(&self, mut to_do: mpsc::UnboundedReceiver<Errand>) {
+    /// When we end a process ourselves because its time is over.
+    fn own_timeout(&self) -> Option<Duration> {
+        let grace = if self.server.process_timeout { END_PATIENCE } else { Duration::ZERO };
+        self.timeout.map(|time| time.saturating_add(grace))
+    }
+
+    /// One after the other, so that their order is kept. Never ends. Answers to what may end the process are told.
+    async fn run_errands(&self, mut to_do: mpsc::UnboundedReceiver<Errand>, answered: mpsc::UnboundedSender<()>) {
         while let Some(errand) = to_do.recv().await {
+            let may_end_it = matches!(errand, Errand::Signal(_) | Errand::Terminate);
             if let Err(error) = self.run_errand(errand).await {
                 tracing::debug!(%error, "the process could not be told");
+            }
+            if may_end_it {
+                let _gone = answered.send(());
             }
         }
         std::future::pending::<()>().await;
@@ -398,6 +457,7 @@ impl Relay<'_> {
     }
 }
 
+const MAY_RUN: &str = "it may still be running";
 const CANNOT_END_INPUT: &str = "the input has ended, and this server cannot tell the command";
 
 /// The writer has ended before its time.

@@ -7,8 +7,8 @@ use client::{ExecProcess, ExecServerClient, ExecServerError, ProcessId, StartPar
 use super::abilities::environment;
 use super::args::RunArgs;
 use super::input_plan;
-use super::reach::{Destination, Purpose};
-use super::relay::{EndOfInput, Ending, Relay};
+use super::reach::{Destination, Purpose, leave};
+use super::relay::{EndOfInput, Ending, Goodbye, Relay};
 use super::signals::Signals;
 use super::start::{Flags, Here, unused_id};
 use super::status;
@@ -32,9 +32,9 @@ pub(crate) async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
         }
         None => destination.connect().await?,
     };
-    let code = run_with(&client, &here, &args, session.as_deref()).await;
-    client.close().await;
-    code
+    let ended = run_with(&client, &here, &args, session.as_deref()).await;
+    leave(client, ended.as_ref().map_or(Goodbye::InOrder, |(_, goodbye)| *goodbye)).await;
+    ended.map(|(code, _)| code)
 }
 
 async fn run_with(
@@ -42,10 +42,8 @@ async fn run_with(
     here: &Here,
     args: &RunArgs,
     session: Option<&str>,
-) -> anyhow::Result<ExitCode> {
+) -> anyhow::Result<(ExitCode, Goodbye)> {
     let is_kept = session.is_some();
-    // From here on a signal must not leave a process behind.
-    let mut signals = Signals::listen()?;
     let info = environment(client).await?;
     let server = &info.capabilities;
     let end_of_input = if args.detach { EndOfInput::Passed } else { input_plan::plan(server, args.tty).await? };
@@ -61,31 +59,25 @@ async fn run_with(
     // Who leaves at once must not be sent what somebody else will ask for.
     params.paused = args.detach;
     let may_be_renamed = is_kept && args.id.is_none();
-    let started = loop {
-        match start(client, params.clone(), &mut signals).await {
-            // Another command has chosen the same number just now.
-            Err(error) if may_be_renamed && is_taken(client, &params.process_id, &error).await => {
-                params.process_id = unused_id(client).await?;
-            }
-            started => break started?,
-        }
-    };
-    let process = match started {
+    // From here on a signal must not leave a process behind.
+    let mut signals = Signals::listen()?;
+    let starting = start_under_free_id(client, params, may_be_renamed);
+    let process = match unless_told(&mut signals, starting).await? {
         Started::Process(process) => process,
-        Started::Nothing(code) => return Ok(code),
+        Started::Nothing(code) => return Ok((code, Goodbye::InOrder)),
     };
     if is_kept {
         process.detach();
     }
     if args.detach {
         print_id(process.process_id());
-        return Ok(ExitCode::SUCCESS);
+        return Ok((ExitCode::SUCCESS, Goodbye::InOrder));
     }
     let relay = Relay {
         client,
         process: &process,
         server,
-        timeout: args.timeout.map(|time| time.0).filter(|_| !server.process_timeout),
+        timeout: args.timeout.map(|time| time.0),
         tty: args.tty,
         json: args.json,
         is_kept,
@@ -96,7 +88,7 @@ async fn run_with(
     if let (Some(session), Ending::Left) = (session, ending) {
         say_that_it_goes_on(session, process.process_id());
     }
-    Ok(ending.exit_code(is_kept))
+    Ok((ending.exit_code(is_kept), ending.goodbye()))
 }
 
 /// Whether a person can use this id later, for `logs` or `kill`. A server takes any text.
@@ -140,11 +132,38 @@ pub(crate) async fn start(
     params: StartParams,
     signals: &mut Signals,
 ) -> anyhow::Result<Started> {
-    let started = tokio::select! {
-        started = client.start(params.clone()) => started,
-        deadly = signals.next_deadly() => return Ok(Started::Nothing(ExitCode::from(deadly.exit_code()))),
-    };
-    match started {
+    unless_told(signals, try_start(client, params)).await
+}
+
+/// A start that we may be told to give up.
+async fn unless_told(
+    signals: &mut Signals,
+    starting: impl Future<Output = anyhow::Result<Started>>,
+) -> anyhow::Result<Started> {
+    match signals.or_deadly(starting).await {
+        Ok(started) => started,
+        Err(deadly) => Ok(Started::Nothing(ExitCode::from(deadly.exit_code()))),
+    }
+}
+
+/// Starts a process. With `may_be_renamed` it gets another number if another command has chosen the same one just now.
+async fn start_under_free_id(
+    client: &ExecServerClient,
+    mut params: StartParams,
+    may_be_renamed: bool,
+) -> anyhow::Result<Started> {
+    loop {
+        match try_start(client, params.clone()).await {
+            Err(error) if may_be_renamed && is_taken(client, &params.process_id, &error).await => {
+                params.process_id = unused_id(client).await?;
+            }
+            started => return started,
+        }
+    }
+}
+
+async fn try_start(client: &ExecServerClient, params: StartParams) -> anyhow::Result<Started> {
+    match client.start(params.clone()).await {
         Ok(process) => Ok(Started::Process(process)),
         Err(error) => {
             let (code, reason) = status::of_refused_start(client, error, &params).await?;

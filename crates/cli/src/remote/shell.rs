@@ -8,8 +8,8 @@ use client::{Capabilities, ExecServerClient, StartParams};
 use super::abilities::environment;
 use super::args::ShellArgs;
 use super::input_plan;
-use super::reach::{Destination, Purpose};
-use super::relay::{EndOfInput, Ending, Relay};
+use super::reach::{Destination, Purpose, leave};
+use super::relay::{EndOfInput, Ending, Goodbye, Relay};
 use super::run::{Started, choose_id, say_that_it_goes_on, start};
 use super::signals::Signals;
 use super::start::{Flags, Here};
@@ -23,13 +23,12 @@ pub(crate) async fn shell(args: ShellArgs) -> anyhow::Result<ExitCode> {
         Some(name) => destination.connect_to_session(name, Some(args.keep.0), Purpose::Attach).await?,
         None => destination.connect().await?,
     };
-    let code = shell_with(&client, &here, &args).await;
-    client.close().await;
-    code
+    let ended = shell_with(&client, &here, &args).await;
+    leave(client, ended.as_ref().map_or(Goodbye::InOrder, |(_, goodbye)| *goodbye)).await;
+    ended.map(|(code, _)| code)
 }
 
-async fn shell_with(client: &ExecServerClient, here: &Here, args: &ShellArgs) -> anyhow::Result<ExitCode> {
-    let mut signals = Signals::listen()?;
+async fn shell_with(client: &ExecServerClient, here: &Here, args: &ShellArgs) -> anyhow::Result<(ExitCode, Goodbye)> {
     let is_kept = args.session.is_some();
     let tty = is_terminal_at_stdin();
     let info = environment(client).await?;
@@ -42,9 +41,11 @@ async fn shell_with(client: &ExecServerClient, here: &Here, args: &ShellArgs) ->
     if tty {
         become_first(&mut params, server);
     }
+    // From here on a signal must not leave a process behind.
+    let mut signals = Signals::listen()?;
     let process = match start(client, params, &mut signals).await? {
         Started::Process(process) => process,
-        Started::Nothing(code) => return Ok(code),
+        Started::Nothing(code) => return Ok((code, Goodbye::InOrder)),
     };
     if is_kept {
         process.detach();
@@ -64,7 +65,7 @@ async fn shell_with(client: &ExecServerClient, here: &Here, args: &ShellArgs) ->
     if let (Some(session), Ending::Left) = (&args.session, ending) {
         say_that_it_goes_on(session, process.process_id());
     }
-    Ok(ending.exit_code(is_kept))
+    Ok((ending.exit_code(is_kept), ending.goodbye()))
 }
 
 /// Tells a shell that it is the first one, so that it reads its profile.

@@ -37,9 +37,11 @@ impl Deadly {
     }
 }
 
+pub(super) const TERMINATE: Deadly = Deadly { signal: Signal::Terminate, number: 15 };
+
 const KNOWN: [(Native, Told); 9] = [
     (Native::INT, Told::End(Deadly { signal: Signal::Interrupt, number: 2 })),
-    (Native::TERM, Told::End(Deadly { signal: Signal::Terminate, number: 15 })),
+    (Native::TERM, Told::End(TERMINATE)),
     (Native::HUP, Told::End(Deadly { signal: Signal::Hangup, number: 1 })),
     (Native::QUIT, Told::End(Deadly { signal: Signal::Quit, number: 3 })),
     (Native::USR1, Told::Pass(Signal::User1)),
@@ -71,6 +73,14 @@ impl Signals {
             told.map_or(Poll::Pending, Poll::Ready)
         })
         .await
+    }
+
+    /// Does this, unless a signal comes first that would end us.
+    pub(crate) async fn or_deadly<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Deadly> {
+        tokio::select! {
+            done = work => Ok(done),
+            deadly = self.next_deadly() => Err(deadly),
+        }
     }
 
     /// The next one that would end us.

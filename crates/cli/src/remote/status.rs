@@ -8,6 +8,9 @@ use client::{
 };
 use protocol::{ErrorCode, ErrorData};
 
+use super::end_wait::EndReason;
+use super::print::complain;
+
 /// The command's time was over.
 const TIMED_OUT: u8 = 124;
 /// The command is there and cannot be executed.
@@ -17,10 +20,25 @@ const NOT_FOUND: u8 = 127;
 
 const ENOENT: i32 = 2;
 
-/// What became of a command that has ended.
+/// What became of a command that has ended. A number that no exit code can be says nothing about the command, so it is our failure: cut to
+/// its last byte it could be taken for a success.
 pub(crate) fn of_command(status: ExitStatus) -> ExitCode {
-    // As the operating system does it.
-    ExitCode::from(if status.timed_out { TIMED_OUT } else { (status.code & 0xff) as u8 })
+    if status.timed_out {
+        return ExitCode::from(TIMED_OUT);
+    }
+    ExitCode::from(u8::try_from(status.code).unwrap_or_else(|_| {
+        complain(&format!("the server says that the command ended with {}, which is no exit code", status.code));
+        crate::OUR_FAILURE
+    }))
+}
+
+/// What to exit with if the server did not end a command that was to end for this reason.
+pub(crate) fn of_abandoned(reason: Option<EndReason>) -> u8 {
+    match reason {
+        Some(EndReason::Passed(deadly) | EndReason::Replaced(deadly)) => deadly.exit_code(),
+        Some(EndReason::TimeOver) => TIMED_OUT,
+        None => crate::OUR_FAILURE,
+    }
 }
 
 /// What to exit with after a start that the operating system over there has refused, and what to say. The error comes back if the command

@@ -4,40 +4,40 @@ use anyhow::Context as _;
 use std::path::Path;
 use std::process::ExitCode;
 
-use client::{ChangeKind, Changes, FileChange, PathUri};
+use client::{ChangeKind, Changes, ExecServerClient, FileChange, PathUri};
 use serde_json::json;
 
 use super::args::WatchArgs;
 use super::place::Place;
 use super::print::{complain, print};
-use super::reach::Destination;
+use super::reach::{Destination, leave};
+use super::relay::Goodbye;
 use super::signals::Signals;
 use crate::sentence::readable;
 
 /// Prints changes until it is told to stop, or what is watched is gone.
 pub(crate) async fn watch(args: WatchArgs) -> anyhow::Result<ExitCode> {
-    let mut signals = Signals::listen()?;
     let place = Place::parse(&args.place);
     let client = Destination::choose(&place.choose(&args.r#where)?)?.connect().await?;
     let uri = place.uri(&client).await?;
-    let watching = client.watch(&uri, !args.no_recursive).await;
-    let mut watch = watching.with_context(|| format!("cannot watch {}", shown(&uri)))?;
-    let code = loop {
-        let changes = tokio::select! {
-            changes = watch.recv() => changes,
-            deadly = signals.next_deadly() => break ExitCode::from(deadly.exit_code()),
-        };
-        match changes {
-            Some(changes) => print(&lines(&changes?, args.json)).await?,
-            None => {
-                complain(&format!("{} is gone", shown(&uri)));
-                break ExitCode::SUCCESS;
-            }
-        }
-    };
-    drop(watch);
-    client.close().await;
-    Ok(code)
+    // From here on a signal must not leave the watch behind.
+    let mut signals = Signals::listen()?;
+    let ended = signals.or_deadly(print_changes(&client, &uri, &args)).await;
+    leave(client, Goodbye::InOrder).await;
+    match ended {
+        Ok(gone) => gone.map(|()| ExitCode::SUCCESS),
+        Err(deadly) => Ok(ExitCode::from(deadly.exit_code())),
+    }
+}
+
+async fn print_changes(client: &ExecServerClient, uri: &PathUri, args: &WatchArgs) -> anyhow::Result<()> {
+    let watching = client.watch(uri, !args.no_recursive).await;
+    let mut watch = watching.with_context(|| format!("cannot watch {}", shown(uri)))?;
+    while let Some(changes) = watch.recv().await {
+        print(&lines(&changes?, args.json)).await?;
+    }
+    complain(&format!("{} is gone", shown(uri)));
+    Ok(())
 }
 
 fn lines(changes: &Changes, as_json: bool) -> String {

@@ -7,6 +7,7 @@ mod kept;
 mod place;
 mod published;
 mod signals;
+mod silent_server;
 mod streams;
 mod support;
 mod terminal;

@@ -208,6 +208,10 @@ impl Entry {
         match (&state.exit, &state.failure) {
             (Some(exit), _) => Progress::Exited(*exit),
             (None, Some(text)) => Progress::Failed(text.clone()),
+            // Nothing will follow, so nobody is to wait for it.
+            (None, None) if state.order.is_closed() => {
+                Progress::Failed("the server closed the process and did not say how it exited".to_owned())
+            }
             (None, None) => Progress::Running,
         }
     }

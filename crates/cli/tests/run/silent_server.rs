@@ -1,0 +1,129 @@
+//! Against a server that does not end what it is asked to end, or tells of ends that cannot be: we end all the same, and never with a success
+//! that nobody has reported.
+
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+use testkit::scripted::{Asked, Reply, ScriptedConnection, ScriptedListener, exited};
+use testkit::{ScriptedServer, Signal, json, send_signal};
+use tokio::io::AsyncReadExt as _;
+use tokio::process::Child;
+
+use crate::support::{command, finished, output, told};
+
+/// Longer than we wait for a server, on a loaded machine too, and shorter than for ever.
+const WAITED_FOR: Duration = Duration::from_secs(40);
+
+struct Silent {
+    server: ScriptedServer,
+    listener: ScriptedListener,
+    _folder: TempDir,
+}
+
+impl Silent {
+    /// A server that starts everything, answers nothing of the kind that ends something, and has these capabilities.
+    fn start(capabilities: testkit::Value) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let server = ScriptedServer::new();
+        let info = json!({"shell": {"name": "sh", "path": "/bin/sh"}, "capabilities": capabilities});
+        server.on("environment/info", move |_| Reply::Result(info.clone()));
+        server.on("process/start", |asked: &Asked| {
+            after_the_answer(asked, |connection, id| connection.output(id, 1, "ready\n"))
+        });
+        server.on("process/terminate", |_| Reply::Silence);
+        server.on("process/signal", |_| Reply::Silence);
+        server.on("session/keep", |_| Reply::Silence);
+        let listener = server.listen(folder.path());
+        Self { server, listener, _folder: folder }
+    }
+
+    fn args<'a>(&'a self, args: &[&'a str]) -> Vec<&'a str> {
+        [&["run", "--connect", self.listener.url()][..], args, &["--", "job"]].concat()
+    }
+
+    /// A command that runs.
+    async fn running(&self, args: &[&str]) -> Child {
+        let mut child = command(&self.args(args)).spawn().unwrap();
+        child.stdout.as_mut().unwrap().read_exact(&mut [0; 6]).await.unwrap();
+        child
+    }
+}
+
+/// Lets a start succeed, and then something happen.
+fn after_the_answer(asked: &Asked, happens: impl FnOnce(&ScriptedConnection, &str) + Send + 'static) -> Reply {
+    let (connection, id) = (asked.connection.clone(), asked.params["processId"].as_str().unwrap().to_owned());
+    tokio::spawn(async move { happens(&connection, &id) });
+    Reply::Result(json!({"processId": asked.params["processId"]}))
+}
+
+#[tokio::test]
+async fn a_second_signal_ends_us_at_once() {
+    for (capabilities, method) in
+        [(json!({}), "process/terminate"), (json!({"processSignals": true}), "process/signal")]
+    {
+        let silent = Silent::start(capabilities);
+        let child = silent.running(&[]).await;
+        let pid = child.id().unwrap();
+        send_signal(pid, Signal::TERM);
+        silent.server.wait_for(method, 1).await;
+        let asked = Instant::now();
+        send_signal(pid, Signal::TERM);
+        let (stdout, stderr, code) = told(&finished(child).await);
+        let words = "exec-server: left before the server had ended the command; it may still be running\n";
+        assert_eq!((stdout.as_str(), stderr.as_str(), code), ("", words, Some(143)), "{method}");
+        // A goodbye to a server that does not answer takes two seconds, and there are two of them.
+        assert!(asked.elapsed() < Duration::from_secs(2), "{method}: {:?}", asked.elapsed());
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_end_the_command_is_given_up() {
+    let run = async |capabilities, args: &[&str], signal: Option<Signal>| {
+        let silent = Silent::start(capabilities);
+        let child = silent.running(args).await;
+        if let Some(signal) = signal {
+            send_signal(child.id().unwrap(), signal);
+        }
+        let ended = tokio::time::timeout(WAITED_FOR, finished(child)).await.expect("it waits for ever");
+        told(&ended)
+    };
+    let (signalled, replaced, timed_out) = tokio::join!(
+        run(json!({"processSignals": true}), &[], Some(Signal::INT)),
+        run(json!({}), &[], Some(Signal::HUP)),
+        run(json!({}), &["--timeout", "50ms"], None),
+    );
+    let words = "exec-server: the server did not end the command within 10s; it may still be running\n";
+    assert_eq!(signalled, (String::new(), words.to_owned(), Some(130)));
+    assert_eq!(replaced, (String::new(), words.to_owned(), Some(129)));
+    assert_eq!(timed_out, (String::new(), words.to_owned(), Some(124)));
+}
+
+#[tokio::test]
+async fn a_number_that_is_no_exit_code_is_no_success() {
+    for number in [256, 300, -1, i32::MIN, 65_536] {
+        let silent = Silent::start(json!({}));
+        silent.server.on("process/start", move |asked: &Asked| {
+            after_the_answer(asked, move |connection, id| {
+                connection.push("process/exited", exited(id, 1, number, Some(false)));
+                connection.push("process/closed", json!({"processId": id, "seq": 2}));
+            })
+        });
+        let (stdout, stderr, code) = told(&output(&silent.args(&[])).await);
+        let words =
+            format!("exec-server: the server says that the command ended with {number}, which is no exit code\n");
+        assert_eq!((stdout.as_str(), stderr.as_str(), code), ("", words.as_str(), Some(125)));
+    }
+}
+
+#[tokio::test]
+async fn a_close_without_an_exit_is_not_waited_for() {
+    let silent = Silent::start(json!({}));
+    silent.server.on("process/start", |asked: &Asked| {
+        after_the_answer(asked, |connection, id| {
+            connection.push("process/closed", json!({"processId": id, "seq": 1}));
+        })
+    });
+    let (_, stderr, code) = told(&output(&silent.args(&[])).await);
+    let words = "exec-server: the server closed the process and did not say how it exited\n";
+    assert_eq!((stderr.as_str(), code), (words, Some(125)));
+}
