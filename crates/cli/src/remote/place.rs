@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use client::{ExecServerClient, PathUri};
 
+use super::abilities::environment;
 use super::args::WhereArgs;
 use super::env_path::EnvPath;
 
@@ -40,15 +41,23 @@ impl Place {
 
     /// The path as the environment knows it: relative to the directory of its server.
     pub(crate) async fn uri(&self, client: &ExecServerClient) -> anyhow::Result<PathUri> {
-        let path = if self.path.is_absolute() { self.path.clone() } else { cwd(client).await?.join(&self.path) };
+        let path = if self.path.is_absolute() {
+            self.path.clone()
+        } else {
+            let cwd = environment(client).await?.cwd.and_then(|cwd| cwd.to_native().ok());
+            cwd.with_context(|| no_directory(&self.path))?.join(&self.path)
+        };
         PathUri::from_native(&plain(&path)).with_context(|| format!("`{}` is no path", path.display()))
     }
 }
 
-async fn cwd(client: &ExecServerClient) -> anyhow::Result<PathBuf> {
-    let cwd = client.environment_info().await?.cwd;
-    let cwd = cwd.context("the environment does not say where it is; give an absolute path")?;
-    Ok(cwd.to_native()?)
+/// Why a relative path means nothing in an environment that tells no directory.
+pub(crate) fn no_directory(path: &Path) -> String {
+    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+    format!(
+        "`{}` is relative, and this server does not say which directory it is in; write an absolute path",
+        path.display()
+    )
 }
 
 /// Without `.` and a slash at its end.

@@ -8,6 +8,7 @@ mod cuts;
 mod failing;
 mod hostile;
 mod looking;
+mod published;
 mod signals;
 mod sparse;
 mod support;

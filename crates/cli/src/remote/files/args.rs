@@ -12,7 +12,8 @@ and anything else is here; write ./a:b for a file with a colon. Relative paths o
 of its server.
 
 Modification times are kept, holes stay holes, links in trees stay links. A new file gets the mode of its source less \
-what the umask takes, and one that is replaced keeps its own; -p gives both exactly the mode of the source.
+what the umask takes, and one that is replaced keeps its own; -p gives both exactly the mode of the source. No file gets \
+set-user-ID and set-group-ID bits, because the copy may have another owner.
 
 Examples:
   exec-server cp -r src build:/srv/app
@@ -53,7 +54,7 @@ pub(crate) struct CpArgs {
     /// Copy directories with everything in them
     #[arg(short, long)]
     pub(crate) recursive: bool,
-    /// Keep modes exactly, whatever the umask says
+    /// Keep modes exactly, whatever the umask says, but no set-ID bits of files
     #[arg(short, long)]
     pub(crate) preserve: bool,
     /// Show no progress

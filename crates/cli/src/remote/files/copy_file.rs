@@ -128,6 +128,9 @@ impl Pieces {
 
 /// Makes a link, in place of a file or another link if there is one.
 pub(crate) async fn copy_link(target: &Place, says: &OsString) -> Copied {
+    if !target.site.has_links() {
+        return Err(format!("left out {target}: it is a link, and this server cannot make links"));
+    }
     make_link(target, says).await.map_err(|error| target.complaint("make the link", &error))
 }
 

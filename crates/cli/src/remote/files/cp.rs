@@ -40,6 +40,9 @@ async fn copy_all(args: &CpArgs, sites: &mut Sites<'_>, progress: &Arc<Progress>
     let target = sources.pop().context("there is nothing to copy")?;
     let (mut items, mut targets) = (Vec::new(), Vec::new());
     let mut all_good = true;
+    for warning in shortcomings(&sources, &target, args)? {
+        progress.say(&warning);
+    }
     let is_directory = is_directory(&target).await?;
     anyhow::ensure!(is_directory || sources.len() == 1, "{target} is not a directory");
     for source in sources {
@@ -66,6 +69,35 @@ async fn copy_all(args: &CpArgs, sites: &mut Sites<'_>, progress: &Arc<Progress>
             _ = tick.tick() => progress.draw(sites.iter().any(|site| Site::is_lost(site))),
         }
     }
+}
+
+/// What a copy will lack because a server has only the published protocol, in one sentence for each server. An error if it was asked for.
+fn shortcomings(sources: &[Place], target: &Place, args: &CpArgs) -> anyhow::Result<Vec<String>> {
+    let mut sentences = Vec::new();
+    let mut told: Vec<&Arc<Site>> = Vec::new();
+    for place in std::iter::once(target).chain(sources) {
+        let site = &place.site;
+        let is_target = Arc::ptr_eq(site, &target.site);
+        anyhow::ensure!(
+            site.has_modes() || !args.preserve,
+            "the server of {place} does not know modes, so -p cannot be done; leave out -p"
+        );
+        if told.iter().any(|known| Arc::ptr_eq(known, site)) {
+            continue;
+        }
+        told.push(site);
+        let modes = match is_target {
+            _ if site.has_modes() => None,
+            true => Some("it cannot set modes and times, so new files may be readable for others"),
+            false => Some("it does not tell modes and times, so copies get usual ones"),
+        };
+        let links = (args.recursive && !site.has_links()).then_some("links are left out");
+        let lacks: Vec<&str> = modes.into_iter().chain(links).collect();
+        if !lacks.is_empty() {
+            sentences.push(format!("the server of {place} knows only the published protocol: {}", lacks.join("; ")));
+        }
+    }
+    Ok(sentences)
 }
 
 /// What is copied where. A tree that goes into a directory that is there does not follow a link in it.

@@ -30,6 +30,10 @@ pub(crate) async fn look(place: &Place, links: Links) -> Result<Found, FileSyste
     let uri = place.uri()?;
     match place.site.files.metadata(&uri, &FileOptions::default()).await {
         Ok(metadata) if metadata.is_symlink && links == Links::Keep => {
+            if !place.site.has_links() {
+                let words = "it is a link, and this server cannot read links";
+                return Err(std::io::Error::new(std::io::ErrorKind::Unsupported, words).into());
+            }
             Ok(Found::Link(place.site.files.read_link(&uri, None).await?))
         }
         Ok(metadata) if metadata.is_directory => Ok(Found::Directory(metadata)),

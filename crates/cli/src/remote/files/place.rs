@@ -8,12 +8,14 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use client::{
-    ConnectionState, DirectoryEntry, ExecServerClient, ExecutorFileSystem, FileSystemError, LocalFileSystem, PathUri,
-    Way,
+    Capabilities, ConnectionState, DirectoryEntry, ExecServerClient, ExecutorFileSystem, FileSystemError,
+    LocalFileSystem, PathUri, Way,
 };
 
+use super::super::abilities::environment;
 use super::super::args::WhereArgs;
 use super::super::env_path::EnvPath;
+use super::super::place::no_directory;
 use super::super::reach::Destination;
 use crate::sentence::readable;
 
@@ -21,8 +23,10 @@ use crate::sentence::readable;
 pub(crate) struct Site {
     pub(crate) files: Box<dyn ExecutorFileSystem>,
     client: Option<ExecServerClient>,
-    /// Where relative paths begin.
-    base: PathBuf,
+    /// What its server can do. None: this machine, which can do everything.
+    server: Option<Capabilities>,
+    /// Where relative paths begin. None: its server does not say.
+    base: Option<PathBuf>,
 }
 
 impl Site {
@@ -30,6 +34,16 @@ impl Site {
     pub(crate) fn is_lost(&self) -> bool {
         let state = self.client.as_ref().map(ExecServerClient::connection_state);
         state.is_some_and(|state| matches!(*state.borrow(), ConnectionState::Recovering(_)))
+    }
+
+    /// Whether modes and times can be read and set. A server that cannot do both does neither.
+    pub(crate) fn has_modes(&self) -> bool {
+        self.server.as_ref().is_none_or(|server| server.fs_set_metadata)
+    }
+
+    /// Whether links can be read and made.
+    pub(crate) fn has_links(&self) -> bool {
+        self.server.as_ref().is_none_or(|server| server.fs_links)
     }
 }
 
@@ -137,7 +151,7 @@ pub(crate) struct Sites<'a> {
 impl<'a> Sites<'a> {
     pub(crate) fn new(given: &'a WhereArgs, bare: BarePaths) -> anyhow::Result<Self> {
         let base = std::env::current_dir().context("cannot find out the current directory")?;
-        let here = Arc::new(Site { files: Box::new(LocalFileSystem), client: None, base });
+        let here = Arc::new(Site { files: Box::new(LocalFileSystem), client: None, server: None, base: Some(base) });
         Ok(Self { given, bare, here, there: BTreeMap::new() })
     }
 
@@ -175,11 +189,16 @@ impl<'a> Sites<'a> {
                 EnvPath::Plain(path) => (&self.here, path),
                 EnvPath::There(id, path) => (self.there.get(&id.map(str::to_owned)).unwrap_or(&self.here), path),
             };
-            // Joining nothing would leave a slash at the end.
-            let path = if path.as_os_str().is_empty() { site.base.clone() } else { site.base.join(path) };
-            Place { site: Arc::clone(site), path, shown: PathBuf::from(text) }
+            let path = match &site.base {
+                _ if path.is_absolute() => (*path).to_owned(),
+                // Joining nothing would leave a slash at the end.
+                Some(base) if path.as_os_str().is_empty() => base.clone(),
+                Some(base) => base.join(path),
+                None => anyhow::bail!(no_directory(path)),
+            };
+            Ok(Place { site: Arc::clone(site), path, shown: PathBuf::from(text) })
         };
-        Ok(meant.iter().zip(texts).map(place).collect())
+        meant.iter().zip(texts).map(place).collect()
     }
 
     /// What a text names, with a bare path where it belongs.
@@ -207,9 +226,10 @@ impl<'a> Sites<'a> {
             return Ok(Arc::clone(&self.here));
         }
         let client = destination.connect().await?;
-        let cwd = client.environment_info().await?.cwd.and_then(|cwd| cwd.to_native().ok());
-        let base = cwd.unwrap_or_else(|| PathBuf::from("/"));
-        Ok(Arc::new(Site { files: Box::new(client.file_system()), client: Some(client), base }))
+        let info = environment(&client).await?;
+        let base = info.cwd.and_then(|cwd| cwd.to_native().ok());
+        let (files, server) = (Box::new(client.file_system()), Some(info.capabilities));
+        Ok(Arc::new(Site { files, client: Some(client), server, base }))
     }
 
     /// Every machine that is not this one.

@@ -160,7 +160,8 @@ impl Copying {
     }
 
     async fn finish_directory(&self, place: &Place, new: &NewMetadata) -> bool {
-        if new.mode.is_none() && new.mtime.is_none() {
+        // Where modes cannot be set, the person was told before the copy began.
+        if (new.mode.is_none() && new.mtime.is_none()) || !place.site.has_modes() {
             return true;
         }
         let set = async { place.site.files.set_metadata(&place.uri()?, new).await };
