@@ -1,16 +1,21 @@
 //! From an error, or a text of a server, to what a person reads on a terminal. It knows nothing of where the text goes.
 
-/// Characters that would move the cursor, change colours or begin another line, as visible text. Whatever a server says passes through here
-/// before it is shown on a terminal: an error, a name, an id.
+/// Characters that would move the cursor, change colours, begin another line or turn the direction of writing, as visible text. Whatever a
+/// server says passes through here before it is shown on a terminal: an error, a name, an id.
 pub(crate) fn readable(text: &str) -> String {
     text.chars().fold(String::with_capacity(text.len()), |mut shown, c| {
-        if c.is_control() {
+        if c.is_control() || turns_direction(c) {
             shown.extend(c.escape_default());
         } else {
             shown.push(c);
         }
         shown
     })
+}
+
+/// Whether a character changes the order in which a terminal shows others: with it a name can look like another one.
+fn turns_direction(c: char) -> bool {
+    matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// One line for an error and its causes.
@@ -46,6 +51,19 @@ mod tests {
     #[test]
     fn what_would_write_to_the_terminal_is_shown() {
         assert_eq!(readable("a\x1b[31m\r\n\u{9b}2J\u{7f}é"), "a\\u{1b}[31m\\r\\n\\u{9b}2J\\u{7f}é");
+    }
+
+    #[test]
+    fn what_would_turn_the_direction_of_writing_is_shown() {
+        assert_eq!(readable("a\u{202e}txt.exe"), "a\\u{202e}txt.exe");
+        for c in "\u{61c}\u{200e}\u{200f}\u{202a}\u{202b}\u{202c}\u{202d}\u{2066}\u{2067}\u{2068}\u{2069}".chars() {
+            assert_eq!(readable(&c.to_string()), c.escape_default().to_string());
+        }
+        assert_eq!(
+            readable("\u{5d0}\u{200d}"),
+            "\u{5d0}\u{200d}",
+            "letters that are written from right to left stay"
+        );
     }
 
     #[test]

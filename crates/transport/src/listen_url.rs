@@ -26,7 +26,7 @@ pub enum ListenUrl {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ListenUrlError {
     /// None of our schemes.
-    #[error("unsupported --listen URL `{0}`; expected `ws://IP:PORT` or `stdio`")]
+    #[error("unsupported --listen URL `{0}`; expected `ws://IP:PORT`, `wss://IP:PORT`, `unix:///PATH` or `stdio`")]
     UnsupportedListenUrl(String),
     /// `ws://` without a plain IP address and port.
     #[error("invalid websocket --listen URL `{0}`; expected `ws://IP:PORT`")]
@@ -131,7 +131,7 @@ mod tests {
         );
         assert_eq!(
             refusal("http://127.0.0.1:1"),
-            "unsupported --listen URL `http://127.0.0.1:1`; expected `ws://IP:PORT` or `stdio`"
+            "unsupported --listen URL `http://127.0.0.1:1`; expected `ws://IP:PORT`, `wss://IP:PORT`, `unix:///PATH` or `stdio`"
         );
         assert_eq!(refusal("unix://run/x"), "invalid unix --listen URL `unix://run/x`; expected `unix:///PATH`");
         assert_eq!(refusal("unix:///"), "invalid unix --listen URL `unix:///`; expected `unix:///PATH`");

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use client::{ExecServerClient, ProcessId, Signal};
+use client::{ExecServerClient, ProcessId, ProcessState, ProcessSummary, Signal};
 
 use super::args::KillArgs;
 use super::print::print;
@@ -43,10 +43,11 @@ async fn kill_all(
     let known = client.processes().await?;
     let mut all_done = true;
     for id in ids {
-        let done = if known.iter().any(|process| process.process_id.as_str() == id) {
-            kill_one(client, id, signal).await
-        } else {
-            Err(anyhow::anyhow!("there is no process `{id}` in the session `{session}`; `exec-server ps` lists them"))
+        let done = match known.iter().find(|process| process.process_id.as_str() == id) {
+            Some(process) => kill_one(client, process, signal).await,
+            None => Err(anyhow::anyhow!(
+                "there is no process `{id}` in the session `{session}`; `exec-server ps` lists them"
+            )),
         };
         match done {
             Ok(words) => print(&format!("{id}: {words}\n")).await?,
@@ -59,15 +60,23 @@ async fn kill_all(
     Ok(all_done)
 }
 
-async fn kill_one(client: &ExecServerClient, id: &str, signal: Option<Signal>) -> anyhow::Result<String> {
-    let process = ProcessId::from(id);
+async fn kill_one(
+    client: &ExecServerClient,
+    process: &ProcessSummary,
+    signal: Option<Signal>,
+) -> anyhow::Result<String> {
+    let id: &ProcessId = &process.process_id;
     match signal {
+        // The protocol takes such a signal without a word, and nobody gets it.
+        Some(signal) if matches!(process.state, ProcessState::Exited | ProcessState::Closed) => {
+            anyhow::bail!("{id} had exited; {} was not sent", name_of(signal))
+        }
         Some(signal) => {
-            client.signal(&process, signal).await?;
+            client.signal(id, signal).await?;
             Ok(format!("{} sent", name_of(signal)))
         }
         None => {
-            let was_running = client.terminate(&process).await?.running;
+            let was_running = client.terminate(id).await?.running;
             Ok(if was_running { "was running, ended" } else { "had exited" }.to_owned())
         }
     }

@@ -33,6 +33,9 @@ async fn a_signal_is_only_sent() {
     .await;
     assert_eq!(exited.exit_code, Some(7));
     assert_eq!(kept.run(&["logs", "p"]).await.stdout, "ready\ncaught\n");
+    let said = kept.run(&["kill", "--signal", "user1", "p"]).await;
+    let words = "exec-server: p had exited; user1 was not sent\n";
+    assert_eq!(said, Said { code: 1, stdout: String::new(), stderr: words.into() });
     let said = kept.run(&["kill", "--signal", "louder", "p"]).await;
     assert!(said.code == 1 && said.stderr.contains("there is no signal `louder`; there are interrupt,"), "{said:?}");
 }

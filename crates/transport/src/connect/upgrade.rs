@@ -12,6 +12,8 @@ use crate::websocket::{accept_key, new_key};
 
 /// Far more than any server sends with a 101.
 const MAX_RESPONSE_BYTES: usize = 16 * 1024;
+/// How a TLS record begins that carries an alert: what a server with TLS says to a request without it.
+const TLS_ALERT: &[u8] = &[0x15, 0x03];
 const END_OF_HEADERS: &[u8] = b"\r\n\r\n";
 
 /// What is asked for, and how it is called in messages.
@@ -41,6 +43,9 @@ pub(super) async fn request<T: AsyncRead + AsyncWrite + Unpin>(
             let head = response.split_to(end + END_OF_HEADERS.len());
             check_response(&head, &key)?;
             return Ok(response.freeze());
+        }
+        if response.starts_with(TLS_ALERT) {
+            return Err(ConnectError::BadResponse("it is TLS; a server with TLS is reached with wss://"));
         }
         if response.len() > MAX_RESPONSE_BYTES {
             return Err(ConnectError::BadResponse("its headers do not end"));

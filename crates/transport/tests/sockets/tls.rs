@@ -46,6 +46,17 @@ fn refusal(certificate: &std::path::Path, key: &std::path::Path) -> String {
 }
 
 #[tokio::test]
+async fn a_client_without_tls_is_told_of_it() {
+    let files = files();
+    let listener = listen(Some(tls_acceptor(&files.certificate, &files.key).unwrap())).await;
+    let url = format!("ws://{}", address(&listener));
+    let _accepted = accept_one(listener, Owner { token: None });
+    let refused = transport::connect(&url, ConnectOptions::default()).await.err().unwrap();
+    let words = "the server's answer is not a WebSocket upgrade: it is TLS; a server with TLS is reached with wss://";
+    assert_eq!(refused.to_string(), words);
+}
+
+#[tokio::test]
 async fn messages_travel_encrypted() {
     let files = files();
     let listener = listen(Some(tls_acceptor(&files.certificate, &files.key).unwrap())).await;
