@@ -1,6 +1,7 @@
 //! The commands and what they take.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
@@ -152,6 +153,9 @@ impl WhereArgs {
     }
 }
 
+/// How long a session is kept when nobody is connected, if nothing else is said.
+pub(crate) const USUAL_KEEP: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// Which kept session is meant.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct SessionArgs {
@@ -180,12 +184,12 @@ pub(crate) struct RunArgs {
     /// Start it in a kept session (`default` if none is named), print its id and leave it
     #[arg(short, long)]
     pub(crate) detach: bool,
-    /// The id in the session, of characters that can be seen; a number if left out
+    /// The id in the kept session, of characters that can be seen; a number if left out
     #[arg(long, value_name = "ID")]
     pub(crate) id: Option<String>,
-    /// How long the session is kept when nobody is connected
-    #[arg(long, value_name = "TIME", default_value = "24h")]
-    pub(crate) keep: Span,
+    /// How long the session is kept when nobody is connected [default: 24h]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) keep: Option<Span>,
     /// One JSON object per event on stdout instead of the bare output
     #[arg(long, conflicts_with_all = ["tty", "detach"])]
     pub(crate) json: bool,
@@ -207,9 +211,9 @@ pub(crate) struct ShellArgs {
     /// Open it in a kept session of this name
     #[arg(short, long, value_name = "NAME")]
     pub(crate) session: Option<String>,
-    /// How long the session is kept when nobody is connected
-    #[arg(long, value_name = "TIME", default_value = "24h")]
-    pub(crate) keep: Span,
+    /// How long the session is kept when nobody is connected [default: 24h]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) keep: Option<Span>,
     #[command(flatten)]
     pub(crate) r#where: WhereArgs,
 }

@@ -1,5 +1,6 @@
-//! `logs`: what a process of a kept session has written, and with `-f` what it goes on to write. The process is neither ended nor made to
-//! wait, and whoever else follows it misses nothing of what was only looked at.
+//! `logs`: what a process of a kept session has written, and with `-f` what it goes on to write. It only looks: the process is neither
+//! ended nor made to wait, however slowly the output is read, and whoever attaches to the session takes nothing from it. Output that is
+//! dropped before it was read is counted.
 
 use std::process::ExitCode;
 
@@ -20,11 +21,11 @@ const LONGEST_WAIT_MS: u64 = 30_000;
 /// Prints them.
 pub(crate) async fn logs(args: LogsArgs) -> anyhow::Result<ExitCode> {
     let name = &args.session.session;
-    let purpose = if args.follow { Purpose::Follow } else { Purpose::Look };
-    let client = Destination::choose(&args.r#where)?.connect_to_session(name, None, purpose).await?;
+    let client = Destination::choose(&args.r#where)?.connect_to_session(name, None, Purpose::Look).await?;
     let id = ProcessId::from(args.id.as_str());
     let mut printer = EventPrinter::new(args.json);
     let result = match (args.follow, client.observes().await?) {
+        // Where nobody can look without taking the session, it is followed like every other process.
         (true, false) => follow(&client, &id, &mut printer).await,
         (true, true) => print_pages(&client, &id, &mut printer, End::Closed).await,
         (false, observes) => print_retained(&client, &id, &mut printer, observes).await,

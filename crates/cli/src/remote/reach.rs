@@ -22,8 +22,9 @@ const CLIENT_NAME: &str = "exec-server-cli";
 pub(crate) enum Purpose {
     /// To be sent the events of its processes. Whoever is attached is told so and has to leave.
     Attach,
-    /// The same if nobody is attached, else to look.
-    Follow,
+    /// The same for a command that begins there, which must not cost another command its connection: it is refused while somebody is
+    /// attached.
+    Run,
     /// To list, read, end and leave processes there, beside whoever is attached.
     Look,
 }
@@ -113,12 +114,11 @@ impl Destination {
         options.takeover = is_known && purpose == Purpose::Attach;
         options.observe = is_known && purpose == Purpose::Look;
         options.resume_session_id = known;
-        let mut connected = ExecServerClient::connect_boxed(self.connector()?, options.clone()).await;
-        if matches!(&connected, Err(error) if error.is_still_attached()) {
-            let options = ExecServerClientConnectOptions { observe: true, ..options.clone() };
-            connected = ExecServerClient::connect_boxed(self.connector()?, options).await;
-        }
-        let client = match connected {
+        let client = match ExecServerClient::connect_boxed(self.connector()?, options.clone()).await {
+            Err(error) if error.is_still_attached() && purpose == Purpose::Run => anyhow::bail!(
+                "another command is attached to the session `{name}`; name another session, or leave the command there \
+                 with `exec-server run -d` and see it with `exec-server logs -f`"
+            ),
             // It was not kept that long, or the server is another one by now.
             Err(client::ExecServerError::Server { code: -32600, message, .. }) if is_known => {
                 named::forget(name, &url)?;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use client::{ExecProcess, ExecServerClient, ExecServerError, ProcessId, StartParams};
 
 use super::abilities::environment;
-use super::args::RunArgs;
+use super::args::{RunArgs, USUAL_KEEP};
 use super::input_plan;
 use super::reach::{Destination, Purpose, leave};
 use super::relay::{EndOfInput, Ending, Goodbye, Relay};
@@ -24,11 +24,18 @@ pub(crate) async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     args.id.as_deref().map_or(Ok(()), check_id)?;
     let destination = Destination::choose(&args.r#where)?;
     let session = args.session.clone().or_else(|| args.detach.then(|| DEFAULT_SESSION.to_owned()));
+    for (is_given, flag) in [(args.id.is_some(), "--id"), (args.keep.is_some(), "--keep")] {
+        anyhow::ensure!(
+            !is_given || session.is_some(),
+            "{flag} is about a kept session; give --session or --detach too"
+        );
+    }
     let here = Here::new(&destination.way, session.is_some());
     let client = match &session {
         Some(name) => {
-            let purpose = if args.detach { Purpose::Look } else { Purpose::Attach };
-            destination.connect_to_session(name, Some(args.keep.0), purpose).await?
+            let purpose = if args.detach { Purpose::Look } else { Purpose::Run };
+            let keep = args.keep.map_or(USUAL_KEEP, |time| time.0);
+            destination.connect_to_session(name, Some(keep), purpose).await?
         }
         None => destination.connect().await?,
     };

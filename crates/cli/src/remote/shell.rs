@@ -6,7 +6,7 @@ use std::slice;
 use client::{Capabilities, ExecServerClient, StartParams};
 
 use super::abilities::environment;
-use super::args::ShellArgs;
+use super::args::{ShellArgs, USUAL_KEEP};
 use super::input_plan;
 use super::reach::{Destination, Purpose, leave};
 use super::relay::{EndOfInput, Ending, Goodbye, Relay};
@@ -19,8 +19,15 @@ use super::terminal::is_terminal_at_stdin;
 pub(crate) async fn shell(args: ShellArgs) -> anyhow::Result<ExitCode> {
     let destination = Destination::choose(&args.r#where)?;
     let here = Here::new(&destination.way, args.session.is_some());
+    anyhow::ensure!(
+        args.keep.is_none() || args.session.is_some(),
+        "--keep is about a kept session; give --session too"
+    );
     let client = match &args.session {
-        Some(name) => destination.connect_to_session(name, Some(args.keep.0), Purpose::Attach).await?,
+        Some(name) => {
+            let keep = args.keep.map_or(USUAL_KEEP, |time| time.0);
+            destination.connect_to_session(name, Some(keep), Purpose::Run).await?
+        }
         None => destination.connect().await?,
     };
     let ended = shell_with(&client, &here, &args).await;

@@ -52,32 +52,30 @@ async fn who_follows_much_output_misses_nothing_while_others_look() {
     let kept = Kept::with_args(&["--retain-bytes", "256KiB"]).await;
     let folder = tempfile::tempdir().unwrap();
     let gate = folder.path().join("gate");
+    // It waits for no reader, so it goes on only when what it wrote was printed.
     let script = format!(
-        "echo ready; until [ -e {} ]; do sleep 0.01; done; i=0; while [ $i -lt 100 ]; do seq $i 10000; i=$((i + 1)); done; exit 6",
+        "i=0; while [ $i -lt 30 ]; do seq $i 20000; i=$((i + 1)); until [ -e {}$i ]; do sleep 0.01; done; done; exit 6",
         gate.display()
     );
     kept.process(sh("p", &script)).await;
     let mut follower = follow(&kept);
-    let mut output = Vec::new();
-    // Before somebody follows it, it waits for nobody.
-    printed(&mut follower, &mut output, "ready\n").await;
-    std::fs::write(&gate, "").unwrap();
-    printed(&mut follower, &mut output, "5000\n").await;
-    let reading = tokio::spawn(follower.wait_with_output());
-    let mut looks = 0;
-    while !reading.is_finished() && looks < 40 {
-        let args = [&["ps"][..], &["logs", "p"], &["logs", "--json", "p"]][looks % 3];
-        let said = kept.run(args).await;
-        assert_eq!(said.code, 0, "{}", said.stderr);
-        looks += 1;
+    let (mut output, mut expected) = (Vec::new(), String::new());
+    for round in 0..30 {
+        expected.extend((round..=20_000).map(|number| format!("{number}\n")));
+        while output.len() < expected.len() {
+            assert_ne!(follower.stdout.as_mut().unwrap().read_buf(&mut output).await.unwrap(), 0, "it ended early");
+        }
+        if round % 5 == 0 {
+            let args = [&["ps"][..], &["logs", "p"], &["logs", "--json", "p"]][round / 5 % 3];
+            let said = kept.run(args).await;
+            assert_eq!(said.code, 0, "{}", said.stderr);
+        }
+        std::fs::write(format!("{}{}", gate.display(), round + 1), "").unwrap();
     }
-    let rest = reading.await.unwrap().unwrap();
+    let rest = follower.wait_with_output().await.unwrap();
     output.extend(rest.stdout);
-    assert_eq!((rest.status.code(), String::from_utf8(rest.stderr).unwrap()), (Some(6), String::new()), "{looks}");
-    let numbers = (0..100).flat_map(|first| first..=10_000).map(|number| format!("{number}\n"));
-    let expected: String = std::iter::once("ready\n".to_owned()).chain(numbers).collect();
+    assert_eq!((rest.status.code(), String::from_utf8(rest.stderr).unwrap()), (Some(6), String::new()));
     assert!(output == expected.as_bytes(), "{} bytes of {}", output.len(), expected.len());
-    assert!(looks > 2, "nobody else had the time to look");
 }
 
 #[tokio::test]
@@ -98,20 +96,77 @@ async fn a_follower_that_leaves_changes_nothing() {
 async fn who_is_taken_over_is_told_so_and_leaves_the_process_alone() {
     let kept = Kept::start().await;
     kept.process(StartParams { pipe_stdin: true, ..sh("p", "echo ready; read line; echo got $line; exit 3") }).await;
-    for (verb, context) in [(&["logs", "-f", "p"][..], "cannot follow it further: "), (&["attach", "p"], "")] {
-        let mut first = kept.command(verb).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        printed(&mut first, &mut Vec::new(), "ready\n").await;
-        let mut second = kept.command(&["attach", "p"]).stdout(Stdio::piped()).spawn().unwrap();
-        printed(&mut second, &mut Vec::new(), "ready\n").await;
-        let end = tokio::time::timeout(PATIENCE, first.wait_with_output()).await.expect("it does not end").unwrap();
-        let words = String::from_utf8(end.stderr).unwrap();
-        let expected = format!("exec-server: {context}another client attached to this session\n");
-        assert_eq!((end.status.code(), words), (Some(125), expected), "{verb:?}");
-        send_signal(second.id().unwrap(), Signal::TERM);
-        second.wait().await.unwrap();
-        let process = kept.only_process().await;
-        assert!(process.state == ProcessState::Running && is_alive(process.pid.unwrap()));
-    }
+    let attach = || kept.command(&["attach", "p"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut first = attach();
+    printed(&mut first, &mut Vec::new(), "ready\n").await;
+    let mut second = attach();
+    printed(&mut second, &mut Vec::new(), "ready\n").await;
+    let end = tokio::time::timeout(PATIENCE, first.wait_with_output()).await.expect("it does not end").unwrap();
+    let words = String::from_utf8(end.stderr).unwrap();
+    let expected = "exec-server: another client attached to this session\n";
+    assert_eq!((end.status.code(), words.as_str()), (Some(125), expected));
+    send_signal(second.id().unwrap(), Signal::TERM);
+    second.wait().await.unwrap();
+    let process = kept.only_process().await;
+    assert!(process.state == ProcessState::Running && is_alive(process.pid.unwrap()));
+}
+
+#[tokio::test]
+async fn who_follows_first_goes_on_when_another_attaches() {
+    let kept = Kept::start().await;
+    kept.process(StartParams { pipe_stdin: true, ..sh("p", "echo ready; read line; echo got $line; exit 3") }).await;
+    let mut follower = follow(&kept);
+    let mut output = Vec::new();
+    printed(&mut follower, &mut output, "ready\n").await;
+    let mut command = kept.command(&["attach", "p"]);
+    let mut attached = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    printed(&mut attached, &mut Vec::new(), "ready\n").await;
+    attached.stdin.take().unwrap().write_all(b"a line\n").await.unwrap();
+    let rest = tokio::time::timeout(PATIENCE, follower.wait_with_output()).await.expect("it does not end").unwrap();
+    output.extend(rest.stdout);
+    assert_eq!(String::from_utf8(output).unwrap(), "ready\ngot a line\n");
+    assert_eq!((rest.status.code(), String::from_utf8(rest.stderr).unwrap()), (Some(3), String::new()));
+    assert_eq!(attached.wait().await.unwrap().code(), Some(3));
+}
+
+#[tokio::test]
+async fn a_job_does_not_wait_for_a_follower_that_does_not_read() {
+    // Whoever waits for a client waits for longer than this test.
+    let kept = Kept::with_args(&["--retain-bytes", "64KiB", "--detached-hold", "1h"]).await;
+    let folder = tempfile::tempdir().unwrap();
+    let (go, done) = (folder.path().join("go"), folder.path().join("done"));
+    let script = format!(
+        "echo ready; until [ -e {} ]; do sleep 0.01; done; head -c 9000000 /dev/zero; : > {}; exec sleep 1000",
+        go.display(),
+        done.display()
+    );
+    kept.process(sh("p", &script)).await;
+    let mut follower = follow(&kept);
+    printed(&mut follower, &mut Vec::new(), "ready\n").await;
+    std::fs::write(&go, "").unwrap();
+    // From here on nobody reads what the follower prints.
+    eventually("the job is done", || done.exists().then_some(())).await;
+}
+
+#[tokio::test]
+async fn a_second_command_in_a_session_does_not_take_it_from_the_first() {
+    let kept = Kept::start().await;
+    let mut command = kept.command(&["run", "-s", "default", "--", "sh", "-c", "echo ready; read line; exit 5"]);
+    let mut first = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    printed(&mut first, &mut Vec::new(), "ready\n").await;
+    let second = kept.run(&["run", "-s", "default", "--", "echo", "hello"]).await;
+    let words = "exec-server: another command is attached to the session `default`; name another session, or leave the command there \
+                 with `exec-server run -d` and see it with `exec-server logs -f`\n";
+    assert_eq!((second.code, second.stdout.as_str(), second.stderr.as_str()), (125, "", words));
+    first.stdin.take().unwrap().write_all(b"go on\n").await.unwrap();
+    let end = tokio::time::timeout(PATIENCE, first.wait_with_output()).await.expect("it does not end").unwrap();
+    assert_eq!((end.status.code(), String::from_utf8(end.stderr).unwrap()), (Some(5), String::new()));
+    // Nobody is attached any more, and nobody who looks is in the way.
+    kept.process(sh("p", "exec sleep 1000")).await;
+    let mut follower = kept.command(&["logs", "-f", "p"]).spawn().unwrap();
+    let third = kept.run(&["run", "-s", "default", "--", "echo", "hello"]).await;
+    assert_eq!((third.code, third.stdout.as_str(), third.stderr.as_str()), (0, "hello\n", ""));
+    assert!(follower.try_wait().unwrap().is_none(), "the follower has ended");
 }
 
 #[tokio::test]

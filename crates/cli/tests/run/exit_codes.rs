@@ -70,3 +70,15 @@ async fn an_id_that_nobody_can_see_is_refused() {
         assert_eq!(said, (String::new(), format!("exec-server: {words}\n"), Some(125)));
     }
 }
+
+#[tokio::test]
+async fn flags_about_a_kept_session_are_refused_without_one() {
+    for (args, flag, other) in [
+        (&["run", "--id", "job", "--", "true"][..], "--id", "--session or --detach"),
+        (&["run", "--keep", "1h", "--", "true"], "--keep", "--session or --detach"),
+        (&["shell", "--keep", "1h"], "--keep", "--session"),
+    ] {
+        let words = format!("exec-server: {flag} is about a kept session; give {other} too\n");
+        assert_eq!(told(&output(args).await), (String::new(), words, Some(125)));
+    }
+}
