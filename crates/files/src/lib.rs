@@ -15,6 +15,7 @@ mod links;
 mod listing;
 mod local_devices;
 mod names;
+mod one_writer;
 mod place;
 mod read;
 mod regular_file;

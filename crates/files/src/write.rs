@@ -7,30 +7,34 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Statx, ftruncate, openat}
 use rustix::io::{Errno, pwrite, retry_on_intr};
 use rustix::path::Arg;
 
+use crate::one_writer::OneWriter;
 use crate::place::Place;
-use crate::stat::{kind, stat, stat_open};
+use crate::stat::{Identity, kind, stat, stat_open};
 use crate::{FileError, Follow};
 
 /// Makes `data` the contents of a file, which is created if it is not there. An existing file keeps its inode, and so its mode,
 /// owner and other names. It is written in place: after an error, such as a full disk, it may hold a part of the data.
 pub fn write_file(path: &Path, data: &[u8], follow: Follow) -> Result<(), FileError> {
-    let (file, before) = match follow {
+    let (file, found) = match follow {
         Follow::Yes => open_at(CWD, path, path, follow, Mode::from_raw_mode(0o666))?,
         Follow::No => match Place::find(path, follow)? {
             Some(place) => open_at(&place.directory, &place.name, path, follow, Mode::from_raw_mode(0o666))?,
             None => return Err(FileError::os(Errno::ISDIR, path)),
         },
     };
-    replace_contents(&file, before.stx_size, data).map_err(FileError::at(path))
+    let _alone = OneWriter::of(Identity::of(&found));
+    replace_contents(&file, data).map_err(FileError::at(path))
 }
 
 /// Writes over what is there and cuts off the rest. To empty the file first would cost several times as much: ext4, for one, waits
 /// for the disk when a file that was emptied is closed.
-fn replace_contents(file: &OwnedFd, size_before: u64, data: &[u8]) -> Result<(), Errno> {
+fn replace_contents(file: &OwnedFd, data: &[u8]) -> Result<(), Errno> {
     let written = write_as_much(file, 0, data);
     let length = written.as_ref().map_or_else(|(length, _)| *length, |()| data.len() as u64);
-    // After an error too: what is left must not be a mixture of both.
-    let cut = if length < size_before { ftruncate(file, length) } else { Ok(()) };
+    // After an error too: what is left must not be a mixture of both. The size is looked up only now, because another program may have
+    // made the file longer since it was opened.
+    let size = stat_open(file).map(|stat| stat.stx_size);
+    let cut = size.and_then(|size| if length < size { ftruncate(file, length) } else { Ok(()) });
     written.map_err(|(_, error)| error).and(cut)
 }
 

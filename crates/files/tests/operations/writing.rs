@@ -94,3 +94,24 @@ fn links_lead_to_their_target_or_are_refused() {
     assert_errno(write_file(&world.at("way/a"), b"worse", Follow::No), Errno::NOTDIR);
     assert_eq!(fs::read(&target).unwrap(), b"new");
 }
+
+#[test]
+fn two_writers_at_once_leave_the_contents_of_one() {
+    let world = World::new();
+    let texts = [vec![b'a'; 400_000], vec![b'b'; 10]];
+    for round in 0..300 {
+        let path = world.at(format!("file {round}"));
+        let together = std::sync::Barrier::new(texts.len());
+        std::thread::scope(|scope| {
+            for text in &texts {
+                scope.spawn(|| {
+                    together.wait();
+                    write_file(&path, text, Follow::Yes).unwrap();
+                });
+            }
+        });
+        let found = fs::read(&path).unwrap();
+        assert!(texts.contains(&found), "round {round}: a mixture of {} bytes", found.len());
+        fs::remove_file(&path).unwrap();
+    }
+}
