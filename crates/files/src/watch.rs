@@ -20,11 +20,15 @@ mod single_file;
 mod tree;
 mod watcher;
 
+use std::io::ErrorKind;
 use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use crate::FileError;
 use inbox::Inbox;
@@ -119,10 +123,25 @@ impl Watch {
             return Err(FileError::refused("the root of a watch must be an absolute path", root));
         }
         let inbox = Arc::new(Inbox::default());
-        let watcher = Watcher::new(root, recursive, options, share, Arc::clone(&inbox), sink)?;
-        thread::Builder::new().name("watch".into()).spawn(move || watcher.run()).map_err(FileError::at(root))?;
+        let sink = Arc::new(Mutex::new(sink));
+        let last_sink = Arc::clone(&sink);
+        let deliver = Box::new(move |changes| (sink.lock())(changes));
+        let watcher = Watcher::new(root, recursive, options, share, Arc::clone(&inbox), deliver)?;
+        let root_of_thread = root.to_owned();
+        let watching = move || {
+            if catch_unwind(AssertUnwindSafe(|| watcher.run())).is_err() {
+                let _nothing_to_break = (last_sink.lock())(end_of_panic(&root_of_thread));
+            }
+        };
+        thread::Builder::new().name("watch".into()).spawn(watching).map_err(FileError::at(root))?;
         Ok(Self { inbox })
     }
+}
+
+/// The last delivery of a watch whose thread has panicked. What it had collected is lost.
+fn end_of_panic(root: &Path) -> Changes {
+    let error = FileError::check(ErrorKind::Other, "the watch has failed; begin a new one", root);
+    Changes { changes: Vec::new(), overflow: true, end: Some(WatchEnd::Failed(error)) }
 }
 
 impl Drop for Watch {

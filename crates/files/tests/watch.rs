@@ -543,3 +543,20 @@ fn a_sink_that_breaks_ends_the_watch() {
     told.recv_timeout(PATIENCE).unwrap();
     assert!(matches!(told.recv_timeout(PATIENCE), Err(RecvTimeoutError::Disconnected)));
 }
+
+#[test]
+fn a_watch_whose_thread_panics_says_that_it_has_ended() {
+    let root = TempDir::new().unwrap();
+    let (sender, receiver) = channel();
+    let mut deliveries = 0;
+    let sink = Box::new(move |changes: Changes| {
+        deliveries += 1;
+        assert!(deliveries > 1, "a mistake in whoever takes the first delivery");
+        let _nobody_listens = sender.send(changes);
+        ControlFlow::Continue(())
+    });
+    let _watch = Watch::start(root.path(), true, options(), &WatchShare::default(), sink).unwrap();
+    File::create(root.path().join("file")).unwrap();
+    let last = receiver.recv_timeout(PATIENCE).expect("the watch ended without a word");
+    assert!(last.overflow && matches!(last.end, Some(WatchEnd::Failed(_))), "{last:?}");
+}

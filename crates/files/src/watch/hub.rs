@@ -5,6 +5,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -49,10 +50,15 @@ struct Instance {
 }
 
 impl Hub {
-    /// The hub of this process; `path` is what is going to be watched.
+    /// The hub of this process; `path` is what is going to be watched. A hub that has failed is not handed out: watches that begin
+    /// later get a new one.
     pub(super) fn current(path: &Path) -> Result<Arc<Self>, FileError> {
-        let mut current = CURRENT.lock();
-        if let Some(hub) = current.upgrade() {
+        Self::current_of(&CURRENT, path)
+    }
+
+    fn current_of(current: &Mutex<Weak<Self>>, path: &Path) -> Result<Arc<Self>, FileError> {
+        let mut current = current.lock();
+        if let Some(hub) = current.upgrade().filter(|hub| !hub.instance.routes.lock().has_failed()) {
             return Ok(hub);
         }
         let hub = Arc::new(Self::new().map_err(|error| refusal(error, path))?);
@@ -66,7 +72,9 @@ impl Hub {
         let instance = Arc::new(Instance { inotify, buffer, routes: Mutex::default() });
         let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
         let (reading, stopped) = (Arc::clone(&instance), Arc::clone(&stop));
-        thread::Builder::new().name("watches".into()).spawn(move || reading.run(&stopped))?;
+        thread::Builder::new()
+            .name("watches".into())
+            .spawn(move || reading.tell_failure(|| reading.run(&stopped)))?;
         Ok(Self { instance, stop, limit: AtomicUsize::new(most_directories()) })
     }
 
@@ -153,17 +161,23 @@ pub(super) enum AddError {
 }
 
 impl Instance {
-    fn run(&self, stop: &OwnedFd) {
+    /// Does the work of the thread, and tells every watch if it fails or panics: a watch that hears nothing would take it for peace.
+    fn tell_failure(&self, work: impl FnOnce() -> Result<(), Errno>) {
+        let ended = catch_unwind(AssertUnwindSafe(work)).unwrap_or(Err(Errno::IO));
+        if let Err(error) = ended {
+            self.routes.lock().fail(error);
+        }
+    }
+
+    /// Reads until the hub is dropped.
+    fn run(&self, stop: &OwnedFd) -> Result<(), Errno> {
         loop {
             let mut ready = [PollFd::new(stop, PollFlags::IN), PollFd::new(&self.inotify, PollFlags::IN)];
-            let pumped = match poll(&mut ready, None) {
-                Ok(_) if !ready[0].revents().is_empty() => return,
-                Ok(_) => self.pump(),
-                Err(Errno::INTR) => Ok(()),
-                Err(error) => Err(error),
-            };
-            if let Err(error) = pumped {
-                return self.routes.lock().fail(error);
+            match poll(&mut ready, None) {
+                Ok(_) if !ready[0].revents().is_empty() => return Ok(()),
+                Ok(_) => self.pump()?,
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error),
             }
         }
     }
@@ -211,4 +225,27 @@ fn refusal(error: io::Error, path: &Path) -> FileError {
         "no watch can be started; raise the sysctl fs.inotify.max_user_instances or the limit of open files",
         path,
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hub_that_fails_tells_its_watches_and_is_replaced() {
+        let (slot, path) = (Mutex::new(Weak::new()), Path::new("/"));
+        let works: [fn() -> Result<(), Errno>; 2] = [|| Err(Errno::BADF), || panic!("a mistake in the hub")];
+        for (work, expected) in works.into_iter().zip([Errno::BADF, Errno::IO]) {
+            let hub = Hub::current_of(&slot, path).unwrap();
+            assert!(Arc::ptr_eq(&hub, &Hub::current_of(&slot, path).unwrap()), "one for all watches");
+            let (before, after) = (Arc::new(Inbox::default()), Arc::new(Inbox::default()));
+            hub.join(Arc::clone(&before), WatchShare::default());
+            hub.instance.tell_failure(work);
+            hub.join(Arc::clone(&after), WatchShare::default());
+            for inbox in [before, after] {
+                assert_eq!(inbox.take(&mut Vec::new()), Err(expected));
+            }
+            assert!(!Arc::ptr_eq(&hub, &Hub::current_of(&slot, path).unwrap()), "it would tell nothing");
+        }
+    }
 }

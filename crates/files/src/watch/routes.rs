@@ -8,6 +8,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use rustix::fs::inotify::{ReadFlags, WatchFlags};
+use rustix::io::Errno;
 
 use super::WatchShare;
 use super::inbox::Inbox;
@@ -48,6 +49,8 @@ pub(super) struct Routes {
     clock: u64,
     events: VecDeque<(u64, Event)>,
     removals: VecDeque<(u64, Number)>,
+    /// Why nothing is told any more.
+    failure: Option<Errno>,
 }
 
 struct Member {
@@ -64,6 +67,9 @@ struct Route {
 
 impl Routes {
     pub(super) fn join(&mut self, inbox: Arc<Inbox>, share: WatchShare) -> WatchNumber {
+        if let Some(error) = self.failure {
+            inbox.fail(error);
+        }
         self.last_member += 1;
         self.members.insert(self.last_member, Member { inbox, share, numbers: HashSet::new() });
         self.last_member
@@ -204,9 +210,14 @@ impl Routes {
         }
     }
 
-    /// Nothing more can be read from the kernel.
-    pub(super) fn fail(&self, error: rustix::io::Errno) {
+    /// Nothing more can be read from the kernel. Every watch is told, and so is one that joins later.
+    pub(super) fn fail(&mut self, error: Errno) {
+        self.failure = Some(error);
         self.members.values().for_each(|member| member.inbox.fail(error));
+    }
+
+    pub(super) fn has_failed(&self) -> bool {
+        self.failure.is_some()
     }
 }
 
