@@ -173,3 +173,44 @@ async fn a_reader_that_is_slower_than_its_pipe_loses_nothing() {
     assert_eq!(total, 300_000_000);
     client.close().await;
 }
+
+#[tokio::test]
+async fn writes_of_clones_are_not_mixed() {
+    const CLONES: u8 = 4;
+    const WRITES: usize = 20;
+    /// More than a pipe holds, so that every write is taken in parts.
+    const LINE_BYTES: usize = 100_000;
+    let server = TestServer::start().await;
+    let client = connect(&server).await;
+    let process = client.start(sh_with_stdin("p", "cat")).await.unwrap();
+    let mut stdout = process.stdout();
+    let writing = (0..CLONES).map(|number| {
+        let (client, id) = (client.clone(), process.process_id().clone());
+        tokio::spawn(async move {
+            let mut line = vec![b'a' + number; LINE_BYTES];
+            line.push(b'\n');
+            for count in 0..WRITES {
+                let write_id = Some(format!("{number}-{count}").as_str().into());
+                let written = client.write(&id, line.clone(), write_id).await.unwrap();
+                assert_eq!(written.status, WriteStatus::Accepted);
+            }
+        })
+    });
+    let writers: Vec<_> = writing.collect();
+    let writing = async {
+        for writer in writers {
+            writer.await.unwrap();
+        }
+        process.close_stdin().await.unwrap();
+    };
+    let mut received = Vec::new();
+    let (_, read) = tokio::join!(writing, stdout.read_to_end(&mut received));
+    read.unwrap();
+    let mut counts = [0; CLONES as usize];
+    for line in received.split_inclusive(|byte| *byte == b'\n') {
+        assert_eq!(line.len(), LINE_BYTES + 1);
+        assert!(line[..LINE_BYTES].iter().all(|byte| *byte == line[0]), "two writes are mixed");
+        counts[usize::from(line[0] - b'a')] += 1;
+    }
+    assert_eq!(counts, [WRITES; CLONES as usize]);
+}
