@@ -7,7 +7,7 @@ mod outbound;
 mod receipts;
 mod writer;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -239,6 +239,9 @@ async fn converse(connection: &Arc<Connection>, reader: Reader, writer: Writer, 
             }
         }
     };
+    if !matches!(end, End::GoodbyeSaid(_) | End::TakenOver(_)) {
+        connection.carry_out(inbox.take_rest()).await;
+    }
     if let End::InputEnded(reason) = end {
         tracing::debug!(peer = %connection.peer, reason, "the last requests are answered");
         // A session that outlives its connection is free for the next one at once. That of stdio would end, and with it the
@@ -301,6 +304,19 @@ impl Connection {
             // The loop that reads ends the connection.
             transport::Incoming::Closed(_) => {}
         }
+    }
+
+    /// Handles what came before the end of the connection and had to wait for room for its answers. Whoever closes a connection has a
+    /// right to what it has asked for before, but nobody reads the answers.
+    async fn carry_out(self: &Arc<Self>, requests: VecDeque<transport::Incoming>) {
+        if requests.is_empty() {
+            return;
+        }
+        self.outbound.stop_answering();
+        for request in requests {
+            self.handle(request).await;
+        }
+        handlers::look_now(self);
     }
 
     async fn handle_message(self: &Arc<Self>, message: Bytes) {

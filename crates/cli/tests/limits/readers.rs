@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
-use testkit::{Client, SlowReader, TestServer, eventually_async, json};
+use testkit::{Client, SlowReader, TestServer, eventually, eventually_async, json};
 use transport::Framing;
 
 use crate::metric;
 
 const CONNECTIONS: &str = "exec_server_connections_active{transport=\"websocket\"}";
+
+const READ: &str = "exec_server_requests_total{method=\"fs/readFile\",result=\"success\"}";
 
 /// A pause after each 64 KiB: about 1.6 MB a second. What the kernel holds then takes longer than the deadline, and the steps in
 /// which the server sees it shrink take less than half of it.
@@ -64,6 +66,25 @@ async fn a_peer_that_stops_reading_is_given_up_even_if_it_goes_on_to_talk() {
         (metric(&server, CONNECTIONS).await == 0).then_some(())
     })
     .await;
+}
+
+#[tokio::test]
+async fn what_waits_behind_unread_answers_is_carried_out_when_the_client_leaves() {
+    let server = TestServer::start().await;
+    let (file, folder) = (ZeroFile::new(1 << 20), tempfile::tempdir().unwrap());
+    let mut leaving = server.client().await;
+    ask_for_too_much(&mut leaving, &file).await;
+    // So many answers wait then that further requests do too.
+    eventually_async("answers wait", async || (metric(&server, READ).await >= 8).then_some(())).await;
+    let names: Vec<_> = (0..200).map(|number| folder.path().join(number.to_string())).collect();
+    for name in &names {
+        let path = format!("file://{}", name.display());
+        leaving.send("fs/createDirectory", json!({"path": path, "recursive": false})).await;
+    }
+    let mut goodbye = Vec::new();
+    Framing::WebSocketClient.close(&mut goodbye, 1000, "");
+    leaving.send_bytes(&goodbye).await.unwrap();
+    eventually("all of it is done", || names.iter().all(|name| name.exists()).then_some(())).await;
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use std::io;
 
 use transport::{Incoming, ReadError, Reader};
 
-/// Messages that are parked before the connection is no longer read at all. Pongs stand between requests, so the more is parked
+/// Messages that are parked before the connection is no longer read at all. The message that reaches this is parked too. Pongs stand between requests, so the more is parked
 /// the longer they are seen; but many small messages leave holes in the memory of the server when they are gone. A peer whose
 /// requests fill this is still known to be there by what it takes of its answers.
 const PARKED_BYTES: usize = 128 << 10;
@@ -71,10 +71,15 @@ impl Inbox {
         None
     }
 
+    /// What is parked when the connection ends: requests that came before the end and were not handled yet.
+    pub(super) fn take_rest(&mut self) -> VecDeque<Incoming> {
+        self.parked_bytes = 0;
+        std::mem::take(&mut self.parked)
+    }
+
     /// Waits for more bytes and drops them; 0 is the end.
     pub(super) async fn discard(&mut self) -> io::Result<usize> {
-        self.parked.clear();
-        self.parked_bytes = 0;
+        self.take_rest();
         self.reader.discard().await
     }
 
@@ -171,14 +176,17 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_close_overtakes_messages() {
+    async fn a_close_overtakes_messages_and_they_are_not_lost() {
         let (mut inbox, mut peer) = pair();
         peer.send(b"one").await;
+        peer.send(b"two").await;
         let mut out = Vec::new();
         Framing::WebSocketClient.close(&mut out, 1000, "");
         peer.0.writer.write_all(&out).await.unwrap();
         let next = inbox.next(Handling::ControlFrames).await.unwrap();
         assert!(matches!(next, Incoming::Closed(Some(_))), "{next:?}");
+        assert_eq!(inbox.take_rest(), ["one", "two"].map(|text| Incoming::Message(text.into())));
+        assert_eq!((inbox.take_rest().len(), inbox.parked_bytes), (0, 0));
     }
 
     #[tokio::test]

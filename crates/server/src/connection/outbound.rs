@@ -77,6 +77,8 @@ struct State {
     /// A ping is to be sent, and since when it is.
     ping_wanted_at: Option<Instant>,
     close: Option<(u16, &'static str)>,
+    /// The peer takes no answers any more.
+    drops_answers: bool,
     /// The writer, while it waits.
     writer: Option<Waker>,
     /// The connection's own task handles a message: it looks at the writer right after that. To wake it would make it wait
@@ -94,6 +96,9 @@ impl State {
     }
 
     fn queue(&mut self, reply: Reply) {
+        if self.drops_answers {
+            return;
+        }
         self.reply_bytes += reply.message.len() + REPLY_OVERHEAD_BYTES;
         self.replies.push_back(reply);
     }
@@ -169,6 +174,11 @@ impl Outbound {
                 state.queue(Reply { message, covers: None, _permit: None });
             }
         });
+    }
+
+    /// The connection has ended, and its last requests are carried out without an answer: too many answers wait already.
+    pub(super) fn stop_answering(&self) {
+        self.state.lock().drops_answers = true;
     }
 
     fn add(&self, something: impl FnOnce(&mut State)) {
