@@ -75,7 +75,7 @@ async fn what_waits_behind_unread_answers_is_carried_out_when_the_client_leaves(
     let mut leaving = server.client().await;
     ask_for_too_much(&mut leaving, &file).await;
     // So many answers wait then that further requests do too.
-    eventually_async("answers wait", async || (metric(&server, READ).await >= 8).then_some(())).await;
+    eventually_async("answers wait", async || (metric(&server, READ).await >= 6).then_some(())).await;
     let names: Vec<_> = (0..200).map(|number| folder.path().join(number.to_string())).collect();
     for name in &names {
         let path = format!("file://{}", name.display());
