@@ -45,7 +45,7 @@ pub(crate) fn serve() -> Result<()> {
         let listener = Listener::bind(&url, None).await?;
         println!("{}", listener.url());
         loop {
-            let socket = listener.accept().await?;
+            let socket = listener.accept(|_| {}).await?;
             let limits = Limits { message_bytes: 64 << 20 };
             if let Some(stream) = accept_messages(socket, Arc::new(Open), limits).await? {
                 tokio::spawn(echo(stream));

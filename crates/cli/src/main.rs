@@ -3,6 +3,7 @@
 
 mod args;
 mod limits;
+mod log;
 mod remote;
 mod sentence;
 mod serve;

@@ -1,4 +1,4 @@
-//! Serving: from the command line to a running server. Logs go to stderr.
+//! Serving: from the command line to a running server.
 
 use std::sync::Arc;
 
@@ -6,6 +6,7 @@ use anyhow::Context as _;
 use exec_server::{ExecServerRuntimePaths, Listen, ListenUrl, ServerConfig, Tokens, tls_acceptor};
 
 use crate::args::Args;
+use crate::log::ServerLog;
 
 /// Runs the server until it is told to stop.
 pub(crate) fn serve(args: Args) -> anyhow::Result<()> {
@@ -13,19 +14,13 @@ pub(crate) fn serve(args: Args) -> anyhow::Result<()> {
     spawn::unblock_signals();
     // What the parent left open is not for our children.
     spawn::seal_inherited_fds().context("cannot seal inherited file descriptors")?;
-    start_log("warn");
+    let _last_lines_are_written = ServerLog::start("warn").context("cannot start the thread of the log")?;
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the runtime")?;
     let result = runtime.block_on(run(args));
     // A thread may still be waiting for stdin; nothing of ours is.
     runtime.shutdown_background();
     result
-}
-
-/// Logs to stderr what `RUST_LOG` asks for, or else this much.
-pub(crate) fn start_log(usual: &str) {
-    let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| usual.into());
-    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
 }
 
 async fn run(args: Args) -> anyhow::Result<()> {

@@ -8,8 +8,8 @@ use parking_lot::Mutex;
 use session::LogBound;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use transport::{
-    AcceptError, BindError, HttpSurface, Limits, ListenUrl, Listener, MessageStream, PeerLabel, Socket, TlsAcceptor,
-    accept_messages,
+    AcceptError, AcceptTrouble, BindError, HttpSurface, Limits, ListenUrl, Listener, MessageStream, PeerLabel,
+    Socket, TlsAcceptor, accept_messages,
 };
 
 use crate::connection;
@@ -80,6 +80,7 @@ impl Server {
             tokens: listen.tokens,
             allowed_hosts: listen.allowed_hosts,
             log: Mutex::new(REFUSAL_LINES),
+            shortage_log: Mutex::new(SHORTAGE_LINES),
         });
         let handshakes = Handshakes::new(self.shared.config.max_handshakes);
         let connections = Arc::new(Semaphore::new(self.shared.config.max_connections));
@@ -154,7 +155,8 @@ enum Admission {
 async fn accept(listener: &Listener, shared: &Arc<Shared>, door: &Arc<Door>, places: &ConnectionPlaces) {
     let closing = shared.closing.clone();
     loop {
-        let socket = match closing.run_until_cancelled(listener.accept()).await {
+        let accepted = listener.accept(|trouble| door.note(shared, listener, &trouble));
+        let socket = match closing.run_until_cancelled(accepted).await {
             Some(Ok(socket)) => socket,
             Some(Err(error)) => {
                 tracing::error!("{} no longer accepts connections: {error}", listener.url());
@@ -241,11 +243,33 @@ fn log_refused(peer: PeerLabel, error: &AcceptError) {
 /// `/metrics` has all of them.
 const REFUSAL_LINES: LogBound = LogBound::new(20, Duration::from_secs(10));
 
+/// While descriptors are short, a listener fails twenty times a second.
+const SHORTAGE_LINES: LogBound = LogBound::new(1, Duration::from_secs(10));
+
 /// Who may come in, and what the log says of those who may not.
 struct Door {
     tokens: Option<Arc<Tokens>>,
     allowed_hosts: Vec<String>,
     log: Mutex<LogBound>,
+    shortage_log: Mutex<LogBound>,
+}
+
+impl Door {
+    fn note(&self, shared: &Shared, listener: &Listener, trouble: &AcceptTrouble) {
+        let log = match trouble {
+            AcceptTrouble::Shortage(_) => &self.shortage_log,
+            AcceptTrouble::OtherUser(_) => {
+                shared.metrics.authentication_failed(Refusal::other_user);
+                &self.log
+            }
+        };
+        let url = listener.url();
+        match log.lock().handle_event(Instant::now()) {
+            None => {}
+            Some(0) => tracing::warn!(%url, "{trouble}"),
+            Some(left_out) => tracing::warn!(%url, "{trouble}; {left_out} like it before are not in the log"),
+        }
+    }
 }
 
 /// The HTTP side of one connection.

@@ -45,6 +45,7 @@ pub(crate) enum Refusal {
     missing,
     malformed,
     wrong,
+    other_user,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -108,7 +109,7 @@ impl Metrics {
         registry.register("connections", "Connections accepted", metrics.connections_total.clone());
         registry.register(
             "authentication_failures",
-            "Requests for a connection or for metrics without an accepted token",
+            "Requests for a connection or for metrics without an accepted token, or from another user",
             metrics.authentication_failures.clone(),
         );
         registry.register("requests", "Requests answered", metrics.requests_total.clone());

@@ -30,7 +30,7 @@ pub use connect::{CertificateFault, ConnectError, ConnectOptions, TlsRoots, conn
 pub use framing::Framing;
 pub use http::HttpSurface;
 pub use listen_url::{DEFAULT_LISTEN_URL, ListenUrl, ListenUrlError};
-pub use listener::{BindError, Listener};
+pub use listener::{AcceptTrouble, BindError, Listener, OtherUser};
 pub use message::{CloseReason, Incoming, Limits, ReadError};
 pub use peer::PeerLabel;
 pub use reader::Reader;

@@ -70,6 +70,25 @@ pub enum BindError {
     NotASocket(PathBuf),
 }
 
+/// Why a connection was not accepted. The listener goes on.
+#[derive(Debug, thiserror::Error)]
+pub enum AcceptTrouble {
+    /// The machine is short of something, most likely of descriptors. The listener tries again after a pause.
+    #[error("cannot accept a connection, trying again: {0}")]
+    Shortage(io::Error),
+    /// The peer of a Unix socket was turned away.
+    #[error(transparent)]
+    OtherUser(OtherUser),
+}
+
+/// A peer of a Unix socket that is neither the user of the server nor root.
+#[derive(Debug, thiserror::Error)]
+#[error("turned away a connection from another user{}", .uid.map(|uid| format!(" (uid {uid})")).unwrap_or_default())]
+pub struct OtherUser {
+    /// None if the kernel did not say who it is.
+    pub uid: Option<u32>,
+}
+
 impl Listener {
     /// Binds and listens. Must be called inside a tokio runtime.
     pub async fn bind(url: &ListenUrl, tls: Option<TlsAcceptor>) -> Result<Self, BindError> {
@@ -101,38 +120,39 @@ impl Listener {
     }
 
     /// Waits for the next connection. Cancel safe. Fails only if the listener itself is broken: shortage of descriptors or
-    /// memory is waited out.
-    pub async fn accept(&self) -> io::Result<Socket> {
+    /// memory is waited out. `note` is told of what went wrong meanwhile, which can be many times a second.
+    pub async fn accept(&self, note: impl Fn(AcceptTrouble)) -> io::Result<Socket> {
         loop {
             match self.try_accept().await {
-                Ok(Some(socket)) => return Ok(socket),
-                Ok(None) => {}
+                Ok(Ok(Some(socket))) => return Ok(socket),
+                Ok(Ok(None)) => {}
+                Ok(Err(other_user)) => note(AcceptTrouble::OtherUser(other_user)),
                 Err(error) if is_broken(&error) => return Err(error),
                 Err(error) => {
-                    tracing::warn!(url = %self.url, %error, "cannot accept a connection, trying again");
+                    note(AcceptTrouble::Shortage(error));
                     tokio::time::sleep(PAUSE_AFTER_FAILED_ACCEPT).await;
                 }
             }
         }
     }
 
-    /// One connection, or `None` if it was turned away.
-    async fn try_accept(&self) -> io::Result<Option<Socket>> {
+    /// One connection, `None` if it is gone already, or who was turned away.
+    async fn try_accept(&self) -> io::Result<Result<Option<Socket>, OtherUser>> {
         let (wire, peer) = match &self.door {
             Door::Tcp(listener) => {
-                let Some((stream, peer)) = accept_tcp(listener).await? else { return Ok(None) };
+                let Some((stream, peer)) = accept_tcp(listener).await? else { return Ok(Ok(None)) };
                 (Wire::Tcp(stream), peer)
             }
             Door::Tls(listener, tls) => {
-                let Some((stream, peer)) = accept_tcp(listener).await? else { return Ok(None) };
+                let Some((stream, peer)) = accept_tcp(listener).await? else { return Ok(Ok(None)) };
                 (Wire::Tls(stream, tls.clone()), peer)
             }
-            Door::Unix(file) => {
-                let Some(stream) = file.accept().await? else { return Ok(None) };
-                (Wire::Unix(stream), PeerLabel::Unix)
-            }
+            Door::Unix(file) => match file.accept().await? {
+                Ok(stream) => (Wire::Unix(stream), PeerLabel::Unix),
+                Err(other_user) => return Ok(Err(other_user)),
+            },
         };
-        Ok(Some(Socket::new(wire, peer, self.trust())))
+        Ok(Ok(Some(Socket::new(wire, peer, self.trust()))))
     }
 
     fn trust(&self) -> Trust {

@@ -17,7 +17,7 @@ async fn accept_waits_until_there_are_descriptors_again() {
     let mut hoard: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
     assert!(!hoard.is_empty());
 
-    let accepting = tokio::spawn(async move { listener.accept().await.map(|socket| socket.peer) });
+    let accepting = tokio::spawn(async move { listener.accept(|_| {}).await.map(|socket| socket.peer) });
     // sleep: the clock is paused and jumps from pause to pause of the accept loop: this is twenty tries, not a second
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert!(!accepting.is_finished(), "accepted without a descriptor");

@@ -44,7 +44,7 @@ const LAST_WRITES: Duration = Duration::from_secs(2);
 
 /// Runs one command to its end; the result is what the program exits with.
 pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
-    crate::serve::start_log("off");
+    crate::log::start_unqueued("off");
     // One thread: what goes through here is handed from task to task for every piece of output, and what blocks has threads of its own.
     // Output comes in large buffers, which are not to be mapped and cleared anew each time.
     spawn::give_freed_memory_back();

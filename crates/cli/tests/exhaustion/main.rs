@@ -3,6 +3,7 @@
 
 mod descriptors;
 mod inherited;
+mod log;
 mod lookups;
 mod terminates;
 mod threads;

@@ -3,7 +3,9 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener;
 
-use testkit::{Client, Signal, TestServer, UPGRADE, http_exchange, http_request, run_to_end};
+use testkit::{
+    Client, Signal, TestServer, UPGRADE, eventually_async, http_exchange, http_get, http_request, run_to_end,
+};
 use tokio::net::UnixStream;
 use transport::{ConnectOptions, PeerLabel, upgrade_client};
 
@@ -114,4 +116,42 @@ async fn a_token_file_does_not_concern_it() {
     assert_eq!(server.client().await.run("p", &["true"]).await.exit_code, 0);
     let mut stream = UnixStream::connect(place.path()).await.unwrap();
     assert_eq!(http_exchange(&mut stream, &http_request("/", UPGRADE)).await.status, 101);
+}
+
+/// A user of this test only.
+const STRANGER: u32 = 1_800_000_000;
+
+/// Far more than lines that the log gets of them.
+const ATTEMPTS: usize = 100;
+
+#[tokio::test]
+async fn other_users_are_turned_away_counted_and_do_not_fill_the_log() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let place = Place::new();
+    let log = place.directory.path().join("log");
+    let stderr = std::fs::File::create(&log).unwrap();
+    let args = ["--listen", &place.url(), "--listen", "ws://127.0.0.1:0"];
+    let server = TestServer::with(&args, |command| command.stderr(stderr)).await;
+    // As if the administrator had opened what the server has closed.
+    let open_to_all = |path: &std::path::Path, mode| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    open_to_all(place.directory.path(), 0o755);
+    open_to_all(&place.path(), 0o666);
+    let script = format!("for (1..{ATTEMPTS}) {{ IO::Socket::UNIX->new(Peer => $ARGV[0]) or die $! }}");
+    let mut stranger = tokio::process::Command::new("perl");
+    stranger.args(["-MIO::Socket::UNIX", "-e", &script]).arg(place.path()).uid(STRANGER).gid(STRANGER);
+    assert!(stranger.status().await.unwrap().success());
+
+    let address = server.urls()[1].strip_prefix("ws://").unwrap();
+    let counted = format!("exec_server_authentication_failures_total{{reason=\"other_user\"}} {ATTEMPTS}\n");
+    eventually_async("all of them are counted", async || {
+        http_get(address, "/metrics", &[]).await.body.contains(&counted).then_some(())
+    })
+    .await;
+    let lines = std::fs::read_to_string(&log).unwrap();
+    let lines = lines.matches(&format!("turned away a connection from another user (uid {STRANGER})")).count();
+    assert!((1..ATTEMPTS / 2).contains(&lines), "{lines} lines in the log");
 }

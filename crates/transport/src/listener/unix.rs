@@ -12,7 +12,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::time::{Instant, sleep};
 
-use super::BindError;
+use super::{BindError, OtherUser};
 use crate::listen_url::ListenUrl;
 
 /// The connections that may wait to be accepted, the same as for TCP.
@@ -63,17 +63,12 @@ impl UnixSocketFile {
         Ok(Self { listener, path: path.into(), identity, _lock: lock })
     }
 
-    /// The next connection, or `None` if it came from another user.
-    pub(super) async fn accept(&self) -> io::Result<Option<UnixStream>> {
+    /// The next connection, or who was turned away.
+    pub(super) async fn accept(&self) -> io::Result<Result<UnixStream, OtherUser>> {
         let (stream, _) = self.listener.accept().await?;
-        let peer = stream.peer_cred().map(|credentials| credentials.uid());
-        match peer {
-            Ok(uid) if may_connect(uid, rustix::process::geteuid().as_raw()) => Ok(Some(stream)),
-            peer => {
-                tracing::warn!(?peer, path = %self.path.display(), "turned away a connection from another user");
-                Ok(None)
-            }
-        }
+        let uid = stream.peer_cred().ok().map(|credentials| credentials.uid());
+        let is_welcome = uid.is_some_and(|uid| may_connect(uid, rustix::process::geteuid().as_raw()));
+        Ok(if is_welcome { Ok(stream) } else { Err(OtherUser { uid }) })
     }
 }
 

@@ -50,7 +50,7 @@ pub(crate) fn accept_one(listener: Listener, owner: Owner) -> JoinHandle<Accepte
 
 pub(crate) fn accept_one_within(listener: Listener, owner: Owner, limits: Limits) -> JoinHandle<Accepted> {
     tokio::spawn(async move {
-        let socket = listener.accept().await.unwrap();
+        let socket = listener.accept(|_| {}).await.unwrap();
         accept_messages(socket, Arc::new(owner), limits).await
     })
 }

@@ -1,0 +1,191 @@
+//! The log on stderr. That of a server is written by a thread of its own: whoever reads stderr may be slow or have stopped reading, and
+//! nothing else in the server waits for it. It knows nothing of what is logged, and how much of it is decided by `RUST_LOG`.
+
+use std::backtrace::{Backtrace, BacktraceStatus};
+use std::io::{self, Write};
+use std::panic;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use tracing_subscriber::EnvFilter;
+
+/// Bytes of lines that wait to be written. The thread has as many again in its hands. Lines beyond that are dropped and counted.
+const WAITING_BYTES: usize = 256 << 10;
+
+/// A longer line is cut.
+const LONGEST_LINE_BYTES: usize = 16 << 10;
+
+/// How long the end of the program waits for the last lines to be written.
+const LAST_LINES: Duration = Duration::from_secs(1);
+
+/// Logs what `RUST_LOG` asks for, or else this much, at once.
+pub(crate) fn start_unqueued(usual: &str) {
+    let _is_started_once =
+        tracing_subscriber::fmt().with_env_filter(filter(usual)).with_writer(io::stderr).try_init();
+}
+
+/// The log of a server. When this is dropped, the lines that wait have a moment to be written.
+pub(crate) struct ServerLog {
+    queue: Arc<LogQueue>,
+}
+
+impl ServerLog {
+    /// Logs what `RUST_LOG` asks for, or else this much, and every panic.
+    pub(crate) fn start(usual: &str) -> io::Result<Self> {
+        let queue = Arc::new(LogQueue::default());
+        let (of_thread, of_log, of_panics) = (Arc::clone(&queue), Arc::clone(&queue), Arc::clone(&queue));
+        thread::Builder::new().name("log".into()).spawn(move || of_thread.write_all_to(&mut io::stderr()))?;
+        let make_line = move || LogLine(Arc::clone(&of_log));
+        let _is_started_once =
+            tracing_subscriber::fmt().with_env_filter(filter(usual)).with_writer(make_line).try_init();
+        panic::set_hook(Box::new(move |panic| of_panics.push(panic_text(panic).as_bytes())));
+        Ok(Self { queue })
+    }
+}
+
+impl Drop for ServerLog {
+    fn drop(&mut self) {
+        self.queue.wait_until_written(LAST_LINES);
+    }
+}
+
+fn filter(usual: &str) -> EnvFilter {
+    EnvFilter::try_from_default_env().unwrap_or_else(|_| usual.into())
+}
+
+fn panic_text(panic: &panic::PanicHookInfo<'_>) -> String {
+    let thread = thread::current();
+    let mut text = format!("thread '{}' {panic}\n", thread.name().unwrap_or("<unnamed>"));
+    let backtrace = Backtrace::capture();
+    if backtrace.status() == BacktraceStatus::Captured {
+        text.push_str(&format!("{backtrace}\n"));
+    }
+    text
+}
+
+/// What one event is written to.
+struct LogLine(Arc<LogQueue>);
+
+impl Write for LogLine {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.0.push(line);
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Lines on their way to the thread that writes them.
+#[derive(Default)]
+struct LogQueue {
+    lines: Mutex<WaitingLines>,
+    /// Lines have come.
+    added: Condvar,
+    /// All that were taken have been written.
+    written: Condvar,
+}
+
+#[derive(Default)]
+struct WaitingLines {
+    bytes: Vec<u8>,
+    /// Lines that came after those that wait and for which there was no room.
+    dropped: u64,
+    is_writing: bool,
+}
+
+impl LogQueue {
+    fn lock(&self) -> MutexGuard<'_, WaitingLines> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, line: &[u8]) {
+        self.lock().push(line);
+        self.added.notify_one();
+    }
+
+    /// Writes lines as they come, for ever.
+    fn write_all_to(&self, out: &mut impl Write) {
+        let mut lines = self.lock();
+        loop {
+            lines = self.added.wait_while(lines, |lines| lines.is_empty()).unwrap_or_else(PoisonError::into_inner);
+            let text = lines.take();
+            lines.is_writing = true;
+            drop(lines);
+            // There is no other place to complain.
+            let _nobody_reads = out.write_all(&text).and_then(|()| out.flush());
+            lines = self.lock();
+            lines.is_writing = false;
+            self.written.notify_all();
+        }
+    }
+
+    fn wait_until_written(&self, patience: Duration) {
+        let is_pending = |lines: &mut WaitingLines| lines.is_writing || !lines.is_empty();
+        let _written_or_late = self.written.wait_timeout_while(self.lock(), patience, is_pending);
+    }
+}
+
+impl WaitingLines {
+    fn is_empty(&self) -> bool {
+        self.bytes.is_empty() && self.dropped == 0
+    }
+
+    fn push(&mut self, line: &[u8]) {
+        let (line, end): (&[u8], &[u8]) = match line.get(..LONGEST_LINE_BYTES) {
+            Some(beginning) if line.len() > LONGEST_LINE_BYTES => (beginning, "…\n".as_bytes()),
+            _ => (line, b""),
+        };
+        // Nothing overtakes a line that was dropped, so that the number stands where the lines are missing.
+        if self.dropped > 0 || self.bytes.len() + line.len() + end.len() > WAITING_BYTES {
+            self.dropped += 1;
+            return;
+        }
+        self.bytes.extend_from_slice(line);
+        self.bytes.extend_from_slice(end);
+    }
+
+    /// All lines that wait, and how many are missing after them.
+    fn take(&mut self) -> Vec<u8> {
+        let mut text = std::mem::take(&mut self.bytes);
+        let dropped = std::mem::take(&mut self.dropped);
+        if dropped > 0 {
+            let line =
+                format!("exec-server: {dropped} lines of the log were dropped here, because stderr was not read\n");
+            text.extend_from_slice(line.as_bytes());
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_without_room_are_counted_where_they_are_missing() {
+        let mut lines = WaitingLines::default();
+        let line = [b'x'; 1023].iter().chain(b"\n").copied().collect::<Vec<u8>>();
+        for _ in 0..WAITING_BYTES / line.len() + 3 {
+            lines.push(&line);
+        }
+        lines.push(b"small\n");
+        let text = String::from_utf8(lines.take()).unwrap();
+        assert!(
+            text.ends_with("x\nexec-server: 4 lines of the log were dropped here, because stderr was not read\n")
+        );
+        assert!(text.len() < WAITING_BYTES + 100);
+        lines.push(b"small\n");
+        assert_eq!(lines.take(), b"small\n");
+        assert!(lines.is_empty());
+    }
+
+    #[test]
+    fn a_long_line_is_cut() {
+        let mut lines = WaitingLines::default();
+        lines.push(&vec![b'x'; LONGEST_LINE_BYTES * 2]);
+        assert_eq!(lines.take(), format!("{}…\n", "x".repeat(LONGEST_LINE_BYTES)).into_bytes());
+    }
+}
