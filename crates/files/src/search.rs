@@ -7,8 +7,10 @@ mod matcher;
 mod run;
 mod walk;
 
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread::available_parallelism;
 
 use grep_regex::RegexMatcher;
 use ignore::WalkBuilder;
@@ -33,6 +35,8 @@ pub const MAX_GLOB_BYTES: usize = 64 << 10;
 
 /// Opening braces of one glob. The parser of globs calls itself for each level, and a stack has room for some thousands.
 pub const MAX_BRACES: usize = 1000;
+/// Threads of a search that does not say how many it wants. More of them mostly wait for each other.
+const MOST_THREADS: usize = 12;
 /// Errors beyond this are only counted.
 pub const MAX_SEARCH_ERRORS: usize = 100;
 
@@ -85,6 +89,11 @@ impl Search {
             context_after: 0,
             threads: None,
         }
+    }
+
+    fn thread_count(&self) -> usize {
+        let one_per_processor = || available_parallelism().map_or(1, NonZero::get).min(MOST_THREADS);
+        self.threads.unwrap_or_else(one_per_processor).max(1)
     }
 
     /// Checks everything that can be wrong with the question, before anything is searched.

@@ -47,7 +47,8 @@ async fn without_threads_to_be_had_it_answers_ends_and_forgets() {
     let folder = json!({"path": format!("file://{}/made", directory.path().display())});
     assert_eq!(answer(&mut client, "fs/createDirectory", folder).await["result"], json!({}));
     let search = json!({"searchId": "s", "path": format!("file://{}", directory.path().display()), "pattern": "x"});
-    answer(&mut client, "fs/search", search).await;
+    let searched = answer(&mut client, "fs/search", search).await;
+    assert!(searched.get("result").is_some(), "{searched}");
     let watch = json!({"watchId": "w", "path": format!("file://{}", directory.path().display())});
     answer(&mut client, "fs/watch", watch).await;
     let url = format!("http://{}/", peer.local_addr().unwrap());

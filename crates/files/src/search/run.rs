@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use grep_matcher::{ByteSet, LineMatchKind, LineTerminator, Match, Matcher};
 use grep_regex::RegexMatcher;
@@ -24,13 +25,20 @@ const HEAP_BYTES: usize = 256 << 20;
 
 impl PreparedSearch {
     /// Searches, and hands over what it finds as it finds it, from several threads at once. A sink that takes its time slows the
-    /// search down, and one that breaks ends it.
+    /// search down, and one that breaks ends it. When the machine gives no more threads, this one does the work alone.
     ///
     /// Binary files are those with a NUL byte: they are left as soon as it is met, so one that begins like a text may have been told
     /// of up to there. Only regular files are opened, and none is waited for.
     pub fn run(&self, cancel: &Cancel, sink: &(dyn Fn(Found) -> ControlFlow<()> + Sync)) -> SearchEnd {
         let run = Run { prepared: self, cancel, sink, is_stopped: AtomicBool::new(false), total: Mutex::default() };
-        self.walk.build_parallel().visit(&mut Workers { run: &run });
+        let mut workers = Workers { run: &run };
+        // Twice as many as are needed: the kernel still counts those that were tried for a moment.
+        if can_have_threads(self.search.thread_count() * 2) {
+            self.walk.build_parallel().visit(&mut workers);
+        } else {
+            let mut worker = workers.build();
+            let _all_or_enough = self.walk.build().any(|entry| matches!(worker.visit(entry), WalkState::Quit));
+        }
         let mut end = run.total.into_inner();
         end.add(self.left_out.take());
         end.ending = match (run.is_stopped.into_inner(), cancel.is_cancelled()) {
@@ -40,6 +48,19 @@ impl PreparedSearch {
         };
         end
     }
+}
+
+/// Whether so many threads can be had. The walker panics when it gets none, and waits for ever for those it lacks when it gets some.
+fn can_have_threads(count: usize) -> bool {
+    let gate = Mutex::new(());
+    thread::scope(|scope| {
+        let closed = gate.lock();
+        let try_one = |_| thread::Builder::new().spawn_scoped(scope, || drop(gate.lock()));
+        // They wait at the gate, so that all of them are there at once.
+        let tried: Vec<_> = (0..count).map_while(|number| try_one(number).ok()).collect();
+        drop(closed);
+        tried.len() == count
+    })
 }
 
 /// What the threads of a search share.

@@ -18,7 +18,7 @@ pub(super) fn build(search: &Search, left_out: &LeftOut) -> Result<WalkBuilder, 
         .follow_links(search.follow_symlinks)
         .max_depth(search.max_depth)
         .max_filesize(search.max_file_size)
-        .threads(search.threads.unwrap_or(0))
+        .threads(search.thread_count())
         // Global excludes are relative to it, and ours is not that of who asks.
         .current_dir(&search.root);
     if search.respect_ignore {
