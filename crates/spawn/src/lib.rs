@@ -7,7 +7,7 @@
 
 #![expect(
     unsafe_code,
-    reason = "clone, prlimit on another process, close_range, TIOCSIG and mallopt have no safe wrapper"
+    reason = "clone, prlimit on another process, close_range, TIOCSIG and mallopt have no safe wrapper, and a child makes raw system calls"
 )]
 
 mod allocator;
@@ -33,6 +33,7 @@ mod signals;
 mod spawner;
 mod streams;
 mod strike;
+mod system_call;
 mod tag;
 mod vfork;
 mod wiring;

@@ -16,6 +16,7 @@ use rustix::process::{Pid, WaitId, WaitIdOptions};
 
 use crate::image::CStringArray;
 use crate::rlimit::{ChildLimits, Limit};
+use crate::system_call::system_call;
 
 /// For the few system calls between the beginning of the child and its program. Nothing there calls deeply.
 const STACK_BYTES: usize = 64 << 10;
@@ -111,88 +112,76 @@ fn make_child(plan: &mut Plan<'_>, stack: &mut [MaybeUninit<u8>]) -> Result<Pid,
 /// # Safety
 /// Both pointers must be valid for the access that their kind says; `old` may be null.
 unsafe fn set_signal_mask(new: *const u64, old: *mut u64) {
-    // SAFETY: as promised by the caller; the call cannot fail with these arguments.
-    unsafe { libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, new, old, SIGNAL_SET_BYTES) };
+    let arguments = [libc::SIG_SETMASK as usize, new.addr(), old.addr(), SIGNAL_SET_BYTES, 0];
+    // SAFETY: as promised by the caller.
+    let _cannot_fail = unsafe { system_call(libc::SYS_rt_sigprocmask, arguments) };
 }
 
 /// The child, from its first instruction. It shares the memory of the server, other threads of which go on meanwhile: it allocates
-/// nothing, takes no lock, and calls nothing but the kernel.
+/// nothing, takes no lock, and calls nothing but the kernel, and that not by functions of the C library, which may be others than they seem.
 extern "C" fn child(argument: *mut c_void) -> c_int {
     // SAFETY: the thread that made us has passed a pointer to its plan and waits, so that nobody else uses it.
     let plan = unsafe { &mut *argument.cast::<Plan<'_>>() };
-    plan.failure = follow(plan);
+    plan.failure = follow(plan).err().unwrap_or(0);
     // SAFETY: ends this process only and runs no handlers, which are those of the server.
-    unsafe { libc::_exit(EXIT_CODE_OF_FAILURE) }
+    let _never_returns = unsafe { system_call(libc::SYS_exit_group, [EXIT_CODE_OF_FAILURE as usize, 0, 0, 0, 0]) };
+    EXIT_CODE_OF_FAILURE
 }
 
 /// Returns only if a step has failed, with its error number.
-fn follow(plan: &Plan<'_>) -> c_int {
+fn follow(plan: &Plan<'_>) -> Result<(), c_int> {
     // First of all, so that it is found by its tag.
-    if set_limit(plan.limits.tag.as_ref()) < 0 {
-        return errno();
-    }
+    set_limit(plan.limits.tag.as_ref())?;
     // What is ignored would stay ignored, and what is handled would run code of the server when signals are let through again.
     // The action of the kernel has no more than these words on any machine; all zero is the default.
     let default = [0_u64; 4];
     for signal in 1..=LAST_SIGNAL {
-        let none: *mut c_void = ptr::null_mut();
-        // SAFETY: the new action is valid for reads and runs no code. It is refused for the two signals that nobody can change.
-        unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), none, SIGNAL_SET_BYTES) };
+        let arguments = [signal as usize, default.as_ptr().addr(), 0, SIGNAL_SET_BYTES, 0];
+        // SAFETY: the new action is valid for reads and runs no code, and a null old action means that it is not wanted.
+        let _refused_for_two_signals = unsafe { system_call(libc::SYS_rt_sigaction, arguments) };
     }
-    // SAFETY: takes no argument. It cannot fail in a new process, which leads no group.
-    unsafe { libc::setsid() };
-    for action in plan.actions {
-        if perform(action) < 0 {
-            return errno();
-        }
-    }
+    // SAFETY: takes no argument.
+    let _cannot_fail_in_a_new_process = unsafe { system_call(libc::SYS_setsid, [0; 5]) };
+    plan.actions.iter().try_for_each(perform)?;
     // After the actions: they need numbers for a moment that lie above those of the server.
-    if set_limit(plan.limits.open_files.as_ref()) < 0 {
-        return errno();
-    }
+    set_limit(plan.limits.open_files.as_ref())?;
     let none: u64 = 0;
+    let image = [plan.path.as_ptr().addr(), plan.argv.as_ptr().addr(), plan.env.as_ptr().addr(), 0, 0];
     // SAFETY: the set is valid for reads. The path is a C string, and argv and env are null-terminated arrays of C strings; all of
     // them outlive the call.
     unsafe {
         set_signal_mask(&none, ptr::null_mut());
-        libc::execve(plan.path.as_ptr(), plan.argv.as_ptr().cast(), plan.env.as_ptr().cast());
-    }
-    errno()
-}
-
-/// Negative if it failed.
-fn set_limit(limit: Option<&Limit>) -> c_int {
-    match limit {
-        // SAFETY: the pointer to the new limit is valid for reads, and a null old limit means that it is not wanted.
-        Some(limit) => unsafe { libc::prlimit64(0, limit.resource, &limit.values, ptr::null_mut()) },
-        None => 0,
+        system_call(libc::SYS_execve, image).map(drop)
     }
 }
 
-/// Negative if it failed.
-fn perform(action: &FileAction) -> c_int {
+fn set_limit(limit: Option<&Limit>) -> Result<(), c_int> {
+    let Some(limit) = limit else { return Ok(()) };
+    let arguments = [0, limit.resource as usize, ptr::from_ref(&limit.values).addr(), 0, 0];
+    // SAFETY: the pointer to the new limit is valid for reads, and a null old limit means that it is not wanted.
+    unsafe { system_call(libc::SYS_prlimit64, arguments) }.map(drop)
+}
+
+fn perform(action: &FileAction) -> Result<(), c_int> {
     // SAFETY: the descriptors are numbers in the child's own table, which nobody else uses, and the path is a C string.
-    unsafe {
-        match action {
-            FileAction::ChangeDirectory { to } => libc::fchdir(*to),
-            FileAction::Open { target, path, flags } => match libc::open(path.as_ptr(), *flags, 0) {
-                opened if opened < 0 || opened == *target => opened,
-                opened => {
-                    let moved = libc::dup2(opened, *target);
-                    if moved >= 0 {
-                        libc::close(opened);
-                    }
-                    moved
-                }
-            },
-            // Duplicating a descriptor to itself leaves it closed on exec.
-            FileAction::Duplicate { source, target } if source == target => libc::fcntl(*source, libc::F_SETFD, 0),
-            FileAction::Duplicate { source, target } => libc::dup2(*source, *target),
+    let call = |number, arguments| unsafe { system_call(number, arguments) };
+    match action {
+        FileAction::ChangeDirectory { to } => call(libc::SYS_fchdir, [*to as usize, 0, 0, 0, 0]).map(drop),
+        FileAction::Open { target, path, flags } => {
+            let arguments = [libc::AT_FDCWD as usize, path.as_ptr().addr(), *flags as usize, 0, 0];
+            let opened = call(libc::SYS_openat, arguments)?;
+            if opened != *target as usize {
+                call(libc::SYS_dup3, [opened, *target as usize, 0, 0, 0])?;
+                call(libc::SYS_close, [opened, 0, 0, 0, 0])?;
+            }
+            Ok(())
+        }
+        // Duplicating a descriptor to itself is refused.
+        FileAction::Duplicate { source, target } if source == target => {
+            call(libc::SYS_fcntl, [*source as usize, libc::F_SETFD as usize, 0, 0, 0]).map(drop)
+        }
+        FileAction::Duplicate { source, target } => {
+            call(libc::SYS_dup3, [*source as usize, *target as usize, 0, 0, 0]).map(drop)
         }
     }
-}
-
-fn errno() -> c_int {
-    // SAFETY: the location is that of the thread which made the child and waits, and it is not used by anybody meanwhile.
-    unsafe { *libc::__errno_location() }
 }

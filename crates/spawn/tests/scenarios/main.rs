@@ -5,6 +5,7 @@ mod guard;
 mod leaks;
 mod namespaces;
 mod pipes;
+mod preloaded;
 mod privileges;
 mod programs;
 mod roles;

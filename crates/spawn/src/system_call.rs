@@ -1,0 +1,77 @@
+//! System calls without the C library. A library that is preloaded into the server can put its own code in place of every function of the C
+//! library, `syscall` included, and that code may allocate or take locks, which a child that shares our memory must not do.
+
+use std::arch::asm;
+use std::ffi::{c_int, c_long};
+
+/// The kernel returns the number of an error as a value between this and -1.
+const LOWEST_ERROR: isize = -4095;
+
+/// Makes a system call. Those arguments that it does not have are 0. The error is the number of it.
+///
+/// # Safety
+/// As for the system call itself.
+pub(crate) unsafe fn system_call(number: c_long, arguments: [usize; 5]) -> Result<usize, c_int> {
+    // SAFETY: as promised by the caller.
+    let returned = unsafe { enter_kernel(number, arguments) };
+    match returned {
+        LOWEST_ERROR..=-1 => Err(-returned as c_int),
+        _ => Ok(returned.cast_unsigned()),
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+unsafe fn enter_kernel(number: c_long, [first, second, third, fourth, fifth]: [usize; 5]) -> isize {
+    let mut register = number as isize;
+    // SAFETY: these are the registers that the kernel reads and those that it changes; what it does to memory is the caller's business.
+    unsafe {
+        asm!(
+            "syscall",
+            inlateout("rax") register,
+            in("rdi") first,
+            in("rsi") second,
+            in("rdx") third,
+            in("r10") fourth,
+            in("r8") fifth,
+            lateout("rcx") _,
+            lateout("r11") _,
+            options(nostack),
+        );
+    }
+    register
+}
+
+#[cfg(target_arch = "aarch64")]
+unsafe fn enter_kernel(number: c_long, [first, second, third, fourth, fifth]: [usize; 5]) -> isize {
+    let mut register = first.cast_signed();
+    // SAFETY: these are the registers that the kernel reads and those that it changes; what it does to memory is the caller's business.
+    unsafe {
+        asm!(
+            "svc 0",
+            in("x8") number,
+            inlateout("x0") register,
+            in("x1") second,
+            in("x2") third,
+            in("x3") fourth,
+            in("x4") fifth,
+            options(nostack),
+        );
+    }
+    register
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_and_errors_are_told_apart() {
+        // SAFETY: the first call takes nothing, and the others refuse their descriptor before they use anything else.
+        unsafe {
+            assert_eq!(system_call(libc::SYS_getpid, [0; 5]), Ok(std::process::id() as usize));
+            assert_eq!(system_call(libc::SYS_close, [usize::MAX, 0, 0, 0, 0]), Err(libc::EBADF));
+            let arguments = [usize::MAX, 0, 0, 0, 7];
+            assert_eq!(system_call(libc::SYS_fchownat, arguments), Err(libc::EINVAL), "the fifth argument arrives");
+        }
+    }
+}
