@@ -252,8 +252,8 @@ impl Janitor {
                 shared.tasks.spawn(async move { threads.run(spawn::give_scattered_memory_back).await });
             }
             Chore::EndRestOfTree(tree) => {
-                if tree.session.strong_count() > 0 {
-                    shared.end_rest_in_background(tree.tag);
+                if let Some(session) = tree.session.upgrade() {
+                    shared.end_rest_in_background(tree.tag, session);
                 }
             }
             Chore::Sweep => {

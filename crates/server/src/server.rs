@@ -9,7 +9,7 @@ use fetch::Fetcher;
 use parking_lot::Mutex;
 use protocol::ShellInfo;
 use session::ConnectionNumber;
-use spawn::{Child, GuardProgram, Signal, Spawner, Survivors, Tag};
+use spawn::{Child, Ending, GuardProgram, Signal, Spawner, Survival, Survivors, Tag};
 use tokio::sync::{OnceCell, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -33,6 +33,10 @@ const GOING_AWAY: u16 = 1001;
 
 /// How long the last messages have to leave at shutdown.
 const FLUSH_PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long a kill that has failed and of which nobody is told waits before it is tried again, at first and at most. Each try costs
+/// looks at all processes of the machine.
+const KILL_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
 /// A server. Cheap to clone; all clones are the same server.
 #[derive(Clone)]
@@ -200,19 +204,22 @@ impl Shared {
     pub(crate) fn kill_in_background(self: &Arc<Self>, process: Arc<Process>) {
         let shared = Arc::clone(self);
         self.tasks.spawn(async move {
-            if let Err(survivors) = shared.kill(&process).await {
-                tracing::warn!(pid = process.pid, "{survivors}");
+            // Its tag is given to nobody else before this is over.
+            let _session = process.session();
+            let kill = || shared.spawner.kill_tree(process.tag, shared.config.kill_patience);
+            if shared.kill_until_gone(kill).await {
+                process.wait_reaped().await;
+                process.stop(Stop::Drain);
             }
         });
     }
 
     /// Kills what is left of a tree whose process is closed.
-    pub(crate) fn end_rest_in_background(self: &Arc<Self>, tag: Tag) {
-        let ending = self.spawner.kill_tree(tag, self.config.kill_patience);
+    pub(crate) fn end_rest_in_background(self: &Arc<Self>, tag: Tag, session: Arc<Session>) {
+        let shared = Arc::clone(self);
         self.tasks.spawn(async move {
-            if let Err(survivors) = ending.await {
-                tracing::warn!("{survivors}");
-            }
+            shared.kill_until_gone(|| shared.spawner.kill_tree(tag, shared.config.kill_patience)).await;
+            drop(session);
         });
     }
 
@@ -222,6 +229,23 @@ impl Shared {
             tracing::warn!(pid = child.pid(), "{survivors}");
         }
         child.wait().await;
+    }
+
+    /// Kills again and again until nobody is left, or nobody but processes of another user. For kills whose failure nobody is told, so that
+    /// nobody else would try again. At the end of the server everything is killed anyway. False if somebody may be left.
+    async fn kill_until_gone(&self, kill: impl Fn() -> Ending) -> bool {
+        let (mut pause, longest_pause) = KILL_PAUSES;
+        while let Err(survivors) = kill().await {
+            tracing::warn!("{survivors}");
+            if matches!(survivors.reason, Survival::Refused) {
+                return false;
+            }
+            if self.closing.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
+                return false;
+            }
+            pause = longest_pause.min(pause * 2);
+        }
+        true
     }
 
     /// A session is over: its processes are killed and forgotten.
@@ -234,16 +258,17 @@ impl Shared {
             session.table.abandon_all();
             let processes = session.table.processes();
             processes.iter().for_each(|process| process.mark_terminated());
-            let killed = shared.spawner.kill_session(&session.tags, shared.config.kill_patience).await;
-            if let Err(survivors) = killed {
-                tracing::warn!("{survivors}");
-            }
+            let kill = || shared.spawner.kill_session(&session.tags, shared.config.kill_patience);
+            let killed = kill().await;
             shared.janitor.note_freed(session.discard_processes());
             session.files.watches.end_all();
             // Closing a file can block, and removes what is left of an upload.
             let handles = session.files.handles.take_all();
             if !handles.is_empty() {
                 let _closed = session.files.work.run(move || drop(handles)).await;
+            }
+            if killed.is_err() {
+                shared.kill_until_gone(kill).await;
             }
         });
     }

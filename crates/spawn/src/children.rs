@@ -8,13 +8,12 @@ use std::sync::{LazyLock, Mutex, MutexGuard};
 
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
-use rustix::process::{Pid, WaitId, WaitIdOptions, WaitIdStatus};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus};
 
 use crate::lock::lock;
-use crate::procfs;
 use crate::rlimit;
 use crate::roster::{Roster, RosterLine};
-use crate::tag::Tag;
+use crate::tag::{Scope, Tag};
 
 /// Children belong to the whole process and so does this, even if there is more than one `Spawner`.
 static CHILDREN: LazyLock<Mutex<Children>> = LazyLock::new(Mutex::default);
@@ -125,6 +124,15 @@ impl Children {
         self.leaders.iter().map(|(pid, leader)| (leader.tag, pid.as_raw_nonzero().get())).collect()
     }
 
+    /// Kills the process groups of the leaders in scope, which are known without a look at the machine.
+    pub(crate) fn kill_groups(&self, scope: &Scope) {
+        // The number of a leader that has been reaped may be that of another group.
+        let leaders = self.leaders.iter().filter(|(_, leader)| !leader.reaped && scope.contains(leader.tag));
+        for (pid, _) in leaders {
+            let _may_have_ended = rustix::process::kill_process_group(*pid, Signal::KILL);
+        }
+    }
+
     /// Reaps a child that has ended, if nobody waits for it.
     pub(crate) fn reap_stranger(&mut self, pid: Pid) {
         if self.is_stranger(pid) {
@@ -135,33 +143,47 @@ impl Children {
         }
     }
 
+    /// The same for several.
+    pub(crate) fn reap_strangers(&mut self, pids: &[Pid]) {
+        pids.iter().for_each(|pid| self.reap_stranger(*pid));
+    }
+
+    /// Whether this is a child of ours that has ended and that nobody waits for. Needs no descriptor.
     fn is_stranger(&self, pid: Pid) -> bool {
         // Asked first, because it costs nothing: when many trees end at once, all their leaders come here again and again.
         if self.leaders.get(&pid).is_some_and(|leader| !leader.reaped) {
             return false;
         }
-        let own = rustix::process::getpid().as_raw_nonzero().get();
-        let Some(stat) = procfs::stat(pid).filter(|stat| stat.is_gone() && stat.parent == own) else {
+        if !has_ended(WaitId::Pid(pid)) {
             return false;
-        };
+        }
         match rlimit::tag_of(pid) {
             Some(tag) if self.starting.contains(&tag) => false,
             Some(_) => true,
             // Whatever we spawn lives outside of our own session; children in it are of other code in this process, which waits
             // for them itself.
-            None => self.starting.is_empty() && stat.session != own_session(),
+            None => self.starting.is_empty() && session_of(Some(pid)) != own_session(),
         }
     }
 }
 
 /// 0 if the session was made outside of our PID namespace, as for a server that a container's runtime starts beside its first process.
 pub(crate) fn own_session() -> i32 {
+    session_of(None)
+}
+
+/// The session of a process, or of ours.
+fn session_of(pid: Option<Pid>) -> i32 {
     // SAFETY: takes and returns numbers. Rustix's own `getsid` makes a `Pid` of the answer, which must not be 0.
-    unsafe { libc::getsid(0) }
+    unsafe { libc::getsid(Pid::as_raw(pid)) }
 }
 
 /// Whether any child waits to be reaped, by whomever.
 pub(crate) fn any_has_ended() -> bool {
+    has_ended(WaitId::All)
+}
+
+fn has_ended(children: WaitId<'_>) -> bool {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-    matches!(rustix::process::waitid(WaitId::All, options), Ok(Some(_)))
+    matches!(rustix::process::waitid(children, options), Ok(Some(_)))
 }

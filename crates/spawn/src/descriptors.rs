@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
 use rustix::fs::OFlags;
 use rustix::pipe::PipeFlags;
@@ -31,6 +31,30 @@ fn seal_one_by_one() -> io::Result<()> {
             // SAFETY: F_SETFD only sets a flag; a descriptor closed meanwhile is refused with EBADF.
             unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
         }
+    }
+    Ok(())
+}
+
+/// Gives this thread a descriptor table of its own, in which nothing is open but stderr, for panics, and `kept`, which is 3 or more.
+/// Descriptors that others open or close from then on change nothing here, and however many they have open, this thread can open more.
+///
+/// It is one call to a function that containers allow; many of them forbid `unshare`. Kernels before 5.9 do not have it, and the
+/// thread then stays in the common table.
+///
+/// # Safety
+/// From then on the thread must neither use nor close any other descriptor that was opened before, or is opened by another thread. That
+/// includes waking a task of the runtime, which writes to a descriptor.
+pub(crate) unsafe fn leave_common_table(kept: RawFd) -> io::Result<()> {
+    // SAFETY: the calls touch no memory. What they close is closed in this thread's copy of the table, of which the caller promises that
+    // nothing is used.
+    unsafe {
+        let unshare = libc::CLOSE_RANGE_UNSHARE;
+        if libc::syscall(libc::SYS_close_range, kept + 1, libc::c_uint::MAX, unshare) < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // They cannot fail: an empty range is refused, which is as good.
+        libc::syscall(libc::SYS_close_range, FIRST_AFTER_STDIO, kept - 1, 0);
+        libc::syscall(libc::SYS_close_range, 0, 1, 0);
     }
     Ok(())
 }

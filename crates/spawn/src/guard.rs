@@ -160,7 +160,8 @@ impl GuardArgument {
         let leaders = roster::leaders(memory, self.instance);
         let mut left = HashSet::new();
         let _as_far_as_seen = procfs::each_process(|pid| {
-            let stat = procfs::stat(pid).filter(|stat| stat.started <= end && leaders.contains(&stat.session));
+            let stat = procfs::stat(pid).ok().flatten();
+            let stat = stat.filter(|stat| stat.started <= end && leaders.contains(&stat.session));
             left.extend(stat.map(|stat| stat.session));
         });
         left

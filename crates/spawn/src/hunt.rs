@@ -37,7 +37,7 @@ pub(crate) fn kill(scope: Scope, left_sessions: HashSet<i32>, patience: Duration
     let mut hunts = Hunts::default();
     hunts.add(Hunt { left_sessions, ..Hunt::new(scope, Purpose::Kill { patience }) }, ());
     loop {
-        if let Some(((), result)) = hunts.pass().pop() {
+        if let Some(((), result)) = hunts.pass().over.pop() {
             return result;
         }
         hunts.rest(None);
@@ -49,12 +49,11 @@ pub(crate) fn reap_strangers() -> io::Result<()> {
     let own_pid = rustix::process::getpid();
     let mut ended = Vec::new();
     procfs::each_process(|pid| {
-        if procfs::stat(pid).is_some_and(|stat| is_ended_child(&stat, own_pid)) {
+        if procfs::stat(pid).ok().flatten().is_some_and(|stat| is_ended_child(&stat, own_pid)) {
             ended.push(pid);
         }
     })?;
-    let mut children = children();
-    ended.into_iter().for_each(|pid| children.reap_stranger(pid));
+    children().reap_strangers(&ended);
     Ok(())
 }
 
@@ -78,6 +77,14 @@ struct Hunter<T> {
     hurries: bool,
 }
 
+/// What a pass leaves to be done.
+pub(crate) struct AfterPass<T> {
+    /// The hunts that are over.
+    pub(crate) over: Vec<(T, Result<(), Survivors>)>,
+    /// Children of this process that have ended. Those that nobody waits for are to be reaped.
+    pub(crate) ended_children: Vec<Pid>,
+}
+
 impl<T> Default for Hunts<T> {
     fn default() -> Self {
         Self { under_way: Vec::new(), pass_took: Duration::ZERO }
@@ -93,15 +100,17 @@ impl<T> Hunts<T> {
         self.under_way.is_empty()
     }
 
-    /// Takes one census, signals for every hunt, and returns those that are over.
-    pub(crate) fn pass(&mut self) -> Vec<(T, Result<(), Survivors>)> {
+    /// Takes one census, signals for every hunt, and says which hunts are over.
+    pub(crate) fn pass(&mut self) -> AfterPass<T> {
         let began = Instant::now();
         self.under_way.iter_mut().for_each(|hunter| hunter.hunt.begin(began));
-        let passes = look(&mut self.under_way);
+        let looked = look(&mut self.under_way);
         let now = Instant::now();
         self.pass_took = now - began;
-        let judged: Vec<_> = match passes {
-            Ok(passes) => {
+        let mut ended_children = Vec::new();
+        let judged: Vec<_> = match looked {
+            Ok(Look { passes, ended }) => {
+                ended_children = ended;
                 self.under_way.drain(..).zip(passes).map(|(hunter, pass)| hunter.after(pass, now)).collect()
             }
             Err(error) => self.under_way.drain(..).map(|hunter| hunter.unseen(&error, now)).collect(),
@@ -113,7 +122,7 @@ impl<T> Hunts<T> {
                 Err(ended) => over.push(ended),
             }
         }
-        over
+        AfterPass { over, ended_children }
     }
 
     /// Waits until another pass is worth its cost: all that were killed have ended; or those of one hunt have, or `wake` is readable,
@@ -165,8 +174,11 @@ impl<T> Hunter<T> {
         Ok(self)
     }
 
-    /// Most likely out of descriptors, which others may give back.
+    /// Most likely out of descriptors, which others may give back. Ending what is known gives some back, too.
     fn unseen(mut self, error: &io::Error, now: Instant) -> Result<Self, (T, Result<(), Survivors>)> {
+        if matches!(self.hunt.purpose, Purpose::Kill { .. }) {
+            children().kill_groups(&self.hunt.scope);
+        }
         if self.hunt.is_late(now) {
             let reason = Survival::Unseen(io::Error::new(error.kind(), error.to_string()));
             return Err((self.asked_by, Err(Survivors { pids: Vec::new(), reason })));
@@ -335,11 +347,20 @@ impl Interest {
     }
 }
 
-/// One census for all hunts, and what each of them did with it.
-fn look<T>(hunters: &mut [Hunter<T>]) -> io::Result<Vec<Pass>> {
+/// What one census has shown.
+struct Look {
+    /// What each hunt did with it.
+    passes: Vec<Pass>,
+    /// Children of this process that have ended.
+    ended: Vec<Pid>,
+}
+
+/// Takes one census for all hunts.
+fn look<T>(hunters: &mut [Hunter<T>]) -> io::Result<Look> {
     let own_pid = rustix::process::getpid();
     let mut passes: Vec<Pass> = hunters.iter().map(|_| Pass::default()).collect();
-    let mut pidfds_left = PIDFDS_HELD;
+    // Looking needs descriptors as well.
+    let mut pidfds_left = PIDFDS_HELD.min(rlimit::open_files() / 2);
     let interest = Interest::new(hunters);
     let own_instance = hunters.first().map(|hunter| hunter.hunt.scope.instance());
     let is_first_look = hunters.iter().any(|hunter| !hunter.hunt.has_census);
@@ -373,8 +394,11 @@ fn look<T>(hunters: &mut [Hunter<T>]) -> io::Result<Vec<Pass>> {
     })?;
     listed.sort_unstable_by_key(|(pid, _)| pid.as_raw_nonzero());
     listed.dedup_by_key(|(pid, _)| *pid);
-    let rows = listed.into_iter().filter_map(|(pid, tag)| Some(Row { pid, tag, stat: procfs::stat(pid)? }));
-    let census = Census::new(rows.collect());
+    let mut rows = Vec::with_capacity(listed.len());
+    for (pid, tag) in listed {
+        rows.extend(procfs::stat(pid)?.map(|stat| Row { pid, tag, stat }));
+    }
+    let census = Census::new(rows);
 
     let leaders = children().sessions_by_tag();
     let all_sessions: HashSet<i32> = leaders.values().copied().collect();
@@ -390,17 +414,20 @@ fn look<T>(hunters: &mut [Hunter<T>]) -> io::Result<Vec<Pass>> {
         };
         let members = membership.members(&census);
         for row in members.iter().filter(|row| !row.stat.is_gone()) {
-            pass.strike(row.pid, hunt.signal(), &mut pidfds_left, || {
-                procfs::stat(row.pid).is_some_and(|stat| stat.started == row.stat.started)
-            });
+            pass.strike(
+                row.pid,
+                hunt.signal(),
+                &mut pidfds_left,
+                || matches!(procfs::stat(row.pid), Ok(Some(stat)) if stat.started == row.stat.started),
+            );
             pass.living.push(*row);
         }
         pass.new = pass.struck.iter().filter(|pid| hunt.met.insert(**pid)).count();
         hunt.adopt_servers_inside(&members, &census);
         hunt.has_census = true;
     }
-    reap_ended(&census, own_pid);
-    Ok(passes)
+    let ended = census.rows().iter().filter(|row| is_ended_child(&row.stat, own_pid)).map(|row| row.pid);
+    Ok(Look { passes, ended: ended.collect() })
 }
 
 /// The terminal sessions that the leaders in scope have made.
@@ -408,13 +435,6 @@ fn sessions(scope: &Scope, leaders: &HashMap<Tag, i32>) -> HashSet<i32> {
     match scope {
         Scope::Tree(tag) => leaders.get(tag).copied().into_iter().collect(),
         _ => leaders.iter().filter(|(tag, _)| scope.contains(**tag)).map(|(_, session)| *session).collect(),
-    }
-}
-
-fn reap_ended(census: &Census, own_pid: Pid) {
-    let mut children = children();
-    for row in census.rows().iter().filter(|row| is_ended_child(&row.stat, own_pid)) {
-        children.reap_stranger(row.pid);
     }
 }
 
@@ -452,8 +472,10 @@ impl Pass {
             && self.living.iter().all(|row| self.refused.contains(&row.pid))
     }
 
+    /// Those who live, or else those who were signalled and may have forked before they ended.
     fn survivors(&self, reason: Survival) -> Survivors {
-        let pids = self.living.iter().map(|row| row.pid.as_raw_nonzero().get().unsigned_abs());
-        Survivors { pids: pids.collect(), reason }
+        let living: Vec<Pid> = self.living.iter().map(|row| row.pid).collect();
+        let left = if living.is_empty() { self.struck.iter().copied().collect() } else { living };
+        Survivors { pids: left.iter().map(|pid| pid.as_raw_nonzero().get().unsigned_abs()).collect(), reason }
     }
 }

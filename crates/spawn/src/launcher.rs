@@ -17,6 +17,7 @@ use rustix::net::{
 };
 use rustix::process::Pid;
 
+use crate::descriptors::{above_stdio, leave_common_table};
 use crate::execute::execute;
 use crate::image::Image;
 use crate::rlimit::ChildLimits;
@@ -53,10 +54,11 @@ struct Job {
 }
 
 impl Launcher {
-    /// Starts the thread. None where a table of one's own is not permitted, as in some containers.
+    /// Starts the thread. None where it cannot have a table of its own.
     pub(crate) fn start() -> Option<Self> {
         let (ours, theirs) =
             rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).ok()?;
+        let theirs = above_stdio(theirs).ok()?;
         let (jobs, queue) = channel();
         let (ready, is_ready) = sync_channel(1);
         let number = theirs.as_raw_fd();
@@ -94,18 +96,15 @@ impl Launcher {
     }
 }
 
-/// Leaves the common table and empties the copy, but for the socket.
+/// Leaves the common table, and moves the socket to where no descriptor of a child comes.
 fn prepare(socket: RawFd) -> io::Result<()> {
-    // SAFETY: only the descriptors of this thread change from here on, and it owns none but the socket, which it refers to by
-    // number.
-    unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::FILES) }?;
-    // SAFETY: the copy of the common table is this thread's alone, and nothing in it is referred to any more but the socket. What
-    // `dup3` and `close_range` close is closed in the copy only.
-    unsafe {
-        check(libc::dup3(socket, SOCKET_NUMBER, libc::O_CLOEXEC))?;
-        let from = SOCKET_NUMBER + 1;
-        check(libc::syscall(libc::SYS_close_range, from, libc::c_uint::MAX, 0) as i32)
-    }
+    // SAFETY: this thread owns no descriptor but the socket, which it refers to by number. Whoever waits for a launch is woken without
+    // one.
+    unsafe { leave_common_table(socket) }?;
+    // SAFETY: nothing is at the number in this thread's table, which is its own.
+    check(unsafe { libc::dup3(socket, SOCKET_NUMBER, libc::O_CLOEXEC) })?;
+    close(socket);
+    Ok(())
 }
 
 fn serve(queue: &Receiver<Job>) {
@@ -156,7 +155,7 @@ fn place(received: Vec<OwnedFd>, numbers: &[RawFd]) -> io::Result<()> {
 }
 
 fn close(number: RawFd) {
-    // SAFETY: at this number in this thread's table is what `place` has put there, or nothing, and it is not used any more.
+    // SAFETY: at this number in this thread's table is something of this thread's own, or nothing, and it is not used any more.
     unsafe { libc::close(number) };
 }
 

@@ -5,6 +5,7 @@ use std::fs;
 use std::io;
 
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags};
 
 /// Longer than any `/proc/PID/stat`, whose only variable part is a name of at most 64 bytes.
@@ -17,10 +18,10 @@ const LONGEST_CHASE: i32 = 1 << 16;
 /// The part of `/proc/PID/stat` that matters here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stat {
-    state: u8,
+    pub(crate) state: u8,
     pub(crate) parent: i32,
     pub(crate) session: i32,
-    threads: u32,
+    pub(crate) threads: u32,
     /// Clock ticks since boot; together with the pid it names a process for ever.
     pub(crate) started: u64,
 }
@@ -55,20 +56,32 @@ impl Stat {
     }
 }
 
-/// None if there is no such process.
-pub(crate) fn stat(pid: Pid) -> Option<Stat> {
-    let file = rustix::fs::open(format!("/proc/{pid}/stat"), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+/// None if there is no such process. Fails if this process is short of what it needs for looking.
+pub(crate) fn stat(pid: Pid) -> io::Result<Option<Stat>> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let Some(file) = unless_short(rustix::fs::open(format!("/proc/{pid}/stat"), flags, Mode::empty()))? else {
+        return Ok(None);
+    };
     let mut buffer = [0; STAT_BYTES];
-    let length = rustix::io::read(file, &mut buffer).ok()?;
-    Stat::parse(buffer.get(..length)?)
+    let length = unless_short(rustix::io::read(file, &mut buffer))?;
+    Ok(length.and_then(|length| Stat::parse(buffer.get(..length)?)))
 }
 
-/// Calls `visit` for each process there is, some of them twice.
+/// None if the answer is no. An error that says nothing about the process, because this one is short of descriptors or memory, stays
+/// an error: a process that was not looked at must not be taken for one that is gone.
+fn unless_short<T>(result: Result<T, Errno>) -> io::Result<Option<T>> {
+    match result {
+        Err(error @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM)) => Err(error.into()),
+        other => Ok(other.ok()),
+    }
+}
+
+/// Calls `visit` for each process there is, some of them twice. Fails if it cannot see all of them.
 ///
 /// Listing takes long enough for a process to fork and exit meanwhile, and its child would be missed. Numbers are given out in
 /// sequence, so whatever was born during the listing is found by trying the numbers given out since it began.
 pub(crate) fn each_process(mut visit: impl FnMut(Pid)) -> io::Result<()> {
-    let mut seen_up_to = newest_pid();
+    let mut seen_up_to = newest_pid()?;
     for entry in fs::read_dir("/proc")? {
         let name = entry?.file_name();
         if let Some(pid) = name.to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw) {
@@ -76,14 +89,18 @@ pub(crate) fn each_process(mut visit: impl FnMut(Pid)) -> io::Result<()> {
         }
     }
     for _ in 0..CHASE_ROUNDS {
-        let newest = newest_pid();
+        let newest = newest_pid()?;
         if newest == seen_up_to {
             break;
         }
         // A smaller number means that they have begun again from the lowest.
         let first = if newest > seen_up_to { seen_up_to + 1 } else { 1 };
         let first = first.max(newest - LONGEST_CHASE);
-        (first..=newest).filter_map(Pid::from_raw).filter(|pid| is_process(*pid)).for_each(&mut visit);
+        for pid in (first..=newest).filter_map(Pid::from_raw) {
+            if is_process(pid)? {
+                visit(pid);
+            }
+        }
         seen_up_to = newest;
     }
     Ok(())
@@ -99,16 +116,20 @@ pub(crate) fn ticks_since_boot() -> u64 {
 }
 
 /// Threads have numbers out of the same sequence, and most of what can be asked about a process is answered for them, too.
-fn is_process(pid: Pid) -> bool {
-    rustix::process::pidfd_open(pid, PidfdFlags::empty()).is_ok()
+fn is_process(pid: Pid) -> io::Result<bool> {
+    Ok(unless_short(rustix::process::pidfd_open(pid, PidfdFlags::empty()))?.is_some())
 }
 
 /// The number given out last; 0 if this `/proc` does not tell.
-fn newest_pid() -> i32 {
-    fs::read_to_string("/proc/loadavg")
-        .ok()
-        .and_then(|line| line.split_ascii_whitespace().nth(4)?.parse().ok())
-        .unwrap_or(0)
+fn newest_pid() -> io::Result<i32> {
+    let line = match fs::read_to_string("/proc/loadavg") {
+        Err(error) => match Errno::from_io_error(&error) {
+            Some(errno) => unless_short(Err(errno))?,
+            None => None,
+        },
+        Ok(line) => Some(line),
+    };
+    Ok(line.and_then(|line| line.split_ascii_whitespace().nth(4)?.parse().ok()).unwrap_or(0))
 }
 
 #[cfg(test)]
@@ -140,8 +161,9 @@ mod tests {
         let mut found = false;
         each_process(|pid| found |= pid == own).unwrap();
         assert!(found);
-        assert!(stat(own).unwrap().started <= ticks_since_boot());
+        let stat = stat(own).unwrap().unwrap();
+        assert!(stat.started <= ticks_since_boot());
         let parent = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
-        assert_eq!(stat(own).unwrap().parent, parent);
+        assert_eq!(stat.parent, parent);
     }
 }

@@ -59,6 +59,11 @@ pub(crate) fn raise_open_files() {
     });
 }
 
+/// How many descriptors a table of this process may have; 0 if that is not known.
+pub(crate) fn open_files() -> usize {
+    read(None, libc::RLIMIT_NOFILE).map_or(0, |limits| usize::try_from(limits.rlim_cur).unwrap_or(usize::MAX))
+}
+
 /// Whether children of this process may have a limit as high as tags are.
 pub(crate) fn can_be_set(tag: Tag) -> bool {
     read(None, libc::RLIMIT_RTTIME).is_ok_and(|limits| limits.rlim_max >= tag.as_limit())
