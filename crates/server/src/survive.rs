@@ -1,4 +1,4 @@
-//! Tasks that must not end by a panic without anybody noticing.
+//! Tasks and calls that must not end by a panic without anybody noticing.
 
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,6 +15,11 @@ pub(crate) async fn survive<F: Future>(future: F) -> Option<F::Output> {
     .await
 }
 
+/// The same for a call.
+pub(crate) fn survive_call<T>(call: impl FnOnce() -> T) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(call)).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -27,5 +32,7 @@ mod tests {
             panic!("on purpose");
         };
         assert_eq!(survive(panicking).await, None::<()>);
+        assert_eq!(survive_call(|| 7), Some(7));
+        assert_eq!(survive_call(|| panic!("on purpose")), None::<()>);
     }
 }

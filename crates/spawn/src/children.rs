@@ -42,18 +42,34 @@ struct Leader {
     line: Option<RosterLine>,
 }
 
-impl Children {
-    pub(crate) fn announce(&mut self, tag: Tag) {
-        self.starting.insert(tag);
+/// A child with this tag is being started. Dropped, also in a panic, it says that no number of such a child is known: if there is one, it
+/// is a stranger.
+pub(crate) struct Announcement {
+    tag: Tag,
+}
+
+impl Announcement {
+    pub(crate) fn new(tag: Tag) -> Self {
+        children().starting.insert(tag);
+        Self { tag }
     }
 
-    /// Ends the time of uncertainty: the announced child has this number, or there is none.
-    pub(crate) fn settle(&mut self, tag: Tag, leader: Option<Pid>) {
-        self.starting.remove(&tag);
-        if let Some(pid) = leader {
-            let line = self.roster.as_mut().map(|roster| roster.enter(tag, pid));
-            self.leaders.insert(pid, Leader { tag, reaped: false, line });
-        }
+    /// Ends the time of uncertainty: the announced child has this number.
+    pub(crate) fn settle(self, leader: Pid) {
+        children().add_leader(self.tag, leader);
+    }
+}
+
+impl Drop for Announcement {
+    fn drop(&mut self) {
+        children().starting.remove(&self.tag);
+    }
+}
+
+impl Children {
+    fn add_leader(&mut self, tag: Tag, pid: Pid) {
+        let line = self.roster.as_mut().map(|roster| roster.enter(tag, pid));
+        self.leaders.insert(pid, Leader { tag, reaped: false, line });
     }
 
     /// The roster for a guard; it is made for the first one, and has everybody in it who is there.
@@ -186,4 +202,22 @@ pub(crate) fn any_has_ended() -> bool {
 fn has_ended(children: WaitId<'_>) -> bool {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     matches!(rustix::process::waitid(children, options), Ok(Some(_)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tag::{Instance, SessionNumbers};
+
+    #[test]
+    fn a_start_that_panics_is_announced_no_more() {
+        let tag = SessionNumbers::new(Instance::unused(&HashSet::new())).range().next();
+        let panicked = std::panic::catch_unwind(|| {
+            let _announcement = Announcement::new(tag);
+            assert!(children().starting.contains(&tag));
+            panic!("on purpose");
+        });
+        assert!(panicked.is_err());
+        assert!(!children().starting.contains(&tag));
+    }
 }

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 
 use crate::child::Child;
-use crate::children::{any_has_ended, children};
+use crate::children::{Announcement, any_has_ended, children};
 use crate::command::Command;
 use crate::descriptors::{above_stdio, seal_inherited_fds};
 use crate::ender::{Ender, Ending};
@@ -99,12 +99,8 @@ impl Spawner {
             Wiring::new(command.stdio, &mut actions).map_err(SpawnError::resource("make its standard streams"))?;
 
         let actions = Arc::new(actions);
-        let crowded = {
-            let mut children = children();
-            children.announce(tag);
-            children.count() >= CROWD
-        };
-        let launcher = self.launcher.as_ref().filter(|_| crowded);
+        let announcement = Announcement::new(tag);
+        let launcher = self.launcher.as_ref().filter(|_| children().count() >= CROWD);
         let sent: Vec<_> = wiring.child_ends.iter().map(AsFd::as_fd).chain([cwd.as_fd()]).collect();
         let limits = ChildLimits::new(self.tags_work.then_some(tag));
         let spawned = candidates.first_that_runs(cwd.as_fd(), |path| {
@@ -112,8 +108,8 @@ impl Spawner {
                 .and_then(|launcher| launcher.launch(path, &image, &actions, limits, &sent))
                 .unwrap_or_else(|| execute(path, &image, &actions, &limits))
         });
-        children().settle(tag, spawned.ok());
         let pid = spawned.map_err(|error| SpawnError::Program { path: program.into(), source: error.into() })?;
+        announcement.settle(pid);
         let child = Child::adopt(pid, tag).map_err(|error| {
             abandon(pid, tag);
             SpawnError::resource("watch the process")(error)

@@ -9,7 +9,7 @@ use protocol::{
     ErrorData, ProcessId, SandboxContext, SandboxType, StartParams, StartResult, WireError, abridged, decode_params,
 };
 use session::{EventLog, LogLimits, StdinQueue};
-use spawn::{ChildIo, Command, SpawnError, Spawned, StdinMode, Stdio, WindowSize};
+use spawn::{ChildIo, Command, SpawnError, Spawned, StdinMode, Stdio, Tag, WindowSize};
 
 use super::{Target, dispatch_deferred};
 use crate::config::Config;
@@ -17,8 +17,9 @@ use crate::connection::{Call, Role};
 use crate::environment::{Variables, child_env};
 use crate::process::{self, Birth, Dialect, Follower, Journal, Process, Stdin};
 use crate::server::Shared;
-use crate::session::{Place, Refusal, Session};
+use crate::session::{Deferred, Place, Refusal, Session};
 use crate::snapshot::{Execution, SnapshotRequest, Surroundings};
+use crate::survive::{survive, survive_call};
 
 /// Arguments that `process/list` shows.
 const SHOWN_ARGUMENTS: usize = 32;
@@ -114,30 +115,44 @@ pub(super) fn begin(
     let session = Arc::clone(session);
     // Not a task of the connection: a process that exists must get its place whoever is listening.
     shared.clone().tasks.spawn(async move {
-        let id = wanted.id.clone();
-        match launch(&shared, wanted, &session, &place).await {
+        let (id, tag) = (wanted.id.clone(), session.tags.next());
+        let launched = survive(launch(&shared, wanted, tag, &session, &place)).await.unwrap_or_else(|| {
+            // Whatever was started has nobody to look after it.
+            shared.end_rest_in_background(tag, Arc::clone(&session));
+            Err(WireError::internal("the server has failed to start the process; its log says why"))
+        });
+        match launched {
             Ok((process, io, timeout)) => {
-                shared.metrics.process_started();
-                shared.janitor.start_sweeping();
-                answer(call, id);
-                process.journal(Journal::answered);
-                session.introduce(&process, Instant::now());
-                shared.actors.spawn(process::run(Arc::clone(&process), io, timeout, Arc::clone(&shared)));
+                let actor = process::run(Arc::clone(&process), io, timeout, Arc::clone(&shared));
+                let introduced = survive_call(|| {
+                    shared.metrics.process_started();
+                    shared.janitor.start_sweeping();
+                    answer(call, id);
+                    process.journal(Journal::answered);
+                    session.introduce(&process, Instant::now());
+                });
+                shared.actors.spawn(actor);
+                if introduced.is_none() {
+                    shared.kill_in_background(Arc::clone(&process));
+                }
                 while let Some(waiting) = session.table.settle(&process) {
-                    for deferred in waiting {
-                        dispatch_deferred(deferred, Target::Started(Arc::clone(&process)));
-                    }
+                    dispatch_all(waiting, || Target::Started(Arc::clone(&process)));
                 }
             }
             Err(error) => {
                 let waiting = session.table.abandon(&place);
                 call.finish::<()>(Err(error));
-                for deferred in waiting.into_iter().flatten() {
-                    dispatch_deferred(deferred, Target::StartFailed);
-                }
+                dispatch_all(waiting.into_iter().flatten(), || Target::StartFailed);
             }
         }
     });
+}
+
+/// Handles the requests that waited for a start. One that panics, which answers it with an error, costs no other.
+fn dispatch_all(waiting: impl IntoIterator<Item = Deferred>, target: impl Fn() -> Target) {
+    for deferred in waiting {
+        let _panicked = survive_call(|| dispatch_deferred(deferred, target()));
+    }
 }
 
 fn check(shared: &Shared, wanted: &Wanted) -> Result<(), WireError> {
@@ -208,11 +223,11 @@ fn shown(argv: &[String]) -> Vec<String> {
 async fn launch(
     shared: &Arc<Shared>,
     wanted: Wanted,
+    tag: Tag,
     session: &Arc<Session>,
     place: &Place,
 ) -> Result<(Arc<Process>, ChildIo, Option<Duration>), WireError> {
     let Execution { argv, env } = execution(shared, &wanted, session, place).await?;
-    let tag = session.tags.next();
     let stdin = if wanted.pipe_stdin { StdinMode::Piped } else { StdinMode::Null };
     let has_stdin = wanted.terminal.is_some() || wanted.pipe_stdin;
     let command = Command {
