@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use rustix::process::Pid;
 
+use crate::left_sessions::LeftSessions;
 use crate::procfs::Stat;
 use crate::tag::{Instance, Scope, Tag};
 
@@ -46,6 +47,10 @@ impl Census {
         &self.rows
     }
 
+    pub(crate) fn in_session(&self, session: i32) -> impl Iterator<Item = &Row> {
+        self.at(self.by_session.get(&session))
+    }
+
     fn children_of(&self, row: &Row) -> impl Iterator<Item = &Row> {
         self.at(self.by_parent.get(&row.pid.as_raw_nonzero().get()))
     }
@@ -67,7 +72,7 @@ pub(crate) struct Membership<'a> {
     pub(crate) sessions: HashSet<i32>,
     pub(crate) all_sessions: &'a HashSet<i32>,
     /// Sessions of leaders whose server is gone: whoever is in one is a member, whoever its parent is now.
-    pub(crate) left_sessions: &'a HashSet<i32>,
+    pub(crate) left_sessions: &'a LeftSessions,
 }
 
 impl Membership<'_> {
@@ -104,7 +109,7 @@ impl Membership<'_> {
             Scope::Tree(tag) => {
                 let tagged = census.at(census.by_tag.get(tag));
                 let adopted = self.adopted.iter().flat_map(|server| census.at(census.by_instance.get(server)));
-                let in_session = self.sessions.iter().flat_map(|session| census.at(census.by_session.get(session)));
+                let in_session = self.sessions.iter().flat_map(|session| census.in_session(*session));
                 Box::new(tagged.chain(adopted).chain(in_session))
             }
             Scope::Sessions(..) | Scope::Everything(_) => Box::new(census.rows.iter()),
@@ -115,7 +120,7 @@ impl Membership<'_> {
         match row.tag {
             Some(tag) if self.covers(tag) => true,
             Some(tag) if tag.instance() == self.scope.instance() => false,
-            _ => self.left_sessions.contains(&row.stat.session) || self.is_child_without_tag(row),
+            _ => self.left_sessions.contains(row.stat.session) || self.is_child_without_tag(row),
         }
     }
 
@@ -175,7 +180,7 @@ mod tests {
             own_session: OWN_SESSION,
             sessions: sessions.clone(),
             all_sessions: &sessions,
-            left_sessions: &HashSet::new(),
+            left_sessions: &LeftSessions::default(),
         };
         let members = membership.members(&Census::new(rows.to_vec()));
         members.iter().map(|row| row.pid.as_raw_nonzero().get()).collect()

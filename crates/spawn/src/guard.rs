@@ -1,7 +1,6 @@
 //! The guard: a small process that outlives the server and, when that is gone for whatever reason, ends everything it had started. It
 //! learns of the end by a pipe that only the server holds, so not even `kill -9` gets around it.
 
-use std::collections::HashSet;
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -18,6 +17,7 @@ use crate::children::children;
 use crate::descriptors;
 use crate::hunt;
 use crate::image::CStringArray;
+use crate::left_sessions::LeftSessions;
 use crate::procfs;
 use crate::rlimit::ChildLimits;
 use crate::roster;
@@ -122,7 +122,7 @@ pub fn guard_main(argument: &OsStr) -> ExitCode {
     let _is_only_a_name = rustix::thread::set_name(NAME);
     let _keeps_no_mount_busy = std::env::set_current_dir("/");
     guarded.wait_for_end();
-    match hunt::kill(Scope::Everything(guarded.instance), guarded.leaders_left(), PATIENCE) {
+    match hunt::kill(Scope::Everything(guarded.instance), guarded.left_sessions(), PATIENCE) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
     }
@@ -151,20 +151,12 @@ impl GuardArgument {
         Some(Self { instance: Instance::from_argument(instance)?, server: Pid::from_raw(server.parse().ok()?)? })
     }
 
-    /// The sessions of leaders that were there when the server ended. A session in which somebody is who is older than that is the one
-    /// that the roster means: a number is not given again while it is in use.
-    fn leaders_left(&self) -> HashSet<i32> {
+    /// The sessions of leaders that had not been reaped when the server ended, which is now.
+    fn left_sessions(&self) -> LeftSessions {
         let end = procfs::ticks_since_boot();
         // SAFETY: the server has put the roster, or something that is empty, at this number, and nothing ever closes it.
         let memory = unsafe { BorrowedFd::borrow_raw(ROSTER_NUMBER) };
-        let leaders = roster::leaders(memory, self.instance);
-        let mut left = HashSet::new();
-        let _as_far_as_seen = procfs::each_process(|pid| {
-            let stat = procfs::stat(pid).ok().flatten();
-            let stat = stat.filter(|stat| stat.started <= end && leaders.contains(&stat.session));
-            left.extend(stat.map(|stat| stat.session));
-        });
-        left
+        LeftSessions::at_the_end(roster::leaders(memory, self.instance), end)
     }
 
     /// Watches the process as well as the pipe: a child that hangs in `exec` still has a copy of the pipe.

@@ -14,6 +14,7 @@ use rustix::process::{Pid, Signal};
 use crate::children::{children, own_session};
 use crate::error::{Survival, Survivors};
 use crate::family::{Census, Membership, Row, covers, servers_inside};
+use crate::left_sessions::LeftSessions;
 use crate::procfs;
 use crate::rlimit;
 use crate::strike::{Strike, first_ended, strike};
@@ -33,7 +34,7 @@ const PIDFDS_HELD: usize = 128;
 
 /// Kills all processes in scope, and those in sessions that a server has left, and returns when they are gone; zombies that somebody
 /// waits for are gone.
-pub(crate) fn kill(scope: Scope, left_sessions: HashSet<i32>, patience: Duration) -> Result<(), Survivors> {
+pub(crate) fn kill(scope: Scope, left_sessions: LeftSessions, patience: Duration) -> Result<(), Survivors> {
     let mut hunts = Hunts::default();
     hunts.add(Hunt { left_sessions, ..Hunt::new(scope, Purpose::Kill { patience }) }, ());
     loop {
@@ -203,7 +204,7 @@ pub(crate) struct Hunt {
     scope: Scope,
     purpose: Purpose,
     stage: Stage,
-    left_sessions: HashSet<i32>,
+    left_sessions: LeftSessions,
     adopted: HashSet<Instance>,
     met: HashSet<Pid>,
     has_census: bool,
@@ -242,7 +243,7 @@ impl Hunt {
             scope,
             purpose,
             stage: Stage::Killing { passes: 0 },
-            left_sessions: HashSet::new(),
+            left_sessions: LeftSessions::default(),
             adopted: HashSet::new(),
             met: HashSet::new(),
             has_census: false,
@@ -403,6 +404,7 @@ fn look<T>(hunters: &mut [Hunter<T>]) -> io::Result<Look> {
     let leaders = children().sessions_by_tag();
     let all_sessions: HashSet<i32> = leaders.values().copied().collect();
     for (Hunter { hunt, .. }, pass) in hunters.iter_mut().zip(&mut passes) {
+        hunt.left_sessions.handle_census(&census);
         let membership = Membership {
             scope: &hunt.scope,
             adopted: &hunt.adopted,
@@ -424,6 +426,7 @@ fn look<T>(hunters: &mut [Hunter<T>]) -> io::Result<Look> {
         }
         pass.new = pass.struck.iter().filter(|pid| hunt.met.insert(**pid)).count();
         hunt.adopt_servers_inside(&members, &census);
+        hunt.left_sessions.handle_pass(procfs::ticks_since_boot());
         hunt.has_census = true;
     }
     let ended = census.rows().iter().filter(|row| is_ended_child(&row.stat, own_pid)).map(|row| row.pid);

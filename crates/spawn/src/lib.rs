@@ -23,6 +23,7 @@ mod guard;
 mod hunt;
 mod image;
 mod launcher;
+mod left_sessions;
 mod lock;
 mod lookup;
 mod procfs;
