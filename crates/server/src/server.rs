@@ -3,12 +3,12 @@
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fetch::Fetcher;
 use parking_lot::Mutex;
 use protocol::ShellInfo;
-use session::ConnectionNumber;
+use session::{ConnectionNumber, LogBound};
 use spawn::{Child, Ending, GuardProgram, Signal, Spawner, Survival, Survivors, Tag};
 use tokio::sync::{OnceCell, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -37,6 +37,9 @@ const FLUSH_PATIENCE: Duration = Duration::from_secs(2);
 /// How long a kill that has failed and of which nobody is told waits before it is tried again, at first and at most. Each try costs
 /// looks at all processes of the machine.
 const KILL_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+
+/// A guard that cannot be started is tried again every second.
+const LOST_GUARD_LINES: LogBound = LogBound::new(1, Duration::from_secs(60));
 
 /// A server. Cheap to clone; all clones are the same server.
 #[derive(Clone)]
@@ -71,6 +74,7 @@ pub(crate) struct Shared {
     last_connection: AtomicU64,
     open: Mutex<Vec<Weak<Connection>>>,
     reclaiming: AtomicBool,
+    lost_guard_log: Mutex<LogBound>,
     pub(crate) starter: Starter,
     pub(crate) threads: Arc<BlockingThreads>,
     /// Places for work on files.
@@ -114,6 +118,7 @@ impl Server {
             last_connection: AtomicU64::new(0),
             open: Mutex::default(),
             reclaiming: AtomicBool::new(false),
+            lost_guard_log: Mutex::new(LOST_GUARD_LINES),
             file_places: places_for_all(),
             fetcher: OnceCell::new(),
         });
@@ -274,10 +279,22 @@ impl Shared {
     }
 
     /// Reaps daemons that outlived their parents, and restarts a guard that was killed.
-    pub(crate) fn sweep(&self) {
+    pub(crate) fn sweep(self: &Arc<Self>) {
         self.spawner.reap_orphans();
-        if let Err(error) = self.spawner.ensure_guard() {
-            tracing::error!("the guard is gone and cannot be started again: {error}");
+        if self.spawner.lacks_guard() {
+            let shared = Arc::clone(self);
+            self.tasks.spawn(async move {
+                if let Some(Err(error)) = shared.starter.ensure_guard().await {
+                    shared.log_lost_guard(&error);
+                }
+            });
+        }
+    }
+
+    fn log_lost_guard(&self, error: &io::Error) {
+        if let Some(left_out) = self.lost_guard_log.lock().handle_event(Instant::now()) {
+            let times = left_out + 1;
+            tracing::error!("the guard is gone and cannot be started again, tried {times} times: {error}");
         }
     }
 

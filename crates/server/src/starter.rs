@@ -6,7 +6,6 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -14,6 +13,8 @@ use parking_lot::{Condvar, Mutex};
 use spawn::{Command, SpawnError, Spawned, Spawner, Tag};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
+
+use crate::survive::survive_call;
 
 /// A start that takes longer hangs.
 const LONGEST_START: Duration = Duration::from_millis(250);
@@ -46,11 +47,7 @@ struct Queue<J> {
     is_closed: bool,
 }
 
-struct Job {
-    command: Command,
-    tag: Tag,
-    result: oneshot::Sender<Result<Spawned, SpawnError>>,
-}
+type Job = Box<dyn FnOnce(&Spawner) + Send>;
 
 impl Starter {
     /// Must be called inside a runtime, which will watch the descriptors of the processes.
@@ -63,8 +60,20 @@ impl Starter {
 
     /// Starts a process. None if the server is ending.
     pub(crate) async fn start(&self, command: Command, tag: Tag) -> Option<Result<Spawned, SpawnError>> {
+        self.run(move |spawner| spawner.spawn(&command, tag)).await
+    }
+
+    /// Starts another guard if the old one was killed. None if the server is ending.
+    pub(crate) async fn ensure_guard(&self) -> Option<io::Result<()>> {
+        self.run(Spawner::ensure_guard).await
+    }
+
+    async fn run<T: Send + 'static>(&self, start: impl FnOnce(&Spawner) -> T + Send + 'static) -> Option<T> {
         let (result, mut started) = oneshot::channel();
-        self.desk.queue.lock().jobs.push_back(Job { command, tag, result });
+        self.desk.queue.lock().jobs.push_back(Box::new(move |spawner| {
+            // Nobody may be waiting any more; whatever was started is then dropped and found by its tag.
+            let _nobody_may_wait = result.send(start(spawner));
+        }));
         loop {
             self.desk.ensure_progress(Instant::now());
             match tokio::time::timeout(LONGEST_START, &mut started).await {
@@ -125,13 +134,11 @@ impl Desk {
         let _watched = self.runtime.enter();
         let mut queue = self.queue.lock();
         loop {
-            if let Some(Job { command, tag, result }) = queue.jobs.pop_front() {
+            if let Some(job) = queue.jobs.pop_front() {
                 queue.last_progress = Some(Instant::now());
                 drop(queue);
-                // Nobody may be waiting any more; whatever was started is then dropped and found by its tag. A panic is in the log,
-                // and the thread must stay for the next start.
-                let _nobody_may_wait =
-                    catch_unwind(AssertUnwindSafe(|| result.send(self.spawner.spawn(&command, tag))));
+                // A panic is in the log, and the thread must stay for the next start.
+                let _panicked = survive_call(|| job(&self.spawner));
                 queue = self.queue.lock();
                 continue;
             }

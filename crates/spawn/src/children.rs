@@ -29,6 +29,8 @@ pub(crate) struct Children {
     /// Being spawned: they may already be running, and even dead, but their number is not known yet.
     starting: HashSet<Tag>,
     guards: HashSet<Pid>,
+    /// They may already be running, but their numbers are not known yet.
+    starting_guards: usize,
     /// None until there is a guard to read it.
     roster: Option<Roster>,
     /// Leaders that nobody waits for and that have not been reaped.
@@ -63,6 +65,27 @@ impl Announcement {
 impl Drop for Announcement {
     fn drop(&mut self) {
         children().starting.remove(&self.tag);
+    }
+}
+
+/// A guard is being started. Dropped, also in a panic, it says that this is over.
+pub(crate) struct GuardAnnouncement(());
+
+impl GuardAnnouncement {
+    pub(crate) fn new() -> Self {
+        children().starting_guards += 1;
+        Self(())
+    }
+
+    /// The guard has this number.
+    pub(crate) fn settle(self, guard: Pid) {
+        children().guards.insert(guard);
+    }
+}
+
+impl Drop for GuardAnnouncement {
+    fn drop(&mut self) {
+        children().starting_guards -= 1;
     }
 }
 
@@ -127,8 +150,8 @@ impl Children {
         self.leaders.len()
     }
 
-    pub(crate) fn add_guard(&mut self, pid: Pid) {
-        self.guards.insert(pid);
+    pub(crate) fn guard_is_starting(&self) -> bool {
+        self.starting_guards > 0
     }
 
     pub(crate) fn is_guard(&self, pid: Pid) -> bool {
@@ -173,12 +196,13 @@ impl Children {
         if !has_ended(WaitId::Pid(pid)) {
             return false;
         }
-        match rlimit::tag_of(pid) {
+        // A server that was itself started under a tag passes that on to what it starts without one.
+        match rlimit::tag_of(pid).filter(|tag| Some(*tag) != rlimit::own_tag()) {
             Some(tag) if self.starting.contains(&tag) => false,
             Some(_) => true,
             // Whatever we spawn lives outside of our own session; children in it are of other code in this process, which waits
             // for them itself.
-            None => self.starting.is_empty() && session_of(Some(pid)) != own_session(),
+            None => self.starting.is_empty() && self.starting_guards == 0 && session_of(Some(pid)) != own_session(),
         }
     }
 }

@@ -73,6 +73,8 @@ pub(crate) struct Membership<'a> {
     pub(crate) all_sessions: &'a HashSet<i32>,
     /// Sessions of leaders whose server is gone: whoever is in one is a member, whoever its parent is now.
     pub(crate) left_sessions: &'a LeftSessions,
+    /// A child that is in no known session may be a guard whose number is not known yet, and is nobody's member.
+    pub(crate) guard_is_starting: bool,
 }
 
 impl Membership<'_> {
@@ -131,6 +133,7 @@ impl Membership<'_> {
             return false;
         }
         let is_stray = row.tag.is_none()
+            && !self.guard_is_starting
             && row.stat.session != self.own_session
             && !self.all_sessions.contains(&row.stat.session);
         self.sessions.contains(&row.stat.session) || (is_stray && matches!(self.scope, Scope::Everything(_)))
@@ -172,6 +175,10 @@ mod tests {
 
     /// The members of a scope whose leaders have made these sessions, in the order in which they are found.
     fn members(scope: &Scope, sessions: &[i32], rows: &[Row]) -> Vec<i32> {
+        members_while(false, scope, sessions, rows)
+    }
+
+    fn members_while(guard_is_starting: bool, scope: &Scope, sessions: &[i32], rows: &[Row]) -> Vec<i32> {
         let sessions: HashSet<i32> = sessions.iter().copied().collect();
         let membership = Membership {
             scope,
@@ -181,6 +188,7 @@ mod tests {
             sessions: sessions.clone(),
             all_sessions: &sessions,
             left_sessions: &LeftSessions::default(),
+            guard_is_starting,
         };
         let members = membership.members(&Census::new(rows.to_vec()));
         members.iter().map(|row| row.pid.as_raw_nonzero().get()).collect()
@@ -241,7 +249,9 @@ mod tests {
             row(41, OWN_PID, 41, None),
             row(50, 1, 50, None),
         ];
-        assert_eq!(sorted(members(&Scope::Everything(ours.instance()), &[20], &census)), [20, 41]);
+        let everything = Scope::Everything(ours.instance());
+        assert_eq!(sorted(members(&everything, &[20], &census)), [20, 41]);
+        assert_eq!(members_while(true, &everything, &[20], &census), [20], "the stray may be the guard");
     }
 
     #[test]

@@ -13,7 +13,7 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags};
 
-use crate::children::children;
+use crate::children::{GuardAnnouncement, children};
 use crate::descriptors;
 use crate::hunt;
 use crate::image::CStringArray;
@@ -68,28 +68,31 @@ impl Guard {
         let path = CString::new(program.program.as_os_str().as_bytes())?;
         let argv = CStringArray::new(arguments(&program, instance)?);
         let env = CStringArray::new(environment()?);
-        let pid = {
-            // Known as a guard before anybody who ends everything can look.
-            let mut children = children();
-            match children.roster() {
-                Ok(roster) => actions.duplicate(roster.as_fd().as_raw_fd(), ROSTER_NUMBER),
-                // A kernel without such files. The guard then knows trees by their tags only.
-                Err(_) => actions.open(ROSTER_NUMBER, c"/dev/null", libc::O_RDONLY),
-            }
-            let pid = vfork::spawn(&path, &argv, &env, &actions, &ChildLimits::new(None))?;
-            children.add_guard(pid);
-            pid
-        };
+        // Once made, the roster is never closed.
+        match children().roster() {
+            Ok(roster) => actions.duplicate(roster.as_fd().as_raw_fd(), ROSTER_NUMBER),
+            // A kernel without such files. The guard then knows trees by their tags only.
+            Err(_) => actions.open(ROSTER_NUMBER, c"/dev/null", libc::O_RDONLY),
+        }
+        // Until its number is known, nobody takes it for a process to be ended or reaped. The lock on all children is not held
+        // meanwhile, because executing a program can hang.
+        let announcement = GuardAnnouncement::new();
+        let pid = vfork::spawn(&path, &argv, &env, &actions, &ChildLimits::new(None))?;
         let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty()).inspect_err(|_| {
             // Without us to hold its pipe open, the guard would take the server for gone and end everything.
             let _is_ours = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
         })?;
+        announcement.settle(pid);
         Ok(Self { pidfd, program, instance, pid, _lifeline: lifeline })
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        has_ended(&self.pidfd)
     }
 
     /// Starts another if this one has been killed.
     pub(crate) fn revive(&mut self) -> io::Result<()> {
-        if has_ended(&self.pidfd) {
+        if self.has_ended() {
             children().reap_stranger(self.pid);
             *self = Self::start(self.program.clone(), self.instance)?;
         }

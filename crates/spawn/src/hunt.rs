@@ -233,7 +233,7 @@ struct Pass {
     had_more_than_it_holds: bool,
     /// Members that no earlier pass has met.
     new: usize,
-    /// A tag was seen and not acted on at once.
+    /// A tag was seen and not acted on at once, or a guard is being started.
     sighted: bool,
 }
 
@@ -399,12 +399,19 @@ fn look<T>(hunters: &mut [Hunter<T>]) -> io::Result<Look> {
     for (pid, tag) in listed {
         rows.extend(procfs::stat(pid)?.map(|stat| Row { pid, tag, stat }));
     }
+    let (leaders, guard_is_starting) = {
+        let children = children();
+        // One that was started meanwhile.
+        rows.retain(|row| !children.is_guard(row.pid));
+        (children.sessions_by_tag(), children.guard_is_starting())
+    };
     let census = Census::new(rows);
 
-    let leaders = children().sessions_by_tag();
     let all_sessions: HashSet<i32> = leaders.values().copied().collect();
     for (Hunter { hunt, .. }, pass) in hunters.iter_mut().zip(&mut passes) {
         hunt.left_sessions.handle_census(&census);
+        // Only the next pass can tell a guard from what it has to end.
+        pass.sighted |= guard_is_starting && matches!(hunt.scope, Scope::Everything(_));
         let membership = Membership {
             scope: &hunt.scope,
             adopted: &hunt.adopted,
@@ -413,6 +420,7 @@ fn look<T>(hunters: &mut [Hunter<T>]) -> io::Result<Look> {
             sessions: sessions(&hunt.scope, &leaders),
             all_sessions: &all_sessions,
             left_sessions: &hunt.left_sessions,
+            guard_is_starting,
         };
         let members = membership.members(&census);
         for row in members.iter().filter(|row| !row.stat.is_gone()) {

@@ -161,7 +161,13 @@ impl Spawner {
         }
     }
 
-    /// Starts a new guard if the old one has been killed. To be called now and then; costs one system call when it is alive.
+    /// Whether the guard has been killed and nobody is starting another. Never blocks, and costs one system call.
+    pub fn lacks_guard(&self) -> bool {
+        let guard = self.guard.try_lock();
+        guard.is_ok_and(|guard| guard.as_ref().is_some_and(Guard::has_ended))
+    }
+
+    /// Starts a new guard if the old one has been killed. Blocks for as long as starting a process does.
     pub fn ensure_guard(&self) -> io::Result<()> {
         lock(&self.guard).as_mut().map_or(Ok(()), Guard::revive)
     }

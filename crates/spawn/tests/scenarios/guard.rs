@@ -1,9 +1,10 @@
 //! The guard: after the server is gone, so is everything it has started.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdout, ExitCode, Stdio};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 use spawn::{GuardProgram, Spawner};
 
 use crate::roles::{ROLE, is_played, play, role_arguments};
@@ -138,6 +139,60 @@ async fn a_guard_is_replaced_and_not_killed_with_the_rest() {
     drop(spawner);
     until("a dropped spawner leaves nothing", || !is_alive(tree.child.pid()));
     until("the guard is gone", || !is_alive(second));
+}
+
+/// Kills the guard of this process and waits until that has been noticed.
+fn kill_guard(spawner: &Spawner) {
+    let guard = guard_of(std::process::id()).try_into().ok().and_then(Pid::from_raw).expect("a number");
+    kill_process(guard, Signal::KILL).expect("the guard is killed");
+    until("the guard is missed", || spawner.lacks_guard());
+}
+
+#[tokio::test]
+#[expect(unsafe_code, reason = "the role of the guard is passed in our own environment")]
+async fn a_guard_that_is_being_started_is_not_killed_with_the_rest() {
+    // SAFETY: the only other threads of this process are those of the test harness, which read no environment now.
+    unsafe { std::env::set_var(ROLE, "guard") };
+    let spawner = Spawner::new(Some(guard_program())).unwrap();
+    for _ in 0..20 {
+        kill_guard(&spawner);
+        std::thread::scope(|scope| {
+            let starting = scope.spawn(|| spawner.ensure_guard());
+            while !starting.is_finished() {
+                end(spawner.kill_all(PATIENCE)).unwrap();
+            }
+            starting.join().unwrap().unwrap();
+        });
+        end(spawner.kill_all(PATIENCE)).unwrap();
+        assert!(!spawner.lacks_guard());
+    }
+}
+
+/// So few that they are used up quickly.
+const FEW_DESCRIPTORS: u64 = 64;
+
+#[tokio::test]
+#[expect(unsafe_code, reason = "the role of the guard is passed in our own environment")]
+async fn a_guard_without_descriptors_harms_nobody_and_is_started_later() {
+    // SAFETY: the only other threads of this process are those of the test harness, which read no environment now.
+    unsafe { std::env::set_var(ROLE, "guard") };
+    let spawner = Spawner::new(Some(guard_program())).unwrap();
+    let tree = spawner.spawn(&sh("exec sleep 1000"), spawner.session_tags().next()).unwrap();
+    kill_guard(&spawner);
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: Some(FEW_DESCRIPTORS), maximum }).unwrap();
+    let mut hoard: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
+    // From none to spare up to one less than a guard needs.
+    for spare in 0..3 {
+        let error = spawner.ensure_guard().unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EMFILE), "{spare} to spare");
+        drop(hoard.pop().unwrap());
+    }
+    hoard.clear();
+    assert!(is_alive(tree.child.pid()), "no guard has taken the server for gone");
+    spawner.ensure_guard().unwrap();
+    assert!(!spawner.lacks_guard() && is_alive(tree.child.pid()));
+    end(spawner.kill_all(PATIENCE)).unwrap();
 }
 
 #[tokio::test]
