@@ -286,3 +286,69 @@ impl Ord for Due {
         other.at.cmp(&self.at)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use protocol::SessionId;
+    use session::Attachment;
+    use spawn::{Command, StdinMode, Stdio};
+    use tokio::time::timeout;
+    use transport::Framing;
+
+    use super::*;
+    use crate::config::Config;
+    use crate::connection::Outbound;
+    use crate::files::{OPERATIONS_IN_ALL, SessionFiles};
+    use crate::server::Server;
+
+    /// Nothing here takes this long, even on a loaded machine.
+    const AT_LAST: Duration = Duration::from_secs(20);
+
+    fn session(shared: &Shared) -> Arc<Session> {
+        let config = &shared.config;
+        let outbound = Arc::new(Outbound::new(shared.next_connection(), Framing::Lines, config.retain_bytes));
+        Arc::new(Session::new(
+            SessionId::from("s".to_owned()),
+            shared.spawner.session_tags(),
+            Attachment::new(outbound.number, config.session_ttl, config.detached_hold),
+            outbound,
+            SessionFiles::new(config, Arc::clone(&shared.file_places), Arc::clone(&shared.threads)),
+            config.max_kept_processes,
+            shared.presence.enter(),
+        ))
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn rests_of_trees_are_ended_although_all_threads_are_busy() {
+        let server = Server::new(Config::default()).unwrap();
+        let shared = &server.shared;
+        let session = session(shared);
+        let tag = session.tags.next();
+        let command = Command {
+            argv: vec!["/bin/sleep".into(), "1000".into()],
+            arg0: None,
+            env: Vec::new(),
+            cwd: "/".into(),
+            stdio: Stdio::Pipes { stdin: StdinMode::Null },
+        };
+        let rest = shared.starter.start(command, tag).await.unwrap().unwrap();
+        let (open, gate) = std::sync::mpsc::channel::<()>();
+        let gate = Arc::new(Mutex::new(gate));
+        let mut hanging = Vec::new();
+        for _ in 0..OPERATIONS_IN_ALL {
+            let gate = Arc::clone(&gate);
+            let mut work = Box::pin(shared.threads.run(move || gate.lock().recv().is_ok()));
+            assert!(timeout(Duration::ZERO, &mut work).await.is_err());
+            hanging.push(work);
+        }
+
+        let tree = OutlivedTree { deadline: Instant::now(), tag, session: Arc::downgrade(&session) };
+        shared.janitor.maybe_outlived.lock().push(tree);
+        shared.janitor.look_for_rests(shared);
+        timeout(AT_LAST, rest.child.wait()).await.expect("its time is over");
+        drop(open);
+        for work in hanging {
+            assert_eq!(work.await, Some(false));
+        }
+    }
+}
