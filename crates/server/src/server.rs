@@ -14,7 +14,7 @@ use tokio::sync::{OnceCell, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::blocking::BlockingThreads;
+use crate::blocking::{BlockingThreads, Growth};
 use crate::config::Config;
 use crate::connection::{Connection, LONGEST_GOODBYE};
 use crate::environment::{Variables, server_env, users_shell};
@@ -40,6 +40,10 @@ const KILL_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::fro
 
 /// A guard that cannot be started is tried again every second.
 const LOST_GUARD_LINES: LogBound = LogBound::new(1, Duration::from_secs(60));
+
+/// Threads for work on files that exist before anything is asked of the server. More than one, so that one piece of work that hangs, for
+/// example on a dead network mount, does not stop the rest.
+const KEPT_THREADS: usize = 2;
 
 /// A server. Cheap to clone; all clones are the same server.
 #[derive(Clone)]
@@ -105,7 +109,7 @@ impl Server {
             shell: users_shell(&env),
             config,
             starter: Starter::new(Arc::clone(&spawner))?,
-            threads: Arc::new(BlockingThreads::start(OPERATIONS_IN_ALL)?),
+            threads: Arc::new(BlockingThreads::start("blocking", KEPT_THREADS, OPERATIONS_IN_ALL, Growth::AtOnce)?),
             spawner,
             sessions: Sessions::default(),
             presence: Presence::new(),

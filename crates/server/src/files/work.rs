@@ -98,6 +98,7 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
+    use crate::blocking::Growth;
 
     /// Work that hangs until its end is sent to it, as on a dead network mount.
     fn hang(work: &Arc<Work>) -> (tokio::task::JoinHandle<Option<()>>, mpsc::Sender<()>) {
@@ -108,7 +109,7 @@ mod tests {
     }
 
     fn session(places: usize, for_all: &Arc<Semaphore>) -> Arc<Work> {
-        let threads = Arc::new(BlockingThreads::start(for_all.available_permits()).unwrap());
+        let threads = Arc::new(BlockingThreads::start("test", 1, for_all.available_permits(), Growth::AtOnce).unwrap());
         Arc::new(Work::new(places, Arc::clone(for_all), threads))
     }
 
