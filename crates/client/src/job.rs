@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use protocol::fs::HandleParams;
 use protocol::{Method, ProcessId, ReadParams, TargetParams, TerminateResult};
-use recovery::WhenRecovering;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -108,7 +107,7 @@ fn begin(shared: &Arc<Shared>, job: Job, running: &mut JoinSet<()>, lanes: &Lane
 async fn terminate_all(shared: Arc<Shared>, mut processes: mpsc::UnboundedReceiver<ProcessId>) {
     while let Some(process) = processes.recv().await {
         let params = TargetParams { process_id: process };
-        let repeat = Repeat { when_recovering: WhenRecovering::Wait, slot: Slot::Cleanup, is_safe: true };
+        let repeat = Repeat { slot: Slot::Cleanup, ..Repeat::SAFE };
         let ended: Result<TerminateResult, _> = shared.call(Method::ProcessTerminate, &params, repeat).await;
         match ended {
             Ok(_) => tracing::debug!(process = %params.process_id, "terminated"),
@@ -205,7 +204,8 @@ async fn tell_body_flow(shared: Arc<Shared>, backlog: Arc<Backlog>) {
 async fn close_file(shared: Arc<Shared>, handle_id: String) {
     let params = HandleParams { handle_id };
     loop {
-        let closed: Result<protocol::NoResult, _> = shared.call(Method::FsClose, &params, Repeat::SAFE).await;
+        let closed: Result<protocol::NoResult, _> =
+            shared.call(Method::FsClose, &params, Repeat::SAFE_ABOUT_FILES).await;
         match closed {
             Err(ExecServerError::TooManyRequests(_)) => tokio::time::sleep(BUSY_PATIENCE).await,
             Err(error) => return tracing::debug!(%error, "cannot close a file"),

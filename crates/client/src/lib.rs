@@ -19,6 +19,7 @@ mod connector;
 mod discovery;
 mod environments;
 mod error;
+mod file_calls;
 mod files;
 mod forget;
 mod handshake;

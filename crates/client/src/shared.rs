@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::connector::Connector;
 use crate::error::ExecServerError;
+use crate::file_calls::{FileCalls, Lane};
 use crate::files::MetadataFlights;
 use crate::inbound::Inbound;
 use crate::options::ExecServerClientConnectOptions;
@@ -48,6 +49,7 @@ pub(crate) struct Shared {
     pub(crate) session: OnceLock<SessionId>,
     capabilities: OnceCell<Capabilities>,
     pub(crate) metadata_flights: MetadataFlights,
+    pub(crate) file_calls: FileCalls,
     last_number: AtomicU64,
     /// Nobody uses the client any more.
     pub(crate) closing: CancellationToken,
@@ -72,12 +74,16 @@ pub(crate) struct Linked {
 pub(crate) struct Repeat {
     pub(crate) when_recovering: WhenRecovering,
     pub(crate) slot: Slot,
+    pub(crate) lane: Lane,
     /// Doing it twice is the same as doing it once.
     pub(crate) is_safe: bool,
 }
 
 impl Repeat {
-    pub(crate) const SAFE: Self = Self { when_recovering: WhenRecovering::Wait, slot: Slot::Ordinary, is_safe: true };
+    pub(crate) const SAFE: Self =
+        Self { when_recovering: WhenRecovering::Wait, slot: Slot::Ordinary, lane: Lane::Free, is_safe: true };
+    /// The same for requests about files.
+    pub(crate) const SAFE_ABOUT_FILES: Self = Self { lane: Lane::Files, ..Self::SAFE };
 }
 
 impl Shared {
@@ -101,6 +107,7 @@ impl Shared {
             session: session.map(OnceLock::from).unwrap_or_default(),
             capabilities: OnceCell::new(),
             metadata_flights: MetadataFlights::default(),
+            file_calls: FileCalls::default(),
             last_number: AtomicU64::new(last_number),
             closing: CancellationToken::new(),
             broken_catch_ups: AtomicU32::new(0),
@@ -163,7 +170,7 @@ impl Shared {
         params: &impl Serialize,
     ) -> Result<R, ExecServerError> {
         let when_recovering = self.options.when_recovering;
-        self.call_named(method, params, Repeat { when_recovering, slot: Slot::Ordinary, is_safe: false }).await
+        self.call_named(method, params, Repeat { when_recovering, is_safe: false, ..Repeat::SAFE }).await
     }
 
     async fn call_named<R: DeserializeOwned>(
@@ -183,15 +190,24 @@ impl Shared {
         encode: impl Fn(&RequestId) -> Vec<u8>,
     ) -> Result<Bytes, ExecServerError> {
         loop {
+            let mut place = self.file_calls.place(repeat.lane).await;
             let (generation, rpc) = self.rpc(repeat.when_recovering).await?;
             let answer = async { rpc.begin_encoded(repeat.slot, &encode).await?.wait_encoded().await };
-            match answer.await {
-                Ok(result) => return Ok(result),
+            match place.hold(answer).await {
+                Ok(result) => {
+                    place.answered();
+                    return Ok(result);
+                }
                 Err(CallError::Failed(error)) => return Err(error),
                 Err(CallError::NotSent) => {}
-                Err(CallError::Lost) if repeat.is_safe => {}
-                Err(CallError::Lost) => return Err(self.lost(&rpc)),
+                Err(CallError::Lost) => {
+                    place.lost();
+                    if !repeat.is_safe {
+                        return Err(self.lost(&rpc));
+                    }
+                }
             }
+            drop(place);
             self.has_left(generation).await;
         }
     }
@@ -203,24 +219,33 @@ impl Shared {
         method: Method,
         params: &impl Serialize,
     ) -> Result<Option<R>, ExecServerError> {
-        let result = self.call_encoded_until_lost(|id| encode_request(id, method.name(), params)).await?;
+        let result = self.call_encoded_until_lost(Lane::Free, |id| encode_request(id, method.name(), params)).await?;
         Ok(result.map(|result| serde_json::from_slice(&result)).transpose()?)
     }
 
     /// The same for a request that the caller writes, and an answer that the caller reads.
     pub(crate) async fn call_encoded_until_lost(
         &self,
+        lane: Lane,
         encode: impl Fn(&RequestId) -> Vec<u8>,
     ) -> Result<Option<Bytes>, ExecServerError> {
         loop {
+            let mut place = self.file_calls.place(lane).await;
             let (generation, rpc) = self.rpc(WhenRecovering::Wait).await?;
             let answer = async { rpc.begin_encoded(Slot::Ordinary, &encode).await?.wait_encoded().await };
-            let is_sent = match answer.await {
-                Ok(result) => return Ok(Some(result)),
+            let is_sent = match place.hold(answer).await {
+                Ok(result) => {
+                    place.answered();
+                    return Ok(Some(result));
+                }
                 Err(CallError::Failed(error)) => return Err(error),
                 Err(CallError::NotSent) => false,
-                Err(CallError::Lost) => true,
+                Err(CallError::Lost) => {
+                    place.lost();
+                    true
+                }
             };
+            drop(place);
             self.has_left(generation).await;
             if is_sent {
                 return Ok(None);

@@ -2,10 +2,12 @@
 //!
 //! [`Link`] decides when to reconnect and when to give up. [`EventOrder`] puts the events of one process in order and fills what a
 //! broken connection has swallowed. [`Completion`] follows a process to its end from what is pushed. [`LifeSigns`] says when a silent
-//! connection counts as lost, and [`WriteSize`] how much is written at once. Time and chance are passed in.
+//! connection counts as lost, [`WriteSize`] how much is written at once, and [`CallWindow`] how many
+//! requests are sent at once. Time and chance are passed in.
 #![forbid(unsafe_code)]
 
 mod backoff;
+mod call_window;
 mod catch_up;
 mod completion;
 mod event;
@@ -15,6 +17,7 @@ mod order;
 mod write_size;
 
 pub use backoff::{Backoff, Chance};
+pub use call_window::CallWindow;
 pub use catch_up::CatchUpError;
 pub use completion::{Completion, Step};
 pub use event::{Event, Exit};

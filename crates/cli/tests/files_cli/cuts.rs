@@ -85,3 +85,22 @@ async fn a_tree_survives_many_cuts() {
     assert!(snapshot(&world.path("b")) == snapshot(&world.path("tree")));
     assert!(snapshot(&world.path("c")) == snapshot(&world.path("tree")));
 }
+
+#[tokio::test]
+async fn a_tree_passes_over_connections_of_five_kilobytes() {
+    let world = World::new().await;
+    for number in 0..60_usize {
+        let path = world.path(&format!("tree/{}/{number}", number % 3));
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, noise(number * 40, number as u64)).unwrap();
+    }
+    let proxy = CuttingProxy::start(world.server.address()).await;
+    proxy.cut_each_after(5_000);
+    for (source, target) in [(world.here("tree"), world.there("b")), (world.there("tree"), world.here("c"))] {
+        let copied = command_at(&proxy.url(), &["cp", "-r", &source, &target]).spawn().unwrap();
+        assert_eq!(told(&finished(copied).await), (String::new(), String::new(), Some(0)));
+    }
+    assert!(proxy.cuts_made() > 10, "{} connections were cut", proxy.cuts_made());
+    assert!(snapshot(&world.path("b")) == snapshot(&world.path("tree")));
+    assert!(snapshot(&world.path("c")) == snapshot(&world.path("tree")));
+}

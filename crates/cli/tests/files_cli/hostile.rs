@@ -8,7 +8,7 @@ use crate::support::{bare_command, finished, told};
 /// Answers everything but the first questions with an error that would write to the terminal.
 const HOSTILE: &str = r#"
 import json, sys
-info = {"shell": {"name": "sh", "path": "/bin/sh"}, "cwd": "file:///", "capabilities": {"fsSearch": True, "fsWatch": True}}
+info = {"shell": {"name": "sh", "path": "/bin/sh"}, "cwd": "file:///", "capabilities": {"fsSearch": True, "fsWatch": True, "fsSetMetadata": True, "fsLinks": True}}
 answers = {"initialize": {}, "environment/info": info}
 for line in sys.stdin:
     message = json.loads(line)

@@ -86,13 +86,14 @@ impl RemoteFileSystem {
     /// Asks for something that changes nothing.
     async fn look<R: DeserializeOwned>(&self, method: Method, params: &impl Serialize) -> Result<R, FileSystemError> {
         let when_recovering = self.client.shared.options.when_recovering;
-        let result = self.client.shared.call(method, params, Repeat { when_recovering, ..Repeat::SAFE }).await;
+        let repeat = Repeat { when_recovering, ..Repeat::SAFE_ABOUT_FILES };
+        let result = self.client.shared.call(method, params, repeat).await;
         result.map_err(|error| local_error(&self.client, error))
     }
 
     async fn change(&self, method: Method, params: &impl Serialize, twice: Twice) -> Result<(), FileSystemError> {
         let when_recovering = self.client.shared.options.when_recovering;
-        let repeat = Repeat { when_recovering, is_safe: twice == Twice::IsFine, ..Repeat::SAFE };
+        let repeat = Repeat { when_recovering, is_safe: twice == Twice::IsFine, ..Repeat::SAFE_ABOUT_FILES };
         let _changing = self.client.shared.metadata_flights.changing();
         let result: Result<NoResult, _> = self.client.shared.call(method, params, repeat).await;
         result.map(|_| ()).map_err(|error| local_error(&self.client, error))

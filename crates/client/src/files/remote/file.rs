@@ -18,6 +18,7 @@ use super::super::reader::Block;
 use super::super::{FileSystemError, WriteStreamOptions};
 use crate::client::Handle;
 use crate::error::ExecServerError;
+use crate::file_calls::Lane;
 use crate::job::Job;
 use crate::rpc::{CallError, Slot};
 use crate::shared::Repeat;
@@ -39,21 +40,25 @@ impl RemoteFile {
     ) -> Result<(Arc<Self>, HandleResult), ExecServerError> {
         let shared = &client.shared;
         loop {
+            let mut place = shared.file_calls.place(Lane::Files).await;
             let (generation, rpc) = shared.rpc(shared.options.when_recovering).await?;
             let id = uuid::Uuid::new_v4().simple().to_string();
             let params = params(id.clone());
             // From here on dropping it closes it, should the caller go away.
             let file = Arc::new(Self { client: Arc::clone(client), id, is_closed: AtomicBool::new(false) });
-            match rpc.call(method.name(), &params, Slot::Ordinary).await {
-                Ok(result) => return Ok((file, result)),
+            match place.hold(rpc.call(method.name(), &params, Slot::Ordinary)).await {
+                Ok(result) => {
+                    place.answered();
+                    return Ok((file, result));
+                }
                 Err(CallError::Failed(error)) => {
                     file.is_closed.store(matches!(error, ExecServerError::Server { .. }), Ordering::Relaxed);
                     return Err(error);
                 }
                 Err(CallError::NotSent) => file.is_closed.store(true, Ordering::Relaxed),
-                Err(CallError::Lost) => {}
+                Err(CallError::Lost) => place.lost(),
             }
-            drop(file);
+            drop((file, place));
             shared.has_left(generation).await;
         }
     }
@@ -121,7 +126,8 @@ impl RemoteFile {
         &self,
         encode: impl Fn(&RequestId) -> Vec<u8>,
     ) -> Result<Option<Bytes>, FileSystemError> {
-        self.client.shared.call_encoded_until_lost(encode).await.map_err(|error| self.failed(error))
+        let answer = self.client.shared.call_encoded_until_lost(Lane::Files, encode).await;
+        answer.map_err(|error| self.failed(error))
     }
 
     pub(crate) async fn commit(&self, size: u64, options: &WriteStreamOptions) -> Result<(), FileSystemError> {
@@ -146,7 +152,8 @@ impl RemoteFile {
     }
 
     async fn call<R: DeserializeOwned>(&self, method: Method, params: &impl Serialize) -> Result<R, FileSystemError> {
-        self.client.shared.call(method, params, Repeat::SAFE).await.map_err(|error| self.failed(error))
+        let answer = self.client.shared.call(method, params, Repeat::SAFE_ABOUT_FILES).await;
+        answer.map_err(|error| self.failed(error))
     }
 
     fn failed(&self, error: ExecServerError) -> FileSystemError {
