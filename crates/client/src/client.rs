@@ -9,7 +9,7 @@ use protocol::{
     ProcessId, ProcessSummary, ReadParams, ReadResult, SessionId, Signal, SignalParams, StartParams, StartResult,
     TargetParams, TerminateResult, WriteId, WriteParams, WriteResult,
 };
-use recovery::{Link, LinkPolicy};
+use recovery::{Link, LinkPolicy, WhenRecovering};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::{mpsc, watch};
@@ -154,7 +154,10 @@ impl ExecServerClient {
 
     /// Reads retained output.
     pub async fn read(&self, params: ReadParams) -> Result<ReadResult, ExecServerError> {
-        self.safe(Method::ProcessRead, &params).await
+        match self.handle.shared.options.when_recovering {
+            WhenRecovering::Wait => process::read(&self.handle.shared, params).await,
+            WhenRecovering::FailFast => self.safe(Method::ProcessRead, &params).await,
+        }
     }
 
     /// Lets the events of a process wait, or go on. Reads of a resumed process that waits do not count as receipts, so whoever takes the

@@ -7,6 +7,8 @@ use protocol::{
     EnvironmentInfo, InitializeParams, Method, NoResult, ReadParams, ReadResult, SessionId, notification,
 };
 
+use recovery::Generation;
+
 use crate::connector::Connector;
 use crate::error::ExecServerError;
 use crate::inbound::Inbound;
@@ -80,15 +82,21 @@ fn answered<R>(rpc: &Rpc, result: Result<R, CallError>) -> Result<R, ExecServerE
 }
 
 /// Resumes the session over a new connection and brings every process up to date. Fails only if the connection does.
-pub(crate) async fn resume(shared: &Shared) -> Result<Arc<Rpc>, ExecServerError> {
+pub(crate) async fn resume(shared: &Shared, generation: Generation) -> Result<Arc<Rpc>, ExecServerError> {
     let session = shared.session.get();
     let (rpc, _) = open(&*shared.connector, &shared.options, &shared.inbound, session, false).await?;
     let closes_if_dropped = CloseOnDrop(Some(&rpc));
     let processes = shared.inbound.recoverable();
-    let page = page_bytes(shared, &rpc, processes.len()).await?;
+    let page = page_size(shared, &rpc, processes.len()).await?;
+    let mut progress = CatchUpProgress::default();
     for some in processes.chunks(READS_AT_ONCE) {
-        if let Err(error) = catch_up(shared, &rpc, some, page).await {
-            shared.broken_catch_ups.fetch_add(1, Ordering::Relaxed);
+        let caught_up = catch_up(shared, &rpc, some, page, &mut progress).await;
+        if progress.has_come_further {
+            shared.attempt_progressed(generation);
+        }
+        if let Err(error) = caught_up {
+            // A size with which something has come is small enough.
+            shared.broken_catch_ups.fetch_add(u32::from(!progress.has_come_further), Ordering::Relaxed);
             return Err(error);
         }
     }
@@ -100,45 +108,87 @@ pub(crate) async fn resume(shared: &Shared) -> Result<Arc<Rpc>, ExecServerError>
 /// Where connections break before they have carried everything that was missed, it is asked for in small pieces, so that each connection
 /// brings us further. Only for servers that tell the place of an exit: with others a part cannot be told from the whole. They push the
 /// rest.
-async fn page_bytes(shared: &Shared, rpc: &Arc<Rpc>, processes: usize) -> Result<Option<u64>, ExecServerError> {
+async fn page_size(shared: &Shared, rpc: &Arc<Rpc>, processes: usize) -> Result<Option<PageSize>, ExecServerError> {
     let broken = shared.broken_catch_ups.load(Ordering::Relaxed);
     if broken == 0 {
         return Ok(None);
     }
-    let info = answered(rpc, rpc.call::<EnvironmentInfo>(Method::EnvironmentInfo.name(), &(), Slot::Ordinary).await);
-    let tells_gaps = known_capabilities(info)?.read_gaps;
+    let capabilities = match shared.capabilities_so_far() {
+        Some(known) => known.clone(),
+        None => {
+            let info = rpc.call::<EnvironmentInfo>(Method::EnvironmentInfo.name(), &(), Slot::Ordinary).await;
+            let asked = known_capabilities(answered(rpc, info))?;
+            // What there is to say is not worth the bytes of every connection.
+            shared.learn_capabilities(&asked);
+            asked
+        }
+    };
     let share = (PAGES_BYTES >> broken.saturating_sub(1).min(MOST_HALVINGS)) / (processes as u64).max(1);
-    Ok(tells_gaps.then_some(share.max(SMALLEST_PAGE)))
+    let size = PageSize { bytes: share.max(SMALLEST_PAGE), cuts_chunks: capabilities.read_parts };
+    Ok(capabilities.read_gaps.then_some(size))
 }
 
-/// All reads are on their way before the first answer is waited for.
+/// How much of a process is asked for at once.
+#[derive(Clone, Copy)]
+struct PageSize {
+    bytes: u64,
+    /// The server sends parts of a chunk that is larger.
+    cuts_chunks: bool,
+}
+
+/// Whether an attempt to catch up has brought anything.
+#[derive(Default)]
+struct CatchUpProgress {
+    has_come_further: bool,
+}
+
+/// Reads every process, and those again of which only a part of a chunk has come.
 async fn catch_up(
     shared: &Shared,
     rpc: &Arc<Rpc>,
     processes: &[Arc<Entry>],
-    page: Option<u64>,
+    page: Option<PageSize>,
+    progress: &mut CatchUpProgress,
 ) -> Result<(), ExecServerError> {
+    processes.iter().for_each(|entry| entry.feed(super::process::feed::Feed::forget_pause));
+    let mut waiting = processes.to_vec();
+    while !waiting.is_empty() {
+        waiting = read_once(shared, rpc, &waiting, page, progress).await?;
+    }
+    Ok(())
+}
+
+/// All reads are on their way before the first answer is waited for. Returns the processes of which only a part has come.
+async fn read_once(
+    shared: &Shared,
+    rpc: &Arc<Rpc>,
+    processes: &[Arc<Entry>],
+    page: Option<PageSize>,
+    progress: &mut CatchUpProgress,
+) -> Result<Vec<Arc<Entry>>, ExecServerError> {
     let mut reads = Vec::with_capacity(processes.len());
     for entry in processes {
-        entry.feed(super::process::feed::Feed::forget_pause);
         let params = ReadParams {
-            process_id: entry.id.clone(),
-            after_seq: Some(entry.last_seq()),
-            max_bytes: page,
-            wait_ms: Some(0),
+            max_bytes: page.map(|page| page.bytes),
+            part: page.filter(|page| page.cuts_chunks).map(|_| entry.begun_part()),
+            ..ReadParams::after(entry.id.clone(), entry.last_seq())
         };
         reads.push(answered(rpc, rpc.begin(Method::ProcessRead.name(), &params, Slot::Ordinary).await)?);
     }
     // An answer that has come counts as received, so none is passed over because another one is lost.
-    let mut outcome = Ok(());
+    let (mut outcome, mut partial) = (Ok(()), Vec::new());
     for (entry, read) in processes.iter().zip(reads) {
         match read.answer::<ReadResult>().await {
-            Ok(answer) => shared.catch_up(entry, Ok(answer)),
+            Ok(answer) => {
+                progress.has_come_further |= !answer.chunks.is_empty();
+                partial.extend(answer.partial.then(|| Arc::clone(entry)));
+                shared.catch_up(entry, Ok(answer));
+            }
             Err(CallError::Failed(error)) => shared.catch_up(entry, Err(error)),
             lost @ Err(_) => outcome = answered(rpc, lost.map(drop)),
         }
     }
-    outcome
+    outcome.map(|()| partial)
 }
 
 /// Asks for what every watch has missed. One that the server does not know any more is made anew, and one that cannot be is over.

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use crate::error::ExecServerError;
 use crate::forget::{Forgotten, forget_all};
 use crate::http::Backlog;
-use crate::process::entry::Entry;
+use crate::process::{self, entry::Entry};
 use crate::rpc::{CallError, PendingCall, Slot};
 use crate::shared::{Repeat, Shared};
 
@@ -132,13 +132,7 @@ async fn abandoned_start(
 async fn fill_hole(shared: Arc<Shared>, entry: Arc<Entry>) {
     tokio::time::sleep(HOLE_PATIENCE).await;
     while entry.has_hole() && !entry.is_over() {
-        let params = ReadParams {
-            process_id: entry.id.clone(),
-            after_seq: Some(entry.last_seq()),
-            max_bytes: None,
-            wait_ms: Some(0),
-        };
-        match shared.call(Method::ProcessRead, &params, Repeat::SAFE).await {
+        match process::read(&shared, ReadParams::after(entry.id.clone(), entry.last_seq())).await {
             Ok(answer) => shared.catch_up(&entry, Ok(answer)),
             Err(ExecServerError::TooManyRequests(_)) => tokio::time::sleep(BUSY_PATIENCE).await,
             Err(error) => {

@@ -280,6 +280,23 @@ impl Shared {
         self.capabilities.get_or_try_init(|| ask).await.cloned()
     }
 
+    /// What the server can do, if somebody has asked it.
+    pub(crate) fn capabilities_so_far(&self) -> Option<&Capabilities> {
+        self.capabilities.get()
+    }
+
+    /// The server was asked what it can do, over a connection that is not the client's yet.
+    pub(crate) fn learn_capabilities(&self, capabilities: &Capabilities) {
+        // Somebody else may have asked at the same time and got the same answer.
+        let _is_known = self.capabilities.set(capabilities.clone());
+    }
+
+    /// An attempt to reconnect has brought something of what was missed.
+    pub(crate) fn attempt_progressed(&self, generation: Generation) {
+        self.link.lock().link.attempt_progressed(generation, Instant::now());
+        self.poke.notify_one();
+    }
+
     /// Whether the server is known to let clients look at a session without taking it.
     pub(crate) fn server_knows_observers(&self) -> bool {
         self.capabilities.get().is_some_and(|capabilities| capabilities.session_observe)

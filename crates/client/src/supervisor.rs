@@ -69,7 +69,7 @@ fn act(shared: &Arc<Shared>, action: Action, attempt: &mut Option<(Generation, A
         }
         Action::Attempt(generation) => {
             let shared = Arc::clone(shared);
-            *attempt = Some((generation, tokio::spawn(async move { handshake::resume(&shared).await })));
+            *attempt = Some((generation, tokio::spawn(async move { handshake::resume(&shared, generation).await })));
         }
         Action::Abandon(_) => {
             if let Some((_, task)) = attempt.take() {

@@ -63,6 +63,8 @@ pub struct Capabilities {
     pub process_timeout: bool,
     /// `process/read` tells where output is no longer retained.
     pub read_gaps: bool,
+    /// `process/read.part`.
+    pub read_parts: bool,
     /// `initialize.keepForMs`, `initialize.takeover` and `session/keep`.
     pub session_keep: bool,
     /// `initialize.observe`.

@@ -48,9 +48,9 @@ pub use legacy::{
 pub use method::{Family, Method, Order, notification};
 pub use output::{OutputFrame, ProcessIdJson, recognise_output};
 pub use process::{
-    ClosedNotification, EnvInherit, EnvPolicy, ExitedNotification, FlowParams, ListResult, NoResult, OutputChunk,
-    ProcessState, ProcessSummary, ReadParams, ReadResult, ResizeParams, SandboxType, ShellSnapshot, Signal,
-    SignalParams, StartParams, StartResult, Stream, TargetParams, TerminateResult, WindowSize, WriteParams,
+    ChunkPart, ClosedNotification, EnvInherit, EnvPolicy, ExitedNotification, FlowParams, ListResult, NoResult,
+    OutputChunk, ProcessState, ProcessSummary, ReadParams, ReadResult, ResizeParams, SandboxType, ShellSnapshot,
+    Signal, SignalParams, StartParams, StartResult, Stream, TargetParams, TerminateResult, WindowSize, WriteParams,
     WriteResult, WriteStatus,
 };
 pub use pushed::{PushedClose, PushedOutput};

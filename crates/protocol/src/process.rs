@@ -207,6 +207,25 @@ pub struct ReadParams {
     /// How long to wait for something to return.
     #[serde(default)]
     pub wait_ms: Option<u64>,
+    /// Extension `readParts`: the first chunk may come in part, so that `max_bytes` holds for it too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<ChunkPart>,
+}
+
+impl ReadParams {
+    /// Everything that is retained after this event, now.
+    pub fn after(process_id: ProcessId, seq: u64) -> Self {
+        Self { process_id, after_seq: Some(seq), max_bytes: None, wait_ms: Some(0), part: None }
+    }
+}
+
+/// How much of a chunk a reader has already. `{0, 0}`: nothing of any.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChunkPart {
+    /// Which chunk. It counts only if this is the first chunk that is retained after `afterSeq`.
+    pub seq: u64,
+    /// So many of its bytes are left out.
+    pub offset: u64,
 }
 
 /// A piece of output.
@@ -255,6 +274,9 @@ pub struct ReadResult {
     /// bytes has lost the difference.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dropped_bytes: Option<u64>,
+    /// Extension `readParts`: the only chunk is not whole, and `nextSeq` is its own number.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub partial: bool,
 }
 
 /// Params of `process/write`.

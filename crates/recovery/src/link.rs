@@ -214,6 +214,18 @@ impl Link {
         }
     }
 
+    /// The attempt has brought something of what was missed. Where connections carry little it takes many of them, so the client gets its
+    /// whole time again, and does not wait longer for each.
+    pub fn attempt_progressed(&mut self, generation: Generation, now: Instant) {
+        let budget = self.policy.budget;
+        if let State::Recovering(recovering) = &mut self.state
+            && recovering.step == RecoveryStep::Attempting(generation)
+        {
+            recovering.deadline = later(now, budget);
+            self.failed_attempts = 0;
+        }
+    }
+
     /// The attempt led to a connection that has resumed the session and caught up.
     pub fn attempt_succeeded(&mut self, generation: Generation, now: Instant) {
         if !self.is_attempting(generation) {

@@ -18,7 +18,7 @@ pub use attachment::{Attachment, ConnectionNumber, Contents, Observer, StillAtta
 pub use changes::{ChangeLog, Told};
 pub use kept::KeptProcesses;
 pub use liveness::PeerLiveness;
-pub use log::{CHUNK_OVERHEAD_BYTES, Chunk, Event, EventLog, Exit, LogLimits, Page};
+pub use log::{CHUNK_OVERHEAD_BYTES, Chunk, Event, EventLog, Exit, LogLimits, Page, PartOfChunk};
 pub use log_bound::LogBound;
 pub use look::NextLook;
 pub use pace::Pace;

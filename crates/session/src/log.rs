@@ -92,6 +92,17 @@ pub struct Page {
     pub next_seq: u64,
     /// Output between what was asked for and `chunks` is gone.
     pub gap: bool,
+    /// The only chunk is not whole, and `next_seq` is its own number.
+    pub is_partial: bool,
+}
+
+/// A place inside a chunk, up to which a reader has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PartOfChunk {
+    /// Which chunk.
+    pub seq: u64,
+    /// How many of its bytes.
+    pub offset: u64,
 }
 
 /// The log of one process.
@@ -243,7 +254,26 @@ impl EventLog {
             (Some(_), Some(last)) => last.seq + 1,
             _ => self.next_seq,
         };
-        Page { chunks, next_seq, gap: after < self.dropped_through }
+        Page { chunks, next_seq, gap: after < self.dropped_through, is_partial: false }
+    }
+
+    /// As [`read`](Self::read), for a reader that may have a part of the first chunk: only the rest of it comes, and no more of that than
+    /// `max_bytes`.
+    pub fn read_part(&mut self, after: u64, max_bytes: u64, known: PartOfChunk) -> Page {
+        let mut page = self.read(after, Some(max_bytes));
+        let Some(first) = page.chunks.first_mut() else { return page };
+        let size = first.bytes.len();
+        let begin = if first.seq == known.seq { usize::try_from(known.offset).unwrap_or(size).min(size) } else { 0 };
+        // A reader that asks for nothing is not to ask for ever.
+        let most = usize::try_from(max_bytes).unwrap_or(usize::MAX).max(1);
+        let end = size.min(begin.saturating_add(most));
+        first.bytes = first.bytes.slice(begin..end);
+        if end < size {
+            page.next_seq = first.seq;
+            page.chunks.truncate(1);
+            page.is_partial = true;
+        }
+        page
     }
 
     /// Whether a waiting read has something to say: output, an exit the reader has not seen, or the end.

@@ -87,8 +87,7 @@ async fn print_pages(
     let mut exit_is_printed = false;
     let wait_ms = if end == End::Closed { LONGEST_WAIT_MS } else { 0 };
     loop {
-        let params =
-            ReadParams { process_id: id.clone(), after_seq: Some(after), max_bytes: None, wait_ms: Some(wait_ms) };
+        let params = ReadParams { wait_ms: Some(wait_ms), ..ReadParams::after(id.clone(), after) };
         let page = client.read(params).await?;
         if page.gap {
             let dropped = page.dropped_bytes.unwrap_or(0).saturating_sub(seen);

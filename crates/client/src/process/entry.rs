@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use protocol::{ProcessId, ReadResult, WriteId};
+use protocol::{ChunkPart, ProcessId, ReadResult, WriteId};
 use recovery::{CatchUpError, Event, EventOrder, Exit, OrderLimits};
 use tokio::sync::watch;
 
 use super::event::ExecProcessEvent;
 use super::feed::Feed;
+use super::read::BegunChunk;
 
 /// The record of a process.
 pub(crate) struct Entry {
@@ -42,6 +43,8 @@ struct State {
     exit: Option<Exit>,
     failure: Option<String>,
     closed_seq: Option<u64>,
+    /// Output that connections were too short for, as far as it has come.
+    begun: BegunChunk,
 }
 
 /// How far a process has come.
@@ -79,7 +82,15 @@ impl Entry {
         let mut feed = Feed::default();
         let first_subscriber = feed.subscribe();
         let order = EventOrder::new(OrderLimits::default());
-        let state = State { order, feed, received: 0, exit: None, failure: None, closed_seq: None };
+        let state = State {
+            order,
+            feed,
+            received: 0,
+            exit: None,
+            failure: None,
+            closed_seq: None,
+            begun: BegunChunk::default(),
+        };
         Arc::new(Self {
             id,
             first_subscriber,
@@ -122,12 +133,22 @@ impl Entry {
         state.received += bytes;
     }
 
+    /// How much of the next chunk is here already.
+    pub(crate) fn begun_part(&self) -> ChunkPart {
+        self.state.lock().begun.part()
+    }
+
     /// The answer to a read of everything after [`Entry::last_seq`].
-    pub(crate) fn catch_up(&self, answer: ReadResult) -> Result<Option<Consequence>, CatchUpError> {
+    pub(crate) fn catch_up(&self, mut answer: ReadResult) -> Result<Option<Consequence>, CatchUpError> {
         let mut state = self.state.lock();
         if state.failure.is_some() {
             return Ok(None);
         }
+        if answer.partial {
+            state.begun.extend(answer);
+            return Ok(None);
+        }
+        state.begun.complete(&mut answer);
         let received = state.received;
         state.order.handle_read(answer, received)?;
         Ok(self.publish(&mut state))

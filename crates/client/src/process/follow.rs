@@ -7,13 +7,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use protocol::{Method, ReadParams, ReadResult};
+use protocol::{ReadParams, ReadResult};
 use recovery::{Completion, Step};
 
 use super::event::{ExecProcessEvent, ProcessOutputChunk};
 use super::receiver::ExecProcessEventReceiver;
 use crate::error::ExecServerError;
-use crate::shared::Repeat;
 
 type Reading = Pin<Box<dyn Future<Output = Result<ReadResult, ExecServerError>> + Send + Sync>>;
 
@@ -74,10 +73,8 @@ impl ProcessEvents {
     fn read(&mut self, after: u64) {
         let shared = Arc::clone(&self.receiver.handle().shared);
         let process_id = self.receiver.entry().id.clone();
-        self.reading = Some(Box::pin(async move {
-            let params = ReadParams { process_id, after_seq: Some(after), max_bytes: None, wait_ms: Some(0) };
-            shared.call(Method::ProcessRead, &params, Repeat::SAFE).await
-        }));
+        self.reading =
+            Some(Box::pin(async move { super::read::read(&shared, ReadParams::after(process_id, after)).await }));
     }
 
     fn take_answer(&mut self, answer: Result<ReadResult, ExecServerError>) {

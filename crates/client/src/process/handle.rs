@@ -164,8 +164,8 @@ impl ExecProcess {
         if let Some(failure) = self.entry.failure() {
             return Ok(failed_read(self.entry.last_seq(), failure));
         }
-        let params = ReadParams { process_id: self.entry.id.clone(), after_seq, max_bytes, wait_ms };
-        self.handle.shared.call(Method::ProcessRead, &params, Repeat::SAFE).await
+        let params = ReadParams { process_id: self.entry.id.clone(), after_seq, max_bytes, wait_ms, part: None };
+        super::read::read(&self.handle.shared, params).await
     }
 
     async fn read_after(&self, seq: u64) -> Result<ReadResult, ExecServerError> {

@@ -6,6 +6,7 @@ pub(crate) mod feed;
 mod follow;
 mod handle;
 mod outcome;
+mod read;
 mod receiver;
 mod start;
 mod stdio;
@@ -17,4 +18,5 @@ pub use outcome::{ExitStatus, ProcessOutput};
 pub use receiver::{EventsLagged, ExecProcessEventReceiver};
 pub use stdio::{ProcessReader, ProcessStdin};
 
+pub(crate) use read::read;
 pub(crate) use start::{attach, start};

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use protocol::{
-    Base64Bytes, Method, NoResult, ProcessId, ReadParams, ReadResult, StartParams, StartResult, TargetParams,
-    WriteParams, WriteResult, WriteStatus,
+    Base64Bytes, Method, NoResult, ProcessId, ReadParams, StartParams, StartResult, TargetParams, WriteParams,
+    WriteResult, WriteStatus,
 };
 use recovery::{Exit, WriteSize};
 
@@ -101,8 +101,7 @@ pub(crate) async fn attach(handle: &Arc<Handle>, process_id: ProcessId) -> Resul
         return Err(ExecServerError::Protocol(format!("session already registered for process {}", entry.id)));
     }
     let removed_if_dropped = RemoveOnDrop { shared, entry: Some(&entry) };
-    let params = ReadParams { process_id: entry.id.clone(), after_seq: Some(0), max_bytes: None, wait_ms: Some(0) };
-    let answer: ReadResult = shared.call(Method::ProcessRead, &params, Repeat::SAFE).await?;
+    let answer = super::read::read(shared, ReadParams::after(entry.id.clone(), 0)).await?;
     let skipped = if answer.gap { answer.oldest_seq.unwrap_or(answer.next_seq).saturating_sub(1) } else { 0 };
     let lost = if answer.gap { answer.dropped_bytes.unwrap_or(0) } else { 0 };
     if let (true, Some(code), Some(seq)) = (answer.exited, answer.exit_code, answer.exit_seq)

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use client::{ExecutorFileSystem as _, PathUri, WriteStreamOptions};
+use client::{ExecutorFileSystem as _, PathUri, ReadParams, StartParams, WriteStreamOptions};
 use testkit::{CuttingProxy, TestServer};
 use tokio::io::AsyncWriteExt as _;
 
@@ -97,4 +97,71 @@ async fn what_is_written_and_what_comes_back_pass_together() {
     let both = async { tokio::join!(write, process.wait_with_output()).1.unwrap() };
     let output = tokio::time::timeout(PATIENCE, both).await.expect("it makes no progress");
     assert!(output.stdout == input, "{} of {} bytes, or others", output.stdout.len(), input.len());
+}
+
+/// A script that writes this at once when it is told to go, and the folder that it needs.
+fn writes_at_once(output: &[u8]) -> (String, tempfile::TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("output");
+    std::fs::write(&file, output).unwrap();
+    (format!("read go; cat {}", file.display()), folder)
+}
+
+/// Whatever a process writes at once arrives, and once.
+async fn output_arrives_once(bytes_per_connection: u64, bytes: usize) {
+    let expected = numbers(bytes);
+    let (script, _folder) = writes_at_once(&expected);
+    let server = TestServer::start().await;
+    let proxy = CuttingProxy::start(server.address()).await;
+    let client = connect_to(&proxy.url()).await;
+    let process = client.start(sh_with_stdin("p", &script)).await.unwrap();
+    proxy.cut_each_after(bytes_per_connection);
+    proxy.cut();
+    process.write("go\n").await.unwrap();
+    let output = tokio::time::timeout(PATIENCE, process.wait_with_output()).await.expect("it makes no progress");
+    let output = output.unwrap();
+    assert!(output.stdout == expected, "{} of {} bytes, or others", output.stdout.len(), expected.len());
+    assert!(output.status.success());
+    assert!(proxy.cuts_made() > 2, "{} connections were cut", proxy.cuts_made());
+}
+
+#[tokio::test]
+async fn output_arrives_over_connections_of_five_kilobytes() {
+    output_arrives_once(5_000, 48 << 10).await;
+}
+
+#[tokio::test]
+async fn output_arrives_over_connections_of_twenty_kilobytes() {
+    output_arrives_once(20_000, 400 << 10).await;
+}
+
+#[tokio::test]
+async fn retained_output_is_read_over_connections_of_five_kilobytes() {
+    let expected = numbers(48 << 10);
+    let (script, _folder) = writes_at_once(&expected);
+    let server = TestServer::start().await;
+    let proxy = CuttingProxy::start(server.address()).await;
+    let client = connect_to(&proxy.url()).await;
+    let params = sh_with_stdin("p", &format!("{script}; exit 3"));
+    client.exec(StartParams { paused: true, ..params }).await.unwrap();
+    proxy.cut_each_after(5_000);
+    proxy.cut();
+    client.write(&"p".into(), b"go\n".to_vec(), Some("1".into())).await.unwrap();
+    let read_all = async {
+        let (mut read, mut after) = (Vec::new(), 0);
+        loop {
+            let params = ReadParams { wait_ms: Some(1_000), ..ReadParams::after("p".into(), after) };
+            let page = client.read(params).await.unwrap();
+            assert!(!page.partial && !page.gap);
+            let is_last = page.closed && page.chunks.is_empty();
+            read.extend(page.chunks.into_iter().flat_map(|chunk| chunk.chunk.0));
+            if is_last {
+                return (read, page.exit_code);
+            }
+            after = page.next_seq - 1;
+        }
+    };
+    let (read, code) = tokio::time::timeout(PATIENCE, read_all).await.expect("it makes no progress");
+    assert!(read == expected, "{} of {} bytes, or others", read.len(), expected.len());
+    assert_eq!(code, Some(3));
 }

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use crate::support::{connect, params, reaches};
 
 fn read(process: &str) -> ReadParams {
-    ReadParams { process_id: process.into(), after_seq: None, max_bytes: None, wait_ms: None }
+    ReadParams { process_id: process.into(), after_seq: None, max_bytes: None, wait_ms: None, part: None }
 }
 
 #[tokio::test]

@@ -41,6 +41,7 @@ fn running<const N: usize>(chunks: [(u64, &str); N], next_seq: u64) -> ReadResul
         timed_out: false,
         gap: false,
         dropped_bytes: None,
+        partial: false,
     }
 }
 

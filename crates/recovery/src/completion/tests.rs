@@ -28,6 +28,7 @@ fn answer(chunks: std::ops::Range<u64>, next_seq: u64) -> ReadResult {
         timed_out: false,
         gap: false,
         dropped_bytes: None,
+        partial: false,
     }
 }
 

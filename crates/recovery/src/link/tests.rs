@@ -442,3 +442,25 @@ fn a_session_that_was_taken_is_not_asked_for_again() {
     scene.lose(0);
     assert_eq!(scene.actions(), [], "the end of that connection is no news");
 }
+
+#[test]
+fn an_attempt_that_brings_something_gives_the_client_its_whole_time_again() {
+    let mut scene = Scene::lost();
+    let mut attempt = 1;
+    // Far longer than the budget: every connection breaks, and every one has brought a part.
+    for _ in 0..20 {
+        scene.pass(5 * SECOND);
+        scene.link.attempt_progressed(Generation(attempt), scene.now);
+        scene.fail_attempt(attempt, "reset");
+        assert_eq!(scene.link.failure(), None, "attempt {attempt}");
+        attempt += 1;
+        // No longer than after the first failure.
+        scene.pass(SECOND);
+        let actions = scene.actions();
+        assert_eq!(actions.last(), Some(&Action::Attempt(Generation(attempt))), "{actions:?}");
+    }
+    // One that brings nothing does not, and neither does one that is over.
+    scene.link.attempt_progressed(Generation(attempt - 1), scene.now);
+    scene.pass(25 * SECOND);
+    assert!(scene.link.failure().is_some());
+}

@@ -162,6 +162,7 @@ impl Server {
             timed_out: exit.is_some_and(|(_, exit)| exit.timed_out),
             gap,
             dropped_bytes: gap.then(|| self.dropped().map(|(_, event)| event.bytes() as u64).sum()),
+            partial: false,
         }
     }
 

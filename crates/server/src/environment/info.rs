@@ -37,6 +37,7 @@ pub(crate) fn environment_info(variables: &Variables, shell: &ShellInfo) -> Envi
             process_list: true,
             process_timeout: true,
             read_gaps: true,
+            read_parts: true,
             session_keep: true,
             session_observe: true,
             process_flow: true,

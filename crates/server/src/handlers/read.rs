@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::{Base64Bytes, OutputChunk, ReadParams, ReadResult};
-use session::{CHUNK_OVERHEAD_BYTES, Page};
+use session::{CHUNK_OVERHEAD_BYTES, Page, PartOfChunk};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout_at};
 
@@ -65,7 +65,8 @@ fn answer(call: Call, process: &Arc<Process>, session: &Session, params: &ReadPa
         } else {
             params.max_bytes
         };
-        let (page, catches_up) = journal.read(reader, params.after_seq.unwrap_or(0), max_bytes);
+        let known = params.part.map(|part| PartOfChunk { seq: part.seq, offset: part.offset });
+        let (page, catches_up) = journal.read(reader, params.after_seq.unwrap_or(0), max_bytes, known);
         // Nothing more is read from a closed process, so nobody waits for its receipt.
         let covers = (catches_up && !journal.log.is_closed()).then(|| Covered {
             process: Arc::clone(process),
@@ -75,9 +76,12 @@ fn answer(call: Call, process: &Arc<Process>, session: &Session, params: &ReadPa
         (read_result(journal, page), covers, catches_up)
     });
     let outbound = Arc::clone(&call.connection.outbound);
+    let is_partial = result.partial;
     call.finish_covering(Ok(result), covers, Some(permit));
-    if catches_up {
+    if catches_up || is_partial {
         outbound.note_catch_up();
+    }
+    if catches_up {
         process.journal(Journal::answered);
         session.line_up(process);
         // What the client says it has need not wait for a receipt, so there may be room for more.
@@ -106,5 +110,6 @@ fn read_result(journal: &Journal, page: Page) -> ReadResult {
         timed_out: exit.is_some_and(|(_, exit)| exit.timed_out),
         gap: page.gap,
         dropped_bytes: page.gap.then(|| log.dropped_bytes()),
+        partial: page.is_partial,
     }
 }

@@ -1,6 +1,6 @@
 //! The event log of a process together with how far the attached connection has been told.
 
-use session::{ConnectionNumber, EventLog, Page};
+use session::{ConnectionNumber, EventLog, Page, PartOfChunk};
 
 use super::Dialect;
 use crate::retention::Retained;
@@ -128,12 +128,27 @@ impl Journal {
     /// client knows: pushing goes on after the answer, which [`answered`](Self::answered) tells. Who lets the process
     /// wait only looks: another client of the session may still need what is looked at. And who has just lost the session
     /// says nothing about its successor.
-    pub(crate) fn read(&mut self, reader: ConnectionNumber, after: u64, max_bytes: Option<u64>) -> (Page, bool) {
-        let page = self.log.read(after, max_bytes);
+    ///
+    /// A reader that gets only a part of a chunk is still awaited: a link that does not carry the chunk at once would break over the
+    /// events that follow it.
+    pub(crate) fn read(
+        &mut self,
+        reader: ConnectionNumber,
+        after: u64,
+        max_bytes: Option<u64>,
+        known: Option<PartOfChunk>,
+    ) -> (Page, bool) {
+        let page = match known {
+            Some(known) => self.log.read_part(after, max_bytes.unwrap_or(u64::MAX), known),
+            None => self.log.read(after, max_bytes),
+        };
         let is_awaited = self.pushing == Pushing::AwaitingRead && self.listener == Some(reader);
-        let catches_up = is_awaited && self.flow != Flow::Paused;
-        if catches_up {
+        let may_catch_up = is_awaited && self.flow != Flow::Paused;
+        if may_catch_up {
             self.log.acknowledge(after.min(self.log.next_seq() - 1));
+        }
+        let catches_up = may_catch_up && !page.is_partial;
+        if catches_up {
             self.pushing = Pushing::Answering;
             self.follower = Follower::Client;
             self.sent = page.next_seq - 1;
@@ -294,16 +309,16 @@ mod tests {
     #[test]
     fn the_first_read_of_who_is_attached_lets_events_go_on() {
         let mut journal = awaiting(NOW);
-        assert!(journal.read(NOW, 1, None).1);
+        assert!(journal.read(NOW, 1, None, None).1);
         journal.answered();
         assert_eq!((journal.pushing, journal.log.acknowledged_seq()), (Pushing::On, 1));
-        assert!(!journal.read(NOW, 0, None).1, "only the first read says what is known");
+        assert!(!journal.read(NOW, 0, None, None).1, "only the first read says what is known");
     }
 
     #[test]
     fn a_late_read_of_who_was_replaced_says_nothing_about_its_successor() {
         let mut journal = awaiting(NOW);
-        let (page, catches_up) = journal.read(BEFORE, 1, None);
+        let (page, catches_up) = journal.read(BEFORE, 1, None, None);
         assert!(!catches_up && page.chunks.is_empty());
         journal.answered();
         assert_eq!((journal.pushing, journal.log.acknowledged_seq()), (Pushing::AwaitingRead, 0));
@@ -313,7 +328,7 @@ mod tests {
     fn who_lets_the_process_wait_only_looks() {
         let mut journal = awaiting(NOW);
         journal.flow = Flow::Paused;
-        let (page, catches_up) = journal.read(NOW, 0, None);
+        let (page, catches_up) = journal.read(NOW, 0, None, None);
         assert!(!catches_up && page.chunks.len() == 1);
         assert_eq!((journal.pushing, journal.log.acknowledged_seq()), (Pushing::AwaitingRead, 0));
     }

@@ -23,6 +23,29 @@ fn output(seq: u64, stream: Stream, text: &'static str) -> Event {
 }
 
 #[test]
+fn a_large_chunk_is_read_in_parts() {
+    let mut log = log();
+    log.append(Stream::Stdout, b"0123456789");
+    log.exit(EXIT);
+    let mut known = PartOfChunk::default();
+    let mut parts = Vec::new();
+    loop {
+        let page = log.read_part(0, 4, known);
+        let chunk = &page.chunks[0];
+        parts.push(String::from_utf8(chunk.bytes.to_vec()).unwrap());
+        known = PartOfChunk { seq: chunk.seq, offset: known.offset + chunk.bytes.len() as u64 };
+        assert_eq!(page.next_seq, if page.is_partial { chunk.seq } else { chunk.seq + 1 });
+        if !page.is_partial {
+            break;
+        }
+    }
+    assert_eq!(parts, ["0123", "4567", "89"]);
+    // A part of a chunk that is not there any more says nothing of the next one.
+    let page = log.read_part(0, 100, PartOfChunk { seq: 7, offset: 5 });
+    assert_eq!((&page.chunks[0].bytes[..], page.is_partial), (&b"0123456789"[..], false));
+}
+
+#[test]
 fn events_come_in_order_with_exit_before_late_output() {
     let mut log = log();
     log.append(Stream::Stdout, b"a");
