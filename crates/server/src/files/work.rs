@@ -109,7 +109,8 @@ mod tests {
     }
 
     fn session(places: usize, for_all: &Arc<Semaphore>) -> Arc<Work> {
-        let threads = Arc::new(BlockingThreads::start("test", 1, for_all.available_permits(), Growth::AtOnce).unwrap());
+        let threads =
+            Arc::new(BlockingThreads::start("test", 1, for_all.available_permits(), Growth::AtOnce).unwrap());
         Arc::new(Work::new(places, Arc::clone(for_all), threads))
     }
 
