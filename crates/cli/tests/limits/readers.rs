@@ -54,6 +54,16 @@ async fn a_peer_that_stops_reading_is_given_up_while_answers_wait_for_it() {
 }
 
 #[tokio::test]
+async fn a_peer_that_stops_reading_in_the_middle_of_an_answer_is_given_up() {
+    let server = TestServer::with_args(&["--ping-interval", "1s", "--pong-deadline", "500ms"]).await;
+    // More than the buffers of two sockets hold. No ping is sent before the end of the answer, which never comes.
+    let file = ZeroFile::new(24 << 20);
+    let mut stalled = server.client().await;
+    stalled.send("fs/readFile", file.params()).await;
+    is_given_up(&server).await;
+}
+
+#[tokio::test]
 async fn a_peer_that_stops_reading_is_given_up_even_if_it_goes_on_to_talk() {
     let server = TestServer::with_args(&["--ping-interval", "1s", "--pong-deadline", "500ms"]).await;
     let file = ZeroFile::new(1 << 20);
