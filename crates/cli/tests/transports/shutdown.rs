@@ -155,3 +155,30 @@ async fn what_a_client_lets_wait_is_sent_before_the_goodbye() {
     assert_eq!(client.close_reason.unwrap().code, 1001);
     assert_eq!(server.wait().await, Some(0));
 }
+
+#[tokio::test]
+async fn a_pause_that_comes_when_the_processes_have_ended_holds_nothing_back() {
+    // More than the buffers of two sockets hold, so that the rest still waits when the pause comes.
+    let mut server = TestServer::with_args(&["--retain-bytes", "16MiB", "--shutdown-grace", "100ms"]).await;
+    let mut client = server.client().await;
+    let mut params = Client::start_params("p", &["cat", "/dev/zero"]);
+    params["paused"] = true.into();
+    client.call("process/start", params).await;
+    eventually_async("what is retained is full", async || {
+        let list = client.processes().await;
+        (list[0]["outputBytes"] == 16 << 20).then_some(())
+    })
+    .await;
+    server.signal(Signal::TERM);
+    assert_eq!(client.event("p").await["params"]["seq"], 1);
+    client.send("process/flow", json!({"processId": "p", "paused": true})).await;
+    let outcome = client.outcome("p").await;
+    assert_eq!(outcome.exit_code, 128 + 15);
+    assert!(
+        outcome.seqs.iter().copied().eq(2..2 + outcome.seqs.len() as u64),
+        "each number once: {:?}",
+        outcome.seqs
+    );
+    assert!(outcome.stdout.len() > 15 << 20, "{} bytes", outcome.stdout.len());
+    assert_eq!(server.wait().await, Some(0));
+}
