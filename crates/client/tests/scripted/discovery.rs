@@ -1,10 +1,15 @@
 //! Plugins, skills and configuration of an environment, and servers that cannot tell of them.
 
-use client::{CapabilityRoot, ConfigReadParams, ConfigReadResult, DiscoveredRoot, ExecServerError};
+use std::path::Path;
+
+use client::{
+    CapabilityRoot, ConfigReadParams, ConfigReadResult, Connecting, Connector, DiscoveredRoot, ExecServerClient,
+    ExecServerError, PathMap,
+};
 use testkit::scripted::Reply;
 use testkit::{ScriptedServer, Value, json};
 
-use crate::support::connect;
+use crate::support::{Dialler, connect, options};
 
 const DISCOVER: &str = "capabilityRoots/discoverV1";
 const METHOD_NOT_FOUND: i64 = -32601;
@@ -146,4 +151,78 @@ async fn a_server_that_cannot_be_asked_has_no_capabilities() {
     let client = connect(&server).await;
     assert_eq!(client.capabilities().await.unwrap(), client::Capabilities::default());
     assert_eq!(client.read_environment_config(config_params()).await.unwrap(), None);
+}
+
+/// Reaches a server on which the directory `/here` is called `/srv/there`.
+struct MappedDialler {
+    dialler: Dialler,
+    paths: PathMap,
+}
+
+impl Connector for MappedDialler {
+    fn connect(&self) -> Connecting<'_> {
+        self.dialler.connect()
+    }
+
+    fn can_reconnect(&self) -> bool {
+        self.dialler.can_reconnect()
+    }
+
+    fn place(&self) -> String {
+        self.dialler.place()
+    }
+
+    fn paths(&self) -> Option<&PathMap> {
+        Some(&self.paths)
+    }
+}
+
+/// What the server answers about a plugin in `directory`: every member that has a path.
+fn plugin_in(directory: &str) -> Value {
+    let file = |name: &str| json!({"path": format!("{directory}/{name}"), "contents": name});
+    json!({
+        "id": "plugin", "path": directory,
+        "plugin": {"manifest": file("plugin.json"), "mcpConfig": file(".mcp.json"), "appsConfig": file("apps.json")},
+        "skills": [{"instructions": file("SKILL.md"), "metadata": file("openai.yaml")}],
+        "namespaceManifests": [file("plugin.json")],
+    })
+}
+
+/// A configuration whose files and homes are all in `directory`.
+fn configuration_in(directory: &str) -> Value {
+    let layers =
+        json!({"layers": [{"source": "user", "baseDir": directory, "toml": "a = 1\n"}], "cloudInsertionIndex": 0});
+    json!({"userHomeDir": directory, "codexHomeDir": directory, "config": layers, "requirements": layers})
+}
+
+#[tokio::test]
+async fn each_side_is_told_its_own_paths() {
+    let server = server(json!({"environmentConfigRead": true, "capabilityDiscoverySandbox": true}));
+    server.on(DISCOVER, |asked| {
+        let root = &asked.params["roots"][0];
+        let paths = (&root["path"], &root["sandbox"]["cwd"]);
+        assert_eq!(paths, (&json!("file:///srv/there/plugin"), &json!("file:///srv/there/work")));
+        Reply::Result(json!({"roots": [plugin_in("file:///srv/there/plugin")]}))
+    });
+    server.on("environmentConfig/read", |asked| {
+        assert_eq!(asked.params["cwd"], "file:///srv/there/work");
+        Reply::Result(configuration_in("file:///srv/there/home"))
+    });
+    let dialler = Dialler { server: server.clone(), can_reconnect: true };
+    let paths = PathMap::new(Path::new("/here"), Path::new("/srv/there")).unwrap();
+    let client = ExecServerClient::connect(MappedDialler { dialler, paths }, options()).await.unwrap();
+
+    let mut confined = sandbox(&json!({"type": "disabled"}));
+    confined["cwd"] = json!("file:///here/work");
+    let asked = CapabilityRoot {
+        id: "plugin".into(),
+        path: "file:///here/plugin".parse().unwrap(),
+        sandbox: serde_json::from_value(confined).unwrap(),
+    };
+    let found = client.discover_capability_roots(vec![asked]).await.unwrap();
+    assert_eq!(found, [decoded(plugin_in("file:///here/plugin"))]);
+
+    let wanted = ConfigReadParams { cwd: "file:///here/work".parse().unwrap(), ..config_params() };
+    let read = client.read_environment_config(wanted).await.unwrap();
+    assert_eq!(read, serde_json::from_value(configuration_in("file:///here/home")).unwrap());
 }
