@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use client::{ExecutorFileSystem as _, PathUri, ReadParams, StartParams, WriteStreamOptions};
+use client::{ExecutorFileSystem as _, PathUri, ReadParams, StartParams, WriteStatus, WriteStreamOptions};
 use testkit::{CuttingProxy, TestServer};
 use tokio::io::AsyncWriteExt as _;
 
@@ -164,4 +164,30 @@ async fn retained_output_is_read_over_connections_of_five_kilobytes() {
     let (read, code) = tokio::time::timeout(PATIENCE, read_all).await.expect("it makes no progress");
     assert!(read == expected, "{} of {} bytes, or others", read.len(), expected.len());
     assert_eq!(code, Some(3));
+}
+
+#[tokio::test]
+async fn writes_at_the_same_time_are_not_mixed() {
+    let server = TestServer::start().await;
+    let proxy = CuttingProxy::start(server.address()).await;
+    let client = connect_to(&proxy.url()).await;
+    let folder = tempfile::tempdir().unwrap();
+    let arrived = folder.path().join("arrived");
+    let process = client.start(sh_with_stdin("p", &format!("exec cat > {}", arrived.display()))).await.unwrap();
+    proxy.cut_each_after(5_000);
+    proxy.cut();
+    // Each is divided, as no connection carries all of it.
+    let of = |byte: u8| vec![byte; 6 << 10];
+    let write = async {
+        let (first, second) = tokio::join!(process.write(of(b'a')), process.write(of(b'b')));
+        assert_eq!((first.unwrap(), second.unwrap()), (WriteStatus::Accepted, WriteStatus::Accepted));
+        process.close_stdin().await.unwrap();
+    };
+    tokio::time::timeout(PATIENCE, write).await.expect("the input does not arrive");
+    proxy.cut_each_after(0);
+    let status = tokio::time::timeout(PATIENCE, process.wait()).await.expect("it does not end").unwrap();
+    assert!(status.success());
+    let arrived = std::fs::read(&arrived).unwrap();
+    let changes = arrived.windows(2).filter(|pair| pair[0] != pair[1]).count();
+    assert_eq!((arrived.len(), changes), (12 << 10, 1), "one comes behind the other");
 }
