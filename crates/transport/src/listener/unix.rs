@@ -205,6 +205,10 @@ mod tests {
     /// Servers that find the same stale socket at the same moment.
     const RIVALS: usize = 8;
 
+    /// How often each of them tries. All attempts together fit into the queue of one socket: a socket whose queue is full answers nobody,
+    /// and the server that has just bound it could not reach it either.
+    const ATTEMPTS: usize = BACKLOG as usize / RIVALS;
+
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
     async fn of_servers_that_race_for_a_stale_socket_one_has_it() {
         let folder = tempfile::tempdir().unwrap();
@@ -244,7 +248,7 @@ mod tests {
             .map(|_| {
                 let (path, listening) = (path.clone(), listening.clone());
                 tokio::spawn(async move {
-                    for _ in 0..200 {
+                    for _ in 0..ATTEMPTS {
                         if let Ok(socket) = UnixSocketFile::bind(&path).await {
                             let others = listening.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
                             assert_eq!(others, 0, "two servers have the socket");
