@@ -1,7 +1,6 @@
 //! `process/start.shellSnapshot`: a command begins with what the profile of its shell leaves, without the profile being run again.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
-use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -352,30 +351,27 @@ async fn what_waited_for_a_start_that_failed_never_reaches_the_next_process_of_t
     let gate = home.at("gate");
     eventually("the profile runs", || gate.exists().then_some(())).await;
     directory.close().unwrap();
-    // A connection that is always busy is served while the writes that waited are being answered, and not only after them.
-    for _ in 0..400 {
-        client.send("environment/status", json!({})).await;
-    }
-    std::fs::write(&gate, "\n").unwrap();
-    let mut answers = HashMap::new();
-    while !answers.contains_key(&start) {
-        client.send("environment/status", json!({})).await;
-        let message = client.next().await;
-        answers.insert(message["id"].as_i64().unwrap(), message);
-    }
-    assert_eq!(answers[&start]["error"]["data"]["kind"], "notFound");
     let mut next = Client::start_params("p", &["cat"]);
-    next["pipeStdin"] = json!(true);
-    client.call("process/start", next).await;
+    (next["pipeStdin"], next["paused"]) = (json!(true), json!(true));
+    // Another connection to the session is served while the writes that waited are being answered.
+    let mut observer = server.raw().await;
+    let params = json!({"clientName": "testkit", "resumeSessionId": client.session, "observe": true});
+    observer.call("initialize", params).await;
+    observer.notify("initialized", json!({})).await;
+    observer.call_error("process/start", next.clone()).await;
+    std::fs::write(&gate, "\n").unwrap();
+    // Again and again, so that the id is taken as soon as it is free.
+    while observer.request("process/start", next.clone()).await.get("result").is_none() {}
+    assert_eq!(client.answer(start).await["error"]["data"]["kind"], "notFound");
     for write in writes {
-        let answer = match answers.remove(&write) {
-            Some(answer) => answer,
-            None => client.answer(write).await,
-        };
-        assert_eq!(answer["result"], json!({"status": "unknownProcess"}));
+        assert_eq!(client.answer(write).await["result"], json!({"status": "unknownProcess"}));
     }
     client.close_stdin("p").await;
-    assert_eq!(client.outcome("p").await.stdout.len(), 0, "bytes that were meant for another process");
+    let mut read = json!(null);
+    while read["closed"] != true {
+        read = client.call("process/read", json!({"processId": "p", "waitMs": 10_000})).await;
+    }
+    assert_eq!(read["chunks"], json!([]), "bytes that were meant for another process");
 }
 
 /// Starts a process whose profile waits until the client has left, and which then writes more than is retained and its pipe holds.
