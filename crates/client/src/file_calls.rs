@@ -1,5 +1,6 @@
 //! The places of requests about files. On links that carry little there are few, so that each connection answers some of them.
 
+use std::collections::BTreeSet;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -30,6 +31,23 @@ pub(crate) struct FileCalls {
 struct UnderWay {
     window: CallWindow,
     count: usize,
+    /// The tickets of requests that wait. The lowest has its turn, so that a request that follows another at once, as the blocks of a
+    /// file do, cannot keep the place from those that have waited for longer.
+    waiting: BTreeSet<u64>,
+    next_ticket: u64,
+}
+
+impl UnderWay {
+    /// Takes a place for a request that nobody has to wait for. None if there is none; otherwise says whether it counts.
+    fn take(&mut self) -> Option<bool> {
+        let limit = self.window.limit();
+        let is_counted = limit < usize::MAX;
+        if is_counted && self.count >= limit {
+            return None;
+        }
+        self.count += usize::from(is_counted);
+        Some(is_counted)
+    }
 }
 
 impl FileCalls {
@@ -38,30 +56,51 @@ impl FileCalls {
         if lane == Lane::Free {
             return CallPlace { calls: None, is_counted: false };
         }
-        // The common case: nothing limits them.
-        if let Some(place) = self.take() {
-            return place;
-        }
+        let ticket = {
+            let mut state = self.state.lock();
+            // The common case: nothing limits them.
+            if state.waiting.is_empty()
+                && let Some(is_counted) = state.take()
+            {
+                return CallPlace { calls: Some(self), is_counted };
+            }
+            let number = state.next_ticket;
+            state.next_ticket += 1;
+            state.waiting.insert(number);
+            Ticket { calls: self, number }
+        };
         loop {
             let mut changed = pin!(self.changed.notified());
             // The wait begins before the look, so that nothing can happen in between.
             changed.as_mut().enable();
-            if let Some(place) = self.take() {
+            if let Some(place) = ticket.take_place() {
                 return place;
             }
             changed.await;
         }
     }
+}
 
-    fn take(&self) -> Option<CallPlace<'_>> {
-        let mut state = self.state.lock();
-        let limit = state.window.limit();
-        let is_counted = limit < usize::MAX;
-        if is_counted && state.count >= limit {
-            return None;
-        }
-        state.count += usize::from(is_counted);
-        Some(CallPlace { calls: Some(self), is_counted })
+/// A request that waits for its turn, until it is dropped.
+struct Ticket<'a> {
+    calls: &'a FileCalls,
+    number: u64,
+}
+
+impl<'a> Ticket<'a> {
+    fn take_place(&self) -> Option<CallPlace<'a>> {
+        let mut state = self.calls.state.lock();
+        let is_its_turn = state.waiting.first() == Some(&self.number);
+        let is_counted = if is_its_turn { state.take() } else { None }?;
+        Some(CallPlace { calls: Some(self.calls), is_counted })
+    }
+}
+
+impl Drop for Ticket<'_> {
+    fn drop(&mut self) {
+        self.calls.state.lock().waiting.remove(&self.number);
+        // It may be the turn of the next one now.
+        self.calls.changed.notify_waiters();
     }
 }
 
@@ -110,5 +149,48 @@ impl CallPlace<'_> {
 impl Drop for CallPlace<'_> {
     fn drop(&mut self) {
         self.give_back();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Polls once.
+    async fn now<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+        tokio::time::timeout(Duration::ZERO, future).await.ok()
+    }
+
+    async fn after_a_loss() -> FileCalls {
+        let calls = FileCalls::default();
+        calls.place(Lane::Files).await.lost();
+        calls
+    }
+
+    #[tokio::test]
+    async fn who_waits_has_its_turn_before_who_comes_later() {
+        let calls = after_a_loss().await;
+        let first = calls.place(Lane::Files).await;
+        let mut second = Box::pin(calls.place(Lane::Files));
+        assert!(now(&mut second).await.is_none(), "one at a time after a loss");
+        drop(first);
+        let mut third = Box::pin(calls.place(Lane::Files));
+        assert!(now(&mut third).await.is_none(), "the second has waited for longer");
+        let second = now(&mut second).await.expect("it is its turn");
+        assert!(now(&mut third).await.is_none());
+        drop(second);
+        assert!(now(&mut third).await.is_some());
+    }
+
+    #[tokio::test]
+    async fn who_gives_up_waiting_holds_up_nobody() {
+        let calls = after_a_loss().await;
+        let first = calls.place(Lane::Files).await;
+        let mut second = Box::pin(calls.place(Lane::Files));
+        let mut third = Box::pin(calls.place(Lane::Files));
+        assert!(now(&mut second).await.is_none() && now(&mut third).await.is_none());
+        drop(first);
+        drop(second);
+        assert!(now(&mut third).await.is_some());
     }
 }

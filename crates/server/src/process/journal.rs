@@ -8,6 +8,8 @@ use crate::retention::Retained;
 /// Whether events go to the attached connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pushing {
+    /// An observer has started the process. The attached client has not asked for its events, neither by a read nor by `process/flow`.
+    Unasked,
     /// The session was resumed and the client has not yet said up to where it knows: events would only repeat or
     /// overtake what its first read brings.
     AwaitingRead,
@@ -72,8 +74,7 @@ impl Journal {
         Self {
             log,
             sent: 0,
-            // Who only observes is sent nothing, and whoever is attached has not asked for it.
-            pushing: if follower == Follower::Nobody { Pushing::AwaitingRead } else { Pushing::Answering },
+            pushing: if follower == Follower::Nobody { Pushing::Unasked } else { Pushing::Answering },
             flow: if follower == Follower::Starter { Flow::Paused } else { Flow::Free },
             listener: None,
             hold: true,
@@ -142,7 +143,8 @@ impl Journal {
             Some(known) => self.log.read_part(after, max_bytes.unwrap_or(u64::MAX), known),
             None => self.log.read(after, max_bytes),
         };
-        let is_awaited = self.pushing == Pushing::AwaitingRead && self.listener == Some(reader);
+        let is_awaited =
+            matches!(self.pushing, Pushing::AwaitingRead | Pushing::Unasked) && self.listener == Some(reader);
         let may_catch_up = is_awaited && self.flow != Flow::Paused;
         if may_catch_up {
             self.log.acknowledge(after.min(self.log.next_seq() - 1));
@@ -190,6 +192,9 @@ impl Journal {
     /// The attached client lets events that waited go on.
     pub(crate) fn release(&mut self) {
         self.follower = Follower::Client;
+        if self.pushing == Pushing::Unasked {
+            self.pushing = Pushing::On;
+        }
         if self.flow == Flow::Paused {
             self.flow = Flow::Released;
         }
@@ -322,6 +327,32 @@ mod tests {
         assert!(!catches_up && page.chunks.is_empty());
         journal.answered();
         assert_eq!((journal.pushing, journal.log.acknowledged_seq()), (Pushing::AwaitingRead, 0));
+    }
+
+    /// One event of a process that an observer has started.
+    fn unasked() -> Journal {
+        let log = EventLog::new(LogLimits::default());
+        let mut journal = Journal::new(log, Budget::new(1 << 20).account(), Dialect::Current, Follower::Nobody);
+        journal.append(protocol::Stream::Stdout, &mut b"text".to_vec(), 4);
+        journal.listener = Some(NOW);
+        journal.answered();
+        journal
+    }
+
+    #[test]
+    fn a_client_that_was_just_attached_does_not_follow_what_an_observer_starts() {
+        let mut journal = unasked();
+        journal.give_up_waiting();
+        assert_eq!((journal.follower, journal.has_push()), (Follower::Nobody, false));
+    }
+
+    #[test]
+    fn a_client_that_asks_for_events_of_what_an_observer_started_gets_them() {
+        let mut journal = unasked();
+        journal.release();
+        assert_eq!((journal.follower, journal.has_push()), (Follower::Client, true));
+        let mut journal = unasked();
+        assert!(journal.read(NOW, 0, None, None).1, "a read asks for them too");
     }
 
     #[test]
