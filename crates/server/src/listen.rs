@@ -14,7 +14,7 @@ use transport::{
 
 use crate::connection;
 use crate::handshakes::{Handshake, Handshakes};
-use crate::metrics::{Refusal, Transport};
+use crate::metrics::{Metrics, Refusal, Transport};
 use crate::server::{Server, Shared};
 use crate::survive::survive;
 use crate::tokens::{TokenRefusal, Tokens};
@@ -125,7 +125,7 @@ struct ConnectionPlaces {
 
 impl ConnectionPlaces {
     /// Takes a peer from its handshake to a place among the connections, for which it may have to wait.
-    async fn admit(&self, handshake: &Handshake) -> Admission {
+    async fn admit(&self, handshake: &Handshake, metrics: &Metrics) -> Admission {
         let free = Arc::clone(&self.connections).try_acquire_owned().ok();
         let waiting = if free.is_none() { self.waiting.try_acquire().ok() } else { None };
         if free.is_none() && waiting.is_none() {
@@ -136,7 +136,10 @@ impl ConnectionPlaces {
         }
         let place = match free {
             Some(free) => Ok(free),
-            None => Arc::clone(&self.connections).acquire_owned().await,
+            None => {
+                let _counted = metrics.connection_waits();
+                Arc::clone(&self.connections).acquire_owned().await
+            }
         };
         place.map_or(Admission::GaveWay, Admission::Connected)
     }
@@ -175,7 +178,7 @@ async fn accept(listener: &Listener, shared: &Arc<Shared>, door: &Arc<Door>, pla
             // more memory than the connection that follows, so both have their own.
             let admitted = Box::pin(shake_hands(socket, surface, limits(&shared), &handshake));
             let Some(Some(stream)) = closing.run_until_cancelled(admitted).await else { return };
-            let _place = match closing.run_until_cancelled(places.admit(&handshake)).await {
+            let _place = match closing.run_until_cancelled(places.admit(&handshake, &shared.metrics)).await {
                 Some(Admission::Connected(place)) => place,
                 Some(Admission::NoRoom) => return turn_away(stream, &handshake).await,
                 Some(Admission::GaveWay) | None => return,

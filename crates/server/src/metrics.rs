@@ -75,6 +75,7 @@ pub(crate) struct Metrics {
     registry: Registry,
     connections_active: Family<TransportLabel, Gauge>,
     connections_total: Family<TransportLabel, Counter>,
+    connections_waiting: Gauge,
     authentication_failures: Family<RefusalLabel, Counter>,
     requests_total: Family<RequestLabels, Counter>,
     request_duration: Histogram,
@@ -86,6 +87,15 @@ pub(crate) struct Metrics {
     output_dropped_bytes: Counter<u64, AtomicU64>,
 }
 
+/// A client that waits for a connection, as it is counted.
+pub(crate) struct WaitingConnection(Gauge);
+
+impl Drop for WaitingConnection {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
 impl Metrics {
     pub(crate) fn new() -> Self {
         let mut registry = Registry::with_prefix("exec_server");
@@ -94,6 +104,7 @@ impl Metrics {
         let metrics = Self {
             connections_active: Family::default(),
             connections_total: Family::default(),
+            connections_waiting: Gauge::default(),
             authentication_failures: Family::default(),
             requests_total: Family::default(),
             request_duration,
@@ -107,6 +118,11 @@ impl Metrics {
         };
         registry.register("connections_active", "Open connections", metrics.connections_active.clone());
         registry.register("connections", "Connections accepted", metrics.connections_total.clone());
+        registry.register(
+            "connections_waiting",
+            "Clients that wait because --max-connections are open",
+            metrics.connections_waiting.clone(),
+        );
         registry.register(
             "authentication_failures",
             "Requests for a connection or for metrics without an accepted token, or from another user",
@@ -131,6 +147,12 @@ impl Metrics {
         let label = TransportLabel { transport };
         self.connections_active.get_or_create(&label).inc();
         self.connections_total.get_or_create(&label).inc();
+    }
+
+    /// A client waits for a connection, until what is returned is dropped.
+    pub(crate) fn connection_waits(&self) -> WaitingConnection {
+        self.connections_waiting.inc();
+        WaitingConnection(self.connections_waiting.clone())
     }
 
     pub(crate) fn authentication_failed(&self, reason: Refusal) {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use testkit::{Client, TestServer, eventually, http_get};
+use testkit::{Client, TestServer, eventually, eventually_async, http_get};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use transport::ConnectOptions;
@@ -40,6 +40,16 @@ impl Guarded {
         Client::connect_with(self.server.url(), options).await.unwrap()
     }
 
+    async fn until_clients_wait(&self, count: usize) {
+        let header = ("authorization", format!("Bearer {TOKEN}"));
+        let line = format!("exec_server_connections_waiting {count}");
+        eventually_async("the clients wait", async || {
+            let metrics = http_get(self.server.address(), "/metrics", &[(header.0, &header.1)]).await.body;
+            metrics.lines().any(|shown| shown == line).then_some(())
+        })
+        .await;
+    }
+
     async fn client(&self) -> Client {
         let mut client = self.connect().await;
         client.handshake(None).await;
@@ -66,23 +76,20 @@ async fn the_oldest_silent_sockets_make_room_for_others() {
 
 #[tokio::test]
 async fn clients_that_wait_for_a_connection_hold_up_neither_pages_nor_refusals() {
-    let guarded = Guarded::new(&["--max-connections", "1", "--max-handshakes", "2"]).await;
+    let guarded = Guarded::new(&["--max-connections", "1", "--max-handshakes", "8"]).await;
     let served = guarded.client().await;
-    let mut waiting = vec![guarded.connect().await, guarded.connect().await];
+    let mut waiting = Vec::new();
+    for count in 1..=8 {
+        waiting.push(guarded.connect().await);
+        guarded.until_clients_wait(count).await;
+    }
     let get = http_get(guarded.server.address(), "/readyz", &[]);
     let page = timeout(WELL_BEFORE_THE_DEADLINE, get).await.expect("no page while clients wait");
     assert_eq!(page.status, 200);
 
-    // The server may come to the three in any order.
-    waiting.push(guarded.connect().await);
-    let [first, second, third] = &mut waiting[..] else { unreachable!() };
-    let (refused, events) = tokio::select! {
-        events = first.drain() => (0, events),
-        events = second.drain() => (1, events),
-        events = third.drain() => (2, events),
-    };
-    assert_eq!(events, Vec::<testkit::Value>::new());
-    let reason = waiting.remove(refused).close_reason.expect("the connection ended without a reason");
+    let mut refused = guarded.connect().await;
+    assert_eq!(refused.drain().await, Vec::<testkit::Value>::new());
+    let reason = refused.close_reason.expect("the connection ended without a reason");
     assert_eq!(reason.code, 1013);
     assert_eq!(
         reason.reason,
@@ -91,9 +98,7 @@ async fn clients_that_wait_for_a_connection_hold_up_neither_pages_nor_refusals()
 
     drop(served);
     let mut next = waiting.remove(0);
-    // It may be the turn of the other one.
-    drop(waiting);
-    timeout(WELL_BEFORE_THE_DEADLINE, next.handshake(None)).await.expect("who waits is served");
+    timeout(WELL_BEFORE_THE_DEADLINE, next.handshake(None)).await.expect("the first that waits is served");
     assert_eq!(next.run("p", &["true"]).await.exit_code, 0);
 }
 
