@@ -3,5 +3,6 @@
 
 mod ending;
 mod finding;
+mod git_configuration;
 mod refusals;
 mod support;

@@ -38,7 +38,10 @@ impl World {
     }
 
     pub(crate) async fn with_args(args: &[&str], files: &[(&str, &[u8])]) -> Self {
-        let server = TestServer::with_args(args).await;
+        Self::of(TestServer::with_args(args).await, files).await
+    }
+
+    pub(crate) async fn of(server: TestServer, files: &[(&str, &[u8])]) -> Self {
         let client = server.client().await;
         let tree = tempfile::tempdir_in(std::fs::canonicalize(std::env::temp_dir()).unwrap()).unwrap();
         for (path, content) in files {

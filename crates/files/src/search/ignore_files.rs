@@ -1,12 +1,14 @@
 //! What stands where the walker looks for rules of what to ignore. It opens these files by itself and reads them to their end, so a FIFO
 //! would hold a thread for ever, and a link to an endless device, which any repository can contain, would take all memory. A directory with
-//! such a thing is not entered. Whoever swaps a file for one at the right moment is not kept from it.
+//! such a thing is not entered, and the global excludes of git are not used if one of them, or a configuration of git, is such a thing. Whoever swaps a file for one at the right moment is not kept from it.
 
 use std::fs::{self, Metadata};
 use std::io::Read as _;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ignore::gitignore::gitconfig_excludes_path;
 use parking_lot::Mutex;
 
 use super::{MAX_BRACES, RIPGREP_IGNORE, SearchEnd, SearchFailure, has_too_many_braces};
@@ -26,8 +28,13 @@ impl LeftOut {
     /// Whether a directory can be entered. One that cannot is noted.
     pub(super) fn admits(&self, directory: &Path) -> bool {
         let Some(path) = unreadable(directory) else { return true };
-        self.0.lock().note(SearchFailure { path, text: REFUSAL.to_owned() });
+        self.note(path, REFUSAL);
         false
+    }
+
+    /// Notes a file that is not used.
+    pub(super) fn note(&self, path: PathBuf, why: &str) {
+        self.0.lock().note(SearchFailure { path, text: why.to_owned() });
     }
 
     /// What was noted since the last time.
@@ -38,6 +45,39 @@ impl LeftOut {
 
 /// Why nothing below a directory is searched.
 pub(super) const REFUSAL: &str = "not an ordinary file of at most 1 MiB and 10,000 lines with at most 1,000 braces each, so its directory is not searched; remove it or search without ignore files";
+
+/// Why a search goes without the global excludes of git.
+pub(super) const GLOBAL_REFUSAL: &str = "not an ordinary file of at most 1 MiB, nor of at most 10,000 lines with at most 1,000 braces each if it names what to exclude, so the global excludes of git are not used; remove it or search without ignore files";
+
+/// `makedev(1, 3)`: `/dev/null`, by which people say that there is no configuration.
+const NULL_DEVICE: u64 = 0x103;
+
+/// The first of git's own files that must not be read: its configurations for the user and for the machine, which the walker reads to learn
+/// where the global excludes are, and then these themselves.
+pub(super) fn unreadable_of_git() -> Option<PathBuf> {
+    git_configurations().find(is_configuration_trap).or_else(|| gitconfig_excludes_path().filter(is_trap))
+}
+
+/// Where the walker looks for configurations of git.
+fn git_configurations() -> impl Iterator<Item = PathBuf> {
+    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let home = std::env::home_dir();
+    let user_configurations = variable("XDG_CONFIG_HOME").or_else(|| home.as_ref().map(|home| home.join(".config")));
+    let of_machine = variable("GIT_CONFIG_SYSTEM").unwrap_or_else(|| PathBuf::from("/etc/gitconfig"));
+    [
+        variable("GIT_CONFIG_GLOBAL"),
+        home.map(|home| home.join(".gitconfig")),
+        user_configurations.map(|directory| directory.join("git/config")),
+        Some(of_machine),
+    ]
+    .into_iter()
+    .flatten()
+}
+
+fn is_configuration_trap(path: &PathBuf) -> bool {
+    let is_null = |found: &Metadata| found.file_type().is_char_device() && found.rdev() == NULL_DEVICE;
+    fs::metadata(path).is_ok_and(|found| !found.is_dir() && !is_readable(&found) && !is_null(&found))
+}
 
 /// The first thing in a directory that looks like an ignore file and must not be read.
 pub(super) fn unreadable(directory: &Path) -> Option<PathBuf> {

@@ -23,6 +23,10 @@ pub(super) fn build(search: &Search, left_out: &LeftOut) -> Result<WalkBuilder, 
         .current_dir(&search.root);
     if search.respect_ignore {
         check_root(&search.root)?;
+        if let Some(path) = ignore_files::unreadable_of_git() {
+            left_out.note(path, ignore_files::GLOBAL_REFUSAL);
+            walk.git_global(false);
+        }
         let left_out = left_out.clone();
         walk.add_custom_ignore_filename(RIPGREP_IGNORE)
             .filter_entry(move |entry| !is_directory(entry) || left_out.admits(entry.path()));

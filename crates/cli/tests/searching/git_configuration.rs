@@ -1,0 +1,62 @@
+//! What stands where git looks for its configuration, which says which files no repository of a user wants to have.
+
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use tempfile::TempDir;
+use testkit::{TestServer, json};
+
+use crate::support::{World, uri};
+
+const EXPLANATION: &str = "not an ordinary file of at most 1 MiB, nor of at most 10,000 lines with at most 1,000 braces each if it names what to exclude, so the global excludes of git are not used; remove it or search without ignore files";
+
+/// A server whose user has this home directory, and a repository with two files.
+async fn world(home: &TempDir) -> World {
+    let server = TestServer::with(&[], |command| {
+        for name in ["XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"] {
+            command.env_remove(name);
+        }
+        command.env("HOME", home.path())
+    })
+    .await;
+    World::of(server, &[(".git/HEAD", b""), ("file", b"needle\n"), ("excluded", b"needle\n")]).await
+}
+
+fn fifo(path: &Path) {
+    rustix::fs::mkfifoat(rustix::fs::CWD, path, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
+}
+
+#[tokio::test]
+async fn a_configuration_that_is_no_file_is_not_opened() {
+    let make_fifo: fn(&Path) = fifo;
+    let make_endless: fn(&Path) = |path| symlink("/dev/zero", path).unwrap();
+    let make_huge: fn(&Path) = |path| std::fs::File::create(path).unwrap().set_len((1 << 20) + 1).unwrap();
+    for (name, make) in [
+        (".gitconfig", make_fifo),
+        (".gitconfig", make_endless),
+        (".gitconfig", make_huge),
+        (".config/git/config", make_fifo),
+        (".config/git/ignore", make_huge),
+    ] {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        make(&path);
+        let mut world = world(&home).await;
+        let outcome = world.search(json!({"pattern": "needle"})).await;
+        assert_eq!(outcome.names(), ["excluded", "file"], "{name}");
+        let expected = json!([{"path": uri(&path), "message": EXPLANATION}]);
+        assert_eq!(outcome.result["errors"], expected, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn ordinary_configurations_count_and_the_null_device_says_that_there_is_none() {
+    let home = tempfile::tempdir().unwrap();
+    let mut world = world(&home).await;
+    symlink("/dev/null", home.path().join(".gitconfig")).unwrap();
+    std::fs::create_dir_all(home.path().join(".config/git")).unwrap();
+    std::fs::write(home.path().join(".config/git/ignore"), "excluded\n").unwrap();
+    let outcome = world.search(json!({"pattern": "needle"})).await;
+    assert_eq!((outcome.names(), &outcome.result["errors"]), (vec!["file"], &json!([])));
+}
