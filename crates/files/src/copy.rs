@@ -21,8 +21,10 @@ use crate::stat::{Identity, kind, permissions, stat, stat_open};
 use crate::{Cancel, FileError, Follow, read, write};
 
 /// Copies `source` to `destination`: a file with its permissions, a link as it is, a directory only if `recursive`. What a directory
-/// has is merged into one that is there; things in it that are neither file, link nor directory are left out. After an error there
-/// may be a part of it.
+/// has is merged into one that is there; things in it that are neither file, link nor directory are left out.
+///
+/// After an error there may be a part of a tree. A file that was there before keeps its inode and may hold a part of the contents; a new
+/// file that could not be finished is removed.
 ///
 /// A link at `destination` itself is followed. No link below it is: an earlier copy of a hostile tree may have left one that leads
 /// elsewhere. A file takes the place of such a link; a directory is refused with `EEXIST`.
@@ -68,21 +70,35 @@ fn copy_file<F: AsFd + Copy, P: Arg + Copy>(
         remove_link(to, destination)?;
     }
     let new_mode = Mode::from_raw_mode(permissions(&found) & 0o777);
-    let (output, target) = write::open_at(to.directory, to.name, destination, follow, new_mode)?;
-    if Identity::of(&found) == Identity::of(&target) {
+    let target = write::open_at(to.directory, to.name, destination, follow, new_mode)?;
+    if Identity::of(&found) == Identity::of(&target.found) {
         return Err(FileError::refused("fs/copy cannot copy a file onto itself", destination));
     }
-    let mode = mode_of_copy(&found, &target);
-    let copied = fchmod(&output, mode)
-        .and_then(|()| ftruncate(&output, 0))
+    let output = &target.file;
+    let mode = mode_of_copy(&found, &target.found);
+    let copied = fchmod(output, mode)
+        .and_then(|()| ftruncate(output, 0))
         .map_err(Failure::from)
-        .and_then(|()| copy_contents(&input, found.stx_size, &output, cancel))
+        .and_then(|()| copy_contents(&input, found.stx_size, output, cancel))
         // Writing takes away the bits that let a program run as somebody else.
-        .and_then(|()| if mode.bits() & 0o7000 == 0 { Ok(()) } else { Ok(fchmod(&output, mode)?) });
+        .and_then(|()| if mode.bits() & 0o7000 == 0 { Ok(()) } else { Ok(fchmod(output, mode)?) });
+    if copied.is_err() && target.is_new {
+        remove_unfinished(to, &target.found);
+    }
     copied.map_err(|failure| match failure {
         Failure::Os(error) => FileError::os(error, destination),
         Failure::Cancelled(error) => error,
     })
+}
+
+/// Removes a new file that holds a part of its contents, unless something else has its name by now.
+fn remove_unfinished<F: AsFd + Copy, P: Arg + Copy>(at: End<F, P>, made: &Statx) {
+    let still_there = stat(at.directory, at.name, AtFlags::SYMLINK_NOFOLLOW)
+        .is_ok_and(|found| Identity::of(&found) == Identity::of(made));
+    if still_there {
+        // The error that is told is why the copy failed.
+        let _as_far_as_possible = unlinkat(at.directory, at.name, AtFlags::empty());
+    }
 }
 
 /// The permissions of the source. Set-user-ID and set-group-ID lend the rights of an owner and a group, so they are kept only where the

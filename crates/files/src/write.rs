@@ -15,15 +15,23 @@ use crate::{FileError, Follow};
 /// Makes `data` the contents of a file, which is created if it is not there. An existing file keeps its inode, and so its mode,
 /// owner and other names. It is written in place: after an error, such as a full disk, it may hold a part of the data.
 pub fn write_file(path: &Path, data: &[u8], follow: Follow) -> Result<(), FileError> {
-    let (file, found) = match follow {
+    let target = match follow {
         Follow::Yes => open_at(CWD, path, path, follow, Mode::from_raw_mode(0o666))?,
         Follow::No => match Place::find(path, follow)? {
             Some(place) => open_at(&place.directory, &place.name, path, follow, Mode::from_raw_mode(0o666))?,
             None => return Err(FileError::os(Errno::ISDIR, path)),
         },
     };
-    let _alone = OneWriter::of(Identity::of(&found));
-    replace_contents(&file, data).map_err(FileError::at(path))
+    let _alone = OneWriter::of(Identity::of(&target.found));
+    replace_contents(&target.file, data).map_err(FileError::at(path))
+}
+
+/// A regular file that is open for writing.
+pub(crate) struct WriteTarget {
+    pub(crate) file: OwnedFd,
+    pub(crate) found: Statx,
+    /// Whether the file was made by opening it, under the very name that was asked for.
+    pub(crate) is_new: bool,
 }
 
 /// Writes over what is there and cuts off the rest. To empty the file first would cost several times as much: ext4, for one, waits
@@ -45,7 +53,7 @@ pub(crate) fn open_at<F: AsFd, P: Arg + Copy>(
     path: &Path,
     follow: Follow,
     mode: Mode,
-) -> Result<(OwnedFd, Statx), FileError> {
+) -> Result<WriteTarget, FileError> {
     let (at, no_follow) = match follow {
         Follow::Yes => (AtFlags::empty(), OFlags::empty()),
         Follow::No => (AtFlags::SYMLINK_NOFOLLOW, OFlags::NOFOLLOW),
@@ -58,12 +66,17 @@ pub(crate) fn open_at<F: AsFd, P: Arg + Copy>(
         _ => {}
     }
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC | no_follow;
-    let file = openat(&directory, name, flags, mode).map_err(FileError::at(path))?;
-    let stat = stat_open(&file).map_err(FileError::at(path))?;
-    if kind(&stat) != FileType::RegularFile {
+    let made = match before {
+        Err(Errno::NOENT) => openat(&directory, name, flags | OFlags::EXCL, mode).ok(),
+        _ => None,
+    };
+    let is_new = made.is_some();
+    let file = made.map_or_else(|| openat(&directory, name, flags, mode), Ok).map_err(FileError::at(path))?;
+    let found = stat_open(&file).map_err(FileError::at(path))?;
+    if kind(&found) != FileType::RegularFile {
         return Err(FileError::not_a_file(path, follow));
     }
-    Ok((file, stat))
+    Ok(WriteTarget { file, found, is_new })
 }
 
 /// Writes all of `data` from `offset` on.

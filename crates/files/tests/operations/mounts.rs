@@ -96,7 +96,18 @@ fn role_of_one_who_fills() {
     let large = vec![1; 2_000_000];
     assert_errno(write_file(&small.join("a"), &large, Follow::Yes), Errno::NOSPC);
     fs::remove_file(small.join("a")).unwrap();
-    assert_errno(copy(&world.file("large", &large), &small.join("a"), false, &never()), Errno::NOSPC);
+    let source = world.file("large", &large);
+    assert_errno(copy(&source, &small.join("a"), false, &never()), Errno::NOSPC);
+    assert_eq!(names_in(&small), Vec::<String>::new(), "a new file is not left unfinished");
+    fs::create_dir(small.join("tree")).unwrap();
+    fs::create_dir(world.root().join("tree")).unwrap();
+    fs::rename(&source, world.root().join("tree/a")).unwrap();
+    assert_errno(copy(&world.root().join("tree"), &small.join("tree"), true, &never()), Errno::NOSPC);
+    assert_eq!(names_in(&small.join("tree")), Vec::<String>::new());
+    fs::write(small.join("a"), "old").unwrap();
+    assert_errno(copy(&world.root().join("tree/a"), &small.join("a"), false, &never()), Errno::NOSPC);
+    assert_eq!(names_in(&small), ["a", "tree"], "a file that was there stays");
+    fs::remove_dir(small.join("tree")).unwrap();
     fs::write(small.join("a"), "old").unwrap();
 
     let upload = Upload::create(&small.join("a"), true, Follow::Yes).unwrap();
