@@ -139,6 +139,12 @@ pub(crate) struct Limits {
     /// File operations per session that run at once; further ones wait
     #[arg(long, env = "EXEC_SERVER_MAX_FILE_OPERATIONS", value_name = "COUNT", value_parser = count, default_value_t = 32, hide = true)]
     max_file_operations: usize,
+    /// Searches that run at once, in all; a session has a quarter of them
+    #[arg(long, env = "EXEC_SERVER_MAX_SEARCHES", value_name = "COUNT", value_parser = count, default_value_t = 16, hide = true)]
+    max_searches: usize,
+    /// Bytes of answers about files of more than 4 MiB each, in all; further ones wait
+    #[arg(long, env = "EXEC_SERVER_MAX_LARGE_ANSWERS", value_name = "SIZE", default_value = "256MiB", hide = true)]
+    max_large_answers: Bytes,
     /// Watches per session
     #[arg(long, env = "EXEC_SERVER_MAX_WATCHES", value_name = "COUNT", value_parser = count, default_value_t = 64, hide = true)]
     max_watches: usize,
@@ -198,6 +204,8 @@ impl Args {
             max_queued_stdin_total: limits.max_queued_stdin_total.0,
             max_file_handles: limits.max_file_handles,
             max_file_operations: limits.max_file_operations,
+            max_searches: limits.max_searches,
+            max_large_answers: limits.max_large_answers.0,
             max_watches: limits.max_watches,
             max_http_requests: limits.max_http_requests,
             max_buffered_http: limits.max_buffered_http.0,

@@ -45,8 +45,8 @@ pub use remove::remove;
 pub use rename::rename;
 pub use search::{
     Case, Ending, Found, FoundLine, MAX_BRACES, MAX_CONTEXT_LINES, MAX_GLOB_BYTES, MAX_GLOBS, MAX_LINE_BYTES,
-    MAX_PATTERN_BYTES, MAX_SEARCH_ERRORS, Pattern, PreparedSearch, Search, SearchEnd, SearchError, SearchFailure,
-    check_size,
+    MAX_PATTERN_BYTES, MAX_SEARCH_ERRORS, MAX_SEARCHED_BYTES, Pattern, PreparedSearch, Search, SearchEnd,
+    SearchError, SearchFailure, check_size,
 };
 pub use set_metadata::set_metadata;
 pub use stat::{Metadata, metadata};

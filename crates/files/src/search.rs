@@ -23,6 +23,9 @@ const RIPGREP_IGNORE: &str = ".rgignore";
 
 /// More context than this is better read from the file.
 pub const MAX_CONTEXT_LINES: u32 = 20;
+/// Of a line, or, if matches may span lines, of a file. A longer one is an error of its file, because each thread of each search may hold
+/// so much.
+pub const MAX_SEARCHED_BYTES: usize = 8 << 20;
 /// Text of a line beyond this is cut, so that a file without line ends does not become one huge result.
 pub const MAX_LINE_BYTES: usize = 4096;
 /// Of a pattern. Two bytes of one, `\w`, can take 20 KB of memory before the size of the compiled expression is known, so this bounds
@@ -91,9 +94,13 @@ impl Search {
         }
     }
 
+    /// How many threads work on a search that does not say how many it wants.
+    pub fn default_threads() -> usize {
+        available_parallelism().map_or(1, NonZero::get).min(MOST_THREADS)
+    }
+
     fn thread_count(&self) -> usize {
-        let one_per_processor = || available_parallelism().map_or(1, NonZero::get).min(MOST_THREADS);
-        self.threads.unwrap_or_else(one_per_processor).max(1)
+        self.threads.unwrap_or_else(Self::default_threads).max(1)
     }
 
     /// Checks everything that can be wrong with the question, before anything is searched.
@@ -149,7 +156,7 @@ pub struct Pattern {
     pub case: Case,
     /// Only whole words.
     pub word: bool,
-    /// A match may span lines. Each file is then read as a whole, up to 256 MiB.
+    /// A match may span lines. Each file is then read as a whole, up to [`MAX_SEARCHED_BYTES`].
     pub multi_line: bool,
 }
 

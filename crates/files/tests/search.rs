@@ -8,7 +8,10 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::sync::Mutex;
 
-use files::{Cancel, Case, Ending, Found, FoundLine, MAX_LINE_BYTES, Pattern, Search, SearchEnd, SearchError};
+use files::{
+    Cancel, Case, Ending, Found, FoundLine, MAX_LINE_BYTES, MAX_SEARCHED_BYTES, Pattern, Search, SearchEnd,
+    SearchError,
+};
 use tempfile::TempDir;
 
 fn tree(files: &[(&str, &str)]) -> TempDir {
@@ -353,7 +356,7 @@ fn a_long_line_with_many_matches_does_not_outlive_its_search() {
 /// In this mode all of its lines are told as one.
 #[test]
 fn many_matches_over_many_lines_take_no_more_memory_than_the_file() {
-    const LINES: usize = 2 << 20;
+    const LINES: usize = MAX_SEARCHED_BYTES / 8;
     let root = tree(&[("many", &"aaaaaaa\n".repeat(LINES))]);
     let before = peak_resident_bytes();
     let told = Mutex::new((0, 0));
@@ -374,4 +377,36 @@ fn peak_resident_bytes() -> usize {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() * 1024
+}
+
+#[test]
+fn a_line_that_is_too_long_is_an_error_of_its_file() {
+    let long = format!("needle first\n{}needle\nneedle last\n", "a".repeat(MAX_SEARCHED_BYTES + 1));
+    let root = tree(&[("long", &long), ("short", "needle\n")]);
+    let (found, end) = run(search(&root, pattern("needle")));
+    let errors: Vec<_> = end.errors.iter().map(|error| (error.path.clone(), error.text.as_str())).collect();
+    let expected = "it has a line of more than 8 MiB, so it was searched only up to there";
+    assert_eq!(errors, [(root.path().join("long"), expected)]);
+    let numbers = |name: &str| -> Vec<u64> {
+        let lines_of = |one: &Found| match one {
+            Found::Lines { path, lines } if path.ends_with(name) => lines.clone(),
+            _ => Vec::new(),
+        };
+        found.iter().flat_map(lines_of).map(|line| line.number).collect()
+    };
+    assert_eq!((numbers("short"), numbers("long")), (vec![1], vec![1]));
+    let barely = format!("{}needle\n", "a".repeat(MAX_SEARCHED_BYTES - "needle".len()));
+    let root = tree(&[("barely", &barely)]);
+    assert_eq!(lines(search(&root, pattern("needle"))).len(), 1);
+}
+
+#[test]
+fn a_file_that_is_too_large_to_be_searched_as_a_whole_is_an_error() {
+    let large = "needle\n".repeat(MAX_SEARCHED_BYTES / 7 + 1);
+    let root = tree(&[("large", &large), ("small", "needle\nthread\n")]);
+    let (found, end) = run(search(&root, Pattern { multi_line: true, ..pattern("needle\nthread") }));
+    assert_eq!(found.len(), 1);
+    let errors: Vec<_> = end.errors.iter().map(|error| (error.path.clone(), error.text.as_str())).collect();
+    let expected = "it has more than 8 MiB, so it is not searched for matches that span lines";
+    assert_eq!(errors, [(root.path().join("large"), expected)]);
 }

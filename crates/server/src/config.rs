@@ -32,6 +32,11 @@ pub struct Config {
     pub max_file_handles: usize,
     /// Operations on files that one session has under way; further ones wait.
     pub max_file_operations: usize,
+    /// Searches that all sessions together have under way; further ones wait. A session has a quarter of them.
+    pub max_searches: usize,
+    /// Bytes of answers about files that have more than 4 MiB each and are being made or sent, of all connections; further ones wait.
+    /// A connection has one at a time, which counts as at most a quarter.
+    pub max_large_answers: usize,
     /// Watches of one session.
     pub max_watches: usize,
     /// HTTP requests of one connection that are under way, streamed bodies included.
@@ -84,6 +89,8 @@ impl Default for Config {
             max_queued_stdin_total: 64 << 20,
             max_file_handles: 128,
             max_file_operations: 32,
+            max_searches: 16,
+            max_large_answers: 256 << 20,
             max_watches: 64,
             max_http_requests: 256,
             max_buffered_http: 256 << 20,

@@ -5,6 +5,7 @@ mod goodbye;
 mod inbox;
 mod outbound;
 mod receipts;
+mod reply_room;
 mod writer;
 
 use std::collections::{HashMap, VecDeque};
@@ -25,10 +26,11 @@ use transport::{Framing, MessageStream, PeerLabel, ReadError, Reader, Writer};
 pub(crate) use call::Call;
 pub(crate) use goodbye::LONGEST_GOODBYE;
 pub(crate) use outbound::{Covered, Outbound};
+pub(crate) use reply_room::{LARGE_ANSWER_BYTES, LargeAnswerRoom, LargeAnswers, ReplyRoom};
 
 use inbox::{Handling, Inbox};
 
-use crate::handlers::{self, ActiveRequest, PendingLook};
+use crate::handlers::{self, ActiveRequest, PendingLook, SearchCancel};
 use crate::metrics::Transport;
 use crate::process::Departure;
 use crate::server::Shared;
@@ -54,10 +56,12 @@ pub(crate) struct Connection {
     pub(crate) outbound: Arc<Outbound>,
     pub(crate) requests: Arc<Semaphore>,
     pub(crate) large_replies: Arc<Semaphore>,
+    /// Lets one large answer about files through at a time.
+    large_answer_turn: Arc<Semaphore>,
     /// Files to look at that came in this turn.
     pub(crate) looks: Mutex<Vec<PendingLook>>,
     /// Searches by the names that the client gave them.
-    pub(crate) searches: Mutex<HashMap<String, files::Cancel>>,
+    pub(crate) searches: Mutex<HashMap<String, SearchCancel>>,
     /// HTTP requests that can be ended, by the names that the client gave them.
     pub(crate) http: Mutex<HashMap<String, ActiveRequest>>,
     pub(crate) http_places: Arc<Semaphore>,
@@ -120,6 +124,7 @@ pub(crate) async fn serve(stream: MessageStream, transport: Transport, shared: A
     let connection = Arc::new(Connection {
         requests: Arc::new(Semaphore::new(shared.config.max_requests)),
         large_replies: Arc::new(Semaphore::new(LARGE_REPLIES)),
+        large_answer_turn: Arc::new(Semaphore::new(1)),
         looks: Mutex::default(),
         searches: Mutex::default(),
         http: Mutex::default(),
@@ -146,6 +151,7 @@ pub(crate) async fn serve(stream: MessageStream, transport: Transport, shared: A
         drop(std::mem::take(&mut *connection.looks.lock()));
         connection.end_handlers().await;
     }
+    outbound.drop_answers();
     shared.remove_connection(&connection);
     shared.metrics.connection_closed(transport);
 }
@@ -409,6 +415,24 @@ impl Connection {
 
     pub(crate) fn greeted(&self, session: Arc<Session>, role: Role) {
         *self.phase.lock() = Phase::Greeted(session, role);
+    }
+
+    /// Waits until an answer of so many bytes may be made, if it is a large one. None: the connection has ended.
+    pub(crate) async fn room_if_large(&self, bytes: usize) -> Option<Option<LargeAnswerRoom>> {
+        if bytes <= LARGE_ANSWER_BYTES {
+            return Some(None);
+        }
+        self.shared.large_answers.room(&self.large_answer_turn, bytes).await.map(Some)
+    }
+
+    /// Room for an answer of so many bytes, if there is some at once.
+    pub(crate) fn room_for_answer_now(&self, bytes: usize) -> Option<ReplyRoom> {
+        let large = if bytes <= LARGE_ANSWER_BYTES {
+            None
+        } else {
+            Some(self.shared.large_answers.room_now(&self.large_answer_turn, bytes)?)
+        };
+        Some(self.outbound.room_for_reply_now(bytes)?.with_large(large))
     }
 
     /// Runs a handler that waits, until it is done or the connection is gone.

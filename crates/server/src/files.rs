@@ -1,6 +1,7 @@
 //! What a session has of files: room for its work on them, and what it has open.
 
 mod handles;
+mod searches;
 mod watches;
 mod work;
 
@@ -9,11 +10,11 @@ use std::sync::Arc;
 use tokio::sync::Semaphore;
 
 pub(crate) use handles::{HandleRefusal, Handles, Opened, Slot};
+pub(crate) use searches::{Question, SearchPlaces, SessionSearches};
 pub(crate) use watches::{WatchRefusal, Watched, Watches};
 pub(crate) use work::{Weight, Work};
 
-use crate::blocking::BlockingThreads;
-use crate::config::Config;
+use crate::server::Shared;
 
 /// Operations on files that all sessions together may have under way, each of which holds a thread.
 pub(crate) const OPERATIONS_IN_ALL: usize = 384;
@@ -29,16 +30,19 @@ const DISCOVERIES_AT_ONCE: usize = 2;
 /// The files of a session.
 pub(crate) struct SessionFiles {
     pub(crate) discoveries: Semaphore,
+    pub(crate) searches: SessionSearches,
     pub(crate) work: Work,
     pub(crate) handles: Handles,
     pub(crate) watches: Watches,
 }
 
 impl SessionFiles {
-    pub(crate) fn new(config: &Config, for_all: Arc<Semaphore>, threads: Arc<BlockingThreads>) -> Self {
+    pub(crate) fn new(shared: &Shared) -> Self {
+        let config = &shared.config;
         Self {
+            searches: shared.search_places.of_session(),
             discoveries: Semaphore::new(DISCOVERIES_AT_ONCE),
-            work: Work::new(config.max_file_operations, for_all, threads),
+            work: Work::new(config.max_file_operations, Arc::clone(&shared.file_places), Arc::clone(&shared.threads)),
             handles: Handles::new(config.max_file_handles),
             watches: Watches::new(config.max_watches),
         }

@@ -28,6 +28,7 @@ use protocol::{
 use serde::de::DeserializeOwned;
 
 pub(crate) use fs::look::{PendingLook, look_now};
+pub(crate) use fs::search::SearchCancel;
 pub(crate) use http::ActiveRequest;
 pub(crate) use refused_blocks::note_refused_message;
 pub(crate) use waiting::Waiting;

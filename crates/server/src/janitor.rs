@@ -312,7 +312,7 @@ mod tests {
             shared.spawner.session_tags(),
             Attachment::new(outbound.number, config.session_ttl, config.detached_hold),
             outbound,
-            SessionFiles::new(config, Arc::clone(&shared.file_places), Arc::clone(&shared.threads)),
+            SessionFiles::new(shared),
             config.max_kept_processes,
             shared.presence.enter(),
         ))

@@ -16,9 +16,9 @@ use tokio_util::task::TaskTracker;
 
 use crate::blocking::{BlockingThreads, Growth};
 use crate::config::Config;
-use crate::connection::{Connection, LONGEST_GOODBYE};
+use crate::connection::{Connection, LONGEST_GOODBYE, LargeAnswers};
 use crate::environment::{Variables, server_env, users_shell};
-use crate::files::{OPERATIONS_IN_ALL, places_for_all};
+use crate::files::{OPERATIONS_IN_ALL, SearchPlaces, places_for_all};
 use crate::janitor::Janitor;
 use crate::metrics::Metrics;
 use crate::presence::Presence;
@@ -83,6 +83,8 @@ pub(crate) struct Shared {
     pub(crate) threads: Arc<BlockingThreads>,
     /// Places for work on files.
     pub(crate) file_places: Arc<Semaphore>,
+    pub(crate) search_places: Arc<SearchPlaces>,
+    pub(crate) large_answers: LargeAnswers,
     /// What makes HTTP requests, once one was asked for.
     pub(crate) fetcher: OnceCell<Fetcher>,
 }
@@ -106,6 +108,8 @@ impl Server {
             budget: Budget::new(config.retain_total_bytes),
             stdin_budget: Budget::new(config.max_queued_stdin_total),
             http_budget: Budget::new(config.max_buffered_http),
+            search_places: SearchPlaces::new(config.max_searches),
+            large_answers: LargeAnswers::new(config.max_large_answers),
             shell: users_shell(&env),
             config,
             starter: Starter::new(Arc::clone(&spawner))?,

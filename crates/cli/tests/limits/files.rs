@@ -116,3 +116,92 @@ async fn clients_that_do_not_read_hold_up_nobody_else() {
     let listed = tokio::time::timeout(AT_LAST, listing).await.expect("it waits for clients that do not read");
     assert_eq!(listed["entries"][0]["fileName"], "large");
 }
+
+/// A folder with one file of so many zeros.
+fn zeros(bytes: usize) -> (tempfile::TempDir, testkit::Value) {
+    let place = tempfile::tempdir().unwrap();
+    std::fs::File::create(place.path().join("zeros")).unwrap().set_len(bytes as u64).unwrap();
+    let params = json!({"path": format!("file://{}/zeros", place.path().display())});
+    (place, params)
+}
+
+/// Waits until the server has done what can be done: it uses no processor for some looks in a row.
+async fn at_rest(server: &TestServer) {
+    let (mut before, mut looks) = (None, 0);
+    eventually("the server rests", || {
+        let now = testkit::cpu_time(server.pid());
+        looks = if before.replace(now) == Some(now) { looks + 1 } else { 0 };
+        (looks == 30).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn large_files_that_nobody_takes_are_not_read() {
+    const SIZE: usize = 24 << 20;
+    let (_place, params) = zeros(SIZE);
+    let server = TestServer::start().await;
+    let mut client = server.client().await;
+    let before = testkit::peak_resident_bytes(server.pid());
+    let mut ids = Vec::new();
+    for _ in 0..6 {
+        ids.push(client.send("fs/readFile", params.clone()).await);
+    }
+    at_rest(&server).await;
+    for id in ids {
+        let answer = client.answer(id).await;
+        assert_eq!(answer["result"]["dataBase64"].as_str().unwrap().len(), SIZE / 3 * 4);
+    }
+    let grown = testkit::peak_resident_bytes(server.pid()) - before;
+    // The contents, the answer, and the answer in the buffer of the writer, two of them at a time.
+    assert!(grown < 4 * SIZE, "{grown} bytes for answers that are made one at a time");
+}
+
+#[tokio::test]
+async fn large_answers_of_all_connections_have_a_bound() {
+    let (place, params) = zeros(12 << 20);
+    std::fs::write(place.path().join("small"), vec![0; 1 << 20]).unwrap();
+    let small = json!({"path": format!("file://{}/small", place.path().display())});
+    let server = TestServer::with_args(&["--max-large-answers", "64MiB"]).await;
+    let mut silent = Vec::new();
+    for _ in 0..4 {
+        let mut client = server.client().await;
+        client.send("fs/readFile", params.clone()).await;
+        client.send("fs/readFile", params.clone()).await;
+        silent.push(client);
+    }
+    at_rest(&server).await;
+    let mut client = server.client().await;
+    let large = client.send("fs/readFile", params.clone()).await;
+    // Small answers do not wait for it, nor do others with less than 4 MiB.
+    for _ in 0..40 {
+        let answer = client.request("fs/readFile", small.clone()).await;
+        assert_eq!(answer["result"]["dataBase64"].as_str().unwrap().len(), (1_usize << 20).div_ceil(3) * 4);
+    }
+    drop(silent.pop());
+    let answer = client.answer(large).await;
+    assert_eq!(answer["result"]["dataBase64"].as_str().unwrap().len(), 16 << 20);
+}
+
+#[tokio::test]
+async fn listings_that_had_no_room_at_first_are_whole() {
+    // In memory, where many files are made quickly.
+    let place = tempfile::tempdir_in("/dev/shm").unwrap();
+    // In an answer, each of these characters takes six bytes.
+    let name = |number: usize| format!("{number}{}", "\u{1}".repeat(240));
+    for number in 0..3000 {
+        std::fs::write(place.path().join(name(number)), "").unwrap();
+    }
+    let server = TestServer::start().await;
+    let mut client = server.client().await;
+    let uri = format!("file://{}", place.path().display());
+    let mut ids = Vec::new();
+    for _ in 0..3 {
+        ids.push(client.send("fs/readDirectory", json!({"path": uri})).await);
+    }
+    at_rest(&server).await;
+    for id in ids {
+        let answer = client.answer(id).await;
+        assert_eq!(answer["result"]["entries"].as_array().map(Vec::len), Some(3000));
+    }
+}

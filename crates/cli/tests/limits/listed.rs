@@ -26,6 +26,8 @@ async fn the_list_is_the_one_that_is_tested() {
         "max-queued-stdin-total",
         "max-file-handles",
         "max-file-operations",
+        "max-searches",
+        "max-large-answers",
         "max-watches",
         "max-http-requests",
         "max-buffered-http",

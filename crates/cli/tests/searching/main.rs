@@ -4,5 +4,6 @@
 mod ending;
 mod finding;
 mod git_configuration;
+mod memory;
 mod refusals;
 mod support;

@@ -17,11 +17,11 @@ use rustix::fs::OFlags;
 
 use super::lines::{Lines, PendingLines};
 use super::walk::failure;
-use super::{Ending, Found, PreparedSearch, Search, SearchEnd, SearchFailure, shortened};
+use super::{Ending, Found, MAX_SEARCHED_BYTES, PreparedSearch, Search, SearchEnd, SearchFailure, shortened};
 use crate::Cancel;
 
-/// What a thread may hold of one file: of a file that is searched as a whole, all of it, and else its longest line.
-const HEAP_BYTES: usize = 256 << 20;
+/// What a thread may hold of one file: the longest line and the lines around it, or, if matches may span lines, all of the file.
+const HEAP_BYTES: usize = MAX_SEARCHED_BYTES + (1 << 20);
 
 impl PreparedSearch {
     /// Searches, and hands over what it finds as it finds it, from several threads at once. A sink that takes its time slows the
@@ -95,15 +95,25 @@ struct Workers<'r> {
 
 impl<'s, 'r: 's> ParallelVisitorBuilder<'s> for Workers<'r> {
     fn build(&mut self) -> Box<dyn ParallelVisitor + 's> {
-        let searcher = searcher(&self.run.prepared.search);
-        Box::new(Worker { run: self.run, searcher, part: SearchEnd::default() })
+        let search = &self.run.prepared.search;
+        let is_multi_line = search.pattern.as_ref().is_some_and(|pattern| pattern.multi_line);
+        let unit = if is_multi_line { SearchedUnit::File } else { SearchedUnit::Line };
+        Box::new(Worker { run: self.run, searcher: searcher(search, unit), unit, part: SearchEnd::default() })
     }
 }
 
-fn searcher(search: &Search) -> Searcher {
+/// What a thread has in memory at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SearchedUnit {
+    Line,
+    /// A match may span lines.
+    File,
+}
+
+fn searcher(search: &Search, unit: SearchedUnit) -> Searcher {
     SearcherBuilder::new()
         .line_number(true)
-        .multi_line(search.pattern.as_ref().is_some_and(|pattern| pattern.multi_line))
+        .multi_line(unit == SearchedUnit::File)
         .before_context(search.context_before as usize)
         .after_context(search.context_after as usize)
         .max_matches(search.max_matches_per_file)
@@ -118,6 +128,7 @@ fn searcher(search: &Search) -> Searcher {
 struct Worker<'r> {
     run: &'r Run<'r>,
     searcher: Searcher,
+    unit: SearchedUnit,
     part: SearchEnd,
 }
 
@@ -173,7 +184,7 @@ impl Worker<'_> {
         let mut lines = Lines::of(matcher, &pending);
         let searched = self.searcher.search_reader(
             InterruptibleMatcher { matcher, run },
-            InterruptibleFile { file, run, pending: &pending },
+            InterruptibleFile { file, run, pending: &pending, unit: self.unit, unit_bytes: 0 },
             &mut lines,
         );
         let flushed = pending.flush();
@@ -210,6 +221,9 @@ struct InterruptibleFile<'r> {
     file: File,
     run: &'r Run<'r>,
     pending: &'r PendingLines<'r>,
+    unit: SearchedUnit,
+    /// Bytes read so far of the present line, or of the file.
+    unit_bytes: usize,
 }
 
 impl Read for InterruptibleFile<'_> {
@@ -217,7 +231,26 @@ impl Read for InterruptibleFile<'_> {
         if self.pending.flush().is_break() || self.run.is_over() {
             return Ok(0);
         }
-        self.file.read(buffer)
+        let count = self.file.read(buffer)?;
+        self.check_size(&buffer[..count])?;
+        Ok(count)
+    }
+}
+
+impl InterruptibleFile<'_> {
+    /// Fails when a line, or a file that is searched as a whole, is longer than a thread may hold.
+    fn check_size(&mut self, read: &[u8]) -> io::Result<()> {
+        let ends_unit = |byte: &u8| self.unit == SearchedUnit::Line && *byte == b'\n';
+        let unit_bytes = self.unit_bytes + read.iter().position(ends_unit).unwrap_or(read.len());
+        self.unit_bytes = read.iter().rposition(ends_unit).map_or(unit_bytes, |end| read.len() - end - 1);
+        if unit_bytes <= MAX_SEARCHED_BYTES {
+            return Ok(());
+        }
+        let what = match self.unit {
+            SearchedUnit::Line => "it has a line of more than 8 MiB, so it was searched only up to there",
+            SearchedUnit::File => "it has more than 8 MiB, so it is not searched for matches that span lines",
+        };
+        Err(io::Error::new(io::ErrorKind::FileTooLarge, what))
     }
 }
 

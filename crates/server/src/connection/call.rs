@@ -10,6 +10,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::Connection;
 use super::outbound::Covered;
+use super::reply_room::ReplyRoom;
 use crate::handlers::resumed_elsewhere;
 use crate::metrics::Outcome;
 
@@ -62,19 +63,20 @@ impl Call {
     }
 
     /// Answers with a message that was encoded elsewhere.
-    pub(crate) fn finish_encoded(self, message: Vec<u8>, permit: Option<OwnedSemaphorePermit>) {
-        self.send(message, Outcome::success, None, permit);
+    pub(crate) fn finish_encoded(self, message: Vec<u8>, room: Option<ReplyRoom>) {
+        self.send(message, Outcome::success, None, room);
     }
 
-    /// Answers with events, and gives the permit back when the answer has been sent.
+    /// Answers with events, and gives the room back when the answer has been sent.
     pub(crate) fn finish_covering<R: Serialize>(
         self,
         result: Result<R, WireError>,
         covers: Option<Covered>,
-        permit: Option<OwnedSemaphorePermit>,
+        room: Option<ReplyRoom>,
     ) {
         let (message, outcome) = self.encode(&result);
-        self.send(message, outcome, covers, permit);
+        drop(result);
+        self.send(message, outcome, covers, room);
     }
 
     /// Answers requests of one connection. Their answers are queued together, so that they leave in one write.
@@ -100,18 +102,12 @@ impl Call {
         }
     }
 
-    fn send(
-        mut self,
-        message: Vec<u8>,
-        outcome: Outcome,
-        covers: Option<Covered>,
-        permit: Option<OwnedSemaphorePermit>,
-    ) {
+    fn send(mut self, message: Vec<u8>, outcome: Outcome, covers: Option<Covered>, room: Option<ReplyRoom>) {
         let (message, covers) = match self.conclude(message, outcome) {
             Ok(message) => (message, covers),
             Err(refusal) => (refusal, None),
         };
-        self.connection.outbound.reply_covering(message, covers, permit);
+        self.connection.outbound.reply_covering(message, covers, room);
     }
 
     /// Notes how the call ended and gives its place back, before its answer leaves: whoever has the answer may use the place.

@@ -10,12 +10,13 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use session::{ConnectionNumber, PeerLiveness};
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 use transport::{Framing, WriteProgress};
 
 use super::inbox::Handling;
 use super::receipts::Receipts;
+use super::reply_room::ReplyRoom;
 use crate::process::Process;
 
 /// Answers that may wait to be sent. With more of them no further request of this connection is handled.
@@ -37,7 +38,7 @@ pub(crate) struct Reply {
     /// Events that came with it instead of being pushed.
     covers: Option<Covered>,
     /// Given back when the answer has been sent, so that large answers cannot pile up.
-    pub(crate) _permit: Option<OwnedSemaphorePermit>,
+    pub(super) room: Option<ReplyRoom>,
 }
 
 /// What an answer tells of a process: whoever has the answer has every event up to `through`.
@@ -144,34 +145,29 @@ impl Outbound {
 
     /// Waits for room for an answer of about so many bytes. One that is larger than all the room has it alone. None: the
     /// connection has ended.
-    pub(crate) async fn room_for_reply(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.reply_room).acquire_many_owned(reply_units(bytes)).await.ok()
+    pub(crate) async fn room_for_reply(&self, bytes: usize) -> Option<ReplyRoom> {
+        Arc::clone(&self.reply_room).acquire_many_owned(reply_units(bytes)).await.ok().map(Into::into)
     }
 
     /// The same if there is room at once.
-    pub(crate) fn room_for_reply_now(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.reply_room).try_acquire_many_owned(reply_units(bytes)).ok()
+    pub(crate) fn room_for_reply_now(&self, bytes: usize) -> Option<ReplyRoom> {
+        Arc::clone(&self.reply_room).try_acquire_many_owned(reply_units(bytes)).ok().map(Into::into)
     }
 
     pub(crate) fn reply(&self, message: Vec<u8>) {
         self.reply_covering(message, None, None);
     }
 
-    /// Answers with events, and gives the permit back when the answer has been sent.
-    pub(crate) fn reply_covering(
-        &self,
-        message: Vec<u8>,
-        covers: Option<Covered>,
-        permit: Option<OwnedSemaphorePermit>,
-    ) {
-        self.add(|state| state.queue(Reply { message, covers, _permit: permit }));
+    /// Answers with events, and gives the room back when the answer has been sent.
+    pub(crate) fn reply_covering(&self, message: Vec<u8>, covers: Option<Covered>, room: Option<ReplyRoom>) {
+        self.add(|state| state.queue(Reply { message, covers, room }));
     }
 
     /// Answers several requests, and wakes the writer once.
     pub(crate) fn reply_together(&self, messages: Vec<Vec<u8>>) {
         self.add(|state| {
             for message in messages {
-                state.queue(Reply { message, covers: None, _permit: None });
+                state.queue(Reply { message, covers: None, room: None });
             }
         });
     }
@@ -179,6 +175,16 @@ impl Outbound {
     /// The connection has ended, and its last requests are carried out without an answer: too many answers wait already.
     pub(super) fn stop_answering(&self) {
         self.state.lock().drops_answers = true;
+    }
+
+    /// Nobody sends what still waits: it must not hold room that others wait for.
+    pub(super) fn drop_answers(&self) {
+        let mut state = self.state.lock();
+        state.drops_answers = true;
+        let unsent = std::mem::take(&mut state.replies);
+        state.reply_bytes = 0;
+        drop(state);
+        drop(unsent);
     }
 
     fn add(&self, something: impl FnOnce(&mut State)) {

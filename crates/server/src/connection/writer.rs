@@ -9,6 +9,7 @@ use tokio::time::{Instant, sleep};
 use transport::Writer;
 
 use super::outbound::{Outbound, Outgoing};
+use super::reply_room::ReplyRoom;
 use crate::process::write_message;
 
 /// Gathered before a write. Beyond this, larger writes gain nothing and small messages would wait longer.
@@ -26,6 +27,7 @@ const BUFFER_KEPT: Duration = Duration::from_millis(500);
 /// Sends until the connection ends. Returns after a goodbye was sent.
 pub(super) async fn run(outbound: Arc<Outbound>, mut writer: Writer) -> io::Result<()> {
     let mut buffer = Vec::new();
+    let mut shared_room = Vec::new();
     // One timer for good: to set a new one for each message would wake the thread that waits for timers each time.
     let mut look = pin!(sleep(BUFFER_KEPT));
     let mut look_is_set = true;
@@ -52,12 +54,13 @@ pub(super) async fn run(outbound: Arc<Outbound>, mut writer: Writer) -> io::Resu
             outbound.woken().await;
         }
         loop {
-            let goodbye = gather(&outbound, &mut buffer);
+            let goodbye = gather(&outbound, &mut buffer, &mut shared_room);
             if buffer.is_empty() && !goodbye {
                 break;
             }
             writer.write_all_watched(&buffer, |progress| outbound.note_write(progress)).await?;
             buffer.clear();
+            shared_room.clear();
             if !outbound.framing.supports_ping() {
                 outbound.receipts.all_sent();
             }
@@ -69,8 +72,9 @@ pub(super) async fn run(outbound: Arc<Outbound>, mut writer: Writer) -> io::Resu
     }
 }
 
-/// Fills the buffer. True if a goodbye is in it, after which nothing may be sent.
-fn gather(outbound: &Arc<Outbound>, buffer: &mut Vec<u8>) -> bool {
+/// Fills the buffer. True if a goodbye is in it, after which nothing may be sent. Room that other connections wait for is kept until
+/// the buffer is written.
+fn gather(outbound: &Arc<Outbound>, buffer: &mut Vec<u8>, shared_room: &mut Vec<ReplyRoom>) -> bool {
     let framing = outbound.framing;
     while buffer.len() < BATCH_BYTES {
         match outbound.next() {
@@ -81,7 +85,10 @@ fn gather(outbound: &Arc<Outbound>, buffer: &mut Vec<u8>) -> bool {
             Some(Outgoing::Ping(wanted_at)) => {
                 framing.ping(buffer, &outbound.receipts.ping(wanted_at));
             }
-            Some(Outgoing::Reply(reply)) => write_message(framing, buffer, &reply.message),
+            Some(Outgoing::Reply(reply)) => {
+                write_message(framing, buffer, &reply.message);
+                shared_room.extend(reply.room.filter(|room| room.is_shared));
+            }
             Some(Outgoing::Events(process)) => {
                 process.leave_queue(outbound.number);
                 let pushed = process.push_into(outbound.number, framing, buffer, PROCESS_BYTES);

@@ -28,15 +28,16 @@ pub(crate) enum Weight {
 }
 
 /// The place of an operation.
-pub(crate) struct Place {
+struct Place {
     own: OwnedSemaphorePermit,
     of_all: OwnedSemaphorePermit,
 }
 
-/// What is left of the place of an operation that is done, while its answer waits for room: a place among those of its session. The
-/// one among those of all sessions is free again, so that a client that does not read holds up nobody else.
+/// A place among those of a session: what is left of the place of an operation that is done, while its answer waits for room, and what an
+/// operation has that waits for room before it begins. It holds none of the places of all sessions, so that a client that does not
+/// read holds up nobody else.
 pub(crate) struct AnswerSlot {
-    _own: OwnedSemaphorePermit,
+    own: OwnedSemaphorePermit,
 }
 
 impl Work {
@@ -61,18 +62,36 @@ impl Work {
         self.run_in(self.place(weight).await?, operation).await
     }
 
-    /// Waits for a place, for those who must not even prepare without one.
-    pub(crate) async fn place(&self, weight: Weight) -> Option<Place> {
+    async fn place(&self, weight: Weight) -> Option<Place> {
         // First the session's own: whoever has many operations waits among them, not among those of others.
+        let own = self.own_place(weight).await?;
+        self.among_all(own).await
+    }
+
+    /// Waits for a place of the session only, for those who have to wait for room as well before they begin.
+    pub(crate) async fn own_place(&self, weight: Weight) -> Option<AnswerSlot> {
         let own = match weight {
             Weight::Ordinary => 1,
             Weight::Large => self.all_own.div_ceil(LARGE_AT_ONCE),
         };
-        Some(Place { own: acquire(&self.for_session, own).await?, of_all: acquire(&self.for_all, 1).await? })
+        Some(AnswerSlot { own: acquire(&self.for_session, own).await? })
+    }
+
+    async fn among_all(&self, slot: AnswerSlot) -> Option<Place> {
+        Some(Place { own: slot.own, of_all: acquire(&self.for_all, 1).await? })
+    }
+
+    /// Runs `operation` in a place of the session that was waited for, when there is one among those of all.
+    pub(crate) async fn run_with<T: Send + 'static>(
+        &self,
+        slot: AnswerSlot,
+        operation: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<(T, AnswerSlot)> {
+        self.run_in(self.among_all(slot).await?, operation).await
     }
 
     /// Runs `operation` in a place that was waited for.
-    pub(crate) async fn run_in<T: Send + 'static>(
+    async fn run_in<T: Send + 'static>(
         &self,
         place: Place,
         operation: impl FnOnce() -> T + Send + 'static,
@@ -80,7 +99,7 @@ impl Work {
         let running = move || {
             let done = operation();
             drop(place.of_all);
-            (done, AnswerSlot { _own: place.own })
+            (done, AnswerSlot { own: place.own })
         };
         self.threads.run(running).await
     }

@@ -36,12 +36,14 @@ pub(super) fn discover(call: Call, params: DiscoverParams, session: Arc<Session>
         let answer_room = bundle::AnswerRoom::new(config.max_message_bytes, taken);
         // Kept until there is room to send the answer, so that texts which nobody takes cannot pile up.
         let Ok(_place) = session.files.discoveries.acquire().await else { return };
+        // How large the answer becomes is not known before.
+        let Some(large) = call.connection.room_if_large(config.max_message_bytes).await else { return };
         let Some(roots) = discover_all(params.roots, &session, answer_room).await else { return };
         let id = call.id().clone();
         let encode = move || encode_response(&id, &DiscoverResult { roots });
         let Some(message) = session.files.work.run(encode).await else { return };
-        let room = call.connection.outbound.room_for_reply(message.len()).await;
-        call.finish_encoded(message, room);
+        let Some(room) = call.connection.outbound.room_for_reply(message.len()).await else { return };
+        call.finish_encoded(message, Some(room.with_large(large)));
     });
 }
 

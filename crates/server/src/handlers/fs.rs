@@ -19,33 +19,87 @@ use crate::connection::Call;
 use crate::files::Weight;
 use crate::session::Session;
 
+/// An answer up to here may be made before there is room for it. A session has `--max-file-operations` of them that wait.
+const SMALL_ANSWER_BYTES: usize = 384 << 10;
+
+/// What an attempt to make an answer has led to.
+enum Attempt {
+    /// The answer, encoded.
+    Answer(Vec<u8>),
+    /// Nothing was done yet, because the answer would have about so many bytes.
+    NeedsRoom(usize),
+    Failed(WireError),
+}
+
 /// Looks at files: ends with the connection, because nobody else wants to know. The answer is encoded where it was found, and
 /// waits for room before more may be looked for.
 fn look<R: Serialize + Send + 'static>(
     call: Call,
     session: Arc<Session>,
-    operation: impl FnOnce() -> Result<R, WireError> + Send + 'static,
+    operation: impl Fn() -> Result<R, WireError> + Send + Sync + 'static,
 ) {
     let connection = Arc::clone(&call.connection);
-    connection.spawn(answer(call, session, Weight::Ordinary, operation));
+    connection.spawn(answer(call, session, operation));
 }
 
 async fn answer<R: Serialize + Send + 'static>(
     call: Call,
     session: Arc<Session>,
-    weight: Weight,
-    operation: impl FnOnce() -> Result<R, WireError> + Send + 'static,
+    operation: impl Fn() -> Result<R, WireError> + Send + Sync + 'static,
 ) {
     let id = call.id().clone();
-    let encoded = move || operation().map(|result| encode_response(&id, &result));
-    match session.files.work.run_for_reply(weight, encoded).await {
-        Some((Ok(message), slot)) => {
-            let Some(room) = call.connection.outbound.room_for_reply(message.len()).await else { return };
+    let attempt = move |_| match operation() {
+        Ok(result) => Attempt::Answer(encode_response(&id, &result)),
+        Err(error) => Attempt::Failed(error),
+    };
+    answer_in_room(call, session, attempt).await;
+}
+
+/// Answers with what `attempt` makes, which is told for how many bytes there is room. Small answers are made at once. For others, room is
+/// taken first: an answer that turns out to be larger, with no room at once, is dropped, and made again when there is room.
+///
+/// Room is waited for in one order by everybody, so that nobody waits in a circle: the turn and the shared room of a large answer, then a
+/// place of the session, then room of the connection, then a place among those of all sessions. Before it has all shared room, an
+/// answer holds nothing that the small answers of its session need.
+async fn answer_in_room(
+    call: Call,
+    session: Arc<Session>,
+    attempt: impl Fn(usize) -> Attempt + Send + Sync + 'static,
+) {
+    let connection = Arc::clone(&call.connection);
+    let attempt = Arc::new(attempt);
+    let first = Arc::clone(&attempt);
+    let tried = session.files.work.run_for_reply(Weight::Ordinary, move || first(SMALL_ANSWER_BYTES)).await;
+    let mut bytes = match tried {
+        Some((Attempt::Answer(message), slot)) => {
+            let room = if message.len() <= SMALL_ANSWER_BYTES {
+                let Some(room) = connection.outbound.room_for_reply(message.len()).await else { return };
+                Some(room)
+            } else {
+                connection.room_for_answer_now(message.len())
+            };
             drop(slot);
-            call.finish_encoded(message, Some(room));
+            if room.is_some() {
+                return call.finish_encoded(message, room);
+            }
+            message.len()
         }
-        Some((Err(error), _)) => call.finish::<()>(Err(error)),
-        None => {}
+        Some((Attempt::NeedsRoom(bytes), _)) => bytes,
+        Some((Attempt::Failed(error), _)) => return call.finish::<()>(Err(error)),
+        None => return,
+    };
+    loop {
+        let Some(large) = connection.room_if_large(bytes).await else { return };
+        let Some(slot) = session.files.work.own_place(Weight::Ordinary).await else { return };
+        let Some(room) = connection.outbound.room_for_reply(bytes).await else { return };
+        let again = Arc::clone(&attempt);
+        match session.files.work.run_with(slot, move || again(bytes)).await {
+            Some((Attempt::Answer(message), _)) => return call.finish_encoded(message, Some(room.with_large(large))),
+            // It has grown meanwhile.
+            Some((Attempt::NeedsRoom(more), _)) => bytes = more.max(bytes.saturating_mul(2)),
+            Some((Attempt::Failed(error), _)) => return call.finish::<()>(Err(error)),
+            None => return,
+        }
     }
 }
 

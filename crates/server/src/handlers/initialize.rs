@@ -49,7 +49,7 @@ fn open(call: &Call, keep: Option<Duration>) -> Result<Arc<Session>, WireError> 
         shared.spawner.session_tags(),
         attachment,
         Arc::clone(&call.connection.outbound),
-        SessionFiles::new(config, Arc::clone(&shared.file_places), Arc::clone(&shared.threads)),
+        SessionFiles::new(shared),
         config.max_kept_processes,
         shared.presence.enter(),
     ));

@@ -77,7 +77,7 @@ fn answer(call: Call, process: &Arc<Process>, session: &Session, params: &ReadPa
     });
     let outbound = Arc::clone(&call.connection.outbound);
     let is_partial = result.partial;
-    call.finish_covering(Ok(result), covers, Some(permit));
+    call.finish_covering(Ok(result), covers, Some(permit.into()));
     if catches_up || is_partial {
         outbound.note_catch_up();
     }

@@ -10,7 +10,7 @@ use protocol::fs::{
     BlockAnswer, CommitParams, CreateParams, Extent, ExtentsParams, ExtentsResult, HandleParams, HandleResult,
     OpenParams, ReadBlockParams, WriteBlockParams,
 };
-use protocol::{ErrorCode, NoResult, WireError};
+use protocol::{ErrorCode, NoResult, WireError, encoded_len};
 
 use super::super::poll_once::poll_once;
 use super::super::refused_blocks::note_refused_block;
@@ -109,20 +109,18 @@ pub(in crate::handlers) fn read_block(call: Call, params: ReadBlockParams, sessi
     let connection = Arc::clone(&call.connection);
     connection.spawn(async move {
         let opened = share.await;
-        let Some(place) = session.files.work.place(Weight::Ordinary).await else { return };
+        let Some(place) = session.files.work.own_place(Weight::Ordinary).await else { return };
+        // Before it is read: blocks that nobody takes must not pile up.
+        let Some(room) = call.connection.outbound.room_for_reply(encoded_len(len)).await else { return };
         // Here, not on the thread that reads: an allocator keeps memory for each thread that has asked for some.
         let mut answer = BlockAnswer::begin(call.id(), len);
-        let read = session.files.work.run_in(place, move || {
+        let read = session.files.work.run_with(place, move || {
             let Opened::File(file) = &*opened else { return Ok(None) };
             let eof = file.read_pieces(params.offset, len, PIECE_BYTES, |piece| answer.push(piece))?;
             Ok::<_, FileError>(Some(answer.end(eof)))
         });
         match read.await {
-            Some((Ok(Some(message)), slot)) => {
-                let Some(room) = call.connection.outbound.room_for_reply(len).await else { return };
-                drop(slot);
-                call.finish_encoded(message, Some(room));
-            }
+            Some((Ok(Some(message)), _)) => call.finish_encoded(message, Some(room)),
             Some((Ok(None), _)) => call.finish::<()>(Err(unknown(&params.handle_id))),
             Some((Err(error), _)) => {
                 // An offset that no file can have says nothing about the file.

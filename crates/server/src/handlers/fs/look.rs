@@ -10,11 +10,10 @@ use protocol::fs::{
     DirectoryEntry, FileMetadata, FileParams, FileTime, LinkTarget, PathParams, PathResult, ReadDirectoryParams,
     ReadDirectoryResult, WalkEntry, WalkFailure, WalkKind, WalkParams, WalkResult,
 };
-use protocol::{Base64Bytes, RequestId, WireError, encode_base64_response};
+use protocol::{Base64Bytes, RequestId, WireError, encode_base64_response, encoded_len};
 
-use super::{answer, failed, follow, look, native, uri, wire_error};
+use super::{Attempt, answer, answer_in_room, failed, follow, look, native, uri, wire_error};
 use crate::connection::{Call, Connection};
-use crate::files::Weight;
 use crate::session::Session;
 
 /// The most `fs/readFile` reads, whatever a message may hold.
@@ -30,8 +29,8 @@ const DIRECTORY_ENTRIES: usize = 50_000;
 /// What a walk may answer, as published: so much text, and so much around each entry.
 const WALK_REPLY_BYTES: usize = 4 << 20;
 const WALK_ENTRY_BYTES: usize = 64;
-/// A larger file takes more than one place among the operations of its session.
-const ORDINARY_BYTES: u64 = 1 << 20;
+/// What a file that grows may have more, when it is read, than when room was taken for its answer.
+const GROWTH_BYTES: u64 = 64 << 10;
 
 pub(in crate::handlers) fn read_file(call: Call, params: FileParams, session: Arc<Session>) {
     let path = match native(&params.path, params.sandbox.as_ref()) {
@@ -51,24 +50,23 @@ pub(in crate::handlers) fn read_file(call: Call, params: FileParams, session: Ar
     let message_limit = config.max_message_bytes;
     let follow = follow(params.follow_symlinks);
     let connection = Arc::clone(&call.connection);
-    connection.spawn(async move {
-        for (weight, limit) in
-            [(Weight::Ordinary, ORDINARY_BYTES.min(fits)), (Weight::Large, READ_FILE_BYTES.min(fits))]
-        {
-            let (path, id) = (path.clone(), call.id().clone());
-            let read = move || files::read_file(&path, follow, limit).map(|data| encode_file(&id, &data));
-            match session.files.work.run_for_reply(weight, read).await {
-                Some((Ok(message), slot)) => {
-                    let Some(room) = call.connection.outbound.room_for_reply(message.len()).await else { return };
-                    drop(slot);
-                    return call.finish_encoded(message, Some(room));
-                }
-                Some((Err(error), _)) if error.size_limit() == Some(ORDINARY_BYTES) => {}
-                Some((Err(error), _)) => return call.finish::<()>(Err(too_large(&error, message_limit))),
-                None => return,
+    let id = call.id().clone();
+    let most = READ_FILE_BYTES.min(fits);
+    let attempt = move |answer_bytes: usize| {
+        let limit = (answer_bytes.saturating_sub(around) as u64 / 4 * 3).min(most);
+        match files::read_file(&path, follow, limit) {
+            Ok(data) => Attempt::Answer(encode_file(&id, &data)),
+            Err(error) if error.size_limit().is_some() && limit < most => {
+                let size = files::metadata(&path, follow).map_or(0, |found| found.size);
+                // A file that is made up while it is read says that it is empty.
+                let size = if size > limit { size } else { limit * 2 };
+                let expected = usize::try_from(size.saturating_add(GROWTH_BYTES).min(most)).unwrap_or(usize::MAX);
+                Attempt::NeedsRoom(encoded_len(expected) + around)
             }
+            Err(error) => Attempt::Failed(too_large(&error, message_limit)),
         }
-    });
+    };
+    connection.spawn(answer_in_room(call, session, attempt));
 }
 
 fn encode_file(id: &RequestId, data: &[u8]) -> Vec<u8> {
@@ -202,7 +200,7 @@ fn with_path<R: serde::Serialize + Send + 'static>(
     call: Call,
     params: PathParams,
     session: Arc<Session>,
-    operation: impl FnOnce(&std::path::Path) -> Result<R, WireError> + Send + 'static,
+    operation: impl Fn(&std::path::Path) -> Result<R, WireError> + Send + Sync + 'static,
 ) {
     match native(&params.path, params.sandbox.as_ref()) {
         Ok(path) => look(call, session, move || operation(&path)),
@@ -226,7 +224,7 @@ pub(in crate::handlers) fn walk(call: Call, params: WalkParams, session: Arc<Ses
     let cancelled = cancel.0.clone();
     let connection = Arc::clone(&call.connection);
     connection.spawn(async move {
-        answer(call, session, Weight::Ordinary, move || walk_now(&path, &options, &cancelled)).await;
+        answer(call, session, move || walk_now(&path, &options, &cancelled)).await;
         drop(cancel);
     });
 }

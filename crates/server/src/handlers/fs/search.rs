@@ -12,10 +12,11 @@ use protocol::fs::{
 };
 use protocol::{Base64Bytes, NoResult, PathUri, WireError, encode_notification, notification};
 use tokio::sync::{Notify, mpsc};
+use tokio_util::sync::CancellationToken;
 
 use super::native;
 use crate::connection::{Call, Connection};
-use crate::files::Weight;
+use crate::files::{Question, Weight};
 use crate::session::Session;
 
 const SEARCH_ID_BYTES: usize = 32;
@@ -34,7 +35,23 @@ const WAITING_BATCHES: usize = 4;
 struct Running {
     connection: Arc<Connection>,
     id: String,
-    cancel: Cancel,
+    cancel: SearchCancel,
+}
+
+/// Ends a search.
+#[derive(Clone, Default)]
+pub(crate) struct SearchCancel {
+    /// For the threads that search.
+    running: Cancel,
+    /// For the task that waits for a place.
+    waiting: CancellationToken,
+}
+
+impl SearchCancel {
+    fn cancel(&self) {
+        self.running.cancel();
+        self.waiting.cancel();
+    }
 }
 
 impl Running {
@@ -46,7 +63,7 @@ impl Running {
         if searches.contains_key(&id) {
             return Err(WireError::invalid_request(format!("search `{id}` is already active")));
         }
-        let cancel = Cancel::new();
+        let cancel = SearchCancel::default();
         searches.insert(id.clone(), cancel.clone());
         drop(searches);
         Ok(Self { connection: Arc::clone(connection), id, cancel })
@@ -72,17 +89,31 @@ pub(in crate::handlers) fn search(call: Call, params: SearchParams, session: Arc
     let connection = Arc::clone(&call.connection);
     connection.spawn(async move {
         let (gather, mut telling) = gather(params.max_matches);
-        let cancel = running.cancel.clone();
+        let SearchCancel { running: cancel, waiting } = running.cancel.clone();
+        let question = Question::of(params.pattern.as_deref(), &params.globs);
+        let place = session.files.searches.place(question, files::Search::default_threads());
+        let place = match waiting.run_until_cancelled(place).await {
+            Some(Some(place)) => place,
+            Some(None) => return,
+            None => {
+                drop(running);
+                return call.finish(Ok(result(cancelled(), 0)));
+            }
+        };
+        let threads = place.threads;
         // Looking at the root can hang, and a large expression takes its time.
         let searching = session.files.work.run_for_reply(Weight::Large, move || {
             // It may have waited long for its place.
             if cancel.is_cancelled() {
-                return Ok(SearchEnd { ending: Ending::Cancelled, ..SearchEnd::default() });
+                return Ok(cancelled());
             }
-            let prepared = prepare(root, &params)?;
+            let prepared = prepare(root, &params, threads)?;
             let mut end = prepared.run(&cancel, &|found| gather.add(found));
             gather.flush();
             end.matches = end.matches.min(params.max_matches.unwrap_or(u64::MAX));
+            drop(prepared);
+            // On this thread: a search whose connection has ended keeps its place until it has ended too.
+            drop(place);
             Ok(end)
         });
         let (end, last_seq) = tokio::join!(searching, tell(&call.connection, &running.id, &mut telling));
@@ -118,7 +149,11 @@ pub(in crate::handlers) fn cancel(call: Call, params: SearchTarget, _: Arc<Sessi
     call.finish(Ok(NoResult {}));
 }
 
-fn prepare(root: std::path::PathBuf, params: &SearchParams) -> Result<PreparedSearch, WireError> {
+fn cancelled() -> SearchEnd {
+    SearchEnd { ending: Ending::Cancelled, ..SearchEnd::default() }
+}
+
+fn prepare(root: std::path::PathBuf, params: &SearchParams, threads: usize) -> Result<PreparedSearch, WireError> {
     // A root that is not there would be an error among the results; as the only thing asked for, it is the answer.
     std::fs::symlink_metadata(&root).map_err(|error| super::wire_error(&files::FileError::os(error, &root)))?;
     let context = params.context_lines.unwrap_or(0);
@@ -143,6 +178,7 @@ fn prepare(root: std::path::PathBuf, params: &SearchParams) -> Result<PreparedSe
         max_matches_per_file: params.max_matches_per_file,
         context_before: context,
         context_after: context,
+        threads: Some(threads),
         ..files::Search::below(root)
     };
     search.prepare().map_err(|error| refused(&error))

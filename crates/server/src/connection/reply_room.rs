@@ -1,0 +1,117 @@
+//! What an answer holds until it has been sent: room of its connection, and of what all connections share.
+
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// An answer of more than this takes its turn on its connection, and room of what all connections share, before it is made.
+pub(crate) const LARGE_ANSWER_BYTES: usize = 4 << 20;
+
+/// A large answer takes at most one of so many parts of the room, so that a peer that does not read leaves room to others.
+const PARTS: usize = 4;
+const UNIT_BYTES: usize = 1 << 10;
+
+/// Room for the large answers of all connections.
+pub(crate) struct LargeAnswers {
+    units: Arc<Semaphore>,
+    most_units: u32,
+}
+
+/// The room that one large answer takes of what all connections share, and its turn on its connection.
+pub(crate) struct LargeAnswerRoom {
+    _turn: OwnedSemaphorePermit,
+    _units: OwnedSemaphorePermit,
+}
+
+impl LargeAnswers {
+    pub(crate) fn new(bytes: usize) -> Self {
+        let units = bytes.div_ceil(UNIT_BYTES).clamp(PARTS, Semaphore::MAX_PERMITS);
+        let most_units = u32::try_from(units / PARTS).unwrap_or(u32::MAX);
+        Self { units: Arc::new(Semaphore::new(units)), most_units }
+    }
+
+    /// Waits for `turn`, which lets one answer through at a time, and for room. An answer that is larger than the part of a connection
+    /// takes that part.
+    pub(crate) async fn room(&self, turn: &Arc<Semaphore>, bytes: usize) -> Option<LargeAnswerRoom> {
+        let turn = Arc::clone(turn).acquire_owned().await.ok()?;
+        let units = Arc::clone(&self.units).acquire_many_owned(self.units_for(bytes)).await.ok()?;
+        Some(LargeAnswerRoom { _turn: turn, _units: units })
+    }
+
+    /// The same if there is room at once.
+    pub(crate) fn room_now(&self, turn: &Arc<Semaphore>, bytes: usize) -> Option<LargeAnswerRoom> {
+        let turn = Arc::clone(turn).try_acquire_owned().ok()?;
+        let units = Arc::clone(&self.units).try_acquire_many_owned(self.units_for(bytes)).ok()?;
+        Some(LargeAnswerRoom { _turn: turn, _units: units })
+    }
+
+    fn units_for(&self, bytes: usize) -> u32 {
+        u32::try_from(bytes.div_ceil(UNIT_BYTES)).map_or(self.most_units, |units| units.min(self.most_units))
+    }
+}
+
+/// The room of an answer.
+pub(crate) struct ReplyRoom {
+    _of_connection: OwnedSemaphorePermit,
+    _large: Option<LargeAnswerRoom>,
+    /// Whether others than the connection lack this room.
+    pub(super) is_shared: bool,
+}
+
+impl ReplyRoom {
+    /// Beside the connection's own room, that of a large answer.
+    pub(crate) fn with_large(self, large: Option<LargeAnswerRoom>) -> Self {
+        Self { is_shared: large.is_some(), _large: large, ..self }
+    }
+}
+
+impl From<OwnedSemaphorePermit> for ReplyRoom {
+    fn from(permit: OwnedSemaphorePermit) -> Self {
+        Self { _of_connection: permit, _large: None, is_shared: false }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::timeout;
+
+    use super::*;
+
+    fn turn() -> Arc<Semaphore> {
+        Arc::new(Semaphore::new(1))
+    }
+
+    #[tokio::test]
+    async fn one_connection_leaves_room_to_others() {
+        let all = LargeAnswers::new(64 << 20);
+        let (one, other) = (turn(), turn());
+        let first = all.room(&one, 500 << 20).await.unwrap();
+        assert!(all.room_now(&one, 1).is_none(), "one at a time");
+        assert!(timeout(Duration::ZERO, all.room(&one, 1)).await.is_err(), "one at a time");
+        let mut held: Vec<LargeAnswerRoom> = Vec::new();
+        for connection in [&other, &turn(), &turn()] {
+            held.push(all.room_now(connection, 16 << 20).unwrap());
+        }
+        let fifth = turn();
+        assert!(all.room_now(&fifth, 1).is_none(), "all of the room is taken");
+        let mut waiting = Box::pin(all.room(&fifth, 16 << 20));
+        assert!(timeout(Duration::ZERO, &mut waiting).await.is_err());
+        drop(first);
+        waiting.await.unwrap();
+        all.room_now(&one, 1).unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_is_given_up_while_it_waits_takes_nothing() {
+        let all = LargeAnswers::new(4 << 10);
+        let held: Vec<_> = [turn(), turn(), turn(), turn()].iter().map(|turn| all.room_now(turn, 1 << 10)).collect();
+        assert!(held.iter().all(Option::is_some));
+        let leaving = turn();
+        let waiting = timeout(Duration::ZERO, all.room(&leaving, 1 << 10)).await;
+        assert!(waiting.is_err());
+        drop(held);
+        assert_eq!((all.units.available_permits(), leaving.available_permits()), (4, 1));
+    }
+}
