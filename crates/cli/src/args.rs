@@ -151,7 +151,7 @@ pub(crate) struct Limits {
     /// HTTP requests under way per connection
     #[arg(long, env = "EXEC_SERVER_MAX_HTTP_REQUESTS", value_name = "COUNT", value_parser = count, default_value_t = 256, hide = true)]
     max_http_requests: usize,
-    /// Bytes of HTTP answers that are not streamed, in all
+    /// Bytes of HTTP answers that are not streamed, in all; a session has a quarter of them
     #[arg(long, env = "EXEC_SERVER_MAX_BUFFERED_HTTP", value_name = "SIZE", default_value = "256MiB", hide = true)]
     max_buffered_http: Bytes,
     /// The longest a read waits, whatever it asks for

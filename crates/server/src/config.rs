@@ -41,7 +41,7 @@ pub struct Config {
     pub max_watches: usize,
     /// HTTP requests of one connection that are under way, streamed bodies included.
     pub max_http_requests: usize,
-    /// Bytes of HTTP answers that are being collected, in all.
+    /// Bytes of HTTP answers that are being collected or sent, in all. A session has a quarter of them.
     pub max_buffered_http: usize,
     /// The longest a read waits, whatever it asks for.
     pub max_wait: Duration,

@@ -313,7 +313,7 @@ mod tests {
             Attachment::new(outbound.number, config.session_ttl, config.detached_hold),
             outbound,
             SessionFiles::new(shared),
-            config.max_kept_processes,
+            config,
             shared.presence.enter(),
         ))
     }

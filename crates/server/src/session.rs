@@ -14,11 +14,17 @@ use spawn::TagRange;
 pub(crate) use registry::{Full, Sessions};
 pub(crate) use table::{Deferred, Lookup, Place, Refusal, Table};
 
+use crate::config::Config;
 use crate::connection::Outbound;
 use crate::files::SessionFiles;
 use crate::presence::Present;
 use crate::process::{Departure, Flow, Journal, Process, Stop};
+use crate::retention::Budget;
 use crate::snapshot::Snapshots;
+
+/// A session has one of so many parts of the room for HTTP answers that are collected, so that one whose client does not read leaves room to
+/// others.
+const HTTP_PARTS: usize = 4;
 
 /// What survives a lost connection.
 pub(crate) struct Session {
@@ -30,6 +36,8 @@ pub(crate) struct Session {
     /// Names that are looked up for its HTTP requests. Of the session and not of a connection: a look-up goes on when its connection has
     /// ended, and a client that reconnects must not get new ones for it.
     pub(crate) lookups: fetch::LookupAllowance,
+    /// HTTP answers that are being collected or sent.
+    pub(crate) http_budget: Arc<Budget>,
     link: Mutex<Link>,
     kept: Mutex<KeptProcesses<Arc<Process>>>,
     _present: Present,
@@ -54,7 +62,7 @@ impl Session {
         attachment: Attachment,
         outbound: Arc<Outbound>,
         files: SessionFiles,
-        max_kept: usize,
+        config: &Config,
         present: Present,
     ) -> Self {
         Self {
@@ -64,6 +72,7 @@ impl Session {
             files,
             snapshots: Snapshots::default(),
             lookups: fetch::LookupAllowance::default(),
+            http_budget: Budget::new(config.max_buffered_http / HTTP_PARTS),
             link: Mutex::new(Link {
                 attachment,
                 outbound: Some(outbound),
@@ -71,7 +80,7 @@ impl Session {
                 expiry: NextLook::default(),
                 is_last_chance: false,
             }),
-            kept: Mutex::new(KeptProcesses::new(max_kept)),
+            kept: Mutex::new(KeptProcesses::new(config.max_kept_processes)),
             _present: present,
         }
     }

@@ -1,6 +1,7 @@
 //! Requests whose answer comes as a whole.
 
 use testkit::{base64, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::support::{Peer, fetch, ok, refused, server, server_with};
 
@@ -177,13 +178,40 @@ async fn answers_that_are_collected_have_a_bound() {
     let peer =
         Peer::answering(|request| ok(&"x".repeat(if request.starts_with("GET /large") { 2 << 20 } else { 9 }))).await;
     let mut client = server.client().await;
-    let words = "HTTP answers that are collected exceed the limit of 102400 bytes (--max-buffered-http); ask for it with streamResponse";
+    let words = "HTTP answers that are collected exceed the limit of one session: 25600 bytes for a session and 102400 in all (--max-buffered-http); ask for it with streamResponse";
     for _ in 0..3 {
         let (code, message) = refused(&mut client, peer.url("/large"), json!({})).await;
         assert_eq!((code, message.as_str()), (-32603, words));
         // What was given up takes no room, and neither does what has been sent.
         assert_eq!(fetch(&mut client, peer.url("/small"), json!({})).await.2, "x".repeat(9));
     }
+}
+
+#[tokio::test]
+async fn one_session_has_a_part_of_the_bound_of_all() {
+    let server = server_with(&["--max-buffered-http", "32MiB"], &[]).await;
+    let peer = Peer::start(|request, mut stream| async move {
+        let is_held = request.starts_with("GET /held");
+        let body = "x".repeat(if is_held { 3 << 20 } else { 4 << 20 });
+        let _gone = stream.write_all(format!("HTTP/1.1 200 OK\r\n\r\n{body}").as_bytes()).await;
+        if is_held {
+            // The body has no end while its reader is there.
+            let _gone = stream.read_u8().await;
+        }
+    })
+    .await;
+    let (mut greedy, mut other) = (server.client().await, server.client().await);
+    for number in 0..12 {
+        let params = json!({"method": "GET", "url": peer.url("/held"), "requestId": number.to_string()});
+        greedy.send("http/request", params).await;
+    }
+    // At most two of them fit into the quarter of the session.
+    for _ in 0..10 {
+        let refused = greedy.next().await;
+        let message = refused["error"]["message"].as_str().unwrap();
+        assert!(message.contains("exceed the limit of one session: 8388608 bytes"), "{message}");
+    }
+    assert_eq!(fetch(&mut other, peer.url("/"), json!({})).await.2.len(), 4 << 20);
 }
 
 #[tokio::test]

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::retention::Retained;
+
 /// An answer of more than this takes its turn on its connection, and room of what all connections share, before it is made.
 pub(crate) const LARGE_ANSWER_BYTES: usize = 4 << 20;
 
@@ -54,6 +56,7 @@ impl LargeAnswers {
 pub(crate) struct ReplyRoom {
     _of_connection: OwnedSemaphorePermit,
     _large: Option<LargeAnswerRoom>,
+    _http: Vec<Retained>,
     /// Whether others than the connection lack this room.
     pub(super) is_shared: bool,
 }
@@ -63,11 +66,16 @@ impl ReplyRoom {
     pub(crate) fn with_large(self, large: Option<LargeAnswerRoom>) -> Self {
         Self { is_shared: large.is_some(), _large: large, ..self }
     }
+
+    /// Beside the connection's own room, what an HTTP answer takes of the session's and of that of all.
+    pub(crate) fn with_http(self, http: Vec<Retained>) -> Self {
+        Self { is_shared: true, _http: http, ..self }
+    }
 }
 
 impl From<OwnedSemaphorePermit> for ReplyRoom {
     fn from(permit: OwnedSemaphorePermit) -> Self {
-        Self { _of_connection: permit, _large: None, is_shared: false }
+        Self { _of_connection: permit, _large: None, _http: Vec::new(), is_shared: false }
     }
 }
 

@@ -97,35 +97,61 @@ pub(super) fn request(call: Call, params: HttpRequestParams, session: Arc<Sessio
             stream(call, params, &session, registration).await;
         } else {
             let cancel = registration.request.cancel.clone();
-            // Given back when the answer is on its way.
-            let mut share = call.connection.shared.http_budget.account();
+            // Given back when the answer has been sent.
+            let mut share = HttpShare::of(&session, &call.connection.shared);
             let answer = cancel.run_until_cancelled(buffer(&call, params, &session, &mut share)).await;
             let answer = answer.unwrap_or_else(|| Err(cancelled()));
             let bytes = answer.as_ref().map_or(0, |answer| encoded_len(answer.body.0.len()));
             // Until there is room for it, it counts as a request under way.
             let Some(room) = call.connection.outbound.room_for_reply(bytes).await else { return };
             drop(registration);
-            call.finish_covering(answer, None, Some(room));
+            call.finish_covering(answer, None, Some(room.with_http(vec![share.of_session, share.of_all])));
         }
     });
+}
+
+/// What an answer that is collected holds of the room of its session, and of that of all sessions.
+struct HttpShare {
+    of_session: Retained,
+    of_all: Retained,
+}
+
+impl HttpShare {
+    fn of(session: &Session, shared: &Shared) -> Self {
+        Self { of_session: session.http_budget.account(), of_all: shared.http_budget.account() }
+    }
+
+    /// Holds so much from now on, or says whose limit does not allow it.
+    fn try_grow(&mut self, bytes: usize) -> Result<(), &'static str> {
+        if !self.of_session.try_grow(bytes) {
+            return Err("of one session");
+        }
+        if self.of_all.try_grow(bytes) { Ok(()) } else { Err("of all sessions") }
+    }
 }
 
 async fn buffer(
     call: &Call,
     params: HttpRequestParams,
     session: &Session,
-    share: &mut Retained,
+    share: &mut HttpShare,
 ) -> Result<HttpResponse, WireError> {
     let shared = &call.connection.shared;
     let fits = (shared.config.max_message_bytes.saturating_sub(AROUND_BODY_BYTES) / 4 * 3) as u64;
     let limit = params.max_body_bytes.map_or(fits, |limit| limit.min(fits));
     let response = send(shared, session, params).await?;
     let (status, headers) = (response.status, headers(response.headers));
-    let body = response.body.collect_while(limit, |bytes| share.try_grow(bytes)).await;
+    let mut exceeded = None;
+    let may_hold = |bytes| {
+        exceeded = share.try_grow(bytes).err();
+        exceeded.is_none()
+    };
+    let body = response.body.collect_while(limit, may_hold).await;
     let body = body.map_err(|error| failed(&error))?.ok_or_else(|| {
-        let limit = shared.http_budget.limit();
+        let whose = exceeded.unwrap_or_default();
+        let (own, all) = (session.http_budget.limit(), shared.http_budget.limit());
         WireError::internal(format!(
-            "HTTP answers that are collected exceed the limit of {limit} bytes (--max-buffered-http); ask for it with streamResponse"
+            "HTTP answers that are collected exceed the limit {whose}: {own} bytes for a session and {all} in all (--max-buffered-http); ask for it with streamResponse"
         ))
     })?;
     Ok(HttpResponse { status, headers, body: Base64Bytes(body.into()) })

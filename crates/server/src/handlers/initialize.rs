@@ -50,7 +50,7 @@ fn open(call: &Call, keep: Option<Duration>) -> Result<Arc<Session>, WireError> 
         attachment,
         Arc::clone(&call.connection.outbound),
         SessionFiles::new(shared),
-        config.max_kept_processes,
+        config,
         shared.presence.enter(),
     ));
     match shared.sessions.insert(&session, config.max_sessions) {
