@@ -48,7 +48,7 @@ pub use error::{SpawnError, Survival, Survivors};
 pub use guard::{GuardProgram, guard_main};
 pub use pty::{HeldSlave, Pty};
 pub use rustix::process::Signal;
-pub use signals::unblock_signals;
+pub use signals::{is_ignored, unblock_signals};
 pub use spawner::{Spawned, Spawner};
 pub use streams::{Input, Output, ReadOutcome, WriteOutcome};
 pub use tag::{Tag, TagRange};

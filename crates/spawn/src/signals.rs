@@ -3,16 +3,24 @@
 use std::mem::MaybeUninit;
 use std::ptr;
 
+use rustix::process::Signal;
+
 /// With `SIGCHLD` ignored, which can be inherited, the kernel reaps children itself and their exit status is lost.
 pub(crate) fn keep_exit_statuses() {
+    if is_ignored(Signal::CHILD) {
+        // SAFETY: SIG_DFL runs no code of ours.
+        unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+    }
+}
+
+/// Whether this process ignores a signal. Until it installs a handler, that is what its parent wanted: `nohup` ignores `SIGHUP`, and a shell
+/// ignores `SIGINT` and `SIGQUIT` for what a script starts in the background.
+pub fn is_ignored(signal: Signal) -> bool {
     let mut current = MaybeUninit::<libc::sigaction>::uninit();
-    // SAFETY: sigaction without a new action only fills in the current one, which is read if it succeeded; SIG_DFL runs no code.
+    // SAFETY: sigaction without a new action only fills in the current one, which is read if it succeeded.
     unsafe {
-        if libc::sigaction(libc::SIGCHLD, ptr::null(), current.as_mut_ptr()) == 0
+        libc::sigaction(signal.as_raw(), ptr::null(), current.as_mut_ptr()) == 0
             && current.assume_init().sa_sigaction == libc::SIG_IGN
-        {
-            libc::signal(libc::SIGCHLD, libc::SIG_DFL);
-        }
     }
 }
 

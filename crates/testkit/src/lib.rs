@@ -14,6 +14,7 @@ mod published;
 mod resuming;
 pub mod scripted;
 mod server;
+mod signals;
 mod slow_reader;
 mod wait;
 

@@ -7,10 +7,12 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 
 use crate::Client;
+use crate::signals::stop_ignoring_signals;
 use crate::wait::PATIENCE;
 
 /// The `exec-server` binary: `EXEC_SERVER_BIN`, or the one built beside the running test.
 pub fn binary() -> PathBuf {
+    stop_ignoring_signals();
     if let Some(path) = std::env::var_os("EXEC_SERVER_BIN") {
         return path.into();
     }

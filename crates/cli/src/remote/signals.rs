@@ -51,7 +51,8 @@ const KNOWN: [(Native, Told); 9] = [
     (Native::WINCH, Told::Resize),
 ];
 
-/// The signals that are sent to us from now on; none of them ends or stops us any more.
+/// The signals that are sent to us from now on; none of them ends or stops us any more. Signals that we were started to ignore, for instance
+/// by `nohup`, stay ignored and are not told of.
 pub(crate) struct Signals {
     streams: Vec<(Stream, Told)>,
 }
@@ -60,7 +61,10 @@ impl Signals {
     /// Begins to listen.
     pub(crate) fn listen() -> io::Result<Self> {
         let listen = |(native, told): (Native, Told)| Ok((signal(SignalKind::from_raw(native.as_raw()))?, told));
-        Ok(Self { streams: KNOWN.into_iter().map(listen).collect::<io::Result<_>>()? })
+        // Going on and another window size are facts; ignoring them would not undo them.
+        let is_fact = |told: Told| matches!(told, Told::Continue | Told::Resize);
+        let heard = KNOWN.into_iter().filter(|(native, told)| is_fact(*told) || !spawn::is_ignored(*native));
+        Ok(Self { streams: heard.map(listen).collect::<io::Result<_>>()? })
     }
 
     /// The next one. Cancel safe.

@@ -1,16 +1,22 @@
 //! Signals to us, and what is left when we end.
 
 use std::path::Path;
+use std::process::Stdio;
 
 use testkit::{Signal, descendants, eventually, is_alive, process_state, send_signal};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
-use tokio::process::Child;
+use tokio::process::{Child, Command};
 
-use crate::support::{command, finished, number_in, told};
+use crate::support::{command, finished, nothing_configured, number_in, told};
 
 /// Runs a shell script that prints `ready` when it is.
 async fn ready(script: &str) -> (Child, u32) {
-    let mut child = command(&["run", "--", "bash", "-c", script]).spawn().unwrap();
+    ready_in(command(&["run", "--", "bash", "-c", script])).await
+}
+
+/// The same for a command that runs such a script.
+async fn ready_in(mut command: Command) -> (Child, u32) {
+    let mut child = command.spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     assert_eq!(lines.next_line().await.unwrap().as_deref(), Some("ready"));
     let pid = child.id().unwrap();
@@ -37,6 +43,33 @@ async fn every_signal_reaches_the_process() {
         let (_, stderr, code) = told(&finished(child).await);
         assert!(stderr.contains(&format!("got {name}")), "{name}: {stderr}");
         assert_eq!(code, Some(40), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_signal_that_we_were_started_to_ignore_stays_ignored() {
+    for name in ["HUP", "INT", "QUIT", "TERM"] {
+        let script = format!(
+            "trap 'echo got {name} >&2; exit 40' {name}; trap 'exit 0' USR1; echo ready; while :; do sleep 0.05; done"
+        );
+        let binary = testkit::binary();
+        let ignoring = format!("trap '' {name}; exec {} run -- bash -c \"$0\"", binary.display());
+        let mut starter = Command::new("bash");
+        starter.args(["-c", &ignoring, &script]);
+        starter.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+        nothing_configured(&mut starter);
+        let (child, pid) = ready_in(starter).await;
+        let signal = match name {
+            "HUP" => Signal::HUP,
+            "INT" => Signal::INT,
+            "QUIT" => Signal::QUIT,
+            _ => Signal::TERM,
+        };
+        send_signal(pid, signal);
+        // It comes after the other one, so the command has got the other one by then, if anybody passes it on.
+        send_signal(pid, Signal::USR1);
+        let (_, stderr, code) = told(&finished(child).await);
+        assert!(code == Some(0) && !stderr.contains("got"), "{name}: {code:?} {stderr}");
     }
 }
 
