@@ -30,7 +30,7 @@ async fn info_tells_shell_directories_and_capabilities() {
                 "networkProxyLaunch": false, "capabilityDiscoverySandbox": false, "environmentConfigRead": true,
                 "httpHeaderEnvVars": true, "sandboxedFileStreaming": false, "shellSnapshotV2": true,
                 "processResize": true, "processCloseStdin": true, "processWriteQuery": true, "processSignals": true, "processList": true,
-                "processTimeout": true, "readGaps": true, "readParts": true, "sessionKeep": true, "sessionObserve": true,
+                "processTimeout": true, "processUmask": true, "readGaps": true, "readParts": true, "sessionKeep": true, "sessionObserve": true,
                 "processFlow": true,
                 "fsRename": true, "fsWriteBlocks": true, "fsModeIfNew": true, "fsExtents": true, "fsSetMetadata": true,
                 "fsLinks": true, "fsWatch": true, "fsSearch": true, "httpCancel": true, "httpLimits": true,

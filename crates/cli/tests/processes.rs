@@ -526,3 +526,15 @@ async fn a_terminal_stays_open_for_a_leader_that_has_redirected_its_streams() {
     assert!(outcome.pty.ends_with(b"got secret\r\n"), "{}", String::from_utf8_lossy(&outcome.pty));
     assert_eq!(outcome.exit_code, 4);
 }
+
+#[tokio::test]
+async fn a_process_has_the_umask_that_was_asked_for() {
+    let server = TestServer::start().await;
+    let mut client = server.client().await;
+    for (id, mask, shown) in [("a", 0o077, "0077\n"), ("b", 0, "0000\n"), ("c", 0o777, "0777\n")] {
+        client.call("process/start", start_with(id, &["/bin/sh", "-c", "umask"], json!({"umask": mask}))).await;
+        client.output_until(id, shown).await;
+    }
+    let error = client.call_error("process/start", start_with("d", &["/bin/true"], json!({"umask": 0o1000}))).await;
+    assert_eq!(error, json!({"code": -32602, "message": "umask must be at most 511"}));
+}

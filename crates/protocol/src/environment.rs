@@ -61,6 +61,8 @@ pub struct Capabilities {
     pub process_list: bool,
     /// `process/start.timeoutMs`.
     pub process_timeout: bool,
+    /// `process/start.umask`.
+    pub process_umask: bool,
     /// `process/read` tells where output is no longer retained.
     pub read_gaps: bool,
     /// `process/read.part`.

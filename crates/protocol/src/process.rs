@@ -36,6 +36,9 @@ pub struct StartParams {
     /// Extension `processTimeout`: kill the process after so long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
+    /// Extension `processUmask`: the permissions that files of the process do not get, at most 0o777; those of the server if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub umask: Option<u32>,
     /// Extension `processFlow`: its events wait from the first one on, for another client of the session or until they are released.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub paused: bool,
@@ -74,6 +77,7 @@ impl StartParams {
             env_policy: Some(EnvPolicy::inherit_all()),
             size: None,
             timeout_ms: None,
+            umask: None,
             paused: false,
             sandbox: None,
             enforce_managed_network: false,

@@ -330,6 +330,7 @@ mod tests {
             env: Vec::new(),
             cwd: "/".into(),
             stdio: Stdio::Pipes { stdin: StdinMode::Null },
+            umask: None,
         };
         let rest = shared.starter.start(command, tag).await.unwrap().unwrap();
         let (open, gate) = std::sync::mpsc::channel::<()>();

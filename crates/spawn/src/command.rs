@@ -17,6 +17,8 @@ pub struct Command {
     pub cwd: PathBuf,
     /// What its standard streams are connected to.
     pub stdio: Stdio,
+    /// The permissions that files of the child do not get; those of the server if not given.
+    pub umask: Option<u32>,
 }
 
 /// What the standard streams of a child are connected to.

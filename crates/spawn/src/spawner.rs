@@ -97,6 +97,9 @@ impl Spawner {
         actions.change_directory(cwd.as_fd());
         let wiring =
             Wiring::new(command.stdio, &mut actions).map_err(SpawnError::resource("make its standard streams"))?;
+        if let Some(mask) = command.umask {
+            actions.set_umask(mask);
+        }
 
         let actions = Arc::new(actions);
         let announcement = Announcement::new(tag);

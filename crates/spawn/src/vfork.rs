@@ -30,7 +30,7 @@ const SIGNAL_SET_BYTES: usize = 8;
 /// What the program of a child never sees, because the child ends before it runs.
 const EXIT_CODE_OF_FAILURE: c_int = 127;
 
-/// What the child does to its descriptors before it executes, in this order.
+/// What the child does to its directory, its descriptors and its umask before it executes, in this order.
 #[derive(Default)]
 pub(crate) struct FileActions(Vec<FileAction>);
 
@@ -38,6 +38,7 @@ enum FileAction {
     ChangeDirectory { to: c_int },
     Open { target: c_int, path: CString, flags: c_int },
     Duplicate { source: c_int, target: c_int },
+    SetUmask { mask: u32 },
 }
 
 impl FileActions {
@@ -51,6 +52,10 @@ impl FileActions {
 
     pub(crate) fn duplicate(&mut self, source: c_int, target: c_int) {
         self.0.push(FileAction::Duplicate { source, target });
+    }
+
+    pub(crate) fn set_umask(&mut self, mask: u32) {
+        self.0.push(FileAction::SetUmask { mask });
     }
 }
 
@@ -183,5 +188,7 @@ fn perform(action: &FileAction) -> Result<(), c_int> {
         FileAction::Duplicate { source, target } => {
             call(libc::SYS_dup3, [*source as usize, *target as usize, 0, 0, 0]).map(drop)
         }
+        // It returns the old mask and cannot fail. The child has a mask of its own, because it was not made with CLONE_FS.
+        FileAction::SetUmask { mask } => call(libc::SYS_umask, [*mask as usize, 0, 0, 0, 0]).map(drop),
     }
 }

@@ -36,6 +36,7 @@ pub(crate) fn environment_info(variables: &Variables, shell: &ShellInfo) -> Envi
             process_signals: true,
             process_list: true,
             process_timeout: true,
+            process_umask: true,
             read_gaps: true,
             read_parts: true,
             session_keep: true,

@@ -32,6 +32,7 @@ pub(super) fn exec(call: Call, params: LegacyExecParams, session: &Arc<Session>)
         pipe_stdin: false,
         follower: Follower::Client,
         timeout: None,
+        umask: None,
         snapshot: None,
         dialect: Dialect::Legacy { output_bytes_cap: params.output_bytes_cap },
     };

@@ -24,6 +24,9 @@ use crate::survive::{survive, survive_call};
 /// Arguments that `process/list` shows.
 const SHOWN_ARGUMENTS: usize = 32;
 
+/// Read, write and execute for owner, group and others. The kernel ignores further bits.
+const LARGEST_UMASK: u32 = 0o777;
+
 /// A start, freed of how it was asked for.
 pub(super) struct Wanted {
     pub(super) id: ProcessId,
@@ -35,6 +38,8 @@ pub(super) struct Wanted {
     pub(super) pipe_stdin: bool,
     pub(super) follower: Follower,
     pub(super) timeout: Option<Duration>,
+    /// Permissions that its files do not get; the server's if not given.
+    pub(super) umask: Option<u32>,
     pub(super) snapshot: Option<SnapshotRequest>,
     pub(super) dialect: Dialect,
 }
@@ -95,6 +100,7 @@ fn wanted(shared: &Shared, params: StartParams, observes: bool) -> Result<Wanted
         pipe_stdin: params.pipe_stdin,
         follower,
         timeout: params.timeout_ms.map(Duration::from_millis),
+        umask: params.umask,
         snapshot,
         dialect: Dialect::Current,
     })
@@ -178,6 +184,9 @@ fn check(shared: &Shared, wanted: &Wanted) -> Result<(), WireError> {
     if wanted.timeout.is_some_and(|timeout| timeout.is_zero()) {
         return Err(WireError::invalid_params("timeoutMs must not be 0"));
     }
+    if wanted.umask.is_some_and(|mask| mask > LARGEST_UMASK) {
+        return Err(WireError::invalid_params(format!("umask must be at most {LARGEST_UMASK}")));
+    }
     Ok(())
 }
 
@@ -236,6 +245,7 @@ async fn launch(
         env: env.into_iter().collect(),
         cwd: wanted.cwd,
         stdio: wanted.terminal.map_or(Stdio::Pipes { stdin }, Stdio::Pty),
+        umask: wanted.umask,
     };
     let spawned = shared.starter.start(command, tag).await;
     let spawned = spawned.ok_or_else(|| WireError::internal("the server is ending"))?;

@@ -51,6 +51,7 @@ pub(super) async fn capture(
         env: env.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
         cwd: cwd.to_owned(),
         stdio: Stdio::Report { descriptor: REPORT_DESCRIPTOR },
+        umask: None,
     };
     let tag = session.tags.next();
     let Spawned { child, io } = shared.starter.start(command, tag).await.ok_or(Failure::Ending)??;

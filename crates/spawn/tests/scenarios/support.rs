@@ -106,6 +106,7 @@ pub(crate) fn command<const N: usize>(argv: [&str; N]) -> Command {
         env: vec![("PATH".into(), "/usr/bin:/bin".into())],
         cwd: "/".into(),
         stdio: Stdio::Pipes { stdin: StdinMode::Null },
+        umask: None,
     }
 }
 
