@@ -1,12 +1,18 @@
 //! `--help-limits`: every limit with its flag, default and meaning.
 
+use std::io::{self, Write as _};
+
 use clap::CommandFactory as _;
 
 use crate::args::{Args, LIMITS};
 
-#[expect(clippy::print_stdout, reason = "what the person asked for")]
-pub(crate) fn print() {
-    print!("{}", render());
+/// To stdout. A reader that has closed the pipe is no error.
+pub(crate) fn print() -> io::Result<()> {
+    let mut stdout = io::stdout();
+    match stdout.write_all(render().as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        result => result,
+    }
 }
 
 fn render() -> String {

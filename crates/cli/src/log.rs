@@ -21,8 +21,12 @@ const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// Logs what `RUST_LOG` asks for, or else this much, at once.
 pub(crate) fn start_unqueued(usual: &str) {
-    let _is_started_once =
-        tracing_subscriber::fmt().with_env_filter(filter(usual)).with_writer(io::stderr).try_init();
+    let _is_started_once = tracing_subscriber::fmt()
+        .with_env_filter(filter(usual))
+        .with_writer(io::stderr)
+        // It would complain to the same stderr, and panic when that fails too.
+        .log_internal_errors(false)
+        .try_init();
 }
 
 /// The log of a server. When this is dropped, the lines that wait have a moment to be written.

@@ -9,10 +9,11 @@ mod sentence;
 mod serve;
 mod units;
 
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 
+use anyhow::Context as _;
 use clap::Parser as _;
-
 /// Our own failures, as opposed to those of a command that was run.
 const OUR_FAILURE: u8 = 125;
 
@@ -21,11 +22,10 @@ fn main() -> ExitCode {
         return ExitCode::from(u8::from(code != 0));
     }
     let args = args::Args::parse();
-    if args.help_limits {
-        limits::print();
-        return ExitCode::SUCCESS;
-    }
     let result = match args.command {
+        _ if args.help_limits => {
+            limits::print().map(|()| ExitCode::SUCCESS).context("cannot write the list of limits")
+        }
         Some(command) => remote::run(command),
         None => serve::serve(args).map(|()| ExitCode::SUCCESS),
     };
@@ -38,7 +38,11 @@ fn main() -> ExitCode {
     }
 }
 
-#[expect(clippy::print_stderr, reason = "errors are for the person at the terminal")]
 pub(crate) fn complain(error: &anyhow::Error) {
-    eprintln!("exec-server: {}", sentence::sentence(error));
+    say(&format!("exec-server: {}\n", sentence::sentence(error)));
+}
+
+/// Writes to stderr. If that fails there is nowhere to say so; the exit code stays what it is. `eprintln!` would panic instead.
+pub(crate) fn say(text: &str) {
+    let _nobody_listens = io::stderr().write_all(text.as_bytes());
 }

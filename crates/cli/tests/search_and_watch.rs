@@ -153,6 +153,15 @@ async fn changes_are_printed_until_it_is_interrupted() {
 }
 
 #[tokio::test]
+async fn a_reader_that_has_seen_enough_ends_the_watch_also_if_nothing_changes() {
+    let tree = tree(&[]);
+    let mut child = command(Path::new("/"), &["watch", &format!(":{}", tree.path().display())]).spawn().unwrap();
+    drop(child.stdout.take());
+    let status = tokio::time::timeout(PATIENCE, child.wait()).await.expect("it does not end").unwrap();
+    assert_eq!(status.code(), Some(141));
+}
+
+#[tokio::test]
 async fn what_is_not_there_cannot_be_watched() {
     let (_, complaint, code) = run(Path::new("/"), &["watch", "/no/such/place"]).await;
     assert_eq!(code, 1);

@@ -6,6 +6,7 @@ use anyhow::Context as _;
 use client::{ExecServerClient, ProcessState, ProcessSummary};
 
 use super::args::AttachArgs;
+use super::print::complain;
 use super::reach::{Destination, Purpose, leave};
 use super::relay::{EndOfInput, Ending, Goodbye, Relay};
 use super::run::say_that_it_goes_on;
@@ -79,7 +80,6 @@ fn ids<'a>(processes: impl Iterator<Item = &'a ProcessSummary>) -> String {
     if ids.is_empty() { "none".to_owned() } else { ids.join(", ") }
 }
 
-#[expect(clippy::print_stderr, reason = "for the person at the terminal")]
 fn say_what_is_gone(bytes: u64) {
-    eprintln!("exec-server: the first {bytes} bytes of output are no longer retained");
+    complain(&format!("the first {bytes} bytes of output are no longer retained"));
 }

@@ -7,7 +7,7 @@ use serde_json::json;
 use tokio::io::{AsyncWrite, AsyncWriteExt as _, Stderr, Stdout};
 
 use super::json::JsonLines;
-use super::print::complain;
+use super::print::{cannot_write, complain};
 
 /// Prints events in their order.
 pub(crate) struct EventPrinter {
@@ -48,6 +48,9 @@ impl EventPrinter {
 }
 
 async fn write(to: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> io::Result<()> {
-    to.write_all(bytes).await?;
-    to.flush().await
+    let written = async {
+        to.write_all(bytes).await?;
+        to.flush().await
+    };
+    written.await.map_err(cannot_write)
 }

@@ -12,7 +12,9 @@ use protocol::{OutputChunk, error_kind};
 
 use super::args::LogsArgs;
 use super::event_printer::EventPrinter;
+use super::print::reader_is_gone;
 use super::reach::{Destination, Purpose};
+use super::relay::BROKEN_PIPE;
 use super::status;
 
 /// How long the server may wait for something new before it answers that there is nothing.
@@ -24,19 +26,25 @@ pub(crate) async fn logs(args: LogsArgs) -> anyhow::Result<ExitCode> {
     let client = Destination::choose(&args.r#where)?.connect_to_session(name, None, Purpose::Look).await?;
     let id = ProcessId::from(args.id.as_str());
     let mut printer = EventPrinter::new(args.json);
-    let result = match (args.follow, client.observes().await?) {
-        // Where nobody can look without taking the session, it is followed like every other process.
-        (true, false) => follow(&client, &id, &mut printer).await,
-        (true, true) => print_pages(&client, &id, &mut printer, End::Closed).await,
-        (false, observes) => print_retained(&client, &id, &mut printer, observes).await,
+    let observes = client.observes().await?;
+    let printing = async {
+        match (args.follow, observes) {
+            // Where nobody can look without taking the session, it is followed like every other process.
+            (true, false) => follow(&client, &id, &mut printer).await,
+            (true, true) => print_pages(&client, &id, &mut printer, End::Closed).await,
+            (false, observes) => print_retained(&client, &id, &mut printer, observes).await,
+        }
+    };
+    let result = tokio::select! {
+        result = printing => result,
+        () = reader_is_gone() => Ok(ExitCode::from(BROKEN_PIPE)),
     };
     client.close().await;
     match result {
         Err(error) if is_unknown_process(&error) => {
             anyhow::bail!("there is no process `{id}` in the session `{name}`; `exec-server ps` lists them")
         }
-        // Whoever read our output has seen enough.
-        Err(error) if is_broken_pipe(&error) => Ok(ExitCode::SUCCESS),
+        Err(error) if is_broken_pipe(&error) => Ok(ExitCode::from(BROKEN_PIPE)),
         result => result,
     }
 }

@@ -1,7 +1,6 @@
 //! What a person is told about the connection while something runs: one line when it is lost, one when it is back. A short break is not
 //! worth a word in a log.
 
-use std::io::Write as _;
 use std::time::Duration;
 
 use client::ConnectionState;
@@ -63,6 +62,6 @@ impl Notice {
     pub(crate) fn say(&self, text: &str) {
         let line =
             if self.is_raw { format!("\r\n[exec-server: {text}]\r\n") } else { format!("exec-server: {text}\n") };
-        let _nobody_listens = std::io::stderr().write_all(line.as_bytes());
+        crate::say(&line);
     }
 }

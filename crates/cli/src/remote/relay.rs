@@ -41,7 +41,7 @@ const UNTOLD_PATIENCE: Duration = Duration::from_secs(2);
 /// What the end-of-file key of a terminal sends.
 const END_OF_FILE_KEY: [u8; 1] = [4];
 /// What a program that writes to a closed pipe ends with.
-const BROKEN_PIPE: u8 = 128 + 13;
+pub(crate) const BROKEN_PIPE: u8 = 128 + 13;
 /// What a program ends with whose terminal was closed.
 const HUNG_UP: u8 = 128 + 1;
 
@@ -150,7 +150,8 @@ impl Relay<'_> {
         let ending =
             self.carry(signals, terminal.as_ref(), stdin, output, &mut written, &mut screen, &errands, to_do).await;
         if let Ok(Ending::Exited(_)) = ending {
-            return Ok(finish_writing(&mut written, signals).await.unwrap_or(ending?));
+            let instead = finish_writing(&mut written, signals).await?;
+            return instead.map_or(ending, Ok);
         }
         if terminal.is_some() {
             if !written.is_terminated() {
@@ -469,14 +470,14 @@ fn broken(result: Result<io::Result<()>, tokio::sync::oneshot::error::RecvError>
     }
 }
 
-/// Everything was received; whoever reads our output may be slower.
-async fn finish_writing(written: &mut Written, signals: &mut Signals) -> Option<Ending> {
+/// Everything was received; whoever reads our output may be slower. `None`: all of it was written.
+async fn finish_writing(written: &mut Written, signals: &mut Signals) -> anyhow::Result<Option<Ending>> {
     tokio::select! {
         result = written => match result {
-            Ok(Ok(())) => None,
-            result => broken(result).ok(),
+            Ok(Ok(())) => Ok(None),
+            result => broken(result).map(Some),
         },
-        deadly = signals.next_deadly() => Some(Ending::Told(deadly)),
+        deadly = signals.next_deadly() => Ok(Some(Ending::Told(deadly))),
     }
 }
 

@@ -1,5 +1,6 @@
 //! `run`: a command in an environment, as if it was here.
 
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use client::{ExecProcess, ExecServerClient, ExecServerError, ProcessId, StartParams};
@@ -8,7 +9,7 @@ use super::abilities::environment;
 use super::args::{RunArgs, USUAL_KEEP};
 use super::input_plan;
 use super::reach::{Destination, Purpose, leave};
-use super::relay::{EndOfInput, Ending, Goodbye, Relay};
+use super::relay::{BROKEN_PIPE, EndOfInput, Ending, Goodbye, Relay};
 use super::signals::Signals;
 use super::start::{Flags, Here, unused_id};
 use super::status;
@@ -77,8 +78,7 @@ async fn run_with(
         process.detach();
     }
     if args.detach {
-        print_id(process.process_id());
-        return Ok((ExitCode::SUCCESS, Goodbye::InOrder));
+        return Ok((print_id(process.process_id())?, Goodbye::InOrder));
     }
     let relay = Relay {
         client,
@@ -180,13 +180,22 @@ async fn try_start(client: &ExecServerClient, params: StartParams) -> anyhow::Re
     }
 }
 
-#[expect(clippy::print_stdout, reason = "what the person asked for")]
-fn print_id(id: &ProcessId) {
-    println!("{id}");
+/// Prints the id of a command that was left running. The id is part of the error, because nobody could find the command without it.
+fn print_id(id: &ProcessId) -> anyhow::Result<ExitCode> {
+    let mut stdout = io::stdout();
+    match writeln!(stdout, "{id}").and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(ExitCode::from(BROKEN_PIPE)),
+        Err(error) => {
+            Err(anyhow::Error::new(error)
+                .context(format!("the command runs as `{id}`, but its id cannot be written")))
+        }
+        Ok(()) => Ok(ExitCode::SUCCESS),
+    }
 }
 
-#[expect(clippy::print_stderr, reason = "for the person at the terminal")]
 pub(crate) fn say_that_it_goes_on(session: &str, id: &ProcessId) {
     let id = readable(id.as_str());
-    eprintln!("\n[exec-server: left {id} running; `exec-server attach --session {session} {id}` takes it up again]");
+    crate::say(&format!(
+        "\n[exec-server: left {id} running; `exec-server attach --session {session} {id}` takes it up again]\n"
+    ));
 }

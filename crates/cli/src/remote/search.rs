@@ -15,13 +15,12 @@ use super::args::SearchArgs;
 use super::place::Place;
 use super::print::complain;
 use super::reach::Destination;
+use super::relay::BROKEN_PIPE;
 use shown::{Context, Look, Shown};
 
 const FOUND: u8 = 0;
 const NOTHING: u8 = 1;
 const FAILED: u8 = 2;
-/// Nobody reads our output any more.
-const BROKEN_PIPE: u8 = 141;
 
 /// What came of it.
 #[derive(Default)]

@@ -9,9 +9,9 @@ use serde_json::json;
 
 use super::args::WatchArgs;
 use super::place::Place;
-use super::print::{complain, print};
+use super::print::{complain, print, reader_is_gone};
 use super::reach::{Destination, leave};
-use super::relay::Goodbye;
+use super::relay::{BROKEN_PIPE, Goodbye};
 use super::signals::Signals;
 use crate::sentence::readable;
 
@@ -22,12 +22,15 @@ pub(crate) async fn watch(args: WatchArgs) -> anyhow::Result<ExitCode> {
     let uri = place.uri(&client).await?;
     // From here on a signal must not leave the watch behind.
     let mut signals = Signals::listen()?;
-    let ended = signals.or_deadly(print_changes(&client, &uri, &args)).await;
+    let printing = async {
+        tokio::select! {
+            gone = print_changes(&client, &uri, &args) => gone.map(|()| ExitCode::SUCCESS),
+            () = reader_is_gone() => Ok(ExitCode::from(BROKEN_PIPE)),
+        }
+    };
+    let ended = signals.or_deadly(printing).await;
     leave(client, Goodbye::InOrder).await;
-    match ended {
-        Ok(gone) => gone.map(|()| ExitCode::SUCCESS),
-        Err(deadly) => Ok(ExitCode::from(deadly.exit_code())),
-    }
+    ended.unwrap_or_else(|deadly| Ok(ExitCode::from(deadly.exit_code())))
 }
 
 async fn print_changes(client: &ExecServerClient, uri: &PathUri, args: &WatchArgs) -> anyhow::Result<()> {

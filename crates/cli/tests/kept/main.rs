@@ -3,6 +3,7 @@
 
 mod background;
 mod beside;
+mod full_disk;
 mod kill;
 mod logs;
 mod ps;

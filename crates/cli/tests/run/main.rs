@@ -3,6 +3,7 @@
 
 mod connection;
 mod exit_codes;
+mod full_disk;
 mod kept;
 mod place;
 mod published;
