@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use protocol::{
-    Base64Bytes, Capabilities, EnvironmentInfo, EnvironmentStatus, FlowParams, ListResult, Method, NoResult,
-    ProcessId, ProcessSummary, ReadParams, ReadResult, SessionId, Signal, SignalParams, StartParams, StartResult,
-    TargetParams, TerminateResult, WriteId, WriteParams, WriteResult,
+    Base64Bytes, Capabilities, EnvironmentInfo, EnvironmentStatus, FlowParams, KeepParams, ListResult, Method,
+    NoResult, ProcessId, ProcessSummary, ReadParams, ReadResult, SessionId, Signal, SignalParams, StartParams,
+    StartResult, TargetParams, TerminateResult, WriteId, WriteParams, WriteResult,
 };
 use recovery::{Link, LinkPolicy, WhenRecovering};
 use serde::Serialize;
@@ -100,6 +100,17 @@ impl ExecServerClient {
         shared.stopped.cancelled().await;
     }
 
+    /// The same, and lets the server end the session with this connection, however long it was to be kept. Extension `sessionKeep`; a
+    /// server without it keeps the session as long as every other one.
+    pub async fn end_session(self) {
+        let params = KeepParams { keep_for_ms: 0 };
+        let told: Result<NoResult, _> = self.once(Method::SessionKeep, &params).await;
+        if let Err(error) = told {
+            tracing::debug!(%error, "the session cannot be ended");
+        }
+        self.close().await;
+    }
+
     pub(crate) fn handle(&self) -> &Arc<Handle> {
         &self.handle
     }
@@ -117,6 +128,11 @@ impl ExecServerClient {
     /// Whether this client only looks at its session. False from a server that cannot do that, whatever was wished for.
     pub async fn observes(&self) -> Result<bool, ExecServerError> {
         Ok(self.handle.shared.options.observe && self.capabilities().await?.session_observe)
+    }
+
+    /// Whether this client has failed because another one has attached to its session.
+    pub fn is_taken_over(&self) -> bool {
+        self.handle.shared.is_taken_over.load(Ordering::Relaxed)
     }
 
     /// The state of the connection, and its changes.

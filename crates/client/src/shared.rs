@@ -59,6 +59,8 @@ pub(crate) struct Shared {
     pub(crate) write_size: Mutex<WriteSize>,
     /// Somebody wants processes to outlive the client.
     pub(crate) leaves_processes: AtomicBool,
+    /// Another client has taken the session for good.
+    pub(crate) is_taken_over: AtomicBool,
     /// The last jobs are done and the connection is closed.
     pub(crate) stopped: CancellationToken,
 }
@@ -113,6 +115,7 @@ impl Shared {
             broken_catch_ups: AtomicU32::new(0),
             write_size: Mutex::default(),
             leaves_processes: AtomicBool::new(false),
+            is_taken_over: AtomicBool::new(false),
             stopped: CancellationToken::new(),
         })
     }

@@ -1,6 +1,7 @@
 //! The task that keeps a client connected: it does what the rules of the link say.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use recovery::{Action, Chance, Generation};
@@ -40,6 +41,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
                     let mut linked = shared.link.lock();
                     // Where nobody can look without taking the session, whoever took it may only look, and soon be gone.
                     if rpc.was_taken_over() && shared.server_knows_observers() {
+                        shared.is_taken_over.store(true, Ordering::Relaxed);
                         linked.link.taken_over(generation, TAKEN_OVER);
                     } else {
                         linked.link.disconnected(generation, reason.as_deref(), Instant::now(), chance());

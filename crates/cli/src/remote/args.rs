@@ -8,6 +8,7 @@ use clap::{Args, Subcommand};
 use super::files::args::{
     CAT_HELP, CP_HELP, CatArgs, CpArgs, LS_HELP, LsArgs, MKDIR_HELP, MkdirArgs, RM_HELP, RmArgs,
 };
+use super::ps::quoted;
 use crate::units::Span;
 
 const RUN_HELP: &str = "\
@@ -151,6 +152,20 @@ impl WhereArgs {
         let given = [(&self.environment, "-e"), (&self.connect, "--connect"), (&self.ssh, "--ssh")];
         given.into_iter().find(|(value, _)| value.is_some()).map(|(_, flag)| flag)
     }
+
+    /// A command line for the same environment, to be shown to a person. It reaches kept sessions only, so what is for ssh is left out.
+    pub(crate) fn command_line(&self, verb: &str, rest: &[&str]) -> String {
+        let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.to_string_lossy().into_owned());
+        let given = [
+            ("-e", self.environment.clone()),
+            ("--connect", self.connect.clone()),
+            ("--ca-file", path(&self.ca_file)),
+            ("--client-token-file", path(&self.client_token_file)),
+        ];
+        let given = given.into_iter().filter_map(|(flag, value)| Some(format!(" {flag} {}", quoted(&value?))));
+        let rest = rest.iter().map(|word| format!(" {}", quoted(word)));
+        format!("exec-server {verb}{}", given.chain(rest).collect::<String>())
+    }
 }
 
 /// How long a session is kept when nobody is connected, if nothing else is said.
@@ -187,7 +202,7 @@ pub(crate) struct RunArgs {
     /// The id in the kept session, of characters that can be seen; a number if left out
     #[arg(long, value_name = "ID")]
     pub(crate) id: Option<String>,
-    /// How long the session is kept when nobody is connected [default: 24h]
+    /// How long the session is kept when nobody is connected [default: 24h, or longer if it was asked to be]
     #[arg(long, value_name = "TIME")]
     pub(crate) keep: Option<Span>,
     /// One JSON object per event on stdout instead of the bare output
@@ -211,7 +226,7 @@ pub(crate) struct ShellArgs {
     /// Open it in a kept session of this name
     #[arg(short, long, value_name = "NAME")]
     pub(crate) session: Option<String>,
-    /// How long the session is kept when nobody is connected [default: 24h]
+    /// How long the session is kept when nobody is connected [default: 24h, or longer if it was asked to be]
     #[arg(long, value_name = "TIME")]
     pub(crate) keep: Option<Span>,
     #[command(flatten)]

@@ -7,27 +7,24 @@ use client::{ExecServerClient, ProcessState, ProcessSummary};
 
 use super::args::AttachArgs;
 use super::print::complain;
-use super::reach::{Destination, Purpose, leave};
+use super::reach::{Creation, Destination, Purpose, leave};
 use super::relay::{EndOfInput, Ending, Goodbye, Relay};
-use super::run::say_that_it_goes_on;
 use super::signals::Signals;
+use super::way_back::WayBack;
 
 /// Shows what is retained of its output, and then is where it was started.
 pub(crate) async fn attach(args: AttachArgs) -> anyhow::Result<ExitCode> {
     let destination = Destination::choose(&args.r#where)?;
-    let client = destination.connect_to_session(&args.session.session, None, Purpose::Attach).await?;
-    let ended = attach_with(&client, args.id.as_deref(), &args.session.session).await;
+    let client = destination.connect_to_session(&args.session.session, Creation::Never, Purpose::Attach).await?;
+    let ended = attach_with(&client, &args).await;
     leave(client, ended.as_ref().map_or(Goodbye::InOrder, |(_, goodbye)| *goodbye)).await;
     ended.map(|(code, _)| code)
 }
 
-async fn attach_with(
-    client: &ExecServerClient,
-    id: Option<&str>,
-    session: &str,
-) -> anyhow::Result<(ExitCode, Goodbye)> {
+async fn attach_with(client: &ExecServerClient, args: &AttachArgs) -> anyhow::Result<(ExitCode, Goodbye)> {
+    let session = args.session.session.as_str();
     let processes = client.processes().await?;
-    let chosen = match id {
+    let chosen = match args.id.as_deref() {
         Some(id) => processes.iter().find(|process| process.process_id.as_str() == id).with_context(|| {
             format!("there is no process `{id}` in the session `{session}`; there are: {}", ids(processes.iter()))
         })?,
@@ -50,9 +47,10 @@ async fn attach_with(
         end_of_input: EndOfInput::PassedAfterInput,
         redraw: is_running,
     };
-    let ending = relay.run(&mut Signals::listen()?).await?;
+    let way_back = WayBack { r#where: &args.r#where, session, id: process.process_id() };
+    let ending = relay.run(&mut Signals::listen()?).await.map_err(|error| way_back.attaching(error, client))?;
     if ending == Ending::Left {
-        say_that_it_goes_on(session, process.process_id());
+        way_back.say();
     }
     Ok((ending.exit_code(true), ending.goodbye()))
 }

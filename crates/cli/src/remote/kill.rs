@@ -7,7 +7,7 @@ use client::{ExecServerClient, ProcessId, ProcessState, ProcessSummary, Signal};
 
 use super::args::KillArgs;
 use super::print::print;
-use super::reach::{Destination, Purpose};
+use super::reach::{Creation, Destination, Purpose};
 
 /// The names that are shown, and those that are used to.
 const SIGNALS: &[(Signal, &str, &str)] = &[
@@ -26,7 +26,7 @@ const SIGNALS: &[(Signal, &str, &str)] = &[
 pub(crate) async fn kill(args: KillArgs) -> anyhow::Result<ExitCode> {
     let signal = args.signal.as_deref().map(signal_of).transpose()?;
     let name = &args.session.session;
-    let client = Destination::choose(&args.r#where)?.connect_to_session(name, None, Purpose::Look).await?;
+    let client = Destination::choose(&args.r#where)?.connect_to_session(name, Creation::Never, Purpose::Look).await?;
     let result = kill_all(&client, &args.ids, signal, name).await;
     client.close().await;
     Ok(if result? { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -13,9 +13,10 @@ use protocol::{OutputChunk, error_kind};
 use super::args::LogsArgs;
 use super::event_printer::EventPrinter;
 use super::print::reader_is_gone;
-use super::reach::{Destination, Purpose};
+use super::reach::{Creation, Destination, Purpose};
 use super::relay::BROKEN_PIPE;
 use super::status;
+use super::way_back::WayBack;
 
 /// How long the server may wait for something new before it answers that there is nothing.
 const LONGEST_WAIT_MS: u64 = 30_000;
@@ -23,7 +24,7 @@ const LONGEST_WAIT_MS: u64 = 30_000;
 /// Prints them.
 pub(crate) async fn logs(args: LogsArgs) -> anyhow::Result<ExitCode> {
     let name = &args.session.session;
-    let client = Destination::choose(&args.r#where)?.connect_to_session(name, None, Purpose::Look).await?;
+    let client = Destination::choose(&args.r#where)?.connect_to_session(name, Creation::Never, Purpose::Look).await?;
     let id = ProcessId::from(args.id.as_str());
     let mut printer = EventPrinter::new(args.json);
     let observes = client.observes().await?;
@@ -39,6 +40,8 @@ pub(crate) async fn logs(args: LogsArgs) -> anyhow::Result<ExitCode> {
         result = printing => result,
         () = reader_is_gone() => Ok(ExitCode::from(BROKEN_PIPE)),
     };
+    let way_back = WayBack { r#where: &args.r#where, session: name, id: &id };
+    let result = if args.follow { result.map_err(|error| way_back.following(error, &client)) } else { result };
     client.close().await;
     match result {
         Err(error) if is_unknown_process(&error) => {

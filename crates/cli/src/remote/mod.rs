@@ -33,6 +33,7 @@ mod status;
 mod stdin;
 mod terminal;
 mod watch;
+mod way_back;
 
 use std::process::ExitCode;
 use std::time::Duration;

@@ -4,38 +4,59 @@ use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use client::SessionId;
 
+/// What is remembered of a session: a line with its id, and a second line with the time it is kept, in milliseconds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SessionRecord {
+    pub(crate) session: SessionId,
+    /// How long the session outlives its last connection. None: nobody has written that down.
+    pub(crate) keep: Option<Duration>,
+}
+
+impl SessionRecord {
+    /// None: the text names no session.
+    fn parse(text: &str) -> Option<Self> {
+        let mut lines = text.lines().map(str::trim);
+        let session = lines.next().filter(|line| !line.is_empty()).map(SessionId::from)?;
+        let keep = lines.next().and_then(|line| line.parse().ok()).map(Duration::from_millis);
+        Some(Self { session, keep })
+    }
+
+    fn text(&self) -> String {
+        let keep = self.keep.map(|keep| format!("{}\n", keep.as_millis())).unwrap_or_default();
+        format!("{}\n{keep}", self.session)
+    }
+}
+
 /// The session of this name on the server at `url`.
-pub(crate) fn load(name: &str, url: &str) -> anyhow::Result<Option<SessionId>> {
+pub(crate) fn load(name: &str, url: &str) -> anyhow::Result<Option<SessionRecord>> {
     let path = path_of(name, url)?;
     match fs::read_to_string(&path) {
-        Ok(text) => Ok(Some(text.trim()).filter(|text| !text.is_empty()).map(SessionId::from)),
+        Ok(text) => Ok(SessionRecord::parse(&text)),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
     }
 }
 
 /// Remembers it.
-pub(crate) fn save(name: &str, url: &str, session: &SessionId) -> anyhow::Result<()> {
+pub(crate) fn save(name: &str, url: &str, record: &SessionRecord) -> anyhow::Result<()> {
     let path = path_of(name, url)?;
+    // Another command may read it at this moment.
+    let new = path.with_extension(format!("{}.new", std::process::id()));
     let write = || -> std::io::Result<()> {
         private_directory(path.parent().unwrap_or(Path::new(".")))?;
-        // Another command may read it at this moment.
-        let new = path.with_extension(format!("{}.new", std::process::id()));
         let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-        writeln!(file, "{session}")?;
+        file.write_all(record.text().as_bytes())?;
         fs::rename(&new, &path)
     };
-    write().with_context(|| format!("cannot write {}", path.display()))
-}
-
-/// Forgets it.
-pub(crate) fn forget(name: &str, url: &str) -> anyhow::Result<()> {
-    let path = path_of(name, url)?;
-    fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))
+    write().with_context(|| {
+        let _is_incomplete = fs::remove_file(&new);
+        format!("cannot write {}", path.display())
+    })
 }
 
 /// A directory that nobody else can look into.
@@ -80,6 +101,15 @@ fn file_name(url: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_record_is_read_as_it_was_written_also_without_a_time() {
+        for keep in [None, Some(Duration::from_secs(3600))] {
+            let record = SessionRecord { session: "s".into(), keep };
+            assert_eq!(SessionRecord::parse(&record.text()), Some(record));
+        }
+        assert_eq!(SessionRecord::parse("\n"), None);
+    }
 
     #[test]
     fn servers_do_not_share_names() {

@@ -8,13 +8,13 @@ use client::{ProcessState, ProcessSummary};
 
 use super::args::PsArgs;
 use super::print::{complain, print};
-use super::reach::{Destination, Purpose};
+use super::reach::{Creation, Destination, Purpose};
 use crate::sentence::readable;
 
 /// Lists them.
 pub(crate) async fn ps(args: PsArgs) -> anyhow::Result<ExitCode> {
     let name = &args.session.session;
-    let client = Destination::choose(&args.r#where)?.connect_to_session(name, None, Purpose::Look).await?;
+    let client = Destination::choose(&args.r#where)?.connect_to_session(name, Creation::Never, Purpose::Look).await?;
     let processes = client.processes().await;
     client.close().await;
     let processes = processes?;
@@ -107,7 +107,7 @@ fn size(bytes: u64) -> String {
 }
 
 /// As a shell would want it, on one line.
-fn quoted(word: &str) -> String {
+pub(super) fn quoted(word: &str) -> String {
     let is_plain = !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || "_-./=:,+@%~…".contains(c));
     if is_plain { word.to_owned() } else { format!("'{}'", readable(word).replace('\'', r"'\''")) }
 }

@@ -9,7 +9,8 @@ use client::{
     ExecServerClientConnectOptions, PathMap, SshConnector, Surroundings, TlsRoots, UrlConnector, Way,
 };
 
-use super::args::WhereArgs;
+use super::args::{USUAL_KEEP, WhereArgs};
+use super::named::SessionRecord;
 use super::relay::Goodbye;
 use super::signals::Signals;
 use super::{local_server, named};
@@ -27,6 +28,33 @@ pub(crate) enum Purpose {
     Run,
     /// To list, read, end and leave processes there, beside whoever is attached.
     Look,
+}
+
+/// Whether a session that is not there is made, and for how long it is kept then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Creation {
+    /// The absence of the session is an error.
+    Never,
+    /// The session is made if it is not there.
+    IfAbsent {
+        /// The time that `--keep` says. Without it, the session is kept for [`USUAL_KEEP`], or for longer if somebody has asked for that.
+        keep: Option<Duration>,
+    },
+}
+
+impl Creation {
+    fn is_allowed(self) -> bool {
+        self != Self::Never
+    }
+
+    /// For how long to ask the server to keep the session. None: what the server has been told before stays.
+    fn keep(self, known: Option<&SessionRecord>) -> Option<Duration> {
+        let Self::IfAbsent { keep } = self else { return None };
+        keep.or_else(|| match known {
+            Some(record) => record.keep.map(|so_far| so_far.max(USUAL_KEEP)),
+            None => Some(USUAL_KEEP),
+        })
+    }
 }
 
 /// Where to, and how patiently.
@@ -84,19 +112,19 @@ impl Destination {
         Ok(ExecServerClient::connect_boxed(connector, self.options).await?)
     }
 
-    /// A client of the kept session of this name. `create` says for how long it is kept if there is none yet; without it, its absence is an
-    /// error.
+    /// A client of the kept session of this name. A session that this server does not know stays remembered, unless a new one takes its
+    /// name: another server may answer at the same address for a while.
     pub(crate) async fn connect_to_session(
         mut self,
         name: &str,
-        create: Option<Duration>,
+        creation: Creation,
         purpose: Purpose,
     ) -> anyhow::Result<ExecServerClient> {
         // Before anything is started for its sake.
         named::check(name)?;
         if matches!(self.way, Way::Local) {
             // Our own child would end with us.
-            let start = create.map(|_| self.background_idle);
+            let start = creation.is_allowed().then_some(self.background_idle);
             let there = local_server::way(start).await?;
             self.way = there.with_context(|| no_session(name, "on this machine"))?;
         }
@@ -104,43 +132,57 @@ impl Destination {
             anyhow::bail!("a session can be kept only on a server that listens; this one ends with its connection");
         };
         let url = url.clone();
-        let known = named::load(name, &url)?;
-        let is_known = known.is_some();
-        if !is_known && create.is_none() {
+        let mut known = named::load(name, &url)?;
+        if known.is_none() && !creation.is_allowed() {
             anyhow::bail!(no_session(name, &format!("at {url}")));
         }
         let mut options = self.options.clone();
-        options.keep_for = create;
-        options.takeover = is_known && purpose == Purpose::Attach;
-        options.observe = is_known && purpose == Purpose::Look;
-        options.resume_session_id = known;
+        options.keep_for = creation.keep(known.as_ref());
+        options.takeover = known.is_some() && purpose == Purpose::Attach;
+        options.observe = known.is_some() && purpose == Purpose::Look;
+        options.resume_session_id = known.as_ref().map(|record| record.session.clone());
         let client = match ExecServerClient::connect_boxed(self.connector()?, options.clone()).await {
             Err(error) if error.is_still_attached() && purpose == Purpose::Run => anyhow::bail!(
                 "another command is attached to the session `{name}`; name another session, or leave the command there \
                  with `exec-server run -d` and see it with `exec-server logs -f`"
             ),
             // It was not kept that long, or the server is another one by now.
-            Err(client::ExecServerError::Server { code: -32600, message, .. }) if is_known => {
-                named::forget(name, &url)?;
-                anyhow::ensure!(create.is_some(), "the session `{name}` is gone: {message}");
-                let options = ExecServerClientConnectOptions {
+            Err(client::ExecServerError::Server { code: -32600, message, .. }) if known.is_some() => {
+                anyhow::ensure!(
+                    creation.is_allowed(),
+                    "the server at {url} does not have the session `{name}`, or not any more: {message}"
+                );
+                known = None;
+                options = ExecServerClientConnectOptions {
+                    keep_for: creation.keep(None),
                     resume_session_id: None,
                     takeover: false,
                     observe: false,
                     ..options
                 };
-                ExecServerClient::connect_boxed(self.connector()?, options).await?
+                ExecServerClient::connect_boxed(self.connector()?, options.clone()).await?
             }
             result => result?,
         };
         // Also for who attaches: whether to come back after a takeover depends on them.
         let capabilities = client.capabilities().await?;
         anyhow::ensure!(
-            create.is_none() || capabilities.session_keep,
+            !creation.is_allowed() || capabilities.session_keep,
             "the server at {url} cannot keep sessions; run the command without --session"
         );
-        let session = client.session_id().context("the server names no session")?;
-        named::save(name, &url, session)?;
+        let session = client.session_id().context("the server names no session")?.clone();
+        let keep = options.keep_for.or(known.as_ref().and_then(|record| record.keep));
+        let record = SessionRecord { session, keep };
+        let is_new = known.is_none();
+        if known != Some(record.clone())
+            && let Err(error) = named::save(name, &url, &record)
+        {
+            if is_new {
+                // Nobody could find it again.
+                client.end_session().await;
+            }
+            return Err(error);
+        }
         Ok(client)
     }
 

@@ -6,14 +6,14 @@ use std::process::ExitCode;
 use client::{ExecProcess, ExecServerClient, ExecServerError, ProcessId, StartParams};
 
 use super::abilities::environment;
-use super::args::{RunArgs, USUAL_KEEP};
+use super::args::RunArgs;
 use super::input_plan;
-use super::reach::{Destination, Purpose, leave};
+use super::reach::{Creation, Destination, Purpose, leave};
 use super::relay::{BROKEN_PIPE, EndOfInput, Ending, Goodbye, Relay};
 use super::signals::Signals;
 use super::start::{Flags, Here, unused_id};
 use super::status;
-use crate::sentence::readable;
+use super::way_back::WayBack;
 
 /// The session of those who name none.
 const DEFAULT_SESSION: &str = "default";
@@ -35,8 +35,8 @@ pub(crate) async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     let client = match &session {
         Some(name) => {
             let purpose = if args.detach { Purpose::Look } else { Purpose::Run };
-            let keep = args.keep.map_or(USUAL_KEEP, |time| time.0);
-            destination.connect_to_session(name, Some(keep), purpose).await?
+            let creation = Creation::IfAbsent { keep: args.keep.map(|time| time.0) };
+            destination.connect_to_session(name, creation, purpose).await?
         }
         None => destination.connect().await?,
     };
@@ -91,9 +91,13 @@ async fn run_with(
         end_of_input,
         redraw: false,
     };
-    let ending = relay.run(&mut signals).await?;
-    if let (Some(session), Ending::Left) = (session, ending) {
-        say_that_it_goes_on(session, process.process_id());
+    let way_back = session.map(|session| WayBack { r#where: &args.r#where, session, id: process.process_id() });
+    let ending = relay.run(&mut signals).await.map_err(|error| match &way_back {
+        Some(way_back) => way_back.attaching(error, client),
+        None => error,
+    })?;
+    if let (Some(way_back), Ending::Left) = (&way_back, ending) {
+        way_back.say();
     }
     Ok((ending.exit_code(is_kept), ending.goodbye()))
 }
@@ -172,6 +176,9 @@ async fn start_under_free_id(
 async fn try_start(client: &ExecServerClient, params: StartParams) -> anyhow::Result<Started> {
     match client.start(params.clone()).await {
         Ok(process) => Ok(Started::Process(process)),
+        Err(error @ ExecServerError::Disconnected(_)) => Err(anyhow::Error::new(error).context(
+            "the connection was lost before the server had said whether the command began; it is ended if the server can be reached",
+        )),
         Err(error) => {
             let (code, reason) = status::of_refused_start(client, error, &params).await?;
             crate::complain(&reason);
@@ -191,11 +198,4 @@ fn print_id(id: &ProcessId) -> anyhow::Result<ExitCode> {
         }
         Ok(()) => Ok(ExitCode::SUCCESS),
     }
-}
-
-pub(crate) fn say_that_it_goes_on(session: &str, id: &ProcessId) {
-    let id = readable(id.as_str());
-    crate::say(&format!(
-        "\n[exec-server: left {id} running; `exec-server attach --session {session} {id}` takes it up again]\n"
-    ));
 }

@@ -6,14 +6,15 @@ use std::slice;
 use client::{Capabilities, ExecServerClient, StartParams};
 
 use super::abilities::environment;
-use super::args::{ShellArgs, USUAL_KEEP};
+use super::args::ShellArgs;
 use super::input_plan;
-use super::reach::{Destination, Purpose, leave};
+use super::reach::{Creation, Destination, Purpose, leave};
 use super::relay::{EndOfInput, Ending, Goodbye, Relay};
-use super::run::{Started, choose_id, say_that_it_goes_on, start};
+use super::run::{Started, choose_id, start};
 use super::signals::Signals;
 use super::start::{Flags, Here};
 use super::terminal::is_terminal_at_stdin;
+use super::way_back::WayBack;
 
 /// Runs the shell to its end.
 pub(crate) async fn shell(args: ShellArgs) -> anyhow::Result<ExitCode> {
@@ -25,8 +26,8 @@ pub(crate) async fn shell(args: ShellArgs) -> anyhow::Result<ExitCode> {
     );
     let client = match &args.session {
         Some(name) => {
-            let keep = args.keep.map_or(USUAL_KEEP, |time| time.0);
-            destination.connect_to_session(name, Some(keep), Purpose::Run).await?
+            let creation = Creation::IfAbsent { keep: args.keep.map(|time| time.0) };
+            destination.connect_to_session(name, creation, Purpose::Run).await?
         }
         None => destination.connect().await?,
     };
@@ -68,9 +69,14 @@ async fn shell_with(client: &ExecServerClient, here: &Here, args: &ShellArgs) ->
         end_of_input,
         redraw: false,
     };
-    let ending = relay.run(&mut signals).await?;
-    if let (Some(session), Ending::Left) = (&args.session, ending) {
-        say_that_it_goes_on(session, process.process_id());
+    let session = args.session.as_deref();
+    let way_back = session.map(|session| WayBack { r#where: &args.r#where, session, id: process.process_id() });
+    let ending = relay.run(&mut signals).await.map_err(|error| match &way_back {
+        Some(way_back) => way_back.attaching(error, client),
+        None => error,
+    })?;
+    if let (Some(way_back), Ending::Left) = (&way_back, ending) {
+        way_back.say();
     }
     Ok((ending.exit_code(is_kept), ending.goodbye()))
 }

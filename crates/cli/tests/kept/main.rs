@@ -7,4 +7,5 @@ mod full_disk;
 mod kill;
 mod logs;
 mod ps;
+mod remembering;
 mod support;

@@ -1,6 +1,6 @@
 //! A server with a kept session, and the commands run against it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
@@ -57,6 +57,11 @@ impl Kept {
         let mut command = command(self.state.path());
         command.arg(args[0]).args(["--connect", self.server.url()]).args(&args[1..]);
         command
+    }
+
+    /// Where a session of this name is remembered.
+    pub(crate) fn record(&self, name: &str) -> PathBuf {
+        self.state.path().join("exec-server/sessions").join(folder_of(self.server.url())).join(name)
     }
 
     /// Runs one to its end.

@@ -58,6 +58,45 @@ async fn a_longer_break_is_mentioned_and_healed() {
 }
 
 #[tokio::test]
+async fn who_loses_a_kept_session_is_told_how_to_get_back() {
+    let state = tempfile::tempdir().unwrap();
+    let address = state.path().join("address");
+    let url = format!("unix://{}", address.display());
+    let serve = async |name: &str| {
+        let socket = state.path().join(name);
+        let server = TestServer::with_args(&["--listen", &format!("unix://{}", socket.display())]).await;
+        let link = state.path().join("link");
+        std::os::unix::fs::symlink(&socket, &link).unwrap();
+        std::fs::rename(&link, &address).unwrap();
+        server
+    };
+    let first = serve("first").await;
+    let start = |args: &[&str]| {
+        let mut command = command(args);
+        command.env("XDG_STATE_HOME", state.path()).spawn().unwrap()
+    };
+    let script = "echo ready; exec sleep 600";
+    let mut runner = start(&["run", "--connect", &url, "-s", "work", "--id", "p", "--", "sh", "-c", script]);
+    let mut line = [0; 6];
+    runner.stdout.as_mut().unwrap().read_exact(&mut line).await.unwrap();
+    let mut follower = start(&["logs", "--connect", &url, "-s", "work", "-f", "p"]);
+    follower.stdout.as_mut().unwrap().read_exact(&mut line).await.unwrap();
+    // The address leads to a server that knows nothing of the session.
+    let _second = serve("second").await;
+    drop(first);
+    let (runner, follower) = tokio::join!(finished(runner), finished(follower));
+    let way_back = |verb: &str, what: &str| {
+        format!("; if the server has kept the session, `exec-server {verb} --connect {url}{what}\n")
+    };
+    let (_, stderr, code) = told(&runner);
+    assert!(stderr.ends_with(&way_back("attach", " --session work p` takes it up again")), "{stderr}");
+    assert_eq!(code, Some(125));
+    let (_, stderr, code) = told(&follower);
+    assert!(stderr.ends_with(&way_back("logs", " -f --session work p` follows it again")), "{stderr}");
+    assert_eq!(code, Some(125));
+}
+
+#[tokio::test]
 async fn a_server_that_is_gone_is_our_failure() {
     let folder = tempfile::tempdir().unwrap();
     let number = folder.path().join("pid");

@@ -150,7 +150,7 @@ async fn a_kept_shell_is_left_and_taken_up_from_another_terminal() {
     first.keys("PS1='now''> '; X=kept\r");
     first.shows("now> ").await;
     first.keys("\r~.");
-    first.shows("left 1 running; `exec-server attach --session work 1`").await;
+    first.shows(&format!("left 1 running; `exec-server attach --connect {} --session work 1`", server.url())).await;
     assert_eq!(first.ended().await.code(), Some(0));
     assert!(!first.is_raw());
 

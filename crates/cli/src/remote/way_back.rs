@@ -1,0 +1,50 @@
+//! How a person who has left a command of a kept session, or has lost the connection to it, gets back to it.
+
+use client::{ConnectionState, ExecServerClient, ProcessId};
+
+use super::args::WhereArgs;
+use crate::sentence::sentence;
+
+/// The way back to one process of a kept session.
+pub(crate) struct WayBack<'a> {
+    pub(crate) r#where: &'a WhereArgs,
+    pub(crate) session: &'a str,
+    pub(crate) id: &'a ProcessId,
+}
+
+impl WayBack<'_> {
+    /// The command line that takes the process up again.
+    fn attach(&self) -> String {
+        self.r#where.command_line("attach", &["--session", self.session, self.id.as_str()])
+    }
+
+    /// The command line that follows its output again.
+    fn follow(&self) -> String {
+        self.r#where.command_line("logs", &["-f", "--session", self.session, self.id.as_str()])
+    }
+
+    /// Says that the process goes on without us.
+    pub(crate) fn say(&self) {
+        let id = crate::sentence::readable(self.id.as_str());
+        crate::say(&format!("\n[exec-server: left {id} running; `{}` takes it up again]\n", self.attach()));
+    }
+
+    /// The error of somebody who was attached, with the way back if the connection is what failed.
+    pub(crate) fn attaching(&self, error: anyhow::Error, client: &ExecServerClient) -> anyhow::Error {
+        added_to(error, client, &self.attach(), "takes it up again")
+    }
+
+    /// The same for somebody who followed the output.
+    pub(crate) fn following(&self, error: anyhow::Error, client: &ExecServerClient) -> anyhow::Error {
+        added_to(error, client, &self.follow(), "follows it again")
+    }
+}
+
+/// Another client that has taken the session is no reason to take it back.
+fn added_to(error: anyhow::Error, client: &ExecServerClient, command: &str, what: &str) -> anyhow::Error {
+    let is_lost = matches!(*client.connection_state().borrow(), ConnectionState::Failed(_));
+    if !is_lost || client.is_taken_over() {
+        return error;
+    }
+    anyhow::anyhow!("{}; if the server has kept the session, `{command}` {what}", sentence(&error))
+}

@@ -1,0 +1,62 @@
+//! What is remembered of a session: where it is, and for how long it is kept.
+
+use std::time::Duration;
+
+use testkit::{TestServer, eventually_async, is_alive};
+
+use crate::support::{Kept, command, run};
+
+#[tokio::test]
+async fn a_look_at_another_server_behind_the_same_address_forgets_nothing() {
+    let state = tempfile::tempdir().unwrap();
+    let url_of = |name: &str| format!("unix://{}", state.path().join(name).display());
+    let _first = TestServer::with_args(&["--listen", &url_of("first")]).await;
+    let _second = TestServer::with_args(&["--listen", &url_of("second")]).await;
+    let url = url_of("address");
+    let lead_to = |name: &str| {
+        let link = state.path().join("link");
+        std::os::unix::fs::symlink(state.path().join(name), &link).unwrap();
+        std::fs::rename(&link, state.path().join("address")).unwrap();
+    };
+    lead_to("first");
+    let said = async |args: &[&str]| {
+        run(command(state.path()).arg(args[0]).args(["--connect", &url]).args(&args[1..])).await
+    };
+    assert_eq!(said(&["run", "-d", "--id", "job", "--", "sleep", "1000"]).await.code, 0);
+    lead_to("second");
+    for args in [&["ps"][..], &["logs", "job"], &["kill", "job"]] {
+        let lost = said(args).await;
+        let expected =
+            format!("exec-server: the server at {url} does not have the session `default`, or not any more: ");
+        assert!(lost.code == 1 && lost.stderr.starts_with(&expected), "{lost:?}");
+    }
+    lead_to("first");
+    let found = said(&["kill", "job"]).await;
+    assert_eq!((found.code, found.stdout.as_str()), (0, "job: was running, ended\n"), "{}", found.stderr);
+}
+
+#[tokio::test]
+async fn a_session_is_kept_for_the_longer_time_unless_another_one_is_asked_for() {
+    let kept = Kept::with_args(&["--session-ttl", "1ms"]).await;
+    let start = async |args: &[&str]| {
+        let all = [&["run", "-s", "other", "-d"], args, &["--", "sleep", "1000"]].concat();
+        assert_eq!(kept.run(&all).await.code, 0);
+    };
+    let record = || std::fs::read_to_string(kept.record("other")).unwrap();
+    let keep = || record().lines().nth(1).map(|line| Duration::from_millis(line.parse().unwrap()));
+    start(&["--keep", "1ms"]).await;
+    assert_eq!(keep(), Some(Duration::from_millis(1)));
+    // Nothing is left of it, so it is another one that is kept for the usual time.
+    start(&[]).await;
+    assert_eq!(keep(), Some(Duration::from_secs(24 * 3600)));
+    start(&["--keep", "100h"]).await;
+    start(&[]).await;
+    assert_eq!(keep(), Some(Duration::from_secs(100 * 3600)));
+    let said = kept.run(&["ps", "-s", "other", "--json"]).await;
+    let processes: Vec<client::ProcessSummary> = serde_json::from_str(&said.stdout).unwrap();
+    assert_eq!(processes.len(), 3, "{}", said.stderr);
+    start(&["--keep", "1ms"]).await;
+    let pid = processes[0].pid.unwrap();
+    eventually_async("it is kept only for the time that was asked for", async || (!is_alive(pid)).then_some(()))
+        .await;
+}
