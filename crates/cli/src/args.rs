@@ -1,9 +1,11 @@
 //! The command line. Every flag has an environment variable; sizes and durations read like `1MiB` and `30s`.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Parser;
+use clap::builder::Resettable;
+use clap::{CommandFactory as _, FromArgMatches as _, Parser};
 use server::Config;
 use transport::{DEFAULT_LISTEN_URL, ListenUrl};
 
@@ -186,7 +188,25 @@ pub(crate) struct Limits {
     exit_when_idle: Option<Span>,
 }
 
+/// The names of the variables that a server reads instead of its flags.
+pub(crate) fn server_variables() -> Vec<OsString> {
+    Args::command().get_arguments().filter_map(|argument| argument.get_env().map(OsString::from)).collect()
+}
+
 impl Args {
+    /// The command line of this process. For a command of a client, variables that are meant for a server are not looked at: a mistake in
+    /// one of them is no reason to refuse the command.
+    pub(crate) fn of_this_process() -> Self {
+        // Flags of the server cannot stand in front of a command, so a command is always the first word.
+        let first = std::env::args_os().nth(1);
+        let is_client = first.is_some_and(|first| !first.as_encoded_bytes().starts_with(b"-"));
+        let mut command = Self::command();
+        if is_client {
+            command = command.mut_args(|argument| argument.env(Resettable::Reset));
+        }
+        Self::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit())
+    }
+
     /// The server's settings, without a guard.
     pub(crate) fn config(&self) -> Config {
         let limits = &self.limits;
@@ -230,7 +250,6 @@ impl Args {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory as _;
 
     #[test]
     fn the_command_line_is_consistent() {

@@ -13,7 +13,6 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use clap::Parser as _;
 /// Our own failures, as opposed to those of a command that was run.
 const OUR_FAILURE: u8 = 125;
 
@@ -21,7 +20,7 @@ fn main() -> ExitCode {
     if let Some(code) = exec_server::become_guard_if_asked() {
         return ExitCode::from(u8::from(code != 0));
     }
-    let args = args::Args::parse();
+    let args = args::Args::of_this_process();
     let result = match args.command {
         _ if args.help_limits => {
             limits::print().map(|()| ExitCode::SUCCESS).context("cannot write the list of limits")

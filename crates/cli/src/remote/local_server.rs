@@ -13,6 +13,7 @@ use anyhow::Context as _;
 use client::Way;
 
 use super::named::{private_directory, state_directory};
+use crate::args::server_variables;
 
 /// How long it waits for the next session if nothing else is said.
 pub(crate) const IDLE: Duration = Duration::from_secs(60);
@@ -27,19 +28,25 @@ pub(crate) async fn way(start: Option<Duration>) -> anyhow::Result<Option<Way>> 
         // Reading its first line blocks.
         tokio::task::spawn_blocking({
             let url = url.clone();
-            move || spawn(&directory, &url, idle)
+            move || start_server(&directory, &url, idle)
         })
         .await??;
     }
     Ok(Some(Way::Url { url, ca_file: None, token_file: None }))
 }
 
-fn spawn(directory: &Path, url: &str, idle: Duration) -> anyhow::Result<()> {
+fn start_server(directory: &Path, url: &str, idle: Duration) -> anyhow::Result<()> {
     private_directory(directory).with_context(|| format!("cannot make {}", directory.display()))?;
     let log_path = directory.join("server.log");
     let log = fs::OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(&log_path);
     let log = log.with_context(|| format!("cannot write {}", log_path.display()))?;
-    let mut server = Command::new(std::env::current_exe().context("cannot find the path of this program")?)
+    // It outlives whoever called us, and must not hold their locks and pipes.
+    spawn::seal_inherited_fds().context("cannot seal inherited file descriptors")?;
+    let mut command = Command::new(std::env::current_exe().context("cannot find the path of this program")?);
+    for name in server_variables() {
+        command.env_remove(name);
+    }
+    let mut server = command
         .args(["--listen", url, "--exit-when-idle", &format!("{}ms", idle.as_millis())])
         .current_dir("/")
         .stdin(Stdio::null())

@@ -14,6 +14,7 @@ use super::named::SessionRecord;
 use super::relay::Goodbye;
 use super::signals::Signals;
 use super::{local_server, named};
+use crate::args::server_variables;
 
 /// Who we are in the server's logs.
 const CLIENT_NAME: &str = "exec-server-cli";
@@ -191,7 +192,12 @@ impl Destination {
             Way::Local => {
                 let program = std::env::current_exe().context("cannot find the path of this program")?.into();
                 let args = ["--listen", "stdio"].map(Into::into).into();
-                Box::new(ChildConnector { program, args, ..ChildConnector::default() })
+                Box::new(ChildConnector {
+                    program,
+                    args,
+                    env_remove: server_variables(),
+                    ..ChildConnector::default()
+                })
             }
             Way::Url { url, ca_file, token_file } => {
                 let options = ConnectOptions {

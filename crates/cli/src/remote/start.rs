@@ -5,9 +5,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+use rustix::fs::Mode;
+
 use client::{EnvironmentInfo, ExecServerClient, ExecServerError, PathMap, PathUri, ProcessId, StartParams, Way};
 
 use super::terminal::window_size;
+use crate::args::server_variables;
 
 /// What this machine and the environment have in common.
 pub(crate) struct Here {
@@ -45,6 +48,13 @@ impl Here {
         if self.is_local && self.is_kept {
             params.env_policy = None;
             params.env = own_variables().collect();
+            // The server in the background has the umask of whoever has started it.
+            params.umask = info.capabilities.process_umask.then(own_umask);
+        } else if self.is_local {
+            // They were not passed on to our server.
+            let withheld = server_variables();
+            params.env =
+                own_variables().filter(|(name, _)| withheld.iter().any(|other| other == name.as_str())).collect();
         }
         if flags.tty {
             params.size = window_size();
@@ -86,6 +96,13 @@ fn remote_directory(info: &EnvironmentInfo) -> PathBuf {
 /// What of our environment can travel as text.
 fn own_variables() -> impl Iterator<Item = (String, String)> {
     std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+}
+
+/// The permissions that files of ours do not get. The umask can only be read by setting it; what is set for that moment is the strictest.
+fn own_umask() -> u32 {
+    let own = rustix::process::umask(Mode::RWXU | Mode::RWXG | Mode::RWXO);
+    rustix::process::umask(own);
+    own.bits()
 }
 
 fn given_variables(given: &[String]) -> anyhow::Result<BTreeMap<String, String>> {

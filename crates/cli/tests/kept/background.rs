@@ -2,9 +2,12 @@
 
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::process::Stdio;
 
 use client::ProcessSummary;
 use testkit::{TestServer, eventually, eventually_async, is_alive};
+
+use tokio::process::Command;
 
 use crate::support::{Said, command, make_session, run};
 
@@ -55,4 +58,75 @@ async fn it_is_started_for_the_first_session_and_ends_after_the_last() {
     }
     is_gone(state.path()).await;
     assert!(!state.path().join("exec-server/server.sock").exists(), "its socket is gone too");
+}
+
+/// A command without a configured server, whose background server soon ends.
+fn here(state: &Path, args: &[&str]) -> Command {
+    let mut command = command(state);
+    command.env("EXEC_SERVER_BACKGROUND_IDLE", "100ms").args(args);
+    command
+}
+
+/// The same, run by a shell that does this first: `$0` and `$@` are the command.
+fn by_shell(script: &str, state: &Path, args: &[&str]) -> Command {
+    let template = here(state, args);
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script]).arg(template.as_std().get_program()).args(template.as_std().get_args());
+    for (name, value) in template.as_std().get_envs() {
+        match value {
+            Some(value) => shell.env(name, value),
+            None => shell.env_remove(name),
+        };
+    }
+    shell.stdin(Stdio::null()).kill_on_drop(true);
+    shell
+}
+
+/// Ends the session, and with it what it holds and the server.
+async fn end(state: &Path) {
+    let said = run(&mut here(state, &["run", "-d", "--keep", "1ms", "--", "true"])).await;
+    assert_eq!(said.code, 0, "{}", said.stderr);
+    has_removed_its_socket(state).await;
+}
+
+/// Waits for the end of the server. Trying to connect would give the server something to do.
+async fn has_removed_its_socket(state: &Path) {
+    let socket = state.join("exec-server/server.sock");
+    eventually("the server has ended", || (!socket.exists()).then_some(())).await;
+}
+
+#[tokio::test]
+async fn it_holds_nothing_that_the_caller_has_open() {
+    let state = tempfile::tempdir().unwrap();
+    let script = "exec \"$0\" \"$@\" 8>&1 9>&1";
+    // It ends only when nobody has the pipe any more.
+    let said = run(&mut by_shell(script, state.path(), &["run", "-d", "--", "sleep", "1000"])).await;
+    assert_eq!(said, Said { code: 0, stdout: "1\n".into(), stderr: String::new() });
+    end(state.path()).await;
+}
+
+#[tokio::test]
+async fn a_command_has_the_umask_of_the_caller_and_not_of_the_server() {
+    let state = tempfile::tempdir().unwrap();
+    let said = async |mask: &str, args: &[&str]| {
+        let script = format!("umask {mask}; exec \"$0\" \"$@\"");
+        run(&mut by_shell(&script, state.path(), args)).await
+    };
+    assert_eq!(said("022", &["run", "-d", "--", "sleep", "1000"]).await.code, 0);
+    for mask in ["0077", "0002"] {
+        let said = said(mask, &["run", "-s", "default", "--", "sh", "-c", "umask"]).await;
+        assert_eq!(said, Said { code: 0, stdout: format!("{mask}\n"), stderr: String::new() });
+    }
+    end(state.path()).await;
+}
+
+#[tokio::test]
+async fn a_session_that_cannot_be_remembered_does_not_stay() {
+    let state = tempfile::tempdir().unwrap();
+    // Where the name of the session would be written there is a file instead of a directory.
+    std::fs::create_dir(state.path().join("exec-server")).unwrap();
+    std::fs::write(state.path().join("exec-server/sessions"), "").unwrap();
+    let said = run(&mut here(state.path(), &["run", "-d", "--", "sleep", "1000"])).await;
+    assert!(said.code == 125 && said.stderr.starts_with("exec-server: cannot "), "{said:?}");
+    has_removed_its_socket(state.path()).await;
 }

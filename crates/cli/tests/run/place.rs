@@ -35,3 +35,17 @@ async fn elsewhere_it_is_as_the_server_has_it() {
     assert_eq!(run(&["--cwd", "bin", "--env", "GIVEN"]).await, "/usr/bin\nthe server's passed on\n");
     assert_eq!(run(&["--cwd", "/tmp", "--env", "OURS"]).await, "/tmp\nours \n");
 }
+
+#[tokio::test]
+async fn settings_of_a_server_are_none_of_a_client_and_reach_the_command_all_the_same() {
+    let settings = [
+        ("EXEC_SERVER_SESSION_TTL", "bogus"),
+        ("EXEC_SERVER_TLS_CERT", "/no/such/file"),
+        ("EXEC_SERVER_TOKEN_FILE", "/no/such/file"),
+        ("EXEC_SERVER_MAX_PROCESSES", "0"),
+    ];
+    let show = ["run", "--", "sh", "-c", "echo $EXEC_SERVER_SESSION_TTL $EXEC_SERVER_TOKEN_FILE"];
+    assert_eq!(said(&show, "/", &settings).await, "bogus /no/such/file\n");
+    let all = finished(command(&["--help-limits"]).envs(settings).spawn().unwrap()).await;
+    assert_eq!(all.status.code(), Some(2), "a server reads them");
+}
