@@ -5,6 +5,7 @@ mod args;
 mod limits;
 mod log;
 mod remote;
+mod runtime;
 mod sentence;
 mod serve;
 mod units;

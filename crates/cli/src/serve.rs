@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use exec_server::{ExecServerRuntimePaths, Listen, ListenUrl, ServerConfig, Tokens, tls_acceptor};
+use tokio::runtime::Builder;
 
 use crate::args::Args;
 use crate::log::ServerLog;
+use crate::runtime::start_runtime;
 
 /// Runs the server until it is told to stop.
 pub(crate) fn serve(args: Args) -> anyhow::Result<()> {
@@ -15,8 +17,7 @@ pub(crate) fn serve(args: Args) -> anyhow::Result<()> {
     // What the parent left open is not for our children.
     spawn::seal_inherited_fds().context("cannot seal inherited file descriptors")?;
     let _last_lines_are_written = ServerLog::start("warn").context("cannot start the thread of the log")?;
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the runtime")?;
+    let runtime = start_runtime(&mut Builder::new_multi_thread())?;
     let result = runtime.block_on(run(args));
     // A thread may still be waiting for stdin; nothing of ours is.
     runtime.shutdown_background();

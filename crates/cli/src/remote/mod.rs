@@ -39,6 +39,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use args::Command;
+use tokio::runtime::Builder;
+
+use crate::runtime::start_runtime;
 
 /// How long a disk may take for what was given to it last.
 const LAST_WRITES: Duration = Duration::from_secs(2);
@@ -49,7 +52,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
     // One thread: what goes through here is handed from task to task for every piece of output, and what blocks has threads of its own.
     // Output comes in large buffers, which are not to be mapped and cleared anew each time.
     spawn::give_freed_memory_back();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = start_runtime(&mut Builder::new_current_thread())?;
     let writes_files = matches!(command, Command::Cp(_));
     let result = runtime.block_on(dispatch(command));
     if writes_files {

@@ -138,3 +138,23 @@ async fn a_timeout_that_could_not_see_its_tree_is_tried_again() {
     set_limits(&server, HARD, HARD).await;
     until_gone(&pids).await;
 }
+
+/// From the first number with which the program is loaded to one with which it listens.
+const TOO_FEW: std::ops::Range<usize> = 5..17;
+
+#[tokio::test]
+async fn with_too_few_descriptors_nothing_panics() {
+    let as_client = ["run", "--", "true"];
+    // Refused, because nobody may listen there without tokens; the server does not go on if it comes so far.
+    let as_server = ["--listen", "ws://0.0.0.0:0"];
+    for descriptors in TOO_FEW {
+        for args in [&as_client[..], &as_server] {
+            let mut command = Command::new("prlimit");
+            command.arg(format!("--nofile={descriptors}:{descriptors}")).arg(binary()).args(args).kill_on_drop(true);
+            let output = timeout(AT_LAST, command.output()).await.expect("it ends").unwrap();
+            let said = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(125), "{args:?} with {descriptors} descriptors: {said}");
+            assert!(said.starts_with("exec-server: ") && said.lines().count() == 1, "{said}");
+        }
+    }
+}
