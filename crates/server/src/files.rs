@@ -16,7 +16,7 @@ pub(crate) use work::{Weight, Work};
 
 use crate::server::Shared;
 
-/// Operations on files that all sessions together may have under way, each of which holds a thread.
+/// Operations on files that all sessions together may have under way, each of which holds memory and, once it has begun, a thread.
 pub(crate) const OPERATIONS_IN_ALL: usize = 384;
 
 /// The places for file operations that sessions share.

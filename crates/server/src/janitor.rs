@@ -12,6 +12,7 @@ use session::ConnectionNumber;
 use spawn::Tag;
 use tokio::sync::Notify;
 
+use crate::blocking::Asker;
 use crate::process::Process;
 use crate::server::Shared;
 use crate::session::Session;
@@ -163,7 +164,7 @@ impl Janitor {
         let shared = Arc::clone(shared);
         shared.clone().tasks.spawn(async move {
             let (spawner, tags) = (Arc::clone(&shared.spawner), trees.iter().map(|tree| tree.tag).collect());
-            let look = shared.threads.run(move || spawner.still_running(&tags));
+            let look = shared.threads.run(Asker::SERVER, move || spawner.still_running(&tags));
             // Other work may keep all these threads busy. Without an answer each may have left something.
             let alive = tokio::time::timeout(SWEEP_INTERVAL, look).await.ok().flatten();
             let is_left = |tree: &OutlivedTree| alive.as_ref().is_none_or(|alive| alive.contains(&tree.tag));
@@ -249,7 +250,9 @@ impl Janitor {
             }
             Chore::ReturnMemory => {
                 let threads = Arc::clone(&shared.threads);
-                shared.tasks.spawn(async move { threads.run(spawn::give_scattered_memory_back).await });
+                shared
+                    .tasks
+                    .spawn(async move { threads.run(Asker::SERVER, spawn::give_scattered_memory_back).await });
             }
             Chore::EndRestOfTree(tree) => {
                 if let Some(session) = tree.session.upgrade() {
@@ -338,7 +341,7 @@ mod tests {
         let mut hanging = Vec::new();
         for _ in 0..OPERATIONS_IN_ALL {
             let gate = Arc::clone(&gate);
-            let mut work = Box::pin(shared.threads.run(move || gate.lock().recv().is_ok()));
+            let mut work = Box::pin(shared.threads.run(Asker::SERVER, move || gate.lock().recv().is_ok()));
             assert!(timeout(Duration::ZERO, &mut work).await.is_err());
             hanging.push(work);
         }

@@ -1,6 +1,7 @@
 //! What all connections of a server share, and how it all ends.
 
 use std::io;
+use std::num::NonZero;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -44,6 +45,12 @@ const LOST_GUARD_LINES: LogBound = LogBound::new(1, Duration::from_secs(60));
 /// Threads for work on files that exist before anything is asked of the server. More than one, so that one piece of work that hangs, for
 /// example on a dead network mount, does not stop the rest.
 const KEPT_THREADS: usize = 2;
+
+/// Threads for work on files that are added at once, for each processor. More than one, because work on files also waits for the disk.
+const AT_ONCE_PER_PROCESSOR: usize = 4;
+
+/// When no work on files is begun for so long although some waits, its threads hang and another is added.
+const LONGEST_FILE_OPERATION: Duration = Duration::from_millis(250);
 
 /// A server. Cheap to clone; all clones are the same server.
 #[derive(Clone)]
@@ -113,7 +120,7 @@ impl Server {
             shell: users_shell(&env),
             config,
             starter: Starter::new(Arc::clone(&spawner))?,
-            threads: Arc::new(BlockingThreads::start("blocking", KEPT_THREADS, OPERATIONS_IN_ALL, Growth::AtOnce)?),
+            threads: Arc::new(file_threads()?),
             spawner,
             sessions: Sessions::default(),
             presence: Presence::new(),
@@ -187,6 +194,17 @@ impl Server {
     pub fn config(&self) -> &Config {
         &self.shared.config
     }
+}
+
+fn file_threads() -> io::Result<BlockingThreads> {
+    let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let at_once = (processors * AT_ONCE_PER_PROCESSOR).min(OPERATIONS_IN_ALL);
+    BlockingThreads::start(
+        "blocking",
+        KEPT_THREADS,
+        OPERATIONS_IN_ALL,
+        Growth { at_once, patience: LONGEST_FILE_OPERATION },
+    )
 }
 
 impl Shared {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use spawn::{Command, SpawnError, Spawned, Spawner, Tag};
 use tokio::runtime::Handle;
 
-use crate::blocking::{BlockingThreads, Growth};
+use crate::blocking::{Asker, BlockingThreads, Growth};
 
 /// A start that takes longer hangs.
 const LONGEST_START: Duration = Duration::from_millis(250);
@@ -30,7 +30,7 @@ pub(crate) struct Starter {
 impl Starter {
     /// Must be called inside a runtime, which will watch the descriptors of the processes.
     pub(crate) fn new(spawner: Arc<Spawner>) -> io::Result<Self> {
-        let growth = Growth::WhenStuck { patience: LONGEST_START };
+        let growth = Growth { at_once: 1, patience: LONGEST_START };
         let threads = BlockingThreads::start("starter", 1, MOST_THREADS, growth)?;
         Ok(Self { spawner, runtime: Handle::current(), threads })
     }
@@ -52,6 +52,6 @@ impl Starter {
             let _watched = runtime.enter();
             start(&spawner)
         };
-        self.threads.run(work).await
+        self.threads.run(Asker::SERVER, work).await
     }
 }

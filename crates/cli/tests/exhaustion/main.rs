@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 mod descriptors;
+mod file_work;
 mod inherited;
 mod log;
 mod lookups;

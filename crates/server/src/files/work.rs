@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::blocking::BlockingThreads;
+use crate::blocking::{Asker, BlockingThreads};
 
 /// Operations of a session that take much memory, at once.
 const LARGE_AT_ONCE: u32 = 4;
@@ -16,6 +16,8 @@ pub(crate) struct Work {
     all_own: u32,
     for_all: Arc<Semaphore>,
     threads: Arc<BlockingThreads>,
+    /// The session, for whom the threads work.
+    asker: Asker,
 }
 
 /// How much memory an operation may take.
@@ -43,7 +45,8 @@ pub(crate) struct AnswerSlot {
 impl Work {
     pub(crate) fn new(for_session: usize, for_all: Arc<Semaphore>, threads: Arc<BlockingThreads>) -> Self {
         let all_own = u32::try_from(for_session).unwrap_or(u32::MAX);
-        Self { for_session: Arc::new(Semaphore::new(for_session)), all_own, for_all, threads }
+        let asker = threads.new_asker();
+        Self { for_session: Arc::new(Semaphore::new(for_session)), all_own, for_all, threads, asker }
     }
 
     /// Runs `operation` when there is a place for it. None only if it panicked. Dropped before the operation has its place,
@@ -101,7 +104,7 @@ impl Work {
             drop(place.of_all);
             (done, AnswerSlot { own: place.own })
         };
-        self.threads.run(running).await
+        self.threads.run(self.asker, running).await
     }
 }
 
@@ -128,8 +131,10 @@ mod tests {
     }
 
     fn session(places: usize, for_all: &Arc<Semaphore>) -> Arc<Work> {
+        let places_in_all = for_all.available_permits();
+        let growth = Growth { at_once: places_in_all, patience: Duration::from_secs(1) };
         let threads =
-            Arc::new(BlockingThreads::start("test", 1, for_all.available_permits(), Growth::AtOnce).unwrap());
+            Arc::new(BlockingThreads::start("test", 1, places_in_all, growth).unwrap());
         Arc::new(Work::new(places, Arc::clone(for_all), threads))
     }
 

@@ -15,6 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::blocking::Asker;
 use crate::connection::{Call, Connection};
 use crate::retention::Retained;
 use crate::server::Shared;
@@ -284,7 +285,7 @@ async fn fetcher(shared: &Arc<Shared>) -> Result<&Fetcher, WireError> {
             let environment = variables
                 .filter_map(|(name, value)| Some((name.to_str()?.to_owned(), value.to_str()?.to_owned())))
                 .collect();
-            let made = shared.threads.run(|| Fetcher::new(FetcherConfig { environment })).await;
+            let made = shared.threads.run(Asker::SERVER, || Fetcher::new(FetcherConfig { environment })).await;
             made.ok_or_else(|| {
                 WireError::internal("http/request failed: the server made a mistake; its log says more")
             })?

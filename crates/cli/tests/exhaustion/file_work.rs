@@ -1,0 +1,61 @@
+//! Clients that want all the time of the processors for work on files.
+
+use std::time::Duration;
+
+use testkit::{TestServer, json};
+use tokio::time::timeout;
+
+/// Nothing here takes this long, even on a loaded machine, unless it waits for all the work on files.
+const AT_LAST: Duration = Duration::from_secs(20);
+
+const BUSY_CLIENTS: usize = 10;
+/// Of each client, and fewer than a session may have under way.
+const WALKS: usize = 30;
+/// Enough for a walk to need a processor for some milliseconds.
+const FILES: usize = 2_000;
+
+/// Threads for each processor that the server adds at once.
+const AT_ONCE_PER_PROCESSOR: usize = 4;
+/// Threads that the server may add while the machine is so loaded that no walk begins for a while.
+const SLACK: usize = 50;
+
+fn threads(server: &TestServer) -> usize {
+    std::fs::read_dir(format!("/proc/{}/task", server.pid())).unwrap().count()
+}
+
+#[tokio::test]
+async fn work_on_files_does_not_get_a_thread_each() {
+    let directory = tempfile::tempdir().unwrap();
+    for number in 0..FILES {
+        std::fs::write(directory.path().join(number.to_string()), "").unwrap();
+    }
+    let uri = format!("file://{}", directory.path().display());
+    let server = TestServer::start().await;
+    let mut other = server.client().await;
+    other.start("p", &["sleep", "1000"]).await;
+    let mut busy = Vec::new();
+    for _ in 0..BUSY_CLIENTS {
+        busy.push(server.client().await);
+    }
+    let processors = std::thread::available_parallelism().unwrap().get();
+    let most_threads = threads(&server) + processors * AT_ONCE_PER_PROCESSOR + SLACK;
+
+    let options = json!({"maxDepth": 2, "maxDirectories": 10, "maxEntries": FILES, "followDirectorySymlinks": false});
+    let mut walks = Vec::new();
+    for client in &mut busy {
+        for _ in 0..WALKS {
+            walks.push(client.send("fs/walk", json!({"path": uri, "options": options})).await);
+        }
+    }
+    let terminated = timeout(AT_LAST, other.call("process/terminate", json!({"processId": "p"}))).await;
+    assert_eq!(terminated.expect("it is answered"), json!({"running": true}));
+    let mut seen_threads = 0;
+    for (client, walks) in busy.iter_mut().zip(walks.chunks(WALKS)) {
+        for walk in walks {
+            seen_threads = seen_threads.max(threads(&server));
+            let answer = client.answer(*walk).await;
+            assert_eq!(answer["result"]["entries"].as_array().map(Vec::len), Some(FILES), "{:?}", answer["error"]);
+        }
+    }
+    assert!(seen_threads <= most_threads, "{seen_threads} threads");
+}
