@@ -4,7 +4,7 @@ use std::io::{self, Write as _};
 use std::sync::Arc;
 
 use server::{Config, Listen, Server, Tokens};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use transport::{DEFAULT_LISTEN_URL, ListenUrl, ListenUrlError};
 
 use crate::paths::ExecServerRuntimePaths;
@@ -41,7 +41,7 @@ pub async fn serve(config: Config, listen: Listen) -> Result<(), ServeError> {
     // Before anything is bound, so that a signal in the first instant is not fatal.
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut hangup = signal(SignalKind::hangup())?;
+    let hangup = signal(SignalKind::hangup())?;
 
     let server = Server::new(config)?;
     let only_stdio = listen.urls.iter().all(|url| matches!(url, ListenUrl::Stdio));
@@ -57,12 +57,15 @@ pub async fn serve(config: Config, listen: Listen) -> Result<(), ServeError> {
     let mut stdio = running.stdio;
     let idle = server.idle();
     tokio::pin!(idle);
+    // Beside the other signals: a file system that hangs must not keep them from being heard.
+    let reloads = reload_at_each_hangup(&server, tokens, hangup);
+    tokio::pin!(reloads);
     loop {
         tokio::select! {
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
             () = &mut idle => break,
-            _ = hangup.recv() => reload(tokens.as_deref()),
+            () = &mut reloads => {}
             () = ended(stdio.as_mut()) => {
                 stdio = None;
                 if only_stdio {
@@ -90,11 +93,16 @@ fn print_addresses(addresses: &[String]) -> io::Result<()> {
     stdout.flush()
 }
 
-fn reload(tokens: Option<&Tokens>) {
-    let Some(tokens) = tokens else { return };
-    match tokens.reload() {
-        Ok(()) => tracing::info!("tokens read again"),
-        Err(error) => tracing::error!("keeping the old tokens: {error}"),
+/// Never returns. Signals that come while the file is being read make it be read once more.
+async fn reload_at_each_hangup(server: &Server, tokens: Option<Arc<Tokens>>, mut hangup: Signal) {
+    loop {
+        hangup.recv().await;
+        let Some(tokens) = tokens.clone() else { continue };
+        match server.reload_tokens(tokens).await {
+            Some(Ok(())) => tracing::info!("tokens read again"),
+            Some(Err(error)) => tracing::error!("keeping the old tokens: {error}"),
+            None => {}
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use tokio::sync::{OnceCell, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::blocking::{BlockingThreads, Growth};
+use crate::blocking::{Asker, BlockingThreads, Growth};
 use crate::config::Config;
 use crate::connection::{Connection, LONGEST_GOODBYE, LargeAnswers};
 use crate::environment::{Variables, server_env, users_shell};
@@ -28,6 +28,7 @@ use crate::retention::{Budget, Retained};
 use crate::session::{Session, Sessions};
 use crate::starter::Starter;
 use crate::survive::survive;
+use crate::tokens::{TokenError, Tokens};
 
 /// WebSocket's code for an endpoint that goes away.
 const GOING_AWAY: u16 = 1001;
@@ -188,6 +189,11 @@ impl Server {
             Some(patience) => self.shared.presence.deserted_for(patience).await,
             None => std::future::pending().await,
         }
+    }
+
+    /// Reads the tokens again, on a thread that may block. None if that panicked.
+    pub async fn reload_tokens(&self, tokens: Arc<Tokens>) -> Option<Result<(), TokenError>> {
+        self.shared.threads.run(Asker::SERVER, move || tokens.reload()).await
     }
 
     /// The limit and duration settings in force.

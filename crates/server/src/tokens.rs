@@ -7,6 +7,9 @@ use http::header::AUTHORIZATION;
 use parking_lot::RwLock;
 use subtle::{Choice, ConstantTimeEq as _};
 
+/// A file that is read again and has more bytes than this is no token file. Enough for 10,000 long tokens.
+const LARGEST_TOKEN_FILE: u64 = 1 << 20;
+
 /// Shorter ones could be guessed.
 const SHORTEST_TOKEN: usize = 16;
 
@@ -61,13 +64,19 @@ pub(crate) enum TokenRefusal {
 impl Tokens {
     /// Reads the file: one token a line, empty lines and lines that begin with `#` are skipped.
     pub fn load(file: &Path) -> Result<Self, TokenError> {
-        let accepted = RwLock::new(read(file)?);
+        let text = std::fs::read(file).map_err(|source| TokenError::Read { path: file.to_owned(), source })?;
+        let accepted = RwLock::new(parse(&text, file)?);
         Ok(Self { file: file.to_owned(), accepted })
     }
 
-    /// Reads the file again. On failure the old tokens stay.
+    /// Reads the file again. On failure the old tokens stay. Blocks for as long as the file system does, but never on a FIFO or a device:
+    /// by now the file must be a regular one.
     pub fn reload(&self) -> Result<(), TokenError> {
-        *self.accepted.write() = read(&self.file)?;
+        let text = files::read_file(&self.file, files::Follow::Yes, LARGEST_TOKEN_FILE).map_err(|error| {
+            let source = std::io::Error::new(error.kind(), error);
+            TokenError::Read { path: self.file.clone(), source }
+        })?;
+        *self.accepted.write() = parse(&text, &self.file)?;
         Ok(())
     }
 
@@ -86,8 +95,7 @@ fn bearer(value: &[u8]) -> Option<&[u8]> {
     scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
 }
 
-fn read(file: &Path) -> Result<Vec<Vec<u8>>, TokenError> {
-    let text = std::fs::read(file).map_err(|source| TokenError::Read { path: file.to_owned(), source })?;
+fn parse(text: &[u8], file: &Path) -> Result<Vec<Vec<u8>>, TokenError> {
     let mut tokens = Vec::new();
     for (index, line) in text.split(|&byte| byte == b'\n').enumerate() {
         let token = line.trim_ascii();

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use testkit::{Client, Signal, TestServer, UPGRADE, eventually_async, http_get, run_to_end};
+use testkit::{Client, Signal, TestServer, UPGRADE, eventually, eventually_async, http_get, run_to_end};
 use transport::ConnectOptions;
 
 const FIRST: &str = "first-token-0123456789";
@@ -108,6 +108,26 @@ async fn a_hangup_swaps_the_tokens_and_open_connections_live_on() {
     server.signal(Signal::HUP);
     assert_eq!(client.run("q", &["true"]).await.exit_code, 0);
     assert_eq!(upgrade_status(&address, Some(SECOND)).await, 101);
+}
+
+#[tokio::test]
+async fn a_hangup_with_a_token_file_that_cannot_be_opened_at_once_leaves_other_signals_heard() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = token_file(directory.path(), FIRST);
+    let log = directory.path().join("log");
+    let stderr = std::fs::File::create(&log).unwrap();
+    let mut server = TestServer::with(&["--token-file", &file], |command| command.stderr(stderr)).await;
+    std::fs::remove_file(&file).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(&file).status().unwrap().success());
+    server.signal(Signal::HUP);
+    eventually("the log tells of it", || {
+        let said = std::fs::read_to_string(&log).unwrap();
+        said.contains(&format!("keeping the old tokens: cannot read the token file {file}: ")).then_some(())
+    })
+    .await;
+    assert_eq!(upgrade_status(server.address(), Some(FIRST)).await, 101);
+    server.signal(Signal::TERM);
+    assert_eq!(server.wait().await, Some(0));
 }
 
 /// Attempts that are far more than the log takes.
