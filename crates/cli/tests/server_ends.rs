@@ -245,6 +245,15 @@ async fn a_killed_guard_is_replaced() {
 }
 
 #[tokio::test]
+async fn a_killed_guard_is_replaced_before_there_is_a_process_to_guard() {
+    let server = TestServer::start().await;
+    let first = guard_of(&server);
+    send_signal(first, Signal::KILL);
+    let successor = || descendants(server.pid()).into_iter().find(|pid| *pid != first && is_guard(*pid));
+    eventually("there is another guard", successor).await;
+}
+
+#[tokio::test]
 async fn starts_in_flight_when_the_server_is_killed_leave_nothing() {
     let mark = Mark::new("in-flight");
     for round in 0..10 {

@@ -263,7 +263,7 @@ impl Janitor {
                 // First, so that a sweep that panics is followed by another one.
                 self.add(Instant::now() + SWEEP_INTERVAL, Chore::Sweep);
                 self.look_for_rests(shared);
-                shared.sweep();
+                shared.spawner.reap_orphans();
             }
         }
     }

@@ -9,6 +9,7 @@ mod config;
 mod connection;
 mod environment;
 mod files;
+mod guard_watch;
 mod handlers;
 mod handshakes;
 mod janitor;

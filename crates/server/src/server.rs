@@ -4,12 +4,12 @@ use std::io;
 use std::num::NonZero;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fetch::Fetcher;
 use parking_lot::Mutex;
 use protocol::ShellInfo;
-use session::{ConnectionNumber, LogBound};
+use session::ConnectionNumber;
 use spawn::{Child, Ending, GuardProgram, Signal, Spawner, Survival, Survivors, Tag};
 use tokio::sync::{OnceCell, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -20,6 +20,7 @@ use crate::config::Config;
 use crate::connection::{Connection, LONGEST_GOODBYE, LargeAnswers};
 use crate::environment::{Variables, server_env, users_shell};
 use crate::files::{OPERATIONS_IN_ALL, SearchPlaces, places_for_all};
+use crate::guard_watch::keep_guard;
 use crate::janitor::Janitor;
 use crate::metrics::Metrics;
 use crate::presence::Presence;
@@ -39,9 +40,6 @@ const FLUSH_PATIENCE: Duration = Duration::from_secs(2);
 /// How long a kill that has failed and of which nobody is told waits before it is tried again, at first and at most. Each try costs
 /// looks at all processes of the machine.
 const KILL_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
-
-/// A guard that cannot be started is tried again every second.
-const LOST_GUARD_LINES: LogBound = LogBound::new(1, Duration::from_secs(60));
 
 /// Threads for work on files that exist before anything is asked of the server. More than one, so that one piece of work that hangs, for
 /// example on a dead network mount, does not stop the rest.
@@ -86,7 +84,6 @@ pub(crate) struct Shared {
     last_connection: AtomicU64,
     open: Mutex<Vec<Weak<Connection>>>,
     reclaiming: AtomicBool,
-    lost_guard_log: Mutex<LogBound>,
     pub(crate) starter: Starter,
     pub(crate) threads: Arc<BlockingThreads>,
     /// Places for work on files.
@@ -134,15 +131,19 @@ impl Server {
             last_connection: AtomicU64::new(0),
             open: Mutex::default(),
             reclaiming: AtomicBool::new(false),
-            lost_guard_log: Mutex::new(LOST_GUARD_LINES),
             file_places: places_for_all(),
             fetcher: OnceCell::new(),
         });
-        let for_janitor = Arc::clone(&shared);
+        let (for_janitor, for_guard) = (Arc::clone(&shared), Arc::clone(&shared));
         shared.tasks.spawn(async move {
             let closed = for_janitor.closing.clone();
             let chores = async { while survive(for_janitor.janitor.run(&for_janitor)).await.is_none() {} };
             closed.run_until_cancelled(chores).await;
+        });
+        shared.tasks.spawn(async move {
+            let closed = for_guard.closing.clone();
+            let watch = async { while survive(keep_guard(&for_guard)).await.is_none() {} };
+            closed.run_until_cancelled(watch).await;
         });
         Ok(Self { shared })
     }
@@ -308,26 +309,6 @@ impl Shared {
                 shared.kill_until_gone(kill).await;
             }
         });
-    }
-
-    /// Reaps daemons that outlived their parents, and restarts a guard that was killed.
-    pub(crate) fn sweep(self: &Arc<Self>) {
-        self.spawner.reap_orphans();
-        if self.spawner.lacks_guard() {
-            let shared = Arc::clone(self);
-            self.tasks.spawn(async move {
-                if let Some(Err(error)) = shared.starter.ensure_guard().await {
-                    shared.log_lost_guard(&error);
-                }
-            });
-        }
-    }
-
-    fn log_lost_guard(&self, error: &io::Error) {
-        if let Some(left_out) = self.lost_guard_log.lock().handle_event(Instant::now()) {
-            let times = left_out + 1;
-            tracing::error!("the guard is gone and cannot be started again, tried {times} times: {error}");
-        }
     }
 
     /// Gives memory back when all journals together hold too much: what was sent of closed processes, what clients have of

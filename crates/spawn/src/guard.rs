@@ -90,6 +90,11 @@ impl Guard {
         has_ended(&self.pidfd)
     }
 
+    /// A descriptor that can be read from once the guard has ended.
+    pub(crate) fn end(&self) -> io::Result<OwnedFd> {
+        self.pidfd.try_clone()
+    }
+
     /// Starts another if this one has been killed.
     pub(crate) fn revive(&mut self) -> io::Result<()> {
         if self.has_ended() {

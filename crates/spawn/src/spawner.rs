@@ -11,11 +11,12 @@ use std::time::Duration;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
+use tokio::io::Interest;
 
 use crate::child::Child;
 use crate::children::{Announcement, any_has_ended, children};
 use crate::command::Command;
-use crate::descriptors::{above_stdio, seal_inherited_fds};
+use crate::descriptors::{above_stdio, seal_inherited_fds, watch};
 use crate::ender::{Ender, Ending};
 use crate::error::SpawnError;
 use crate::execute::execute;
@@ -168,6 +169,16 @@ impl Spawner {
     pub fn lacks_guard(&self) -> bool {
         let guard = self.guard.try_lock();
         guard.is_ok_and(|guard| guard.as_ref().is_some_and(Guard::has_ended))
+    }
+
+    /// Waits until the guard that there is now has been killed; for ever if no guard was wanted. Fails at once if there is no descriptor to
+    /// watch it with. Must be called inside a runtime.
+    pub async fn guard_ends(&self) -> io::Result<()> {
+        let end = lock(&self.guard).as_ref().map(Guard::end);
+        match end {
+            Some(end) => watch(end?, Interest::READABLE)?.readable().await.map(drop),
+            None => std::future::pending().await,
+        }
     }
 
     /// Starts a new guard if the old one has been killed. Blocks for as long as starting a process does.
