@@ -148,9 +148,13 @@ async fn a_failed_authentication_is_logged_and_counted() {
     assert_eq!(upgrade_status(address, Some("a-secret-that-is-wrong")).await, 401);
     assert_eq!(http_get(address, "/metrics", &[("Authorization", "Basic Zmlyc3Q6dG9rZW4=")]).await.status, 401);
     assert_eq!(upgrade_status(address, Some(FIRST)).await, 101);
-    let said = std::fs::read_to_string(&log).unwrap();
     let reasons =
         ["it sent no token", "its token is not in the token file", "its Authorization header is not `Bearer TOKEN`"];
+    let said = eventually("the thread of the log has written the lines", || {
+        let said = std::fs::read_to_string(&log).unwrap();
+        (said.matches('\n').count() >= reasons.len()).then_some(said)
+    })
+    .await;
     assert_eq!(said.lines().count(), reasons.len(), "{said}");
     for (line, reason) in said.lines().zip(reasons) {
         assert!(line.contains("WARN") && line.contains("authentication failed: ") && line.contains(reason), "{line}");
