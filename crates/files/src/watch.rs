@@ -2,11 +2,13 @@
 //!
 //! It is inotify with bookkeeping of our own, and no library, because three things must be certain: a directory that appears is
 //! watched without a hole, an overflow of the kernel's queue is told and not papered over, and a rename arrives as one change.
+//! [`tree`] has the rules by which events and listings become knowledge of the tree.
 //! What is told is what has happened between two deliveries, not every step; see [`coalesce`] for the rules. All watches share one
 //! inotify instance ([`hub`]), and each has a thread of its own for its bookkeeping, so that one that hangs or is busy delays no other.
 //!
-//! Symbolic links below the root are not followed. A directory that may not be read is not watched, until its mode changes. That
-//! something above the root's parent is moved is not seen.
+//! Symbolic links below the root are not followed. A directory that may not be read is not watched, until the attributes of a directory
+//! change. A directory that a mount shows under two paths is watched under one of them. That something above the root's parent is moved
+//! is not seen.
 
 mod coalesce;
 mod departures;
@@ -18,6 +20,7 @@ mod routes;
 mod share;
 mod single_file;
 mod tree;
+mod watched_tree;
 mod watcher;
 
 use std::io::ErrorKind;

@@ -88,6 +88,12 @@ impl Mirror {
     }
 
     fn rename(&mut self, from: &Path, to: &Path, is_directory: bool) {
+        if !self.known.contains_key(from) {
+            // It was renamed before the mirror looked at the tree.
+            self.known.extend(listing(to));
+        } else if from != to {
+            self.known.retain(|path, _| !path.starts_with(to));
+        }
         let moved: Vec<PathBuf> = self.known.keys().filter(|path| path.starts_with(from)).cloned().collect();
         for path in moved {
             let kind = self.known.remove(&path).unwrap();
@@ -261,6 +267,107 @@ fn renames_in_a_storm_are_followed() {
         fs::write(root.path().join(format!("d{number}{}/below/new", "x".repeat(20))), "").unwrap();
     }
     mirror.catch_up();
+}
+
+/// Makes a file in every directory of the tree, and waits until all of them are told.
+fn every_directory_is_watched(mirror: &mut Mirror) {
+    let directories =
+        listing(&mirror.root).into_iter().filter_map(|(path, is_directory)| is_directory.then_some(path));
+    for directory in directories {
+        fs::write(directory.join("late"), "").unwrap();
+    }
+    mirror.catch_up();
+}
+
+#[test]
+fn a_new_directory_that_is_renamed_and_made_again_is_two_directories() {
+    let outer = tree();
+    for round in 0..40 {
+        let root = outer.path().join(round.to_string());
+        fs::create_dir(&root).unwrap();
+        let mut mirror = Mirror::of(&root, options());
+        fs::create_dir_all(root.join("d/x")).unwrap();
+        fs::rename(root.join("d"), root.join("e")).unwrap();
+        fs::create_dir_all(root.join("d/y")).unwrap();
+        mirror.catch_up();
+        every_directory_is_watched(&mut mirror);
+        assert_eq!(mirror.overflows, 0, "round {round}");
+    }
+}
+
+#[test]
+fn a_build_that_renames_its_output_into_place_is_told_file_by_file() {
+    let root = tree();
+    let mut mirror = Mirror::of(root.path(), options());
+    let temporary = root.path().join("tmp");
+    for number in 0..200 {
+        fs::create_dir(&temporary).unwrap();
+        fs::write(temporary.join(format!("file-{number}")), "").unwrap();
+        fs::rename(&temporary, root.path().join(format!("out-{number}"))).unwrap();
+    }
+    mirror.catch_up();
+    every_directory_is_watched(&mut mirror);
+    assert_eq!((mirror.known.len(), mirror.overflows), (600, 0));
+}
+
+/// Somebody who changes a tree at random, always in the same way for a seed.
+struct Vandal {
+    random: u64,
+    root: PathBuf,
+    elsewhere: PathBuf,
+}
+
+impl Vandal {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.random >> 33) % limit
+    }
+
+    fn path(&mut self) -> PathBuf {
+        let mut path = self.root.clone();
+        for _ in 0..=self.below(3) {
+            path.push(["a", "b", "c"][usize::try_from(self.below(3)).unwrap()]);
+        }
+        path
+    }
+
+    /// Most steps are impossible now and then, and nothing happens.
+    fn step(&mut self) {
+        let (path, other) = (self.path(), self.path());
+        let _may_be_impossible = match self.below(20) {
+            0..8 => fs::create_dir_all(path),
+            8..11 => fs::write(path, "x"),
+            11..16 => fs::rename(path, other),
+            16 => fs::rename(path, self.elsewhere.join("away")),
+            17 => fs::rename(self.elsewhere.join("away"), path),
+            _ if path.is_dir() => fs::remove_dir_all(path),
+            _ => fs::remove_file(path),
+        };
+    }
+}
+
+#[test]
+fn whatever_happens_to_new_directories_the_mirror_shows_what_is_there() {
+    let outer = tree();
+    for seed in 1..=30 {
+        let (root, elsewhere) =
+            (outer.path().join(format!("{seed}")), outer.path().join(format!("{seed}-elsewhere")));
+        fs::create_dir(&root).unwrap();
+        fs::create_dir(&elsewhere).unwrap();
+        let mut mirror = Mirror::of(&root, options());
+        thread::scope(|scope| {
+            // Every other round somebody else changes the tree at the same time.
+            for number in 0..=seed % 2 {
+                let (root, elsewhere) = (root.clone(), elsewhere.clone());
+                scope.spawn(move || {
+                    let mut vandal = Vandal { random: seed * 2 + number, root, elsewhere };
+                    (0..150).for_each(|_| vandal.step());
+                });
+            }
+        });
+        mirror.catch_up();
+        every_directory_is_watched(&mut mirror);
+    }
 }
 
 #[test]

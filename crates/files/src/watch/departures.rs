@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use super::kernel::Number;
+use super::directories::DirectoryId;
 
 /// The kernel queues the second half right after the first, so one that is not there by now does not exist.
 pub(super) const PATIENCE: Duration = Duration::from_millis(10);
@@ -14,11 +14,11 @@ pub(super) const PATIENCE: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 pub(super) struct Departure {
     pub(super) cookie: u32,
-    pub(super) parent: Number,
+    pub(super) parent: DirectoryId,
     pub(super) name: OsString,
     pub(super) path: PathBuf,
-    /// The number of the directory, if it is one that is watched.
-    pub(super) number: Option<Number>,
+    /// The directory that has gone, if it is a directory that the watch follows.
+    pub(super) directory: Option<DirectoryId>,
     pub(super) is_directory: bool,
     pub(super) at: Instant,
 }
@@ -39,13 +39,17 @@ impl Departures {
     }
 
     /// Those that are over because something else has happened in the same directory: its lock is held over both halves.
-    pub(super) fn overtaken(&mut self, parent: Number) -> Vec<Departure> {
+    pub(super) fn overtaken(&mut self, parent: DirectoryId) -> Vec<Departure> {
         self.0.extract_if(.., |one| one.parent == parent).collect()
     }
 
     /// Those that nobody waits for any longer.
     pub(super) fn expired(&mut self, now: Instant) -> Vec<Departure> {
         self.0.extract_if(.., |one| now.saturating_duration_since(one.at) >= PATIENCE).collect()
+    }
+
+    pub(super) fn take_all(&mut self) -> Vec<Departure> {
+        std::mem::take(&mut self.0)
     }
 
     pub(super) fn is_empty(&self) -> bool {

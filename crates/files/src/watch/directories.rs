@@ -1,4 +1,5 @@
-//! Which directories are watched, and where they are: a tree of names, so that moving one moves everything below it at once.
+//! Which directories the watch knows, and where they are: a tree of names, so that moving one moves everything below it at once.
+//! A directory is known from the moment its name is, and has a number of the kernel only once it is watched.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -6,56 +7,86 @@ use std::path::{Path, PathBuf};
 
 use super::kernel::Number;
 
+/// Names a directory for as long as the watch knows it, whatever its path is. An id is not given twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct DirectoryId(u64);
+
+/// The directory that the client has asked to watch.
+pub(super) const ROOT: DirectoryId = DirectoryId(0);
+
 pub(super) struct Directories {
-    root: Number,
     root_path: PathBuf,
-    nodes: HashMap<Number, Node>,
+    nodes: HashMap<DirectoryId, Node>,
+    by_number: HashMap<Number, DirectoryId>,
+    last_id: DirectoryId,
 }
 
 struct Node {
-    parent: Number,
+    /// The root is its own parent.
+    parent: DirectoryId,
     name: OsString,
-    children: HashMap<OsString, Number>,
+    children: HashMap<OsString, DirectoryId>,
+    /// `None` while the directory is not watched.
+    number: Option<Number>,
 }
 
 impl Node {
-    fn new(parent: Number, name: OsString) -> Self {
-        Self { parent, name, children: HashMap::new() }
+    fn new(parent: DirectoryId, name: OsString) -> Self {
+        Self { parent, name, children: HashMap::new(), number: None }
     }
 }
 
 impl Directories {
     pub(super) fn new(root: Number, root_path: &Path) -> Self {
-        // The root is its own parent.
-        let nodes = HashMap::from([(root, Node::new(root, OsString::new()))]);
-        Self { root, root_path: root_path.to_owned(), nodes }
-    }
-
-    pub(super) fn root(&self) -> Number {
-        self.root
+        let mut directories = Self {
+            root_path: root_path.to_owned(),
+            nodes: HashMap::from([(ROOT, Node::new(ROOT, OsString::new()))]),
+            by_number: HashMap::new(),
+            last_id: ROOT,
+        };
+        directories.bind(ROOT, root);
+        directories
     }
 
     pub(super) fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    pub(super) fn contains(&self, number: Number) -> bool {
-        self.nodes.contains_key(&number)
+    pub(super) fn contains(&self, id: DirectoryId) -> bool {
+        self.nodes.contains_key(&id)
     }
 
-    pub(super) fn child(&self, parent: Number, name: &OsStr) -> Option<Number> {
+    pub(super) fn child(&self, parent: DirectoryId, name: &OsStr) -> Option<DirectoryId> {
         self.nodes.get(&parent)?.children.get(name).copied()
     }
 
-    /// Whether the directory stands where it is said to have stood.
-    pub(super) fn was_at(&self, number: Number, parent: Number, name: &OsStr) -> bool {
-        self.nodes.get(&number).is_some_and(|node| node.parent == parent && node.name == name)
+    /// The directory that the kernel speaks of by this number.
+    pub(super) fn by_number(&self, number: Number) -> Option<DirectoryId> {
+        self.by_number.get(&number).copied()
     }
 
-    pub(super) fn path(&self, number: Number) -> Option<PathBuf> {
+    pub(super) fn number(&self, id: DirectoryId) -> Option<Number> {
+        self.nodes.get(&id)?.number
+    }
+
+    /// All numbers but the root's.
+    pub(super) fn numbers_below_root(&self) -> impl Iterator<Item = Number> {
+        self.by_number.iter().filter(|&(_, &id)| id != ROOT).map(|(&number, _)| number)
+    }
+
+    /// The directory is watched from now on.
+    pub(super) fn bind(&mut self, id: DirectoryId, number: Number) {
+        if let Some(node) = self.nodes.get_mut(&id) {
+            node.number = Some(number);
+            self.by_number.insert(number, id);
+        }
+    }
+
+    /// The path by which the directory was last reached, also after it was detached.
+    pub(super) fn path(&self, id: DirectoryId) -> Option<PathBuf> {
         let mut names = Vec::new();
-        let mut at = number;
-        while at != self.root {
+        let mut at = id;
+        while at != ROOT {
             let node = self.nodes.get(&at)?;
             names.push(node.name.as_os_str());
             at = node.parent;
@@ -65,64 +96,89 @@ impl Directories {
         Some(path)
     }
 
-    /// Puts a directory, known or new, at a place that is free. `false` if that would put it below itself: then what we believe
-    /// about the tree is wrong.
+    /// The names by which the directory is reached, each with the directory that holds the name. `None` if the directory, or one
+    /// above it, is detached.
+    pub(super) fn way(&self, id: DirectoryId) -> Option<Vec<(DirectoryId, &OsStr)>> {
+        let mut way = Vec::new();
+        let mut at = id;
+        while at != ROOT {
+            let node = self.nodes.get(&at)?;
+            if self.child(node.parent, &node.name) != Some(at) {
+                return None;
+            }
+            way.push((node.parent, node.name.as_os_str()));
+            at = node.parent;
+        }
+        Some(way)
+    }
+
+    /// Adds a directory that is not watched yet, at a name that is free.
+    pub(super) fn insert(&mut self, parent: DirectoryId, name: &OsStr) -> DirectoryId {
+        self.last_id.0 += 1;
+        let id = self.last_id;
+        self.nodes.insert(id, Node::new(parent, name.to_owned()));
+        if let Some(above) = self.nodes.get_mut(&parent) {
+            above.children.insert(name.to_owned(), id);
+        }
+        id
+    }
+
+    /// Moves a known directory to a name that is free. `false` if that would put it below itself: then what we believe about the
+    /// tree is wrong.
     #[must_use]
-    pub(super) fn place(&mut self, number: Number, parent: Number, name: &OsStr) -> bool {
-        if !self.nodes.contains_key(&parent) || self.is_at_or_above(number, parent) {
+    pub(super) fn place(&mut self, id: DirectoryId, parent: DirectoryId, name: &OsStr) -> bool {
+        if !self.nodes.contains_key(&parent) || self.is_at_or_above(id, parent) {
             return false;
         }
-        self.detach(number);
-        let node = self.nodes.entry(number).or_insert_with(|| Node::new(parent, name.to_owned()));
+        self.detach(id);
+        let Some(node) = self.nodes.get_mut(&id) else { return false };
         node.parent = parent;
         name.clone_into(&mut node.name);
         if let Some(above) = self.nodes.get_mut(&parent) {
-            above.children.insert(name.to_owned(), number);
+            above.children.insert(name.to_owned(), id);
         }
         true
     }
 
     /// Takes a directory out of the one it is in. Its own path stays what it was.
-    pub(super) fn detach(&mut self, number: Number) {
-        let Some(node) = self.nodes.get(&number) else { return };
+    pub(super) fn detach(&mut self, id: DirectoryId) {
+        let Some(node) = self.nodes.get(&id) else { return };
         let (parent, name) = (node.parent, node.name.clone());
         if let Some(above) = self.nodes.get_mut(&parent)
-            && above.children.get(&name) == Some(&number)
+            && above.children.get(&name) == Some(&id)
         {
             above.children.remove(&name);
         }
     }
 
-    /// Forgets a directory and everything below it, and returns their numbers.
-    pub(super) fn remove(&mut self, number: Number) -> Vec<Number> {
-        if number == self.root {
+    /// Forgets a directory and everything below it, and returns what it has forgotten.
+    pub(super) fn remove(&mut self, id: DirectoryId) -> Vec<(DirectoryId, Option<Number>)> {
+        if id == ROOT {
             return Vec::new();
         }
-        self.detach(number);
+        self.detach(id);
         let mut removed = Vec::new();
-        let mut left = vec![number];
+        let mut left = vec![id];
         while let Some(next) = left.pop() {
             if let Some(node) = self.nodes.remove(&next) {
-                removed.push(next);
+                if let Some(number) = node.number {
+                    self.by_number.remove(&number);
+                }
+                removed.push((next, node.number));
                 left.extend(node.children.into_values());
             }
         }
         removed
     }
 
-    /// All numbers but the root's.
-    pub(super) fn numbers(&self) -> impl Iterator<Item = Number> {
-        self.nodes.keys().copied().filter(|&number| number != self.root)
-    }
-
-    fn is_at_or_above(&self, number: Number, below: Number) -> bool {
+    fn is_at_or_above(&self, id: DirectoryId, below: DirectoryId) -> bool {
         let mut at = below;
         loop {
-            if at == number {
+            if at == id {
                 return true;
             }
             match self.nodes.get(&at) {
-                Some(node) if at != self.root => at = node.parent,
+                Some(node) if at != ROOT => at = node.parent,
                 _ => return false,
             }
         }
@@ -137,36 +193,44 @@ mod tests {
         OsStr::new(text)
     }
 
-    fn tree() -> Directories {
+    /// `/r/a/b/c`, and the ids of the three below the root.
+    fn tree() -> (Directories, [DirectoryId; 3]) {
         let mut tree = Directories::new(1, Path::new("/r"));
-        assert!(tree.place(2, 1, name("a")) && tree.place(3, 2, name("b")) && tree.place(4, 3, name("c")));
-        tree
+        let a = tree.insert(ROOT, name("a"));
+        let b = tree.insert(a, name("b"));
+        let c = tree.insert(b, name("c"));
+        for (id, number) in [a, b, c].into_iter().zip(2..) {
+            tree.bind(id, number);
+        }
+        (tree, [a, b, c])
     }
 
     #[test]
     fn moving_a_directory_moves_what_is_below() {
-        let mut tree = tree();
-        assert_eq!(tree.path(4).unwrap(), Path::new("/r/a/b/c"));
-        assert!(tree.place(3, 1, name("z")));
-        assert_eq!(tree.path(4).unwrap(), Path::new("/r/z/c"));
-        assert_eq!((tree.child(2, name("b")), tree.child(1, name("z"))), (None, Some(3)));
+        let (mut tree, [a, b, c]) = tree();
+        assert_eq!(tree.path(c).unwrap(), Path::new("/r/a/b/c"));
+        assert!(tree.place(b, ROOT, name("z")));
+        assert_eq!(tree.path(c).unwrap(), Path::new("/r/z/c"));
+        assert_eq!((tree.child(a, name("b")), tree.child(ROOT, name("z"))), (None, Some(b)));
+        assert_eq!(tree.way(c).unwrap(), [(b, name("c")), (ROOT, name("z"))]);
     }
 
     #[test]
     fn a_directory_is_never_put_below_itself() {
-        let mut tree = tree();
-        assert!(!tree.place(2, 4, name("x")));
-        assert!(!tree.place(2, 2, name("x")));
-        assert!(!tree.place(9, 8, name("x")), "the parent is unknown");
-        assert_eq!(tree.path(4).unwrap(), Path::new("/r/a/b/c"));
+        let (mut tree, [a, _, c]) = tree();
+        assert!(!tree.place(a, c, name("x")));
+        assert!(!tree.place(a, a, name("x")));
+        assert!(!tree.place(a, DirectoryId(99), name("x")), "the parent is unknown");
+        assert_eq!(tree.path(c).unwrap(), Path::new("/r/a/b/c"));
     }
 
     #[test]
     fn removing_takes_everything_below() {
-        let mut tree = tree();
-        tree.detach(3);
-        assert_eq!(tree.path(4).unwrap(), Path::new("/r/a/b/c"), "a detached one still knows where it was");
-        assert_eq!(tree.remove(3), [3, 4]);
-        assert_eq!((tree.len(), tree.path(4), tree.remove(1).len()), (2, None, 0));
+        let (mut tree, [_, b, c]) = tree();
+        tree.detach(b);
+        assert_eq!(tree.path(c).unwrap(), Path::new("/r/a/b/c"), "a detached directory still knows where it was");
+        assert_eq!(tree.way(c), None, "and cannot be reached");
+        assert_eq!(tree.remove(b), [(b, Some(3)), (c, Some(4))]);
+        assert_eq!((tree.len(), tree.path(c), tree.by_number(4), tree.remove(ROOT).len()), (2, None, None, 0));
     }
 }

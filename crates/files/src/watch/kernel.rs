@@ -1,13 +1,16 @@
 //! What a watch asks of inotify, and its limits as errors that say what to do.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::fs::inotify::{ReadFlags, WatchFlags};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, openat};
 use rustix::io::Errno;
 
 use super::WatchShare;
@@ -15,6 +18,9 @@ use super::hub::{AddError, Hub};
 use super::inbox::Inbox;
 use super::routes::WatchNumber;
 use crate::FileError;
+use crate::listing::{READABLE, buffer, each_entry};
+use crate::place::{PASSAGE, step};
+use crate::stat::{kind, stat};
 
 /// What is asked about a directory whose content matters.
 const CONTENT: WatchFlags = WatchFlags::CREATE
@@ -50,6 +56,36 @@ impl Event {
     }
 }
 
+/// What came of a look into a directory.
+pub(super) enum Look {
+    /// It is watched under this number, and this was in it afterwards.
+    Listed(Number, Listing),
+    /// Nothing is at its path.
+    Missing,
+    /// It is no directory, or may not be read. It is watched all the same if there is a number.
+    Refused(Option<Number>),
+}
+
+impl Look {
+    /// By which the kernel speaks of the directory.
+    pub(super) fn number(&self) -> Option<Number> {
+        match self {
+            Self::Listed(number, _) => Some(*number),
+            Self::Missing => None,
+            Self::Refused(number) => *number,
+        }
+    }
+}
+
+/// What is in a directory.
+#[derive(Default)]
+pub(super) struct Listing {
+    /// Names, and whether each is a directory.
+    pub(super) entries: Vec<(OsString, bool)>,
+    /// There were more files than wanted, and some are left out.
+    pub(super) is_cut: bool,
+}
+
 /// What one watch asks of the kernel, through the hub that it shares with the others.
 pub(super) struct Kernel {
     hub: Arc<Hub>,
@@ -74,15 +110,34 @@ impl Kernel {
         self.add(path, ABOVE).ok()
     }
 
-    /// Watches a directory below the root; `None` if it is gone, is no directory, or may not be read.
-    pub(super) fn watch_below(&self, path: &Path) -> Result<Option<Number>, FileError> {
-        match self.add(path, CONTENT | WatchFlags::DONT_FOLLOW) {
-            Ok(number) => Ok(Some(number)),
+    /// Opens a directory, watches it and lists it. The three are about one directory, whatever happens to its path meanwhile; whether it
+    /// is the right one is for the caller to know. The path below `root` must not lead through symbolic links. At most `most_files`
+    /// entries are listed that are no directories; without it, only directories are.
+    pub(super) fn look(&self, root: &Path, path: &Path, most_files: Option<usize>) -> Result<Look, FileError> {
+        let directory = match open(root, path) {
+            Ok(directory) => directory,
+            Err(Errno::NOENT) => return Ok(Look::Missing),
+            Err(error @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM)) => return Err(FileError::os(error, path)),
+            Err(_) => return Ok(Look::Refused(None)),
+        };
+        let opened = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()));
+        let added = match self.add(&opened, CONTENT) {
+            // There is no `/proc`. If the path leads elsewhere by now, the kernel tells so, and the caller does not count the look.
+            Err(AddError::Kernel(Errno::NOENT)) => self.add(path, CONTENT | WatchFlags::DONT_FOLLOW),
+            added => added,
+        };
+        let number = match added {
+            Ok(number) => number,
             Err(error @ (AddError::Kernel(Errno::NOSPC | Errno::NOMEM) | AddError::TooMany { .. })) => {
-                Err(refusal(error, path))
+                return Err(refusal(error, path));
             }
-            Err(AddError::Kernel(_)) => Ok(None),
-        }
+            Err(AddError::Kernel(Errno::NOENT)) => return Ok(Look::Missing),
+            Err(AddError::Kernel(_)) => return Ok(Look::Refused(None)),
+        };
+        Ok(match list(&directory, most_files) {
+            Ok(listing) => Look::Listed(number, listing),
+            Err(_) => Look::Refused(Some(number)),
+        })
     }
 
     pub(super) fn unwatch(&self, number: Number) {
@@ -109,6 +164,41 @@ impl Drop for Kernel {
     fn drop(&mut self) {
         self.hub.leave(self.watch);
     }
+}
+
+fn open(root: &Path, path: &Path) -> Result<OwnedFd, Errno> {
+    if path == root {
+        return openat(CWD, path, READABLE, Mode::empty());
+    }
+    match openat(CWD, path, READABLE | OFlags::NOFOLLOW, Mode::empty()) {
+        Err(Errno::NAMETOOLONG) => {}
+        opened => return opened,
+    }
+    // The path is longer than the kernel takes at once.
+    let mut directory = openat(CWD, root, PASSAGE, Mode::empty())?;
+    for name in path.strip_prefix(root).unwrap_or(path) {
+        directory = step(&directory, name)?;
+    }
+    openat(&directory, c".", READABLE, Mode::empty())
+}
+
+fn list(directory: &OwnedFd, most_files: Option<usize>) -> Result<Listing, Errno> {
+    let mut listing = Listing::default();
+    let mut files = 0;
+    each_entry(directory, &mut buffer(), |name, listed_kind| {
+        let is_directory = match listed_kind {
+            FileType::Unknown => stat(directory, name, AtFlags::SYMLINK_NOFOLLOW).map(|stat| kind(&stat)),
+            known => Ok(known),
+        } == Ok(FileType::Directory);
+        files += usize::from(!is_directory);
+        if is_directory || most_files.is_some_and(|most| files <= most) {
+            listing.entries.push((OsStr::from_bytes(name.to_bytes()).to_owned(), is_directory));
+        } else {
+            listing.is_cut = most_files.is_some();
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok(listing)
 }
 
 fn refusal(error: AddError, path: &Path) -> FileError {

@@ -1,7 +1,17 @@
-//! Watching a directory, and with it all directories below if that is asked for. Keeps what is watched in step with what is
-//! there, and makes one rename of its two halves.
+//! Watching a directory, and with it all directories below if that is asked for. A value: it decides what an event or a look into a
+//! directory means, and [`watcher`](super::watcher) talks to the kernel.
+//!
+//! Events tell the past and a look shows the present, so the two are never mixed:
+//!
+//! - An event changes only what is known of the tree. A directory that appears is noted as one to look into, and keeps that note
+//!   while later events rename it.
+//! - The watcher looks into a directory when all events have been handled: it opens the directory, watches it, lists it, and then reads
+//!   the events once more. If one of those events is about a name on the way to the directory, then the path may have led to
+//!   another directory: the look does not count, and is tried again.
+//! - A look that counts says what was in the directory before the events that were read after it. A name in these events was there if
+//!   its first event takes it away. Any other name was there if it was listed.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -11,10 +21,18 @@ use rustix::fs::inotify::ReadFlags;
 use super::WatchEnd;
 use super::coalesce::Happening;
 use super::departures::{Departure, Departures};
-use super::directories::Directories;
-use super::kernel::{Event, Kernel, Number};
+use super::directories::{Directories, DirectoryId, ROOT};
+use super::kernel::{Event, Listing, Look, Number};
 use super::watcher::Report;
 use crate::FileError;
+
+/// Something takes or loses a name.
+const NAMES: ReadFlags =
+    ReadFlags::CREATE.union(ReadFlags::DELETE).union(ReadFlags::MOVED_FROM).union(ReadFlags::MOVED_TO);
+
+/// Renames that are remembered until the next one comes back. The kernel tells of two names that change places in one go, so only
+/// renames that happen on other processors at the same time come in between.
+const MOST_RENAMES: usize = 16;
 
 pub(super) struct Tree {
     root: PathBuf,
@@ -25,122 +43,175 @@ pub(super) struct Tree {
     /// The directory that the root is in, and the root's name there. A removed root is told of by itself only when nobody uses it
     /// any longer.
     above: Option<(Number, OsString)>,
+    /// Directories to look into.
+    unlisted: BTreeSet<DirectoryId>,
+    /// Directories that were not where they should be, although no event had said so. They are looked into again after the next
+    /// event about a name, which tells where they went.
+    missing: BTreeSet<DirectoryId>,
+    /// Directories that may not be read. They are looked into again when the attributes of a directory change.
+    refused: BTreeSet<DirectoryId>,
+    /// Directories that were not watched when the client was told to look at everything. It may have seen what has gone from them since.
+    unannounced: HashSet<DirectoryId>,
+    /// What was watched when the tree was begun anew.
+    former: Vec<Number>,
+    unwanted: Vec<Number>,
+    /// Each is the last thing that happened in both of its directories.
+    last_renames: Vec<Rename>,
+    is_unclear: bool,
     has_lost_track: bool,
 }
 
-/// What to descend into.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Extent {
-    /// Everything.
-    All,
-    /// What has not been watched before.
-    New,
+/// A name in a watched directory.
+struct Slot<'p> {
+    parent: DirectoryId,
+    name: &'p OsStr,
+    path: PathBuf,
 }
 
-/// What became of the wish to watch a directory.
-enum Adoption {
-    New(Number),
-    Known(Number),
-    None,
+/// Between two names, each with the directory that holds it.
+#[derive(PartialEq, Eq)]
+struct Rename {
+    from: (DirectoryId, OsString),
+    to: (DirectoryId, OsString),
+}
+
+impl Rename {
+    fn is_reverse_of(&self, other: &Self) -> bool {
+        self.from == other.to && self.to == other.from
+    }
+
+    fn concerns(&self, parent: DirectoryId) -> bool {
+        self.from.0 == parent || self.to.0 == parent
+    }
 }
 
 impl Tree {
+    /// The root is watched already. If the tree is recursive, everything else is to be [looked into](Self::next_unlisted).
     pub(super) fn new(
-        kernel: &Kernel,
         root: &Path,
+        number: Number,
+        above: Option<(Number, OsString)>,
         is_recursive: bool,
         max_directories: usize,
-    ) -> Result<Self, FileError> {
-        let number = kernel.watch_root(root)?;
-        let above = match (root.parent(), root.file_name()) {
-            (Some(parent), Some(name)) => kernel.watch_above(parent).map(|number| (number, name.to_owned())),
-            _ => None,
-        };
-        let mut tree = Self {
+    ) -> Self {
+        Self {
             root: root.to_owned(),
             is_recursive,
             max_directories,
             directories: Directories::new(number, root),
             departures: Departures::default(),
             above,
+            unlisted: BTreeSet::from_iter(is_recursive.then_some(ROOT)),
+            missing: BTreeSet::new(),
+            refused: BTreeSet::new(),
+            unannounced: HashSet::new(),
+            former: Vec::new(),
+            unwanted: Vec::new(),
+            last_renames: Vec::new(),
+            is_unclear: false,
             has_lost_track: false,
-        };
-        if is_recursive {
-            tree.explore(kernel, number, root.to_owned(), Extent::All, &mut |_, _, _| {})?;
         }
-        Ok(tree)
     }
 
-    pub(super) fn handle(
-        &mut self,
-        kernel: &Kernel,
-        event: Event,
-        now: Instant,
-        report: &mut Report<'_>,
-    ) -> Result<(), WatchEnd> {
+    pub(super) fn handle(&mut self, event: &Event, now: Instant, report: &mut Report<'_>) -> Result<(), WatchEnd> {
         if let Some((above, root_name)) = &self.above
             && event.number == *above
         {
             let is_over = event.name.as_ref() == Some(root_name);
             return if is_over { Err(WatchEnd::RootRemoved) } else { Ok(()) };
         }
-        let Some(name) = &event.name else { return self.handle_self(kernel, &event, report) };
-        let Some(parent_path) = self.directories.path(event.number) else { return Ok(()) };
-        let place = Place { parent: event.number, name, path: parent_path.join(name) };
-        let is_directory = event.is(ReadFlags::ISDIR);
-        if event.is(ReadFlags::MOVED_TO) {
-            let departure = self.departures.arrived(event.cookie);
-            self.settle_overtaken(kernel, place.parent, report);
-            return self.moved_to(kernel, &place, departure, is_directory, report).map_err(WatchEnd::Failed);
+        let Some(directory) = self.directories.by_number(event.number) else { return Ok(()) };
+        let Some(name) = &event.name else { return self.handle_self(directory, event, report) };
+        let Some(parent_path) = self.directories.path(directory) else { return Ok(()) };
+        let slot = Slot { parent: directory, name, path: parent_path.join(name) };
+        if event.is(NAMES) {
+            self.unlisted.append(&mut self.missing);
+            return self.handle_name(&slot, event, now, report).map_err(WatchEnd::Failed);
         }
-        if event.is(ReadFlags::CREATE | ReadFlags::DELETE | ReadFlags::MOVED_FROM) {
-            self.settle_overtaken(kernel, place.parent, report);
-        }
-        if event.is(ReadFlags::CREATE) {
-            report(place.path.clone(), is_directory, Happening::Created);
-            self.adopt_with_content(kernel, &place, is_directory, report).map_err(WatchEnd::Failed)?;
-        } else if event.is(ReadFlags::DELETE) {
-            if let Some(number) = self.directories.child(place.parent, name) {
-                self.drop_directory(kernel, number);
+        if event.is(ReadFlags::MODIFY | ReadFlags::ATTRIB) {
+            let is_directory = event.is(ReadFlags::ISDIR);
+            report(slot.path, is_directory, Happening::Modified);
+            if is_directory {
+                self.unlisted.append(&mut self.refused);
             }
-            report(place.path, is_directory, Happening::Removed);
-        } else if event.is(ReadFlags::MOVED_FROM) {
-            self.moved_from(&place, event.cookie, is_directory, now);
-        } else if event.is(ReadFlags::MODIFY | ReadFlags::ATTRIB) {
-            report(place.path.clone(), is_directory, Happening::Modified);
-            // One that is not watched may have become readable.
-            let is_unwatched = is_directory && self.directories.child(place.parent, name).is_none();
-            self.adopt_with_content(kernel, &place, is_unwatched, report).map_err(WatchEnd::Failed)?;
         }
         Ok(())
     }
 
     /// An event about a watched directory itself. What matters of those below the root is told by the directory they are in.
-    fn handle_self(&mut self, kernel: &Kernel, event: &Event, report: &mut Report<'_>) -> Result<(), WatchEnd> {
-        let is_root = event.number == self.directories.root();
+    fn handle_self(
+        &mut self,
+        directory: DirectoryId,
+        event: &Event,
+        report: &mut Report<'_>,
+    ) -> Result<(), WatchEnd> {
+        let is_root = directory == ROOT;
         let is_over = ReadFlags::DELETE_SELF | ReadFlags::MOVE_SELF | ReadFlags::UNMOUNT | ReadFlags::IGNORED;
         if is_root && event.is(is_over) {
             return Err(WatchEnd::RootRemoved);
         }
         if is_root && event.is(ReadFlags::ATTRIB) {
+            self.unlisted.append(&mut self.refused);
             report(self.root.clone(), true, Happening::Modified);
+        } else if event.is(ReadFlags::UNMOUNT) {
+            // Its name has something else in it now, of which no event tells.
+            self.lose_track();
         } else if event.is(ReadFlags::IGNORED) {
-            self.drop_directory(kernel, event.number);
+            self.forget(directory);
         }
         Ok(())
     }
 
-    fn moved_from(&mut self, place: &Place<'_>, cookie: u32, is_directory: bool, now: Instant) {
-        let number = self.directories.child(place.parent, place.name);
-        if let Some(number) = number {
-            self.directories.detach(number);
+    fn handle_name(
+        &mut self,
+        slot: &Slot<'_>,
+        event: &Event,
+        now: Instant,
+        report: &mut Report<'_>,
+    ) -> Result<(), FileError> {
+        let is_directory = event.is(ReadFlags::ISDIR);
+        let departure = event.is(ReadFlags::MOVED_TO).then(|| self.departures.arrived(event.cookie)).flatten();
+        self.settle_overtaken(slot.parent, report);
+        if event.is(ReadFlags::CREATE | ReadFlags::DELETE) {
+            self.last_renames.retain(|rename| !rename.concerns(slot.parent));
+        }
+        if event.is(ReadFlags::CREATE) {
+            if let Some(former) = self.directories.child(slot.parent, slot.name) {
+                self.forget(former);
+                report(slot.path.clone(), true, Happening::Removed);
+            }
+            report(slot.path.clone(), is_directory, Happening::Created);
+            return self.appeared(slot, is_directory);
+        }
+        if event.is(ReadFlags::DELETE) {
+            if let Some(directory) = self.directories.child(slot.parent, slot.name) {
+                self.forget(directory);
+            }
+            report(slot.path.clone(), is_directory, Happening::Removed);
+            return Ok(());
+        }
+        if event.is(ReadFlags::MOVED_FROM) {
+            self.moved_from(slot, event.cookie, is_directory, now);
+            return Ok(());
+        }
+        self.moved_to(slot, departure, is_directory, report)
+    }
+
+    fn moved_from(&mut self, slot: &Slot<'_>, cookie: u32, is_directory: bool, now: Instant) {
+        let directory = self.directories.child(slot.parent, slot.name);
+        if let Some(directory) = directory {
+            self.directories.detach(directory);
+            if !is_directory {
+                // A file has gone from where a directory is: the two have changed places.
+                self.lose_track();
+            }
         }
         self.departures.push(Departure {
             cookie,
-            parent: place.parent,
-            name: place.name.to_owned(),
-            path: place.path.clone(),
-            number,
+            parent: slot.parent,
+            name: slot.name.to_owned(),
+            path: slot.path.clone(),
+            directory,
             is_directory,
             at: now,
         });
@@ -148,154 +219,58 @@ impl Tree {
 
     fn moved_to(
         &mut self,
-        kernel: &Kernel,
-        place: &Place<'_>,
+        slot: &Slot<'_>,
         departure: Option<Departure>,
         is_directory: bool,
         report: &mut Report<'_>,
     ) -> Result<(), FileError> {
+        if let Some(former) = self.directories.child(slot.parent, slot.name) {
+            // It was replaced, or the two have changed places: the kernel tells both in the same words.
+            self.forget(former);
+            self.lose_track();
+        }
         let Some(departure) = departure else {
-            report(place.path.clone(), is_directory, Happening::Arrived);
-            return self.adopt_with_content(kernel, place, is_directory, report);
+            self.last_renames.retain(|rename| !rename.concerns(slot.parent));
+            report(slot.path.clone(), is_directory, Happening::Arrived);
+            return self.appeared(slot, is_directory);
         };
-        report(place.path.clone(), is_directory, Happening::Renamed { from: departure.path });
-        match departure.number {
-            Some(number) if self.directories.contains(number) => {
-                self.make_room(kernel, place, number);
-                if !self.directories.place(number, place.parent, place.name) {
+        let (from, to) = ((departure.parent, departure.name), (slot.parent, slot.name.to_owned()));
+        self.note_rename(Rename { from, to }, is_directory);
+        report(slot.path.clone(), is_directory, Happening::Renamed { from: departure.path });
+        match departure.directory {
+            Some(directory) if self.directories.contains(directory) => {
+                if !self.directories.place(directory, slot.parent, slot.name) {
                     self.lose_track();
                 }
                 Ok(())
             }
-            _ => self.adopt_with_content(kernel, place, is_directory, report),
+            _ => self.appeared(slot, is_directory),
         }
     }
 
-    pub(super) fn is_expecting(&self) -> bool {
-        !self.departures.is_empty()
-    }
-
-    /// Treats as removed what has not arrived anywhere in the tree.
-    pub(super) fn give_up_waiting(&mut self, kernel: &Kernel, now: Instant, report: &mut Report<'_>) {
-        for departure in self.departures.expired(now) {
-            self.settle(kernel, departure, report);
+    /// Two files that change places are told like one that is renamed there and back, with nothing in between.
+    fn note_rename(&mut self, rename: Rename, is_directory: bool) {
+        if !is_directory && self.last_renames.iter().any(|last| rename.is_reverse_of(last)) {
+            self.is_unclear = true;
         }
-    }
-
-    fn settle_overtaken(&mut self, kernel: &Kernel, parent: Number, report: &mut Report<'_>) {
-        for departure in self.departures.overtaken(parent) {
-            self.settle(kernel, departure, report);
+        self.last_renames.retain(|last| !last.concerns(rename.from.0) && !last.concerns(rename.to.0));
+        if self.last_renames.len() == MOST_RENAMES {
+            self.last_renames.remove(0);
         }
+        self.last_renames.push(rename);
     }
 
-    fn settle(&mut self, kernel: &Kernel, departure: Departure, report: &mut Report<'_>) {
-        report(departure.path, departure.is_directory, Happening::Removed);
-        // It may have been seen at its new place before the kernel told of it.
-        if let Some(number) = departure.number
-            && self.directories.was_at(number, departure.parent, &departure.name)
-            && self.directories.child(departure.parent, &departure.name) != Some(number)
-        {
-            self.drop_directory(kernel, number);
-        }
-    }
-
-    pub(super) fn lose_track(&mut self) {
-        self.has_lost_track = true;
-    }
-
-    pub(super) fn has_lost_track(&self) -> bool {
-        self.has_lost_track
-    }
-
-    /// Brings what is watched in step with what is there, after events were lost.
-    pub(super) fn look_again(&mut self, kernel: &Kernel) -> Result<(), WatchEnd> {
-        self.departures = Departures::default();
-        match kernel.watch_root(&self.root) {
-            Ok(number) if number == self.directories.root() => {}
-            _ => return Err(WatchEnd::RootRemoved),
-        }
-        if self.is_recursive {
-            let root = self.directories.root();
-            let seen = self
-                .explore(kernel, root, self.root.clone(), Extent::All, &mut |_, _, _| {})
-                .map_err(WatchEnd::Failed)?;
-            let stale: Vec<Number> = self.directories.numbers().filter(|number| !seen.contains(number)).collect();
-            for number in stale {
-                self.drop_directory(kernel, number);
-            }
-        }
-        self.has_lost_track = false;
-        Ok(())
-    }
-
-    /// Watches what has appeared, and reports what was in it before it was watched.
-    fn adopt_with_content(
-        &mut self,
-        kernel: &Kernel,
-        place: &Place<'_>,
-        is_directory: bool,
-        report: &mut Report<'_>,
-    ) -> Result<(), FileError> {
+    /// Follows a directory from now on. What is in it is told when it was looked into.
+    fn appeared(&mut self, slot: &Slot<'_>, is_directory: bool) -> Result<(), FileError> {
         if !is_directory || !self.is_recursive {
             return Ok(());
         }
-        if let Adoption::New(number) = self.adopt(kernel, place)? {
-            self.explore(kernel, number, place.path.clone(), Extent::New, report)?;
-        }
-        Ok(())
-    }
-
-    /// Watches the directories below one that is watched. As each is watched before it is read, whatever appears in it is either
-    /// read or told by the kernel, or both.
-    fn explore(
-        &mut self,
-        kernel: &Kernel,
-        start: Number,
-        path: PathBuf,
-        extent: Extent,
-        report: &mut Report<'_>,
-    ) -> Result<HashSet<Number>, FileError> {
-        let mut seen = HashSet::from([start]);
-        let mut left = vec![(start, path)];
-        while let Some((parent, path)) = left.pop() {
-            // What is gone by now is told by an event.
-            let Ok(entries) = std::fs::read_dir(&path) else { continue };
-            for entry in entries.flatten() {
-                let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
-                let path = entry.path();
-                report(path.clone(), is_directory, Happening::Found);
-                if !is_directory {
-                    continue;
-                }
-                let adoption = self.adopt(kernel, &Place { parent, name: &entry.file_name(), path: path.clone() })?;
-                match adoption {
-                    Adoption::New(number) if seen.insert(number) => left.push((number, path)),
-                    Adoption::Known(number) if extent == Extent::All && seen.insert(number) => {
-                        left.push((number, path));
-                    }
-                    _ => {}
-                }
-            }
-        }
-        Ok(seen)
-    }
-
-    fn adopt(&mut self, kernel: &Kernel, place: &Place<'_>) -> Result<Adoption, FileError> {
-        let Some(number) = kernel.watch_below(&place.path)? else { return Ok(Adoption::None) };
-        if self.directories.child(place.parent, place.name) == Some(number) {
-            return Ok(Adoption::Known(number));
-        }
-        let is_known = self.directories.contains(number);
-        if !is_known && self.directories.len() >= self.max_directories {
-            kernel.unwatch(number);
+        if self.directories.len() >= self.max_directories {
             return Err(self.too_many());
         }
-        self.make_room(kernel, place, number);
-        if !self.directories.place(number, place.parent, place.name) {
-            self.lose_track();
-            return Ok(Adoption::None);
-        }
-        Ok(if is_known { Adoption::Known(number) } else { Adoption::New(number) })
+        let directory = self.directories.insert(slot.parent, slot.name);
+        self.unlisted.insert(directory);
+        Ok(())
     }
 
     fn too_many(&self) -> FileError {
@@ -306,25 +281,191 @@ impl Tree {
         FileError::check(std::io::ErrorKind::QuotaExceeded, text, &self.root)
     }
 
-    /// Forgets the directory that was at a place where another one is now.
-    fn make_room(&mut self, kernel: &Kernel, place: &Place<'_>, newcomer: Number) {
-        if let Some(former) = self.directories.child(place.parent, place.name)
-            && former != newcomer
-        {
-            self.drop_directory(kernel, former);
+    /// A directory to look into, and where it is. One that is between the two halves of a rename has no path.
+    pub(super) fn next_unlisted(&self) -> Option<(DirectoryId, PathBuf)> {
+        let reachable = self.unlisted.iter().find(|&&directory| self.directories.way(directory).is_some())?;
+        Some((*reachable, self.directories.path(*reachable)?))
+    }
+
+    /// Takes what was seen in a directory, with the events that were read afterwards; they are to be handled next. Returns whether the
+    /// look counts.
+    pub(super) fn looked(
+        &mut self,
+        directory: DirectoryId,
+        look: Look,
+        events: &[Event],
+        report: &mut Report<'_>,
+    ) -> Result<bool, WatchEnd> {
+        if !self.is_way_certain(directory, events) {
+            self.discard(&look);
+            return Ok(false);
+        }
+        self.unlisted.remove(&directory);
+        match look {
+            Look::Listed(number, listing) => match self.directories.by_number(number) {
+                Some(known) if known == directory => self.listed(directory, number, listing, events, report)?,
+                _ if directory == ROOT => return Err(WatchEnd::RootRemoved),
+                None => self.listed(directory, number, listing, events, report)?,
+                Some(known) if self.directories.way(known).is_none() => {
+                    // It was moved into a directory that was not watched yet, so the second half of its rename will not come.
+                    for departure in self.departures.take_all() {
+                        self.settle(departure, report);
+                    }
+                    self.unlisted.insert(directory);
+                    return Ok(false);
+                }
+                // A mount gives one directory two paths. It is watched under the path that was seen first.
+                Some(_) => {}
+            },
+            Look::Missing | Look::Refused(_) if directory == ROOT => return Err(WatchEnd::RootRemoved),
+            Look::Missing => {
+                self.missing.insert(directory);
+            }
+            Look::Refused(_) => {
+                self.discard(&look);
+                self.refused.insert(directory);
+            }
+        }
+        Ok(true)
+    }
+
+    fn discard(&mut self, look: &Look) {
+        self.unwanted.extend(look.number().filter(|&number| self.directories.by_number(number).is_none()));
+    }
+
+    /// Whether the path of a directory has led to this directory since all events but these had been handled.
+    fn is_way_certain(&self, directory: DirectoryId, events: &[Event]) -> bool {
+        let Some(way) = self.directories.way(directory) else { return false };
+        if events.is_empty() {
+            return true;
+        }
+        let way: HashSet<(Number, &OsStr)> =
+            way.into_iter().filter_map(|(parent, name)| Some((self.directories.number(parent)?, name))).collect();
+        let is_on_way = |event: &Event| {
+            let name = event.name.as_deref();
+            event.is(NAMES) && name.is_some_and(|name| way.contains(&(event.number, name)))
+        };
+        !events.iter().any(is_on_way)
+    }
+
+    fn listed(
+        &mut self,
+        directory: DirectoryId,
+        number: Number,
+        listing: Listing,
+        events: &[Event],
+        report: &mut Report<'_>,
+    ) -> Result<(), WatchEnd> {
+        self.directories.bind(directory, number);
+        let Some(path) = self.directories.path(directory) else { return Ok(()) };
+        if listing.is_cut {
+            self.lose_track();
+        }
+        if self.unannounced.remove(&directory) && directory != ROOT {
+            report(path.clone(), true, Happening::Removed);
+            report(path.clone(), true, Happening::Created);
+        }
+        for (name, is_directory) in before(number, listing, events) {
+            let slot = Slot { parent: directory, name: &name, path: path.join(&name) };
+            report(slot.path.clone(), is_directory, Happening::Found);
+            self.appeared(&slot, is_directory).map_err(WatchEnd::Failed)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn is_expecting(&self) -> bool {
+        !self.departures.is_empty()
+    }
+
+    /// Treats as removed what has not arrived anywhere in the tree.
+    pub(super) fn give_up_waiting(&mut self, now: Instant, report: &mut Report<'_>) {
+        for departure in self.departures.expired(now) {
+            self.settle(departure, report);
         }
     }
 
-    fn drop_directory(&mut self, kernel: &Kernel, number: Number) {
-        for number in self.directories.remove(number) {
-            kernel.unwatch(number);
+    fn settle_overtaken(&mut self, parent: DirectoryId, report: &mut Report<'_>) {
+        for departure in self.departures.overtaken(parent) {
+            self.settle(departure, report);
+        }
+    }
+
+    fn settle(&mut self, departure: Departure, report: &mut Report<'_>) {
+        self.last_renames.retain(|rename| !rename.concerns(departure.parent));
+        report(departure.path, departure.is_directory, Happening::Removed);
+        if let Some(directory) = departure.directory {
+            self.forget(directory);
+        }
+    }
+
+    /// Whether something has happened that cannot be told, while everything is known that has to be watched.
+    pub(super) fn take_unclear(&mut self) -> bool {
+        std::mem::take(&mut self.is_unclear)
+    }
+
+    /// What is known of the tree may be wrong.
+    pub(super) fn lose_track(&mut self) {
+        self.has_lost_track = true;
+    }
+
+    pub(super) fn has_lost_track(&self) -> bool {
+        self.has_lost_track
+    }
+
+    pub(super) fn is_root(&self, number: Number) -> bool {
+        self.directories.by_number(number) == Some(ROOT)
+    }
+
+    /// Forgets what it knows of the tree, which is wrong: everything is to be looked into again. What is watched stays watched until
+    /// [`announced`](Self::announced).
+    pub(super) fn begin_anew(&mut self) {
+        let Some(root) = self.directories.number(ROOT) else { return };
+        self.former.extend(self.directories.numbers_below_root());
+        let fresh = Self::new(&self.root, root, self.above.take(), self.is_recursive, self.max_directories);
+        let former = std::mem::take(&mut self.former);
+        let unwanted = std::mem::take(&mut self.unwanted);
+        *self = Self { former, unwanted, ..fresh };
+    }
+
+    /// The client is told to look at everything now.
+    pub(super) fn announced(&mut self) {
+        let gone = std::mem::take(&mut self.former);
+        self.unwanted.extend(gone.into_iter().filter(|&number| self.directories.by_number(number).is_none()));
+        self.unannounced = self.unlisted.iter().chain(&self.missing).chain(&self.refused).copied().collect();
+    }
+
+    /// The numbers of directories that need not be watched any longer. To be asked before every look: the kernel would give a
+    /// directory the same number once more.
+    pub(super) fn take_unwanted(&mut self) -> Vec<Number> {
+        std::mem::take(&mut self.unwanted)
+    }
+
+    fn forget(&mut self, directory: DirectoryId) {
+        for (directory, number) in self.directories.remove(directory) {
+            self.unwanted.extend(number);
+            self.unlisted.remove(&directory);
+            self.missing.remove(&directory);
+            self.refused.remove(&directory);
+            self.unannounced.remove(&directory);
         }
     }
 }
 
-/// A name in a watched directory.
-struct Place<'p> {
-    parent: Number,
-    name: &'p OsStr,
-    path: PathBuf,
+/// What was in a directory before these events, and whether it was a directory. The listing was made before the events were read, and
+/// after the kernel began to tell of them.
+fn before(number: Number, listing: Listing, events: &[Event]) -> Vec<(OsString, bool)> {
+    let mut first_events: HashMap<&OsStr, &Event> = HashMap::new();
+    for event in events.iter().filter(|event| event.number == number && event.is(NAMES)) {
+        if let Some(name) = &event.name {
+            first_events.entry(name).or_insert(event);
+        }
+    }
+    let mut entries = listing.entries;
+    entries.retain(|(name, _)| !first_events.contains_key(name.as_os_str()));
+    let taken_away = first_events.values().filter(|event| event.is(ReadFlags::DELETE | ReadFlags::MOVED_FROM));
+    entries.extend(taken_away.filter_map(|event| Some((event.name.clone()?, event.is(ReadFlags::ISDIR)))));
+    entries
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,7 +12,7 @@ use super::departures::PATIENCE;
 use super::inbox::Inbox;
 use super::kernel::{Event, Kernel};
 use super::single_file::SingleFile;
-use super::tree::Tree;
+use super::watched_tree::WatchedTree;
 use super::{Change, ChangeKind, Changes, WatchEnd, WatchOptions, WatchShare};
 use crate::FileError;
 
@@ -26,7 +26,7 @@ pub(super) struct Watcher {
 
 /// What is watched.
 enum Subject {
-    Tree(Tree),
+    Tree(Box<WatchedTree>),
     File(SingleFile),
 }
 
@@ -47,7 +47,7 @@ impl Watcher {
         };
         let kernel = Kernel::new(root, share, inbox)?;
         let subject = if is_directory {
-            Subject::Tree(Tree::new(&kernel, root, recursive, options.max_directories)?)
+            Subject::Tree(Box::new(WatchedTree::new(&kernel, root, recursive, options)?))
         } else {
             Subject::File(SingleFile::new(&kernel, root)?)
         };
@@ -69,6 +69,9 @@ impl Watcher {
 
     /// How long to wait for events.
     fn patience(&self) -> Option<Duration> {
+        if self.subject.has_work() {
+            return Some(Duration::ZERO);
+        }
         let until_due = self.coalescer.due().map(|due| due.saturating_duration_since(Instant::now()));
         if self.subject.is_expecting() {
             // A delivery waits for second halves of renames, but not for long.
@@ -85,7 +88,13 @@ impl Watcher {
             let now = Instant::now();
             let coalescer = &mut self.coalescer;
             let report = &mut |path, is_directory, happening| coalescer.push(now, path, is_directory, happening);
-            self.subject.handle(&self.kernel, event, now, report)?;
+            self.subject.handle(&event, now, report)?;
+        }
+        while self.subject.has_work() && !self.subject.has_lost_track() && !self.is_time_to_deliver() {
+            let now = Instant::now();
+            let coalescer = &mut self.coalescer;
+            let report = &mut |path, is_directory, happening| coalescer.push(now, path, is_directory, happening);
+            self.subject.work(&self.kernel, now, report)?;
         }
         self.catch_up()?;
         Ok(if self.is_time_to_deliver() { self.deliver() } else { ControlFlow::Continue(()) })
@@ -94,6 +103,9 @@ impl Watcher {
     /// What is to be done when all events have been read.
     fn catch_up(&mut self) -> Result<(), WatchEnd> {
         let now = Instant::now();
+        if self.subject.take_unclear() {
+            self.coalescer.overflow(now);
+        }
         if self.subject.has_lost_track() {
             self.coalescer.overflow(now);
             self.subject.look_again(&self.kernel)?;
@@ -117,6 +129,9 @@ impl Watcher {
         if changes.is_empty() && !overflow {
             return ControlFlow::Continue(());
         }
+        if overflow {
+            self.subject.announced();
+        }
         (self.sink)(Changes { changes, overflow, end: None })
     }
 
@@ -138,16 +153,38 @@ impl Watcher {
 pub(super) type Report<'r> = dyn FnMut(PathBuf, bool, Happening) + 'r;
 
 impl Subject {
-    fn handle(
-        &mut self,
-        kernel: &Kernel,
-        event: Event,
-        now: Instant,
-        report: &mut Report<'_>,
-    ) -> Result<(), WatchEnd> {
+    fn handle(&mut self, event: &Event, now: Instant, report: &mut Report<'_>) -> Result<(), WatchEnd> {
         match self {
-            Self::Tree(tree) => tree.handle(kernel, event, now, report),
-            Self::File(file) => file.handle(&event, report),
+            Self::Tree(tree) => tree.handle(event, now, report),
+            Self::File(file) => file.handle(event, report),
+        }
+    }
+
+    /// Whether there is something to do without an event.
+    fn has_work(&self) -> bool {
+        matches!(self, Self::Tree(tree) if tree.has_work())
+    }
+
+    /// Does a small part of it.
+    fn work(&mut self, kernel: &Kernel, now: Instant, report: &mut Report<'_>) -> Result<(), WatchEnd> {
+        match self {
+            Self::Tree(tree) => tree.look_into_next(kernel, now, report),
+            Self::File(_) => Ok(()),
+        }
+    }
+
+    /// Whether something has happened that cannot be told.
+    fn take_unclear(&mut self) -> bool {
+        match self {
+            Self::Tree(tree) => tree.take_unclear(),
+            Self::File(_) => false,
+        }
+    }
+
+    /// The client is told to look at everything.
+    fn announced(&mut self) {
+        if let Self::Tree(tree) = self {
+            tree.announced();
         }
     }
 
