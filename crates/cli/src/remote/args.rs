@@ -22,6 +22,9 @@ The exit code is the command's, or:
 With -t, keys go to the command as they are. After Enter, `~.` hangs up, or leaves a command of a kept session running, \
 and `~~` sends one tilde.
 
+On this machine, a command in a kept session has our variables, directory and umask, and the limits (ulimit) of the \
+server in the background.
+
 Examples:
   exec-server run -- make test
   exec-server run --ssh build-host --cwd /srv/app -- git pull

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use anyhow::Context as _;
 use client::SessionId;
@@ -57,6 +57,28 @@ pub(crate) fn save(name: &str, url: &str, record: &SessionRecord) -> anyhow::Res
         let _is_incomplete = fs::remove_file(&new);
         format!("cannot write {}", path.display())
     })
+}
+
+/// Notes that the session is used now: the time it is kept begins when its last user leaves.
+pub(crate) fn touch(name: &str, url: &str) -> anyhow::Result<()> {
+    let path = path_of(name, url)?;
+    // Whoever cannot write there can still use the session.
+    let _best_effort = fs::File::open(path).and_then(|file| file.set_modified(SystemTime::now()));
+    Ok(())
+}
+
+/// Gives a session that the server does not have another name, and returns that name: the server that has it may answer at this address
+/// again. None if the session was not kept for so long, or if it cannot be done.
+pub(crate) fn set_aside(name: &str, url: &str, record: &SessionRecord) -> Option<String> {
+    let (path, former) = (path_of(name, url).ok()?, format!("{name}.former"));
+    let unused = fs::metadata(&path).and_then(|metadata| metadata.modified()).ok()?.elapsed().unwrap_or_default();
+    let is_over = record.keep.is_some_and(|keep| keep < unused);
+    // Another command may have replaced it meanwhile.
+    if is_over || load(name, url).ok()?.as_ref() != Some(record) {
+        return None;
+    }
+    fs::rename(&path, path_of(&former, url).ok()?).ok()?;
+    Some(former)
 }
 
 /// A directory that nobody else can look into.

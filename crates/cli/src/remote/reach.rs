@@ -11,6 +11,7 @@ use client::{
 
 use super::args::{USUAL_KEEP, WhereArgs};
 use super::named::SessionRecord;
+use super::print::complain;
 use super::relay::Goodbye;
 use super::signals::Signals;
 use super::{local_server, named};
@@ -113,8 +114,8 @@ impl Destination {
         Ok(ExecServerClient::connect_boxed(connector, self.options).await?)
     }
 
-    /// A client of the kept session of this name. A session that this server does not know stays remembered, unless a new one takes its
-    /// name: another server may answer at the same address for a while.
+    /// A client of the kept session of this name. A session that this server does not know stays remembered, under another name if a new
+    /// one takes its place: another server may answer at the same address for a while.
     pub(crate) async fn connect_to_session(
         mut self,
         name: &str,
@@ -153,7 +154,6 @@ impl Destination {
                     creation.is_allowed(),
                     "the server at {url} does not have the session `{name}`, or not any more: {message}"
                 );
-                known = None;
                 options = ExecServerClientConnectOptions {
                     keep_for: creation.keep(None),
                     resume_session_id: None,
@@ -161,7 +161,16 @@ impl Destination {
                     observe: false,
                     ..options
                 };
-                ExecServerClient::connect_boxed(self.connector()?, options.clone()).await?
+                let client = ExecServerClient::connect_boxed(self.connector()?, options.clone()).await?;
+                if let Some(record) = known.take()
+                    && let Some(former) = named::set_aside(name, &url, &record)
+                {
+                    complain(&format!(
+                        "the server at {url} does not have the session `{name}`; a new one is begun, and the former one is \
+                         `{former}` if that server comes back"
+                    ));
+                }
+                client
             }
             result => result?,
         };
@@ -184,6 +193,7 @@ impl Destination {
             }
             return Err(error);
         }
+        named::touch(name, &url)?;
         Ok(client)
     }
 

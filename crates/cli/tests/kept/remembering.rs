@@ -30,8 +30,15 @@ async fn a_look_at_another_server_behind_the_same_address_forgets_nothing() {
             format!("exec-server: the server at {url} does not have the session `default`, or not any more: ");
         assert!(lost.code == 1 && lost.stderr.starts_with(&expected), "{lost:?}");
     }
+    // A new session takes its name, but not its place.
+    let begun = said(&["run", "-d", "--", "true"]).await;
+    let expected = format!(
+        "exec-server: the server at {url} does not have the session `default`; a new one is begun, and the former one is \
+         `default.former` if that server comes back\n"
+    );
+    assert_eq!((begun.code, begun.stderr), (0, expected));
     lead_to("first");
-    let found = said(&["kill", "job"]).await;
+    let found = said(&["kill", "-s", "default.former", "job"]).await;
     assert_eq!((found.code, found.stdout.as_str()), (0, "job: was running, ended\n"), "{}", found.stderr);
 }
 

@@ -127,3 +127,15 @@ async fn a_close_without_an_exit_is_not_waited_for() {
     let words = "exec-server: the server closed the process and did not say how it exited\n";
     assert_eq!((stderr.as_str(), code), (words, Some(125)));
 }
+
+#[tokio::test]
+async fn a_connection_that_is_lost_during_the_start_is_called_so_and_the_command_is_ended() {
+    let silent = Silent::start(json!({}));
+    silent.server.on("process/start", |_| Reply::Cut);
+    silent.server.on("process/terminate", |_| Reply::Result(json!({"running": true})));
+    let (_, stderr, code) = told(&output(&silent.args(&[])).await);
+    let words = "exec-server: the connection was lost before the server had said whether the command began; it is ended if \
+                 the server can be reached: exec-server transport disconnected\n";
+    assert_eq!((stderr.as_str(), code), (words, Some(125)));
+    assert_eq!((silent.server.count("process/start"), silent.server.count("process/terminate")), (1, 1));
+}
