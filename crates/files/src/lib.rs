@@ -37,7 +37,7 @@ pub use create_directory::create_directory;
 pub use error::FileError;
 pub use extents::{Extent, Extents};
 pub use links::{canonicalize, read_link, symlink};
-pub use listing::{Dangling, DirectoryEntry, read_directory};
+pub use listing::{Dangling, DirectoryEntry, read_directory, read_directory_while};
 pub use place::Follow;
 pub use read::{open_file, read_file};
 pub use regular_file::RegularFile;

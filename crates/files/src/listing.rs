@@ -43,8 +43,19 @@ pub enum Dangling {
 /// The entries of a directory in no particular order. With more than `limit` entries there is an error that says how many there
 /// are, and no more than `limit` are held meanwhile.
 pub fn read_directory(path: &Path, limit: usize, dangling: Dangling) -> Result<Vec<DirectoryEntry>, FileError> {
+    Ok(read_directory_while(path, limit, dangling, |_| true)?.unwrap_or_default())
+}
+
+/// The same as long as the entries may be held. `may_hold` is asked about each name. Once it refuses, nothing is held any more, and it is
+/// only told the other names, so that it can add up what they would take. `None`: it has refused.
+pub fn read_directory_while(
+    path: &Path,
+    limit: usize,
+    dangling: Dangling,
+    mut may_hold: impl FnMut(&OsStr) -> bool,
+) -> Result<Option<Vec<DirectoryEntry>>, FileError> {
     let directory = openat(CWD, path, READABLE, Mode::empty()).map_err(FileError::at(path))?;
-    let mut entries = Vec::new();
+    let mut entries = Some(Vec::new());
     let mut count = 0usize;
     let listed = each_entry(&directory, &mut buffer(), |name, listed_kind| {
         let own_kind = match listed_kind {
@@ -62,9 +73,16 @@ pub fn read_directory(path: &Path, limit: usize, dangling: Dangling) -> Result<V
             Some(Err(_)) => return ControlFlow::Continue(()),
         };
         count += 1;
-        if count <= limit {
+        let name = OsStr::from_bytes(name.to_bytes());
+        if count > limit {
+            return ControlFlow::Continue(());
+        }
+        if !may_hold(name) {
+            entries = None;
+        }
+        if let Some(entries) = &mut entries {
             entries.push(DirectoryEntry {
-                name: OsStr::from_bytes(name.to_bytes()).to_owned(),
+                name: name.to_owned(),
                 is_directory: kind == FileType::Directory,
                 is_file: kind == FileType::RegularFile,
                 is_symlink,

@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 
-use files::{Dangling, read_directory};
+use files::{Dangling, read_directory, read_directory_while};
 use rustix::io::Errno;
 
 use crate::support::{World, assert_errno};
@@ -44,6 +44,24 @@ fn links_are_what_they_lead_to_and_are_left_out_if_that_is_nothing() {
     let expected: [(&[u8], bool, bool); 4] =
         [(b"loop", false, false), (b"to-a", false, true), (b"to-d", true, false), (b"to-none", false, false)];
     assert_eq!(links, expected);
+}
+
+#[test]
+fn names_that_may_not_be_held_are_only_told() {
+    let world = World::new();
+    for name in ["a", "b", "c", "d"] {
+        world.file(name, "");
+    }
+    let mut told = Vec::new();
+    let held = read_directory_while(world.root(), 4, Dangling::LeftOut, |name| {
+        told.push(name.to_owned());
+        told.len() != 2
+    });
+    assert_eq!(held.unwrap(), None);
+    told.sort();
+    assert_eq!(told, ["a", "b", "c", "d"]);
+    let held = read_directory_while(world.root(), 4, Dangling::LeftOut, |_| true);
+    assert_eq!(held.unwrap().map(|entries| entries.len()), Some(4));
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! The methods that change nothing.
 
+use std::ffi::OsStr;
 use std::ops::ControlFlow;
-use std::os::unix::ffi::OsStringExt as _;
-use std::path::PathBuf;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use files::{Cancel, Dangling, EntryKind, FileError, WalkItem};
@@ -10,7 +11,7 @@ use protocol::fs::{
     DirectoryEntry, FileMetadata, FileParams, FileTime, LinkTarget, PathParams, PathResult, ReadDirectoryParams,
     ReadDirectoryResult, WalkEntry, WalkFailure, WalkKind, WalkParams, WalkResult,
 };
-use protocol::{Base64Bytes, RequestId, WireError, encode_base64_response, encoded_len};
+use protocol::{Base64Bytes, RequestId, WireError, encode_base64_response, encode_response, encoded_len};
 
 use super::{Attempt, answer, answer_in_room, failed, follow, look, native, uri, wire_error};
 use crate::connection::{Call, Connection};
@@ -26,6 +27,8 @@ const AROUND_DATA_BYTES: usize = 64;
 /// So many looks in a turn take longer than it takes to wake another worker.
 const LOOKS_FOR_ANOTHER_WORKER: usize = 16;
 const DIRECTORY_ENTRIES: usize = 50_000;
+/// What stands around the name of an entry in a listing.
+const AROUND_ENTRY_BYTES: usize = 80;
 /// What a walk may answer, as published: so much text, and so much around each entry.
 const WALK_REPLY_BYTES: usize = 4 << 20;
 const WALK_ENTRY_BYTES: usize = 64;
@@ -179,28 +182,69 @@ pub(in crate::handlers) fn read_link(call: Call, params: PathParams, session: Ar
 }
 
 pub(in crate::handlers) fn read_directory(call: Call, params: ReadDirectoryParams, session: Arc<Session>) {
-    let ReadDirectoryParams { path, dangling_links, sandbox } = params;
-    let dangling = if dangling_links { Dangling::Listed } else { Dangling::LeftOut };
-    with_path(call, PathParams { path, sandbox }, session, move |path| {
-        let entries = files::read_directory(path, DIRECTORY_ENTRIES, dangling).map_err(failed)?;
-        let entries = entries.into_iter().map(|entry| {
-            let (is_directory, is_file) = (entry.is_directory, entry.is_file);
-            let is_symlink = dangling_links.then_some(entry.is_symlink);
-            let (file_name, path) = match entry.name.into_string() {
-                Ok(name) => (name, None),
-                Err(name) => (name.to_string_lossy().into_owned(), Some(uri(&path.join(&name))?)),
-            };
-            Ok(DirectoryEntry { file_name, is_directory, is_file, is_symlink, path })
+    let path = match native(&params.path, params.sandbox.as_ref()) {
+        Ok(path) => path,
+        Err(error) => return call.finish::<()>(Err(error)),
+    };
+    let connection = Arc::clone(&call.connection);
+    let id = call.id().clone();
+    let attempt = move |answer_bytes: usize| {
+        let mut needed = AROUND_DATA_BYTES + id.to_string().len();
+        let listed = list(&path, params.dangling_links, |name| {
+            needed += entry_bytes(&path, name);
+            needed <= answer_bytes
         });
-        Ok(ReadDirectoryResult { entries: entries.collect::<Result<_, WireError>>()? })
+        match listed {
+            Ok(Some(result)) => Attempt::Answer(encode_response(&id, &result)),
+            Ok(None) => Attempt::NeedsRoom(needed),
+            Err(error) => Attempt::Failed(error),
+        }
+    };
+    connection.spawn(answer_in_room(call, session, attempt));
+}
+
+fn list(
+    path: &Path,
+    dangling_links: bool,
+    may_hold: impl FnMut(&OsStr) -> bool,
+) -> Result<Option<ReadDirectoryResult>, WireError> {
+    let dangling = if dangling_links { Dangling::Listed } else { Dangling::LeftOut };
+    let listed = files::read_directory_while(path, DIRECTORY_ENTRIES, dangling, may_hold).map_err(failed)?;
+    let Some(entries) = listed else { return Ok(None) };
+    let entries = entries.into_iter().map(|entry| {
+        let (is_directory, is_file) = (entry.is_directory, entry.is_file);
+        let is_symlink = dangling_links.then_some(entry.is_symlink);
+        let (file_name, path) = match entry.name.into_string() {
+            Ok(name) => (name, None),
+            Err(name) => (name.to_string_lossy().into_owned(), Some(uri(&path.join(&name))?)),
+        };
+        Ok(DirectoryEntry { file_name, is_directory, is_file, is_symlink, path })
     });
+    Ok(Some(ReadDirectoryResult { entries: entries.collect::<Result<_, WireError>>()? }))
+}
+
+/// What an entry takes in an answer at most.
+fn entry_bytes(directory: &Path, name: &OsStr) -> usize {
+    let as_text: usize = name.as_bytes().iter().map(|byte| json_bytes(*byte)).sum();
+    // A name that is not UTF-8 has replacement characters, and a URI beside it, both of which take three bytes for one.
+    let of_other_bytes = if name.to_str().is_some() { 0 } else { 3 * (directory.as_os_str().len() + 2 * name.len()) };
+    AROUND_ENTRY_BYTES + as_text + of_other_bytes
+}
+
+/// What a byte of a text takes in JSON.
+fn json_bytes(byte: u8) -> usize {
+    match byte {
+        b'"' | b'\\' => 2,
+        0..0x20 => 6,
+        _ => 1,
+    }
 }
 
 fn with_path<R: serde::Serialize + Send + 'static>(
     call: Call,
     params: PathParams,
     session: Arc<Session>,
-    operation: impl Fn(&std::path::Path) -> Result<R, WireError> + Send + Sync + 'static,
+    operation: impl Fn(&Path) -> Result<R, WireError> + Send + Sync + 'static,
 ) {
     match native(&params.path, params.sandbox.as_ref()) {
         Ok(path) => look(call, session, move || operation(&path)),
@@ -238,7 +282,7 @@ impl Drop for CancelOnDrop {
     }
 }
 
-fn walk_now(root: &std::path::Path, options: &files::WalkOptions, cancel: &Cancel) -> Result<WalkResult, WireError> {
+fn walk_now(root: &Path, options: &files::WalkOptions, cancel: &Cancel) -> Result<WalkResult, WireError> {
     let mut result = WalkResult::default();
     let mut left = WALK_REPLY_BYTES;
     let mut take = |bytes: usize| match left.checked_sub(bytes) {
@@ -271,4 +315,26 @@ fn walk_now(root: &std::path::Path, options: &files::WalkOptions, cancel: &Cance
     .map_err(failed)?;
     result.truncated = end.truncated;
     Ok(result)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_takes_no_more_than_is_reckoned_with() {
+        let place = tempfile::tempdir().unwrap();
+        for name in [&b"plain"[..], b"\"\\\n\x01\x1f", b"\xff\xfe", "\u{e4}\u{1f980}".as_bytes()] {
+            let path = place.path().join(OsStr::from_bytes(name));
+            std::fs::write(&path, "").unwrap();
+            let mut reckoned = 0;
+            let listed = list(place.path(), true, |name| {
+                reckoned += entry_bytes(place.path(), name);
+                true
+            });
+            let taken = serde_json::to_string(&listed.unwrap().unwrap().entries[0]).unwrap().len();
+            assert!((taken..taken * 3).contains(&reckoned), "{reckoned} for {taken}");
+            std::fs::remove_file(&path).unwrap();
+        }
+    }
 }
