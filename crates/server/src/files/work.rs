@@ -133,8 +133,7 @@ mod tests {
     fn session(places: usize, for_all: &Arc<Semaphore>) -> Arc<Work> {
         let places_in_all = for_all.available_permits();
         let growth = Growth { at_once: places_in_all, patience: Duration::from_secs(1) };
-        let threads =
-            Arc::new(BlockingThreads::start("test", 1, places_in_all, growth).unwrap());
+        let threads = Arc::new(BlockingThreads::start("test", 1, places_in_all, growth).unwrap());
         Arc::new(Work::new(places, Arc::clone(for_all), threads))
     }
 
