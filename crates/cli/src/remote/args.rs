@@ -205,7 +205,7 @@ pub(crate) struct RunArgs {
     /// The id in the kept session, of characters that can be seen; a number if left out
     #[arg(long, value_name = "ID")]
     pub(crate) id: Option<String>,
-    /// How long the session is kept when nobody is connected [default: 24h, or longer if it was asked to be]
+    /// How long the session, with all its commands, is kept when nobody is connected [default: 24h, or longer if it was asked to be]
     #[arg(long, value_name = "TIME")]
     pub(crate) keep: Option<Span>,
     /// One JSON object per event on stdout instead of the bare output
@@ -229,7 +229,7 @@ pub(crate) struct ShellArgs {
     /// Open it in a kept session of this name
     #[arg(short, long, value_name = "NAME")]
     pub(crate) session: Option<String>,
-    /// How long the session is kept when nobody is connected [default: 24h, or longer if it was asked to be]
+    /// How long the session, with all its commands, is kept when nobody is connected [default: 24h, or longer if it was asked to be]
     #[arg(long, value_name = "TIME")]
     pub(crate) keep: Option<Span>,
     #[command(flatten)]

@@ -43,7 +43,7 @@ pub(crate) async fn reader_is_gone() {
         let _nobody_waits = tell.send(());
     });
     if started.is_err() || told.await.is_err() {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 
