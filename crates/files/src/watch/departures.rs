@@ -2,7 +2,6 @@
 //! never come, when something leaves the tree, and the first is then a removal.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use super::directories::DirectoryId;
@@ -16,7 +15,6 @@ pub(super) struct Departure {
     pub(super) cookie: u32,
     pub(super) parent: DirectoryId,
     pub(super) name: OsString,
-    pub(super) path: PathBuf,
     /// The directory that has gone, if it is a directory that the watch follows.
     pub(super) directory: Option<DirectoryId>,
     pub(super) is_directory: bool,

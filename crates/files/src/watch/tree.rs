@@ -69,10 +69,10 @@ struct Slot<'p> {
 }
 
 /// Between two names, each with the directory that holds it.
-#[derive(PartialEq, Eq)]
 struct Rename {
     from: (DirectoryId, OsString),
     to: (DirectoryId, OsString),
+    is_directory: bool,
 }
 
 impl Rename {
@@ -201,16 +201,11 @@ impl Tree {
         let directory = self.directories.child(slot.parent, slot.name);
         if let Some(directory) = directory {
             self.directories.detach(directory);
-            if !is_directory {
-                // A file has gone from where a directory is: the two have changed places.
-                self.lose_track();
-            }
         }
         self.departures.push(Departure {
             cookie,
             parent: slot.parent,
             name: slot.name.to_owned(),
-            path: slot.path.clone(),
             directory,
             is_directory,
             at: now,
@@ -234,9 +229,17 @@ impl Tree {
             report(slot.path.clone(), is_directory, Happening::Arrived);
             return self.appeared(slot, is_directory);
         };
-        let (from, to) = ((departure.parent, departure.name), (slot.parent, slot.name.to_owned()));
-        self.note_rename(Rename { from, to }, is_directory);
-        report(slot.path.clone(), is_directory, Happening::Renamed { from: departure.path });
+        let Some(from) = self.path_of(&departure) else {
+            // Where it was has gone, and for the client what was there has gone too.
+            if let Some(directory) = departure.directory {
+                self.forget(directory);
+            }
+            report(slot.path.clone(), is_directory, Happening::Arrived);
+            return self.appeared(slot, is_directory);
+        };
+        let (old_name, new_name) = ((departure.parent, departure.name), (slot.parent, slot.name.to_owned()));
+        self.note_rename(Rename { from: old_name, to: new_name, is_directory });
+        report(slot.path.clone(), is_directory, Happening::Renamed { from });
         match departure.directory {
             Some(directory) if self.directories.contains(directory) => {
                 if !self.directories.place(directory, slot.parent, slot.name) {
@@ -248,10 +251,19 @@ impl Tree {
         }
     }
 
-    /// Two files that change places are told like one that is renamed there and back, with nothing in between.
-    fn note_rename(&mut self, rename: Rename, is_directory: bool) {
-        if !is_directory && self.last_renames.iter().any(|last| rename.is_reverse_of(last)) {
-            self.is_unclear = true;
+    /// Where it was, by the names of today: a directory above it may have been renamed since.
+    fn path_of(&self, departure: &Departure) -> Option<PathBuf> {
+        Some(self.directories.path(departure.parent)?.join(&departure.name))
+    }
+
+    /// Two names that change places are told like one that is renamed there and back, with nothing in between.
+    fn note_rename(&mut self, rename: Rename) {
+        if let Some(last) = self.last_renames.iter().find(|last| rename.is_reverse_of(last)) {
+            if rename.is_directory || last.is_directory {
+                self.lose_track();
+            } else {
+                self.is_unclear = true;
+            }
         }
         self.last_renames.retain(|last| !last.concerns(rename.from.0) && !last.concerns(rename.to.0));
         if self.last_renames.len() == MOST_RENAMES {
@@ -392,7 +404,9 @@ impl Tree {
 
     fn settle(&mut self, departure: Departure, report: &mut Report<'_>) {
         self.last_renames.retain(|rename| !rename.concerns(departure.parent));
-        report(departure.path, departure.is_directory, Happening::Removed);
+        if let Some(path) = self.path_of(&departure) {
+            report(path, departure.is_directory, Happening::Removed);
+        }
         if let Some(directory) = departure.directory {
             self.forget(directory);
         }

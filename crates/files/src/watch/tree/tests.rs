@@ -438,3 +438,17 @@ fn two_names_that_change_places_are_an_overflow() {
         assert_eq!(run(&steps).overflows, 1);
     }
 }
+
+#[test]
+fn what_left_the_tree_is_removed_from_where_its_directory_is_now() {
+    let mut steps = vec![Step::MakeDirectory("c".into()), Step::MakeDirectory("c/a".into())];
+    steps.extend(vec![Step::Advance; 30]);
+    steps.extend([
+        Step::MoveAway("c/a".into()),
+        Step::Rename("c".into(), "d".into()),
+        Step::MakeDirectory("c".into()),
+        Step::MakeDirectory("c/a".into()),
+    ]);
+    steps.extend(vec![Step::Advance; 30]);
+    assert_eq!(run(&steps).overflows, 0);
+}
