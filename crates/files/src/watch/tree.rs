@@ -70,18 +70,23 @@ struct Slot<'p> {
 
 /// Between two names, each with the directory that holds it.
 struct Rename {
-    from: (DirectoryId, OsString),
+    /// `None` if it came from a directory that is not watched.
+    from: Option<(DirectoryId, OsString)>,
     to: (DirectoryId, OsString),
     is_directory: bool,
 }
 
 impl Rename {
     fn is_reverse_of(&self, other: &Self) -> bool {
-        self.from == other.to && self.to == other.from
+        self.from.as_ref() == Some(&other.to) && other.from.as_ref() == Some(&self.to)
     }
 
     fn concerns(&self, parent: DirectoryId) -> bool {
-        self.from.0 == parent || self.to.0 == parent
+        self.to.0 == parent || self.from.as_ref().is_some_and(|from| from.0 == parent)
+    }
+
+    fn is_arrival_at(&self, slot: &Slot<'_>) -> bool {
+        self.from.is_none() && self.to.0 == slot.parent && self.to.1 == slot.name
     }
 }
 
@@ -198,6 +203,9 @@ impl Tree {
     }
 
     fn moved_from(&mut self, slot: &Slot<'_>, cookie: u32, is_directory: bool, now: Instant) {
+        if self.may_be_exchanged(slot, is_directory) {
+            return;
+        }
         let directory = self.directories.child(slot.parent, slot.name);
         if let Some(directory) = directory {
             self.directories.detach(directory);
@@ -224,8 +232,9 @@ impl Tree {
             self.forget(former);
             self.lose_track();
         }
+        let to = (slot.parent, slot.name.to_owned());
         let Some(departure) = departure else {
-            self.last_renames.retain(|rename| !rename.concerns(slot.parent));
+            self.note_rename(Rename { from: None, to, is_directory });
             report(slot.path.clone(), is_directory, Happening::Arrived);
             return self.appeared(slot, is_directory);
         };
@@ -237,8 +246,7 @@ impl Tree {
             report(slot.path.clone(), is_directory, Happening::Arrived);
             return self.appeared(slot, is_directory);
         };
-        let (old_name, new_name) = ((departure.parent, departure.name), (slot.parent, slot.name.to_owned()));
-        self.note_rename(Rename { from: old_name, to: new_name, is_directory });
+        self.note_rename(Rename { from: Some((departure.parent, departure.name)), to, is_directory });
         report(slot.path.clone(), is_directory, Happening::Renamed { from });
         match departure.directory {
             Some(directory) if self.directories.contains(directory) => {
@@ -259,17 +267,35 @@ impl Tree {
     /// Two names that change places are told like one that is renamed there and back, with nothing in between.
     fn note_rename(&mut self, rename: Rename) {
         if let Some(last) = self.last_renames.iter().find(|last| rename.is_reverse_of(last)) {
-            if rename.is_directory || last.is_directory {
-                self.lose_track();
-            } else {
-                self.is_unclear = true;
-            }
+            self.suspect_exchange(rename.is_directory || last.is_directory);
         }
-        self.last_renames.retain(|last| !last.concerns(rename.from.0) && !last.concerns(rename.to.0));
+        self.last_renames.retain(|last| {
+            !last.concerns(rename.to.0) && rename.from.as_ref().is_none_or(|from| !last.concerns(from.0))
+        });
         if self.last_renames.len() == MOST_RENAMES {
             self.last_renames.remove(0);
         }
         self.last_renames.push(rename);
+    }
+
+    /// If one of two names that change places is in a directory that is not watched, it looks as if something had come and gone again.
+    /// Returns whether that may be so: then something may be at the name.
+    fn may_be_exchanged(&mut self, slot: &Slot<'_>, is_directory: bool) -> bool {
+        let arrival = self.last_renames.iter().find(|last| last.is_arrival_at(slot));
+        let has_directory = arrival.map(|arrival| is_directory || arrival.is_directory);
+        self.last_renames.retain(|last| last.from.is_some() || !last.concerns(slot.parent));
+        if let Some(has_directory) = has_directory {
+            self.suspect_exchange(has_directory);
+        }
+        has_directory.is_some()
+    }
+
+    fn suspect_exchange(&mut self, has_directory: bool) {
+        if has_directory {
+            self.lose_track();
+        } else {
+            self.is_unclear = true;
+        }
     }
 
     /// Follows a directory from now on. What is in it is told when it was looked into.
