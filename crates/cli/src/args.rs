@@ -144,7 +144,7 @@ pub(crate) struct Limits {
     /// Searches that run at once, in all; a session has a quarter of them
     #[arg(long, env = "EXEC_SERVER_MAX_SEARCHES", value_name = "COUNT", value_parser = count, default_value_t = 16, hide = true)]
     max_searches: usize,
-    /// Bytes of answers about files of more than 4 MiB each, in all; further ones wait
+    /// Bytes of large answers about files, in all; an answer of more than 4 MiB is large, and further ones wait
     #[arg(long, env = "EXEC_SERVER_MAX_LARGE_ANSWERS", value_name = "SIZE", default_value = "256MiB", hide = true)]
     max_large_answers: Bytes,
     /// Watches per session

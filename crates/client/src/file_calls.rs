@@ -38,7 +38,8 @@ struct UnderWay {
 }
 
 impl UnderWay {
-    /// Takes a place for a request that nobody has to wait for. None if there is none; otherwise says whether it counts.
+    /// Takes a place, if the window has one. `None`: the window is full. `Some(true)`: the place counts, and is to be given back.
+    /// `Some(false)`: nothing limits requests now, so places are not counted.
     fn take(&mut self) -> Option<bool> {
         let limit = self.window.limit();
         let is_counted = limit < usize::MAX;

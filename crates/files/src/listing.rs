@@ -46,8 +46,9 @@ pub fn read_directory(path: &Path, limit: usize, dangling: Dangling) -> Result<V
     Ok(read_directory_while(path, limit, dangling, |_| true)?.unwrap_or_default())
 }
 
-/// The same as long as the entries may be held. `may_hold` is asked about each name. Once it refuses, nothing is held any more, and it is
-/// only told the other names, so that it can add up what they would take. `None`: it has refused.
+/// As [`read_directory`], for a caller that limits the memory of the entries. `may_hold` is called with each name, up to `limit` names.
+/// When it first returns false, the entries so far are dropped; it is still called with the other names, so that it can add up their
+/// size. Returns `None` if it returned false for any name.
 pub fn read_directory_while(
     path: &Path,
     limit: usize,

@@ -14,7 +14,7 @@ use crate::units::Span;
 const RUN_HELP: &str = "\
 The exit code is the command's, or:
   124  its time was over
-  125  we failed, for instance to connect, or the server did not say how it ended
+  125  exec-server failed, for instance to connect, or was not told how the command ended
   126  it cannot be executed
   127  it was not found
   141  nobody reads our output any more
@@ -22,8 +22,8 @@ The exit code is the command's, or:
 With -t, keys go to the command as they are. After Enter, `~.` hangs up, or leaves a command of a kept session running, \
 and `~~` sends one tilde.
 
-On this machine, a command in a kept session has our variables, directory and umask, and the limits (ulimit) of the \
-server in the background.
+On this machine, a command in a kept session gets the variables, directory and umask of your shell, but the limits \
+(ulimit) of the server in the background.
 
 Examples:
   exec-server run -- make test
@@ -205,7 +205,7 @@ pub(crate) struct RunArgs {
     /// The id in the kept session, of characters that can be seen; a number if left out
     #[arg(long, value_name = "ID")]
     pub(crate) id: Option<String>,
-    /// How long the session, with all its commands, is kept when nobody is connected [default: 24h, or longer if it was asked to be]
+    /// How long the session, with all its commands, is kept when nobody is connected [default: 24h, or a longer time that an earlier --keep has set]
     #[arg(long, value_name = "TIME")]
     pub(crate) keep: Option<Span>,
     /// One JSON object per event on stdout instead of the bare output
@@ -229,7 +229,7 @@ pub(crate) struct ShellArgs {
     /// Open it in a kept session of this name
     #[arg(short, long, value_name = "NAME")]
     pub(crate) session: Option<String>,
-    /// How long the session, with all its commands, is kept when nobody is connected [default: 24h, or longer if it was asked to be]
+    /// How long the session, with all its commands, is kept when nobody is connected [default: 24h, or a longer time that an earlier --keep has set]
     #[arg(long, value_name = "TIME")]
     pub(crate) keep: Option<Span>,
     #[command(flatten)]

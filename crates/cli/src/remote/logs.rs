@@ -133,7 +133,7 @@ async fn print_pages(
             return match (end, exit) {
                 (End::Seq(_), _) => Ok(ExitCode::SUCCESS),
                 (End::Closed, Some(exit)) => Ok(status::of_command(exit)),
-                (End::Closed, None) => anyhow::bail!("it is not known how it ended"),
+                (End::Closed, None) => anyhow::bail!("the server did not say how the process `{id}` ended"),
             };
         }
         after = page.next_seq - 1;

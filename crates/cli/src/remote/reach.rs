@@ -145,8 +145,8 @@ impl Destination {
         options.resume_session_id = known.as_ref().map(|record| record.session.clone());
         let client = match ExecServerClient::connect_boxed(self.connector()?, options.clone()).await {
             Err(error) if error.is_still_attached() && purpose == Purpose::Run => anyhow::bail!(
-                "another command is attached to the session `{name}`; name another session, or leave the command there \
-                 with `exec-server run -d` and see it with `exec-server logs -f`"
+                "another command is attached to the session `{name}`; give another --session, or start yours in the \
+                 background with `exec-server run -d` and read its output with `exec-server logs -f`"
             ),
             // It was not kept that long, or the server is another one by now.
             Err(client::ExecServerError::Server { code: -32600, message, .. }) if known.is_some() => {
@@ -166,8 +166,8 @@ impl Destination {
                     && let Some(former) = named::set_aside(name, &url, &record)
                 {
                     complain(&format!(
-                        "the server at {url} does not have the session `{name}`; a new one is begun, and the former one is \
-                         `{former}` if that server comes back"
+                        "the server at {url} does not have the session `{name}`, so a new one was started; if the \
+                         server that has the old one comes back, use --session {former}"
                     ));
                 }
                 client

@@ -55,7 +55,7 @@ async fn modes_that_cannot_be_kept_are_refused_or_mentioned_before_anything_is_c
     assert_eq!(fs::read(published.path("copy")).unwrap(), b"secret");
     let there = published.there("secret");
     let words = format!(
-        "exec-server: the server of {there} knows only the published protocol: it does not tell modes and times, so copies get usual ones\n"
+        "exec-server: the server of {there} knows only the published protocol: it does not report modes and times, so copies get default modes and do not keep the time\n"
     );
     let back = published.here("back");
     assert_eq!(published.run(&["cp", &there, &back]).await, (String::new(), words, Some(0)));
@@ -81,7 +81,7 @@ async fn a_tree_is_copied_but_for_its_links() {
     let (there, down) = (published.there("tree"), published.here("down"));
     let (_, complaints, code) = published.run(&["cp", "-r", &there, &down]).await;
     let expected = format!(
-        "exec-server: the server of {there} knows only the published protocol: it does not tell modes and times, so copies get usual ones; links are left out\n\
+        "exec-server: the server of {there} knows only the published protocol: it does not report modes and times, so copies get default modes and do not keep the time; links are left out\n\
          exec-server: cannot read {there}/link: it is a link, and this server cannot read links\n"
     );
     assert_eq!((complaints, code), (expected, Some(1)));

@@ -155,8 +155,8 @@ async fn a_second_command_in_a_session_does_not_take_it_from_the_first() {
     let mut first = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     printed(&mut first, &mut Vec::new(), "ready\n").await;
     let second = kept.run(&["run", "-s", "default", "--", "echo", "hello"]).await;
-    let words = "exec-server: another command is attached to the session `default`; name another session, or leave the command there \
-                 with `exec-server run -d` and see it with `exec-server logs -f`\n";
+    let words = "exec-server: another command is attached to the session `default`; give another --session, or start yours in the \
+                 background with `exec-server run -d` and read its output with `exec-server logs -f`\n";
     assert_eq!((second.code, second.stdout.as_str(), second.stderr.as_str()), (125, "", words));
     first.stdin.take().unwrap().write_all(b"go on\n").await.unwrap();
     let end = tokio::time::timeout(PATIENCE, first.wait_with_output()).await.expect("it does not end").unwrap();

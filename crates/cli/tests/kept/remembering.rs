@@ -33,8 +33,8 @@ async fn a_look_at_another_server_behind_the_same_address_forgets_nothing() {
     // A new session takes its name, but not its place.
     let begun = said(&["run", "-d", "--", "true"]).await;
     let expected = format!(
-        "exec-server: the server at {url} does not have the session `default`; a new one is begun, and the former one is \
-         `default.former` if that server comes back\n"
+        "exec-server: the server at {url} does not have the session `default`, so a new one was started; if the \
+         server that has the old one comes back, use --session default.former\n"
     );
     assert_eq!((begun.code, begun.stderr), (0, expected));
     lead_to("first");

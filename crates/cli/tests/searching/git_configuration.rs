@@ -8,7 +8,7 @@ use testkit::{TestServer, json};
 
 use crate::support::{World, uri};
 
-const EXPLANATION: &str = "not an ordinary file of at most 1 MiB, nor of at most 10,000 lines with at most 1,000 braces each if it names what to exclude, so the global excludes of git are not used; remove it or search without ignore files";
+const EXPLANATION: &str = "not an ordinary file of at most 1 MiB, or a list of excludes with more than 10,000 lines or with more than 1,000 braces in a line, so the global excludes of git are not used; correct the file or search without ignore files";
 
 /// A server whose user has this home directory, and a repository with two files.
 async fn world(home: &TempDir) -> World {

@@ -47,7 +47,7 @@ impl LeftOut {
 pub(super) const REFUSAL: &str = "not an ordinary file of at most 1 MiB and 10,000 lines with at most 1,000 braces each, so its directory is not searched; remove it or search without ignore files";
 
 /// Why a search goes without the global excludes of git.
-pub(super) const GLOBAL_REFUSAL: &str = "not an ordinary file of at most 1 MiB, nor of at most 10,000 lines with at most 1,000 braces each if it names what to exclude, so the global excludes of git are not used; remove it or search without ignore files";
+pub(super) const GLOBAL_REFUSAL: &str = "not an ordinary file of at most 1 MiB, or a list of excludes with more than 10,000 lines or with more than 1,000 braces in a line, so the global excludes of git are not used; correct the file or search without ignore files";
 
 /// `makedev(1, 3)`: `/dev/null`, by which people say that there is no configuration.
 const NULL_DEVICE: u64 = 0x103;

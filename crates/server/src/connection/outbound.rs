@@ -78,7 +78,7 @@ struct State {
     /// A ping is to be sent, and since when it is.
     ping_wanted_at: Option<Instant>,
     close: Option<(u16, &'static str)>,
-    /// The peer takes no answers any more.
+    /// Further answers are dropped, because the connection has ended.
     drops_answers: bool,
     /// The writer, while it waits.
     writer: Option<Waker>,

@@ -24,7 +24,7 @@ pub(crate) enum Opened {
 #[derive(Clone)]
 pub(crate) struct Slot {
     opened: Arc<RwLock<Opened>>,
-    /// Says which block was refused before it was tried. The file would lack it, so blocks and a commit that come later fail.
+    /// Why a block of this upload was refused before it was tried. The file would lack the block, so later blocks and a commit fail.
     refused_block: Arc<OnceLock<String>>,
 }
 

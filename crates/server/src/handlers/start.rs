@@ -248,7 +248,8 @@ async fn launch(
         umask: wanted.umask,
     };
     let spawned = shared.starter.start(command, tag).await;
-    let spawned = spawned.ok_or_else(|| WireError::internal("the server is ending"))?;
+    let spawned =
+        spawned.ok_or_else(|| WireError::internal("the server has failed to start the process; its log says why"))?;
     let Spawned { child, io } = spawned.map_err(|error| spawn_error(&error))?;
     let child = Arc::new(child);
     let (terminal, input) = match &io {

@@ -54,7 +54,7 @@ pub(crate) struct CpArgs {
     /// Copy directories with everything in them
     #[arg(short, long)]
     pub(crate) recursive: bool,
-    /// Keep modes exactly, whatever the umask says, but no set-ID bits of files
+    /// Keep modes exactly, whatever the umask says, except the set-user-ID and set-group-ID bits of files
     #[arg(short, long)]
     pub(crate) preserve: bool,
     /// Show no progress

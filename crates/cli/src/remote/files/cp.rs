@@ -89,7 +89,7 @@ fn shortcomings(sources: &[Place], target: &Place, args: &CpArgs) -> anyhow::Res
         let modes = match is_target {
             _ if site.has_modes() => None,
             true => Some("it cannot set modes and times, so new files may be readable for others"),
-            false => Some("it does not tell modes and times, so copies get usual ones"),
+            false => Some("it does not report modes and times, so copies get default modes and do not keep the time"),
         };
         let links = (args.recursive && !site.has_links()).then_some("links are left out");
         let lacks: Vec<&str> = modes.into_iter().chain(links).collect();
