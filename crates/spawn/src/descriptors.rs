@@ -10,7 +10,8 @@ use rustix::pipe::PipeFlags;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-const FIRST_AFTER_STDIO: i32 = 3;
+/// The lowest descriptor that is not a standard stream.
+pub(crate) const FIRST_AFTER_STDIO: i32 = 3;
 
 /// Marks every descriptor above stderr close-on-exec, so that what the server was started with does not leak into children.
 pub fn seal_inherited_fds() -> io::Result<()> {

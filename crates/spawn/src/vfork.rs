@@ -14,6 +14,7 @@ use libc::{c_int, c_void};
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitId, WaitIdOptions};
 
+use crate::descriptors::FIRST_AFTER_STDIO;
 use crate::image::CStringArray;
 use crate::rlimit::{ChildLimits, Limit};
 use crate::system_call::system_call;
@@ -30,9 +31,13 @@ const SIGNAL_SET_BYTES: usize = 8;
 /// What the program of a child never sees, because the child ends before it runs.
 const EXIT_CODE_OF_FAILURE: c_int = 127;
 
-/// What the child does to its directory, its descriptors and its umask before it executes, in this order.
+/// What the child does to its directory, its descriptors and its umask before it executes, in this order. Then it closes every
+/// descriptor but its standard streams and the one that an action has put above them.
 #[derive(Default)]
-pub(crate) struct FileActions(Vec<FileAction>);
+pub(crate) struct FileActions {
+    list: Vec<FileAction>,
+    above_stdio: Option<c_int>,
+}
 
 enum FileAction {
     ChangeDirectory { to: c_int },
@@ -43,19 +48,28 @@ enum FileAction {
 
 impl FileActions {
     pub(crate) fn change_directory(&mut self, directory: BorrowedFd<'_>) {
-        self.0.push(FileAction::ChangeDirectory { to: directory.as_raw_fd() });
+        self.list.push(FileAction::ChangeDirectory { to: directory.as_raw_fd() });
     }
 
     pub(crate) fn open(&mut self, target: c_int, path: &CStr, flags: c_int) {
-        self.0.push(FileAction::Open { target, path: path.to_owned(), flags });
+        self.note(target);
+        self.list.push(FileAction::Open { target, path: path.to_owned(), flags });
     }
 
     pub(crate) fn duplicate(&mut self, source: c_int, target: c_int) {
-        self.0.push(FileAction::Duplicate { source, target });
+        self.note(target);
+        self.list.push(FileAction::Duplicate { source, target });
     }
 
     pub(crate) fn set_umask(&mut self, mask: u32) {
-        self.0.push(FileAction::SetUmask { mask });
+        self.list.push(FileAction::SetUmask { mask });
+    }
+
+    fn note(&mut self, target: c_int) {
+        if target >= FIRST_AFTER_STDIO {
+            debug_assert!(self.above_stdio.is_none_or(|before| before == target), "only one descriptor is left open");
+            self.above_stdio = Some(target);
+        }
     }
 }
 
@@ -64,7 +78,7 @@ struct Plan<'a> {
     path: &'a CStr,
     argv: &'a CStringArray,
     env: &'a CStringArray,
-    actions: &'a [FileAction],
+    actions: &'a FileActions,
     limits: &'a ChildLimits,
     failure: c_int,
 }
@@ -82,7 +96,7 @@ pub(crate) fn spawn(
     actions: &FileActions,
     limits: &ChildLimits,
 ) -> Result<Pid, Errno> {
-    let mut plan = Plan { path, argv, env, actions: &actions.0, limits, failure: 0 };
+    let mut plan = Plan { path, argv, env, actions, limits, failure: 0 };
     let pid = STACK.with_borrow_mut(|stack| make_child(&mut plan, stack))?;
     if plan.failure == 0 {
         return Ok(pid);
@@ -147,7 +161,8 @@ fn follow(plan: &Plan<'_>) -> Result<(), c_int> {
     }
     // SAFETY: takes no argument.
     let _cannot_fail_in_a_new_process = unsafe { system_call(libc::SYS_setsid, [0; 5]) };
-    plan.actions.iter().try_for_each(perform)?;
+    plan.actions.list.iter().try_for_each(perform)?;
+    close_others(plan.actions.above_stdio);
     // After the actions: they need numbers for a moment that lie above those of the server.
     set_limit(plan.limits.open_files.as_ref())?;
     let none: u64 = 0;
@@ -165,6 +180,24 @@ fn set_limit(limit: Option<&Limit>) -> Result<(), c_int> {
     let arguments = [0, limit.resource as usize, ptr::from_ref(&limit.values).addr(), 0, 0];
     // SAFETY: the pointer to the new limit is valid for reads, and a null old limit means that it is not wanted.
     unsafe { system_call(libc::SYS_prlimit64, arguments) }.map(drop)
+}
+
+/// Closes what the server has open, in the child's own table. Executing does that too, but it can hang for as long as the file system of
+/// the program does, and until then a copy of the pipe to another process would keep that process from seeing the end of its input.
+fn close_others(kept: Option<c_int>) {
+    let close = |first: c_int, last: c_int| {
+        // SAFETY: the child has a table of its own and uses none of these descriptors any more.
+        let _else_executing_closes =
+            unsafe { system_call(libc::SYS_close_range, [first as usize, last as usize, 0, 0, 0]) };
+    };
+    match kept {
+        Some(kept) => {
+            // An empty range is refused, which is as good.
+            close(FIRST_AFTER_STDIO, kept - 1);
+            close(kept + 1, c_int::MAX);
+        }
+        None => close(FIRST_AFTER_STDIO, c_int::MAX),
+    }
 }
 
 fn perform(action: &FileAction) -> Result<(), c_int> {

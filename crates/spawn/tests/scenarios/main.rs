@@ -2,6 +2,7 @@
 
 mod families;
 mod guard;
+mod hanging_start;
 mod leaks;
 mod namespaces;
 mod pipes;
