@@ -4,7 +4,7 @@
 use std::ffi::CString;
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -15,6 +15,7 @@ use rustix::termios::{SpecialCodeIndex, Winsize};
 use crate::command::WindowSize;
 use crate::descriptors::above_stdio;
 use crate::streams::{Duplex, Input, Output};
+use crate::wiring::HeldEnds;
 
 /// Ctrl-D, what a terminal starts with as its end-of-file character.
 const DEFAULT_EOF_BYTE: u8 = 4;
@@ -25,18 +26,9 @@ pub struct Pty {
     master: Duplex,
 }
 
-/// The slave of a terminal, held open. As long as this lives, the terminal does not report its end, even if no process has it open.
-///
-/// A leader that has redirected its standard streams, as `ssh` and `gpg` do before they ask for a password, can open `/dev/tty` until
-/// it exits. Keep this until the leader has exited, and then drop it: only then does a read of the terminal come to an end.
-#[derive(Debug)]
-pub struct HeldSlave {
-    _slave: OwnedFd,
-}
-
 impl Pty {
     /// A new terminal, the path of its slave, and the slave held open.
-    pub(crate) fn open(size: WindowSize) -> io::Result<(Self, CString, HeldSlave)> {
+    pub(crate) fn open(size: WindowSize) -> io::Result<(Self, CString, HeldEnds)> {
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         let master = above_stdio(rustix::pty::openpt(flags)?)?;
         rustix::pty::grantpt(&master)?;
@@ -46,7 +38,7 @@ impl Pty {
         pty.resize(size)?;
         // Without NOCTTY it would become the controlling terminal of a server that leads a session.
         let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let held = HeldSlave { _slave: above_stdio(rustix::fs::open(&slave, flags, Mode::empty())?)? };
+        let held = HeldEnds::new(vec![above_stdio(rustix::fs::open(&slave, flags, Mode::empty())?)?]);
         Ok((pty, slave, held))
     }
 

@@ -48,6 +48,10 @@ pub struct Spawner {
 /// with a table of its own.
 const CROWD: usize = 100;
 
+/// With so few processes, we hold their ends of their pipes, so that one wake-up tells their end. It costs two descriptors each, and
+/// with more processes the server is awake anyway.
+const FEW: usize = 16;
+
 /// A process that was started.
 #[derive(Debug)]
 pub struct Spawned {
@@ -104,7 +108,8 @@ impl Spawner {
 
         let actions = Arc::new(actions);
         let announcement = Announcement::new(tag);
-        let launcher = self.launcher.as_ref().filter(|_| children().count() >= CROWD);
+        let company = children().count();
+        let launcher = self.launcher.as_ref().filter(|_| company >= CROWD);
         let sent: Vec<_> = wiring.child_ends.iter().map(AsFd::as_fd).chain([cwd.as_fd()]).collect();
         let limits = ChildLimits::new(self.tags_work.then_some(tag));
         let spawned = candidates.first_that_runs(cwd.as_fd(), |path| {
@@ -118,7 +123,7 @@ impl Spawner {
             abandon(pid, tag);
             SpawnError::resource("watch the process")(error)
         })?;
-        Ok(Spawned { child, io: wiring.io })
+        Ok(Spawned { child, io: wiring.finish(company < FEW) })
     }
 
     /// Kills a process and everything it has started. The end has come when all of it is gone; the leader may be left as a zombie

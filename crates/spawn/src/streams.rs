@@ -50,9 +50,20 @@ impl Output {
     /// Reads what is there. Before the runtime has noticed that the stream is ready this says `WouldBlock` even if there is data;
     /// [`Self::readable`] then returns soon.
     pub fn try_read(&self, buffer: &mut [u8]) -> io::Result<ReadOutcome> {
-        let read = self.fd.try_io(Interest::READABLE, |fd| Ok(rustix::io::read(fd, &mut *buffer)?));
+        Self::outcome(
+            self.fd.try_io(Interest::READABLE, |fd| Ok(rustix::io::read(fd, &mut *buffer)?)),
+            !buffer.is_empty(),
+        )
+    }
+
+    /// Reads what is there, whether or not the runtime has noticed that there is something.
+    pub fn read_now(&self, buffer: &mut [u8]) -> io::Result<ReadOutcome> {
+        Self::outcome(rustix::io::read(&*self.fd, &mut *buffer).map_err(Into::into), !buffer.is_empty())
+    }
+
+    fn outcome(read: io::Result<usize>, wanted_some: bool) -> io::Result<ReadOutcome> {
         match read {
-            Ok(0) if !buffer.is_empty() => Ok(ReadOutcome::End),
+            Ok(0) if wanted_some => Ok(ReadOutcome::End),
             Ok(count) => Ok(ReadOutcome::Data(count)),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(ReadOutcome::WouldBlock),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(ReadOutcome::WouldBlock),

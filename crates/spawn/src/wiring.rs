@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use crate::command::{StdinMode, Stdio};
 use crate::descriptors;
-use crate::pty::{HeldSlave, Pty};
+use crate::pty::Pty;
 use crate::streams::{Input, Output};
 use crate::vfork::FileActions;
 
@@ -21,22 +21,40 @@ pub enum ChildIo {
         stdout: Output,
         /// The child's stderr.
         stderr: Output,
+        /// To be kept until the child has exited, and no longer.
+        held: HeldEnds,
     },
     /// One terminal for all three.
     Pty {
         /// Our side of it.
         pty: Pty,
         /// To be kept until the child has exited, and no longer.
-        slave: HeldSlave,
+        held: HeldEnds,
     },
     /// What a child that was started with [`Stdio::Report`] reports.
     Report(Output),
 }
 
+/// The child's ends of its output streams, which we hold open too. While this lives, that output does not end.
+///
+/// A leader that has redirected its standard streams, as `ssh` and `gpg` do before they ask for a password, can open `/dev/tty` until
+/// it exits, so a terminal must not end before that. The end of a pipe could be told earlier, but nobody needs it before the exit, and
+/// noticing it costs a wake-up. Keep this until the leader has exited, and then drop it, or the output will never end.
+#[derive(Debug, Default)]
+pub struct HeldEnds {
+    _ends: Vec<OwnedFd>,
+}
+
+impl HeldEnds {
+    pub(crate) fn new(ends: Vec<OwnedFd>) -> Self {
+        Self { _ends: ends }
+    }
+}
+
 /// Streams of a child that is about to be started.
 pub(crate) struct Wiring {
-    pub(crate) io: ChildIo,
-    /// Kept open until the child has its own copies; if we held them longer, its output would never end.
+    io: ChildIo,
+    /// The child's ends of its pipes, open until the child has its own copies.
     pub(crate) child_ends: Vec<OwnedFd>,
 }
 
@@ -45,11 +63,11 @@ impl Wiring {
         match stdio {
             Stdio::Pipes { stdin } => Self::pipes(stdin, actions),
             Stdio::Pty(size) => {
-                let (pty, path, slave) = Pty::open(size)?;
+                let (pty, path, held) = Pty::open(size)?;
                 actions.open(0, &path, libc::O_RDWR);
                 actions.duplicate(0, 1);
                 actions.duplicate(0, 2);
-                Ok(Self { io: ChildIo::Pty { pty, slave }, child_ends: Vec::new() })
+                Ok(Self { io: ChildIo::Pty { pty, held }, child_ends: Vec::new() })
             }
             Stdio::Report { descriptor } => {
                 let (report, theirs) = descriptors::pipe()?;
@@ -84,9 +102,19 @@ impl Wiring {
         connect(theirs, 1, actions);
         let (stderr, theirs) = descriptors::pipe()?;
         connect(theirs, 2, actions);
-        Ok(Self {
-            io: ChildIo::Pipes { stdin, stdout: Output::from_pipe(stdout)?, stderr: Output::from_pipe(stderr)? },
-            child_ends,
-        })
+        let (stdout, stderr, held) = (Output::from_pipe(stdout)?, Output::from_pipe(stderr)?, HeldEnds::default());
+        Ok(Self { io: ChildIo::Pipes { stdin, stdout, stderr, held }, child_ends })
+    }
+
+    /// Once the child has its own copies of its ends. With `hold_pipes` the ends of its output pipes are held, else only a terminal is.
+    pub(crate) fn finish(mut self, hold_pipes: bool) -> ChildIo {
+        if let ChildIo::Pipes { stdin, held, .. } = &mut self.io
+            && hold_pipes
+        {
+            // Its end of stdin comes first, if it has one. Holding that would hide that nobody reads the input any more.
+            self.child_ends.drain(..usize::from(stdin.is_some()));
+            *held = HeldEnds::new(self.child_ends);
+        }
+        self.io
     }
 }

@@ -110,15 +110,13 @@ fn give_up(process: &Arc<Process>, shared: &Arc<Shared>) {
 }
 
 async fn carry(process: &Arc<Process>, io: ChildIo, deadline: Option<Instant>, shared: &Arc<Shared>) {
-    let (mut pumps, mut held_slave) = match io {
-        ChildIo::Pipes { stdin, stdout, stderr } => {
+    let (mut pumps, mut held_ends) = match io {
+        ChildIo::Pipes { stdin, stdout, stderr, held } => {
             // The queue has its own; one kept here would keep the pipe open after its end.
             drop(stdin);
-            ([Pump::new(stdout, Stream::Stdout), Pump::new(stderr, Stream::Stderr)], None)
+            ([Pump::new(stdout, Stream::Stdout), Pump::new(stderr, Stream::Stderr)], Some(held))
         }
-        ChildIo::Pty { pty, slave } => {
-            ([Pump::new(pty.reader(), Stream::Pty), Pump::closed(Stream::Pty)], Some(slave))
-        }
+        ChildIo::Pty { pty, held } => ([Pump::new(pty.reader(), Stream::Pty), Pump::closed(Stream::Pty)], Some(held)),
         ChildIo::Report(report) => ([Pump::new(report, Stream::Stdout), Pump::closed(Stream::Stderr)], None),
     };
     // Kept over the turns of the loop: each new one would ask the kernel again.
@@ -136,21 +134,22 @@ async fn carry(process: &Arc<Process>, io: ChildIo, deadline: Option<Instant>, s
         let has_input = process.has_input();
         let [first, second] = &pumps;
         tokio::select! {
-            () = first.readable(), if can_read => read_turn(process, shared, &mut pumps[0]),
+            () = first.readable(), if can_read => read_turn(process, shared, &mut pumps[0], Output::try_read),
             () = second.readable(), if can_read => {
                 // Two pipes have no common order, but a program that writes to both mostly writes to stdout first.
                 if pumps[0].has_waiting() {
                     pumps[0].readable().await;
-                    read_turn(process, shared, &mut pumps[0]);
+                    read_turn(process, shared, &mut pumps[0], Output::try_read);
                 }
-                read_turn(process, shared, &mut pumps[1]);
+                read_turn(process, shared, &mut pumps[1], Output::try_read);
             }
             exit = &mut reaped, if status.is_none() => {
                 status = Some(exit);
                 finish(process, shared, exit);
                 pumps.iter_mut().for_each(Pump::note_what_is_owed);
-                // From now on the terminal ends when the last process has closed it.
-                drop(held_slave.take());
+                // From now on each stream ends when the last process has closed it; most have ended with this one.
+                drop(held_ends.take());
+                pumps.iter_mut().for_each(|pump| read_turn(process, shared, pump, Output::read_now));
                 // Nobody is left to read it, or whoever is was never meant to get it.
                 process.close_stdin();
             }
@@ -207,8 +206,11 @@ async fn writable(input: Option<&Input>) {
     }
 }
 
+/// One of the two ways to read from an output.
+type Read = fn(&Output, &mut [u8]) -> std::io::Result<ReadOutcome>;
+
 /// Reads what is there, as far as the journal has room, and appends it.
-fn read_turn(process: &Arc<Process>, shared: &Shared, pump: &mut Pump) {
+fn read_turn(process: &Arc<Process>, shared: &Shared, pump: &mut Pump, read: Read) {
     let mut got = 0;
     pump.rests_until = None;
     SCRATCH.with_borrow_mut(|scratch| {
@@ -219,7 +221,7 @@ fn read_turn(process: &Arc<Process>, shared: &Shared, pump: &mut Pump) {
             if room == 0 {
                 break;
             }
-            match output.try_read(&mut scratch[..room]) {
+            match read(output, &mut scratch[..room]) {
                 Ok(ReadOutcome::Data(count)) => {
                     if count >= READ_BYTES / 4 && !pump.enlarged {
                         output.enlarge();

@@ -136,3 +136,28 @@ async fn output_ends_only_when_the_last_writer_is_gone() {
     world.kill_tree(&tree);
     assert_eq!(read_all(&tree.stdout).await, "");
 }
+
+#[tokio::test]
+async fn output_ends_when_the_held_ends_are_dropped() {
+    let world = World::new();
+    let Spawned { child, io } = world.spawn(&sh("echo last words")).unwrap();
+    let ChildIo::Pipes { stdout, stderr, held, .. } = io else { panic!("no pipes") };
+    within(child.wait()).await;
+    let mut buffer = [0; 64];
+    assert_eq!(stdout.read_now(&mut buffer).unwrap(), ReadOutcome::Data("last words\n".len()));
+    assert_eq!(stdout.read_now(&mut buffer).unwrap(), ReadOutcome::WouldBlock);
+    assert_eq!(stderr.read_now(&mut buffer).unwrap(), ReadOutcome::WouldBlock);
+    drop(held);
+    assert_eq!(stdout.read_now(&mut buffer).unwrap(), ReadOutcome::End);
+    assert_eq!(stderr.read_now(&mut buffer).unwrap(), ReadOutcome::End);
+}
+
+#[tokio::test]
+async fn with_many_children_pipes_are_not_held() {
+    let world = World::new();
+    let _others: Vec<_> = (0..16).map(|_| world.start(&command(["sleep", "1000"]))).collect();
+    let Spawned { child, io } = world.spawn(&command(["true"])).unwrap();
+    let ChildIo::Pipes { stdout, held: _held, .. } = io else { panic!("no pipes") };
+    within(child.wait()).await;
+    assert_eq!(stdout.read_now(&mut [0; 8]).unwrap(), ReadOutcome::End);
+}

@@ -49,7 +49,7 @@ impl World {
     pub(crate) fn start(&self, command: &Command) -> Running {
         let tag = self.tags.next();
         let Spawned { child, io } = self.spawner.spawn(command, tag).expect("it starts");
-        let ChildIo::Pipes { stdin, stdout, stderr } = io else { panic!("no pipes") };
+        let ChildIo::Pipes { stdin, stdout, stderr, .. } = io else { panic!("no pipes") };
         Running { child, tag, stdin, stdout, stderr }
     }
 
