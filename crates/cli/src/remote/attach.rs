@@ -8,9 +8,9 @@ use client::{ExecServerClient, ProcessState, ProcessSummary};
 use super::args::AttachArgs;
 use super::print::complain;
 use super::reach::{Creation, Destination, Purpose, leave};
-use super::relay::{EndOfInput, Ending, Goodbye, Relay};
+use super::relay::{EndOfInput, Goodbye, Relay};
 use super::signals::Signals;
-use super::way_back::WayBack;
+use super::way_back::{WayBack, run_to_ending};
 
 /// Shows what is retained of its output, and then is where it was started.
 pub(crate) async fn attach(args: AttachArgs) -> anyhow::Result<ExitCode> {
@@ -48,11 +48,7 @@ async fn attach_with(client: &ExecServerClient, args: &AttachArgs) -> anyhow::Re
         redraw: is_running,
     };
     let way_back = WayBack { r#where: &args.r#where, session, id: process.process_id() };
-    let ending = relay.run(&mut Signals::listen()?).await.map_err(|error| way_back.attaching(error, client))?;
-    if ending == Ending::Left {
-        way_back.say();
-    }
-    Ok((ending.exit_code(true), ending.goodbye()))
+    run_to_ending(relay, &mut Signals::listen()?, Some(&way_back)).await
 }
 
 fn only_running<'a>(processes: &'a [ProcessSummary], session: &str) -> anyhow::Result<&'a ProcessSummary> {

@@ -9,11 +9,11 @@ use super::abilities::environment;
 use super::args::RunArgs;
 use super::input_plan;
 use super::reach::{Creation, Destination, Purpose, leave};
-use super::relay::{BROKEN_PIPE, EndOfInput, Ending, Goodbye, Relay};
+use super::relay::{BROKEN_PIPE, EndOfInput, Goodbye, Relay};
 use super::signals::Signals;
 use super::start::{Flags, Here, unused_id};
 use super::status;
-use super::way_back::WayBack;
+use super::way_back::{WayBack, run_to_ending};
 
 /// The session of those who name none.
 const DEFAULT_SESSION: &str = "default";
@@ -92,14 +92,7 @@ async fn run_with(
         redraw: false,
     };
     let way_back = session.map(|session| WayBack { r#where: &args.r#where, session, id: process.process_id() });
-    let ending = relay.run(&mut signals).await.map_err(|error| match &way_back {
-        Some(way_back) => way_back.attaching(error, client),
-        None => error,
-    })?;
-    if let (Some(way_back), Ending::Left) = (&way_back, ending) {
-        way_back.say();
-    }
-    Ok((ending.exit_code(is_kept), ending.goodbye()))
+    run_to_ending(relay, &mut signals, way_back.as_ref()).await
 }
 
 /// Whether a person can use this id later, for `logs` or `kill`. A server takes any text.

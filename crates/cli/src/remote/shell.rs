@@ -9,12 +9,12 @@ use super::abilities::environment;
 use super::args::ShellArgs;
 use super::input_plan;
 use super::reach::{Creation, Destination, Purpose, leave};
-use super::relay::{EndOfInput, Ending, Goodbye, Relay};
+use super::relay::{EndOfInput, Goodbye, Relay};
 use super::run::{Started, choose_id, start};
 use super::signals::Signals;
 use super::start::{Flags, Here};
 use super::terminal::is_terminal_at_stdin;
-use super::way_back::WayBack;
+use super::way_back::{WayBack, run_to_ending};
 
 /// Runs the shell to its end.
 pub(crate) async fn shell(args: ShellArgs) -> anyhow::Result<ExitCode> {
@@ -71,14 +71,7 @@ async fn shell_with(client: &ExecServerClient, here: &Here, args: &ShellArgs) ->
     };
     let session = args.session.as_deref();
     let way_back = session.map(|session| WayBack { r#where: &args.r#where, session, id: process.process_id() });
-    let ending = relay.run(&mut signals).await.map_err(|error| match &way_back {
-        Some(way_back) => way_back.attaching(error, client),
-        None => error,
-    })?;
-    if let (Some(way_back), Ending::Left) = (&way_back, ending) {
-        way_back.say();
-    }
-    Ok((ending.exit_code(is_kept), ending.goodbye()))
+    run_to_ending(relay, &mut signals, way_back.as_ref()).await
 }
 
 /// Tells a shell that it is the first one, so that it reads its profile.

@@ -1,8 +1,12 @@
 //! How a person who has left a command of a kept session, or has lost the connection to it, gets back to it.
 
+use std::process::ExitCode;
+
 use client::{ConnectionState, ExecServerClient, ProcessId};
 
 use super::args::WhereArgs;
+use super::relay::{Ending, Goodbye, Relay};
+use super::signals::Signals;
 use crate::sentence::sentence;
 
 /// The way back to one process of a kept session.
@@ -38,6 +42,23 @@ impl WayBack<'_> {
     pub(crate) fn following(&self, error: anyhow::Error, client: &ExecServerClient) -> anyhow::Error {
         added_to(error, client, &self.follow(), "follows it again")
     }
+}
+
+/// Carries input and output to the end of the process or until a person leaves it, who is then told the way back, if there is one.
+pub(crate) async fn run_to_ending(
+    relay: Relay<'_>,
+    signals: &mut Signals,
+    way_back: Option<&WayBack<'_>>,
+) -> anyhow::Result<(ExitCode, Goodbye)> {
+    let (client, is_kept) = (relay.client, relay.is_kept);
+    let ending = relay.run(signals).await.map_err(|error| match way_back {
+        Some(way_back) => way_back.attaching(error, client),
+        None => error,
+    })?;
+    if let (Some(way_back), Ending::Left) = (way_back, ending) {
+        way_back.say();
+    }
+    Ok((ending.exit_code(is_kept), ending.goodbye()))
 }
 
 /// Another client that has taken the session is no reason to take it back.
