@@ -538,3 +538,28 @@ async fn a_process_has_the_umask_that_was_asked_for() {
     let error = client.call_error("process/start", start_with("d", &["/bin/true"], json!({"umask": 0o1000}))).await;
     assert_eq!(error, json!({"code": -32602, "message": "umask must be at most 511"}));
 }
+
+/// Reads its own stdout empty again and again, while it writes to both streams.
+const TAKES_OUTPUT_BACK: &str = r#"
+    use Fcntl;
+    sysopen my $back, "/proc/self/fd/1", O_RDONLY | O_NONBLOCK or die $!;
+    for my $turn (1 .. 20000) {
+        syswrite STDERR, "e";
+        syswrite STDOUT, "o";
+        1 for 1 .. $turn % 50;
+        1 while sysread $back, my $taken, 65536;
+        select undef, undef, undef, 0.00005 if $turn % 64 == 0;
+    }
+    1 while sysread $back, my $taken, 65536;
+    exit 7;
+"#;
+
+#[tokio::test]
+async fn a_process_that_takes_its_own_output_back_is_seen_to_exit() {
+    let server = TestServer::start().await;
+    let mut client = server.client().await;
+    for round in 0..20 {
+        let outcome = client.run(&format!("p{round}"), &["perl", "-e", TAKES_OUTPUT_BACK]).await;
+        assert_eq!(outcome.exit_code, 7);
+    }
+}

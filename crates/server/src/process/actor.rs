@@ -136,10 +136,10 @@ async fn carry(process: &Arc<Process>, io: ChildIo, deadline: Option<Instant>, s
         tokio::select! {
             () = first.readable(), if can_read => read_turn(process, shared, &mut pumps[0], Output::try_read),
             () = second.readable(), if can_read => {
-                // Two pipes have no common order, but a program that writes to both mostly writes to stdout first.
+                // Two pipes have no common order, but a program that writes to both mostly writes to stdout first. It is not waited for,
+                // because the program may have opened the pipe too and take back what is in it.
                 if pumps[0].has_waiting() {
-                    pumps[0].readable().await;
-                    read_turn(process, shared, &mut pumps[0], Output::try_read);
+                    read_turn(process, shared, &mut pumps[0], Output::read_now);
                 }
                 read_turn(process, shared, &mut pumps[1], Output::try_read);
             }
@@ -167,14 +167,20 @@ async fn carry(process: &Arc<Process>, io: ChildIo, deadline: Option<Instant>, s
         if stop == Stop::Discard {
             pumps.iter_mut().for_each(Pump::close);
         }
-        if stop == Stop::Drain && status.is_some() {
-            if !draining {
-                draining = true;
-                pumps.iter_mut().for_each(Pump::note_what_is_owed);
-            }
-            pumps.iter_mut().filter(|pump| pump.owed == 0).for_each(Pump::close);
-        }
         let Some(status) = status else { continue };
+        if stop == Stop::Drain && !draining {
+            draining = true;
+            pumps.iter_mut().for_each(Pump::note_what_is_owed);
+        }
+        for pump in &mut pumps {
+            // What is owed is not waited for, because a descendant may take it back.
+            while pump.owed > 0 && process.journal(|journal| journal.room()) > 0 {
+                read_turn(process, shared, pump, Output::read_now);
+            }
+            if draining && pump.owed == 0 {
+                pump.close();
+            }
+        }
         if !exit_told && pumps.iter().all(Pump::settled) {
             exit_told = true;
             let timed_out = process.timed_out.load(Ordering::Relaxed);
