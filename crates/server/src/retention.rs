@@ -75,6 +75,11 @@ impl Retained {
     pub(crate) fn is_tight(&self) -> bool {
         self.budget.held.load(Ordering::Relaxed) > self.budget.limit
     }
+
+    /// Whether so much more than the limit is held that even what a client is about to get has to go.
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.budget.held.load(Ordering::Relaxed) > self.budget.limit.saturating_mul(2)
+    }
 }
 
 impl Drop for Retained {
@@ -95,7 +100,10 @@ mod tests {
         b.set(60);
         assert_eq!((budget.excess(), a.is_tight()), (0, false));
         b.set(80);
-        assert_eq!((budget.excess(), a.is_tight()), (30, true));
+        assert_eq!((budget.excess(), a.is_tight(), a.is_exhausted()), (30, true, false));
+        b.set(221);
+        assert!(a.is_exhausted());
+        b.set(80);
         a.set(0);
         assert_eq!(budget.excess(), 0);
         assert_eq!((a.room(), b.room()), (Retained::FAIR_MINIMUM, 80));

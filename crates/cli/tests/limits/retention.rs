@@ -1,7 +1,7 @@
 //! Limits on what is kept for a client that comes back.
 
 use protocol::decode_base64;
-use testkit::{TestServer, Value, eventually, eventually_async, json, resident_bytes};
+use testkit::{Client, TestServer, Value, eventually, eventually_async, json, resident_bytes};
 
 use crate::metric;
 
@@ -65,6 +65,27 @@ async fn until_detached_hold_is_over_nothing_is_dropped() {
     assert_eq!((page.get("gap"), &page["closed"]), (None, &json!(false)));
     let rest = client.outcome("p").await;
     assert_eq!(output(&page).len() + rest.stdout.len(), 7 * 100_001);
+}
+
+#[tokio::test]
+async fn a_client_that_is_connected_gets_what_processes_said_before_they_closed() {
+    const PROCESSES: usize = 40;
+    /// Less than a process may retain, and all together more than all of them may.
+    const BYTES: usize = 1_000_000;
+    let server = TestServer::with_args(&["--retain-total-bytes", "16MiB"]).await;
+    let mut client = server.client().await;
+    for n in 0..PROCESSES {
+        let argv = ["head", "-c", &BYTES.to_string(), "/dev/zero"];
+        client.send("process/start", Client::start_params(&format!("p{n}"), &argv)).await;
+    }
+    eventually_async("the limit is reached while the client reads nothing", async || {
+        (metric(&server, "exec_server_output_bytes_total").await > 20_000_000).then_some(())
+    })
+    .await;
+    for n in 0..PROCESSES {
+        assert_eq!(client.outcome(&format!("p{n}")).await.stdout.len(), BYTES);
+    }
+    assert_eq!(metric(&server, "exec_server_output_dropped_bytes_total").await, 0);
 }
 
 #[tokio::test]

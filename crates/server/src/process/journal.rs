@@ -241,9 +241,11 @@ impl Journal {
         self.shrink_to(share.max(self.log.occupied_by_unacknowledged()))
     }
 
-    /// What is held for a client that is there stays: its process waits instead.
+    /// What is held for a client that is there stays: its process waits instead. A process that has closed cannot wait, but what its client
+    /// is about to be sent stays too, as long as all journals together hold no more than twice what they may.
     pub(crate) fn give_back_anything(&mut self, share: usize) -> Given {
-        let stays = self.waits() && !self.log.is_closed();
+        let is_being_sent = self.flow != Flow::Paused && self.log.has_event_after(self.sent);
+        let stays = self.waits() && (!self.log.is_closed() || (is_being_sent && !self.retained.is_exhausted()));
         self.shrink_to(if stays { usize::MAX } else { share })
     }
 
