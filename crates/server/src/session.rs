@@ -267,6 +267,11 @@ impl Session {
         self.link.lock().attachment.is_attached_to(connection)
     }
 
+    /// Whether the session goes on and no connection is attached to it.
+    pub(crate) fn is_detached(&self) -> bool {
+        self.link.lock().attachment.is_detached()
+    }
+
     pub(crate) fn outbound(&self) -> Option<Arc<Outbound>> {
         self.link.lock().outbound.clone()
     }

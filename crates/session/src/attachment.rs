@@ -158,6 +158,11 @@ impl Attachment {
         matches!(self.state, State::Attached(_))
     }
 
+    /// Whether the session goes on and no connection is attached to it.
+    pub fn is_detached(&self) -> bool {
+        matches!(self.state, State::Detached { .. })
+    }
+
     /// When to look again: the session's end if nobody comes back.
     pub fn expires_at(&self) -> Option<Instant> {
         match self.state {

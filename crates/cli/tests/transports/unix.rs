@@ -4,8 +4,10 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener;
 
 use testkit::{
-    Client, Signal, TestServer, UPGRADE, eventually_async, http_exchange, http_get, http_request, run_to_end,
+    Client, Signal, TestServer, UPGRADE, Value, eventually_async, http_exchange, http_get, http_request, json,
+    run_to_end,
 };
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::UnixStream;
 use transport::{ConnectOptions, PeerLabel, upgrade_client};
 
@@ -44,6 +46,29 @@ async fn the_socket_is_private_and_gone_at_the_end() {
     assert_eq!(server.wait().await, Some(0));
     assert!(!place.path().exists());
     assert_eq!(client.receive().await, None);
+}
+
+#[tokio::test]
+async fn a_read_that_waits_is_answered_when_its_client_has_nothing_more_to_ask() {
+    let place = Place::new();
+    let _server = place.server().await;
+    let (answers, mut requests) = UnixStream::connect(place.path()).await.unwrap().into_split();
+    for request in [
+        json!({"id": 1, "method": "initialize", "params": {"clientName": "c"}}),
+        json!({"method": "initialized", "params": {}}),
+        json!({"id": 2, "method": "process/start", "params": Client::start_params("p", &["sleep", "1000"])}),
+        json!({"id": 3, "method": "process/read", "params": {"processId": "p", "waitMs": 600_000}}),
+    ] {
+        requests.write_all(format!("{request}\n").as_bytes()).await.unwrap();
+    }
+    drop(requests);
+    let mut lines = BufReader::new(answers).lines();
+    let mut last = String::new();
+    while let Some(line) = lines.next_line().await.unwrap() {
+        last = line;
+    }
+    let answer: Value = last.parse().unwrap();
+    assert_eq!((&answer["id"], &answer["result"]["nextSeq"]), (&json!(3), &json!(1)), "{answer}");
 }
 
 #[tokio::test]
