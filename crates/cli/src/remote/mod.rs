@@ -23,6 +23,7 @@ mod print;
 mod ps;
 mod reach;
 mod relay;
+mod replay;
 mod run;
 mod screen;
 mod search;

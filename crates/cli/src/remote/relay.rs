@@ -19,6 +19,7 @@ use super::escape::{Escapes, Wish};
 use super::json::JsonLines;
 use super::notice::Notice;
 use super::output::{Output, Written};
+use super::replay::QuestionFilter;
 use super::screen::Screen;
 use super::signals::{Deadly, Signals, Told, stop_ourselves};
 use super::status;
@@ -194,6 +195,7 @@ impl Relay<'_> {
         let mut timeout_at = self.own_timeout().and_then(|time| Instant::now().checked_add(time));
         let mut is_timed_out = false;
         let mut untold_since: Option<Instant> = None;
+        let mut questions = QuestionFilter::default();
         if self.redraw {
             self.redraw(errands);
         }
@@ -234,8 +236,10 @@ impl Relay<'_> {
                                 room.fill(client::Stream::Stdout, lines);
                             }
                         }
-                        (None, Some(ExecProcessEvent::Output(output))) => {
+                        (None, Some(ExecProcessEvent::Output(mut output))) => {
                             if terminal.is_some() {
+                                let is_old = output.seq <= self.process.taken_up_after();
+                                output.chunk = questions.filter_if(is_old, output.chunk);
                                 screen.watch(&output.chunk);
                             }
                             room.fill(output.stream, output.chunk);

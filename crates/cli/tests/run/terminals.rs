@@ -1,8 +1,8 @@
 //! At a terminal: keys, sizes, and a terminal that is as before, however it ends.
 
-use testkit::{CuttingProxy, Signal, TestServer, eventually, is_alive, process_state, send_signal};
+use testkit::{CuttingProxy, Signal, TestServer, eventually, eventually_async, is_alive, process_state, send_signal};
 
-use crate::support::number_in;
+use crate::support::{command, finished, number_in};
 use crate::terminal::Terminal;
 
 /// A shell that prints `ready>` as its prompt.
@@ -179,4 +179,29 @@ async fn a_full_screen_program_opens_and_quits() {
     assert_eq!(terminal.ended().await.code(), Some(0));
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "hello\n");
     assert!(!terminal.is_raw());
+}
+
+#[tokio::test]
+async fn old_questions_to_a_terminal_are_not_asked_again() {
+    let server = TestServer::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let to_server = ["--connect", server.url()];
+    let asks = "stty -echo; printf 'old \\033[6nquestion'; read line; printf 'new \\033[6nquestion'; sleep 600";
+    let mut run = command(&["run", "-d", "-t", to_server[0], to_server[1], "--", "sh", "-c", asks]);
+    assert_eq!(finished(run.env("XDG_STATE_HOME", folder.path()).spawn().unwrap()).await.status.code(), Some(0));
+    let mut logs = command(&["logs", to_server[0], to_server[1], "1"]);
+    logs.env("XDG_STATE_HOME", folder.path());
+    eventually_async("it has asked", async || {
+        let logs = finished(logs.spawn().unwrap()).await;
+        logs.stdout.ends_with(b"question").then_some(())
+    })
+    .await;
+    let attach = ["attach", to_server[0], to_server[1], "1"];
+    let mut terminal = Terminal::start(&attach, |command| command.env("XDG_STATE_HOME", folder.path()));
+    terminal.shows("old question").await;
+    terminal.becomes_raw(true).await;
+    terminal.keys("\r");
+    terminal.shows("new \x1b[6nquestion").await;
+    terminal.keys("\x03");
+    assert_eq!(terminal.ended().await.code(), Some(130));
 }

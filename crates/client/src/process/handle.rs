@@ -34,6 +34,8 @@ pub struct ExecProcess {
     first: Mutex<Option<ExecProcessEventReceiver>>,
     /// Events before this one were gone when the process was taken up.
     skipped: u64,
+    /// The last event that had happened when the process was taken up.
+    taken_up_after: u64,
     lost_bytes: u64,
 }
 
@@ -45,13 +47,21 @@ impl ExecProcess {
             sandbox_type,
             first: Mutex::new(Some(ExecProcessEventReceiver::first(handle, entry))),
             skipped: 0,
+            taken_up_after: 0,
             lost_bytes: 0,
         }
     }
 
-    pub(crate) fn attached(handle: &Arc<Handle>, entry: &Arc<Entry>, skipped: u64, lost_bytes: u64) -> Self {
+    /// A process that was running before.
+    pub(crate) fn attached(
+        handle: &Arc<Handle>,
+        entry: &Arc<Entry>,
+        skipped: u64,
+        taken_up_after: u64,
+        lost_bytes: u64,
+    ) -> Self {
         let mut process = Self::new(handle, entry, None);
-        (process.skipped, process.lost_bytes) = (skipped, lost_bytes);
+        (process.skipped, process.taken_up_after, process.lost_bytes) = (skipped, taken_up_after, lost_bytes);
         process.detach();
         process
     }
@@ -69,6 +79,11 @@ impl ExecProcess {
     /// How much of its output was gone when it was taken up.
     pub fn lost_bytes(&self) -> u64 {
         self.lost_bytes
+    }
+
+    /// The last event that had happened when it was taken up: what comes up to there is old. 0 for a process that this client has started.
+    pub fn taken_up_after(&self) -> u64 {
+        self.taken_up_after
     }
 
     /// The process shall outlive this handle, and the client, for as long as the server keeps the session.

@@ -109,11 +109,12 @@ pub(crate) async fn attach(handle: &Arc<Handle>, process_id: ProcessId) -> Resul
     {
         entry.note_exit(Exit { code, sandbox_denied: Some(answer.sandbox_denied), timed_out: answer.timed_out });
     }
+    let taken_up_after = answer.next_seq.saturating_sub(1);
     entry.skip(skipped, lost);
     entry.set_recoverable();
     let consequence = entry.catch_up(answer).map_err(|error| ExecServerError::ProcessFailed(error.to_string()))?;
     removed_if_dropped.disarm();
-    let process = ExecProcess::attached(handle, &entry, skipped, lost);
+    let process = ExecProcess::attached(handle, &entry, skipped, taken_up_after, lost);
     shared.inbound.handle(&entry, consequence);
     Ok(process)
 }

@@ -1,0 +1,211 @@
+//! Old output, shown again at another terminal. Programs ask their terminal where the cursor is or what it can do, and the terminal answers
+//! by typing. To show an old question again would make our terminal type an answer that nobody waits for, so questions are left out.
+
+use bytes::Bytes;
+
+/// A longer sequence is no question.
+const LONGEST: usize = 4096;
+
+/// ENQ, the oldest of all questions.
+const ENQUIRY: u8 = 0x05;
+const BELL: u8 = 0x07;
+const CANCEL: u8 = 0x18;
+const SUBSTITUTE: u8 = 0x1a;
+const ESCAPE: u8 = 0x1b;
+
+/// What the last operation of `CSI … t` is about, where it asks for a report.
+const WINDOW_REPORTS: [&[u8]; 9] = [b"11", b"13", b"14", b"15", b"16", b"18", b"19", b"20", b"21"];
+
+/// Takes the questions out of a stream of output.
+#[derive(Debug, Default)]
+pub(crate) struct QuestionFilter {
+    /// The sequence that has begun, from its escape character.
+    begun: Vec<u8>,
+}
+
+impl QuestionFilter {
+    /// Takes the questions out of old output, and leaves new output as it is.
+    pub(crate) fn filter_if(&mut self, is_old: bool, output: Bytes) -> Bytes {
+        if is_old {
+            return self.filter(&output).into();
+        }
+        let held_back = self.rest();
+        if held_back.is_empty() { output } else { [&held_back[..], &output[..]].concat().into() }
+    }
+
+    /// The same output without its questions. What may become a question is held back until it is known.
+    fn filter(&mut self, output: &[u8]) -> Vec<u8> {
+        let mut shown = Vec::with_capacity(output.len());
+        for &byte in output {
+            self.take(byte, &mut shown);
+        }
+        shown
+    }
+
+    /// What was held back: no more old output follows.
+    fn rest(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.begun)
+    }
+
+    fn take(&mut self, byte: u8, shown: &mut Vec<u8>) {
+        if self.begun.is_empty() {
+            match byte {
+                ESCAPE => self.begun.push(byte),
+                ENQUIRY => {}
+                _ => shown.push(byte),
+            }
+            return;
+        }
+        if byte == ESCAPE && !self.is_string() {
+            shown.append(&mut self.begun);
+        }
+        self.begun.push(byte);
+        if self.is_whole() {
+            if is_question(&self.begun) {
+                self.begun.clear();
+            } else {
+                shown.append(&mut self.begun);
+            }
+        } else if self.begun.len() >= LONGEST || matches!(byte, CANCEL | SUBSTITUTE) {
+            shown.append(&mut self.begun);
+        }
+    }
+
+    /// Whether the sequence holds text that ends with a bell or a string terminator.
+    fn is_string(&self) -> bool {
+        matches!(self.begun.get(1), Some(b']' | b'P' | b'_' | b'^' | b'X'))
+    }
+
+    fn is_whole(&self) -> bool {
+        let sequence = &self.begun;
+        match sequence.get(1) {
+            None => false,
+            Some(_) if self.is_string() => sequence.ends_with(b"\x1b\\") || sequence.last() == Some(&BELL),
+            Some(b'[') => sequence.len() > 2 && matches!(sequence.last(), Some(0x40..=0x7e)),
+            // Such as the choice of a character set.
+            Some(0x20..=0x2f) => matches!(sequence.last(), Some(0x30..=0x7e)),
+            Some(_) => true,
+        }
+    }
+}
+
+/// Whether a terminal answers this sequence.
+fn is_question(sequence: &[u8]) -> bool {
+    let Some((&kind, rest)) = sequence.get(1..).and_then(<[u8]>::split_first) else { return false };
+    match kind {
+        b'Z' => true,
+        b'[' => rest.split_last().is_some_and(|(last, parameters)| is_control_question(parameters, *last)),
+        b']' => text(rest).ends_with(b";?"),
+        b'P' => rest.starts_with(b"$q") || rest.starts_with(b"+q"),
+        b'_' => {
+            rest.starts_with(b"G")
+                && text(rest).split(|byte| matches!(byte, b',' | b';' | b'G')).any(|part| part == b"a=q")
+        }
+        _ => false,
+    }
+}
+
+fn is_control_question(parameters: &[u8], last: u8) -> bool {
+    let is_private = parameters.first() == Some(&b'?');
+    match last {
+        // Status and the place of the cursor.
+        b'n' => parameters.first() != Some(&b'>'),
+        // What the terminal is.
+        b'c' => !is_private,
+        b'q' => parameters.first() == Some(&b'>'),
+        // Whether a mode is on.
+        b'p' => parameters.ends_with(b"$"),
+        b't' => parameters.split(|byte| *byte == b';').next().is_some_and(|report| WINDOW_REPORTS.contains(&report)),
+        b'u' => parameters == b"?",
+        b'x' => parameters.iter().all(u8::is_ascii_digit),
+        b'm' | b'S' => is_private,
+        _ => false,
+    }
+}
+
+/// The text of a sequence without what ends it.
+fn text(rest: &[u8]) -> &[u8] {
+    rest.strip_suffix(b"\x1b\\").or_else(|| rest.strip_suffix(&[BELL])).unwrap_or(rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(pieces: &[&str]) -> String {
+        let mut filter = QuestionFilter::default();
+        let mut shown: Vec<u8> = pieces.iter().flat_map(|piece| filter.filter(piece.as_bytes())).collect();
+        shown.extend(filter.rest());
+        String::from_utf8(shown).unwrap()
+    }
+
+    #[test]
+    fn questions_are_left_out() {
+        for question in [
+            "\x1b[6n",
+            "\x1b[5n",
+            "\x1b[?6n",
+            "\x1b[c",
+            "\x1b[0c",
+            "\x1b[>c",
+            "\x1b[=c",
+            "\x1bZ",
+            "\x05",
+            "\x1b[>q",
+            "\x1b[>0q",
+            "\x1b[?2026$p",
+            "\x1b[4$p",
+            "\x1b[18t",
+            "\x1b[14;2t",
+            "\x1b[?u",
+            "\x1b[x",
+            "\x1b[1x",
+            "\x1b[?4m",
+            "\x1b[?2;1;0S",
+            "\x1b]11;?\x07",
+            "\x1b]10;?\x1b\\",
+            "\x1b]4;1;?\x1b\\",
+            "\x1b]52;c;?\x07",
+            "\x1bP$qm\x1b\\",
+            "\x1bP+q544e\x1b\\",
+            "\x1b_Gi=31,s=1,v=1,a=q,t=d,f=24;AAAA\x1b\\",
+        ] {
+            assert_eq!(shown(&[&format!("a{question}b")]), "ab", "{question:?}");
+            let (first, second) = question.split_at(question.len() / 2);
+            assert_eq!(shown(&["a", first, second, "b"]), "ab", "{question:?} in two pieces");
+        }
+    }
+
+    #[test]
+    fn everything_else_stays_as_it_is() {
+        for output in [
+            "text \u{e4}\u{1f600}\r\n",
+            "\x1b[1;31mred\x1b[0m",
+            "\x1b[?1049h\x1b[?25l\x1b[2J\x1b[H",
+            "\x1b[22;0;0t",
+            "\x1b[8;24;80t",
+            "\x1b]0;title?\x07",
+            "\x1b]8;;http://host/?a=q\x1b\\link\x1b]8;;\x1b\\",
+            "\x1b(B\x1b=\x1b>\x1b7\x1b8",
+            "\x1b[>4;1m",
+            "\x1b[>4n",
+            "\x1b[2 q",
+            "\x1b[!p",
+            "\x1b[u",
+            "\x1b[s",
+            "\x1b[?6c",
+            "\x1b[>1u",
+            "\x1b[3S",
+            "\x1b\x1b[A",
+            "\x1b[12\x1b[A",
+            "\x1b[12\x18n",
+            "\x1b",
+            "\x1b[6",
+            "\x1b]11;",
+        ] {
+            assert_eq!(shown(&[output]), output, "{output:?}");
+        }
+        let long = format!("\x1b]52;c;{}\x07", "A".repeat(3 * LONGEST));
+        assert_eq!(shown(&[&long]), long);
+    }
+}
