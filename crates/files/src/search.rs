@@ -1,25 +1,24 @@
-//! Searching the contents or the names of the files below a directory, with the walker, the ignore rules and the matcher of ripgrep,
-//! so that people find what they expect. Results are handed over as they are found, in batches of bounded size; nothing is sorted.
+//! Searching the contents or the names of the files below a directory, with the ignore rules and the matcher of ripgrep, so
+//! that people find what they expect. Results are handed over as they are found, in batches of bounded size; nothing is sorted.
 
 mod ignore_files;
 mod lines;
 mod matcher;
+mod rules;
 mod run;
+mod tasks;
 mod walk;
 
+use std::fmt::Display;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::available_parallelism;
 
 use grep_regex::RegexMatcher;
-use ignore::WalkBuilder;
 
 use crate::FileError;
-use ignore_files::LeftOut;
-
-/// What ripgrep reads besides `.ignore`.
-const RIPGREP_IGNORE: &str = ".rgignore";
+use walk::Walk;
 
 /// More context than this is better read from the file.
 pub const MAX_CONTEXT_LINES: u32 = 20;
@@ -57,7 +56,7 @@ pub struct Search {
     pub hidden: bool,
     /// Leave out what `.ignore` and `.rgignore` name, and, inside a git repository only, what `.gitignore`, `.git/info/exclude`
     /// and the global excludes of git name. Such files in parents of the root count too. A directory where one of them is something
-    /// else than a file, or larger than 1 MiB or 10,000 lines, is not searched.
+    /// else than a file, larger than 1 MiB or 10,000 lines, or under a lease of another program, is not searched.
     pub respect_ignore: bool,
     /// Go where symbolic links point to. Loops are found and reported as errors.
     pub follow_symlinks: bool,
@@ -116,9 +115,9 @@ impl Search {
         }
         std::fs::metadata(&self.root).map_err(FileError::at(&self.root))?;
         let matcher = self.pattern.as_ref().map(matcher::build).transpose()?;
-        let left_out = LeftOut::default();
-        let walk = walk::build(&self, &left_out)?;
-        Ok(PreparedSearch { search: self, matcher, walk, left_out })
+        let mut noted = SearchEnd::default();
+        let walk = Walk::prepare(&self, &mut noted)?;
+        Ok(PreparedSearch { search: self, matcher, walk, noted })
     }
 }
 
@@ -177,8 +176,9 @@ pub enum Case {
 pub struct PreparedSearch {
     search: Search,
     matcher: Option<RegexMatcher>,
-    walk: WalkBuilder,
-    left_out: LeftOut,
+    walk: Walk,
+    /// Ignore files that are not used, found before the search began.
+    noted: SearchEnd,
 }
 
 /// What is handed over.
@@ -233,10 +233,10 @@ pub struct SearchEnd {
 }
 
 impl SearchEnd {
-    fn note(&mut self, failure: SearchFailure) {
+    fn note_error(&mut self, path: &Path, error: impl Display) {
         self.error_count += 1;
         if self.errors.len() < MAX_SEARCH_ERRORS {
-            self.errors.push(failure);
+            self.errors.push(SearchFailure { path: path.to_owned(), text: shortened(&error.to_string()) });
         }
     }
 

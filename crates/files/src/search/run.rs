@@ -4,20 +4,20 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::ops::ControlFlow;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use grep_matcher::{ByteSet, LineMatchKind, LineTerminator, Match, Matcher};
 use grep_regex::RegexMatcher;
 use grep_searcher::{BinaryDetection, MmapChoice, Searcher, SearcherBuilder};
-use ignore::{DirEntry, Error, ParallelVisitor, ParallelVisitorBuilder, WalkState};
 use parking_lot::Mutex;
 use rustix::fs::OFlags;
 
 use super::lines::{Lines, PendingLines};
-use super::walk::failure;
-use super::{Ending, Found, MAX_SEARCHED_BYTES, PreparedSearch, Search, SearchEnd, SearchFailure, shortened};
+use super::tasks::TaskStack;
+use super::walk::Task;
+use super::{Ending, Found, MAX_SEARCHED_BYTES, PreparedSearch, Search, SearchEnd};
 use crate::Cancel;
 
 /// What a thread may hold of one file: the longest line and the lines around it, or, if matches may span lines, all of the file.
@@ -25,22 +25,26 @@ const HEAP_BYTES: usize = MAX_SEARCHED_BYTES + (1 << 20);
 
 impl PreparedSearch {
     /// Searches, and hands over what it finds as it finds it, from several threads at once. A sink that takes its time slows the
-    /// search down, and one that breaks ends it. When the machine gives no more threads, this one does the work alone.
+    /// search down, and one that breaks ends it. The calling thread works too, alone if the machine gives no more threads.
     ///
     /// Binary files are those with a NUL byte: they are left as soon as it is met, so one that begins like a text may have been told
     /// of up to there. Only regular files are opened, and none is waited for.
     pub fn run(&self, cancel: &Cancel, sink: &(dyn Fn(Found) -> ControlFlow<()> + Sync)) -> SearchEnd {
-        let run = Run { prepared: self, cancel, sink, is_stopped: AtomicBool::new(false), total: Mutex::default() };
-        let mut workers = Workers { run: &run };
-        // Twice as many as are needed: the kernel still counts those that were tried for a moment.
-        if can_have_threads(self.search.thread_count() * 2) {
-            self.walk.build_parallel().visit(&mut workers);
-        } else {
-            let mut worker = workers.build();
-            let _all_or_enough = self.walk.build().any(|entry| matches!(worker.visit(entry), WalkState::Quit));
-        }
-        let mut end = run.total.into_inner();
-        end.add(self.left_out.take());
+        let mut end = self.noted.clone();
+        let first = self.walk.first_task().unwrap_or_else(|error| {
+            end.note_error(&self.search.root, &error);
+            None
+        });
+        let tasks = TaskStack::of(first);
+        let run =
+            Run { prepared: self, cancel, sink, tasks, is_stopped: AtomicBool::new(false), total: Mutex::default() };
+        thread::scope(|scope| {
+            // With fewer threads than wanted the search is only slower.
+            let start_one = |_| thread::Builder::new().spawn_scoped(scope, || Worker::of(&run).work());
+            let _started = (1..self.search.thread_count()).map_while(|number| start_one(number).ok()).count();
+            Worker::of(&run).work();
+        });
+        end.add(run.total.into_inner());
         end.ending = match (run.is_stopped.into_inner(), cancel.is_cancelled()) {
             (true, _) => Ending::Stopped,
             (false, true) => Ending::Cancelled,
@@ -50,24 +54,12 @@ impl PreparedSearch {
     }
 }
 
-/// Whether so many threads can be had. The walker panics when it gets none, and waits for ever for those it lacks when it gets some.
-fn can_have_threads(count: usize) -> bool {
-    let gate = Mutex::new(());
-    thread::scope(|scope| {
-        let closed = gate.lock();
-        let try_one = |_| thread::Builder::new().spawn_scoped(scope, || drop(gate.lock()));
-        // They wait at the gate, so that all of them are there at once.
-        let tried: Vec<_> = (0..count).map_while(|number| try_one(number).ok()).collect();
-        drop(closed);
-        tried.len() == count
-    })
-}
-
 /// What the threads of a search share.
 struct Run<'r> {
     prepared: &'r PreparedSearch,
     cancel: &'r Cancel,
     sink: &'r (dyn Fn(Found) -> ControlFlow<()> + Sync),
+    tasks: TaskStack<Task>,
     is_stopped: AtomicBool,
     total: Mutex<SearchEnd>,
 }
@@ -86,19 +78,6 @@ impl Run<'_> {
 
     fn is_over(&self) -> bool {
         self.is_stopped.load(Ordering::Relaxed) || self.cancel.is_cancelled()
-    }
-}
-
-struct Workers<'r> {
-    run: &'r Run<'r>,
-}
-
-impl<'s, 'r: 's> ParallelVisitorBuilder<'s> for Workers<'r> {
-    fn build(&mut self) -> Box<dyn ParallelVisitor + 's> {
-        let search = &self.run.prepared.search;
-        let is_multi_line = search.pattern.as_ref().is_some_and(|pattern| pattern.multi_line);
-        let unit = if is_multi_line { SearchedUnit::File } else { SearchedUnit::Line };
-        Box::new(Worker { run: self.run, searcher: searcher(search, unit), unit, part: SearchEnd::default() })
     }
 }
 
@@ -132,40 +111,52 @@ struct Worker<'r> {
     part: SearchEnd,
 }
 
-impl ParallelVisitor for Worker<'_> {
-    fn visit(&mut self, entry: Result<DirEntry, Error>) -> WalkState {
-        if self.run.is_over() {
-            return WalkState::Quit;
+impl<'r> Worker<'r> {
+    fn of(run: &'r Run<'r>) -> Self {
+        let search = &run.prepared.search;
+        let is_multi_line = search.pattern.as_ref().is_some_and(|pattern| pattern.multi_line);
+        let unit = if is_multi_line { SearchedUnit::File } else { SearchedUnit::Line };
+        Self { run, searcher: searcher(search, unit), unit, part: SearchEnd::default() }
+    }
+
+    /// Does one task after the other until all are done or the search is over.
+    fn work(mut self) {
+        while let Some(task) = self.run.tasks.take() {
+            let mut added = Vec::new();
+            if self.run.is_over() || self.look_at(task, &mut added).is_break() {
+                self.run.tasks.close();
+            }
+            self.run.tasks.finish(added);
         }
-        match entry {
-            Ok(entry) => self.visit_entry(entry),
-            Err(error) => {
-                self.part.note(failure(&error, &self.run.prepared.search.root));
-                WalkState::Continue
+    }
+
+    fn look_at(&mut self, task: Task, added: &mut Vec<Task>) -> ControlFlow<()> {
+        let PreparedSearch { search, matcher, walk, .. } = self.run.prepared;
+        match (task, matcher) {
+            (Task::File(path), None) => self.list(path),
+            (Task::File(path), Some(matcher)) => self.search(&path, matcher),
+            (Task::Directory(directory), matcher) => {
+                let run = self.run;
+                *added = walk.tasks_in(&directory, search, &|| run.is_over(), &mut self.part);
+                if matcher.is_some() {
+                    return ControlFlow::Continue(());
+                }
+                // To list a file takes less time than to give it to another thread.
+                for task in std::mem::take(added) {
+                    match task {
+                        Task::File(path) => self.list(path)?,
+                        Task::Directory(_) => added.push(task),
+                    }
+                }
+                ControlFlow::Continue(())
             }
         }
     }
-}
 
-impl Worker<'_> {
-    fn visit_entry(&mut self, entry: DirEntry) -> WalkState {
-        if let Some(error) = entry.error() {
-            self.part.note(failure(error, entry.path()));
-        }
-        if !entry.file_type().is_some_and(|kind| kind.is_file()) {
-            return WalkState::Continue;
-        }
-        let done = match &self.run.prepared.matcher {
-            None => self.list(entry),
-            Some(matcher) => self.search(entry.path(), matcher),
-        };
-        if done.is_break() { WalkState::Quit } else { WalkState::Continue }
-    }
-
-    fn list(&mut self, entry: DirEntry) -> ControlFlow<()> {
+    fn list(&mut self, path: PathBuf) -> ControlFlow<()> {
         self.part.files_searched += 1;
         self.part.files_matched += 1;
-        self.run.hand_over(Found::File { path: entry.into_path().into() })
+        self.run.hand_over(Found::File { path: path.into() })
     }
 
     fn search(&mut self, path: &Path, matcher: &RegexMatcher) -> ControlFlow<()> {
@@ -173,7 +164,7 @@ impl Worker<'_> {
             Ok(Some(file)) => file,
             Ok(None) => return ControlFlow::Continue(()),
             Err(error) => {
-                self.note_error(path, &error);
+                self.part.note_error(path, &error);
                 return ControlFlow::Continue(());
             }
         };
@@ -191,25 +182,25 @@ impl Worker<'_> {
         self.part.matches += lines.matches();
         self.part.files_matched += u64::from(lines.matches() > 0);
         match searched {
-            Err(error) if !run.is_over() => self.note_error(path, &error),
+            Err(error) if !run.is_over() => self.part.note_error(path, &error),
             _ => {}
         }
         flushed
-    }
-
-    fn note_error(&mut self, path: &Path, error: &io::Error) {
-        self.part.note(SearchFailure { path: path.to_owned(), text: shortened(&error.to_string()) });
     }
 }
 
 impl Drop for Worker<'_> {
     fn drop(&mut self) {
+        if thread::panicking() {
+            // The others would wait for what this thread adds.
+            self.run.tasks.close();
+        }
         self.run.total.lock().add(std::mem::take(&mut self.part));
     }
 }
 
-/// Opens a file without waiting for anybody. `None` if something else has taken the place of the file that the walker saw.
-fn open(path: &Path) -> io::Result<Option<File>> {
+/// Opens a file without waiting, neither for the writer of a FIFO nor for the holder of a lease. `None` if it is no regular file.
+pub(super) fn open(path: &Path) -> io::Result<Option<File>> {
     let without_waiting = OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = OpenOptions::new().read(true).custom_flags(without_waiting.bits().cast_signed()).open(path)?;
     Ok(file.metadata()?.is_file().then_some(file))

@@ -1,6 +1,9 @@
 //! Searching real trees: what is found, what is left out, and how a search ends.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
+mod rules;
+mod traps;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::ops::ControlFlow;
@@ -240,6 +243,14 @@ fn a_sink_that_breaks_ends_the_search() {
     });
     assert_eq!((end.ending, *calls.lock().unwrap()), (Ending::Stopped, 1));
     assert!(end.matches < 1000, "{end:?}");
+}
+
+#[test]
+fn a_sink_that_panics_ends_the_search_on_all_threads() {
+    let root = tree(&[("a/a", "x\n"), ("b/b", "x\n"), ("c/c", "x\n")]);
+    let prepared = Search { threads: Some(3), ..search(&root, pattern("x")) }.prepare().unwrap();
+    let run = || prepared.run(&Cancel::new(), &|_| panic!("as the test wants it"));
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).is_err());
 }
 
 #[test]

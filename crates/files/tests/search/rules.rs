@@ -1,0 +1,307 @@
+//! Which files a search leaves out, beside the walker of ripgrep, in random trees full of ignore files. That walker opens ignore files in
+//! a way that can block, so the product uses rules of its own, which must not differ.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use files::{Found, Search};
+use ignore::WalkBuilder;
+use ignore::overrides::OverrideBuilder;
+use proptest::prelude::*;
+use proptest::sample::{select, subsequence};
+
+use super::run;
+
+const NAMES: [&str; 5] = ["a", "b", "c.t", ".h", "d"];
+const PATTERNS: [&str; 34] = [
+    "a",
+    "b",
+    "/a",
+    "a/",
+    "!a",
+    "*",
+    "!*/",
+    "b/**",
+    "**/b",
+    "a/b",
+    "!.h",
+    "*.t",
+    "!*.t",
+    "\\!a",
+    "# comment",
+    "",
+    "!a/",
+    "[ab",
+    "{a,b}",
+    "a ",
+    "/*",
+    "!/b/",
+    "!/a",
+    "d/",
+    "/d",
+    ".*",
+    "!.*",
+    "a/**/b",
+    "!b",
+    "?",
+    "a\r",
+    "{a",
+    "d/a/b",
+    "!d/a",
+];
+const GLOBS: [&str; 6] = ["*.t", "!a", "!b/**", ".h", "/a", "a/**"];
+const IGNORE_FILES: [&str; 3] = [".gitignore", ".ignore", ".rgignore"];
+
+/// What stands in a directory besides its files.
+#[derive(Clone, Debug)]
+enum Marker {
+    Repository { excludes: Vec<&'static str> },
+    Worktree { excludes: Vec<&'static str> },
+    BrokenWorktree,
+    Jujutsu,
+}
+
+#[derive(Clone, Debug)]
+struct RandomDirectory {
+    files: Vec<&'static str>,
+    rules: Vec<(&'static str, Vec<&'static str>)>,
+    marker: Option<Marker>,
+    link: Option<(&'static str, &'static str)>,
+    below: Vec<(&'static str, RandomDirectory)>,
+}
+
+fn patterns() -> impl Strategy<Value = Vec<&'static str>> {
+    prop::collection::vec(select(&PATTERNS), 0..5)
+}
+
+fn marker() -> impl Strategy<Value = Option<Marker>> {
+    prop_oneof![
+        6 => Just(None),
+        3 => patterns().prop_map(|excludes| Some(Marker::Repository { excludes })),
+        1 => patterns().prop_map(|excludes| Some(Marker::Worktree { excludes })),
+        1 => Just(Some(Marker::BrokenWorktree)),
+        1 => Just(Some(Marker::Jujutsu)),
+    ]
+}
+
+fn link() -> impl Strategy<Value = Option<(&'static str, &'static str)>> {
+    prop_oneof![3 => Just(None), 1 => (select(&["l", "a"]), select(&["a", "..", ".", "b/a", "nowhere"])).prop_map(Some)]
+}
+
+fn directory() -> impl Strategy<Value = RandomDirectory> {
+    let rules = || prop::collection::vec((select(&IGNORE_FILES), patterns()), 0..3);
+    let files = || subsequence(&NAMES, 0..NAMES.len());
+    let leaf = (files(), rules(), marker()).prop_map(|(files, rules, marker)| RandomDirectory {
+        files,
+        rules,
+        marker,
+        link: None,
+        below: Vec::new(),
+    });
+    leaf.prop_recursive(3, 20, 3, move |inner| {
+        let below = prop::collection::vec((select(&NAMES), inner), 0..4);
+        (files(), rules(), marker(), link(), below).prop_map(|(files, rules, marker, link, below)| RandomDirectory {
+            files,
+            rules,
+            marker,
+            link,
+            below,
+        })
+    })
+}
+
+/// What already stands at a name stays.
+fn make(directory: &RandomDirectory, at: &Path, elsewhere: &Path) {
+    if fs::create_dir(at).is_err() {
+        return;
+    }
+    let text = |lines: &[&str]| lines.join("\n");
+    for (name, below) in &directory.below {
+        make(below, &at.join(name), elsewhere);
+    }
+    for (name, lines) in &directory.rules {
+        fs::write(at.join(name), text(lines)).unwrap();
+    }
+    let git = at.join(".git");
+    match &directory.marker {
+        Some(Marker::Repository { excludes }) if !git.exists() => {
+            fs::create_dir_all(git.join("info")).unwrap();
+            fs::write(git.join("info/exclude"), text(excludes)).unwrap();
+        }
+        Some(Marker::Worktree { excludes }) if !git.exists() => {
+            let common = tempfile::tempdir_in(elsewhere).unwrap().keep();
+            fs::create_dir_all(common.join("worktrees/w")).unwrap();
+            fs::create_dir_all(common.join("info")).unwrap();
+            fs::write(common.join("info/exclude"), text(excludes)).unwrap();
+            fs::write(common.join("worktrees/w/commondir"), "../..\n").unwrap();
+            fs::write(&git, format!("gitdir: {}\n", common.join("worktrees/w").display())).unwrap();
+        }
+        Some(Marker::BrokenWorktree) if !git.exists() => fs::write(&git, "gitdir: ../nowhere\n").unwrap(),
+        Some(Marker::Jujutsu) => fs::create_dir_all(at.join(".jj")).unwrap(),
+        _ => {}
+    }
+    for name in &directory.files {
+        if !at.join(name).exists() {
+            fs::write(at.join(name), name.repeat(10)).unwrap();
+        }
+    }
+    if let Some((name, target)) = directory.link {
+        let _exists_already = symlink(target, at.join(name));
+    }
+}
+
+/// What the walker of ripgrep finds.
+fn expected(search: &Search) -> BTreeSet<PathBuf> {
+    let mut overrides = OverrideBuilder::new(&search.root);
+    for glob in &search.globs {
+        overrides.add(glob).unwrap();
+    }
+    let mut walk = WalkBuilder::new(&search.root);
+    walk.overrides(overrides.build().unwrap())
+        .standard_filters(search.respect_ignore)
+        .hidden(!search.hidden)
+        .follow_links(search.follow_symlinks)
+        .max_depth(search.max_depth)
+        .max_filesize(search.max_file_size)
+        .current_dir(&search.root);
+    if search.respect_ignore {
+        walk.add_custom_ignore_filename(".rgignore");
+    }
+    let found = std::sync::Mutex::new(BTreeSet::new());
+    walk.threads(1).build_parallel().run(|| {
+        Box::new(|entry| {
+            if let Ok(entry) = entry
+                && entry.file_type().is_some_and(|kind| kind.is_file())
+            {
+                found.lock().unwrap().insert(entry.into_path());
+            }
+            ignore::WalkState::Continue
+        })
+    });
+    found.into_inner().unwrap()
+}
+
+fn found(search: Search) -> BTreeSet<PathBuf> {
+    let (found, _) = run(search);
+    let path = |one: &Found| match one {
+        Found::File { path } | Found::Lines { path, .. } => path.to_path_buf(),
+    };
+    found.iter().map(path).collect()
+}
+
+/// The directories of a tree, and links to some of them from elsewhere.
+fn roots(tree: &Path, elsewhere: &Path) -> Vec<PathBuf> {
+    let mut roots = vec![tree.to_owned()];
+    let mut next = 0;
+    while let Some(directory) = roots.get(next).cloned() {
+        let entries = fs::read_dir(&directory).unwrap().map(Result::unwrap);
+        let below = entries.filter(|entry| entry.file_type().unwrap().is_dir()).map(|entry| entry.path());
+        roots.extend(below);
+        next += 1;
+    }
+    for (number, directory) in roots.clone().iter().enumerate() {
+        let link = elsewhere.join(format!("link-{number}"));
+        symlink(directory, &link).unwrap();
+        roots.push(link);
+        roots.push(directory.join(""));
+        roots.push(directory.join("."));
+    }
+    roots
+}
+
+fn options() -> impl Strategy<Value = Search> {
+    let globs = prop_oneof![3 => Just(Vec::new()), 1 => prop::collection::vec(select(&GLOBS), 1..3)];
+    (
+        any::<bool>(),
+        prop::bool::weighted(0.8),
+        any::<bool>(),
+        prop::option::of(0_usize..4),
+        prop::option::weighted(0.1, Just(15)),
+        globs,
+    )
+        .prop_map(|(hidden, respect_ignore, follow_symlinks, max_depth, max_file_size, globs)| Search {
+            hidden,
+            respect_ignore,
+            follow_symlinks,
+            max_depth,
+            max_file_size,
+            globs: globs.into_iter().map(str::to_owned).collect(),
+            threads: Some(2),
+            ..Search::below("/")
+        })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 25, failure_persistence: None, ..ProptestConfig::default() })]
+    #[test]
+    fn a_search_finds_what_ripgrep_finds(tree in directory(), options in options()) {
+        let directory = tempfile::tempdir().unwrap();
+        let (root, elsewhere) = (directory.path().join("tree"), directory.path().join("elsewhere"));
+        fs::create_dir(&elsewhere).unwrap();
+        make(&tree, &root, &elsewhere);
+        for root in roots(&root, &elsewhere) {
+            let search = Search { root, ..options.clone() };
+            let expected = expected(&search);
+            prop_assert_eq!(found(search.clone()), expected, "{:?}", search);
+        }
+    }
+}
+
+#[test]
+fn rules_above_the_root_count_however_the_root_is_written() {
+    let tree = super::tree(&[(".ignore", "/d/a\nd/e/b\n"), ("d/a", ""), ("d/b", ""), ("d/e/a", ""), ("d/e/b", "")]);
+    let elsewhere = tempfile::tempdir().unwrap();
+    let link = elsewhere.path().join("link");
+    symlink(tree.path().join("d"), &link).unwrap();
+    for root in [tree.path().join("d"), tree.path().join("d/."), tree.path().join("d/e/.."), link] {
+        let search = Search::below(&root);
+        assert_eq!(found(search.clone()), [root.join("b"), root.join("e/a")].into());
+        assert_eq!(found(search.clone()), expected(&search));
+    }
+}
+
+/// The configuration of git comes from the environment, so the test runs itself once more for each of them.
+#[test]
+fn global_excludes_of_git_count_as_for_ripgrep() {
+    const INNER: &str = "SEARCH_WITH_GLOBAL_EXCLUDES";
+    if let Some(root) = std::env::var_os(INNER) {
+        let search = Search::below(root);
+        let found = found(search.clone());
+        assert_eq!(found, expected(&search));
+        assert_eq!(found.len(), 3, "{found:?}");
+        return;
+    }
+    let root =
+        super::tree(&[("r/.git/x", ""), ("r/a", ""), ("r/b", ""), ("r/d/a", ""), ("r/d/e/a", ""), ("r/c", "")]);
+    let home = super::tree(&[("excludes", "/a\nd/a\n"), (".config/git/ignore", "/a\nd/a\n")]);
+    let names_it = [
+        format!("[core]\n\texcludesFile = {}\n", home.path().join("excludes").display()),
+        format!("[core]\n[x]\nEXCLUDESFILE=\" {} \"\n[y]\nz = 1", home.path().join("excludes").display()),
+        "[core]\nexcludesfile = ~/excludes\nexcludesfile = ~/other\n".to_owned(),
+    ];
+    let run_again = |variables: &[(&str, &Path)]| {
+        let mut inner = Command::new(std::env::current_exe().unwrap());
+        inner.args(["--exact", "rules::global_excludes_of_git_count_as_for_ripgrep", "--nocapture"]);
+        inner.env("HOME", home.path()).env_remove("XDG_CONFIG_HOME").env_remove("GIT_CONFIG_GLOBAL");
+        inner.env("GIT_CONFIG_SYSTEM", "/dev/null").env(INNER, root.path().join("r"));
+        let output = inner.envs(variables.iter().copied()).output().unwrap();
+        assert!(output.status.success(), "{variables:?}: {output:?}");
+        assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"), "{output:?}");
+    };
+    run_again(&[]);
+    run_again(&[("XDG_CONFIG_HOME", &home.path().join(".config"))]);
+    fs::remove_file(home.path().join(".config/git/ignore")).unwrap();
+    let configurations =
+        [home.path().join("global"), home.path().join(".gitconfig"), home.path().join(".config/git/config")];
+    for text in &names_it {
+        for configuration in &configurations {
+            fs::write(configuration, text).unwrap();
+            run_again(&[("GIT_CONFIG_GLOBAL", &configurations[0])]);
+            run_again(&[("GIT_CONFIG_SYSTEM", configuration)]);
+            fs::remove_file(configuration).unwrap();
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Trees that try to hold a thread of a search for ever: what stands where an ignore file or a directory is expected makes a blocking
+//! `open` wait.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::ops::ControlFlow;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use files::{Cancel, Ending, Search, SearchEnd, SearchError};
+use rustix::fs::{CWD, FileType, RenameFlags, mknodat, renameat_with};
+
+use super::{listing, names, run, set, tree};
+
+/// A search of these few files takes milliseconds. A lease that nobody gives up makes a blocking `open` wait 45 seconds.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Runs a task on a thread of its own. Fails if the task hangs, which must not make the test hang too.
+fn in_time<T: Send + 'static>(task: impl FnOnce() -> T + Send + 'static) -> T {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || sender.send(task()));
+    receiver.recv_timeout(PATIENCE).expect("the search hangs")
+}
+
+/// A process that holds a write lease on a file until it is dropped.
+struct LeaseHolder(Child);
+
+impl LeaseHolder {
+    fn of(file: &Path) -> Self {
+        const HOLD_LEASE: &str = r#"
+            use Fcntl qw(F_SETLEASE F_WRLCK);
+            $| = 1;
+            $SIG{IO} = "IGNORE";
+            open my $file, "<", $ENV{FILE} or die "open: $!";
+            fcntl $file, F_SETLEASE, F_WRLCK or die "lease: $!";
+            print "leased\n";
+            1 while defined <STDIN> or $!{EINTR};
+        "#;
+        let mut perl = Command::new("perl");
+        perl.args(["-e", HOLD_LEASE]).env("FILE", file).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = perl.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "leased\n");
+        Self(child)
+    }
+}
+
+impl Drop for LeaseHolder {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        let _ended = self.0.wait();
+    }
+}
+
+const IGNORE_FILES: [&str; 4] = [".gitignore", ".ignore", ".rgignore", ".git/info/exclude"];
+
+#[test]
+fn a_leased_ignore_file_keeps_only_its_directory_from_being_searched() {
+    for name in IGNORE_FILES {
+        let root = tree(&[("fine/a", ""), ("leased/b", ""), ("leased/.git/info/x", "")]);
+        let leased = root.path().join("leased").join(name);
+        fs::write(&leased, "x\n").unwrap();
+        let holder = LeaseHolder::of(&leased);
+        let search = listing(&root);
+        let (found, end) = in_time(move || run(search));
+        assert_eq!((found.len(), end.error_count), (1, 1), "{name}");
+        assert_eq!(end.errors[0].path, leased);
+        assert!(end.errors[0].text.contains("lease"), "{}", end.errors[0].text);
+        let below = root.path().join("leased");
+        let refusal = in_time(move || Search::below(below).prepare().unwrap_err());
+        assert!(matches!(&refusal, SearchError::Root(error) if error.path() == Some(leased.as_path())), "{refusal}");
+        drop(holder);
+        assert_eq!(names(root.path(), listing(&root)), set(&["fine/a", "leased/b"]));
+    }
+}
+
+#[test]
+fn a_leased_file_is_an_error_and_does_not_hold_its_search() {
+    let root = tree(&[("a", "x\n"), ("leased", "x\n")]);
+    let leased = root.path().join("leased");
+    let _holder = LeaseHolder::of(&leased);
+    let search = super::search(&root, super::pattern("x"));
+    let (found, end) = in_time(move || run(search));
+    let told: Vec<_> = end.errors.into_iter().map(|error| error.path).collect();
+    assert_eq!((found.len(), told), (1, vec![leased]));
+}
+
+/// Exchanges two names for as long as it lives, as fast as it can.
+struct Swapping {
+    is_over: Arc<AtomicBool>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Swapping {
+    fn of(one: PathBuf, other: PathBuf) -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let ends = Arc::clone(&is_over);
+        let swap = move || {
+            while !ends.load(Ordering::Relaxed) {
+                renameat_with(CWD, &one, CWD, &other, RenameFlags::EXCHANGE).unwrap();
+            }
+        };
+        Self { is_over, thread: Some(thread::spawn(swap)) }
+    }
+}
+
+impl Drop for Swapping {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        let _ended = self.thread.take().unwrap().join();
+    }
+}
+
+/// Searches this often while something is swapped: a walker that looks first and opens later hangs within some tens of searches.
+const SEARCHES: usize = 100;
+
+fn search_often(search: Search) -> Vec<SearchEnd> {
+    in_time(move || (0..SEARCHES).filter_map(|_| end_of(search.clone())).collect())
+}
+
+/// `None` if the root cannot be searched at this moment.
+fn end_of(search: Search) -> Option<SearchEnd> {
+    let prepared = search.prepare().ok()?;
+    Some(prepared.run(&Cancel::new(), &|_| ControlFlow::Continue(())))
+}
+
+fn make_fifo(path: &Path) {
+    mknodat(CWD, path, FileType::Fifo, 0o600.into(), 0).unwrap();
+}
+
+#[test]
+fn an_ignore_file_that_turns_into_a_fifo_does_not_hold_a_search() {
+    for name in IGNORE_FILES {
+        let root = tree(&[("fine/a", ""), ("raced/b", ""), ("raced/.git/info/x", "")]);
+        let raced = root.path().join("raced").join(name);
+        fs::write(&raced, "x\n").unwrap();
+        let fifo = root.path().join("raced/fifo");
+        make_fifo(&fifo);
+        let _swapping = Swapping::of(raced.clone(), fifo);
+        for end in search_often(listing(&root)) {
+            assert_eq!(end.ending, Ending::Complete);
+            assert!(end.errors.iter().all(|error| error.path == raced), "{end:?}");
+        }
+        search_often(Search::below(root.path().join("raced")));
+    }
+}
+
+#[test]
+fn a_followed_directory_that_turns_into_a_fifo_does_not_hold_a_search() {
+    let root = tree(&[("fine/a", ""), ("target/b", "")]);
+    let fifo = root.path().join("fifo");
+    make_fifo(&fifo);
+    symlink("target", root.path().join("link")).unwrap();
+    let _swapping = Swapping::of(root.path().join("target"), fifo);
+    for end in search_often(Search { follow_symlinks: true, ..listing(&root) }) {
+        assert_eq!(end.ending, Ending::Complete);
+    }
+}
+
+#[test]
+fn a_file_that_turns_into_a_fifo_does_not_hold_a_search() {
+    let root = tree(&[("fine/a", "x\n"), ("raced", "x\n")]);
+    let fifo = root.path().join("fifo");
+    make_fifo(&fifo);
+    let _swapping = Swapping::of(root.path().join("raced"), fifo);
+    for end in search_often(super::search(&root, super::pattern("x"))) {
+        assert_eq!(end.ending, Ending::Complete);
+    }
+}
+
+/// The configuration of git comes from the environment, so the test runs itself once more in another one.
+#[test]
+fn a_leased_configuration_of_git_does_not_hold_a_search() {
+    const INNER: &str = "SEARCH_WITH_LEASED_CONFIGURATION";
+    if let Some(root) = std::env::var_os(INNER) {
+        let (found, end) = in_time(move || run(Search::below(root)));
+        assert_eq!((found.len(), end.error_count), (2, 1), "{end:?}");
+        assert!(end.errors[0].text.contains("lease"), "{}", end.errors[0].text);
+        return;
+    }
+    let root = tree(&[(".git/x", ""), ("a", ""), ("b", ""), ("configuration/excludes", "a\n")]);
+    let excludes = root.path().join("configuration/excludes");
+    let configuration = root.path().join("configuration/.config");
+    fs::write(&configuration, format!("[core]\n\texcludesFile = {}\n", excludes.display())).unwrap();
+    fs::write(root.path().join(".ignore"), "configuration\n").unwrap();
+    for leased in [&configuration, &excludes] {
+        let _holder = LeaseHolder::of(leased);
+        let mut inner = Command::new(std::env::current_exe().unwrap());
+        inner.args(["--exact", "traps::a_leased_configuration_of_git_does_not_hold_a_search", "--nocapture"]);
+        inner.env(INNER, root.path()).env("GIT_CONFIG_GLOBAL", &configuration);
+        let mut inner = inner.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let (mut out, mut errors) = (String::new(), String::new());
+        inner.stdout.take().unwrap().read_to_string(&mut out).unwrap();
+        inner.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
+        assert!(inner.wait().unwrap().success(), "{out}{errors}");
+        assert!(out.contains("1 passed"), "{out}");
+    }
+}
