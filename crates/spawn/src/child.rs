@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Mutex;
 
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, WaitIdStatus};
+use rustix::process::{Pid, Signal, WaitIdStatus};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -15,6 +15,7 @@ use crate::descriptors::watch;
 use crate::lock::lock;
 use crate::streams::runtime_is_gone;
 use crate::tag::Tag;
+use crate::vfork::Executing;
 
 /// What a shell adds to the number of the signal that ended a command.
 const SIGNAL_EXIT_BASE: i32 = 128;
@@ -60,9 +61,10 @@ pub struct Child {
 
 impl Child {
     /// Takes charge of a child that nobody has reaped.
-    pub(crate) fn adopt(pid: Pid, tag: Tag) -> io::Result<Self> {
-        let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty())?;
-        Ok(Self { pid, tag, pidfd: watch(pidfd, Interest::READABLE)?, status: Mutex::new(None) })
+    pub(crate) fn adopt(child: Executing, tag: Tag) -> io::Result<Self> {
+        let pid = child.pid;
+        let pidfd = watch(child.into_pidfd()?, Interest::READABLE)?;
+        Ok(Self { pid, tag, pidfd, status: Mutex::new(None) })
     }
 
     /// The process id, which is also its process group and session.

@@ -77,8 +77,9 @@ impl Guard {
         // Until its number is known, nobody takes it for a process to be ended or reaped. The lock on all children is not held
         // meanwhile, because executing a program can hang.
         let announcement = GuardAnnouncement::new();
-        let pid = vfork::spawn(&path, &argv, &env, &actions, &ChildLimits::new(None))?;
-        let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty()).inspect_err(|_| {
+        let guard = vfork::spawn(&path, &argv, &env, &actions, &ChildLimits::new(None))?;
+        let pid = guard.pid;
+        let pidfd = guard.into_pidfd().inspect_err(|_| {
             // Without us to hold its pipe open, the guard would take the server for gone and end everything.
             let _is_ours = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
         })?;

@@ -21,7 +21,7 @@ use crate::descriptors::{above_stdio, leave_common_table};
 use crate::execute::execute;
 use crate::image::Image;
 use crate::rlimit::ChildLimits;
-use crate::vfork::FileActions;
+use crate::vfork::{Executing, FileActions};
 
 /// A child has a stdin, stdout, stderr and a working directory from us at the most.
 const MOST_DESCRIPTORS: usize = 4;
@@ -84,7 +84,7 @@ impl Launcher {
         actions: &Arc<FileActions>,
         limits: ChildLimits,
         descriptors: &[BorrowedFd<'_>],
-    ) -> Option<Result<Pid, Errno>> {
+    ) -> Option<Result<Executing, Errno>> {
         let desk = self.desk.try_lock().ok()?;
         send(desk.descriptors.as_fd(), descriptors).ok()?;
         let (result, outcome) = sync_channel(1);
@@ -92,7 +92,7 @@ impl Launcher {
         let (image, actions) = (Arc::clone(image), Arc::clone(actions));
         let job = Job { path: path.to_owned(), image, actions, limits, numbers, result };
         desk.jobs.send(job).ok()?;
-        outcome.recv().ok()?
+        outcome.recv().ok()?.map(|result| result.map(|pid| Executing { pid, pidfd: None }))
     }
 }
 
@@ -110,7 +110,9 @@ fn prepare(socket: RawFd) -> io::Result<()> {
 fn serve(queue: &Receiver<Job>) {
     while let Ok(job) = queue.recv() {
         let placed = receive(job.numbers.len()).and_then(|received| place(received, &job.numbers));
-        let result = placed.map(|()| execute(&job.path, &job.image, &job.actions, &job.limits));
+        // The pidfd is in this thread's table, where nobody else can use it.
+        let result =
+            placed.map(|()| execute(&job.path, &job.image, &job.actions, &job.limits).map(|executing| executing.pid));
         job.numbers.iter().for_each(|number| close(*number));
         let _whoever_asked_waits = job.result.send(result.ok());
     }

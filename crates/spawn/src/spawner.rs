@@ -117,9 +117,15 @@ impl Spawner {
                 .and_then(|launcher| launcher.launch(path, &image, &actions, limits, &sent))
                 .unwrap_or_else(|| execute(path, &image, &actions, &limits))
         });
-        let pid = spawned.map_err(|error| SpawnError::Program { path: program.into(), source: error.into() })?;
+        let executing = spawned.map_err(|error| match error {
+            Errno::MFILE | Errno::NFILE => SpawnError::resource("open a descriptor for the process")(error),
+            _ => SpawnError::Program { path: program.into(), source: error.into() },
+        })?;
+        let pid = executing.pid;
         announcement.settle(pid);
-        let child = Child::adopt(pid, tag).map_err(|error| {
+        // The launcher gives us no descriptor of the child. The number of this one is then free for it.
+        drop(cwd);
+        let child = Child::adopt(executing, tag).map_err(|error| {
             abandon(pid, tag);
             SpawnError::resource("watch the process")(error)
         })?;

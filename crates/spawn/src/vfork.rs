@@ -6,13 +6,14 @@
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString};
+use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
 
 use libc::{c_int, c_void};
 use rustix::io::Errno;
-use rustix::process::{Pid, WaitId, WaitIdOptions};
+use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions};
 
 use crate::descriptors::FIRST_AFTER_STDIO;
 use crate::image::CStringArray;
@@ -83,6 +84,24 @@ struct Plan<'a> {
     failure: c_int,
 }
 
+/// A child that executes its program.
+#[derive(Debug)]
+pub(crate) struct Executing {
+    pub(crate) pid: Pid,
+    /// None from a kernel before 5.2, and from a thread with a descriptor table of its own.
+    pub(crate) pidfd: Option<OwnedFd>,
+}
+
+impl Executing {
+    /// The descriptor by which the end of the child is seen.
+    pub(crate) fn into_pidfd(self) -> io::Result<OwnedFd> {
+        match self.pidfd {
+            Some(pidfd) => Ok(pidfd),
+            None => Ok(rustix::process::pidfd_open(self.pid, PidfdFlags::empty())?),
+        }
+    }
+}
+
 thread_local! {
     /// The stack of children that this thread makes, one at a time: the thread waits while a child is on it.
     static STACK: RefCell<Box<[MaybeUninit<u8>]>> = RefCell::new(Box::new_uninit_slice(STACK_BYTES));
@@ -95,37 +114,40 @@ pub(crate) fn spawn(
     env: &CStringArray,
     actions: &FileActions,
     limits: &ChildLimits,
-) -> Result<Pid, Errno> {
+) -> Result<Executing, Errno> {
     let mut plan = Plan { path, argv, env, actions, limits, failure: 0 };
-    let pid = STACK.with_borrow_mut(|stack| make_child(&mut plan, stack))?;
+    let child = STACK.with_borrow_mut(|stack| make_child(&mut plan, stack))?;
     if plan.failure == 0 {
-        return Ok(pid);
+        return Ok(child);
     }
     // It has ended, or does so now.
-    while matches!(rustix::process::waitid(WaitId::Pid(pid), WaitIdOptions::EXITED), Err(Errno::INTR)) {}
+    while matches!(rustix::process::waitid(WaitId::Pid(child.pid), WaitIdOptions::EXITED), Err(Errno::INTR)) {}
     Err(Errno::from_raw_os_error(plan.failure))
 }
 
-fn make_child(plan: &mut Plan<'_>, stack: &mut [MaybeUninit<u8>]) -> Result<Pid, Errno> {
+/// The pidfd is made together with the child: without a descriptor for it there is no child, and nothing is executed that nobody could watch.
+fn make_child(plan: &mut Plan<'_>, stack: &mut [MaybeUninit<u8>]) -> Result<Executing, Errno> {
     let top: *mut c_void = stack.as_mut_ptr_range().end.cast();
     let argument: *mut c_void = ptr::from_mut(plan).cast();
     let all: u64 = !0;
     let mut before: u64 = 0;
-    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+    let mut pidfd: c_int = -1;
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD | libc::SIGCHLD;
     // SAFETY: the sets are as large as the kernel is told, and `before` is what was valid before. `clone` runs `child` on a stack
     // that nobody else uses; this thread waits until the child has executed or ended, so that `plan` and everything it refers to
-    // outlive its use. All signals are blocked meanwhile, so that no handler of ours runs in the child.
-    let pid = unsafe {
+    // outlive its use. All signals are blocked meanwhile, so that no handler of ours runs in the child. The kernel writes the pidfd to where
+    // `clone` is told to; if there is a child and a number, nobody else owns the descriptor.
+    let (pid, pidfd) = unsafe {
         set_signal_mask(&all, &mut before);
-        let pid = libc::clone(child, top, flags, argument);
+        let pid = libc::clone(child, top, flags, argument, &raw mut pidfd);
         let error = *libc::__errno_location();
         set_signal_mask(&before, ptr::null_mut());
         if pid < 0 {
             return Err(Errno::from_raw_os_error(error));
         }
-        pid
+        (pid, (pidfd >= 0).then(|| OwnedFd::from_raw_fd(pidfd)))
     };
-    Pid::from_raw(pid).ok_or(Errno::SRCH)
+    Ok(Executing { pid: Pid::from_raw(pid).ok_or(Errno::SRCH)?, pidfd })
 }
 
 /// # Safety

@@ -2,7 +2,9 @@
 
 use std::fs;
 
-use crate::support::{World, command, end, on_pty, read_all, sh, until, within, zombies_of_ours};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::support::{World, command, end, on_pty, read_all, sh, until, with_stdin, within, zombies_of_ours};
 
 fn descriptors() -> usize {
     fs::read_dir("/proc/self/fd").expect("our descriptors").count()
@@ -36,7 +38,7 @@ async fn orphans_that_ended_are_reaped_and_leaders_are_not() {
     let pid = leader.child.pid();
     until("the leader is a zombie", || zombies_of_ours() == [pid]);
     // Its parent ends at once, so that it comes to us, and ends itself when its input does.
-    let mut parent = world.start(&crate::support::with_stdin(sh("exec 3<&0; cat <&3 & echo started")));
+    let mut parent = world.start(&with_stdin(sh("exec 3<&0; cat <&3 & echo started")));
     crate::support::read_until(&parent.stdout, "started").await;
     within(parent.child.wait()).await;
     drop(parent.stdin.take());
@@ -64,4 +66,28 @@ async fn children_of_other_code_are_left_to_it() {
     world.spawner.reap_orphans();
     end(world.spawner.kill_all(crate::support::PATIENCE)).unwrap();
     assert_eq!(other.wait().unwrap().code(), Some(9));
+}
+
+/// A child that gets its streams from us needs no descriptor of its own. A program that is missing tells whether it was looked for.
+#[tokio::test]
+async fn nothing_is_executed_without_a_descriptor_to_watch_it_by() {
+    let world = World::new();
+    world.run(&command(["true"])).await;
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: Some(128), maximum }).unwrap();
+    let mut fillers = Vec::new();
+    while let Ok(filler) = fs::File::open("/dev/null") {
+        fillers.push(filler);
+    }
+    let started = loop {
+        fillers.pop().expect("a start needs fewer descriptors");
+        match world.spawn(&with_stdin(command(["/bin/true"]))) {
+            Ok(started) => break started,
+            Err(refusal) => {
+                let missing = world.spawn(&with_stdin(command(["/no/such/program"]))).unwrap_err();
+                assert_eq!(missing.to_string(), refusal.to_string());
+            }
+        }
+    };
+    assert_eq!(within(started.child.wait()).await.code(), 0);
 }
