@@ -53,7 +53,8 @@ impl BlockingThreads {
         let (patience, last_asker, changed) = (growth.patience, AtomicU64::new(Asker::SERVER.0), Condvar::new());
         let pool = Arc::new(Pool { name, kept_threads, patience, last_asker, shared_queue, changed });
         for _ in 0..kept_threads {
-            pool.add_thread()?;
+            // They are counted already.
+            pool.add_thread(|_| {})?;
         }
         Ok(Self { pool })
     }
@@ -98,22 +99,24 @@ impl Pool {
         if queue.jobs.claim_thread(Instant::now()) {
             drop(queue);
             // Without another thread, one of those there are comes to it.
-            if self.add_thread().is_err() {
-                self.shared_queue.lock().jobs.forget_thread();
+            if self.add_thread(WorkQueue::note_thread).is_err() {
+                self.shared_queue.lock().jobs.note_no_thread();
             }
-        } else if queue.jobs.idle > 0 && !queue.jobs.is_empty() {
+        } else if queue.jobs.idle > 0 && queue.jobs.ready() > 0 {
             self.changed.notify_one();
         }
     }
 
-    fn add_thread(self: &Arc<Self>) -> io::Result<()> {
+    /// The thread first tells the queue that it runs.
+    fn add_thread(self: &Arc<Self>, note: fn(&mut WorkQueue<Job>)) -> io::Result<()> {
         let pool = Arc::clone(self);
-        std::thread::Builder::new().name(self.name.into()).spawn(move || pool.work())?;
+        std::thread::Builder::new().name(self.name.into()).spawn(move || pool.work(note))?;
         Ok(())
     }
 
-    fn work(&self) {
+    fn work(&self, note: fn(&mut WorkQueue<Job>)) {
         let mut queue = self.shared_queue.lock();
+        note(&mut queue.jobs);
         loop {
             if let Some(Begun { job, stub }) = queue.jobs.begin(Instant::now()) {
                 drop(queue);
@@ -146,7 +149,8 @@ mod tests {
     use super::*;
 
     const KEPT_THREADS: usize = 2;
-    const GROWTH: Growth = Growth { at_once: KEPT_THREADS, patience: Duration::from_millis(10) };
+    const GROWTH: Growth =
+        Growth { at_once: KEPT_THREADS, patience: Duration::from_millis(10), most_per_asker: KEPT_THREADS + 1 };
 
     fn two_threads() -> BlockingThreads {
         BlockingThreads::start("test", KEPT_THREADS, KEPT_THREADS, GROWTH).unwrap()

@@ -44,8 +44,9 @@ pub(crate) enum Target {
     Unresolved,
     /// The request waited for this process to start.
     Started(Arc<Process>),
-    /// The request waited for a start that was given up because a terminate asked for it.
-    NeverStarted,
+    /// The request waited for a start that was given up because a terminate asked for it. The terminate is answered with the error, if
+    /// there is one.
+    NeverStarted(Result<(), WireError>),
     /// The request waited for a start that failed. Its id may belong to a later process by now, which the request does not mean.
     StartFailed,
 }
@@ -210,7 +211,7 @@ fn with_process<P: DeserializeOwned + NamesProcess>(
         let id = params.process_id();
         let found = match target {
             Target::Started(process) => Found::Process(process),
-            Target::NeverStarted => Found::NeverStarted,
+            Target::NeverStarted(given_up) => Found::NeverStarted(given_up),
             Target::StartFailed => Found::Unknown,
             Target::Unresolved => loop {
                 match session.table.lookup(id) {
@@ -241,8 +242,8 @@ fn with_process<P: DeserializeOwned + NamesProcess>(
 /// What became of the search for a process.
 pub(crate) enum Found {
     Unknown,
-    /// Its start was given up while the request waited.
-    NeverStarted,
+    /// Its start was given up while the request waited. An error if something of it could not be ended.
+    NeverStarted(Result<(), WireError>),
     Process(Arc<Process>),
 }
 
@@ -250,7 +251,7 @@ impl Found {
     fn process(self) -> Option<Arc<Process>> {
         match self {
             Self::Process(process) => Some(process),
-            Self::Unknown | Self::NeverStarted => None,
+            Self::Unknown | Self::NeverStarted(_) => None,
         }
     }
 }

@@ -303,6 +303,7 @@ mod tests {
     use crate::connection::Outbound;
     use crate::files::{OPERATIONS_IN_ALL, SessionFiles};
     use crate::server::Server;
+    use crate::start_cancel::StartCancel;
 
     /// Nothing here takes this long, even on a loaded machine.
     const AT_LAST: Duration = Duration::from_secs(20);
@@ -335,7 +336,8 @@ mod tests {
             stdio: Stdio::Pipes { stdin: StdinMode::Null },
             umask: None,
         };
-        let rest = shared.starter.start(command, tag).await.unwrap().unwrap();
+        let rest =
+            shared.starter.start(session.asker(), command, tag, &StartCancel::default()).await.unwrap().unwrap();
         let (open, gate) = std::sync::mpsc::channel::<()>();
         let gate = Arc::new(Mutex::new(gate));
         let mut hanging = Vec::new();

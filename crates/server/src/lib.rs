@@ -21,6 +21,7 @@ mod retention;
 mod server;
 mod session;
 mod snapshot;
+mod start_cancel;
 mod starter;
 mod survive;
 mod tokens;

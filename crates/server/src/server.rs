@@ -26,7 +26,7 @@ use crate::metrics::Metrics;
 use crate::presence::Presence;
 use crate::process::{Journal, Process, Stop};
 use crate::retention::{Budget, Retained};
-use crate::session::{Session, Sessions};
+use crate::session::{Place, Session, Sessions};
 use crate::starter::Starter;
 use crate::survive::survive;
 use crate::tokens::{TokenError, Tokens};
@@ -154,6 +154,8 @@ impl Server {
         let shared = &self.shared;
         shared.closing.cancel();
         shared.actors.close();
+        // Before the signal: no start that waits for its turn is executed once those before it have ended.
+        shared.sessions.all().iter().for_each(|session| session.cancel_starts());
         let _as_far_as_permitted = shared.spawner.signal_all(Signal::TERM).await;
         let _ = tokio::time::timeout(shared.config.shutdown_grace, shared.actors.wait()).await;
         self.kill_everything().await;
@@ -210,7 +212,8 @@ fn file_threads() -> io::Result<BlockingThreads> {
         "blocking",
         KEPT_THREADS,
         OPERATIONS_IN_ALL,
-        Growth { at_once, patience: LONGEST_FILE_OPERATION },
+        // How much a session may have under way is decided before.
+        Growth { at_once, patience: LONGEST_FILE_OPERATION, most_per_asker: OPERATIONS_IN_ALL },
     )
 }
 
@@ -261,6 +264,20 @@ impl Shared {
         });
     }
 
+    /// Kills what a start has made that was cancelled before. When this is over, it is certain that its program does not run, unless there
+    /// are survivors: those are killed again and again.
+    pub(crate) async fn kill_cancelled_start(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        place: &Place,
+    ) -> Result<(), Survivors> {
+        let killed = self.spawner.kill_tree(place.tag, self.config.kill_patience).await;
+        if killed.is_err() {
+            self.end_rest_in_background(place.tag, Arc::clone(session));
+        }
+        killed
+    }
+
     /// Kills a process that nobody wants any more and that has no place in a table.
     pub(crate) async fn kill_unclaimed(&self, child: &Child, tag: Tag) {
         if let Err(survivors) = self.spawner.kill_tree(tag, self.config.kill_patience).await {
@@ -292,7 +309,8 @@ impl Shared {
         self.tasks.spawn(async move {
             shared.sessions.remove(&session.id);
             shared.metrics.sessions(shared.sessions.len());
-            // Before the kill: whatever is started after it finds its place gone and is killed on its own.
+            // Before the kill, so that nothing is executed after it.
+            session.cancel_starts();
             session.table.abandon_all();
             let processes = session.table.processes();
             processes.iter().for_each(|process| process.mark_terminated());

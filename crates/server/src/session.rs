@@ -14,6 +14,7 @@ use spawn::TagRange;
 pub(crate) use registry::{Full, Sessions};
 pub(crate) use table::{Deferred, Lookup, Place, Refusal, Table};
 
+use crate::blocking::Asker;
 use crate::config::Config;
 use crate::connection::Outbound;
 use crate::files::SessionFiles;
@@ -83,6 +84,17 @@ impl Session {
             kept: Mutex::new(KeptProcesses::new(config.max_kept_processes)),
             _present: present,
         }
+    }
+
+    /// For whom threads work that do something for this session.
+    pub(crate) fn asker(&self) -> Asker {
+        self.files.work.asker()
+    }
+
+    /// Gives up every start that has made no process yet. Whoever calls this must kill the tags of the session afterwards.
+    pub(crate) fn cancel_starts(&self) {
+        self.table.cancel_starts();
+        self.snapshots.cancel_captures();
     }
 
     /// A process was started: says who is told of it. Its client may have left meanwhile; then the process waits no longer for a reader

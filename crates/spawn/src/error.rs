@@ -42,6 +42,9 @@ pub enum SpawnError {
         /// What the operating system says.
         source: io::Error,
     },
+    /// Somebody gave the start up before the program was executed.
+    #[error("the start was cancelled")]
+    Cancelled,
     /// This machine has run out of something the start needs, which is no fault of the command.
     #[error("cannot {action}: {source}")]
     Resource {

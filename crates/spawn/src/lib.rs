@@ -11,6 +11,7 @@
 )]
 
 mod allocator;
+mod cancel_flag;
 mod child;
 mod children;
 mod command;
@@ -40,6 +41,7 @@ mod vfork;
 mod wiring;
 
 pub use allocator::{give_freed_memory_back, give_scattered_memory_back};
+pub use cancel_flag::CancelFlag;
 pub use child::{Child, ExitStatus};
 pub use command::{Command, StdinMode, Stdio, WindowSize};
 pub use descriptors::seal_inherited_fds;

@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 use tokio::io::Interest;
 
+use crate::cancel_flag::CancelFlag;
 use crate::child::Child;
 use crate::children::{Announcement, any_has_ended, children};
 use crate::command::Command;
@@ -94,6 +95,20 @@ impl Spawner {
     /// # Panics
     /// Outside of a tokio runtime with IO enabled.
     pub fn spawn(&self, command: &Command, tag: Tag) -> Result<Spawned, SpawnError> {
+        self.spawn_unless(command, tag, &Arc::default())
+    }
+
+    /// The same, unless the flag is set before the program is executed. If the flag is set while the kernel opens the program, the child is
+    /// left to [`Self::kill_tree`].
+    pub fn spawn_unless(
+        &self,
+        command: &Command,
+        tag: Tag,
+        cancelled: &Arc<CancelFlag>,
+    ) -> Result<Spawned, SpawnError> {
+        if cancelled.is_cancelled() {
+            return Err(SpawnError::Cancelled);
+        }
         let image = Arc::new(Image::new(command)?);
         let program = program(command)?;
         let candidates = Candidates::new(program, &command.env)?;
@@ -105,6 +120,7 @@ impl Spawner {
         if let Some(mask) = command.umask {
             actions.set_umask(mask);
         }
+        actions.end_if_cancelled(Arc::clone(cancelled));
 
         let actions = Arc::new(actions);
         let announcement = Announcement::new(tag);
@@ -118,6 +134,7 @@ impl Spawner {
                 .unwrap_or_else(|| execute(path, &image, &actions, &limits))
         });
         let executing = spawned.map_err(|error| match error {
+            Errno::CANCELED if cancelled.is_cancelled() => SpawnError::Cancelled,
             Errno::MFILE | Errno::NFILE => SpawnError::resource("open a descriptor for the process")(error),
             _ => SpawnError::Program { path: program.into(), source: error.into() },
         })?;

@@ -10,11 +10,13 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
+use std::sync::Arc;
 
 use libc::{c_int, c_void};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions};
 
+use crate::cancel_flag::CancelFlag;
 use crate::descriptors::FIRST_AFTER_STDIO;
 use crate::image::CStringArray;
 use crate::rlimit::{ChildLimits, Limit};
@@ -38,6 +40,7 @@ const EXIT_CODE_OF_FAILURE: c_int = 127;
 pub(crate) struct FileActions {
     list: Vec<FileAction>,
     above_stdio: Option<c_int>,
+    cancel_flag: Option<Arc<CancelFlag>>,
 }
 
 enum FileAction {
@@ -64,6 +67,11 @@ impl FileActions {
 
     pub(crate) fn set_umask(&mut self, mask: u32) {
         self.list.push(FileAction::SetUmask { mask });
+    }
+
+    /// The child ends with `ECANCELED` instead of executing its program if the flag is set by then.
+    pub(crate) fn end_if_cancelled(&mut self, flag: Arc<CancelFlag>) {
+        self.cancel_flag = Some(flag);
     }
 
     fn note(&mut self, target: c_int) {
@@ -171,7 +179,7 @@ extern "C" fn child(argument: *mut c_void) -> c_int {
 
 /// Returns only if a step has failed, with its error number.
 fn follow(plan: &Plan<'_>) -> Result<(), c_int> {
-    // First of all, so that it is found by its tag.
+    // First of all, so that it is found by its tag, also if it hangs later or is cancelled.
     set_limit(plan.limits.tag.as_ref())?;
     // What is ignored would stay ignored, and what is handled would run code of the server when signals are let through again.
     // The action of the kernel has no more than these words on any machine; all zero is the default.
@@ -187,6 +195,9 @@ fn follow(plan: &Plan<'_>) -> Result<(), c_int> {
     close_others(plan.actions.above_stdio);
     // After the actions: they need numbers for a moment that lie above those of the server.
     set_limit(plan.limits.open_files.as_ref())?;
+    if plan.actions.cancel_flag.as_ref().is_some_and(|flag| flag.is_cancelled()) {
+        return Err(libc::ECANCELED);
+    }
     let none: u64 = 0;
     let image = [plan.path.as_ptr().addr(), plan.argv.as_ptr().addr(), plan.env.as_ptr().addr(), 0, 0];
     // SAFETY: the set is valid for reads. The path is a C string, and argv and env are null-terminated arrays of C strings; all of

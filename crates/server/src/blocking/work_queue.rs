@@ -14,6 +14,8 @@ pub(crate) struct Growth {
     /// From that number on, a thread is added when jobs wait and no job has been begun for so long: the threads hang, for example on a
     /// dead network mount.
     pub(crate) patience: Duration,
+    /// How many threads may work for one asker at once. Further jobs of this asker wait, also if a thread is free.
+    pub(crate) most_per_asker: usize,
 }
 
 /// For whom work is done: a session, or the server itself. Threads are shared out between askers, so that an asker with few jobs does not
@@ -30,8 +32,10 @@ impl Asker {
 pub(super) struct WorkQueue<J> {
     /// Only askers with a job that is not done.
     askers: HashMap<Asker, AskedJobs<J>>,
-    waiting: usize,
+    /// Threads that run.
     threads: usize,
+    /// Threads that are being added and do not run yet. The machine may give none.
+    coming: usize,
     most_threads: usize,
     growth: Growth,
     /// Threads that wait for a job.
@@ -63,11 +67,13 @@ pub(super) struct JobStub {
 
 impl<J> WorkQueue<J> {
     pub(super) fn new(threads: usize, most_threads: usize, growth: Growth) -> Self {
-        Self { askers: HashMap::new(), waiting: 0, threads, most_threads, growth, idle: 0, last_progress: None }
+        Self { askers: HashMap::new(), threads, coming: 0, most_threads, growth, idle: 0, last_progress: None }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.waiting == 0
+    /// How many jobs a thread could begin now.
+    pub(super) fn ready(&self) -> usize {
+        let ready = |jobs: &AskedJobs<J>| jobs.waiting.len().min(self.growth.most_per_asker - jobs.running);
+        self.askers.values().map(ready).sum()
     }
 
     pub(super) fn push(&mut self, asker: Asker, job: J) {
@@ -76,16 +82,16 @@ impl<J> WorkQueue<J> {
         let jobs =
             self.askers.entry(asker).or_insert_with(|| AskedJobs { waiting: VecDeque::new(), running: 0, spent });
         jobs.waiting.push_back(job);
-        self.waiting += 1;
     }
 
     /// The next job: of the asker for whom the fewest threads work, and among those of the asker who has had the least time of them.
     pub(super) fn begin(&mut self, now: Instant) -> Option<Begun<J>> {
-        let those_waiting = self.askers.iter_mut().filter(|(_, jobs)| !jobs.waiting.is_empty());
-        let (asker, jobs) = those_waiting.min_by_key(|(asker, jobs)| (jobs.running, jobs.spent, **asker))?;
+        let most = self.growth.most_per_asker;
+        let may_begin = |jobs: &AskedJobs<J>| !jobs.waiting.is_empty() && jobs.running < most;
+        let those_ready = self.askers.iter_mut().filter(|(_, jobs)| may_begin(jobs));
+        let (asker, jobs) = those_ready.min_by_key(|(asker, jobs)| (jobs.running, jobs.spent, **asker))?;
         let job = jobs.waiting.pop_front()?;
         jobs.running += 1;
-        self.waiting -= 1;
         self.last_progress = Some(now);
         Some(Begun { job, stub: JobStub { asker: *asker, began: now } })
     }
@@ -99,20 +105,32 @@ impl<J> WorkQueue<J> {
         }
     }
 
-    /// Counts another thread if one is wanted. Until the new one runs, which can take a while on a busy machine, no further one is added
+    /// Counts another thread as coming if one is wanted. Until it runs, which can take a while on a busy machine, no further one is added
     /// to threads that hang.
     pub(super) fn claim_thread(&mut self, now: Instant) -> bool {
         let is_stuck = || {
             let since_progress = self.last_progress.map(|at| now.saturating_duration_since(at));
             self.idle == 0 && since_progress.is_none_or(|since| since >= self.growth.patience)
         };
-        let is_short = self.idle < self.waiting && self.threads < self.growth.at_once;
-        let is_wanted = self.waiting > 0 && self.threads < self.most_threads && (is_short || is_stuck());
+        let (ready, threads) = (self.ready(), self.threads + self.coming);
+        let is_short = self.idle < ready && threads < self.growth.at_once;
+        let is_wanted = ready > 0 && threads < self.most_threads && (is_short || is_stuck());
         if is_wanted {
             self.last_progress = Some(now);
-            self.threads += 1;
+            self.coming += 1;
         }
         is_wanted
+    }
+
+    /// A thread that was coming runs. Before this, no other thread may end in its favour.
+    pub(super) fn note_thread(&mut self) {
+        self.coming -= 1;
+        self.threads += 1;
+    }
+
+    /// A thread that was coming could not be made.
+    pub(super) fn note_no_thread(&mut self) {
+        self.coming -= 1;
     }
 
     /// Gives up a thread that has done a job. True if it was added because others hung and another job was begun since this one: then
@@ -125,12 +143,12 @@ impl<J> WorkQueue<J> {
 
     /// Gives up a thread that was idle for long, unless it is one of those that stay.
     pub(super) fn spares_idle_thread(&mut self, kept_threads: usize) -> bool {
-        let is_spare = self.waiting == 0 && self.threads > kept_threads;
+        let is_spare = self.ready() == 0 && self.threads > kept_threads;
         self.threads -= usize::from(is_spare);
         is_spare
     }
 
-    /// A thread could not be added, or has ended.
+    /// A thread has ended.
     pub(super) fn forget_thread(&mut self) {
         self.threads -= 1;
     }
@@ -146,7 +164,11 @@ mod tests {
     const OTHER: Asker = Asker(2);
 
     fn queue(threads: usize, at_once: usize) -> WorkQueue<&'static str> {
-        WorkQueue::new(threads, MOST_THREADS, Growth { at_once, patience: PATIENCE })
+        capped_queue(threads, at_once, MOST_THREADS)
+    }
+
+    fn capped_queue(threads: usize, at_once: usize, most_per_asker: usize) -> WorkQueue<&'static str> {
+        WorkQueue::new(threads, MOST_THREADS, Growth { at_once, patience: PATIENCE, most_per_asker })
     }
 
     /// How many threads are added when so many ask for one at the same time.
@@ -163,6 +185,8 @@ mod tests {
         assert_eq!(claimed(&mut queue, now), 0, "the thread has just begun with a job");
         let later = now + PATIENCE;
         assert_eq!(claimed(&mut queue, later), 1, "that job hangs, and the new thread has not run yet");
+        queue.note_thread();
+        queue.begin(later).unwrap();
         let much_later = later + PATIENCE;
         assert_eq!(claimed(&mut queue, much_later), 1, "the second job hangs as well");
         queue.threads = MOST_THREADS;
@@ -176,6 +200,7 @@ mod tests {
         (0..1000).for_each(|_| queue.push(ONE, "needs a processor"));
         let mut running: VecDeque<_> = (0..2).map(|_| queue.begin(now).unwrap().stub).collect();
         assert_eq!(claimed(&mut queue, now), 2);
+        (0..2).for_each(|_| queue.note_thread());
         running.extend((0..2).map(|_| queue.begin(now).unwrap().stub));
         for step in 1..100 {
             let now = now + PATIENCE / 2 * step;
@@ -193,6 +218,7 @@ mod tests {
         let first = queue.begin(now).unwrap();
         let later = now + PATIENCE;
         assert!(queue.claim_thread(later));
+        queue.note_thread();
         let second = queue.begin(later).unwrap();
         queue.end(second.stub, later);
         assert!(!queue.spares_thread(second.stub), "the first still hangs");
@@ -200,6 +226,44 @@ mod tests {
         queue.end(first.stub, later + PATIENCE);
         assert!(queue.spares_thread(first.stub), "the other thread has begun another job");
         assert!(!queue.spares_thread(third.stub), "no thread but this one is left");
+    }
+
+    #[test]
+    fn the_last_thread_does_not_end_in_favour_of_one_that_may_never_come() {
+        let now = Instant::now();
+        let mut queue = queue(1, 1);
+        (0..2).for_each(|_| queue.push(ONE, "slow"));
+        let first = queue.begin(now).unwrap();
+        let later = now + PATIENCE;
+        assert!(queue.claim_thread(later));
+        queue.end(first.stub, later);
+        assert!(!queue.spares_thread(first.stub), "the other thread does not run yet");
+        queue.note_no_thread();
+        assert_eq!(queue.threads, 1);
+    }
+
+    #[test]
+    fn an_asker_whose_jobs_hang_leaves_threads_to_others() {
+        let mut now = Instant::now();
+        let mut queue = capped_queue(1, 1, 4);
+        (0..100).for_each(|_| queue.push(ONE, "hangs"));
+        let mut hanging: Vec<_> = queue.begin(now).map(|begun| begun.stub).into_iter().collect();
+        for _ in 0..10 {
+            now += PATIENCE;
+            if queue.claim_thread(now) {
+                queue.note_thread();
+                hanging.push(queue.begin(now).unwrap().stub);
+            }
+        }
+        assert_eq!((hanging.len(), queue.threads), (4, 4), "no thread is added that could begin nothing");
+        queue.push(OTHER, "quick");
+        now += PATIENCE;
+        assert!(queue.claim_thread(now));
+        queue.note_thread();
+        assert_eq!(queue.begin(now).unwrap().job, "quick");
+        assert!(queue.begin(now).is_none(), "the jobs of the first wait for one another");
+        queue.end(hanging.pop().unwrap(), now);
+        assert_eq!(queue.begin(now).unwrap().job, "hangs");
     }
 
     #[test]
@@ -259,7 +323,7 @@ mod tests {
         let mut queue = queue(1, 1);
         queue.push(ONE, "once");
         let begun = queue.begin(now).unwrap();
-        assert!(queue.is_empty());
+        assert_eq!(queue.ready(), 0);
         queue.end(begun.stub, now);
         assert!(queue.askers.is_empty());
     }

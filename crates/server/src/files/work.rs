@@ -49,6 +49,11 @@ impl Work {
         Self { for_session: Arc::new(Semaphore::new(for_session)), all_own, for_all, threads, asker }
     }
 
+    /// The session, for whom the threads work.
+    pub(crate) fn asker(&self) -> Asker {
+        self.asker
+    }
+
     /// Runs `operation` when there is a place for it. None only if it panicked. Dropped before the operation has its place,
     /// it never begins; later, it runs to its end.
     pub(crate) async fn run<T: Send + 'static>(&self, operation: impl FnOnce() -> T + Send + 'static) -> Option<T> {
@@ -132,7 +137,8 @@ mod tests {
 
     fn session(places: usize, for_all: &Arc<Semaphore>) -> Arc<Work> {
         let places_in_all = for_all.available_permits();
-        let growth = Growth { at_once: places_in_all, patience: Duration::from_secs(1) };
+        let growth =
+            Growth { at_once: places_in_all, patience: Duration::from_secs(1), most_per_asker: places_in_all };
         let threads = Arc::new(BlockingThreads::start("test", 1, places_in_all, growth).unwrap());
         Arc::new(Work::new(places, Arc::clone(for_all), threads))
     }

@@ -9,7 +9,7 @@ use protocol::{
     ErrorData, ProcessId, SandboxContext, SandboxType, StartParams, StartResult, WireError, abridged, decode_params,
 };
 use session::{EventLog, LogLimits, StdinQueue};
-use spawn::{ChildIo, Command, SpawnError, Spawned, StdinMode, Stdio, Tag, WindowSize};
+use spawn::{ChildIo, Command, SpawnError, Spawned, StdinMode, Stdio, WindowSize};
 
 use super::{Target, dispatch_deferred};
 use crate::config::Config;
@@ -121,10 +121,12 @@ pub(super) fn begin(
     let session = Arc::clone(session);
     // Not a task of the connection: a process that exists must get its place whoever is listening.
     shared.clone().tasks.spawn(async move {
-        let (id, tag) = (wanted.id.clone(), session.tags.next());
-        let launched = survive(launch(&shared, wanted, tag, &session, &place)).await.unwrap_or_else(|| {
+        let id = wanted.id.clone();
+        // From now on there may be a process, also one that was cancelled and that nobody waits for.
+        shared.janitor.start_sweeping();
+        let launched = survive(launch(&shared, wanted, &session, &place)).await.unwrap_or_else(|| {
             // Whatever was started has nobody to look after it.
-            shared.end_rest_in_background(tag, Arc::clone(&session));
+            shared.end_rest_in_background(place.tag, Arc::clone(&session));
             Err(WireError::internal("the server has failed to start the process; its log says why"))
         });
         match launched {
@@ -132,7 +134,6 @@ pub(super) fn begin(
                 let actor = process::run(Arc::clone(&process), io, timeout, Arc::clone(&shared));
                 let introduced = survive_call(|| {
                     shared.metrics.process_started();
-                    shared.janitor.start_sweeping();
                     answer(call, id);
                     process.journal(Journal::answered);
                     session.introduce(&process, Instant::now());
@@ -199,12 +200,13 @@ fn start_bytes(argv: &[impl AsRef<OsStr>], env: &Variables) -> usize {
 fn reserve(shared: &Shared, wanted: &Wanted, session: &Session) -> Result<Place, WireError> {
     let limit = shared.config.max_processes;
     let id = &wanted.id;
-    let mut reserved = session.table.reserve(id, shown(&wanted.argv), limit);
-    while reserved == Err(Refusal::Full)
+    let tag = session.tags.next();
+    let mut reserved = session.table.reserve(id, shown(&wanted.argv), tag, limit);
+    while matches!(reserved, Err(Refusal::Full))
         && let Some(oldest) = session.take_oldest_kept()
     {
         shared.janitor.note_freed(oldest.forget());
-        reserved = session.table.reserve(id, shown(&wanted.argv), limit);
+        reserved = session.table.reserve(id, shown(&wanted.argv), tag, limit);
     }
     reserved.map_err(|refusal| {
         WireError::invalid_request(match refusal {
@@ -232,11 +234,14 @@ fn shown(argv: &[String]) -> Vec<String> {
 async fn launch(
     shared: &Arc<Shared>,
     wanted: Wanted,
-    tag: Tag,
     session: &Arc<Session>,
     place: &Place,
 ) -> Result<(Arc<Process>, ChildIo, Option<Duration>), WireError> {
-    let Execution { argv, env } = execution(shared, &wanted, session, place).await?;
+    let Execution { argv, env } = execution(shared, &wanted, session).await;
+    // That can take a while, and a command that nobody wants any more must not run.
+    if shared.closing.is_cancelled() || session.has_ended() || place.cancel.is_cancelled() {
+        return Err(start_cancelled(&wanted.id));
+    }
     let stdin = if wanted.pipe_stdin { StdinMode::Piped } else { StdinMode::Null };
     let has_stdin = wanted.terminal.is_some() || wanted.pipe_stdin;
     let command = Command {
@@ -247,10 +252,19 @@ async fn launch(
         stdio: wanted.terminal.map_or(Stdio::Pipes { stdin }, Stdio::Pty),
         umask: wanted.umask,
     };
-    let spawned = shared.starter.start(command, tag).await;
+    let begun = Instant::now();
+    let start = shared.starter.start(session.asker(), command, place.tag, &place.cancel);
+    // A child that is not found by its tag cannot be ended before its program is executed.
+    let spawned = match wanted.timeout.filter(|_| shared.spawner.tags_work()) {
+        Some(timeout) => match tokio::time::timeout(timeout, start).await {
+            Ok(spawned) => spawned,
+            Err(_) => return Err(give_up_late_start(shared, &wanted.id, timeout, session, place).await),
+        },
+        None => start.await,
+    };
     let spawned =
         spawned.ok_or_else(|| WireError::internal("the server has failed to start the process; its log says why"))?;
-    let Spawned { child, io } = spawned.map_err(|error| spawn_error(&error))?;
+    let Spawned { child, io } = spawned.map_err(|error| spawn_error(&wanted.id, &error))?;
     let child = Arc::new(child);
     let (terminal, input) = match &io {
         ChildIo::Pipes { stdin, .. } => (None, stdin.clone()),
@@ -267,7 +281,7 @@ async fn launch(
         id: wanted.id,
         dialect: wanted.dialect,
         argv: shown(&wanted.argv),
-        tag,
+        tag: place.tag,
         child: Arc::clone(&child),
         terminal,
         journal: Journal::new(EventLog::new(limits), shared.budget.account(), wanted.dialect, wanted.follower),
@@ -275,28 +289,37 @@ async fn launch(
     };
     let process = Process::new(session, birth);
     if !session.table.claim(place, &process) {
-        shared.kill_unclaimed(&child, tag).await;
-        return Err(WireError::invalid_request(format!("process {} start was cancelled", process.id)));
+        shared.kill_unclaimed(&child, place.tag).await;
+        return Err(start_cancelled(&process.id));
     }
-    Ok((process, io, wanted.timeout))
+    Ok((process, io, wanted.timeout.map(|timeout| timeout.saturating_sub(begun.elapsed()))))
+}
+
+fn start_cancelled(id: &ProcessId) -> WireError {
+    WireError::invalid_request(format!("process {id} start was cancelled"))
+}
+
+/// The time of a process is over before its program was executed. Returns when it is certain that it will not be.
+async fn give_up_late_start(
+    shared: &Arc<Shared>,
+    id: &ProcessId,
+    timeout: Duration,
+    session: &Arc<Session>,
+    place: &Place,
+) -> WireError {
+    place.cancel.cancel();
+    // What cannot be ended now is ended later, and nothing of it runs.
+    let _survivors = shared.kill_cancelled_start(session, place).await;
+    WireError::internal(format!("process {id} has not started within its timeoutMs of {}", timeout.as_millis()))
 }
 
 /// What is wanted, or the same with the profile of its shell already run.
-async fn execution(
-    shared: &Arc<Shared>,
-    wanted: &Wanted,
-    session: &Session,
-    place: &Place,
-) -> Result<Execution, WireError> {
+async fn execution(shared: &Arc<Shared>, wanted: &Wanted, session: &Session) -> Execution {
     let as_asked = || Execution { argv: wanted.argv.iter().map(Into::into).collect(), env: wanted.env.clone() };
-    let Some(snapshot) = &wanted.snapshot else { return Ok(as_asked()) };
+    let Some(snapshot) = &wanted.snapshot else { return as_asked() };
     let restored = snapshot.restore(shared, session, &wanted.argv, wanted.arg0.as_deref(), &wanted.env).await;
-    // That can take a while, and a command that nobody wants any more must not run.
-    if shared.closing.is_cancelled() || !session.table.is_wanted(place) {
-        return Err(WireError::invalid_request(format!("process {} start was cancelled", wanted.id)));
-    }
     let fits = |it: &Execution| start_bytes(&it.argv, &it.env) <= shared.config.max_start_bytes;
-    Ok(restored.filter(fits).unwrap_or_else(as_asked))
+    restored.filter(fits).unwrap_or_else(as_asked)
 }
 
 /// Small enough that a few fit into what is retained, and that one fits into a message, in base64 and with what else
@@ -310,9 +333,10 @@ fn largest_chunk(config: &Config, id: &ProcessId) -> usize {
 }
 
 /// What the client got wrong is its params' fault; what the operating system refused carries its cause.
-fn spawn_error(error: &SpawnError) -> WireError {
+fn spawn_error(id: &ProcessId, error: &SpawnError) -> WireError {
     let message = error.to_string();
     match error {
+        SpawnError::Cancelled => start_cancelled(id),
         SpawnError::NulByte { .. } | SpawnError::EnvironmentName { .. } => WireError::invalid_params(message),
         SpawnError::MissingPipeProgram | SpawnError::MissingPtyProgram => WireError::internal(message),
         SpawnError::Cwd { source, path } | SpawnError::Program { source, path } => {

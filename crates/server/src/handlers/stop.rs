@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use protocol::{TargetParams, TerminateResult, WireError};
+use protocol::{ProcessId, TargetParams, TerminateResult, WireError};
+use spawn::Survivors;
 use tokio::time::{Instant, timeout_at};
 
 use super::{Found, Target, dispatch_deferred};
@@ -26,7 +27,7 @@ pub(super) fn terminate_found(call: Call, found: Found) {
     let process = match found {
         Found::Process(process) => process,
         Found::Unknown => return call.finish(Ok(TerminateResult { running: false })),
-        Found::NeverStarted => return call.finish(Ok(TerminateResult { running: true })),
+        Found::NeverStarted(given_up) => return call.finish(given_up.map(|()| TerminateResult { running: true })),
     };
     let running = !process.has_exited();
     process.mark_terminated();
@@ -35,10 +36,13 @@ pub(super) fn terminate_found(call: Call, found: Found) {
     shared.clone().tasks.spawn(async move {
         let result = shared.kill(&process).await;
         wait_delivered(&process, Instant::now() + DELIVERY_PATIENCE).await;
-        call.finish(result.map(|()| TerminateResult { running }).map_err(|survivors| {
-            WireError::internal(format!("failed to terminate process {}: {survivors}", process.id))
-        }));
+        let result = result.map_err(|survivors| not_terminated(&process.id, &survivors));
+        call.finish(result.map(|()| TerminateResult { running }));
     });
+}
+
+fn not_terminated(id: &ProcessId, survivors: &Survivors) -> WireError {
+    WireError::internal(format!("failed to terminate process {id}: {survivors}"))
 }
 
 /// Waits until the last event was handed to the connection. What the client lets wait is not waited for.
@@ -57,14 +61,17 @@ async fn wait_delivered(process: &Process, deadline: Instant) {
     }
 }
 
-/// A terminate waits behind a start. If that one hangs, it is given up: its id is free again, and whatever it starts
-/// in the end is killed.
-pub(super) fn give_up_start_later(shared: &Shared, session: &Arc<Session>, place: Place) {
-    let session = Arc::clone(session);
-    shared.tasks.spawn(async move {
+/// A terminate waits behind a start. If that one hangs, or still waits for its turn, it is given up: its id is free again, and the terminate
+/// is answered when it is certain that the program will not run.
+pub(super) fn give_up_start_later(shared: &Arc<Shared>, session: &Arc<Session>, place: Place) {
+    let (shared, session) = (Arc::clone(shared), Arc::clone(session));
+    shared.clone().tasks.spawn(async move {
         tokio::time::sleep(START_PATIENCE).await;
-        for deferred in session.table.abandon(&place).into_iter().flatten() {
-            dispatch_deferred(deferred, Target::NeverStarted);
+        let Some(waiting) = session.table.abandon(&place) else { return };
+        let given_up = shared.kill_cancelled_start(&session, &place).await;
+        let given_up = given_up.map_err(|survivors| not_terminated(place.id(), &survivors));
+        for deferred in waiting {
+            dispatch_deferred(deferred, Target::NeverStarted(given_up.clone()));
         }
     });
 }

@@ -7,10 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use protocol::{ProcessId, ProcessState, ProcessSummary};
+use spawn::Tag;
 
 use crate::connection::Call;
 use crate::handlers::Waiting;
 use crate::process::{Process, now_ms};
+use crate::start_cancel::StartCancel;
 
 /// A request that came while its process was being started. It keeps its place among the unanswered ones.
 pub(crate) struct Deferred {
@@ -31,10 +33,20 @@ pub(crate) enum Lookup {
 
 /// The place in a table that a start has taken. Its id may be given up and taken again before the start ends, so it is
 /// told apart by a number.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Place {
     id: ProcessId,
     number: u64,
+    /// Of the process that the start makes.
+    pub(crate) tag: Tag,
+    /// Cancelled when the place is given up.
+    pub(crate) cancel: StartCancel,
+}
+
+impl Place {
+    pub(crate) fn id(&self) -> &ProcessId {
+        &self.id
+    }
 }
 
 enum Slot {
@@ -43,7 +55,7 @@ enum Slot {
 }
 
 struct Start {
-    number: u64,
+    place: Place,
     /// There is a process, but requests that waited for it still come before later ones.
     born: Option<Arc<Process>>,
     deferred: Vec<Deferred>,
@@ -73,7 +85,7 @@ impl Slot {
     /// Counts the starts of a session.
     fn number(&self) -> u64 {
         match self {
-            Self::Live { number, .. } | Self::Starting(Start { number, .. }) => *number,
+            Self::Live { number, .. } | Self::Starting(Start { place: Place { number, .. }, .. }) => *number,
         }
     }
 
@@ -87,7 +99,7 @@ impl Slot {
     /// The start of that number, as long as nothing has come of it.
     fn unborn(&mut self, number: u64) -> Option<&mut Start> {
         match self {
-            Self::Starting(start) if start.number == number && start.born.is_none() => Some(start),
+            Self::Starting(start) if start.place.number == number && start.born.is_none() => Some(start),
             _ => None,
         }
     }
@@ -111,7 +123,13 @@ pub(crate) struct Table {
 
 impl Table {
     /// Takes an id for a start. Of two at once exactly one succeeds.
-    pub(crate) fn reserve(&self, id: &ProcessId, argv: Vec<String>, limit: usize) -> Result<Place, Refusal> {
+    pub(crate) fn reserve(
+        &self,
+        id: &ProcessId,
+        argv: Vec<String>,
+        tag: Tag,
+        limit: usize,
+    ) -> Result<Place, Refusal> {
         let mut slots = self.slots.lock();
         if slots.contains_key(id) {
             return Err(Refusal::Duplicate);
@@ -120,9 +138,10 @@ impl Table {
             return Err(Refusal::Full);
         }
         let number = self.last_number.fetch_add(1, Ordering::Relaxed) + 1;
-        let start = Start { number, born: None, deferred: Vec::new(), argv, since_ms: now_ms() };
+        let place = Place { id: id.clone(), number, tag, cancel: StartCancel::default() };
+        let start = Start { place: place.clone(), born: None, deferred: Vec::new(), argv, since_ms: now_ms() };
         slots.insert(id.clone(), Slot::Starting(start));
-        Ok(Place { id: id.clone(), number })
+        Ok(place)
     }
 
     pub(crate) fn lookup(&self, id: &ProcessId) -> Lookup {
@@ -138,15 +157,10 @@ impl Table {
         match self.slots.lock().get_mut(id) {
             Some(Slot::Starting(start)) => {
                 start.deferred.push(request);
-                Ok(Place { id: id.clone(), number: start.number })
+                Ok(start.place.clone())
             }
             _ => Err(request),
         }
-    }
-
-    /// Whether nobody has given the start up yet.
-    pub(crate) fn is_wanted(&self, place: &Place) -> bool {
-        self.slots.lock().get_mut(&place.id).and_then(|slot| slot.unborn(place.number)).is_some()
     }
 
     /// The start has made a process. False if nobody wants it any more.
@@ -168,19 +182,29 @@ impl Table {
             return None;
         }
         if start.deferred.is_empty() {
-            *slot = Slot::Live { number: start.number, process: Arc::clone(process) };
+            *slot = Slot::Live { number: start.place.number, process: Arc::clone(process) };
             return None;
         }
         Some(std::mem::take(&mut start.deferred))
     }
 
-    /// Frees the id of a start that has failed or is no longer wanted, and returns who waited for it. None if there is
-    /// a process or the place is somebody else's.
+    /// Frees the id of a start that has failed or is no longer wanted, cancels the start, and returns who waited for it. None if there
+    /// is a process or the place is somebody else's.
     pub(crate) fn abandon(&self, place: &Place) -> Option<Vec<Deferred>> {
         let mut slots = self.slots.lock();
         let deferred = std::mem::take(&mut slots.get_mut(&place.id)?.unborn(place.number)?.deferred);
         slots.remove(&place.id);
+        place.cancel.cancel();
         Some(deferred)
+    }
+
+    /// Cancels all starts that have made no process yet.
+    pub(crate) fn cancel_starts(&self) {
+        for slot in self.slots.lock().values() {
+            if let Slot::Starting(Start { born: None, place, .. }) = slot {
+                place.cancel.cancel();
+            }
+        }
     }
 
     /// Frees the ids of all starts that have made no process yet; what they make is not wanted.
@@ -232,17 +256,20 @@ impl Table {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_start_that_was_given_up_does_not_touch_its_successor() {
+    #[tokio::test]
+    async fn a_start_that_was_given_up_does_not_touch_its_successor() {
         let table = Table::default();
         let id = ProcessId::from("p");
-        let first = table.reserve(&id, vec![], 1).unwrap();
-        assert_eq!(table.reserve(&id, vec![], 2), Err(Refusal::Duplicate));
+        let tag = spawn::Spawner::new(None).unwrap().session_tags().next();
+        let first = table.reserve(&id, vec![], tag, 1).unwrap();
+        assert_eq!(table.reserve(&id, vec![], tag, 2).err(), Some(Refusal::Duplicate));
         assert!(table.abandon(&first).is_some());
-        let second = table.reserve(&id, vec![], 1).unwrap();
+        assert!(first.cancel.is_cancelled());
+        let second = table.reserve(&id, vec![], tag, 1).unwrap();
         assert!(table.abandon(&first).is_none(), "the late end of the first start");
         assert!(matches!(table.lookup(&id), Lookup::Starting));
-        assert_eq!(table.reserve(&ProcessId::from("q"), vec![], 1), Err(Refusal::Full));
+        assert!(!second.cancel.is_cancelled());
+        assert_eq!(table.reserve(&ProcessId::from("q"), vec![], tag, 1).err(), Some(Refusal::Full));
         assert!(table.abandon(&second).is_some());
         assert!(matches!(table.lookup(&id), Lookup::Unknown));
     }

@@ -8,6 +8,7 @@ use tokio::sync::OnceCell;
 
 use super::Key;
 use super::state::Snapshot;
+use crate::start_cancel::StartCancel;
 
 const MOST_SNAPSHOTS: usize = 16;
 
@@ -19,6 +20,8 @@ type Entry = Arc<OnceCell<Option<Arc<Snapshot>>>>;
 pub(crate) struct Snapshots {
     /// Latest used last.
     entries: Mutex<VecDeque<(Key, Entry)>>,
+    /// Gives up the starts of the shells that are to be captured.
+    pub(super) cancel: StartCancel,
 }
 
 impl Snapshots {
@@ -30,6 +33,11 @@ impl Snapshots {
     ) -> Option<Arc<Snapshot>> {
         let entry = self.entry(key);
         entry.get_or_init(async || capture().await.map(Arc::new)).await.clone()
+    }
+
+    /// The session is over: no further profile is run.
+    pub(crate) fn cancel_captures(&self) {
+        self.cancel.cancel();
     }
 
     fn entry(&self, key: &Key) -> Entry {

@@ -54,7 +54,8 @@ pub(super) async fn capture(
         umask: None,
     };
     let tag = session.tags.next();
-    let Spawned { child, io } = shared.starter.start(command, tag).await.ok_or(Failure::Ending)??;
+    let started = shared.starter.start(session.asker(), command, tag, &session.snapshots.cancel).await;
+    let Spawned { child, io } = started.ok_or(Failure::Ending)??;
     shared.janitor.start_sweeping();
     let mut output = Vec::new();
     let reading = read_reports(&child, io, &mut output, &markers);

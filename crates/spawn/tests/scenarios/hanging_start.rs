@@ -1,12 +1,13 @@
 //! A start that hangs while the kernel opens the program, as it does on a network file system whose server is gone. A lease, which the
 //! kernel asks its holder to give up before anybody else may open the file, hangs it just as well.
 
+use std::path::Path;
 use std::sync::Arc;
 
-use spawn::ExitStatus;
+use spawn::{CancelFlag, Command, ExitStatus, SpawnError};
 use tempfile::tempdir;
 
-use crate::support::{World, command, perl, read_until, with_stdin, within};
+use crate::support::{PATIENCE, Running, World, command, perl, read_until, with_stdin, within};
 
 /// Takes a lease, says when somebody wants to open the file, and gives the lease up at the end of its stdin.
 const HOLD_LEASE: &str = r#"
@@ -20,19 +21,26 @@ const HOLD_LEASE: &str = r#"
     fcntl $file, F_SETLEASE, F_UNLCK;
 "#;
 
+/// Starts the holder of a lease on a copy of a program. The command executes that copy.
+async fn hold_lease(world: &World, original: &str, directory: &Path, arguments: &[&Path]) -> (Running, Command) {
+    let program = directory.join("program");
+    std::fs::copy(original, &program).expect("a copy of the program");
+    let mut hold_lease = with_stdin(perl(HOLD_LEASE));
+    hold_lease.env.push(("FILE".into(), program.clone().into()));
+    let holder = world.start(&hold_lease);
+    read_until(&holder.stdout, "leased").await;
+    let mut hanging = command([program.to_str().expect("a path in UTF-8")]);
+    hanging.argv.extend(arguments.iter().map(Into::into));
+    (holder, hanging)
+}
+
 #[tokio::test]
 async fn a_start_that_hangs_keeps_nothing_of_other_processes_open() {
     let directory = tempdir().unwrap();
-    let program = directory.path().join("program");
-    std::fs::copy("/bin/true", &program).unwrap();
     let world = Arc::new(World::new());
-    let mut hold_lease = with_stdin(perl(HOLD_LEASE));
-    hold_lease.env.push(("FILE".into(), program.clone().into()));
-    let mut holder = world.start(&hold_lease);
-    read_until(&holder.stdout, "leased").await;
+    let (mut holder, hanging) = hold_lease(&world, "/bin/true", directory.path(), &[]).await;
     let mut cat = world.start(&with_stdin(command(["cat"])));
 
-    let hanging = command([program.to_str().unwrap()]);
     let starting = tokio::task::spawn_blocking({
         let world = Arc::clone(&world);
         move || world.start(&hanging)
@@ -45,4 +53,28 @@ async fn a_start_that_hangs_keeps_nothing_of_other_processes_open() {
     drop(holder.stdin.take());
     let started = within(starting).await.unwrap();
     assert_eq!(within(started.child.wait()).await, ExitStatus::Exited(0));
+}
+
+#[tokio::test]
+async fn a_start_that_was_cancelled_and_killed_by_its_tag_never_runs() {
+    let directory = tempdir().unwrap();
+    let mark = directory.path().join("it has run");
+    let world = Arc::new(World::new());
+    let (mut holder, hanging) = hold_lease(&world, "/usr/bin/touch", directory.path(), &[&mark]).await;
+    let (cancelled, tag) = (Arc::new(CancelFlag::default()), world.tags.next());
+    let starting = tokio::task::spawn_blocking({
+        let (world, cancelled) = (Arc::clone(&world), Arc::clone(&cancelled));
+        move || world.spawner.spawn_unless(&hanging, tag, &cancelled)
+    });
+    read_until(&holder.stdout, "wanted").await;
+    cancelled.cancel();
+    within(world.spawner.kill_tree(tag, PATIENCE)).await.unwrap();
+
+    let killed = within(starting).await.unwrap().unwrap().child;
+    assert_eq!(within(killed.wait()).await, ExitStatus::Signaled(9));
+    let later = world.spawner.spawn_unless(&command(["true"]), world.tags.next(), &cancelled);
+    assert!(matches!(later, Err(SpawnError::Cancelled)));
+    drop(holder.stdin.take());
+    assert_eq!(within(holder.child.wait()).await, ExitStatus::Exited(0));
+    assert!(!mark.exists());
 }

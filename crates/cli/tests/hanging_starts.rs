@@ -1,0 +1,212 @@
+//! Starts that hang while the kernel opens the program, as on a network file system whose server is gone. A lease, which the kernel asks
+//! its holder to give up before anybody else may open the file, hangs them just as well.
+#![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use tempfile::{TempDir, tempdir};
+use testkit::{Client, Signal, TestServer, Value, descendants, eventually, is_alive, json, send_signal};
+use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
+
+/// Takes a lease, says when somebody wants to open the file, and gives the lease up at the end of its stdin.
+const HOLD_LEASE: &str = r#"
+    use Fcntl qw(F_SETLEASE F_WRLCK F_UNLCK);
+    $| = 1;
+    $SIG{IO} = sub { print "wanted\n" };
+    open my $file, "<", $ENV{FILE} or die "open: $!";
+    fcntl $file, F_SETLEASE, F_WRLCK or die "lease: $!";
+    print "leased\n";
+    1 while defined <STDIN> or $!{EINTR};
+    fcntl $file, F_SETLEASE, F_UNLCK;
+"#;
+
+/// More starts than one session may keep threads busy with, so that a start behind them waits for its turn.
+const CROWD: usize = 20;
+
+/// Nobody waits this long for the hanging starts of another session. One after the other they would take twice as long.
+const NO_QUEUE: Duration = Duration::from_secs(8);
+/// So many hanging starts, of which one is begun each 250 ms, take longer than that.
+const LONG_QUEUE: usize = 70;
+
+/// A program that creates the files that its arguments name, and whose start hangs until it is released.
+struct HangingProgram {
+    directory: TempDir,
+    holder: Child,
+    said: Lines<BufReader<ChildStdout>>,
+}
+
+impl HangingProgram {
+    async fn new() -> Self {
+        let directory = tempdir().unwrap();
+        let program = directory.path().join("program");
+        std::fs::copy("/usr/bin/touch", &program).unwrap();
+        let mut command = Command::new("/usr/bin/perl");
+        command.args(["-e", HOLD_LEASE]).env("FILE", &program);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+        let mut holder = command.spawn().unwrap();
+        let said = BufReader::new(holder.stdout.take().unwrap()).lines();
+        let mut hanging = Self { directory, holder, said };
+        hanging.expect("leased").await;
+        hanging
+    }
+
+    async fn expect(&mut self, line: &str) {
+        assert_eq!(self.said.next_line().await.unwrap().as_deref(), Some(line));
+    }
+
+    /// Waits until the first start hangs.
+    async fn hangs(&mut self) {
+        self.expect("wanted").await;
+    }
+
+    async fn release(&mut self) {
+        drop(self.holder.stdin.take());
+        assert!(self.holder.wait().await.unwrap().success());
+    }
+
+    /// The file by which a process of this name shows that it has run.
+    fn mark(&self, process: &str) -> PathBuf {
+        self.directory.path().join(format!("{process} has run"))
+    }
+
+    fn has_run(&self, process: &str) -> bool {
+        self.mark(process).exists()
+    }
+
+    fn params(&self, program: &Path, process: &str) -> Value {
+        let argv = [program.to_str().unwrap(), self.mark(process).to_str().unwrap()].map(str::to_owned);
+        Client::start_params(process, &argv.each_ref().map(String::as_str))
+    }
+
+    /// Params of a start that hangs.
+    fn hanging(&self, process: &str) -> Value {
+        self.params(&self.directory.path().join("program"), process)
+    }
+
+    /// Sends starts that hang, called by their numbers, and one behind them, called `waits`, that would not hang.
+    async fn start_crowd(&mut self, client: &mut Client) -> (Vec<i64>, i64) {
+        let mut starts = Vec::new();
+        for number in 0..CROWD {
+            starts.push(client.send("process/start", self.hanging(&number.to_string())).await);
+        }
+        self.hangs().await;
+        // All of them wait in front of the next start when another request has been answered.
+        assert_eq!(client.processes().await.as_array().unwrap().len(), CROWD);
+        let waits = client.send("process/start", self.params(Path::new("/usr/bin/touch"), "waits")).await;
+        (starts, waits)
+    }
+
+    fn nothing_has_run(&self) -> bool {
+        !(0..CROWD).any(|number| self.has_run(&number.to_string())) && !self.has_run("waits")
+    }
+}
+
+fn guard_of(server: &TestServer) -> Option<u32> {
+    let is_guard = |pid: &u32| {
+        let command_line = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        command_line.starts_with("exec-guard\0") && is_alive(*pid)
+    };
+    descendants(server.pid()).into_iter().find(is_guard)
+}
+
+#[tokio::test]
+async fn a_command_that_was_terminated_before_it_was_executed_never_runs() {
+    let mut program = HangingProgram::new().await;
+    let server = TestServer::start().await;
+    let mut client = server.client().await;
+    let (starts, waits) = program.start_crowd(&mut client).await;
+
+    let mut terminates = Vec::new();
+    for process in ["0", "waits"] {
+        terminates.push(client.send("process/terminate", json!({"processId": process})).await);
+    }
+    for terminate in terminates {
+        assert_eq!(client.answer(terminate).await["result"], json!({"running": true}));
+    }
+    for (start, process) in [(starts[0], "0"), (waits, "waits")] {
+        let refusal = client.answer(start).await["error"]["message"].clone();
+        assert_eq!(refusal, format!("process {process} start was cancelled"));
+    }
+    assert_eq!(client.processes().await.as_array().unwrap().len(), CROWD - 1);
+
+    program.release().await;
+    for number in 1..CROWD {
+        client.outcome(&number.to_string()).await;
+        assert!(program.has_run(&number.to_string()));
+    }
+    client.run("later", &["true"]).await;
+    assert!(!program.has_run("0"), "it was terminated while its program was being opened");
+    assert!(!program.has_run("waits"), "it was terminated while it waited for its turn");
+}
+
+#[tokio::test]
+async fn nothing_of_a_session_that_is_over_runs() {
+    let mut program = HangingProgram::new().await;
+    let server = TestServer::start().await;
+    let mut client = server.raw().await;
+    client.call("initialize", json!({"clientName": "testkit", "keepForMs": 0})).await;
+    client.notify("initialized", json!({})).await;
+    program.start_crowd(&mut client).await;
+
+    drop(client);
+    let only_the_guard = || (descendants(server.pid()).len() == 1).then_some(());
+    eventually("the starts that hung are over", only_the_guard).await;
+    program.release().await;
+    let mut other = server.client().await;
+    other.run("later", &["true"]).await;
+    assert!(program.nothing_has_run());
+}
+
+#[tokio::test]
+async fn nothing_is_executed_at_the_end_of_the_server() {
+    let mut program = HangingProgram::new().await;
+    let mut server = TestServer::start().await;
+    let mut client = server.client().await;
+    program.start_crowd(&mut client).await;
+
+    server.signal(Signal::TERM);
+    server.wait().await;
+    program.release().await;
+    assert!(program.nothing_has_run());
+}
+
+#[tokio::test]
+async fn hanging_starts_of_one_session_hold_up_no_other_and_no_guard() {
+    let mut program = HangingProgram::new().await;
+    let server = TestServer::start().await;
+    let (mut crowd, mut other) = (server.client().await, server.client().await);
+    let guard = eventually("there is a guard", || guard_of(&server)).await;
+    for number in 0..LONG_QUEUE {
+        crowd.send("process/start", program.hanging(&number.to_string())).await;
+    }
+    program.hangs().await;
+
+    send_signal(guard, Signal::KILL);
+    let starts = async {
+        for number in 0..5 {
+            other.run(&number.to_string(), &["true"]).await;
+        }
+        eventually("there is another guard", || guard_of(&server).filter(|next| *next != guard)).await
+    };
+    tokio::time::timeout(NO_QUEUE, starts).await.expect("they wait for the starts that hang");
+}
+
+#[tokio::test]
+async fn the_time_of_a_process_is_over_also_if_its_start_hangs() {
+    let mut program = HangingProgram::new().await;
+    let server = TestServer::start().await;
+    let mut client = server.client().await;
+    let mut params = program.hanging("slow");
+    params["timeoutMs"] = 300.into();
+    let error = client.call_error("process/start", params).await;
+    assert_eq!(error["message"], "process slow has not started within its timeoutMs of 300");
+    assert_eq!(client.processes().await, json!([]));
+
+    program.hangs().await;
+    program.release().await;
+    client.run("later", &["true"]).await;
+    assert!(!program.has_run("slow"));
+}
