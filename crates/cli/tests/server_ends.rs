@@ -272,3 +272,16 @@ async fn starts_in_flight_when_the_server_is_killed_leave_nothing() {
         assert_eq!(mark.carriers(), [0; 0], "round {round}");
     }
 }
+
+#[tokio::test]
+async fn a_guard_that_was_stopped_is_continued() {
+    let server = TestServer::start().await;
+    let guard = guard_of(&server);
+    server.client().await.run("first", &["true"]).await;
+    eventually("the guard is stopped", || {
+        send_signal(guard, Signal::STOP);
+        (process_state(guard) == Some('T')).then_some(())
+    })
+    .await;
+    eventually("the guard runs again", || (process_state(guard) == Some('S')).then_some(())).await;
+}

@@ -17,7 +17,7 @@ use crate::process::Process;
 use crate::server::Shared;
 use crate::session::Session;
 
-/// How often zombies of daemons that outlived their parents are reaped. Costs two system calls.
+/// How often zombies of daemons that outlived their parents are reaped, and a guard that was stopped is continued. Costs three system calls.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Output of forgotten processes after which it is worth looking for memory to give back.
@@ -264,6 +264,7 @@ impl Janitor {
                 self.add(Instant::now() + SWEEP_INTERVAL, Chore::Sweep);
                 self.look_for_rests(shared);
                 shared.spawner.reap_orphans();
+                shared.spawner.continue_guard();
             }
         }
     }

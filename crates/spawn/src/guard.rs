@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags};
+use rustix::process::{Pid, PidfdFlags, Signal};
 
 use crate::children::{GuardAnnouncement, children};
 use crate::descriptors;
@@ -81,7 +81,7 @@ impl Guard {
         let pid = guard.pid;
         let pidfd = guard.into_pidfd().inspect_err(|_| {
             // Without us to hold its pipe open, the guard would take the server for gone and end everything.
-            let _is_ours = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+            let _is_ours = rustix::process::kill_process(pid, Signal::KILL);
         })?;
         announcement.settle(pid);
         Ok(Self { pidfd, program, instance, pid, _lifeline: lifeline })
@@ -89,6 +89,12 @@ impl Guard {
 
     pub(crate) fn has_ended(&self) -> bool {
         has_ended(&self.pidfd)
+    }
+
+    /// Lets the guard go on if somebody has stopped it.
+    pub(crate) fn continue_if_stopped(&self) {
+        // One that runs ignores the signal.
+        let _may_have_ended = rustix::process::pidfd_send_signal(&self.pidfd, Signal::CONT);
     }
 
     /// A descriptor that can be read from once the guard has ended.

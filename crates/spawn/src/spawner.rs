@@ -199,6 +199,13 @@ impl Spawner {
         guard.is_ok_and(|guard| guard.as_ref().is_some_and(Guard::has_ended))
     }
 
+    /// Lets the guard go on if somebody has stopped it. To be called now and then. Never blocks, and costs one system call.
+    pub fn continue_guard(&self) {
+        if let Ok(guard) = self.guard.try_lock() {
+            guard.iter().for_each(Guard::continue_if_stopped);
+        }
+    }
+
     /// Waits until the guard that there is now has been killed; for ever if no guard was wanted. Fails at once if there is no descriptor to
     /// watch it with. Must be called inside a runtime.
     pub async fn guard_ends(&self) -> io::Result<()> {
