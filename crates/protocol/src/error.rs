@@ -38,6 +38,10 @@ pub mod error_kind {
     pub const UNKNOWN_PROCESS: &str = "unknownProcess";
     /// -32600: the session belongs to another connection now; this one can do nothing more.
     pub const SESSION_RESUMED_ELSEWHERE: &str = "sessionResumedElsewhere";
+    /// -32600: too much input waits for its processes. Nothing of the write was taken; the client can send the same write again later.
+    pub const INPUT_CROWDED: &str = "inputCrowded";
+    /// -32600: the message is larger than the server takes, and nothing of it was done. The client can send less at once.
+    pub const MESSAGE_TOO_LARGE: &str = "messageTooLarge";
 }
 
 /// The machine-readable cause of an error.

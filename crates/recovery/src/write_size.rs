@@ -8,6 +8,8 @@ pub struct WriteSize {
     /// Bytes that the server has taken since the last loss, or since the beginning.
     taken: u64,
     was_lost: bool,
+    /// Half of the smallest write that the server has refused because its message was too large.
+    most: Option<usize>,
 }
 
 impl WriteSize {
@@ -16,21 +18,33 @@ impl WriteSize {
     pub const LEAST_BYTES: usize = 1024;
     /// Larger writes are hardly faster, and hold up the messages behind them.
     pub const MOST_BYTES: usize = 256 * 1024;
+    /// However much input waits on a server, it takes a write of this size for a process that has read all of its earlier input.
+    pub const FAIR_BYTES: usize = 64 * 1024;
 
     /// How many bytes the next write may have. `can_be_divided`: the server can say whether it has taken a write, so that one that has not
     /// arrived can be divided. Where it cannot, a write that was sent must be repeated as it was. It is then at most half of what the
     /// connection has carried already, so that the next connection can be expected to carry it too.
     pub fn bytes(&self, can_be_divided: bool) -> usize {
+        let most = self.most.unwrap_or(usize::MAX);
         if can_be_divided && !self.was_lost {
-            return usize::MAX;
+            return most;
         }
         let half = usize::try_from(self.taken / 2).unwrap_or(usize::MAX);
-        half.clamp(Self::LEAST_BYTES, Self::MOST_BYTES)
+        half.clamp(Self::LEAST_BYTES, Self::MOST_BYTES).min(most)
     }
 
     /// The server has taken a write.
     pub fn handle_taken(&mut self, bytes: usize) {
         self.taken = self.taken.saturating_add(bytes as u64);
+    }
+
+    /// The server has refused a write because its message was too large. False: a smaller write is no use, because this one was as small
+    /// as writes get.
+    #[must_use]
+    pub fn handle_too_large(&mut self, bytes: usize) -> bool {
+        let half = (bytes / 2).max(Self::LEAST_BYTES);
+        self.most = Some(self.most.map_or(half, |most| most.min(half)));
+        bytes > Self::LEAST_BYTES
     }
 
     /// A connection was lost before a write was answered.
@@ -64,6 +78,20 @@ mod tests {
         assert!(grown.len() < 20, "{}", grown.len());
         size.handle_lost();
         assert_eq!(size.bytes(false), WriteSize::LEAST_BYTES);
+    }
+
+    #[test]
+    fn writes_are_halved_until_the_server_takes_their_messages() {
+        let mut size = WriteSize::default();
+        assert!(size.handle_too_large(300_000));
+        assert_eq!(size.bytes(true), 150_000);
+        assert!(size.handle_too_large(150_000));
+        size.handle_taken(1 << 30);
+        assert_eq!((size.bytes(true), size.bytes(false)), (75_000, 75_000), "what was taken does not lift the limit");
+        size.handle_lost();
+        assert_eq!(size.bytes(true), WriteSize::LEAST_BYTES);
+        assert!(size.handle_too_large(1025) && !size.handle_too_large(1024));
+        assert_eq!(size.bytes(true), WriteSize::LEAST_BYTES);
     }
 
     /// A link that cuts every connection after the same number of bytes brings each write over in the end.

@@ -16,7 +16,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use protocol::{Incoming, Notification, RequestId, WireError, decode, encode_error, notification, sniff_id};
+use protocol::{
+    ErrorData, Incoming, Notification, RequestId, WireError, decode, encode_error, error_kind, notification, sniff_id,
+};
 use session::{ConnectionNumber, Observer};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -303,7 +305,8 @@ impl Connection {
                 let from = self.peer_words();
                 let reason = format!("JSON-RPC message from {from} exceeds maximum length of {limit} bytes");
                 handlers::note_refused_message(self, &prefix, &reason);
-                self.refuse(&id, reason);
+                let data = ErrorData::of_kind(error_kind::MESSAGE_TOO_LARGE);
+                self.outbound.reply(encode_error(&id, &WireError::invalid_request(reason).with_data(data)));
             }
             transport::Incoming::Ping(payload) => self.outbound.pong(payload),
             transport::Incoming::Pong(payload) => self.outbound.note_answer(&payload),

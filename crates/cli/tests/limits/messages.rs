@@ -22,6 +22,7 @@ async fn a_message_of_exactly_the_limit_is_taken_and_one_byte_more_is_not() {
     client.send_text(&padded(LIMIT + 1)).await;
     let answer = client.next().await;
     assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(100), &json!(-32600)), "{answer}");
+    assert_eq!(answer["error"]["data"], json!({"kind": "messageTooLarge"}));
     let message = answer["error"]["message"].as_str().unwrap();
     assert!(message.ends_with("exceeds maximum length of 65536 bytes"), "{message}");
     // Where no id can be found at the beginning, the error belongs to no request.

@@ -222,7 +222,7 @@ async fn writes_beyond_the_queue_wait_and_beyond_that_are_refused() {
         waiting.push(client.send("process/write", json!({"processId": "p", "chunk": kibibyte})).await);
     }
     let error = client.call_error("process/write", json!({"processId": "p", "chunk": kibibyte})).await;
-    assert_eq!(error["code"], INVALID_REQUEST);
+    assert_eq!((&error["code"], &error["data"]), (&json!(INVALID_REQUEST), &json!({"kind": "inputCrowded"})));
     let message = error["message"].as_str().unwrap();
     assert!(message.contains("at most 4 times 1024 may (--max-queued-stdin)"), "{message}");
     assert_eq!(client.run("other", &["true"]).await.exit_code, 0);
@@ -246,7 +246,7 @@ async fn input_that_waits_has_a_bound_over_all_processes() {
     // The first may have whatever it needs; with it everything is taken.
     assert_eq!(client.call("process/write", write("a", &large)).await, json!({"status": "accepted"}));
     let error = client.call_error("process/write", write("b", &large)).await;
-    assert_eq!(error["code"], INVALID_REQUEST);
+    assert_eq!((&error["code"], &error["data"]), (&json!(INVALID_REQUEST), &json!({"kind": "inputCrowded"})));
     assert!(error["message"].as_str().unwrap().contains("(--max-queued-stdin-total)"), "{error}");
     // A process for which nothing waits can always be given a little.
     let mut third = Client::start_params("c", &["cat"]);

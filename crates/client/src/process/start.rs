@@ -1,10 +1,11 @@
 //! Starting a process, or taking up one that runs, and talking to its stdin.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use protocol::{
     Base64Bytes, Method, NoResult, ProcessId, ReadParams, StartParams, StartResult, TargetParams, WriteParams,
-    WriteResult, WriteStatus,
+    WriteResult, WriteStatus, error_kind,
 };
 use recovery::{Exit, WriteSize};
 
@@ -15,6 +16,11 @@ use crate::error::ExecServerError;
 use crate::job::Job;
 use crate::rpc::{CallError, PendingCall, Slot};
 use crate::shared::{Repeat, Shared};
+
+/// How long a write waits before it is sent again to a server that has no room for input. Each further wait is twice as long.
+const FIRST_CROWDED_PAUSE: Duration = Duration::from_millis(10);
+/// The longest of these waits: a process that reads again is given input within this time.
+const LONGEST_CROWDED_PAUSE: Duration = Duration::from_secs(1);
 
 /// Starts a process. If the connection ends before the answer, the process is not adopted: it is ended over the next connection.
 pub(crate) async fn start(handle: &Arc<Handle>, params: StartParams) -> Result<ExecProcess, ExecServerError> {
@@ -139,21 +145,34 @@ impl Drop for RemoveOnDrop<'_> {
     }
 }
 
-/// Writes once, over as many connections as it takes, and in pieces where a connection does not carry the whole. No other write of this
-/// client comes between the pieces. If the call is dropped, the process may have got the first of them.
+/// Writes once, over as many connections as it takes, and in pieces where a connection or a message does not carry the whole. While the
+/// server has no room for input, the write waits and is sent again. No other write of this client comes between the pieces. If the call is
+/// dropped, the process may have got the first of them.
 pub(crate) async fn write(shared: &Shared, entry: &Entry, bytes: Vec<u8>) -> Result<WriteStatus, ExecServerError> {
     // A write of the smallest size is never divided, so nobody needs to know.
     let can_be_divided = bytes.len() <= WriteSize::LEAST_BYTES || shared.capabilities().await?.process_write_query;
     let mut rest = bytes.as_slice();
     let _alone = entry.writing.lock().await;
+    let (mut most_if_crowded, mut pause) = (usize::MAX, FIRST_CROWDED_PAUSE);
     loop {
-        let most = shared.write_size.lock().bytes(can_be_divided);
+        let most = shared.write_size.lock().bytes(can_be_divided).min(most_if_crowded);
         let (piece, others) = rest.split_at(most.min(rest.len()));
-        match write_piece(shared, entry, piece, can_be_divided).await? {
+        match write_piece(shared, entry, piece, can_be_divided).await {
             // It has not arrived: what is sent next is smaller.
-            None => {}
-            Some(WriteStatus::Accepted) if !others.is_empty() => rest = others,
-            Some(status) => return Ok(status),
+            Ok(None) => {}
+            Ok(Some(WriteStatus::Accepted)) if !others.is_empty() => (rest, pause) = (others, FIRST_CROWDED_PAUSE),
+            Ok(Some(status)) => return Ok(status),
+            Err(error) if error.is_of_kind(error_kind::INPUT_CROWDED) => {
+                most_if_crowded = WriteSize::FAIR_BYTES;
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(LONGEST_CROWDED_PAUSE);
+            }
+            Err(error) if error.is_of_kind(error_kind::MESSAGE_TOO_LARGE) => {
+                if !shared.write_size.lock().handle_too_large(piece.len()) {
+                    return Err(error);
+                }
+            }
+            Err(error) => return Err(error),
         }
     }
 }

@@ -14,3 +14,4 @@ mod unified;
 mod unified_sandbox;
 mod unified_sessions;
 mod watching;
+mod writes;

@@ -7,6 +7,7 @@ use protocol::{NoResult, Order, TargetParams, WireError, WriteId, WriteParams, W
 use session::Offer;
 
 use super::poll_once::poll_once;
+use super::waiting::input_crowded;
 use super::{Found, Waiting, unknown_process};
 use crate::connection::Call;
 use crate::process::Process;
@@ -46,7 +47,7 @@ pub(super) fn offer(
     let answer = move |call: Call, offer| match offer {
         Offer::Crowded => {
             let error = "input that waits for processes has reached the limit for all together (--max-queued-stdin-total); try again later";
-            call.finish::<()>(Err(WireError::invalid_request(error)));
+            call.finish::<()>(Err(input_crowded(error)));
         }
         offer => answer(call, offer),
     };

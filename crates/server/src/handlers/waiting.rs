@@ -3,13 +3,18 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use protocol::WireError;
+use protocol::{ErrorData, WireError, error_kind};
 
 use crate::connection::Connection;
 
 /// Writes that may wait for room, in units of what one process may have queued. A client that waits for its answers has
 /// one write waiting for each process that does not read.
 const WAITING_QUEUES: usize = 4;
+
+/// Refuses a write of which nothing was taken and that may be sent again.
+pub(super) fn input_crowded(message: impl Into<String>) -> WireError {
+    WireError::invalid_request(message).with_data(ErrorData::of_kind(error_kind::INPUT_CROWDED))
+}
 
 /// A request that waits, as part of what its connection may have waiting.
 pub(crate) struct Waiting {
@@ -22,7 +27,7 @@ impl Waiting {
     pub(super) fn for_room(connection: &Arc<Connection>, bytes: usize) -> Result<Self, WireError> {
         let unit = connection.shared.config.max_queued_stdin;
         Self::begin(connection, bytes, unit.saturating_mul(WAITING_QUEUES)).map_err(|before| {
-            WireError::invalid_request(format!(
+            input_crowded(format!(
                 "{before} bytes of earlier writes wait for their processes to read them, at most {WAITING_QUEUES} times {unit} may (--max-queued-stdin); wait for their answers"
             ))
         })

@@ -1,0 +1,77 @@
+//! Writes that a server refuses for now, or because they are too large.
+
+use client::{ExecProcess, WriteStatus};
+use testkit::scripted::{Asked, Reply};
+use testkit::{ScriptedServer, Value, json, unbase64};
+
+use crate::support::{connect, params, words};
+
+/// The bytes of a write.
+fn bytes(asked: &Asked) -> Vec<u8> {
+    unbase64(&asked.params["chunk"])
+}
+
+fn refused(kind: &str) -> Reply {
+    Reply::ErrorWithData(-32600, json!({"kind": kind}), "refused".into())
+}
+
+/// A process of a server that refuses writes as `refuse` says, and what that server has taken.
+async fn process(
+    server: &ScriptedServer,
+    mut refuse: impl FnMut(&Asked) -> Option<Reply> + Send + 'static,
+) -> (client::ExecServerClient, ExecProcess, std::sync::mpsc::Receiver<Vec<u8>>) {
+    let (take, taken) = std::sync::mpsc::channel();
+    let capabilities = json!({"processWriteQuery": true});
+    let info: Value = json!({"shell": {"name": "sh", "path": "/bin/sh"}, "capabilities": capabilities});
+    server.on("environment/info", move |_| Reply::Result(info.clone()));
+    server.on("process/write", move |asked| {
+        refuse(asked).unwrap_or_else(|| {
+            take.send(bytes(asked)).unwrap();
+            Reply::Result(json!({"status": "accepted"}))
+        })
+    });
+    let client = connect(server).await;
+    let process = client.start(params("p")).await.unwrap();
+    (client, process, taken)
+}
+
+fn input() -> Vec<u8> {
+    (0..200_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
+}
+
+#[tokio::test]
+async fn a_write_that_finds_no_room_is_sent_again_in_fair_pieces() {
+    let server = ScriptedServer::new();
+    let mut number = 0;
+    let (_client, process, taken) = process(&server, move |asked| {
+        number += 1;
+        // No room for much, and for a while none at all.
+        (bytes(asked).len() > 64 * 1024 || (3..6).contains(&number)).then(|| refused("inputCrowded"))
+    })
+    .await;
+    assert_eq!(process.write(input()).await.unwrap(), WriteStatus::Accepted);
+    let pieces: Vec<_> = taken.try_iter().collect();
+    assert!(pieces.concat() == input(), "{} pieces", pieces.len());
+    assert_eq!((pieces.len(), server.count("process/write")), (4, 8));
+}
+
+#[tokio::test]
+async fn a_write_that_is_too_large_for_a_message_is_divided() {
+    let server = ScriptedServer::new();
+    let (_client, process, taken) =
+        process(&server, |asked| (bytes(asked).len() > 30_000).then(|| refused("messageTooLarge"))).await;
+    for _ in 0..2 {
+        assert_eq!(process.write(input()).await.unwrap(), WriteStatus::Accepted);
+        let pieces: Vec<_> = taken.try_iter().collect();
+        assert!(pieces.concat() == input(), "{} pieces", pieces.len());
+    }
+    // Halved three times, and remembered for the second write.
+    assert_eq!(server.count("process/write"), 3 + 8 + 8);
+}
+
+#[tokio::test]
+async fn a_write_that_is_always_too_large_fails() {
+    let server = ScriptedServer::new();
+    let (_client, process, _taken) = process(&server, |_| Some(refused("messageTooLarge"))).await;
+    assert_eq!(words(process.write(input()).await), "refused");
+}
