@@ -6,10 +6,12 @@ use std::pin::pin;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use client::{
     Capabilities, ConnectionState, ExecProcess, ExecProcessEvent, ExecServerClient, ExecServerError, ExitStatus,
     Signal, WindowSize, WriteStatus,
 };
+use protocol::error_kind;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -40,7 +42,7 @@ const LAST_OUTPUT: Duration = Duration::from_millis(100);
 /// How long a process may run on after the last of its input, where it cannot be told that there is no more.
 const UNTOLD_PATIENCE: Duration = Duration::from_secs(2);
 /// What the end-of-file key of a terminal sends.
-const END_OF_FILE_KEY: [u8; 1] = [4];
+const END_OF_FILE_KEY: u8 = 4;
 /// What a program that writes to a closed pipe ends with.
 pub(crate) const BROKEN_PIPE: u8 = 128 + 13;
 /// What a program ends with whose terminal was closed.
@@ -251,9 +253,12 @@ impl Relay<'_> {
                 end = &mut passing, if is_passing => {
                     is_passing = false;
                     match end {
-                        InputEnd::Told => {}
-                        InputEnd::Untold { after_input: true } => untold_since = Some(Instant::now()),
-                        InputEnd::Untold { after_input: false } => notice.say(CANNOT_END_INPUT),
+                        Ok(InputEnd::Told) => {}
+                        Ok(InputEnd::Untold { after_input: true }) => untold_since = Some(Instant::now()),
+                        Ok(InputEnd::Untold { after_input: false }) => notice.say(CANNOT_END_INPUT),
+                        // It has ended by itself, whatever it got of its input.
+                        Err(error) if exited.is_some() => tracing::debug!(%error, "the input was not passed on"),
+                        Err(error) => return Err(error),
                     }
                 }
                 () = until(untold_since.map(|since| since + UNTOLD_PATIENCE)), if exited.is_none() => {
@@ -390,30 +395,35 @@ impl Relay<'_> {
         }
     }
 
-    async fn pass_input(&self, mut input: Input) -> InputEnd {
-        let mut was_input = false;
-        while let Some(piece) = input.next().await {
-            was_input = true;
+    /// Passes our stdin on. An error ends the command: without the rest of its input it would wait for ever, or take a part for the whole.
+    async fn pass_input(&self, mut input: Input) -> anyhow::Result<InputEnd> {
+        let mut last_byte = None;
+        while let Some(piece) = input.next().await.context("cannot read stdin")? {
+            last_byte = piece.last().copied().or(last_byte);
             match self.process.write(piece).await {
                 Ok(WriteStatus::Accepted | WriteStatus::Starting) => {}
-                Ok(WriteStatus::StdinClosed | WriteStatus::UnknownProcess) => return InputEnd::Told,
-                Err(error) => {
-                    tracing::debug!(%error, "cannot pass input");
-                    return InputEnd::Told;
-                }
+                Ok(WriteStatus::StdinClosed | WriteStatus::UnknownProcess) => return Ok(InputEnd::Told),
+                Err(error) => return input_failed(error),
             }
+        }
+        let was_input = last_byte.is_some();
+        // At a terminal, the end-of-file key on a line that has begun only hands that line over. On an empty line it means the end.
+        let is_line_begun =
+            self.tty && last_byte.is_some_and(|byte| ![b'\n', b'\r', END_OF_FILE_KEY].contains(&byte));
+        if is_line_begun && let Err(error) = self.process.write([END_OF_FILE_KEY]).await {
+            return input_failed(error);
         }
         let told = match self.end_of_input {
             EndOfInput::PassedAfterInput if !was_input => Ok(()),
             EndOfInput::Passed | EndOfInput::PassedAfterInput => self.process.close_stdin().await,
-            EndOfInput::Typed => self.process.write(END_OF_FILE_KEY).await.map(drop),
+            EndOfInput::Typed => self.process.write([END_OF_FILE_KEY]).await.map(drop),
             EndOfInput::BeforeTheStart => Ok(()),
-            EndOfInput::CannotBePassed => return InputEnd::Untold { after_input: was_input },
+            EndOfInput::CannotBePassed => return Ok(InputEnd::Untold { after_input: was_input }),
         };
-        if let Err(error) = told {
-            tracing::debug!(%error, "cannot end the input");
+        match told {
+            Ok(()) => Ok(InputEnd::Told),
+            Err(error) => input_failed(error),
         }
-        InputEnd::Told
     }
 
     /// When we end a process ourselves because its time is over.
@@ -464,6 +474,18 @@ impl Relay<'_> {
 
 const MAY_RUN: &str = "it may still be running";
 const CANNOT_END_INPUT: &str = "the input has ended, and this server cannot tell the command";
+
+/// What it means that input, or its end, could not be passed on. That the connection is lost, or the process is gone, is told by the events
+/// of the process too, and better.
+fn input_failed(error: ExecServerError) -> anyhow::Result<InputEnd> {
+    let is_connection =
+        matches!(error, ExecServerError::Disconnected(_) | ExecServerError::Closed | ExecServerError::Recovering);
+    if is_connection || error.is_of_kind(error_kind::UNKNOWN_PROCESS) {
+        tracing::debug!(%error, "cannot pass input");
+        return Ok(InputEnd::Told);
+    }
+    Err(anyhow::Error::new(error).context("the server did not take the input of the command"))
+}
 
 /// The writer has ended before its time.
 fn broken(result: Result<io::Result<()>, tokio::sync::oneshot::error::RecvError>) -> anyhow::Result<Ending> {

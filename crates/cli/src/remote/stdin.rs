@@ -32,67 +32,97 @@ pub(crate) struct Stdin {
 
 /// The bytes that are to be passed on.
 pub(crate) struct Input {
-    /// The last one is empty, unless it is not for the process to know that there is no more.
-    pieces: mpsc::Receiver<Vec<u8>>,
-    has_ended: bool,
+    pieces: mpsc::Receiver<Piece>,
+    /// What came behind the bytes that were handed out last.
+    end: Option<Piece>,
+}
+
+/// What the thread has read. After an end or a failure nothing follows.
+enum Piece {
+    Bytes(Vec<u8>),
+    End,
+    Failed(io::Error),
 }
 
 impl Stdin {
     /// Begins to read. `escapes`: look for keys that are for us.
     pub(crate) fn start(escapes: Option<Escapes>) -> io::Result<Self> {
-        let ahead = if isatty(stdin()) { KEYS_AHEAD } else { AHEAD };
+        let is_terminal = isatty(stdin());
+        let ahead = if is_terminal { KEYS_AHEAD } else { AHEAD };
         let (to_pass, pieces) = mpsc::channel(ahead);
         let (wished, wish) = oneshot::channel();
         // Not waited for: it may hang in a read for ever.
         std::thread::Builder::new().name("stdin".to_owned()).spawn(move || {
             let is_typed = escapes.is_some();
-            match read_all(&to_pass, escapes) {
-                Some(found) => {
+            let end = match read_all(&to_pass, escapes) {
+                Ok(Some(found)) => {
                     let _nobody_waits = wished.send(found);
+                    return;
                 }
                 // A raw terminal has no end; it is gone, and so are we.
-                None if is_typed => {}
-                None => {
-                    let _nobody_waits = to_pass.blocking_send(Vec::new());
-                }
-            }
+                Ok(None) | Err(_) if is_typed => return,
+                Ok(None) => Piece::End,
+                Err(error) if is_nothing_to_read(&error, is_terminal) => Piece::End,
+                Err(error) => Piece::Failed(error),
+            };
+            let _nobody_waits = to_pass.blocking_send(end);
         })?;
-        Ok(Self { input: Input { pieces, has_ended: false }, wish })
+        Ok(Self { input: Input { pieces, end: None }, wish })
     }
 }
 
 impl Input {
-    /// What has come since the last time; none at the end.
-    pub(crate) async fn next(&mut self) -> Option<Vec<u8>> {
-        if self.has_ended {
-            return None;
-        }
-        let Some(mut piece) = self.pieces.recv().await else { std::future::pending().await };
-        self.has_ended = piece.is_empty();
-        while !self.has_ended
-            && piece.len() < PIECE_BYTES
+    /// What has come since the last time; none at the end. Waits for ever where it is not for the process to know that there is no more.
+    pub(crate) async fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
+        let first = match self.end.take() {
+            Some(end) => Some(end),
+            None => self.pieces.recv().await,
+        };
+        let mut bytes = match first {
+            Some(Piece::Bytes(bytes)) => bytes,
+            Some(Piece::End) => return Ok(None),
+            Some(Piece::Failed(error)) => return Err(error),
+            None => std::future::pending().await,
+        };
+        while bytes.len() < PIECE_BYTES
             && let Ok(more) = self.pieces.try_recv()
         {
-            self.has_ended = more.is_empty();
-            piece.extend(more);
+            match more {
+                Piece::Bytes(more) => bytes.extend(more),
+                end => {
+                    self.end = Some(end);
+                    break;
+                }
+            }
         }
-        Some(piece).filter(|piece| !piece.is_empty())
+        Ok(Some(bytes))
     }
 }
 
-fn read_all(to_pass: &mpsc::Sender<Vec<u8>>, mut escapes: Option<Escapes>) -> Option<Wish> {
+/// Whether a failed read only says that nobody gives us any input: `nohup` makes stdin a file that cannot be read, and a terminal that is
+/// gone fails in this way.
+fn is_nothing_to_read(error: &io::Error, is_terminal: bool) -> bool {
+    match Errno::from_io_error(error) {
+        Some(Errno::BADF) => true,
+        Some(Errno::IO) => is_terminal,
+        _ => false,
+    }
+}
+
+/// None at the end.
+fn read_all(to_pass: &mpsc::Sender<Piece>, mut escapes: Option<Escapes>) -> io::Result<Option<Wish>> {
     let mut buffer = vec![0; READ_BYTES];
     loop {
-        let count = match read(&mut buffer) {
-            Ok(0) | Err(_) => return None,
-            Ok(count) => count,
+        let count = match read(&mut buffer)? {
+            0 => return Ok(None),
+            count => count,
         };
         let (piece, wish) = match &mut escapes {
             Some(escapes) => escapes.take(&buffer[..count]),
             None => (buffer[..count].to_vec(), None),
         };
-        if wish.is_some() || (!piece.is_empty() && to_pass.blocking_send(piece).is_err()) {
-            return wish;
+        if wish.is_some() || (!piece.is_empty() && to_pass.blocking_send(Piece::Bytes(piece)).is_err()) {
+            return Ok(wish);
         }
     }
 }

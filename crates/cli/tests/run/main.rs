@@ -4,6 +4,7 @@
 mod connection;
 mod exit_codes;
 mod full_disk;
+mod input;
 mod kept;
 mod place;
 mod published;
