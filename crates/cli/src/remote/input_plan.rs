@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use client::Capabilities;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FileType, fstat, tell};
 use rustix::io::Errno;
 use rustix::stdio::stdin;
 use rustix::termios::isatty;
@@ -59,11 +60,22 @@ fn look() -> Result<Waiting, Errno> {
             Err(error) => return Err(error),
         }
     }
-    match rustix::io::ioctl_fionread(stdin()) {
-        // Readable and empty is the end.
-        Ok(0) => Ok(Waiting::Nothing),
+    let is_regular = fstat(stdin()).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_file());
+    let first_byte = if is_regular {
+        // The size of a file says too little: a file in `/proc` has content and the size 0.
+        rustix::io::pread(stdin(), &mut [0; 1], tell(stdin())?)
+    } else {
+        match rustix::io::ioctl_fionread(stdin()) {
+            // Readable and empty is the end.
+            Ok(bytes) => Ok(usize::from(bytes > 0)),
+            // A device does not say. One byte of `/dev/zero` is nobody's loss.
+            Err(_) => rustix::io::read(stdin(), &mut [0; 1]),
+        }
+    };
+    match first_byte {
+        // `nohup` makes stdin a file that cannot be read.
+        Ok(0) | Err(Errno::BADF) => Ok(Waiting::Nothing),
         Ok(_) => Ok(Waiting::Bytes),
-        // A device does not say. One byte of `/dev/zero` is nobody's loss.
-        Err(_) => Ok(if rustix::io::read(stdin(), &mut [0; 1])? == 0 { Waiting::Nothing } else { Waiting::Bytes }),
+        Err(error) => Err(error),
     }
 }

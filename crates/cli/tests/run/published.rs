@@ -1,6 +1,8 @@
 //! Against a server that knows the published protocol and none of our extensions: the commands do the next best thing, or refuse before
 //! anything has run.
 
+use std::fs::OpenOptions;
+use std::io::{Seek as _, SeekFrom};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -97,7 +99,29 @@ async fn a_command_that_waits_for_the_end_of_late_input_is_ended_with_a_word() {
 async fn the_end_of_input_is_typed_at_a_terminal() {
     let published = Published::start().await;
     let args = published.args("run", &["-t", "--", "sh", "-c", "cat > /dev/null; exit 6"]);
-    assert_eq!(output_of(&args, b"one\n").await.status.code(), Some(6));
+    for input in [&b"one\n"[..], b"one"] {
+        assert_eq!(output_of(&args, input).await.status.code(), Some(6), "{input:?}");
+    }
+}
+
+#[tokio::test]
+async fn input_is_seen_whatever_its_file_says_of_its_size() {
+    let published = Published::start().await;
+    let sparse = published.folder.path().join("sparse");
+    std::fs::File::create_new(&sparse).unwrap().set_len(1 << 32).unwrap();
+    for path in [sparse.as_path(), std::path::Path::new("/proc/self/status")] {
+        let child = command(&published.args("run", &["--", "cat"])).stdin(std::fs::File::open(path).unwrap()).spawn();
+        let (stdout, stderr, code) = told(&finished(child.unwrap()).await);
+        assert_eq!((stdout.as_str(), code), ("", Some(125)), "{path:?}: {stderr}");
+        assert!(stderr.starts_with("exec-server: this server cannot end the stdin of a command"), "{stderr}");
+    }
+    let mut at_its_end = std::fs::File::open(&sparse).unwrap();
+    at_its_end.seek(SeekFrom::End(0)).unwrap();
+    let unreadable = OpenOptions::new().write(true).open("/dev/null").unwrap();
+    for stdin in [at_its_end, unreadable] {
+        let child = command(&published.args("run", &["--", "sh", "-c", "cat; exit 3"])).stdin(stdin).spawn().unwrap();
+        assert_eq!(told(&finished(child).await), (String::new(), String::new(), Some(3)));
+    }
 }
 
 #[tokio::test]
