@@ -10,6 +10,10 @@ use super::signals::Deadly;
 /// process that cannot be killed.
 pub(crate) const END_PATIENCE: Duration = Duration::from_secs(10);
 
+/// How long a server may take at most while it goes on to send events of the process. Output from before the end may come for a while over
+/// a slow connection, but a server that does not end a process which prints for ever must not keep us.
+const LONGEST_END_PATIENCE: Duration = Duration::from_secs(60);
+
 /// Why a process is to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EndReason {
@@ -30,13 +34,15 @@ pub(crate) struct EndWait {
 #[derive(Clone, Copy, Debug)]
 struct PendingEnd {
     reason: EndReason,
+    /// When the server was asked, or when our own output held the process up last.
+    since: Instant,
     give_up_at: Instant,
 }
 
 impl EndWait {
     /// The server is asked to end the process, or to pass a signal on.
     pub(crate) fn ask(&mut self, reason: EndReason, now: Instant) {
-        self.pending = Some(PendingEnd { reason, give_up_at: now + END_PATIENCE });
+        self.pending = Some(PendingEnd { reason, since: now, give_up_at: now + END_PATIENCE });
     }
 
     /// The server has answered. After that an exit must follow, unless the signal was only passed on.
@@ -46,11 +52,24 @@ impl EndWait {
         }
     }
 
-    /// Something was heard of the process, or our own output holds it up: the server gets the whole time again.
+    /// Something was heard of the process: the server gets more time, up to a limit.
     pub(crate) fn renew(&mut self, now: Instant) {
         if let Some(pending) = &mut self.pending {
-            pending.give_up_at = now + END_PATIENCE;
+            pending.give_up_at = (now + END_PATIENCE).min(pending.since + LONGEST_END_PATIENCE);
         }
+    }
+
+    /// Our own output holds the process up: the server gets the whole time again.
+    pub(crate) fn hold_up(&mut self, now: Instant) {
+        if let Some(pending) = &mut self.pending {
+            *pending = PendingEnd { since: now, give_up_at: now + END_PATIENCE, ..*pending };
+        }
+    }
+
+    /// How long the server was given, in whole seconds.
+    pub(crate) fn patience(&self) -> Duration {
+        let given = self.pending.map(|pending| pending.give_up_at - pending.since);
+        Duration::from_secs(given.unwrap_or_default().as_secs())
     }
 
     /// The process has exited.
@@ -97,8 +116,25 @@ mod tests {
             let later = now + Duration::from_secs(3);
             wait.renew(later);
             assert_eq!((wait.give_up_at(), wait.reason()), (Some(later + END_PATIENCE), Some(reason)));
+            assert_eq!(wait.patience(), Duration::from_secs(13));
             wait.handle_exit();
             assert!(!wait.is_waiting());
         }
+    }
+
+    #[test]
+    fn a_process_that_prints_on_is_given_up_unless_we_hold_it_up_ourselves() {
+        let (mut wait, begun) = (EndWait::default(), Instant::now());
+        wait.ask(EndReason::TimeOver, begun);
+        let print = |wait: &mut EndWait, seconds: std::ops::Range<u64>| {
+            seconds.for_each(|second| wait.renew(begun + Duration::from_secs(second)));
+        };
+        print(&mut wait, 0..3600);
+        assert_eq!(wait.give_up_at(), Some(begun + LONGEST_END_PATIENCE));
+        let held_up = begun + Duration::from_secs(3600);
+        wait.hold_up(held_up);
+        assert_eq!(wait.give_up_at(), Some(held_up + END_PATIENCE));
+        print(&mut wait, 3600..7200);
+        assert_eq!(wait.give_up_at(), Some(held_up + LONGEST_END_PATIENCE));
     }
 }

@@ -209,7 +209,11 @@ impl Relay<'_> {
             };
             tokio::select! {
                 (room, mut event) = next => {
-                    end_wait.renew(Instant::now());
+                    if output.is_stuck() {
+                        end_wait.hold_up(Instant::now());
+                    } else {
+                        end_wait.renew(Instant::now());
+                    }
                     match &mut event {
                         Some(ExecProcessEvent::Exited { exit_code, sandbox_denied, timed_out, .. }) => {
                             let sandbox_denied = sandbox_denied.unwrap_or(false);
@@ -276,9 +280,10 @@ impl Relay<'_> {
                 Some(()) = answered.recv() => end_wait.handle_answer(),
                 () = until(end_wait.give_up_at()) => {
                     if output.is_stuck() {
-                        end_wait.renew(Instant::now());
+                        end_wait.hold_up(Instant::now());
                     } else {
-                        notice.say(&format!("the server did not end the command within {END_PATIENCE:?}; {MAY_RUN}"));
+                        let patience = end_wait.patience();
+                        notice.say(&format!("the server did not end the command within {patience:?}; {MAY_RUN}"));
                         return Ok(Ending::Abandoned(status::of_abandoned(end_wait.reason())));
                     }
                 }
@@ -290,6 +295,10 @@ impl Relay<'_> {
                 },
                 signal = signals.next() => {
                     let is_connected = *state.borrow() == ConnectionState::Connected;
+                    // The command has ended; only output of its descendants is waited for.
+                    if let (Told::End(_), Some(status)) = (signal, exited) {
+                        return Ok(Ending::Exited(status));
+                    }
                     if let Told::End(deadly) = signal
                         && end_wait.is_waiting()
                     {
@@ -307,7 +316,7 @@ impl Relay<'_> {
                     if let Some(ending) = self.handle(signal, terminal, errands, is_connected).await {
                         return Ok(ending);
                     }
-                    if let (Told::End(deadly), None) = (signal, exited) {
+                    if let Told::End(deadly) = signal {
                         let is_passed = can_send(self.server, deadly.signal);
                         let reason = if is_passed { EndReason::Passed(deadly) } else { EndReason::Replaced(deadly) };
                         end_wait.ask(reason, Instant::now());

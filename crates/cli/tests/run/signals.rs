@@ -47,6 +47,19 @@ async fn every_signal_reaches_the_process() {
 }
 
 #[tokio::test]
+async fn a_signal_ends_the_wait_for_output_of_descendants() {
+    // The descendant ends when nobody takes its output any more.
+    let script = "setsid sh -c 'while echo on; do sleep 0.05; done' & exit 3";
+    let mut child = command(&["run", "--json", "--", "sh", "-c", script]).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    while !lines.next_line().await.unwrap().expect("it does not exit").contains("\"exited\"") {}
+    send_signal(child.id().unwrap(), Signal::TERM);
+    tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
+    let (_, stderr, code) = told(&finished(child).await);
+    assert_eq!((stderr.as_str(), code), ("", Some(3)));
+}
+
+#[tokio::test]
 async fn a_signal_that_we_were_started_to_ignore_stays_ignored() {
     for name in ["HUP", "INT", "QUIT", "TERM"] {
         let script = format!(
