@@ -17,6 +17,8 @@ use crate::shared::{Repeat, Shared};
 
 /// How long a missing event may take before it is asked for. Events are pushed in order; only an old server mixes them up.
 const HOLE_PATIENCE: Duration = Duration::from_millis(250);
+/// How many reads in a row may bring nothing of a missing event before the process fails. Each waits longer than the one before.
+const FRUITLESS_READS: u32 = 5;
 /// How long to wait for one of a thousand calls to end.
 const BUSY_PATIENCE: Duration = Duration::from_millis(50);
 /// How long a client that nobody uses any more takes to end what it has started.
@@ -130,16 +132,34 @@ async fn abandoned_start(
 }
 
 async fn fill_hole(shared: Arc<Shared>, entry: Arc<Entry>) {
+    let mut fruitless = 0;
     tokio::time::sleep(HOLE_PATIENCE).await;
     while entry.has_hole() && !entry.is_over() {
+        let last = entry.last_seq();
         match process::read(&shared, ReadParams::after(entry.id.clone(), entry.last_seq())).await {
             Ok(answer) => shared.catch_up(&entry, Ok(answer)),
-            Err(ExecServerError::TooManyRequests(_)) => tokio::time::sleep(BUSY_PATIENCE).await,
+            Err(ExecServerError::TooManyRequests(_)) => {
+                tokio::time::sleep(BUSY_PATIENCE).await;
+                continue;
+            }
+            Err(error @ ExecServerError::Server { .. }) => shared.catch_up(&entry, Err(error)),
+            // The next connection brings what is missing.
             Err(error) => {
                 tracing::debug!(process = %entry.id, %error, "cannot ask for missing events");
                 break;
             }
         }
+        if entry.last_seq() > last || entry.is_over() {
+            fruitless = 0;
+            continue;
+        }
+        fruitless += 1;
+        if fruitless == FRUITLESS_READS {
+            let missing = last + 1;
+            shared.fail_process(&entry, &format!("the server sent later events and does not have event {missing}"));
+            break;
+        }
+        tokio::time::sleep(HOLE_PATIENCE * fruitless).await;
     }
     entry.hole_is_filled();
 }

@@ -340,12 +340,15 @@ impl Shared {
             .and_then(|answer| entry.catch_up(answer).map_err(|error| error.to_string()));
         match caught_up {
             Ok(consequence) => self.inbound.handle(entry, consequence),
-            Err(error) => {
-                self.inbound.remove(entry);
-                self.inbound.end_if_ours(entry);
-                entry.fail(&format!("failed to recover process {}: {error}", entry.id));
-            }
+            Err(error) => self.fail_process(entry, &error),
         }
+    }
+
+    /// What was missed of a process cannot be had. It is followed no further, and must not go on unseen.
+    pub(crate) fn fail_process(&self, entry: &Arc<Entry>, reason: &str) {
+        self.inbound.remove(entry);
+        self.inbound.end_if_ours(entry);
+        entry.fail(&format!("failed to recover process {}: {reason}", entry.id));
     }
 
     /// The very end: no more calls, the connection is closed.

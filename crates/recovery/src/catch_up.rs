@@ -45,10 +45,15 @@ impl EventOrder {
     pub fn handle_read(&mut self, answer: ReadResult, received: u64) -> Result<(), CatchUpError> {
         let through = answer.next_seq.saturating_sub(1);
         let closes = answer.closed && !is_page(&answer);
+        let exit = answer.exit_code.map(|code| Exit {
+            code,
+            sandbox_denied: Some(answer.sandbox_denied),
+            timed_out: answer.timed_out,
+        });
         if through <= self.last() {
             // An end with a number would have been handed out under it.
             if closes {
-                self.handle_unnumbered_close();
+                self.close_without_number(exit.filter(|_| answer.exited));
             }
             return Ok(());
         }
@@ -56,11 +61,6 @@ impl EventOrder {
             return Ok(());
         }
         self.add_denial(&answer);
-        let exit = answer.exit_code.map(|code| Exit {
-            code,
-            sandbox_denied: Some(answer.sandbox_denied),
-            timed_out: answer.timed_out,
-        });
         for chunk in answer.chunks {
             if chunk.seq > through {
                 return Err(CatchUpError::BeyondEnd { seq: chunk.seq, through });
@@ -99,6 +99,17 @@ impl EventOrder {
         let known = received + self.waiting_bytes_before(answer.oldest_seq.unwrap_or(answer.next_seq));
         let lost_bytes = answer.dropped_bytes.map(|dropped| dropped.saturating_sub(known));
         Err(CatchUpError::OutputLost { through, lost_bytes })
+    }
+
+    /// The server has closed the process and has no later event. An exit that was not pushed has no number either, or is never told: nobody
+    /// is to wait for it.
+    fn close_without_number(&mut self, exit: Option<Exit>) {
+        let misses_exit = !self.has_exit && !self.exit_may_be_past && self.waiting.is_empty();
+        if let (true, Some(exit), Some(next)) = (misses_exit, exit, self.last.checked_add(1)) {
+            self.insert(next, Event::Exited(exit));
+        }
+        self.exit_may_be_past = true;
+        self.handle_unnumbered_close();
     }
 
     fn fill(&mut self, seq: u64, event: Event) {

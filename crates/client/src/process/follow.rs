@@ -87,6 +87,9 @@ impl ProcessEvents {
             return self.fail(lost);
         }
         let more = self.completion.handle_read(&answer);
+        if matches!(more, Step::Read { .. }) && self.completion.last() == before.last() {
+            return self.fail("the server answers again with output that it has sent before".to_owned());
+        }
         let mut recovered: Vec<ExecProcessEvent> = Vec::new();
         let through = answer.next_seq.saturating_sub(1);
         if let (None, Some(exit)) = (before.exit(), self.completion.exit()) {

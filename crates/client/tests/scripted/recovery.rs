@@ -268,3 +268,62 @@ async fn an_event_that_never_comes_is_asked_for() {
     }
     eventually("one read is enough", || (server.count("process/read") == 1).then_some(())).await;
 }
+
+#[tokio::test]
+async fn an_event_that_the_server_does_not_have_is_not_asked_for_for_ever() {
+    let server = ScriptedServer::new();
+    let client = connect(&server).await;
+    let process = client.start(params("p")).await.unwrap();
+    let mut events = process.events();
+    server.output("p", 2, "two");
+    let text = "failed to recover process p: the server sent later events and does not have event 1";
+    assert_eq!(events.next().await, Some(ExecProcessEvent::Failed(text.into())));
+    assert_eq!(server.count("process/read"), 5);
+    assert_eq!(server.wait_for("process/terminate", 1).await.params["processId"], "p");
+}
+
+#[tokio::test]
+async fn a_missing_event_that_may_not_be_asked_for_fails_the_process() {
+    let server = ScriptedServer::new();
+    let client = connect(&server).await;
+    let process = client.start(params("p")).await.unwrap();
+    let mut events = process.events();
+    server.on("process/read", |_| Reply::Error(-32600, "unknown process id p".into()));
+    server.output("p", 2, "two");
+    let text = "failed to recover process p: unknown process id p";
+    assert_eq!(events.next().await, Some(ExecProcessEvent::Failed(text.into())));
+}
+
+#[tokio::test]
+async fn a_process_that_was_closed_meanwhile_without_an_exit_is_not_waited_for() {
+    let server = ScriptedServer::new();
+    let client = connect(&server).await;
+    let process = client.start(params("p")).await.unwrap();
+    server.on("process/read", |_| {
+        let mut answer = page([], 1);
+        answer["closed"] = json!(true);
+        Reply::Result(answer)
+    });
+    server.cut();
+    assert_eq!(words(process.wait().await), "the server closed the process and did not say how it exited");
+}
+
+#[tokio::test]
+async fn a_page_that_is_repeated_is_not_read_for_ever() {
+    let server = ScriptedServer::new();
+    let client = connect(&server).await;
+    let process = client.start(params("p")).await.unwrap();
+    let mut events = process.events();
+    server.output("p", 1, "one");
+    assert!(matches!(events.next().await, Some(ExecProcessEvent::Output(_))));
+    server.on("process/read", |_| {
+        let mut answer = page([(1, b"one".to_vec())], 2);
+        (answer["closed"], answer["exited"], answer["exitCode"]) = (json!(true), json!(true), json!(0));
+        answer["exitSeq"] = json!(2);
+        Reply::Result(answer)
+    });
+    // An exit that does not say what the sandbox refused has to be asked for.
+    server.push("process/exited", json!({"processId": "p", "seq": 2, "exitCode": 0}));
+    let text = "the server answers again with output that it has sent before";
+    assert_eq!(events.next().await, Some(ExecProcessEvent::Failed(text.into())));
+}

@@ -80,6 +80,18 @@ fn an_answer_with_nothing_new_changes_nothing() {
 }
 
 #[test]
+fn an_end_without_an_exit_is_an_end_all_the_same() {
+    for answer in [running([], 1), ReadResult { exited: true, ..running([], 1) }] {
+        let mut order = EventOrder::default();
+        order.handle_read(ReadResult { closed: true, ..answer }, 0).unwrap();
+        assert_eq!(drain(&mut order), [(1, Event::Closed)]);
+    }
+    let mut order = known(&[output("a")]);
+    order.handle_read(closed([], 2), 1).unwrap();
+    assert_eq!(drain(&mut order), [(2, Event::Exited(EXIT)), (3, Event::Closed)], "the answer says how it exited");
+}
+
+#[test]
 fn a_dense_tail_and_a_newer_notification_meet() {
     let mut order = known(&[output("a")]);
     order.handle_event(5, output("e")).unwrap();
