@@ -8,6 +8,13 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::Context as _;
 use client::SessionId;
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
+
+/// The longest name of a session, in characters.
+const LONGEST_NAME: usize = 64;
+/// How many sessions that once had the same name are remembered.
+const MOST_FORMER: usize = 1000;
 
 /// What is remembered of a session: a line with its id, and a second line with the time it is kept, in milliseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,17 +75,55 @@ pub(crate) fn touch(name: &str, url: &str) -> anyhow::Result<()> {
 }
 
 /// Gives a session that the server does not have another name, and returns that name: the server that has it may answer at this address
-/// again. None if the session was not kept for so long, or if it cannot be done.
-pub(crate) fn set_aside(name: &str, url: &str, record: &SessionRecord) -> Option<String> {
-    let (path, former) = (path_of(name, url).ok()?, format!("{name}.former"));
-    let unused = fs::metadata(&path).and_then(|metadata| metadata.modified()).ok()?.elapsed().unwrap_or_default();
-    let is_over = record.keep.is_some_and(|keep| keep < unused);
+/// again. None if the session was not kept for so long.
+pub(crate) fn set_aside(name: &str, url: &str, record: &SessionRecord) -> anyhow::Result<Option<String>> {
+    let path = path_of(name, url)?;
     // Another command may have replaced it meanwhile.
-    if is_over || load(name, url).ok()?.as_ref() != Some(record) {
-        return None;
+    if load(name, url)?.as_ref() != Some(record) || is_over(&path, record) {
+        return Ok(None);
     }
-    fs::rename(&path, path_of(&former, url).ok()?).ok()?;
-    Some(former)
+    for former in former_names(name) {
+        let free = path_of(&former, url)?;
+        if load(&former, url)?.is_some_and(|old| is_over(&free, &old)) {
+            fs::remove_file(&free).with_context(|| format!("cannot remove {}", free.display()))?;
+        }
+        match rename_to_free(&path, &free) {
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            renamed => {
+                renamed.with_context(|| format!("cannot rename {} to {}", path.display(), free.display()))?;
+                return Ok(Some(former));
+            }
+        }
+    }
+    anyhow::bail!(
+        "the session `{name}` of another server is remembered, and so are {MOST_FORMER} former ones; give another --session"
+    )
+}
+
+/// Whether nobody has used it for longer than the server keeps it.
+fn is_over(path: &Path, record: &SessionRecord) -> bool {
+    let used = fs::metadata(path).and_then(|metadata| metadata.modified());
+    let unused = used.map(|used| used.elapsed().unwrap_or_default()).unwrap_or_default();
+    record.keep.is_some_and(|keep| keep < unused)
+}
+
+/// Names for sessions that had this name before: `NAME.former`, `NAME.former-2` and so on, with less of the name where it is too long.
+fn former_names(name: &str) -> impl Iterator<Item = String> {
+    (1..=MOST_FORMER).map(move |number| {
+        let ending = if number == 1 { ".former".to_owned() } else { format!(".former-{number}") };
+        let kept: String = name.chars().take(LONGEST_NAME - ending.len()).collect();
+        kept + &ending
+    })
+}
+
+/// Fails if there is a file of the new name.
+fn rename_to_free(from: &Path, to: &Path) -> std::io::Result<()> {
+    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        // Not every file system can do both in one step.
+        Err(Errno::INVAL | Errno::NOSYS) if to.try_exists()? => Err(std::io::ErrorKind::AlreadyExists.into()),
+        Err(Errno::INVAL | Errno::NOSYS) => fs::rename(from, to),
+        renamed => Ok(renamed?),
+    }
 }
 
 /// A directory that nobody else can look into.
@@ -95,11 +140,12 @@ pub(crate) fn state_directory() -> anyhow::Result<PathBuf> {
 
 /// Whether it can be the name of a session.
 pub(crate) fn check(name: &str) -> anyhow::Result<()> {
-    let is_plain =
-        !name.is_empty() && name.len() <= 64 && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
+    let is_plain = !name.is_empty()
+        && name.len() <= LONGEST_NAME
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
     anyhow::ensure!(
         is_plain && !name.starts_with('.'),
-        "`{name}` is no name for a session; use up to 64 letters, digits, `-`, `_` and `.`"
+        "`{name}` is no name for a session; use up to {LONGEST_NAME} letters, digits, `-`, `_` and `.`"
     );
     Ok(())
 }
@@ -131,6 +177,14 @@ mod tests {
             assert_eq!(SessionRecord::parse(&record.text()), Some(record));
         }
         assert_eq!(SessionRecord::parse("\n"), None);
+    }
+
+    #[test]
+    fn former_names_are_names() {
+        assert_eq!(former_names("a").take(3).collect::<Vec<_>>(), ["a.former", "a.former-2", "a.former-3"]);
+        let long = "x".repeat(LONGEST_NAME);
+        let names: Vec<String> = former_names(&long).collect();
+        assert!(names.iter().all(|name| check(name).is_ok() && name.starts_with("xxx")), "{names:?}");
     }
 
     #[test]

@@ -162,13 +162,20 @@ impl Destination {
                     ..options
                 };
                 let client = ExecServerClient::connect_boxed(self.connector()?, options.clone()).await?;
-                if let Some(record) = known.take()
-                    && let Some(former) = named::set_aside(name, &url, &record)
-                {
-                    complain(&format!(
-                        "the server at {url} does not have the session `{name}`, so a new one was started; if the \
-                         server that has the old one comes back, use --session {former}"
-                    ));
+                match known.take().map(|record| named::set_aside(name, &url, &record)).transpose() {
+                    Ok(former) => {
+                        if let Some(former) = former.flatten() {
+                            complain(&format!(
+                                "the server at {url} does not have the session `{name}`, so a new one was started; if \
+                                 the server that has the old one comes back, use --session {former}"
+                            ));
+                        }
+                    }
+                    Err(error) => {
+                        // It could only be remembered in place of the old one.
+                        client.end_session().await;
+                        return Err(error);
+                    }
                 }
                 client
             }

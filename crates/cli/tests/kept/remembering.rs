@@ -1,10 +1,11 @@
 //! What is remembered of a session: where it is, and for how long it is kept.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use testkit::{TestServer, eventually_async, is_alive};
 
-use crate::support::{Kept, command, run};
+use crate::support::{Kept, command, folder_of, run};
 
 #[tokio::test]
 async fn a_look_at_another_server_behind_the_same_address_forgets_nothing() {
@@ -40,6 +41,29 @@ async fn a_look_at_another_server_behind_the_same_address_forgets_nothing() {
     lead_to("first");
     let found = said(&["kill", "-s", "default.former", "job"]).await;
     assert_eq!((found.code, found.stdout.as_str()), (0, "job: was running, ended\n"), "{}", found.stderr);
+}
+
+#[tokio::test]
+async fn every_session_that_had_the_name_stays_remembered() {
+    let state = tempfile::tempdir().unwrap();
+    let url = format!("unix://{}", state.path().join("address").display());
+    let name = "x".repeat(60);
+    let mut records = Vec::new();
+    for expected in [None, Some(format!("{}.former", "x".repeat(57))), Some(format!("{}.former-2", "x".repeat(55)))] {
+        let server = TestServer::with_args(&["--listen", &url]).await;
+        let said = run(command(state.path()).args(["run", "-d", "-s", &name, "--connect", &url, "--", "true"])).await;
+        let former = said.stderr.trim().rsplit_once(" --session ").map(|(_, former)| former.to_owned());
+        assert_eq!((said.code, former), (0, expected), "{}", said.stderr);
+        let sessions = state.path().join("exec-server/sessions").join(folder_of(&url));
+        let known: BTreeSet<String> = std::fs::read_dir(sessions)
+            .unwrap()
+            .map(|entry| std::fs::read_to_string(entry.unwrap().path()).unwrap())
+            .collect();
+        records.push(known);
+        server.kill().await;
+    }
+    assert_eq!(records.iter().map(BTreeSet::len).collect::<Vec<_>>(), [1, 2, 3]);
+    assert!(records.is_sorted_by(BTreeSet::is_subset), "{records:?}");
 }
 
 #[tokio::test]

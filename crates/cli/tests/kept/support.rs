@@ -119,7 +119,7 @@ async fn connect(url: &str, options: ExecServerClientConnectOptions) -> ExecServ
 }
 
 /// As the command line names it.
-fn folder_of(url: &str) -> String {
+pub(crate) fn folder_of(url: &str) -> String {
     url.replace("_", "_5f").replace(':', "_3a").replace('/', "_2f")
 }
 
