@@ -3,6 +3,7 @@
 //! dropped before it was read is counted.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use client::{
@@ -20,6 +21,8 @@ use super::way_back::WayBack;
 
 /// How long the server may wait for something new before it answers that there is nothing.
 const LONGEST_WAIT_MS: u64 = 30_000;
+/// How long we wait after an answer with nothing new, for the sake of a server that does not wait itself.
+const NOTHING_NEW: Duration = Duration::from_millis(200);
 
 /// Prints them.
 pub(crate) async fn logs(args: LogsArgs) -> anyhow::Result<ExitCode> {
@@ -100,10 +103,15 @@ async fn print_pages(
     loop {
         let params = ReadParams { wait_ms: Some(wait_ms), ..ReadParams::after(id.clone(), after) };
         let page = client.read(params).await?;
+        let is_further = page.next_seq > after + 1;
+        anyhow::ensure!(
+            is_further || page.chunks.is_empty(),
+            "the server repeats output of the process `{id}` that it has sent before"
+        );
         if page.gap {
             let dropped = page.dropped_bytes.unwrap_or(0).saturating_sub(seen);
             printer.dropped(dropped).await?;
-            seen += dropped;
+            seen = seen.saturating_add(dropped);
         }
         if let (None, true, Some(code)) = (exit, page.exited, page.exit_code) {
             exit_seq = page.exit_seq.unwrap_or(u64::MAX);
@@ -119,7 +127,7 @@ async fn print_pages(
                 exit_is_printed = true;
                 printer.event(&exited(exit_seq, exit)).await?;
             }
-            seen += chunk.0.len() as u64;
+            seen = seen.saturating_add(chunk.0.len() as u64);
             let output = ProcessOutputChunk { seq, stream, chunk: chunk.0.into() };
             printer.event(&ExecProcessEvent::Output(output)).await?;
         }
@@ -136,7 +144,11 @@ async fn print_pages(
                 (End::Closed, None) => anyhow::bail!("the server did not say how the process `{id}` ended"),
             };
         }
-        after = page.next_seq - 1;
+        if is_further {
+            after = page.next_seq - 1;
+        } else {
+            tokio::time::sleep(NOTHING_NEW).await;
+        }
     }
 }
 

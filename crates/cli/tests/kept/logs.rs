@@ -1,9 +1,10 @@
 //! `logs`.
 
 use client::{ProcessState, StartParams};
-use testkit::{eventually_async, json};
+use testkit::scripted::{Reply, page};
+use testkit::{ScriptedServer, eventually_async, json};
 
-use crate::support::{Kept, Said, sh};
+use crate::support::{Kept, Said, command, folder_of, run, sh};
 
 async fn closed(kept: &Kept) {
     eventually_async("it has closed", async || {
@@ -72,4 +73,52 @@ async fn an_unknown_process_is_an_error() {
     for (args, code) in [(&["logs", "q"][..], 1), (&["logs", "-f", "q"], 125)] {
         assert_eq!(kept.run(args).await, Said { code, stdout: String::new(), stderr: expected.into() });
     }
+}
+
+/// What `logs` with these arguments says of a process on a server that answers every read like this.
+async fn logs_of(server: &ScriptedServer, args: &[&str]) -> Said {
+    let folder = tempfile::tempdir().unwrap();
+    let info = json!({"shell": {"name": "sh", "path": "/bin/sh"}, "capabilities": {"sessionObserve": true}});
+    server.on("environment/info", move |_| Reply::Result(info.clone()));
+    let summary = json!({
+        "processId": "p", "argv": ["p"], "tty": false, "state": "running", "startedAtMs": 0, "nextSeq": 9, "outputBytes": 5,
+    });
+    server.on("process/list", move |_| Reply::Result(json!({"processes": [summary]})));
+    let listener = server.listen(folder.path());
+    let sessions = folder.path().join("exec-server/sessions").join(folder_of(listener.url()));
+    std::fs::create_dir_all(&sessions).unwrap();
+    std::fs::write(sessions.join("default"), "session-1\n").unwrap();
+    run(command(folder.path()).args(["logs", "--connect", listener.url()]).args(args).arg("p")).await
+}
+
+#[tokio::test]
+async fn a_server_that_repeats_a_page_is_not_printed_for_ever() {
+    for (args, code) in [(&[][..], 1), (&["-f"], 125)] {
+        let server = ScriptedServer::new();
+        server.on("process/read", |_| Reply::Result(page([(1, b"once\n".to_vec())], 2)));
+        let said = logs_of(&server, args).await;
+        let stderr = "exec-server: the server repeats output of the process `p` that it has sent before\n";
+        assert_eq!(said, Said { code, stdout: "once\n".into(), stderr: stderr.into() }, "{args:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_wait_is_not_asked_without_a_pause() {
+    let server = ScriptedServer::new();
+    let mut reads = 0;
+    let begun = std::time::Instant::now();
+    let (tell, told) = std::sync::mpsc::channel();
+    server.on("process/read", move |_| {
+        reads += 1;
+        let mut answer = page([], 1);
+        if begun.elapsed() > std::time::Duration::from_secs(1) {
+            (answer["closed"], answer["exited"], answer["exitCode"]) = (json!(true), json!(true), json!(4));
+            (answer["exitSeq"], answer["nextSeq"]) = (json!(1), json!(3));
+            tell.send(reads).unwrap();
+        }
+        Reply::Result(answer)
+    });
+    assert_eq!(logs_of(&server, &["-f"]).await.code, 4);
+    let reads = told.recv().unwrap();
+    assert!(reads < 20, "{reads} reads in a second");
 }
