@@ -81,14 +81,20 @@ async fn bridge(process: &ExecProcess, can_end_stdin: bool) -> anyhow::Result<Ex
     if can_end_stdin {
         return ended(process, &mut output).await;
     }
-    // It could not know that it was to exit, so how it exits now is our doing.
+    // It could not know that it was to exit, so a signal that ends it now is our doing.
     let interrupting = tokio::time::timeout(INTERRUPT_PATIENCE, process.signal(Signal::Interrupt)).await;
     interrupting.unwrap_or(Ok(()))?;
     let status = match tokio::time::timeout(INTERRUPT_PATIENCE, &mut output).await {
         Ok(status) => status?,
         Err(_) => ended(process, &mut output).await?,
     };
-    Ok(ExitStatus { code: 0, ..status })
+    let code = if is_by_signal(status.code) { 0 } else { status.code };
+    Ok(ExitStatus { code, ..status })
+}
+
+/// Whether it did not exit by itself. Some servers know no better number for a signal than -1.
+fn is_by_signal(code: i32) -> bool {
+    !(0..=128).contains(&code)
 }
 
 /// Ends it. A server that does not do so in time is not waited for.

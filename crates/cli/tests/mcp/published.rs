@@ -30,3 +30,14 @@ async fn its_own_exit_and_a_missing_command_are_told_as_everywhere() {
     let ending = Bridge::start(published.url(), &["no-such-mcp-server"]).ending().await;
     assert_eq!((ending.code, ending.stdout.as_str()), (Some(127), ""));
 }
+
+#[tokio::test]
+async fn an_exit_of_its_own_after_the_interrupt_is_ours() {
+    let folder = tempfile::tempdir().unwrap();
+    let published = PublishedServer::start(TestServer::start().await, folder.path());
+    let script = "trap 'exit 9' INT; echo ready; while :; do sleep 0.05; done";
+    let mut bridge = Bridge::start(published.url(), &["sh", "-c", script]);
+    assert_eq!(bridge.line().await, "ready\n");
+    bridge.close();
+    assert_eq!(bridge.ending().await, Ending { code: Some(9), stdout: String::new(), stderr: String::new() });
+}

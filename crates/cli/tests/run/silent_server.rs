@@ -116,6 +116,19 @@ async fn a_number_that_is_no_exit_code_is_no_success() {
 }
 
 #[tokio::test]
+async fn the_first_of_two_exits_counts() {
+    let silent = Silent::start(json!({}));
+    silent.server.on("process/start", |asked: &Asked| {
+        after_the_answer(asked, |connection, id| {
+            connection.push("process/exited", exited(id, 1, 3, Some(false)));
+            connection.push("process/exited", exited(id, 2, 0, Some(false)));
+            connection.push("process/closed", json!({"processId": id, "seq": 3}));
+        })
+    });
+    assert_eq!(told(&output(&silent.args(&[])).await), (String::new(), String::new(), Some(3)));
+}
+
+#[tokio::test]
 async fn a_close_without_an_exit_is_not_waited_for() {
     let silent = Silent::start(json!({}));
     silent.server.on("process/start", |asked: &Asked| {

@@ -169,10 +169,11 @@ impl Entry {
             return None;
         }
         let before = state.order.last();
-        while let Some((seq, event)) = state.order.poll_event() {
+        while let Some((seq, mut event)) = state.order.poll_event() {
             state.received += event.bytes() as u64;
-            match &event {
-                Event::Exited(exit) => state.exit = Some(*exit),
+            match &mut event {
+                // A process exits once: what a server says of another exit is not believed.
+                Event::Exited(exit) => *exit = *state.exit.get_or_insert(*exit),
                 Event::Closed => state.closed_seq = Some(seq),
                 Event::Output { .. } => {}
             }

@@ -40,7 +40,8 @@ pub(crate) async fn cat(args: CatArgs) -> anyhow::Result<ExitCode> {
     match written {
         Ok(Err(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(ExitCode::from(NOBODY_READS)),
         Ok(Err(error)) => Err(anyhow::Error::from(error).context("cannot write to stdout")),
-        Ok(Ok(())) | Err(_) => Ok(code),
+        Ok(Ok(())) => Ok(code),
+        Err(_) => anyhow::bail!("the output was not written to its end"),
     }
 }
 
