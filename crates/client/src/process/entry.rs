@@ -126,6 +126,11 @@ impl Entry {
         self.publish(&mut state)
     }
 
+    /// What has to be done because of the events so far, now that the start was answered: until then nothing was asked for that is missing.
+    pub(crate) fn look_again(&self) -> Option<Consequence> {
+        self.publish(&mut self.state.lock())
+    }
+
     /// Its events up to `through`, with `bytes` of output, are gone.
     pub(crate) fn skip(&self, through: u64, bytes: u64) {
         let mut state = self.state.lock();

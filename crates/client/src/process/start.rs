@@ -41,6 +41,7 @@ pub(crate) async fn start(handle: &Arc<Handle>, params: StartParams) -> Result<E
                     Ok(result) => {
                         entry.set_recoverable();
                         unfinished.succeed();
+                        shared.inbound.handle(&entry, entry.look_again());
                         return Ok(ExecProcess::new(handle, &entry, result.sandbox_type));
                     }
                     Err(CallError::Failed(error)) => return Err(error),

@@ -270,6 +270,21 @@ async fn an_event_that_never_comes_is_asked_for() {
 }
 
 #[tokio::test]
+async fn an_event_that_is_missing_before_the_answer_to_the_start_is_asked_for() {
+    let server = ScriptedServer::new();
+    let client = connect(&server).await;
+    server.on("process/read", |_| Reply::Result(page([(1, b"one".to_vec()), (2, b"two".to_vec())], 3)));
+    server.on("process/start", |asked| {
+        asked.connection.output("p", 2, "two");
+        Reply::Result(json!({"processId": "p"}))
+    });
+    let process = client.start(params("p")).await.unwrap();
+    let mut events = process.events();
+    let Some(ExecProcessEvent::Output(output)) = events.next().await else { panic!("the output that was missed") };
+    assert_eq!((output.seq, &output.chunk[..]), (1, &b"one"[..]));
+}
+
+#[tokio::test]
 async fn an_event_that_the_server_does_not_have_is_not_asked_for_for_ever() {
     let server = ScriptedServer::new();
     let client = connect(&server).await;
