@@ -33,16 +33,26 @@ pub(super) struct UnreadableRules {
 enum Cause {
     /// It is something else than a regular file, too large or too costly.
     NotOrdinary,
+    /// The directories above have so many rules that these would be too many.
+    TooManyInForce,
     /// The kernel asks another program first whether the file may be opened, which can take 45 seconds.
     Leased,
 }
 
 impl UnreadableRules {
+    /// The rules of this directory and those above it are too many together.
+    pub(super) fn beyond_limit(directory: &Path) -> Self {
+        Self { path: directory.to_owned(), cause: Cause::TooManyInForce }
+    }
+
     /// Why nothing below the directory of the file is searched.
     pub(super) fn why_directory_is_left_out(&self) -> &'static str {
         match self.cause {
             Cause::NotOrdinary => {
                 "not an ordinary file of at most 1 MiB and 10,000 lines with at most 1,000 braces each, so its directory is not searched; remove it or search without ignore files"
+            }
+            Cause::TooManyInForce => {
+                "the ignore files of this directory and those above it have more than 20,000 rules, so it is not searched; remove some or search without ignore files"
             }
             Cause::Leased => {
                 "another program holds a lease on this file, so its directory is not searched; search again later or without ignore files"
@@ -53,7 +63,7 @@ impl UnreadableRules {
     /// Why a search goes without the global excludes of git.
     pub(super) fn why_global_excludes_are_unused(&self) -> &'static str {
         match self.cause {
-            Cause::NotOrdinary => {
+            Cause::NotOrdinary | Cause::TooManyInForce => {
                 "not an ordinary file of at most 1 MiB, or a list of excludes with more than 10,000 lines or with more than 1,000 braces in a line, so the global excludes of git are not used; correct the file or search without ignore files"
             }
             Cause::Leased => {

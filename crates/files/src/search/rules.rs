@@ -20,6 +20,8 @@ const IGNORE_FILES: [&str; 3] = [".rgignore", ".ignore", ".gitignore"];
 /// From this place on, the kinds of rules count only inside a repository, and only up to its top.
 const FIRST_OF_GIT: usize = 2;
 const KINDS: usize = IGNORE_FILES.len() + 1;
+/// Rules of a directory and all directories above it. Each can take 10 KB, and a tree can be 2,000 levels deep.
+const MOST_RULES_IN_FORCE: usize = 20_000;
 
 /// The rules of a directory and of the directories above it.
 #[derive(Debug)]
@@ -29,6 +31,8 @@ pub(super) struct DirectoryRules {
     place: RulesPlace,
     /// Of each ignore file, and at the end those of `.git/info/exclude`.
     kinds: [Gitignore; KINDS],
+    /// How many rules this directory and those above it have.
+    in_force: usize,
     /// Whether the directory is the top of a repository.
     is_repository: bool,
     /// Whether this directory or one above it is the top of a repository.
@@ -94,8 +98,12 @@ impl DirectoryRules {
         if !is_repository && kinds.iter().all(Gitignore::is_empty) {
             return Ok(above.cloned());
         }
+        let in_force = above.map_or(0, |above| above.in_force) + kinds.iter().map(Gitignore::len).sum::<usize>();
+        if in_force > MOST_RULES_IN_FORCE {
+            return Err(UnreadableRules::beyond_limit(directory));
+        }
         let is_in_repository = is_repository || above.is_some_and(|above| above.is_in_repository);
-        Ok(Some(Arc::new(Self { above: above.cloned(), place, kinds, is_repository, is_in_repository })))
+        Ok(Some(Arc::new(Self { above: above.cloned(), place, kinds, in_force, is_repository, is_in_repository })))
     }
 
     /// This directory and those above it.

@@ -202,3 +202,18 @@ fn a_leased_configuration_of_git_does_not_hold_a_search() {
         assert!(out.contains("1 passed"), "{out}");
     }
 }
+
+#[test]
+fn a_directory_with_too_many_rules_above_it_is_left_out() {
+    let rules: String = (0..5000).map(|number| format!("name-{number}\n")).collect();
+    let directories = ["a", "a/b", "a/b/c", "a/b/c/d", "a/b/c/d/e"];
+    let root = tree(&[("a/b/c/d/e/f", "")]);
+    for directory in directories.map(|name| root.path().join(name)) {
+        fs::write(directory.join("f"), "").unwrap();
+        fs::write(directory.join(".ignore"), &rules).unwrap();
+    }
+    let (found, end) = run(listing(&root));
+    assert_eq!((found.len(), end.error_count), (directories.len() - 1, 1));
+    assert_eq!(end.errors[0].path, root.path().join("a/b/c/d/e"));
+    assert!(end.errors[0].text.contains("20,000 rules"), "{}", end.errors[0].text);
+}
