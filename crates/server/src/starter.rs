@@ -9,6 +9,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use spawn::{Command, SpawnError, Spawned, Spawner, Tag};
 use tokio::runtime::Handle;
 
@@ -16,7 +17,7 @@ use crate::blocking::{Asker, BlockingThreads, Growth};
 use crate::start_cancel::StartCancel;
 
 /// A start that takes longer hangs.
-const LONGEST_START: Duration = Duration::from_millis(250);
+pub(crate) const LONGEST_START: Duration = Duration::from_millis(250);
 
 /// Starts that may hang before later ones have to wait for one of them.
 const MOST_THREADS: usize = 64;
@@ -54,12 +55,21 @@ impl Starter {
         cancel: &StartCancel,
     ) -> Option<Result<Spawned, SpawnError>> {
         let flag = cancel.flag();
-        let start = self.run(&self.threads, asker, move |spawner| spawner.spawn_unless(&command, tag, &flag));
+        // Taken by the thread, or when the start is cancelled: one that waits for its turn must not hold a large environment for nothing.
+        let wanted = Arc::new(Mutex::new(Some(command)));
+        let command = Arc::clone(&wanted);
+        let start = self.run(&self.threads, asker, move |spawner| {
+            let command = command.lock().take().ok_or(SpawnError::Cancelled)?;
+            spawner.spawn_unless(&command, tag, &flag)
+        });
         tokio::select! {
             // A process that exists is not lost sight of.
             biased;
             started = start => started,
-            () = cancel.cancelled(), if self.spawner.tags_work() => Some(Err(SpawnError::Cancelled)),
+            () = cancel.cancelled(), if self.spawner.tags_work() => {
+                drop(wanted.lock().take());
+                Some(Err(SpawnError::Cancelled))
+            }
         }
     }
 
