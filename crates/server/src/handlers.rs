@@ -324,8 +324,8 @@ fn still_served(connection: &Connection, session: &Session) -> Result<(), WireEr
         Some(Role::Observing(_)) if session.has_ended() => Err(initialize::unknown(&session.id)),
         Some(Role::Observing(_)) => Ok(()),
         _ if session.is_attached_to(connection.number()) => Ok(()),
-        // Its client has said that it asks nothing more, and still waits for answers.
-        _ if session.is_detached() => Ok(()),
+        // Its client has said that it asks nothing more, and still waits for answers to what it has asked.
+        _ if session.is_detached() && !connection.outbound.is_displaced() => Ok(()),
         _ => Err(resumed_elsewhere()),
     }
 }
