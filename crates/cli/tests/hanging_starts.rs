@@ -203,10 +203,33 @@ async fn the_time_of_a_process_is_over_also_if_its_start_hangs() {
     params["timeoutMs"] = 300.into();
     let error = client.call_error("process/start", params).await;
     assert_eq!(error["message"], "process slow has not started within its timeoutMs of 300");
+    assert_eq!(error["data"]["kind"], "startTimedOut");
     assert_eq!(client.processes().await, json!([]));
 
     program.hangs().await;
     program.release().await;
     client.run("later", &["true"]).await;
     assert!(!program.has_run("slow"));
+}
+
+#[tokio::test]
+async fn a_start_that_does_not_hang_is_not_refused_for_its_time() {
+    let server = TestServer::start().await;
+    let mut client = server.client().await;
+    for number in 0..100 {
+        let mut params = Client::start_params(&number.to_string(), &["sleep", "1000"]);
+        params["timeoutMs"] = 1.into();
+        client.call("process/start", params).await;
+        assert_eq!(client.outcome(&number.to_string()).await.exit_code, 137);
+    }
+}
+
+#[tokio::test]
+async fn the_time_of_a_command_whose_start_hangs_is_over() {
+    let mut program = HangingProgram::new().await;
+    let mut run = Command::new(testkit::binary());
+    run.args(["run", "--timeout", "300ms", "--"]).arg(program.directory.path().join("program")).arg("unused");
+    let output = run.output().await.unwrap();
+    assert_eq!(output.status.code(), Some(124), "{output:?}");
+    program.hangs().await;
 }

@@ -42,6 +42,8 @@ pub mod error_kind {
     pub const INPUT_CROWDED: &str = "inputCrowded";
     /// -32600: the message is larger than the server takes, and nothing of it was done. The client can send less at once.
     pub const MESSAGE_TOO_LARGE: &str = "messageTooLarge";
+    /// -32603: the time of a process was over before its program could be executed.
+    pub const START_TIMED_OUT: &str = "startTimedOut";
 }
 
 /// The machine-readable cause of an error.

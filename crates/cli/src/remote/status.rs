@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use client::{
     ExecServerClient, ExecServerError, ExecutorFileSystem as _, ExitStatus, FileOptions, PathUri, StartParams,
 };
-use protocol::{ErrorCode, ErrorData};
+use protocol::{ErrorCode, ErrorData, error_kind};
 
 use super::end_wait::EndReason;
 use super::print::complain;
@@ -50,6 +50,9 @@ pub(crate) async fn of_refused_start(
 ) -> Result<(ExitCode, anyhow::Error), ExecServerError> {
     let program = params.argv.first().map_or("", String::as_str);
     let ExecServerError::Server { code, message, data } = &error else { return Err(error) };
+    if error.is_of_kind(error_kind::START_TIMED_OUT) {
+        return Ok((ExitCode::from(TIMED_OUT), anyhow::anyhow!("{program}: {message}")));
+    }
     let blamed = match data {
         Some(data) => by_data(data, program, params),
         // Published servers say no more than that the operating system refused.

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use protocol::{
     ErrorData, ProcessId, SandboxContext, SandboxType, StartParams, StartResult, WireError, abridged, decode_params,
+    error_kind,
 };
 use session::{EventLog, LogLimits, StdinQueue};
 use spawn::{ChildIo, Command, SpawnError, Spawned, StdinMode, Stdio, WindowSize};
@@ -19,6 +20,7 @@ use crate::process::{self, Birth, Dialect, Follower, Journal, Process, Stdin};
 use crate::server::Shared;
 use crate::session::{Deferred, Place, Refusal, Session};
 use crate::snapshot::{Execution, SnapshotRequest, Surroundings};
+use crate::starter::LONGEST_START;
 use crate::survive::{survive, survive_call};
 
 /// Arguments that `process/list` shows.
@@ -256,7 +258,8 @@ async fn launch(
     let start = shared.starter.start(session.asker(), command, place.tag, &place.cancel);
     // A child that is not found by its tag cannot be ended before its program is executed.
     let spawned = match wanted.timeout.filter(|_| shared.spawner.tags_work()) {
-        Some(timeout) => match tokio::time::timeout(timeout, start).await {
+        // A start that does not hang is never refused for its time: the program runs, and is ended.
+        Some(timeout) => match tokio::time::timeout(timeout.saturating_add(LONGEST_START), start).await {
             Ok(spawned) => spawned,
             Err(_) => return Err(give_up_late_start(shared, &wanted.id, timeout, session, place).await),
         },
@@ -299,7 +302,8 @@ fn start_cancelled(id: &ProcessId) -> WireError {
     WireError::invalid_request(format!("process {id} start was cancelled"))
 }
 
-/// The time of a process is over before its program was executed. Returns when it is certain that it will not be.
+/// The time of a process is over, and its start hangs. Returns when it is certain that its program does not run, or not any more if the kernel
+/// has executed it in this very moment.
 async fn give_up_late_start(
     shared: &Arc<Shared>,
     id: &ProcessId,
@@ -310,7 +314,8 @@ async fn give_up_late_start(
     place.cancel.cancel();
     // What cannot be ended now is ended later, and nothing of it runs.
     let _survivors = shared.kill_cancelled_start(session, place).await;
-    WireError::internal(format!("process {id} has not started within its timeoutMs of {}", timeout.as_millis()))
+    let text = format!("process {id} has not started within its timeoutMs of {}", timeout.as_millis());
+    WireError::internal(text).with_data(ErrorData::of_kind(error_kind::START_TIMED_OUT))
 }
 
 /// What is wanted, or the same with the profile of its shell already run.
