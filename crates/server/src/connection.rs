@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use protocol::{
     ErrorData, Incoming, Notification, RequestId, WireError, decode, encode_error, error_kind, notification, sniff_id,
 };
-use session::{ConnectionNumber, Observer};
+use session::{ConnectionNumber, Departure, Observer};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -34,7 +34,6 @@ use inbox::{Handling, Inbox};
 
 use crate::handlers::{self, ActiveRequest, PendingLook, SearchCancel};
 use crate::metrics::Transport;
-use crate::process::Departure;
 use crate::server::Shared;
 use crate::session::Session;
 use crate::survive::survive;

@@ -36,7 +36,7 @@ enum Chore {
     /// A closed process, and when it closed.
     ForgetProcess(Weak<Process>, Instant),
     ForgetKept(Weak<Session>),
-    ReleaseHold(Weak<Session>),
+    EndHold(Weak<Session>),
     ExpireSession(Weak<Session>),
     PushWithoutRead(Weak<Session>, ConnectionNumber),
     EndRestOfTree(OutlivedTree),
@@ -96,7 +96,7 @@ impl Janitor {
     }
 
     fn retention_over(&self, process: Arc<Process>, closed: Instant) {
-        if process.journal(|journal| journal.owes_what_waited()) {
+        if process.delivery(|delivery| delivery.owes_paused_events()) {
             let look = Instant::now() + self.process_retention.max(OWED_LOOK);
             return self.add(look, Chore::ForgetProcess(Arc::downgrade(&process), closed));
         }
@@ -112,7 +112,7 @@ impl Janitor {
     /// A detached session waits for its client.
     pub(crate) fn watch_detached(&self, session: &Arc<Session>) {
         if let Some(hold_ends) = session.hold_ends_at() {
-            self.add(hold_ends, Chore::ReleaseHold(Arc::downgrade(session)));
+            self.add(hold_ends, Chore::EndHold(Arc::downgrade(session)));
         }
         self.watch_expiry(session);
     }
@@ -225,11 +225,9 @@ impl Janitor {
                     self.look_after_kept(&session);
                 }
             }
-            Chore::ReleaseHold(session) => {
-                if let Some(session) = session.upgrade()
-                    && session.hold_ends_at().is_some_and(|hold_ends| hold_ends <= Instant::now())
-                {
-                    session.release_hold();
+            Chore::EndHold(session) => {
+                if let Some(session) = session.upgrade() {
+                    session.wake_processes();
                 }
             }
             Chore::ExpireSession(session) => {

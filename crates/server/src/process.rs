@@ -1,25 +1,25 @@
-//! A process as its session sees it: a journal that is read and pushed, a queue in front of its stdin, and the means
-//! to stop it. The task that joins them to the operating system is in `actor`.
+//! A process as its session sees it: the delivery of its events, a queue in front of its stdin, and the means to stop it. The task that
+//! joins them to the operating system is in `actor`.
 
 mod actor;
+mod counted_delivery;
 mod input;
-mod journal;
 mod place_in_line;
 mod push;
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Instant, SystemTime};
 
 use parking_lot::Mutex;
 use protocol::{ProcessId, ProcessIdJson, ProcessState, ProcessSummary};
-use session::ConnectionNumber;
+use session::{ConnectionNumber, Delivery, ReclaimStep, Reclaimed};
 use spawn::{Child, Pty, Tag};
 use tokio::sync::{Notify, watch};
 
 pub(crate) use actor::run;
+pub(crate) use counted_delivery::CountedDelivery;
 pub(crate) use input::Stdin;
-pub(crate) use journal::{Departure, Flow, Follower, Journal};
 pub(crate) use push::write_message;
 
 use self::place_in_line::PlaceInLine;
@@ -61,7 +61,9 @@ pub(crate) struct Process {
     pub(crate) started: Instant,
     started_at_ms: u64,
     session: Weak<Session>,
-    journal: Mutex<Journal>,
+    delivery: Mutex<CountedDelivery>,
+    /// Bytes of stdout and stderr that were sent, for the cap of the legacy family.
+    legacy_sent: [AtomicU64; 2],
     /// Wakes reads that wait for something to happen.
     pub(crate) news: Notify,
     stdin: Mutex<Stdin>,
@@ -69,7 +71,7 @@ pub(crate) struct Process {
     pub(crate) stdin_lane: Arc<tokio::sync::Mutex<()>>,
     /// Wakes the write that waits for room.
     stdin_room: Notify,
-    /// Wakes the actor: there is room in the journal, something to write, or a reason to stop.
+    /// Wakes the actor: there is room in the event log, something to write, or a reason to stop.
     poke: Notify,
     stop: Mutex<Stop>,
     timed_out: AtomicBool,
@@ -92,7 +94,7 @@ pub(crate) struct Birth {
     pub(crate) tag: Tag,
     pub(crate) child: Arc<Child>,
     pub(crate) terminal: Option<Pty>,
-    pub(crate) journal: Journal,
+    pub(crate) delivery: CountedDelivery,
     pub(crate) stdin: Stdin,
 }
 
@@ -108,7 +110,8 @@ impl Process {
             started: Instant::now(),
             started_at_ms: now_ms(),
             session: Arc::downgrade(session),
-            journal: Mutex::new(birth.journal),
+            delivery: Mutex::new(birth.delivery),
+            legacy_sent: Default::default(),
             news: Notify::new(),
             stdin: Mutex::new(birth.stdin),
             stdin_lane: Arc::default(),
@@ -125,9 +128,19 @@ impl Process {
         })
     }
 
-    /// Looks into or changes the journal.
-    pub(crate) fn journal<T>(&self, look: impl FnOnce(&mut Journal) -> T) -> T {
-        look(&mut self.journal.lock())
+    /// Looks at or changes the delivery of its events.
+    pub(crate) fn delivery<T>(&self, change: impl FnOnce(&mut Delivery) -> T) -> T {
+        self.delivery.lock().change(change)
+    }
+
+    /// How many bytes of output may be read from the process now.
+    fn room(&self) -> usize {
+        self.delivery.lock().room()
+    }
+
+    /// Drops output to give memory back; see [`Delivery::reclaim`].
+    pub(crate) fn reclaim(&self, step: ReclaimStep, share: usize) -> Reclaimed {
+        self.delivery.lock().reclaim(step, share)
     }
 
     /// Asks the actor to look again.
@@ -169,8 +182,8 @@ impl Process {
     }
 
     pub(crate) fn summary(&self) -> ProcessSummary {
-        self.journal(|journal| {
-            let log = &journal.log;
+        self.delivery(|delivery| {
+            let log = delivery.log();
             let exit = log.exit_event();
             ProcessSummary {
                 process_id: self.id.clone(),
@@ -201,14 +214,10 @@ impl Process {
         if let Some(session) = self.session.upgrade() {
             session.table.forget(self);
         }
-        self.journal(|journal| {
-            let freed = journal.log.shrink_to(0);
-            journal.account();
-            freed
-        })
+        self.delivery(Delivery::discard)
     }
 
-    /// Something was added to the journal: wakes who waits for it and lines up for the attached connection.
+    /// An event was added: wakes the reads that wait for it, and queues the process at the attached connection.
     pub(crate) fn announce(self: &Arc<Self>) {
         self.news.notify_waiters();
         if let Some(session) = self.session.upgrade() {
@@ -221,7 +230,7 @@ impl Process {
         self.place_in_line.enter(connection)
     }
 
-    /// Leaves the queue, before its journal is looked at, so that what is added meanwhile queues it again.
+    /// Leaves the queue before its events are taken, so that an event which is added meanwhile queues it again.
     pub(crate) fn leave_queue(&self, connection: ConnectionNumber) {
         self.place_in_line.leave(connection);
     }

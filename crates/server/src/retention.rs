@@ -39,11 +39,13 @@ pub(crate) struct Retained {
 }
 
 impl Retained {
-    /// A process may always have this much on its way to its client, however tight memory is; with less it would
-    /// stand still.
+    /// A holder that has nothing yet may always hold this much. With less, a process would stand still.
     pub(crate) const FAIR_MINIMUM: usize = 64 << 10;
 
     pub(crate) fn set(&mut self, held: usize) {
+        if held == self.held {
+            return;
+        }
         if held >= self.held {
             self.budget.held.fetch_add(held - self.held, Ordering::Relaxed);
         } else {
@@ -93,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_what_each_journal_holds() {
+    fn counts_what_each_holder_holds() {
         let budget = Budget::new(160);
         let (mut a, mut b) = (budget.account(), budget.account());
         a.set(100);

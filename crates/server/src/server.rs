@@ -9,7 +9,7 @@ use std::time::Duration;
 use fetch::Fetcher;
 use parking_lot::Mutex;
 use protocol::ShellInfo;
-use session::ConnectionNumber;
+use session::{ConnectionNumber, MemoryPressure, ReclaimStep};
 use spawn::{Child, Ending, GuardProgram, Signal, Spawner, Survival, Survivors, Tag};
 use tokio::sync::{OnceCell, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -24,8 +24,8 @@ use crate::guard_watch::keep_guard;
 use crate::janitor::Janitor;
 use crate::metrics::Metrics;
 use crate::presence::Presence;
-use crate::process::{Journal, Process, Stop};
-use crate::retention::{Budget, Retained};
+use crate::process::{Process, Stop};
+use crate::retention::Budget;
 use crate::session::{Place, Session, Sessions};
 use crate::starter::Starter;
 use crate::survive::survive;
@@ -329,7 +329,7 @@ impl Shared {
         });
     }
 
-    /// Gives memory back when all journals together hold too much: what was sent of closed processes, what clients have of
+    /// Gives memory back when all event logs together hold too much: what was sent of closed processes, what clients have of
     /// others, and only then what may be missed.
     pub(crate) fn reclaim_if_tight(&self) {
         let mut excess = self.budget.excess();
@@ -337,17 +337,16 @@ impl Shared {
             return;
         }
         let processes: Vec<_> = self.sessions.all().iter().flat_map(|session| session.table.processes()).collect();
-        let share = (self.budget.limit() / processes.len().max(1)).max(Retained::FAIR_MINIMUM);
-        for step in [Journal::give_back_what_was_sent, Journal::give_back_what_is_known, Journal::give_back_anything]
-        {
+        let share = (self.budget.limit() / processes.len().max(1)).max(MemoryPressure::ALWAYS_ALLOWED_BYTES);
+        for step in [ReclaimStep::SentAndClosed, ReclaimStep::Acknowledged, ReclaimStep::Anything] {
             for process in &processes {
                 if excess == 0 {
                     break;
                 }
-                let given = process.journal(|journal| step(journal, share));
-                excess = excess.saturating_sub(given.bytes);
-                if given.missed > 0 {
-                    self.metrics.output_dropped(given.missed);
+                let reclaimed = process.reclaim(step, share);
+                excess = excess.saturating_sub(reclaimed.bytes);
+                if reclaimed.missed_bytes > 0 {
+                    self.metrics.output_dropped(reclaimed.missed_bytes);
                 }
             }
         }

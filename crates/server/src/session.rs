@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use protocol::SessionId;
-use session::{Attachment, ConnectionNumber, Contents, KeptProcesses, NextLook, Observer, StillAttached};
+use session::{
+    Attachment, ConnectionNumber, Contents, Delivery, Departure, KeptProcesses, NextLook, Observer, StillAttached,
+};
 use spawn::TagRange;
 
 pub(crate) use registry::{Full, Sessions};
@@ -19,7 +21,7 @@ use crate::config::Config;
 use crate::connection::Outbound;
 use crate::files::SessionFiles;
 use crate::presence::Present;
-use crate::process::{Departure, Flow, Journal, Process, Stop};
+use crate::process::{Process, Stop};
 use crate::retention::Budget;
 use crate::snapshot::Snapshots;
 
@@ -52,8 +54,6 @@ struct Link {
     last_departure: Departure,
     /// The look for the end of its time.
     expiry: NextLook,
-    /// The server ends: nothing waits any more because the client asked for it.
-    is_last_chance: bool,
 }
 
 impl Session {
@@ -79,7 +79,6 @@ impl Session {
                 outbound: Some(outbound),
                 last_departure: Departure::Lost,
                 expiry: NextLook::default(),
-                is_last_chance: false,
             }),
             kept: Mutex::new(KeptProcesses::new(config.max_kept_processes)),
             _present: present,
@@ -97,28 +96,44 @@ impl Session {
         self.snapshots.cancel_captures();
     }
 
-    /// A process was started: says who is told of it. Its client may have left meanwhile; then the process waits no longer for a reader
-    /// than those that were there when the client left.
-    pub(crate) fn introduce(&self, process: &Process, now: Instant) {
+    /// The start at `place`, which a client asked for over `starter`, has made a process: connects its delivery to the attached connection.
+    /// The client may have left meanwhile; then the process waits for it no longer than processes that existed when the client left.
+    /// False: nobody wants the process any more.
+    pub(crate) fn claim(
+        &self,
+        place: &Place,
+        process: &Arc<Process>,
+        starter: ConnectionNumber,
+        now: Instant,
+    ) -> bool {
+        // Locked until the end, so that a connection which attaches or ends meanwhile finds the process.
         let link = self.link.lock();
-        match &link.outbound {
-            Some(outbound) => process.journal(|journal| journal.listener = Some(outbound.number)),
-            None => process.journal(|journal| {
-                journal.detach(link.last_departure);
-                journal.hold = link.attachment.hold_ends_at().is_some_and(|hold_ends| now < hold_ends);
-            }),
+        if !self.table.claim(place, process) {
+            return false;
         }
+        process.delivery(|delivery| match &link.outbound {
+            Some(outbound) => {
+                delivery.connect(outbound.number);
+                if outbound.number != starter {
+                    // The answer goes to the connection that asked, so events cannot overtake it on this one.
+                    delivery.answered(outbound.number);
+                }
+            }
+            None => {
+                delivery.connect(starter);
+                delivery.detach(starter, link.last_departure, link.attachment.hold_ends_at().unwrap_or(now));
+            }
+        });
+        true
     }
 
-    /// Puts a process that has something to say into the queue of the attached connection.
+    /// Puts a process that has events for the attached connection into the queue of that connection.
     pub(crate) fn line_up(&self, process: &Arc<Process>) {
         let link = self.link.lock();
         let Some(outbound) = &link.outbound else { return };
-        let has_push = process.journal(|journal| {
-            journal.listener = Some(outbound.number);
-            journal.has_push()
-        });
-        if has_push && process.enter_queue(outbound.number) {
+        if process.delivery(|delivery| delivery.has_events_for(outbound.number))
+            && process.enter_queue(outbound.number)
+        {
             outbound.line_up(Arc::clone(process));
         }
     }
@@ -170,7 +185,7 @@ impl Session {
             link.attachment.keep_for(keep);
         }
         for process in self.table.processes() {
-            process.journal(|journal| journal.attach(outbound.number));
+            process.delivery(|delivery| delivery.attach(outbound.number));
         }
         link.outbound.replace(Arc::clone(outbound))
     }
@@ -185,8 +200,8 @@ impl Session {
         // Kept locked, so that a connection which was just replaced cannot pause its successor.
         let link = self.link.lock();
         let attached = link.attachment.is_attached_to(connection);
-        if attached && !link.is_last_chance {
-            process.journal(|journal| journal.flow = Flow::Paused);
+        if attached {
+            process.delivery(|delivery| delivery.pause(connection));
             // A terminate no longer waits for them.
             process.news.notify_waiters();
         }
@@ -197,7 +212,7 @@ impl Session {
     pub(crate) fn release(&self, process: &Arc<Process>, connection: ConnectionNumber) {
         let link = self.link.lock();
         if link.attachment.is_attached_to(connection) {
-            process.journal(Journal::release);
+            process.delivery(|delivery| delivery.resume(connection));
         }
         drop(link);
         self.line_up(process);
@@ -206,17 +221,8 @@ impl Session {
     /// The server ends, and its processes have: what the attached client lets wait, or has not asked for since it came back, is sent
     /// now or never. Each process has at most what is retained of it and what is left in its pipes.
     pub(crate) fn push_everything(&self) {
-        let is_attached = {
-            let mut link = self.link.lock();
-            link.is_last_chance = true;
-            link.outbound.is_some()
-        };
         for process in self.table.processes() {
-            process.journal(|journal| {
-                journal.release();
-                journal.give_up_waiting();
-                journal.hold &= is_attached;
-            });
+            process.delivery(Delivery::finish);
             process.poke();
             self.line_up(&process);
         }
@@ -253,7 +259,7 @@ impl Session {
             return;
         }
         for process in self.table.processes() {
-            process.journal(Journal::give_up_waiting);
+            process.delivery(|delivery| delivery.stop_awaiting_read(connection));
             self.line_up(&process);
         }
         self.files.watches.listen(connection);
@@ -266,8 +272,9 @@ impl Session {
         if detached {
             link.outbound = None;
             link.last_departure = departure;
+            let hold_until = link.attachment.hold_ends_at().unwrap_or(now);
             for process in self.table.processes() {
-                process.journal(|journal| journal.detach(departure));
+                process.delivery(|delivery| delivery.detach(connection, departure, hold_until));
                 // It may no longer have to wait for a reader.
                 process.poke();
             }
@@ -300,16 +307,9 @@ impl Session {
         link.expiry.ask(expires, now)
     }
 
-    /// Nobody came back in time: output no longer waits.
-    pub(crate) fn release_hold(&self) {
-        let link = self.link.lock();
-        if link.attachment.is_attached() {
-            return;
-        }
-        for process in self.table.processes() {
-            process.journal(|journal| journal.hold = false);
-            process.poke();
-        }
+    /// The time for which processes wait for a lost client may be over: wakes them, so that they look how much room there is.
+    pub(crate) fn wake_processes(&self) {
+        self.table.processes().iter().for_each(|process| process.poke());
     }
 
     /// Ends the session if its time is over. True if it ended just now.
@@ -350,7 +350,7 @@ impl Session {
         self.kept.lock().clear();
         let mut bytes = 0;
         for process in self.table.clear() {
-            bytes += process.journal(|journal| journal.log.occupied_bytes());
+            bytes += process.delivery(|delivery| delivery.log().occupied_bytes());
             process.stop(Stop::Discard);
         }
         bytes

@@ -1,21 +1,22 @@
-//! What a process said: its output, exit and close under one sequence, with a bounded window of output retained.
+//! The events of one process: its output, exit and close under one sequence, with a bounded amount of output retained.
 //!
-//! Output that nobody has seen yet is merged into the last chunk, so the number of events follows how fast the
-//! reader is, not how small the writes of the process are. Sequence numbers are dense: each is used once.
+//! Output that no reader has seen yet is merged into the last chunk, so the number of events follows the speed of the readers, not the size
+//! of the process's writes. Sequence numbers start at 1 and have no holes. The log knows no readers: how far each of them has got is
+//! the concern of [`Delivery`](crate::Delivery), which owns the log.
 
 use std::collections::VecDeque;
 
 use bytes::Bytes;
 use protocol::Stream;
 
-/// How much a log keeps.
+/// How much output a log retains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogLimits {
-    /// Bytes of output retained.
+    /// Bytes of output that are retained.
     pub retain_bytes: usize,
-    /// Chunks of output retained, so that a read of all of them fits a message's value budget.
+    /// Chunks that are retained, so that a read of all of them does not exceed the number of JSON values that a message may have.
     pub retain_chunks: usize,
-    /// The largest chunk: more than this is split, and unseen output merges up to this.
+    /// Bytes in the largest chunk. More output than this is split, and output that no reader has seen is merged up to this size.
     pub merge_bytes: usize,
 }
 
@@ -25,56 +26,56 @@ impl Default for LogLimits {
     }
 }
 
-/// Output that comes in pieces of this size is kept in the buffers it came in.
+/// Output that is appended in buffers of at least this size is not copied.
 const LARGE_BYTES: usize = 64 << 10;
 
-/// What a chunk costs beside its bytes: its entry in a queue that grows by doubling, the allocator's share, and the count of its readers
-/// once it was read. Measured: 126 bytes for a chunk of one byte.
+/// Memory of a chunk beside its bytes: its entry in a queue that grows by doubling, what the allocator adds, and the reference count once
+/// it was read. Measured: 126 bytes for a chunk of one byte.
 pub const CHUNK_OVERHEAD_BYTES: usize = 128;
 
-/// How a process ended.
+/// How a process exited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exit {
-    /// Exit code, 128+N after signal N.
+    /// Exit code of the process; 128+N if signal N killed it.
     pub code: i32,
-    /// The sandbox refused something.
+    /// The sandbox refused something that the process tried.
     pub sandbox_denied: bool,
-    /// The server ended it because its time was over.
+    /// The server killed the process at its timeout.
     pub timed_out: bool,
 }
 
-/// A piece of output.
+/// A piece of output that the process wrote to one stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chunk {
-    /// Its place among the events.
+    /// Sequence number of the event.
     pub seq: u64,
-    /// Where it came from.
+    /// The stream that the process wrote to.
     pub stream: Stream,
-    /// The bytes.
+    /// At most [`LogLimits::merge_bytes`] of output.
     pub bytes: Bytes,
 }
 
-/// Something to tell the client.
+/// One event of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Output.
+    /// The process wrote to a stream.
     Output(Chunk),
-    /// The process has exited.
+    /// The process has exited. Its descendants may still write output after this.
     Exited {
-        /// Its place among the events.
+        /// Sequence number of the event.
         seq: u64,
-        /// How.
+        /// Exit code and cause.
         exit: Exit,
     },
-    /// Nothing will follow.
+    /// The process has exited and its streams have ended: this is the last event.
     Closed {
-        /// Its place among the events.
+        /// Sequence number of the event.
         seq: u64,
     },
 }
 
 impl Event {
-    /// Its place among the events.
+    /// Sequence number of the event.
     pub fn seq(&self) -> u64 {
         match self {
             Self::Output(chunk) => chunk.seq,
@@ -83,48 +84,60 @@ impl Event {
     }
 }
 
-/// An answer to "what came after this event?".
+/// The answer to a read of everything after some event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
-    /// Retained output, in order.
+    /// Retained output in sequence order.
     pub chunks: Vec<Chunk>,
-    /// Where to go on.
+    /// Sequence number of the first event that is not in this page.
     pub next_seq: u64,
-    /// Output between what was asked for and `chunks` is gone.
+    /// Some output between the event that was asked for and `chunks` was dropped.
     pub gap: bool,
-    /// The only chunk is not whole, and `next_seq` is its own number.
+    /// The page ends inside its only chunk, and `next_seq` is the number of that chunk.
     pub is_partial: bool,
 }
 
-/// A place inside a chunk, up to which a reader has it.
+/// How much of one chunk a reader already has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PartOfChunk {
-    /// Which chunk.
+    /// Sequence number of the chunk.
     pub seq: u64,
-    /// How many of its bytes.
+    /// Bytes at the beginning of the chunk that the reader has.
     pub offset: u64,
 }
 
-/// The log of one process.
+/// Everything up to an event that a reader is known to have. The default is nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Acknowledged {
+    seq: u64,
+    /// Bytes of output in all events up to `seq`, dropped output included.
+    bytes: u64,
+}
+
+impl Acknowledged {
+    /// The last event that the reader is known to have; 0 if there is none.
+    pub fn seq(&self) -> u64 {
+        self.seq
+    }
+}
+
+/// The event log of one process.
 #[derive(Debug)]
 pub struct EventLog {
     limits: LogLimits,
-    /// Seen or full; never changed again.
+    /// Chunks that a reader has seen, or that are full. They never change again.
     sealed: VecDeque<Chunk>,
-    /// Not seen by anybody yet, so more of the same stream may be added.
+    /// The newest chunk, while no reader has seen it: further output of the same stream is added to it.
     open: Option<OpenChunk>,
     next_seq: u64,
     retained_bytes: usize,
     /// All output so far, dropped output included.
     total_bytes: u64,
-    /// The last sequence number whose output was dropped.
+    /// Sequence number of the newest chunk that was dropped.
     dropped_through: u64,
-    /// How much of the output the client is known to have.
-    acknowledged_bytes: u64,
-    acknowledged_seq: u64,
     exit: Option<(u64, Exit)>,
     closed: Option<u64>,
-    /// The buffer of a large chunk that was dropped, for the next one.
+    /// The buffer of a large chunk that was dropped, to be used for the next large chunk.
     spare: Option<Vec<u8>>,
 }
 
@@ -136,7 +149,7 @@ struct OpenChunk {
 }
 
 impl EventLog {
-    /// An empty log.
+    /// A log without events.
     pub fn new(limits: LogLimits) -> Self {
         Self {
             limits,
@@ -146,16 +159,14 @@ impl EventLog {
             retained_bytes: 0,
             total_bytes: 0,
             dropped_through: 0,
-            acknowledged_bytes: 0,
-            acknowledged_seq: 0,
             exit: None,
             closed: None,
             spare: None,
         }
     }
 
-    /// The process wrote something. Drops the oldest output beyond the limits, whoever has seen it or not; a caller
-    /// that must not lose any asks for [`room`](Self::room) first.
+    /// The process wrote something. Drops the oldest output beyond the limits, even if no reader has seen it. A caller that must not
+    /// lose output asks for [`room`](Self::room) first.
     pub fn append(&mut self, stream: Stream, bytes: &[u8]) {
         bytes.chunks(self.limits.merge_bytes.max(1)).for_each(|piece| self.append_piece(stream, piece));
     }
@@ -175,7 +186,7 @@ impl EventLog {
         self.drop_beyond_limits();
     }
 
-    /// As [`append`](Self::append), for a buffer that is large enough to be kept as it is.
+    /// As [`append`](Self::append), but a large buffer becomes a chunk without being copied.
     pub fn append_owned(&mut self, stream: Stream, bytes: Vec<u8>) {
         if bytes.len() < LARGE_BYTES || bytes.len() > self.limits.merge_bytes {
             return self.append(stream, &bytes);
@@ -188,7 +199,7 @@ impl EventLog {
         self.drop_beyond_limits();
     }
 
-    /// A buffer to read into and append: busy processes go through the same few buffers over and over, instead of
+    /// A buffer for the next [`append_owned`](Self::append_owned). A busy process uses the same few buffers again and again instead of
     /// asking the allocator for memory that has to be mapped and cleared.
     pub fn take_spare(&mut self) -> Option<Vec<u8>> {
         self.spare.take()
@@ -203,7 +214,7 @@ impl EventLog {
         seq
     }
 
-    /// The streams have ended too; nothing will follow.
+    /// The streams have ended too: no event follows. Returns the event's sequence number.
     pub fn close(&mut self) -> u64 {
         self.seal();
         let seq = self.take_seq();
@@ -211,7 +222,7 @@ impl EventLog {
         seq
     }
 
-    /// The event that follows `cursor`, and marks it as seen.
+    /// The first event after `cursor`. A chunk that is returned is seen from now on, so it never changes again.
     pub fn next_event(&mut self, cursor: u64) -> Option<Event> {
         let state = [
             self.exit.filter(|(seq, _)| *seq > cursor).map(|(seq, exit)| Event::Exited { seq, exit }),
@@ -228,12 +239,13 @@ impl EventLog {
         }
     }
 
-    /// Whether [`next_event`](Self::next_event) would return one.
+    /// Whether [`next_event`](Self::next_event) would return an event.
     pub fn has_event_after(&self, cursor: u64) -> bool {
-        self.next_seq - 1 > cursor
+        let exit = self.exit.map(|(seq, _)| seq);
+        [self.newest_output(), exit, self.closed].into_iter().flatten().any(|seq| seq > cursor)
     }
 
-    /// Retained output after `after`, at most `max_bytes` of it but always one chunk, and marks it as seen.
+    /// Retained output after the event `after`: at most `max_bytes`, but always one chunk if there is one. All of it is seen from now on.
     pub fn read(&mut self, after: u64, max_bytes: Option<u64>) -> Page {
         self.seal();
         let first = self.sealed.partition_point(|chunk| chunk.seq <= after);
@@ -257,14 +269,14 @@ impl EventLog {
         Page { chunks, next_seq, gap: after < self.dropped_through, is_partial: false }
     }
 
-    /// As [`read`](Self::read), for a reader that may have a part of the first chunk: only the rest of it comes, and no more of that than
-    /// `max_bytes`.
+    /// As [`read`](Self::read), for a reader that may have a part of the first chunk. The page holds only the rest of that chunk, and at
+    /// most `max_bytes` of it.
     pub fn read_part(&mut self, after: u64, max_bytes: u64, known: PartOfChunk) -> Page {
         let mut page = self.read(after, Some(max_bytes));
         let Some(first) = page.chunks.first_mut() else { return page };
         let size = first.bytes.len();
         let begin = if first.seq == known.seq { usize::try_from(known.offset).unwrap_or(size).min(size) } else { 0 };
-        // A reader that asks for nothing is not to ask for ever.
+        // A reader that asks for zero bytes gets one, because it would otherwise ask for ever.
         let most = usize::try_from(max_bytes).unwrap_or(usize::MAX).max(1);
         let end = size.min(begin.saturating_add(most));
         first.bytes = first.bytes.slice(begin..end);
@@ -276,41 +288,32 @@ impl EventLog {
         page
     }
 
-    /// Whether a waiting read has something to say: output, an exit the reader has not seen, or the end.
+    /// Whether a read that waits for something after `after` can be answered: with output, with an exit that the reader has not seen, or
+    /// because the process is closed.
     pub fn has_news_after(&self, after: u64) -> bool {
-        let newest_output = self.open.as_ref().map(|open| open.seq).or(self.sealed.back().map(|chunk| chunk.seq));
-        newest_output.is_some_and(|seq| seq > after)
+        self.newest_output().is_some_and(|seq| seq > after)
             || self.closed.is_some()
             || (self.exit.is_some() && after < self.next_seq - 1)
     }
 
-    /// The client is known to have every event up to `seq`.
-    pub fn acknowledge(&mut self, seq: u64) {
-        if seq <= self.acknowledged_seq {
-            return;
-        }
-        self.acknowledged_seq = seq;
+    /// What a reader has that is known to have every event up to `seq`.
+    pub fn acknowledged_through(&self, seq: u64) -> Acknowledged {
         let later =
             self.sealed.iter().rev().take_while(|chunk| chunk.seq > seq).map(|chunk| chunk.bytes.len() as u64);
         let open = self.open.as_ref().filter(|open| open.seq > seq).map_or(0, |open| open.bytes.len() as u64);
-        self.acknowledged_bytes = self.total_bytes - open - later.sum::<u64>();
+        Acknowledged { seq, bytes: self.total_bytes - open - later.sum::<u64>() }
     }
 
-    /// The last event the client is known to have.
-    pub fn acknowledged_seq(&self) -> u64 {
-        self.acknowledged_seq
-    }
-
-    /// How much may be appended without dropping output that the client may still need.
-    pub fn room(&self) -> usize {
-        let oldest_is_needed = self.sealed.front().is_some_and(|chunk| chunk.seq > self.acknowledged_seq);
+    /// How many bytes may be appended without dropping output that a reader with these acknowledged events may still need.
+    pub fn room(&self, acknowledged: Acknowledged) -> usize {
+        let oldest_is_needed = self.sealed.front().is_some_and(|chunk| chunk.seq > acknowledged.seq);
         if oldest_is_needed && self.sealed.len() + 1 >= self.limits.retain_chunks {
             return 0;
         }
-        self.limits.retain_bytes.saturating_sub(self.unacknowledged_bytes())
+        self.limits.retain_bytes.saturating_sub(self.unacknowledged_bytes(acknowledged))
     }
 
-    /// Gives memory back: occupies at most `bytes` from now on. Returns how many bytes of memory were freed.
+    /// Drops the oldest output until the log occupies at most `bytes` of memory. Returns how many bytes of memory were freed.
     pub fn shrink_to(&mut self, bytes: usize) -> usize {
         let before = self.occupied_bytes();
         self.seal();
@@ -319,50 +322,55 @@ impl EventLog {
         before - self.occupied_bytes()
     }
 
-    /// Memory that the log occupies: the output that is retained, and what its chunks cost beside it.
+    /// Bytes of memory that the log occupies: the retained output, and [`CHUNK_OVERHEAD_BYTES`] for each chunk.
     pub fn occupied_bytes(&self) -> usize {
         self.retained_bytes + self.chunk_count() * CHUNK_OVERHEAD_BYTES
     }
 
-    /// The part of [`occupied_bytes`](Self::occupied_bytes) that holds output which the client is not known to have.
-    pub fn occupied_by_unacknowledged(&self) -> usize {
-        let acknowledged = self.sealed.partition_point(|chunk| chunk.seq <= self.acknowledged_seq);
-        let open = self.open.as_ref().is_some_and(|open| open.seq > self.acknowledged_seq);
-        let chunks = self.sealed.len() - acknowledged + usize::from(open);
-        self.unacknowledged_bytes() + chunks * CHUNK_OVERHEAD_BYTES
+    /// The part of [`occupied_bytes`](Self::occupied_bytes) that holds output after the acknowledged events.
+    pub fn occupied_by_unacknowledged(&self, acknowledged: Acknowledged) -> usize {
+        let known = self.sealed.partition_point(|chunk| chunk.seq <= acknowledged.seq);
+        let open = self.open.as_ref().is_some_and(|open| open.seq > acknowledged.seq);
+        let chunks = self.sealed.len() - known + usize::from(open);
+        self.unacknowledged_bytes(acknowledged) + chunks * CHUNK_OVERHEAD_BYTES
     }
 
-    /// Output the client is not known to have.
-    pub fn unacknowledged_bytes(&self) -> usize {
-        (self.total_bytes - self.acknowledged_bytes.max(self.dropped_bytes())) as usize
+    /// Bytes of retained output after the acknowledged events.
+    pub fn unacknowledged_bytes(&self, acknowledged: Acknowledged) -> usize {
+        (self.total_bytes - acknowledged.bytes.max(self.dropped_bytes())) as usize
     }
 
-    /// Bytes retained now.
+    /// Bytes of output up to the acknowledged events, dropped output included.
+    pub fn acknowledged_bytes(&self, acknowledged: Acknowledged) -> u64 {
+        self.total_bytes - self.unacknowledged_bytes(acknowledged) as u64
+    }
+
+    /// Bytes of output that can still be read.
     pub fn retained_bytes(&self) -> usize {
         self.retained_bytes
     }
 
-    /// All output so far.
+    /// Bytes of output so far, dropped output included.
     pub fn total_bytes(&self) -> u64 {
         self.total_bytes
     }
 
-    /// Output that is no longer retained.
+    /// Bytes of output that were dropped.
     pub fn dropped_bytes(&self) -> u64 {
         self.total_bytes - self.retained_bytes as u64
     }
 
-    /// The oldest output still retained.
+    /// Sequence number of the oldest chunk that can still be read.
     pub fn oldest_seq(&self) -> Option<u64> {
         self.sealed.front().map(|chunk| chunk.seq).or(self.open.as_ref().map(|open| open.seq))
     }
 
-    /// The number the next event will get.
+    /// Sequence number that the next event will get.
     pub fn next_seq(&self) -> u64 {
         self.next_seq
     }
 
-    /// The exit, with its place among the events.
+    /// The exit and its sequence number, once the process has exited.
     pub fn exit_event(&self) -> Option<(u64, Exit)> {
         self.exit
     }
@@ -370,6 +378,11 @@ impl EventLog {
     /// Whether the process has exited and its streams have ended.
     pub fn is_closed(&self) -> bool {
         self.closed.is_some()
+    }
+
+    /// Sequence number of the newest chunk that is retained.
+    fn newest_output(&self) -> Option<u64> {
+        self.open.as_ref().map(|open| open.seq).or(self.sealed.back().map(|chunk| chunk.seq))
     }
 
     fn take_seq(&mut self) -> u64 {
@@ -388,7 +401,7 @@ impl EventLog {
 
     fn seal(&mut self) {
         if let Some(OpenChunk { seq, stream, mut bytes }) = self.open.take() {
-            // Retained memory is promised in bytes of output, so growth slack must not double it.
+            // The limit counts bytes of output, so unused capacity must not double the memory that they take.
             if bytes.capacity() > bytes.len() + bytes.len() / 4 {
                 bytes.shrink_to_fit();
             }
@@ -402,7 +415,7 @@ impl EventLog {
         self.trim_queue();
     }
 
-    /// False if there is no chunk that can be dropped.
+    /// Returns false if there is no sealed chunk.
     fn drop_oldest(&mut self) -> bool {
         let Some(oldest) = self.sealed.pop_front() else { return false };
         self.retained_bytes -= oldest.bytes.len();
@@ -415,7 +428,7 @@ impl EventLog {
 
     fn trim_queue(&mut self) {
         if self.sealed.is_empty() {
-            // A burst may have grown the queue to tens of thousands of entries.
+            // A burst may have grown the queue to tens of thousands of chunks.
             self.sealed.shrink_to(8);
         }
     }

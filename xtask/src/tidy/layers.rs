@@ -92,7 +92,9 @@ fn objection(member: &Member, layer: Layer, used: &Dependency) -> Option<String>
     }
     // A crate without a layer has a complaint of its own.
     let other = layer_of(&used.name)?;
-    let for_tests = used.kind == Kind::Dev && other == Layer::Beside;
+    // The rules of the two ends of a session are tested together.
+    let are_both_rules = layer == Layer::Rules && other == Layer::Rules;
+    let for_tests = used.kind == Kind::Dev && (other == Layer::Beside || are_both_rules);
     (!for_tests && !layer.may_import(other)).then(|| {
         let hint = match other {
             Layer::Beside => "; make it a dev-dependency",
@@ -132,7 +134,6 @@ mod tests {
             ("protocol", "session"),
             ("protocol", "relay"),
             ("session", "spawn"),
-            ("session", "recovery"),
             ("spawn", "session"),
             ("transport", "protocol"),
             ("sandbox", "spawn"),
@@ -147,6 +148,12 @@ mod tests {
             complaints("spawn", ours("session", Kind::Normal)),
             ["crates/spawn/Cargo.toml: `spawn` (Mechanisms) must not import `session` (Rules)"]
         );
+    }
+
+    #[test]
+    fn rules_import_each_other_in_tests_only() {
+        assert_eq!(complaints("recovery", ours("session", Kind::Dev)), [""; 0]);
+        assert_eq!(complaints("recovery", ours("session", Kind::Normal)).len(), 1);
     }
 
     #[test]

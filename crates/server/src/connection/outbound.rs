@@ -1,5 +1,5 @@
 //! What a connection has to send: answers, and the processes that have something to say. Nobody pushes output into a
-//! queue here; the writer pulls it from the journals, in turn, when the socket has room.
+//! queue here; the writer takes it from the event logs, in turn, when the socket has room.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use transport::{Framing, WriteProgress};
 
 use super::inbox::Handling;
-use super::receipts::Receipts;
+use super::receipts::ConnectionReceipts;
 use super::reply_room::ReplyRoom;
 use crate::process::Process;
 
@@ -63,7 +63,7 @@ pub(crate) struct Outbound {
     displaced: CancellationToken,
     /// The goodbye is queued.
     closing: CancellationToken,
-    pub(crate) receipts: Receipts,
+    pub(crate) receipts: ConnectionReceipts,
     answered: Notify,
     liveness: Mutex<PeerLiveness>,
     last_catch_up: Mutex<Option<Instant>>,
@@ -136,7 +136,7 @@ impl Outbound {
             shut: CancellationToken::new(),
             displaced: CancellationToken::new(),
             closing: CancellationToken::new(),
-            receipts: Receipts::new(retain_bytes),
+            receipts: ConnectionReceipts::new(number, retain_bytes),
             answered: Notify::new(),
             liveness: Mutex::new(PeerLiveness::new(Instant::now())),
             last_catch_up: Mutex::new(None),
@@ -310,7 +310,7 @@ impl Outbound {
             }
             let mut ends_a_stretch = self.receipts.answer_sent(reply.message.len());
             if let Some(Covered { process, through, output_bytes }) = reply.covers.take() {
-                ends_a_stretch |= self.receipts.sent(&process, through, output_bytes, false);
+                ends_a_stretch |= self.receipts.sent(&process, through, output_bytes);
             }
             if ends_a_stretch && self.framing.supports_ping() {
                 // Asked for now, the ping is what follows the answer.
@@ -382,7 +382,7 @@ impl Outbound {
 
     /// Since when the oldest ping without an answer has been wanted, sent or not.
     fn oldest_question(&self) -> Option<Instant> {
-        self.receipts.oldest_question().or_else(|| self.state.lock().ping_wanted_at)
+        self.receipts.oldest_unanswered().or_else(|| self.state.lock().ping_wanted_at)
     }
 
     /// Asks the peer and waits for its answer; what it sent before it was asked proves nothing. A transport without pings
@@ -392,14 +392,14 @@ impl Outbound {
             // The end of such a peer is known at once, and only has to be noticed.
             return tokio::time::timeout(patience.min(NOTICED_WITHIN), self.shut.cancelled()).await.is_err();
         }
-        let asked_before = self.receipts.last_question();
+        let asked_before = self.receipts.last_ping();
         self.ping();
         let answered = async {
             loop {
                 let answer = self.answered.notified();
                 tokio::pin!(answer);
                 answer.as_mut().enable();
-                if self.receipts.last_answer() > asked_before {
+                if self.receipts.last_pong() > asked_before {
                     return;
                 }
                 answer.await;

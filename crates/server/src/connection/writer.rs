@@ -15,8 +15,8 @@ use crate::process::write_message;
 /// Gathered before a write. Beyond this, larger writes gain nothing and small messages would wait longer.
 const BATCH_BYTES: usize = 384 << 10;
 
-/// What one process may add before the next one gets its turn.
-const PROCESS_BYTES: usize = 192 << 10;
+/// Bytes of output that one process may add before the next one gets its turn. Base64 makes 192 KiB of them.
+const PROCESS_BYTES: usize = 144 << 10;
 
 /// Kept for good; an idle connection must not sit on the buffer of a busy one.
 const IDLE_BUFFER_BYTES: usize = 1 << 10;
@@ -62,7 +62,7 @@ pub(super) async fn run(outbound: Arc<Outbound>, mut writer: Writer) -> io::Resu
             buffer.clear();
             shared_room.clear();
             if !outbound.framing.supports_ping() {
-                outbound.receipts.all_sent();
+                outbound.receipts.written();
             }
             if goodbye {
                 writer.shutdown().await;
@@ -91,14 +91,18 @@ fn gather(outbound: &Arc<Outbound>, buffer: &mut Vec<u8>, shared_room: &mut Vec<
             }
             Some(Outgoing::Events(process)) => {
                 process.leave_queue(outbound.number);
-                let pushed = process.push_into(outbound.number, framing, buffer, PROCESS_BYTES);
-                if pushed.more && process.enter_queue(outbound.number) {
+                let Some(pushed) = process.push_into(outbound.number, framing, buffer, PROCESS_BYTES) else {
+                    continue;
+                };
+                if pushed.has_more && process.enter_queue(outbound.number) {
                     outbound.line_up(Arc::clone(&process));
                 }
-                if pushed.through > 0
-                    && outbound.receipts.sent(&process, pushed.through, pushed.output_bytes, pushed.closed)
-                    && framing.supports_ping()
-                {
+                let ends_a_stretch = if pushed.is_last {
+                    outbound.receipts.sent_last(&process, pushed.output_bytes)
+                } else {
+                    outbound.receipts.sent(&process, pushed.through, pushed.output_bytes)
+                };
+                if ends_a_stretch && framing.supports_ping() {
                     framing.ping(buffer, &outbound.receipts.ping(std::time::Instant::now()));
                 }
             }

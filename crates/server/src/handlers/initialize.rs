@@ -4,11 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use protocol::{ErrorCode, InitializeParams, InitializeResult, SessionId, WireError};
-use session::Attachment;
+use session::{Attachment, Departure};
 
 use crate::connection::{Call, Phase, Role};
 use crate::files::SessionFiles;
-use crate::process::Departure;
 use crate::session::{Full, Session};
 
 pub(super) async fn initialize(call: Call, params: Result<InitializeParams, WireError>) {

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use protocol::{
     LegacyExecParams, LegacyExecResult, LegacyTerminateParams, LegacyWriteParams, LegacyWriteResult, WireError,
 };
-use session::Offer;
+use session::{Offer, StartedAs};
 
 use super::start::{self, Wanted};
 use super::{Found, stdin, stop, unknown_process};
 use crate::connection::Call;
 use crate::environment::child_env;
-use crate::process::{Dialect, Follower};
+use crate::process::Dialect;
 use crate::session::Session;
 
 pub(super) fn exec(call: Call, params: LegacyExecParams, session: &Arc<Session>) {
@@ -30,7 +30,7 @@ pub(super) fn exec(call: Call, params: LegacyExecParams, session: &Arc<Session>)
         env,
         terminal: params.tty.then(spawn::WindowSize::default),
         pipe_stdin: false,
-        follower: Follower::Client,
+        started_as: StartedAs::Followed,
         timeout: None,
         umask: None,
         snapshot: None,

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::{Base64Bytes, OutputChunk, ReadParams, ReadResult};
-use session::{CHUNK_OVERHEAD_BYTES, Page, PartOfChunk};
+use session::{CHUNK_OVERHEAD_BYTES, EventLog, Page, PartOfChunk, ReadAnswer};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout_at};
 
 use super::{Found, still_served, unknown_process};
 use crate::connection::{Call, Covered};
-use crate::process::{Journal, Process};
+use crate::process::Process;
 use crate::session::Session;
 
 pub(super) fn read(call: Call, params: ReadParams, session: &Arc<Session>, found: Found) {
@@ -21,7 +21,7 @@ pub(super) fn read(call: Call, params: ReadParams, session: &Arc<Session>, found
     let wait = Duration::from_millis(params.wait_ms.unwrap_or(0)).min(call.connection.shared.config.max_wait);
     let session = Arc::clone(session);
     let connection = Arc::clone(&call.connection);
-    if wait.is_zero() || process.journal(|journal| journal.log.has_news_after(after)) {
+    if wait.is_zero() || process.delivery(|delivery| delivery.log().has_news_after(after)) {
         // The common case costs no task, as long as earlier answers have left.
         if let Ok(permit) = Arc::clone(&connection.large_replies).try_acquire_owned() {
             return answer(call, &process, &session, &params, permit);
@@ -46,7 +46,7 @@ async fn wait_for_news(process: &Process, after: u64, deadline: Instant) {
         let news = process.news.notified();
         tokio::pin!(news);
         news.as_mut().enable();
-        if process.journal(|journal| journal.log.has_news_after(after)) {
+        if process.delivery(|delivery| delivery.log().has_news_after(after)) {
             return;
         }
         if timeout_at(deadline, news).await.is_err() {
@@ -59,21 +59,21 @@ fn answer(call: Call, process: &Arc<Process>, session: &Session, params: &ReadPa
     // Base64 makes four bytes of three; half a message leaves room for that and for what stands around each chunk.
     let fits = call.connection.shared.config.max_message_bytes / 2;
     let reader = call.connection.number();
-    let (result, covers, catches_up) = process.journal(|journal| {
-        let max_bytes = if journal.log.retained_bytes() > fits {
+    let (result, covers, catches_up) = process.delivery(|delivery| {
+        let max_bytes = if delivery.log().retained_bytes() > fits {
             Some(params.max_bytes.unwrap_or(u64::MAX).min(fits as u64))
         } else {
             params.max_bytes
         };
         let known = params.part.map(|part| PartOfChunk { seq: part.seq, offset: part.offset });
-        let (page, catches_up) = journal.read(reader, params.after_seq.unwrap_or(0), max_bytes, known);
+        let ReadAnswer { page, catches_up } = delivery.read(reader, params.after_seq.unwrap_or(0), max_bytes, known);
         // Nothing more is read from a closed process, so nobody waits for its receipt.
-        let covers = (catches_up && !journal.log.is_closed()).then(|| Covered {
+        let covers = (catches_up && !delivery.log().is_closed()).then(|| Covered {
             process: Arc::clone(process),
             through: page.next_seq - 1,
             output_bytes: page.chunks.iter().map(|chunk| chunk.bytes.len() + CHUNK_OVERHEAD_BYTES).sum(),
         });
-        (read_result(journal, page), covers, catches_up)
+        (read_result(delivery.log(), page), covers, catches_up)
     });
     let outbound = Arc::clone(&call.connection.outbound);
     let is_partial = result.partial;
@@ -82,15 +82,14 @@ fn answer(call: Call, process: &Arc<Process>, session: &Session, params: &ReadPa
         outbound.note_catch_up();
     }
     if catches_up {
-        process.journal(Journal::answered);
+        process.delivery(|delivery| delivery.answered(reader));
         session.line_up(process);
         // What the client says it has need not wait for a receipt, so there may be room for more.
         process.poke();
     }
 }
 
-fn read_result(journal: &Journal, page: Page) -> ReadResult {
-    let log = &journal.log;
+fn read_result(log: &EventLog, page: Page) -> ReadResult {
     let exit = log.exit_event();
     let chunks = page.chunks.into_iter().map(|chunk| OutputChunk {
         seq: chunk.seq,

@@ -9,14 +9,14 @@ use protocol::{
     ErrorData, ProcessId, SandboxContext, SandboxType, StartParams, StartResult, WireError, abridged, decode_params,
     error_kind,
 };
-use session::{EventLog, LogLimits, StdinQueue};
+use session::{ConnectionNumber, Delivery, LogLimits, Resend, StartedAs, StdinQueue};
 use spawn::{ChildIo, Command, SpawnError, Spawned, StdinMode, Stdio, WindowSize};
 
 use super::{Target, dispatch_deferred};
 use crate::config::Config;
 use crate::connection::{Call, Role};
 use crate::environment::{Variables, child_env};
-use crate::process::{self, Birth, Dialect, Follower, Journal, Process, Stdin};
+use crate::process::{self, Birth, CountedDelivery, Dialect, Process, Stdin};
 use crate::server::Shared;
 use crate::session::{Deferred, Place, Refusal, Session};
 use crate::snapshot::{Execution, SnapshotRequest, Surroundings};
@@ -38,7 +38,7 @@ pub(super) struct Wanted {
     pub(super) env: Variables,
     pub(super) terminal: Option<WindowSize>,
     pub(super) pipe_stdin: bool,
-    pub(super) follower: Follower,
+    pub(super) started_as: StartedAs,
     pub(super) timeout: Option<Duration>,
     /// Permissions that its files do not get; the server's if not given.
     pub(super) umask: Option<u32>,
@@ -57,15 +57,15 @@ pub(super) fn start(call: Call, params: StartParams, session: &Arc<Session>) {
 }
 
 fn wanted(shared: &Shared, params: StartParams, observes: bool) -> Result<Wanted, WireError> {
-    let follower = match (observes, params.paused) {
-        (true, true) => Follower::Nobody,
+    let started_as = match (observes, params.paused) {
+        (true, true) => StartedAs::Unrequested,
         (true, false) => {
             return Err(WireError::invalid_params(
                 "a connection that only observes is sent no events; start the process with `paused`",
             ));
         }
-        (false, true) => Follower::Starter,
-        (false, false) => Follower::Client,
+        (false, true) => StartedAs::Paused,
+        (false, false) => StartedAs::Followed,
     };
     if params.network_proxy.is_some() {
         return Err(WireError::invalid_params("a network proxy cannot be launched on this executor yet"));
@@ -100,7 +100,7 @@ fn wanted(shared: &Shared, params: StartParams, observes: bool) -> Result<Wanted
         env,
         terminal: params.tty.then_some(size),
         pipe_stdin: params.pipe_stdin,
-        follower,
+        started_as,
         timeout: params.timeout_ms.map(Duration::from_millis),
         umask: params.umask,
         snapshot,
@@ -126,7 +126,8 @@ pub(super) fn begin(
         let id = wanted.id.clone();
         // From now on there may be a process, also one that was cancelled and that nobody waits for.
         shared.janitor.start_sweeping();
-        let launched = survive(launch(&shared, wanted, &session, &place)).await.unwrap_or_else(|| {
+        let starter = call.connection.number();
+        let launched = survive(launch(&shared, wanted, &session, &place, starter)).await.unwrap_or_else(|| {
             // Whatever was started has nobody to look after it.
             shared.end_rest_in_background(place.tag, Arc::clone(&session));
             Err(WireError::internal("the server has failed to start the process; its log says why"))
@@ -134,14 +135,13 @@ pub(super) fn begin(
         match launched {
             Ok((process, io, timeout)) => {
                 let actor = process::run(Arc::clone(&process), io, timeout, Arc::clone(&shared));
-                let introduced = survive_call(|| {
+                let answered = survive_call(|| {
                     shared.metrics.process_started();
                     answer(call, id);
-                    process.journal(Journal::answered);
-                    session.introduce(&process, Instant::now());
+                    process.delivery(|delivery| delivery.answered(starter));
                 });
                 shared.actors.spawn(actor);
-                if introduced.is_none() {
+                if answered.is_none() {
                     shared.kill_in_background(Arc::clone(&process));
                 }
                 while let Some(waiting) = session.table.settle(&process) {
@@ -238,6 +238,7 @@ async fn launch(
     wanted: Wanted,
     session: &Arc<Session>,
     place: &Place,
+    starter: ConnectionNumber,
 ) -> Result<(Arc<Process>, ChildIo, Option<Duration>), WireError> {
     let Execution { argv, env } = execution(shared, &wanted, session).await;
     // That can take a while, and a command that nobody wants any more must not run.
@@ -279,6 +280,8 @@ async fn launch(
         merge_bytes: largest_chunk(&shared.config, &wanted.id),
         ..LogLimits::default()
     };
+    // Only the current family numbers its events.
+    let resend = if wanted.dialect == Dialect::Current { Resend::Unacknowledged } else { Resend::Never };
     let queue = if has_stdin { StdinQueue::new(shared.config.max_queued_stdin) } else { StdinQueue::closed() };
     let birth = Birth {
         id: wanted.id,
@@ -287,11 +290,11 @@ async fn launch(
         tag: place.tag,
         child: Arc::clone(&child),
         terminal,
-        journal: Journal::new(EventLog::new(limits), shared.budget.account(), wanted.dialect, wanted.follower),
+        delivery: CountedDelivery::new(Delivery::new(limits, resend, wanted.started_as), shared.budget.account()),
         stdin: Stdin::new(queue, shared.stdin_budget.account(), input),
     };
     let process = Process::new(session, birth);
-    if !session.table.claim(place, &process) {
+    if !session.claim(place, &process, starter, Instant::now()) {
         shared.kill_unclaimed(&child, place.tag).await;
         return Err(start_cancelled(&process.id));
     }

@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{Found, Target, dispatch_deferred};
 use crate::connection::Call;
-use crate::process::{Flow, Process, Stop};
+use crate::process::{Process, Stop};
 use crate::server::Shared;
 use crate::session::{Place, Session};
 
@@ -52,7 +52,7 @@ async fn wait_delivered(process: &Process, deadline: Instant) {
         let news = process.news.notified();
         tokio::pin!(news);
         news.as_mut().enable();
-        if process.journal(|journal| journal.flow == Flow::Paused || journal.log.is_closed() && !journal.has_push()) {
+        if process.delivery(|delivery| delivery.is_delivered()) {
             return;
         }
         if timeout_at(deadline, news).await.is_err() {

@@ -1,4 +1,4 @@
-//! The one task of a process: carries bytes between its streams and the journal, notices its exit, and closes.
+//! The one task of a process: carries bytes between its streams and the event log, notices its exit, and closes.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use protocol::Stream;
-use session::{Exit, Pace};
+use session::{Delivery, Exit, Pace};
 use spawn::{Child, ChildIo, ExitStatus, Input, Output, ReadOutcome};
 use tokio::time::{Instant, sleep_until};
 
@@ -101,11 +101,11 @@ fn give_up(process: &Arc<Process>, shared: &Arc<Shared>) {
     shared.kill_in_background(Arc::clone(process));
     process.close_stdin();
     process.terminal.lock().take();
-    process.journal(|journal| {
-        if journal.log.exit_event().is_none() {
-            journal.log.exit(Exit { code: UNKNOWN_EXIT_CODE, sandbox_denied: false, timed_out: false });
+    process.delivery(|delivery| {
+        if delivery.log().exit_event().is_none() {
+            delivery.exit(Exit { code: UNKNOWN_EXIT_CODE, sandbox_denied: false, timed_out: false });
         }
-        journal.log.close();
+        delivery.close();
     });
 }
 
@@ -128,8 +128,7 @@ async fn carry(process: &Arc<Process>, io: ChildIo, deadline: Option<Instant>, s
     let mut draining = false;
 
     loop {
-        let room = process.journal(|journal| journal.room());
-        let can_read = room > 0;
+        let can_read = process.room() > 0;
         let input = process.input();
         let has_input = process.has_input();
         let [first, second] = &pumps;
@@ -174,7 +173,7 @@ async fn carry(process: &Arc<Process>, io: ChildIo, deadline: Option<Instant>, s
         }
         for pump in &mut pumps {
             // What is owed is not waited for, because a descendant may take it back.
-            while pump.owed > 0 && process.journal(|journal| journal.room()) > 0 {
+            while pump.owed > 0 && process.room() > 0 {
                 read_turn(process, shared, pump, Output::read_now);
             }
             if draining && pump.owed == 0 {
@@ -185,7 +184,7 @@ async fn carry(process: &Arc<Process>, io: ChildIo, deadline: Option<Instant>, s
             exit_told = true;
             let timed_out = process.timed_out.load(Ordering::Relaxed);
             process
-                .journal(|journal| journal.log.exit(Exit { code: status.code(), sandbox_denied: false, timed_out }));
+                .delivery(|delivery| delivery.exit(Exit { code: status.code(), sandbox_denied: false, timed_out }));
             process.announce();
         }
         if exit_told && pumps.iter().all(|pump| pump.output.is_none()) {
@@ -195,7 +194,7 @@ async fn carry(process: &Arc<Process>, io: ChildIo, deadline: Option<Instant>, s
     process.close_stdin();
     process.terminal.lock().take();
     process.child.lock().take();
-    process.journal(|journal| journal.log.close());
+    process.delivery(Delivery::close);
 }
 
 async fn reaped(child: Option<Arc<Child>>) -> ExitStatus {
@@ -215,7 +214,7 @@ async fn writable(input: Option<&Input>) {
 /// One of the two ways to read from an output.
 type Read = fn(&Output, &mut [u8]) -> std::io::Result<ReadOutcome>;
 
-/// Reads what is there, as far as the journal has room, and appends it.
+/// Reads what is there, as far as the event log has room, and appends it.
 fn read_turn(process: &Arc<Process>, shared: &Shared, pump: &mut Pump, read: Read) {
     let mut got = 0;
     pump.rests_until = None;
@@ -223,7 +222,7 @@ fn read_turn(process: &Arc<Process>, shared: &Shared, pump: &mut Pump, read: Rea
         scratch.resize(READ_BYTES, 0);
         for _ in 0..READS_PER_TURN {
             let Some(output) = &pump.output else { break };
-            let room = process.journal(|journal| journal.room()).min(READ_BYTES);
+            let room = process.room().min(READ_BYTES);
             if room == 0 {
                 break;
             }
@@ -234,7 +233,7 @@ fn read_turn(process: &Arc<Process>, shared: &Shared, pump: &mut Pump, read: Rea
                         pump.enlarged = true;
                     }
                     pump.owed = pump.owed.saturating_sub(count);
-                    let dropped = process.journal(|journal| journal.append(pump.stream, scratch, count));
+                    let dropped = process.delivery(|delivery| delivery.append(pump.stream, scratch, count));
                     shared.metrics.output(count);
                     if dropped > 0 {
                         shared.metrics.output_dropped(dropped);

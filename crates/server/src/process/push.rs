@@ -1,78 +1,57 @@
-//! Events of a process written into a connection's buffer. Output goes from the journal straight into the frame.
+//! Writes events of a process into the buffer of a connection. Output goes from the event log straight into the frame.
+
+use std::sync::atomic::Ordering;
 
 use protocol::{
     ClosedNotification, ExitedNotification, LegacyExited, OutputFrame, Stream, encode_notification, notification,
 };
-use session::{CHUNK_OVERHEAD_BYTES, Chunk, ConnectionNumber, Event};
+use session::{Chunk, ConnectionNumber, Event, Polled};
 use transport::Framing;
 
 use super::{Dialect, Process};
 
-/// What was written.
+/// What [`Process::push_into`] has written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pushed {
-    /// The last event written.
+    /// Sequence number of the last event.
     pub(crate) through: u64,
-    /// Bytes of output among it, with what each piece occupies however short it is: a process that writes single bytes must not reach
-    /// the limit of retained chunks before the client is asked how far it is.
+    /// See [`Batch::output_bytes`](session::Batch::output_bytes).
     pub(crate) output_bytes: usize,
-    /// There is more to say.
-    pub(crate) more: bool,
-    /// The last event was the last for ever.
-    pub(crate) closed: bool,
+    /// The process has further events for this connection.
+    pub(crate) has_more: bool,
+    /// The last event was the close of the process.
+    pub(crate) is_last: bool,
 }
 
 impl Process {
-    /// Appends events for `listener` to `out` until it has grown by about `budget` bytes.
+    /// Appends events for `connection` to `out`: about `budget` bytes of output. None: there was no event to send.
     pub(crate) fn push_into(
         &self,
-        listener: ConnectionNumber,
+        connection: ConnectionNumber,
         framing: Framing,
         out: &mut Vec<u8>,
         budget: usize,
-    ) -> Pushed {
-        let start = out.len();
-        let mut pushed = Pushed { through: 0, output_bytes: 0, more: false, closed: false };
-        loop {
-            let Some((event, output_bytes, more)) = self.journal(|journal| {
-                if !journal.has_push() || journal.listener != Some(listener) {
-                    return None;
-                }
-                let mut event = journal.log.next_event(journal.sent)?;
-                journal.sent = event.seq();
-                // What a cap holds back counts too: only its receipt makes room for more.
-                let output_bytes =
-                    if let Event::Output(chunk) = &event { chunk.bytes.len() + CHUNK_OVERHEAD_BYTES } else { 0 };
-                self.apply_cap(&mut event, &mut journal.legacy_sent);
-                Some((event, output_bytes, journal.has_push()))
-            }) else {
-                pushed.more = false;
-                break;
-            };
-            pushed.through = event.seq();
-            pushed.more = more;
-            pushed.output_bytes += output_bytes;
-            pushed.closed = matches!(event, Event::Closed { .. });
+    ) -> Option<Pushed> {
+        let Polled::Events(batch) = self.delivery(|delivery| delivery.poll(connection, budget)) else { return None };
+        let (through, is_last) = (batch.through(), batch.is_last());
+        for mut event in batch.events {
+            self.apply_cap(&mut event);
             self.write_event(framing, out, &event);
-            if out.len() - start >= budget {
-                break;
-            }
         }
-        if pushed.through > 0 {
-            // A terminate may be waiting for its output to be on its way.
-            self.news.notify_waiters();
-        }
-        pushed
+        // A terminate may be waiting for its output to be on its way.
+        self.news.notify_waiters();
+        Some(Pushed { through, output_bytes: batch.output_bytes, has_more: batch.has_more, is_last })
     }
 
     /// The legacy family sends at most so many bytes of each stream.
-    fn apply_cap(&self, event: &mut Event, sent: &mut [u64; 2]) {
+    fn apply_cap(&self, event: &mut Event) {
         if let Dialect::Legacy { output_bytes_cap: Some(cap) } = self.dialect
             && let Event::Output(chunk) = event
         {
-            let sent = &mut sent[usize::from(chunk.stream == Stream::Stderr)];
-            chunk.bytes.truncate(usize::try_from(cap.saturating_sub(*sent)).unwrap_or(usize::MAX));
-            *sent += chunk.bytes.len() as u64;
+            let sent = &self.legacy_sent[usize::from(chunk.stream == Stream::Stderr)];
+            let left = cap.saturating_sub(sent.load(Ordering::Relaxed));
+            chunk.bytes.truncate(usize::try_from(left).unwrap_or(usize::MAX));
+            sent.fetch_add(chunk.bytes.len() as u64, Ordering::Relaxed);
         }
     }
 

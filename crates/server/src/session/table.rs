@@ -231,8 +231,9 @@ impl Table {
     /// Whether a process is not closed, or being started. None: there is no process at all.
     pub(crate) fn is_at_work(&self) -> Option<bool> {
         let slots = self.slots.lock();
-        let is_closed =
-            |slot: &Slot| slot.process().is_some_and(|process| process.journal(|journal| journal.log.is_closed()));
+        let is_closed = |slot: &Slot| {
+            slot.process().is_some_and(|process| process.delivery(|delivery| delivery.log().is_closed()))
+        };
         (!slots.is_empty()).then(|| !slots.values().all(is_closed))
     }
 

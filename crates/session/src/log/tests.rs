@@ -144,19 +144,16 @@ fn chunks_are_bounded_in_number() {
 }
 
 #[test]
-fn room_is_what_the_client_has_not_acknowledged() {
+fn room_is_what_the_unacknowledged_output_leaves() {
     let mut log = EventLog::new(LogLimits { retain_bytes: 10, retain_chunks: 100, merge_bytes: 4 });
     log.append(Stream::Stdout, b"aaaa");
     log.append(Stream::Stdout, b"bbbb");
-    assert_eq!(log.room(), 2);
-    log.acknowledge(1);
-    assert_eq!(log.room(), 6);
+    assert_eq!(log.room(Acknowledged::default()), 2);
+    let first = log.acknowledged_through(1);
+    assert_eq!(log.room(first), 6);
     log.append(Stream::Stdout, b"cccc");
-    assert_eq!((log.room(), log.oldest_seq()), (2, Some(2)));
-    log.acknowledge(3);
-    assert_eq!(log.room(), 10);
-    log.acknowledge(1);
-    assert_eq!(log.room(), 10, "an old acknowledgement changes nothing");
+    assert_eq!((log.room(first), log.oldest_seq()), (2, Some(2)));
+    assert_eq!(log.room(log.acknowledged_through(3)), 10);
 }
 
 #[test]
@@ -185,12 +182,15 @@ fn shrinking_frees_the_oldest() {
     }
     let chunk = 4 + CHUNK_OVERHEAD_BYTES;
     assert_eq!(log.occupied_bytes(), 5 * chunk);
-    log.acknowledge(3);
-    assert_eq!((log.unacknowledged_bytes(), log.occupied_by_unacknowledged()), (8, 2 * chunk));
+    let known = log.acknowledged_through(3);
+    assert_eq!((log.unacknowledged_bytes(known), log.occupied_by_unacknowledged(known)), (8, 2 * chunk));
+    assert_eq!(log.acknowledged_bytes(known), 12);
     assert_eq!(log.shrink_to(2 * chunk + 1), 3 * chunk);
     assert_eq!((log.retained_bytes(), log.dropped_bytes(), log.oldest_seq()), (8, 12, Some(4)));
     assert!(log.read(2, None).gap);
     assert!(!log.read(3, None).gap);
+    log.shrink_to(0);
+    assert_eq!((log.has_event_after(2), log.next_event(2)), (false, None), "nothing is left to send");
 }
 
 #[derive(Clone, Debug)]
@@ -225,13 +225,13 @@ proptest! {
     #[test]
     fn a_client_that_keeps_up_gets_every_byte_once_in_order(steps in proptest::collection::vec(step(), 0..60)) {
         let mut log = EventLog::new(LogLimits { retain_bytes: 120, retain_chunks: 20, merge_bytes: 50 });
-        let (mut cursor, mut seen) = (0, Vec::new());
+        let (mut cursor, mut seen, mut known) = (0, Vec::new(), Acknowledged::default());
         let mut model: [(Stream, Vec<u8>); 2] = [(Stream::Stdout, vec![]), (Stream::Stderr, vec![])];
         let mut exited = false;
         for step in steps {
             match step {
                 // A pipe is only read while there is room for what it may hold.
-                Step::Append(stream, bytes) if log.room() >= bytes.len() => {
+                Step::Append(stream, bytes) if log.room(known) >= bytes.len() => {
                     log.append(stream, &bytes);
                     model.iter_mut().find(|(s, _)| *s == stream).unwrap().1.extend(bytes);
                 }
@@ -250,7 +250,7 @@ proptest! {
                         prop_assert!(page.chunks.iter().map(|chunk| chunk.bytes.len() as u64).sum::<u64>() <= max);
                     }
                 }
-                Step::Acknowledge => log.acknowledge(cursor),
+                Step::Acknowledge => known = log.acknowledged_through(cursor),
                 Step::Exit if !exited => { exited = true; log.exit(EXIT); }
                 Step::Exit => {}
             }

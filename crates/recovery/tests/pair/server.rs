@@ -1,0 +1,295 @@
+//! The server's end: a `Delivery`, its receipts, and the messages of the three kinds of server.
+
+use std::collections::BTreeMap;
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use protocol::{Base64Bytes, OutputChunk, ReadResult};
+use recovery::{Event, Exit};
+use session::{
+    CHUNK_OVERHEAD_BYTES, ConnectionNumber, Delivery, Departure, LogLimits, MemoryPressure, Page, Polled, ReadAnswer,
+    Receipts, ReclaimStep, Resend, StartedAs,
+};
+
+use crate::schedule::{ProcessAct, Reclaim, Schedule, ServerKind};
+use crate::truth::Truth;
+
+/// What the server sends without being asked.
+#[derive(Clone, Debug)]
+pub(crate) enum Push {
+    Event(u64, Event),
+    /// The close of an old server.
+    UnnumberedClose,
+    Ping([u8; 8]),
+}
+
+pub(crate) struct Server {
+    kind: ServerKind,
+    page_bytes: usize,
+    batch_bytes: usize,
+    retain_bytes: usize,
+    hold: Duration,
+    delivery: Delivery,
+    receipts: BTreeMap<ConnectionNumber, Receipts<()>>,
+    /// The connection of the session's client.
+    attached: Option<ConnectionNumber>,
+    /// When the process may stop waiting for a client that was lost.
+    hold_ends: Option<Instant>,
+    /// What the process wants to do as soon as there is room.
+    waiting: VecDeque<ProcessAct>,
+    /// Messages of servers that send each event as it happens.
+    outbox: Vec<(ConnectionNumber, Push)>,
+    merge_bytes: usize,
+    pub(crate) truth: Truth,
+    /// Whether output may have been dropped that a client had not acknowledged: the hold ended, or memory was given back.
+    pub(crate) may_lose_output: bool,
+}
+
+impl Server {
+    pub(crate) fn new(schedule: &Schedule, first: ConnectionNumber) -> Self {
+        let kind = schedule.kind;
+        let limits = LogLimits {
+            retain_bytes: if kind == ServerKind::Old { 1 << 20 } else { schedule.retain_bytes },
+            merge_bytes: schedule.merge_bytes.min(schedule.retain_bytes / 4).max(1),
+            ..LogLimits::default()
+        };
+        let started_as = if kind == ServerKind::Ours { StartedAs::Followed } else { StartedAs::Unrequested };
+        let mut server = Self {
+            kind,
+            page_bytes: if kind == ServerKind::Ours { schedule.page_bytes } else { usize::MAX },
+            batch_bytes: schedule.batch_bytes,
+            retain_bytes: limits.retain_bytes,
+            hold: Duration::from_millis(schedule.hold),
+            delivery: Delivery::new(limits, Resend::Unacknowledged, started_as),
+            receipts: BTreeMap::new(),
+            attached: None,
+            hold_ends: None,
+            waiting: VecDeque::new(),
+            outbox: Vec::new(),
+            merge_bytes: limits.merge_bytes,
+            truth: Truth::default(),
+            may_lose_output: kind != ServerKind::Ours,
+        };
+        if kind == ServerKind::Ours {
+            server.delivery.connect(first);
+            server.delivery.answered(first);
+            server.attached = Some(first);
+        } else {
+            server.attach(first);
+        }
+        server
+    }
+
+    /// The process does something, or waits with it until there is room.
+    pub(crate) fn act(&mut self, act: ProcessAct, now: Instant) {
+        self.waiting.push_back(act);
+        self.run_process(now);
+    }
+
+    /// Lets the process go on as far as there is room.
+    pub(crate) fn run_process(&mut self, now: Instant) {
+        while let Some(act) = self.waiting.pop_front() {
+            match act {
+                ProcessAct::Write(stream, mut bytes) => {
+                    let room = self.delivery.room(MemoryPressure::None, now);
+                    if room == usize::MAX {
+                        let is_over = self.hold_ends.is_some_and(|hold_ends| hold_ends <= now);
+                        assert!(is_over || self.kind != ServerKind::Ours, "the process does not wait for its client");
+                        self.may_lose_output = true;
+                    }
+                    let rest = bytes.split_off(bytes.len().min(room).min(self.merge_bytes));
+                    self.truth.wrote(stream, &bytes);
+                    let (count, mut buffer) = (bytes.len(), bytes);
+                    buffer.resize(count * 3, 0);
+                    let missed = self.delivery.append(stream, &mut buffer, count);
+                    assert!(missed == 0 || self.may_lose_output, "output was dropped while the process was to wait");
+                    if !rest.is_empty() {
+                        self.waiting.push_front(ProcessAct::Write(stream, rest));
+                    }
+                    if room == 0 {
+                        return;
+                    }
+                }
+                ProcessAct::Exit { code, sandbox_denied, timed_out } => {
+                    let timed_out = timed_out && self.kind == ServerKind::Ours;
+                    self.truth.exited(code, timed_out);
+                    self.delivery.exit(session::Exit { code, sandbox_denied, timed_out });
+                }
+                ProcessAct::Close => {
+                    self.truth.closed();
+                    self.delivery.close();
+                }
+            }
+            if self.kind != ServerKind::Ours
+                && let Some(attached) = self.attached
+            {
+                let pushes = self.poll(attached);
+                self.outbox.extend(pushes.into_iter().map(|push| (attached, push)));
+            }
+        }
+    }
+
+    pub(crate) fn take_outbox(&mut self) -> Vec<(ConnectionNumber, Push)> {
+        std::mem::take(&mut self.outbox)
+    }
+
+    pub(crate) fn process_waits(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// A client has resumed the session, or taken it over.
+    pub(crate) fn attach(&mut self, connection: ConnectionNumber) {
+        if self.kind == ServerKind::Ours {
+            self.delivery.attach(connection);
+        } else {
+            // These servers send what happens from now on, whatever the client has.
+            if let Some(before) = self.attached {
+                self.delivery.detach(before, Departure::Lost, Instant::now());
+            }
+            self.delivery.watch(connection, self.delivery.log().next_seq() - 1);
+        }
+        self.attached = Some(connection);
+        self.hold_ends = None;
+    }
+
+    /// The server has noticed that a connection is gone. Returns when the process stops waiting for its client.
+    pub(crate) fn detach(&mut self, connection: ConnectionNumber, now: Instant) -> Instant {
+        let hold_ends = now + self.hold;
+        self.delivery.detach(connection, Departure::Lost, hold_ends);
+        if self.attached.take_if(|attached| *attached == connection).is_some() {
+            self.hold_ends = Some(hold_ends);
+        }
+        hold_ends
+    }
+
+    pub(crate) fn watch(&mut self, connection: ConnectionNumber, after: u64) {
+        self.delivery.watch(connection, after);
+    }
+
+    pub(crate) fn stop_awaiting_read(&mut self, connection: ConnectionNumber) {
+        self.delivery.stop_awaiting_read(connection);
+    }
+
+    pub(crate) fn pause(&mut self, connection: ConnectionNumber) {
+        self.delivery.pause(connection);
+    }
+
+    pub(crate) fn resume(&mut self, connection: ConnectionNumber) {
+        self.delivery.resume(connection);
+    }
+
+    pub(crate) fn reclaim(&mut self, reclaim: Reclaim, now: Instant) {
+        let reclaimed = self.delivery.reclaim(reclaim.step, reclaim.share, reclaim.pressure, now);
+        // Dropping acknowledged output loses nothing. The other steps may drop output that is still on its way.
+        self.may_lose_output |= reclaimed.bytes > 0 && reclaim.step != ReclaimStep::Acknowledged;
+    }
+
+    pub(crate) fn pong(&mut self, connection: ConnectionNumber, payload: [u8; 8]) {
+        let received = self.receipts.get_mut(&connection).and_then(|receipts| receipts.pong(&payload));
+        for ((), through) in received.into_iter().flatten() {
+            self.delivery.acknowledge(connection, through);
+        }
+    }
+
+    pub(crate) fn has_events_for(&self, connection: ConnectionNumber) -> bool {
+        self.delivery.has_events_for(connection)
+    }
+
+    /// The next messages for a connection.
+    pub(crate) fn poll(&mut self, connection: ConnectionNumber) -> Vec<Push> {
+        let Polled::Events(batch) = self.delivery.poll(connection, self.batch_bytes) else { return Vec::new() };
+        let (through, is_last, output_bytes) = (batch.through(), batch.is_last(), batch.output_bytes);
+        let mut pushes = Vec::new();
+        for event in batch.events {
+            let (seq, event) = (event.seq(), self.on_the_wire(event));
+            self.truth.check_same(seq, &event);
+            pushes.push(match event {
+                Event::Closed if self.kind == ServerKind::Old => Push::UnnumberedClose,
+                event => Push::Event(seq, event),
+            });
+        }
+        if self.kind == ServerKind::Ours {
+            let receipts = self.receipts(connection);
+            let ping_follows = if is_last {
+                receipts.sent_last(&(), output_bytes)
+            } else {
+                receipts.sent((), through, output_bytes)
+            };
+            if ping_follows {
+                pushes.push(Push::Ping(receipts.ping(Instant::now())));
+            }
+        }
+        pushes
+    }
+
+    fn on_the_wire(&self, event: session::Event) -> Event {
+        match event {
+            session::Event::Output(chunk) => Event::Output { stream: chunk.stream, chunk: chunk.bytes },
+            session::Event::Exited { exit, .. } => Event::Exited(Exit {
+                code: exit.code,
+                sandbox_denied: (self.kind != ServerKind::Old).then_some(exit.sandbox_denied),
+                timed_out: exit.timed_out,
+            }),
+            session::Event::Closed { .. } => Event::Closed,
+        }
+    }
+
+    /// Answers `process/read`, after which events may be sent. Returns the payload of a ping that follows the answer.
+    pub(crate) fn read(&mut self, connection: ConnectionNumber, after: u64) -> (ReadResult, Option<[u8; 8]>) {
+        let is_large = self.delivery.log().retained_bytes() > self.page_bytes;
+        let max_bytes = is_large.then_some(self.page_bytes as u64);
+        let ReadAnswer { page, catches_up } = self.delivery.read(connection, after, max_bytes, None);
+        if catches_up {
+            self.delivery.answered(connection);
+        }
+        for chunk in &page.chunks {
+            let event = Event::Output { stream: chunk.stream, chunk: chunk.bytes.clone() };
+            self.truth.check_same(chunk.seq, &event);
+        }
+        let mut ping = None;
+        if catches_up && !self.delivery.log().is_closed() {
+            let output_bytes = page.chunks.iter().map(|chunk| chunk.bytes.len() + CHUNK_OVERHEAD_BYTES).sum();
+            let receipts = self.receipts(connection);
+            if receipts.sent((), page.next_seq - 1, output_bytes) {
+                ping = Some(receipts.ping(Instant::now()));
+            }
+        }
+        (self.read_result(page), ping)
+    }
+
+    fn receipts(&mut self, connection: ConnectionNumber) -> &mut Receipts<()> {
+        self.receipts.entry(connection).or_insert_with(|| Receipts::new(self.retain_bytes))
+    }
+
+    fn read_result(&self, page: Page) -> ReadResult {
+        let log = self.delivery.log();
+        let reports_gaps = self.kind == ServerKind::Ours;
+        let exit = log.exit_event();
+        let chunks = page.chunks.into_iter().map(|chunk| OutputChunk {
+            seq: chunk.seq,
+            stream: chunk.stream,
+            chunk: Base64Bytes(chunk.bytes.to_vec()),
+        });
+        let unnumbered_close = self.kind == ServerKind::Old && log.is_closed() && page.next_seq == log.next_seq();
+        ReadResult {
+            chunks: chunks.collect(),
+            next_seq: page.next_seq - u64::from(unnumbered_close),
+            exited: exit.is_some(),
+            exit_code: exit.map(|(_, exit)| exit.code),
+            closed: log.is_closed(),
+            failure: None,
+            sandbox_denied: exit.is_some_and(|(_, exit)| exit.sandbox_denied),
+            oldest_seq: log.oldest_seq().filter(|_| reports_gaps),
+            exit_seq: exit.map(|(seq, _)| seq).filter(|_| reports_gaps),
+            timed_out: exit.is_some_and(|(_, exit)| exit.timed_out),
+            gap: reports_gaps && page.gap,
+            dropped_bytes: (reports_gaps && page.gap).then(|| log.dropped_bytes()),
+            partial: page.is_partial,
+        }
+    }
+
+    /// Bytes of output that no read brings any more.
+    pub(crate) fn dropped_bytes(&self) -> u64 {
+        self.delivery.log().dropped_bytes()
+    }
+}

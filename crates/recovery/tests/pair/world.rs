@@ -1,0 +1,521 @@
+//! A client, a server and a network between them, on virtual time.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use protocol::ReadResult;
+use recovery::{Action, Backoff, Chance, Generation, Link, LinkPolicy};
+use session::ConnectionNumber;
+
+use crate::client::Client;
+use crate::schedule::{AttemptFate, Cut, ProcessAct, RECOVERY_BUDGET, Reclaim, Schedule, ServerKind, Time};
+use crate::server::{Push, Server};
+
+/// After a resume, when our server no longer waits for a read.
+const READ_GRACE: Time = 1000;
+/// When the server gives up a connection that broke silently.
+const SERVER_GIVES_UP_AFTER: Time = 6000;
+/// Far beyond the end of any schedule.
+const END_OF_TIME: Time = 300_000;
+const MOST_HAPPENINGS: u64 = 50_000;
+
+/// The connection of the client that takes the session over. It never breaks.
+const TAKER: ConnectionNumber = ConnectionNumber(1_000_000);
+const WATCHER: ConnectionNumber = ConnectionNumber(1_000_001);
+
+/// What happens at some time.
+enum Happening {
+    Process(ProcessAct),
+    Cut(Cut),
+    ClientNotices(Generation),
+    ServerNotices(Generation),
+    HoldEnds,
+    ReadGraceEnds(ConnectionNumber),
+    /// The server has room to send to this connection.
+    Writable(ConnectionNumber),
+    Reclaim(Reclaim),
+    TakeOver,
+    Watch(u64),
+    Pause(Time),
+    StartBegins(Time),
+    StartSettles,
+    AttemptFails(Generation, Retry),
+    ToServer(Generation, Request),
+    ToClient(Generation, Reply),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Retry {
+    MayHelp,
+    IsUseless,
+}
+
+enum Request {
+    Resume,
+    Read { after: u64 },
+    Pong([u8; 8]),
+    Flow { paused: bool },
+}
+
+enum Reply {
+    Resumed,
+    Answer { result: Box<ReadResult>, dropped_bytes: u64 },
+    Push(Push),
+    Displaced,
+}
+
+/// A message that is on its way over a connection.
+struct Flight {
+    generation: Generation,
+    sent: Time,
+    to_client: bool,
+}
+
+pub(crate) struct World {
+    schedule: Schedule,
+    start: Instant,
+    now: Time,
+    agenda: BTreeMap<(Time, u64), (Option<Flight>, Happening)>,
+    agenda_entries: u64,
+    rolls: usize,
+    attempts: usize,
+    server: Server,
+    client: Client,
+    link: Link,
+    cuts: BTreeMap<Generation, Cut>,
+    /// When the last message of a connection arrives in each direction: later messages do not overtake it.
+    arrivals: BTreeMap<(Generation, bool), Time>,
+    /// Connections for which [`Happening::Writable`] is on the agenda.
+    writable: BTreeSet<ConnectionNumber>,
+    attempting: Option<Generation>,
+    answers_on_their_way: BTreeSet<Generation>,
+    lost_at: Option<Time>,
+    starts: usize,
+    streams_failed: bool,
+    link_failed: bool,
+    /// The connection over which the client has asked for an event that did not come.
+    filling_hole: Option<Generation>,
+    taker: Option<Client>,
+    watcher_last: Option<u64>,
+}
+
+fn connection(generation: Generation) -> ConnectionNumber {
+    ConnectionNumber(generation.0)
+}
+
+impl World {
+    pub(crate) fn new(schedule: Schedule) -> Self {
+        let start = Instant::now();
+        let ms = Duration::from_millis;
+        let policy = LinkPolicy {
+            budget: ms(RECOVERY_BUDGET),
+            backoff: Backoff { first: ms(20), longest: ms(500) },
+            stable_after: ms(100),
+            ..LinkPolicy::default()
+        };
+        let mut world = Self {
+            start,
+            now: 0,
+            agenda: BTreeMap::new(),
+            agenda_entries: 0,
+            rolls: 0,
+            attempts: 0,
+            server: Server::new(&schedule, connection(Generation(0))),
+            client: Client::new(),
+            link: Link::connected(policy, start),
+            cuts: BTreeMap::new(),
+            arrivals: BTreeMap::new(),
+            writable: BTreeSet::new(),
+            attempting: None,
+            answers_on_their_way: BTreeSet::new(),
+            lost_at: None,
+            starts: 0,
+            streams_failed: false,
+            link_failed: false,
+            filling_hole: None,
+            taker: None,
+            watcher_last: None,
+            schedule,
+        };
+        world.plan_all();
+        world
+    }
+
+    fn plan_all(&mut self) {
+        let schedule = self.schedule.clone();
+        let mut at = 0;
+        for (wait, act) in schedule.process {
+            at += wait;
+            self.plan(at, Happening::Process(act));
+        }
+        schedule.cuts.into_iter().for_each(|cut| self.plan(cut.at, Happening::Cut(cut)));
+        schedule.starts.into_iter().for_each(|(at, lasts)| self.plan(at, Happening::StartBegins(lasts)));
+        if schedule.kind == ServerKind::Ours {
+            schedule.pauses.into_iter().for_each(|pause| self.plan(pause.at, Happening::Pause(pause.lasts)));
+            schedule.reclaims.into_iter().for_each(|reclaim| self.plan(reclaim.at, Happening::Reclaim(reclaim)));
+            schedule.takeover.into_iter().for_each(|at| self.plan(at, Happening::TakeOver));
+            schedule.watcher.into_iter().for_each(|(at, after)| self.plan(at, Happening::Watch(after)));
+        }
+    }
+
+    /// Lets everything happen and checks how it ends.
+    pub(crate) fn run(mut self) {
+        loop {
+            let next = self.agenda.first_key_value().map(|((at, _), _)| *at);
+            // Timers fire on whole milliseconds, never early.
+            let wake = self.link.poll_timeout().map(|at| (at - self.start).as_nanos().div_ceil(1_000_000) as Time);
+            let Some(at) = next.into_iter().chain(wake).min() else { break };
+            assert!(at < END_OF_TIME && self.agenda_entries < MOST_HAPPENINGS, "the simulation does not end");
+            self.now = self.now.max(at);
+            if next == Some(at) {
+                let (_, (flight, happening)) = self.agenda.pop_first().expect("there is a next one");
+                if flight.is_none_or(|flight| self.arrives(&flight)) {
+                    self.happen(happening);
+                }
+            }
+            if wake.is_some_and(|wake| wake <= self.now) {
+                self.link.handle_timeout(self.instant());
+            }
+            self.follow_link();
+            self.server.run_process(self.instant());
+            for (ConnectionNumber(number), push) in self.server.take_outbox() {
+                self.send_to_client(Generation(number), Reply::Push(push));
+            }
+            self.plan_writing();
+            self.hand_out();
+            self.fill_hole();
+            self.check_recovery_time();
+        }
+        self.check_end();
+    }
+
+    fn happen(&mut self, happening: Happening) {
+        let now = self.instant();
+        match happening {
+            Happening::Process(act) => self.server.act(act, now),
+            Happening::Cut(cut) => self.cut(cut),
+            Happening::ClientNotices(generation) => self.client_notices(generation),
+            Happening::ServerNotices(generation) => {
+                let hold_ends = self.server.detach(connection(generation), now);
+                self.plan((hold_ends - self.start).as_millis() as Time, Happening::HoldEnds);
+            }
+            // The process looks for room after every happening.
+            Happening::HoldEnds => {}
+            Happening::ReadGraceEnds(connection) => self.server.stop_awaiting_read(connection),
+            Happening::Writable(connection) => self.write_to(connection),
+            Happening::Reclaim(reclaim) => self.server.reclaim(reclaim, now),
+            Happening::TakeOver => self.take_over(),
+            Happening::Watch(after) => {
+                self.watcher_last = Some(after);
+                self.server.watch(WATCHER, after);
+            }
+            Happening::Pause(lasts) => self.pause(lasts),
+            Happening::StartBegins(lasts) => {
+                if self.link.current().is_some_and(|generation| self.link.start_began(generation)) {
+                    self.starts += 1;
+                    self.plan(self.now + lasts, Happening::StartSettles);
+                }
+            }
+            Happening::StartSettles => {
+                self.starts -= 1;
+                self.link.start_settled(now);
+            }
+            Happening::AttemptFails(generation, retry) => self.fail_attempt(generation, retry),
+            Happening::ToServer(generation, request) => self.serve(generation, request),
+            Happening::ToClient(generation, reply) => self.receive(generation, reply),
+        }
+    }
+
+    fn cut(&mut self, cut: Cut) {
+        let victim = self.link.current().or(self.attempting);
+        let Some(victim) = victim.filter(|victim| !self.cuts.contains_key(victim)) else { return };
+        self.cuts.insert(victim, cut);
+        let noticed = self.now + cut.client_notices_after;
+        self.plan(noticed, Happening::ClientNotices(victim));
+        // The writing side of a client may notice a loss later than its reading side.
+        let again = noticed + self.delay();
+        self.plan(again, Happening::ClientNotices(victim));
+        let noticed = self.now + cut.server_notices_after.unwrap_or(SERVER_GIVES_UP_AFTER);
+        self.plan(noticed, Happening::ServerNotices(victim));
+    }
+
+    /// The server's end of a connection receives a request.
+    fn serve(&mut self, generation: Generation, request: Request) {
+        let from = connection(generation);
+        match request {
+            // The session belongs to another client.
+            _ if self.taker.is_some() => self.plan(self.now, Happening::AttemptFails(generation, Retry::IsUseless)),
+            Request::Resume => {
+                self.server.attach(from);
+                self.plan(self.now + READ_GRACE, Happening::ReadGraceEnds(from));
+                self.send_to_client(generation, Reply::Resumed);
+            }
+            Request::Read { after } => {
+                let (result, ping) = self.server.read(from, after);
+                let dropped_bytes = self.server.dropped_bytes();
+                self.answers_on_their_way.insert(generation);
+                self.send_to_client(generation, Reply::Answer { result: Box::new(result), dropped_bytes });
+                if let Some(ping) = ping {
+                    self.send_to_client(generation, Reply::Push(Push::Ping(ping)));
+                }
+            }
+            Request::Pong(payload) => self.server.pong(from, payload),
+            Request::Flow { paused: true } => self.server.pause(from),
+            Request::Flow { paused: false } => self.server.resume(from),
+        }
+    }
+
+    /// The client's end of a connection receives a message.
+    fn receive(&mut self, generation: Generation, reply: Reply) {
+        match reply {
+            Reply::Resumed => {
+                let after = self.client.last();
+                self.send_to_server(generation, Request::Read { after });
+            }
+            Reply::Answer { result, dropped_bytes } => {
+                self.answers_on_their_way.remove(&generation);
+                self.filling_hole.take_if(|asked| *asked == generation);
+                if !self.is_over() {
+                    self.client.take_answer(*result, dropped_bytes, self.schedule.kind, &self.server);
+                }
+                self.attempting.take_if(|attempt| *attempt == generation);
+                self.link.attempt_succeeded(generation, self.instant());
+            }
+            Reply::Push(Push::Ping(payload)) => self.send_to_server(generation, Request::Pong(payload)),
+            Reply::Push(push) => {
+                let awaits_answer = self.link.current().is_none();
+                if !self.is_over() {
+                    self.client.take_push(push, awaits_answer);
+                }
+            }
+            Reply::Displaced => self.link.taken_over(generation, "taken over"),
+        }
+    }
+
+    /// Another client takes the session, reads what there is, and is sent the rest.
+    fn take_over(&mut self) {
+        if let Some(current) = self.link.current() {
+            self.send_to_client(current, Reply::Displaced);
+        }
+        self.server.attach(TAKER);
+        let mut taker = Client::new();
+        let (answer, ping) = self.server.read(TAKER, 0);
+        taker.begin(answer, &self.server.truth);
+        self.taker = Some(taker);
+        if let Some(ping) = ping {
+            self.server.pong(TAKER, ping);
+        }
+    }
+
+    fn pause(&mut self, lasts: Time) {
+        let Some(current) = self.link.current() else { return };
+        self.send_to_server(current, Request::Flow { paused: true });
+        let resumes = Happening::ToServer(current, Request::Flow { paused: false });
+        let flight = Flight { generation: current, sent: self.now, to_client: false };
+        // The resume is sent later over the same connection, or never if that breaks: a new connection is not paused.
+        let earliest = self.arrivals.get(&(current, false)).copied().unwrap_or(0);
+        self.agenda_entries += 1;
+        self.agenda.insert((earliest.max(self.now + lasts), self.agenda_entries), (Some(flight), resumes));
+    }
+
+    /// The socket of a connection takes a batch of messages.
+    fn write_to(&mut self, to: ConnectionNumber) {
+        self.writable.remove(&to);
+        for push in self.server.poll(to) {
+            match to {
+                WATCHER => self.take_as_watcher(&push),
+                TAKER => match push {
+                    Push::Ping(payload) => self.server.pong(TAKER, payload),
+                    push => self.taker.as_mut().expect("somebody took over").take_push(push, false),
+                },
+                ConnectionNumber(number) => self.send_to_client(Generation(number), Reply::Push(push)),
+            }
+        }
+    }
+
+    /// A watcher gets events in order. It may miss some, and sees that by their numbers.
+    fn take_as_watcher(&mut self, push: &Push) {
+        if let Push::Event(seq, _) = push {
+            assert!(self.watcher_last < Some(*seq), "{seq} follows {:?}", self.watcher_last);
+            self.watcher_last = Some(*seq);
+        }
+    }
+
+    /// Lets the server write to every connection for which it has events.
+    fn plan_writing(&mut self) {
+        let generations = (0..=self.attempts as u64).map(ConnectionNumber);
+        for to in generations.chain([TAKER, WATCHER]) {
+            if self.server.has_events_for(to) && self.writable.insert(to) {
+                let slowest = if to == TAKER { 400 } else { 40 };
+                let wait = Time::from(self.roll()) % slowest;
+                self.plan(self.now + wait, Happening::Writable(to));
+            }
+        }
+    }
+
+    fn client_notices(&mut self, generation: Generation) {
+        if self.link.current() == Some(generation) {
+            self.lost_at = Some(self.now);
+            self.streams_failed = false;
+        }
+        let chance = self.chance();
+        self.link.disconnected(generation, Some("cut"), self.instant(), chance);
+        let answer_comes =
+            self.answers_on_their_way.contains(&generation) && !self.cuts[&generation].loses_messages_in_flight;
+        if !answer_comes {
+            self.fail_attempt(generation, Retry::MayHelp);
+        }
+    }
+
+    fn fail_attempt(&mut self, generation: Generation, retry: Retry) {
+        let was_running = self.attempting.take_if(|attempt| *attempt == generation).is_some();
+        let chance = self.chance();
+        let is_retryable = retry == Retry::MayHelp;
+        self.link.attempt_failed(generation, "refused", is_retryable, self.instant(), chance);
+        assert!(is_retryable || !was_running || self.link.failure().is_some());
+    }
+
+    /// Does what the link of the client says.
+    fn follow_link(&mut self) {
+        while let Some(action) = self.link.poll_action() {
+            assert!(!self.link_failed, "{action:?} after the end");
+            match action {
+                Action::FailStreams(_) => {
+                    assert!(self.lost_at.is_some(), "only an old connection was lost");
+                    self.streams_failed = true;
+                }
+                Action::Attempt(generation) => {
+                    assert!(self.streams_failed && self.attempting.is_none() && self.starts == 0);
+                    self.attempting = Some(generation);
+                    self.attempt(generation);
+                }
+                Action::Abandon(generation) => {
+                    assert_eq!(self.attempting.take(), Some(generation));
+                    self.hang_up(generation);
+                }
+                Action::Connected(generation) => {
+                    assert_eq!(self.link.current(), Some(generation));
+                    self.lost_at = None;
+                }
+                Action::Fail(text) => {
+                    assert_eq!(self.link.failure(), Some(text.as_str()));
+                    assert!(self.taker.is_some() || self.streams_failed && self.attempting.is_none());
+                    self.link_failed = true;
+                    (0..=self.attempts as u64).for_each(|number| self.hang_up(Generation(number)));
+                }
+            }
+        }
+    }
+
+    /// The client closes a connection, and the server notices.
+    fn hang_up(&mut self, generation: Generation) {
+        let later = self.now + self.delay();
+        self.plan(later, Happening::ServerNotices(generation));
+    }
+
+    fn attempt(&mut self, generation: Generation) {
+        let fate = self.schedule.attempts[self.attempts % self.schedule.attempts.len()];
+        self.attempts += 1;
+        let later = self.now + self.delay();
+        match fate {
+            AttemptFate::Connects => self.send_to_server(generation, Request::Resume),
+            AttemptFate::Hangs => {}
+            AttemptFate::Refused => self.plan(later, Happening::AttemptFails(generation, Retry::MayHelp)),
+            AttemptFate::Forbidden => self.plan(later, Happening::AttemptFails(generation, Retry::IsUseless)),
+        }
+    }
+
+    fn hand_out(&mut self) {
+        if !self.link_failed {
+            self.client.hand_out(&self.server.truth);
+        }
+        if let Some(taker) = &mut self.taker {
+            taker.hand_out(&self.server.truth);
+        }
+    }
+
+    /// A hole in the events of a live connection is filled by a read.
+    fn fill_hole(&mut self) {
+        if let Some(taker) = self.taker.as_mut().filter(|taker| taker.has_hole()) {
+            let (answer, _) = self.server.read(TAKER, taker.last());
+            taker.take_answer(answer, self.server.dropped_bytes(), self.schedule.kind, &self.server);
+            taker.hand_out(&self.server.truth);
+        }
+        if let Some(current) = self.link.current()
+            && self.client.has_hole()
+            && self.filling_hole != Some(current)
+        {
+            self.filling_hole = Some(current);
+            let after = self.client.last();
+            self.send_to_server(current, Request::Read { after });
+        }
+    }
+
+    fn check_recovery_time(&self) {
+        let Some(lost_at) = self.lost_at.filter(|_| !self.link_failed) else { return };
+        assert!(self.now < lost_at + RECOVERY_BUDGET, "still recovering {} ms after the loss", self.now - lost_at);
+    }
+
+    fn check_end(&self) {
+        assert!(self.link_failed != self.link.current().is_some(), "neither connected nor failed");
+        assert!(!self.server.process_waits(), "the process waits for ever");
+        if let Some(taker) = &self.taker {
+            assert!(taker.has_failed() || taker.is_complete(&self.server.truth), "the other client waits for ever");
+        } else if !self.is_over() {
+            assert!(self.client.is_complete(&self.server.truth), "the client waits for ever");
+        }
+    }
+
+    /// Nothing more reaches the program that follows the process.
+    fn is_over(&self) -> bool {
+        self.link_failed || self.client.has_failed()
+    }
+
+    fn arrives(&self, flight: &Flight) -> bool {
+        let Some(cut) = self.cuts.get(&flight.generation) else { return true };
+        // A client still reads what its side of the network holds, perhaps after it was told of the loss.
+        flight.to_client && flight.sent < cut.at && !cut.loses_messages_in_flight
+    }
+
+    fn send_to_server(&mut self, generation: Generation, request: Request) {
+        self.send(generation, false, Happening::ToServer(generation, request));
+    }
+
+    fn send_to_client(&mut self, generation: Generation, reply: Reply) {
+        self.send(generation, true, Happening::ToClient(generation, reply));
+    }
+
+    fn send(&mut self, generation: Generation, to_client: bool, happening: Happening) {
+        let delayed = self.now + self.delay();
+        let last = self.arrivals.entry((generation, to_client)).or_default();
+        *last = delayed.max(*last);
+        let arrives = *last;
+        self.agenda_entries += 1;
+        let flight = Flight { generation, sent: self.now, to_client };
+        self.agenda.insert((arrives, self.agenda_entries), (Some(flight), happening));
+    }
+
+    fn plan(&mut self, at: Time, happening: Happening) {
+        self.agenda_entries += 1;
+        self.agenda.insert((at, self.agenda_entries), (None, happening));
+    }
+
+    fn instant(&self) -> Instant {
+        self.start + Duration::from_millis(self.now)
+    }
+
+    fn roll(&mut self) -> u16 {
+        self.rolls += 1;
+        self.schedule.dice[self.rolls % self.schedule.dice.len()]
+    }
+
+    /// Mostly short, sometimes longer than the server waits for a read.
+    fn delay(&mut self) -> Time {
+        let roll = Time::from(self.roll());
+        if roll.is_multiple_of(16) { roll % 2000 } else { roll % 60 }
+    }
+
+    fn chance(&mut self) -> Chance {
+        Chance::new(f64::from(self.roll()) / f64::from(u16::MAX))
+    }
+}

@@ -1,0 +1,312 @@
+//! Which events of a process each of its readers has been sent, and which it is known to have.
+//!
+//! A [`Delivery`] owns the event log of one process. Events come in by `append`, `exit` and `close`; each reader takes them out
+//! by [`poll`](Delivery::poll) at its own speed. Readers are named by their connection. The client of the session is one reader, which
+//! outlives its connections: while it follows the process, a full log makes the process wait for it ([`room`](Delivery::room)). Readers
+//! that only watch never make the process wait. The value knows no sockets, no messages and no clock.
+
+mod reader;
+mod reclaim;
+
+use std::time::Instant;
+
+use protocol::Stream;
+
+use self::reader::{Reader, Stage};
+use crate::attachment::ConnectionNumber;
+use crate::log::{CHUNK_OVERHEAD_BYTES, Event, EventLog, Exit, LogLimits, Page, PartOfChunk};
+
+pub use self::reader::{Departure, StartedAs};
+pub use self::reclaim::{MemoryPressure, ReclaimStep, Reclaimed};
+
+/// Whether a client that did not say what it has may be sent events a second time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resend {
+    /// Everything that it has not acknowledged. Sequence numbers let the client recognise what it has.
+    Unacknowledged,
+    /// Nothing, because its events carry no numbers.
+    Never,
+}
+
+/// The answer to [`Delivery::poll`]. A log that keeps old output in a store will need a third answer: the range to fetch first.
+#[derive(Debug)]
+pub enum Polled {
+    /// Events to send now, in order.
+    Events(Batch),
+    /// There is nothing to send to this reader now.
+    Nothing,
+}
+
+/// Events that one [`Delivery::poll`] hands to a reader.
+#[derive(Debug)]
+pub struct Batch {
+    /// At least one event, in sequence order.
+    pub events: Vec<Event>,
+    /// Bytes of output in the events, and [`CHUNK_OVERHEAD_BYTES`] for each chunk: a process that writes single bytes must not
+    /// reach the limit of retained chunks before its reader is asked for an acknowledgement.
+    pub output_bytes: usize,
+    /// The reader could be sent further events at once.
+    pub has_more: bool,
+}
+
+impl Batch {
+    /// Sequence number of the last event.
+    pub fn through(&self) -> u64 {
+        self.events.last().map_or(0, Event::seq)
+    }
+
+    /// Whether the last event is the close, after which no event follows.
+    pub fn is_last(&self) -> bool {
+        matches!(self.events.last(), Some(Event::Closed { .. }))
+    }
+}
+
+/// The answer to [`Delivery::read`].
+#[derive(Debug, PartialEq, Eq)]
+pub struct ReadAnswer {
+    /// The output that was asked for.
+    pub page: Page,
+    /// This read told the server what the client already has. Events that follow the page are sent as soon as
+    /// [`Delivery::answered`] reports that the page is on its way.
+    pub catches_up: bool,
+}
+
+/// The event log of a process and the progress of everyone who reads it.
+#[derive(Debug)]
+pub struct Delivery {
+    log: EventLog,
+    /// The session's client, connected or not.
+    client: Reader,
+    watchers: Vec<Reader>,
+    resend: Resend,
+    /// Set by [`finish`](Self::finish).
+    is_finishing: bool,
+}
+
+impl Delivery {
+    /// The delivery of a process that was just started. No connection reads it until [`connect`](Self::connect).
+    pub fn new(limits: LogLimits, resend: Resend, started_as: StartedAs) -> Self {
+        let client = Reader::client(started_as);
+        Self { log: EventLog::new(limits), client, watchers: Vec::new(), resend, is_finishing: false }
+    }
+
+    /// The log, for everything that does not depend on a reader.
+    pub fn log(&self) -> &EventLog {
+        &self.log
+    }
+
+    /// The process wrote `buffer[..count]`. Leaves a buffer of the same length to read into next. Returns how many bytes of output were
+    /// dropped for it that no reader is known to have.
+    pub fn append(&mut self, stream: Stream, buffer: &mut Vec<u8>, count: usize) -> u64 {
+        let safe_bytes = self.dropped_or_acknowledged_bytes();
+        if count >= buffer.len() / 2 {
+            let size = buffer.len();
+            let next = self.log.take_spare().unwrap_or_default();
+            let mut full = std::mem::replace(buffer, next);
+            buffer.resize(size, 0);
+            full.truncate(count);
+            self.log.append_owned(stream, full);
+        } else {
+            self.log.append(stream, &buffer[..count]);
+        }
+        self.log.dropped_bytes().saturating_sub(safe_bytes)
+    }
+
+    /// The process has exited.
+    pub fn exit(&mut self, exit: Exit) {
+        self.log.exit(exit);
+    }
+
+    /// The process has exited and its streams have ended.
+    pub fn close(&mut self) {
+        self.log.close();
+    }
+
+    /// How many bytes may be read from the process now without dropping output that a reader still needs. Unlimited if no reader makes
+    /// the process wait.
+    pub fn room(&self, pressure: MemoryPressure, now: Instant) -> usize {
+        let holding = self.readers().filter(|reader| reader.holds(now));
+        holding.map(|reader| self.room_for(reader, pressure)).min().unwrap_or(usize::MAX)
+    }
+
+    fn room_for(&self, reader: &Reader, pressure: MemoryPressure) -> usize {
+        let occupied = self.log.occupied_by_unacknowledged(reader.acknowledged);
+        if pressure != MemoryPressure::None && occupied >= MemoryPressure::ALWAYS_ALLOWED_BYTES {
+            return 0;
+        }
+        self.log.room(reader.acknowledged)
+    }
+
+    /// The session's client was attached over this connection when the process started.
+    pub fn connect(&mut self, connection: ConnectionNumber) {
+        self.client.connect(connection);
+    }
+
+    /// The session's client has come back over this connection, or another client has taken the session over. It is sent nothing until its
+    /// first read says what it has, or [`stop_awaiting_read`](Self::stop_awaiting_read). Until then it makes the process wait only
+    /// if the client before it did.
+    pub fn attach(&mut self, connection: ConnectionNumber) {
+        self.client.attach(connection);
+    }
+
+    /// Adds a reader that is sent every event after `after` and never makes the process wait.
+    pub fn watch(&mut self, connection: ConnectionNumber, after: u64) {
+        self.watchers.push(Reader::watcher(connection, after));
+    }
+
+    /// The connection has ended. The client of the session stays a reader, and the process waits for it until `hold_until` unless it has said
+    /// goodbye.
+    pub fn detach(&mut self, connection: ConnectionNumber, departure: Departure, hold_until: Instant) {
+        self.watchers.retain(|watcher| watcher.connection != Some(connection));
+        if self.client.connection == Some(connection) {
+            self.client.detach(departure, hold_until);
+        }
+    }
+
+    /// The reader wants no events until [`resume`](Self::resume).
+    pub fn pause(&mut self, connection: ConnectionNumber) {
+        if !self.is_finishing
+            && let Some(reader) = self.reader(connection)
+        {
+            reader.pause();
+        }
+    }
+
+    /// The reader wants events, whether it had paused them or never asked for them.
+    pub fn resume(&mut self, connection: ConnectionNumber) {
+        if let Some(reader) = self.reader(connection) {
+            reader.resume();
+        }
+    }
+
+    /// The reader is known to have every event up to `seq`. An older acknowledgement changes nothing, and neither does that of a
+    /// connection which is not a reader any more.
+    pub fn acknowledge(&mut self, connection: ConnectionNumber, seq: u64) {
+        let known = self.log.acknowledged_through(seq.min(self.log.next_seq() - 1));
+        if let Some(reader) = self.reader(connection)
+            && known.seq() > reader.acknowledged.seq()
+        {
+            reader.acknowledged = known;
+        }
+    }
+
+    /// The client asks for the output after the event `after`. The first read after [`attach`](Self::attach) says what the client has, so
+    /// events go on after the page; a page that ends inside a chunk does not count as that read, because a link that cannot
+    /// carry the chunk would break over the events that follow it.
+    ///
+    /// A read by a client that has paused the process acknowledges nothing, because another client of the session may still
+    /// need that output. A read by any connection that is not a reader only returns output.
+    pub fn read(
+        &mut self,
+        connection: ConnectionNumber,
+        after: u64,
+        max_bytes: Option<u64>,
+        known: Option<PartOfChunk>,
+    ) -> ReadAnswer {
+        let page = match known {
+            Some(known) => self.log.read_part(after, max_bytes.unwrap_or(u64::MAX), known),
+            None => self.log.read(after, max_bytes),
+        };
+        let known = self.log.acknowledged_through(after.min(self.log.next_seq() - 1));
+        let Some(reader) = self.reader(connection).filter(|reader| reader.awaits_read()) else {
+            return ReadAnswer { page, catches_up: false };
+        };
+        // This may be less than the client before it has acknowledged: another client that took the session over begins at the start.
+        reader.acknowledged = known;
+        let catches_up = !page.is_partial;
+        if catches_up {
+            reader.catch_up(page.next_seq - 1);
+        }
+        ReadAnswer { page, catches_up }
+    }
+
+    /// The answer to the start, or to the read that caught up, is queued for this connection, so events cannot overtake it.
+    pub fn answered(&mut self, connection: ConnectionNumber) {
+        if let Some(reader) = self.reader(connection)
+            && reader.stage == Stage::AwaitingAnswer
+        {
+            reader.stage = Stage::Live;
+        }
+    }
+
+    /// The client has not read since it came back. It is sent everything that it has not acknowledged.
+    pub fn stop_awaiting_read(&mut self, connection: ConnectionNumber) {
+        let resend = self.resend;
+        if let Some(reader) = self.reader(connection) {
+            reader.stop_awaiting_read(resend);
+        }
+    }
+
+    /// The server ends: every event is sent now or never. Pauses count no longer, and nobody but a connected reader makes the process wait.
+    pub fn finish(&mut self) {
+        self.is_finishing = true;
+        let resend = self.resend;
+        for reader in std::iter::once(&mut self.client).chain(&mut self.watchers) {
+            reader.resume();
+            reader.stop_awaiting_read(resend);
+            reader.end_hold();
+        }
+    }
+
+    /// Takes the next events for a reader: as many as have about `budget` bytes of output, and at least one if there is one.
+    pub fn poll(&mut self, connection: ConnectionNumber, budget: usize) -> Polled {
+        let mut readers = std::iter::once(&mut self.client).chain(&mut self.watchers);
+        let Some(reader) = readers.find(|reader| reader.connection == Some(connection)) else {
+            return Polled::Nothing;
+        };
+        let mut batch = Batch { events: Vec::new(), output_bytes: 0, has_more: false };
+        if !reader.may_be_sent_events() {
+            return Polled::Nothing;
+        }
+        while batch.output_bytes < budget
+            && let Some(event) = self.log.next_event(reader.sent)
+        {
+            reader.sent = event.seq();
+            if let Event::Output(chunk) = &event {
+                batch.output_bytes += chunk.bytes.len() + CHUNK_OVERHEAD_BYTES;
+            }
+            batch.events.push(event);
+        }
+        batch.has_more = self.log.has_event_after(reader.sent);
+        if batch.events.is_empty() { Polled::Nothing } else { Polled::Events(batch) }
+    }
+
+    /// Whether [`poll`](Self::poll) would return events.
+    pub fn has_events_for(&self, connection: ConnectionNumber) -> bool {
+        let mut readers = self.readers().filter(|reader| reader.connection == Some(connection));
+        readers.any(|reader| reader.may_be_sent_events() && self.is_unsent(reader))
+    }
+
+    /// Whether the session's client has been sent the close, or does not want to be sent it now.
+    pub fn is_delivered(&self) -> bool {
+        let client = &self.client;
+        client.is_paused() || self.log.is_closed() && !(client.may_be_sent_events() && self.is_unsent(client))
+    }
+
+    /// Whether the session's client has paused the process and has not been sent all events since. It was promised that they come.
+    pub fn owes_paused_events(&self) -> bool {
+        self.client.has_paused() && self.is_unsent(&self.client)
+    }
+
+    fn is_unsent(&self, reader: &Reader) -> bool {
+        self.log.has_event_after(reader.sent)
+    }
+
+    fn readers(&self) -> impl Iterator<Item = &Reader> {
+        std::iter::once(&self.client).chain(&self.watchers)
+    }
+
+    fn reader(&mut self, connection: ConnectionNumber) -> Option<&mut Reader> {
+        let mut readers = std::iter::once(&mut self.client).chain(&mut self.watchers);
+        readers.find(|reader| reader.connection == Some(connection))
+    }
+
+    /// Bytes from the beginning of the output whose loss nobody would notice now: they were dropped before, or a reader has them.
+    fn dropped_or_acknowledged_bytes(&self) -> u64 {
+        let acknowledged = self.readers().map(|reader| self.log.acknowledged_bytes(reader.acknowledged));
+        acknowledged.max().unwrap_or(0).max(self.log.dropped_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests;

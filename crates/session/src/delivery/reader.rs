@@ -1,0 +1,199 @@
+//! One reader of a process: what it was sent, what it has acknowledged, and whether it wants events now.
+
+use std::time::Instant;
+
+use super::Resend;
+use crate::attachment::ConnectionNumber;
+use crate::log::Acknowledged;
+
+/// What the request that started a process says about the session's client as its reader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StartedAs {
+    /// The client wants events as they come, and a full log makes the process wait for it.
+    Followed,
+    /// The client wants no events yet. As long as it is connected, a full log makes the process wait for it.
+    Paused,
+    /// An observer has started the process. The client wants its events only if it reads them or resumes them.
+    Unrequested,
+}
+
+/// How a connection has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Departure {
+    /// The connection broke, so the client may come back.
+    Lost,
+    /// The client closed the connection in order, so it waits for nothing.
+    Goodbye,
+}
+
+/// Whether events may be sent to a reader, as far as requests and answers go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// An observer has started the process, and the client has asked for nothing.
+    Unrequested,
+    /// The client has come back and has not said what it has: events would repeat or overtake what its first read brings.
+    AwaitingRead,
+    /// The answer to the start, or to that first read, is not queued yet.
+    AwaitingAnswer,
+    /// Events are sent as they come.
+    Live,
+}
+
+/// What the client last asked for with `process/flow`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flow {
+    /// The client has never paused the process over this connection.
+    Free,
+    Paused,
+    /// The client has paused the process and then resumed it, so some events may still be unsent.
+    Resumed,
+}
+
+/// Whether a full log makes the process wait for a reader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Backpressure {
+    Never,
+    WhileConnected,
+    /// Also for a while after a connection was lost, see `hold_until`.
+    AcrossConnections,
+}
+
+#[derive(Debug)]
+pub(super) struct Reader {
+    /// A watcher never makes the process wait.
+    is_watcher: bool,
+    /// The connection that reads now.
+    pub(super) connection: Option<ConnectionNumber>,
+    pub(super) stage: Stage,
+    flow: Flow,
+    backpressure: Backpressure,
+    /// While the client is not connected: when the process stops waiting for it.
+    hold_until: Option<Instant>,
+    /// Sequence number of the last event that was sent.
+    pub(super) sent: u64,
+    pub(super) acknowledged: Acknowledged,
+}
+
+impl Reader {
+    pub(super) fn client(started_as: StartedAs) -> Self {
+        let (stage, flow, backpressure) = match started_as {
+            StartedAs::Followed => (Stage::AwaitingAnswer, Flow::Free, Backpressure::AcrossConnections),
+            StartedAs::Paused => (Stage::AwaitingAnswer, Flow::Paused, Backpressure::WhileConnected),
+            StartedAs::Unrequested => (Stage::Unrequested, Flow::Free, Backpressure::Never),
+        };
+        Self {
+            is_watcher: false,
+            connection: None,
+            stage,
+            flow,
+            backpressure,
+            hold_until: None,
+            sent: 0,
+            acknowledged: Acknowledged::default(),
+        }
+    }
+
+    pub(super) fn watcher(connection: ConnectionNumber, after: u64) -> Self {
+        Self {
+            is_watcher: true,
+            connection: Some(connection),
+            stage: Stage::Live,
+            flow: Flow::Free,
+            backpressure: Backpressure::Never,
+            hold_until: None,
+            sent: after,
+            acknowledged: Acknowledged::default(),
+        }
+    }
+
+    /// Whether a full log makes the process wait for this reader.
+    pub(super) fn holds(&self, now: Instant) -> bool {
+        self.backpressure != Backpressure::Never && self.hold_until.is_none_or(|until| now < until)
+    }
+
+    pub(super) fn connect(&mut self, connection: ConnectionNumber) {
+        self.connection = Some(connection);
+    }
+
+    pub(super) fn attach(&mut self, connection: ConnectionNumber) {
+        self.connection = Some(connection);
+        self.hold_until = None;
+        self.flow = Flow::Free;
+        self.stage = Stage::AwaitingRead;
+        if self.backpressure == Backpressure::WhileConnected {
+            self.backpressure = Backpressure::Never;
+        }
+    }
+
+    pub(super) fn detach(&mut self, departure: Departure, hold_until: Instant) {
+        self.connection = None;
+        self.flow = Flow::Free;
+        self.hold_until = Some(hold_until);
+        if departure == Departure::Goodbye || self.backpressure == Backpressure::WhileConnected {
+            self.backpressure = Backpressure::Never;
+        }
+    }
+
+    pub(super) fn pause(&mut self) {
+        self.flow = Flow::Paused;
+    }
+
+    pub(super) fn resume(&mut self) {
+        self.follow();
+        if self.stage == Stage::Unrequested {
+            self.stage = Stage::Live;
+        }
+        if self.flow == Flow::Paused {
+            self.flow = Flow::Resumed;
+        }
+    }
+
+    pub(super) fn stop_awaiting_read(&mut self, resend: Resend) {
+        if self.stage == Stage::AwaitingRead {
+            self.stage = Stage::Live;
+            self.follow();
+            if resend == Resend::Unacknowledged {
+                self.sent = self.sent.min(self.acknowledged.seq());
+            }
+        }
+    }
+
+    /// From now on the process waits for this reader only while it is connected.
+    pub(super) fn end_hold(&mut self) {
+        if self.connection.is_none() {
+            self.backpressure = Backpressure::Never;
+        }
+    }
+
+    /// Whether the next read says what this reader has.
+    pub(super) fn awaits_read(&self) -> bool {
+        matches!(self.stage, Stage::AwaitingRead | Stage::Unrequested) && !self.is_paused()
+    }
+
+    /// The reader has read everything up to `through`.
+    pub(super) fn catch_up(&mut self, through: u64) {
+        self.stage = Stage::AwaitingAnswer;
+        self.follow();
+        self.sent = through;
+    }
+
+    /// The reader has asked for events, so the process waits for it from now on.
+    fn follow(&mut self) {
+        if !self.is_watcher {
+            self.backpressure = Backpressure::AcrossConnections;
+        }
+    }
+
+    pub(super) fn may_be_sent_events(&self) -> bool {
+        self.stage == Stage::Live && !self.is_paused()
+    }
+
+    pub(super) fn is_paused(&self) -> bool {
+        self.flow == Flow::Paused
+    }
+
+    /// Whether the client has paused the process over its present connection, now or before.
+    pub(super) fn has_paused(&self) -> bool {
+        self.flow != Flow::Free
+    }
+}

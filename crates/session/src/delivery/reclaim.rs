@@ -1,0 +1,74 @@
+//! Giving memory back when the logs of all processes together hold too much.
+
+use std::time::Instant;
+
+use super::Delivery;
+
+/// How much memory the logs of all processes hold, beside what they may hold together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemoryPressure {
+    /// They hold no more than they may.
+    None,
+    /// They hold more than they may. A process waits even if its own log is not full.
+    High,
+    /// They hold more than twice of what they may. Output that a client is about to be sent may be dropped.
+    Extreme,
+}
+
+impl MemoryPressure {
+    /// Memory that unacknowledged output of one process may occupy under any pressure. With less, the process would stand still.
+    pub const ALWAYS_ALLOWED_BYTES: usize = 64 << 10;
+}
+
+/// What may be dropped to give memory back. The server goes through the steps in this order until it has enough.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReclaimStep {
+    /// Output of closed processes that was sent.
+    SentAndClosed,
+    /// Output that a client has acknowledged, beyond the share of the process.
+    Acknowledged,
+    /// Any output beyond the share of the process, unless a client that is waited for needs it.
+    Anything,
+}
+
+/// What [`Delivery::reclaim`] has dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reclaimed {
+    /// Bytes of memory that were freed.
+    pub bytes: usize,
+    /// Bytes of dropped output that the client may never have had.
+    pub missed_bytes: u64,
+}
+
+impl Delivery {
+    /// Drops output to give memory back. `share` is how many bytes of memory the process may keep in the later steps.
+    pub fn reclaim(&mut self, step: ReclaimStep, share: usize, pressure: MemoryPressure, now: Instant) -> Reclaimed {
+        let client = &self.client;
+        let keeps = match step {
+            ReclaimStep::SentAndClosed => (self.log.is_closed() && !self.is_unsent(client)).then_some(0),
+            ReclaimStep::Acknowledged => Some(share.max(self.log.occupied_by_unacknowledged(client.acknowledged))),
+            ReclaimStep::Anything => (!self.is_needed(pressure, now)).then_some(share),
+        };
+        keeps.map_or(Reclaimed { bytes: 0, missed_bytes: 0 }, |bytes| self.shrink_to(bytes))
+    }
+
+    /// Drops all output that the log retains. Returns how many bytes of memory that frees.
+    pub fn discard(&mut self) -> usize {
+        self.log.shrink_to(0)
+    }
+
+    /// A process that is held waits, so its output can stay. A closed process cannot wait, but what its client is about to be sent stays
+    /// too, as long as the pressure is not extreme.
+    fn is_needed(&self, pressure: MemoryPressure, now: Instant) -> bool {
+        let client = &self.client;
+        let is_being_sent = !client.is_paused() && self.is_unsent(client);
+        client.holds(now) && (!self.log.is_closed() || is_being_sent && pressure != MemoryPressure::Extreme)
+    }
+
+    fn shrink_to(&mut self, keeps: usize) -> Reclaimed {
+        let safe_bytes = self.dropped_or_acknowledged_bytes();
+        let bytes = self.log.shrink_to(keeps);
+        let lost = self.log.dropped_bytes().saturating_sub(safe_bytes);
+        Reclaimed { bytes, missed_bytes: if self.is_unsent(&self.client) { lost } else { 0 } }
+    }
+}

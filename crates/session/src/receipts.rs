@@ -1,0 +1,225 @@
+//! Which events the peer of one connection is known to have received.
+//!
+//! The protocol has no acknowledgements, but a WebSocket peer answers pings in order: a pong proves that everything sent before its
+//! ping was read. So a numbered ping follows every [`STRETCH_BYTES`] of output, and output stays retained until its pong is back.
+//! What a broken connection swallowed can then always be read again. Over a transport without pings, bytes that the kernel took count as
+//! received. This value knows no frames and no clock. `K` names a process.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::Hash;
+use std::time::Instant;
+
+/// Bytes of output between two pings.
+const STRETCH_BYTES: usize = 64 << 10;
+
+/// One ping follows this part of what a process retains at the latest, so that the process never waits for a ping that was not sent.
+const PINGS_PER_RETAINED: usize = 4;
+
+/// Bytes of answers between two pings. A ping that waits behind megabytes of answers is answered late by a slow peer; one after each
+/// stretch is answered as steadily as the peer reads. A fast peer hardly notices so few.
+const ANSWER_STRETCH_BYTES: usize = 1 << 20;
+
+/// Pings that may wait for their pongs. A further ping replaces the youngest and stands for both, so that a peer which talks and never
+/// answers a ping costs no more memory than this.
+const MAX_WAITING_PINGS: usize = 256;
+
+/// What was sent over one connection and is not known to be received.
+#[derive(Debug)]
+pub struct Receipts<K> {
+    stretch_limit: usize,
+    last_ping: u64,
+    last_pong: u64,
+    /// Bytes of output since the last ping.
+    output_bytes: usize,
+    /// Bytes of answers since the last ping.
+    answer_bytes: usize,
+    /// The last event of each process that was sent since the last ping.
+    since_ping: HashMap<K, u64>,
+    waiting: VecDeque<Ping<K>>,
+}
+
+#[derive(Debug)]
+struct Ping<K> {
+    number: u64,
+    /// When the server decided to ping, which can be long before the transport takes the ping.
+    wanted_at: Instant,
+    covers: Vec<(K, u64)>,
+}
+
+impl<K: Eq + Hash> Receipts<K> {
+    /// For processes that retain so many bytes of output each.
+    pub fn new(retain_bytes: usize) -> Self {
+        Self {
+            stretch_limit: STRETCH_BYTES.min(retain_bytes / PINGS_PER_RETAINED),
+            last_ping: 0,
+            last_pong: 0,
+            output_bytes: 0,
+            answer_bytes: 0,
+            since_ping: HashMap::new(),
+            waiting: VecDeque::new(),
+        }
+    }
+
+    /// Events of a process up to `through` were sent. Returns whether a ping should follow.
+    pub fn sent(&mut self, process: K, through: u64, output_bytes: usize) -> bool {
+        self.since_ping.insert(process, through);
+        self.output_bytes += output_bytes;
+        self.output_bytes >= self.stretch_limit
+    }
+
+    /// The last events of a process were sent. Nothing waits for their receipt, because nothing more is read from the process. Returns
+    /// whether a ping should follow.
+    pub fn sent_last(&mut self, process: &K, output_bytes: usize) -> bool {
+        self.since_ping.remove(process);
+        self.output_bytes += output_bytes;
+        self.output_bytes >= self.stretch_limit
+    }
+
+    /// An answer of so many bytes was sent. Returns whether a ping should follow.
+    pub fn answer_sent(&mut self, bytes: usize) -> bool {
+        self.answer_bytes += bytes;
+        self.answer_bytes >= ANSWER_STRETCH_BYTES
+    }
+
+    /// The payload of the ping that is sent now and has been wanted since `wanted_at`.
+    pub fn ping(&mut self, mut wanted_at: Instant) -> [u8; 8] {
+        self.last_ping += 1;
+        self.output_bytes = 0;
+        self.answer_bytes = 0;
+        if self.waiting.len() >= MAX_WAITING_PINGS
+            && let Some(youngest) = self.waiting.pop_back()
+        {
+            wanted_at = youngest.wanted_at;
+            for (process, through) in youngest.covers {
+                // An entry that is there already is of later events.
+                self.since_ping.entry(process).or_insert(through);
+            }
+        }
+        let covers = self.since_ping.drain().collect();
+        if self.since_ping.capacity() > 64 {
+            self.since_ping = HashMap::new();
+        }
+        self.waiting.push_back(Ping { number: self.last_ping, wanted_at, covers });
+        self.last_ping.to_be_bytes()
+    }
+
+    /// The peer sent a pong. Returns the events that it proves to be received, as processes and sequence numbers. None if it proves nothing:
+    /// no ping had this payload, or it was answered before.
+    pub fn pong(&mut self, payload: &[u8]) -> Option<Vec<(K, u64)>> {
+        let number = <[u8; 8]>::try_from(payload).map(u64::from_be_bytes).ok()?;
+        if number > self.last_ping || number <= self.last_pong {
+            return None;
+        }
+        self.last_pong = number;
+        let mut received = Vec::new();
+        while self.waiting.front().is_some_and(|ping| ping.number <= number) {
+            received.extend(self.waiting.pop_front().into_iter().flat_map(|ping| ping.covers));
+        }
+        Some(received)
+    }
+
+    /// Over a transport without pings, the kernel took everything that was sent. Returns the events that count as received now.
+    pub fn written(&mut self) -> Vec<(K, u64)> {
+        self.output_bytes = 0;
+        self.answer_bytes = 0;
+        self.since_ping.drain().collect()
+    }
+
+    /// The number of the last ping.
+    pub fn last_ping(&self) -> u64 {
+        self.last_ping
+    }
+
+    /// The number of the last ping that was answered; 0 if none was.
+    pub fn last_pong(&self) -> u64 {
+        self.last_pong
+    }
+
+    /// Since when the oldest ping without a pong has been wanted.
+    pub fn oldest_unanswered(&self) -> Option<Instant> {
+        self.waiting.front().map(|ping| ping.wanted_at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn receipts() -> Receipts<&'static str> {
+        Receipts::new(1 << 20)
+    }
+
+    #[test]
+    fn a_pong_acknowledges_what_was_sent_before_its_ping_and_nothing_later() {
+        let mut receipts = receipts();
+        assert!(!receipts.sent("a", 3, 10));
+        assert!(!receipts.sent("a", 4, 10));
+        let first = receipts.ping(Instant::now());
+        assert!(receipts.sent("a", 5, STRETCH_BYTES), "a ping follows each stretch of output");
+        let second = receipts.ping(Instant::now());
+        receipts.sent("b", 1, 10);
+        assert_eq!(receipts.pong(&first), Some(vec![("a", 4)]));
+        assert_eq!(receipts.pong(&second), Some(vec![("a", 5)]));
+        assert_eq!(receipts.written(), [("b", 1)]);
+    }
+
+    #[test]
+    fn nothing_waits_for_the_receipt_of_a_closed_process() {
+        let mut receipts = receipts();
+        receipts.sent("a", 3, 10);
+        receipts.sent_last(&"a", 10);
+        let ping = receipts.ping(Instant::now());
+        assert_eq!(receipts.pong(&ping), Some(vec![]));
+    }
+
+    #[test]
+    fn pings_of_a_peer_that_never_answers_do_not_pile_up() {
+        let mut receipts = receipts();
+        let first = Instant::now();
+        let mut last = [0; 8];
+        for through in 1..=10_000 {
+            receipts.sent("a", through, 1);
+            last = receipts.ping(first);
+        }
+        assert_eq!(receipts.waiting.len(), MAX_WAITING_PINGS);
+        assert_eq!(receipts.oldest_unanswered(), Some(first));
+        let received = receipts.pong(&last).unwrap();
+        assert_eq!(received.last(), Some(&("a", 10_000)), "the youngest ping stands for all that it replaced");
+        assert_eq!(receipts.oldest_unanswered(), None);
+    }
+
+    #[test]
+    fn a_ping_that_replaces_another_covers_what_the_other_covered() {
+        let mut receipts = receipts();
+        for _ in 1..MAX_WAITING_PINGS {
+            receipts.ping(Instant::now());
+        }
+        receipts.sent("a", 3, 1);
+        receipts.sent("b", 1, 1);
+        receipts.ping(Instant::now());
+        receipts.sent("a", 4, 1);
+        let replaces_it = receipts.ping(Instant::now());
+        let mut received = receipts.pong(&replaces_it).unwrap();
+        received.sort_unstable();
+        assert_eq!(received, [("a", 4), ("b", 1)]);
+    }
+
+    #[test]
+    fn a_pong_counts_once_and_only_if_its_ping_was_sent() {
+        let mut receipts = receipts();
+        let ping = receipts.ping(Instant::now());
+        assert_eq!(receipts.pong(&2_u64.to_be_bytes()), None, "never sent");
+        assert_eq!(receipts.pong(b"?"), None, "not one of ours");
+        assert!(receipts.pong(&ping).is_some());
+        assert_eq!(receipts.pong(&ping), None, "answered before");
+    }
+
+    #[test]
+    fn a_ping_follows_each_stretch_of_answers() {
+        let mut receipts = receipts();
+        assert!(!receipts.answer_sent(ANSWER_STRETCH_BYTES - 1));
+        assert!(receipts.answer_sent(1));
+        receipts.ping(Instant::now());
+        assert!(!receipts.answer_sent(1));
+    }
+}
