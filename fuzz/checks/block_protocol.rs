@@ -10,7 +10,7 @@ use std::path::Path;
 use files::{CommitOptions, FileError, Follow, RegularFile, Upload, open_file};
 use protocol::Base64Bytes;
 use protocol::fs::{
-    CommitParams, CreateParams, ExtentsParams, FileTime, HandleParams, OpenParams, ReadBlockParams, WriteBlockParams,
+    CloseParams, CommitParams, CreateParams, ExtentsParams, FileTime, OpenParams, ReadBlockParams, WriteBlockParams,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -46,7 +46,7 @@ fn check_raw(json: &[u8]) {
     round_raw::<WriteBlockParams>(json);
     round_raw::<CommitParams>(json);
     round_raw::<ExtentsParams>(json);
-    round_raw::<HandleParams>(json);
+    round_raw::<CloseParams>(json);
 }
 
 fn round_raw<P: Serialize + DeserializeOwned + PartialEq + Debug>(json: &[u8]) {

@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use protocol::{
-    Base64Bytes, Capabilities, EnvironmentInfo, EnvironmentStatus, FlowParams, KeepParams, ListResult, Method,
-    NoResult, ProcessId, ProcessSummary, ReadParams, ReadResult, SessionId, Signal, SignalParams, StartParams,
-    StartResult, TargetParams, TerminateResult, WriteId, WriteParams, WriteResult,
+    Base64Bytes, Capabilities, EnvironmentInfo, EnvironmentStatus, ListResult, Method, NoResult, ProcessFlowParams,
+    ProcessId, ProcessIdParams, ProcessSummary, ReadParams, ReadResult, SessionId, SessionKeepParams, Signal,
+    SignalParams, StartParams, StartResult, TerminateResult, WriteId, WriteParams, WriteResult,
 };
 use recovery::{Link, LinkPolicy, WhenRecovering};
 use serde::Serialize;
@@ -103,7 +103,7 @@ impl ExecServerClient {
     /// The same, and lets the server end the session with this connection, however long it was to be kept. Extension `sessionKeep`; a
     /// server without it keeps the session as long as every other one.
     pub async fn end_session(self) {
-        let params = KeepParams { keep_for_ms: 0 };
+        let params = SessionKeepParams { keep_for_ms: 0 };
         let told: Result<NoResult, _> = self.once(Method::SessionKeep, &params).await;
         if let Err(error) = told {
             tracing::debug!(%error, "the session cannot be ended");
@@ -179,7 +179,7 @@ impl ExecServerClient {
     /// Lets the events of a process wait, or go on. Reads of a resumed process that waits do not count as receipts, so whoever takes the
     /// session up next still finds all of it. Extension `processFlow`.
     pub async fn pause(&self, process_id: &ProcessId, paused: bool) -> Result<(), ExecServerError> {
-        let params = FlowParams { process_id: process_id.clone(), paused };
+        let params = ProcessFlowParams { process_id: process_id.clone(), paused };
         let _: NoResult = self.safe(Method::ProcessFlow, &params).await?;
         Ok(())
     }
@@ -209,7 +209,7 @@ impl ExecServerClient {
 
     /// Ends a process and everything it has started.
     pub async fn terminate(&self, process_id: &ProcessId) -> Result<TerminateResult, ExecServerError> {
-        self.once(Method::ProcessTerminate, &TargetParams { process_id: process_id.clone() }).await
+        self.once(Method::ProcessTerminate, &ProcessIdParams { process_id: process_id.clone() }).await
     }
 
     /// Every process of the session. Extension `processList`.

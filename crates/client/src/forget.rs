@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use protocol::fs::{SearchTarget, UnwatchParams};
-use protocol::{Capabilities, HttpTarget, Method, NoResult};
+use protocol::fs::{CancelSearchParams, UnwatchParams};
+use protocol::{Capabilities, HttpCancelParams, Method, NoResult};
 use tokio::sync::mpsc;
 
 use crate::error::ExecServerError;
@@ -33,13 +33,13 @@ impl Forgotten {
     async fn tell(&self, shared: &Shared) -> Result<NoResult, ExecServerError> {
         match self {
             Self::Request(id) => {
-                shared.call(Method::HttpCancel, &HttpTarget { request_id: id.clone() }, Repeat::SAFE).await
+                shared.call(Method::HttpCancel, &HttpCancelParams { request_id: id.clone() }, Repeat::SAFE).await
             }
             Self::Watch(id) => {
                 shared.call(Method::FsUnwatch, &UnwatchParams { watch_id: id.clone() }, Repeat::SAFE).await
             }
             Self::Search(id) => {
-                shared.call(Method::FsCancelSearch, &SearchTarget { search_id: id.clone() }, Repeat::SAFE).await
+                shared.call(Method::FsCancelSearch, &CancelSearchParams { search_id: id.clone() }, Repeat::SAFE).await
             }
         }
     }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use protocol::fs::HandleParams;
-use protocol::{Method, ProcessId, ReadParams, TargetParams, TerminateResult};
+use protocol::fs::CloseParams;
+use protocol::{Method, ProcessId, ProcessIdParams, ReadParams, TerminateResult};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -108,7 +108,7 @@ fn begin(shared: &Arc<Shared>, job: Job, running: &mut JoinSet<()>, lanes: &Lane
 /// Each is repeated over new connections until the server has answered, or the client fails.
 async fn terminate_all(shared: Arc<Shared>, mut processes: mpsc::UnboundedReceiver<ProcessId>) {
     while let Some(process) = processes.recv().await {
-        let params = TargetParams { process_id: process };
+        let params = ProcessIdParams { process_id: process };
         let repeat = Repeat { slot: Slot::Cleanup, ..Repeat::SAFE };
         let ended: Result<TerminateResult, _> = shared.call(Method::ProcessTerminate, &params, repeat).await;
         match ended {
@@ -174,7 +174,7 @@ async fn tell_flow(shared: Arc<Shared>, entry: Arc<Entry>) {
     }
     loop {
         let paused = entry.wants_pause();
-        let params = protocol::FlowParams { process_id: entry.id.clone(), paused };
+        let params = protocol::ProcessFlowParams { process_id: entry.id.clone(), paused };
         let told: Result<protocol::NoResult, _> = shared.call(Method::ProcessFlow, &params, Repeat::SAFE).await;
         match told {
             Ok(_) => {}
@@ -216,7 +216,7 @@ async fn tell_body_flow(shared: Arc<Shared>, backlog: Arc<Backlog>) {
 
 /// All at once, so that files are closed as fast as they are opened, however far away they are.
 async fn close_file(shared: Arc<Shared>, handle_id: String) {
-    let params = HandleParams { handle_id };
+    let params = CloseParams { handle_id };
     loop {
         let closed: Result<protocol::NoResult, _> =
             shared.call(Method::FsClose, &params, Repeat::SAFE_ABOUT_FILES).await;

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use protocol::{
-    Capabilities, EnvironmentInfo, KeepParams, Method, ReadResult, RequestId, SessionId, StartParams, encode_request,
+    Capabilities, EnvironmentInfo, Method, ReadResult, RequestId, SessionId, SessionKeepParams, StartParams,
+    encode_request,
 };
 use recovery::{Admission, Generation, Link, Refusal, WhenRecovering, WriteSize};
 use serde::Serialize;
@@ -363,7 +364,7 @@ impl Shared {
         let goodbye = async {
             if !is_kept && !self.leaves_processes.load(Ordering::Relaxed) {
                 // Nobody comes back: the server need not wait for it. One that does not know this waits as it always does.
-                let params = KeepParams { keep_for_ms: 0 };
+                let params = SessionKeepParams { keep_for_ms: 0 };
                 let _nobody_asks = rpc.begin(Method::SessionKeep.name(), &params, Slot::Cleanup).await;
             }
             rpc.say_goodbye().await;

@@ -13,8 +13,8 @@ use crate::{Base64Bytes, PathUri, SandboxContext};
 pub use block::{BlockAnswer, encode_write_block, recognise_block, recognise_block_answer, recognise_write_block};
 pub use refused_block::{RefusedBlock, refused_block};
 pub use search::{
-    FoundFile, FoundLine, FoundNotification, MatchRange, SearchCase, SearchError, SearchParams, SearchResult,
-    SearchTarget,
+    CancelSearchParams, FoundFile, FoundLine, FoundNotification, MatchRange, SearchCase, SearchError, SearchParams,
+    SearchResult,
 };
 pub use upload::{CommitParams, CreateParams, Extent, ExtentsParams, ExtentsResult, WriteBlockParams};
 pub use watch::{ChangeKind, ChangedNotification, FileChange, UnwatchParams, WatchParams};
@@ -103,7 +103,7 @@ pub struct ReadBlockResult {
 /// Params of `fs/close`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(expecting = "struct FsCloseParams", rename_all = "camelCase")]
-pub struct HandleParams {
+pub struct CloseParams {
     /// Which open file, or an upload that is given up.
     pub handle_id: String,
 }

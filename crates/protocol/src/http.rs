@@ -93,7 +93,7 @@ pub struct HttpResponse {
 /// Params of `http/cancel`, extension `httpCancel`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct HttpTarget {
+pub struct HttpCancelParams {
     /// Which request; one that is over is fine.
     pub request_id: String,
 }

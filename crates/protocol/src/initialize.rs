@@ -27,7 +27,7 @@ pub struct InitializeParams {
 /// Params of `session/keep`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct KeepParams {
+pub struct SessionKeepParams {
     /// How long the session outlives its connection from now on; 0: it ends with it.
     pub keep_for_ms: u64,
 }

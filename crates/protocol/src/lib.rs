@@ -37,21 +37,21 @@ pub use envelope::{
 pub use environment::{Capabilities, EnvironmentInfo, EnvironmentStatus, ShellInfo};
 pub use error::{ErrorCode, ErrorData, WireError, error_kind};
 pub use http::{
-    BodyDelta, HttpFlowParams, HttpHeader, HttpRequestParams, HttpResponse, HttpTarget, PushedBodyDelta,
+    BodyDelta, HttpCancelParams, HttpFlowParams, HttpHeader, HttpRequestParams, HttpResponse, PushedBodyDelta,
     RedirectPolicy,
 };
 pub use id::{ProcessId, RequestId, SessionId, WriteId};
-pub use initialize::{InitializeParams, InitializeResult, KeepParams};
+pub use initialize::{InitializeParams, InitializeResult, SessionKeepParams};
 pub use legacy::{
     LegacyExecParams, LegacyExecResult, LegacyExited, LegacyTerminateParams, LegacyWriteParams, LegacyWriteResult,
 };
 pub use method::{Family, Method, Order, notification};
 pub use output::{OutputFrame, ProcessIdJson, recognise_output};
 pub use process::{
-    ChunkPart, ClosedNotification, EnvInherit, EnvPolicy, ExitedNotification, FlowParams, ListResult, NoResult,
-    OutputChunk, ProcessState, ProcessSummary, ReadParams, ReadResult, ResizeParams, SandboxType, ShellSnapshot,
-    Signal, SignalParams, StartParams, StartResult, Stream, TargetParams, TerminateResult, WindowSize, WriteParams,
-    WriteResult, WriteStatus,
+    ChunkPart, ClosedNotification, EnvInherit, EnvPolicy, ExitedNotification, ListResult, NoResult, OutputChunk,
+    ProcessFlowParams, ProcessIdParams, ProcessState, ProcessSummary, ReadParams, ReadResult, ResizeParams,
+    SandboxType, ShellSnapshot, Signal, SignalParams, StartParams, StartResult, Stream, TerminateResult, WindowSize,
+    WriteParams, WriteResult, WriteStatus,
 };
 pub use pushed::{PushedClose, PushedOutput};
 pub use sandbox::{

@@ -3,23 +3,23 @@
 use serde::{Deserialize, Serialize};
 
 use crate::fs::{
-    CommitParams, CopyParams, CreateDirectoryParams, CreateParams, ExtentsParams, ExtentsResult, FileMetadata,
-    FileParams, HandleParams, HandleResult, LinkTarget, OpenParams, PathParams, PathResult, ReadBlockParams,
-    ReadBlockResult, ReadDirectoryParams, ReadDirectoryResult, ReadFileResult, RemoveParams, RenameParams,
-    SearchParams, SearchResult, SearchTarget, SetMetadataParams, SymlinkParams, UnwatchParams, WalkParams,
+    CancelSearchParams, CloseParams, CommitParams, CopyParams, CreateDirectoryParams, CreateParams, ExtentsParams,
+    ExtentsResult, FileMetadata, FileParams, HandleResult, LinkTarget, OpenParams, PathParams, PathResult,
+    ReadBlockParams, ReadBlockResult, ReadDirectoryParams, ReadDirectoryResult, ReadFileResult, RemoveParams,
+    RenameParams, SearchParams, SearchResult, SetMetadataParams, SymlinkParams, UnwatchParams, WalkParams,
     WalkResult, WatchParams, WriteBlockParams, WriteFileParams,
 };
-use crate::http::{HttpFlowParams, HttpRequestParams, HttpResponse, HttpTarget};
+use crate::http::{HttpCancelParams, HttpFlowParams, HttpRequestParams, HttpResponse};
 use crate::legacy::{
     LegacyExecParams, LegacyExecResult, LegacyTerminateParams, LegacyWriteParams, LegacyWriteResult,
 };
 use crate::process::{
-    FlowParams, ListResult, NoResult, ReadParams, ReadResult, ResizeParams, SignalParams, StartParams, StartResult,
-    TargetParams, TerminateResult, WriteParams, WriteResult,
+    ListResult, NoResult, ProcessFlowParams, ProcessIdParams, ReadParams, ReadResult, ResizeParams, SignalParams,
+    StartParams, StartResult, TerminateResult, WriteParams, WriteResult,
 };
 use crate::{
     ConfigReadParams, ConfigReadResult, DiscoverParams, DiscoverResult, EnvironmentInfo, EnvironmentStatus,
-    InitializeParams, InitializeResult, KeepParams,
+    InitializeParams, InitializeResult, SessionKeepParams,
 };
 
 /// The words an error uses for the group a method belongs to.
@@ -142,17 +142,17 @@ methods! {
     /// Sends a signal.
     ProcessSignal = "process/signal", Exec, AfterStart, SignalParams => NoResult;
     /// Kills a process and everything it started.
-    ProcessTerminate = "process/terminate", Exec, AfterStart, TargetParams => TerminateResult;
+    ProcessTerminate = "process/terminate", Exec, AfterStart, ProcessIdParams => TerminateResult;
     /// Changes the size of a terminal.
     ProcessResize = "process/resize", Exec, AfterStart, ResizeParams => NoResult;
     /// Ends stdin.
-    ProcessCloseStdin = "process/closeStdin", Exec, Stdin, TargetParams => NoResult;
+    ProcessCloseStdin = "process/closeStdin", Exec, Stdin, ProcessIdParams => NoResult;
     /// Lets the events of a process wait, or go on.
-    ProcessFlow = "process/flow", Exec, AfterStart, FlowParams => NoResult;
+    ProcessFlow = "process/flow", Exec, AfterStart, ProcessFlowParams => NoResult;
     /// Lists the processes of the session.
     ProcessList = "process/list", Exec, Free, () => ListResult;
     /// Changes how long the session outlives its connection.
-    SessionKeep = "session/keep", Exec, Free, KeepParams => NoResult;
+    SessionKeep = "session/keep", Exec, Free, SessionKeepParams => NoResult;
     /// Tells about the environment.
     EnvironmentInfo = "environment/info", EnvironmentInfo, Free, () => EnvironmentInfo;
     /// Tells whether the environment is ready.
@@ -170,7 +170,7 @@ methods! {
     /// Tells where an open file has data.
     FsExtents = "fs/extents", Filesystem, Handle, ExtentsParams => ExtentsResult;
     /// Closes an open file, or gives an upload up.
-    FsClose = "fs/close", Filesystem, Handle, HandleParams => NoResult;
+    FsClose = "fs/close", Filesystem, Handle, CloseParams => NoResult;
     /// Writes a whole file in place.
     FsWriteFile = "fs/writeFile", Filesystem, Free, WriteFileParams => NoResult;
     /// Begins an upload.
@@ -208,11 +208,11 @@ methods! {
     /// Searches files.
     FsSearch = "fs/search", Filesystem, Free, SearchParams => SearchResult;
     /// Ends a search.
-    FsCancelSearch = "fs/cancelSearch", Filesystem, Free, SearchTarget => NoResult;
+    FsCancelSearch = "fs/cancelSearch", Filesystem, Free, CancelSearchParams => NoResult;
     /// Makes an HTTP request.
     HttpRequest = "http/request", Http, Free, HttpRequestParams => HttpResponse;
     /// Ends an HTTP request.
-    HttpCancel = "http/cancel", Http, Free, HttpTarget => NoResult;
+    HttpCancel = "http/cancel", Http, Free, HttpCancelParams => NoResult;
     /// Lets a streamed body wait, or go on.
     HttpFlow = "http/flow", Http, Free, HttpFlowParams => NoResult;
     /// Starts a process, first published form.

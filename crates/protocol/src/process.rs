@@ -357,7 +357,7 @@ pub enum Signal {
 /// Params of methods that only name a process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(expecting = "struct TerminateParams", rename_all = "camelCase")]
-pub struct TargetParams {
+pub struct ProcessIdParams {
     /// Which process.
     pub process_id: ProcessId,
 }
@@ -383,7 +383,7 @@ pub struct ResizeParams {
 /// Params of `process/flow`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct FlowParams {
+pub struct ProcessFlowParams {
     /// Which process.
     pub process_id: ProcessId,
     /// Whether its events wait.

@@ -21,9 +21,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use protocol::fs::WriteBlockParams;
 use protocol::{
-    EnvironmentStatus, ErrorData, KeepParams, ListResult, Method, NoResult, Order, ProcessId, Request, RequestId,
-    ResizeParams, Signal, SignalParams, TargetParams, WireError, abridged, decode, decode_params, encode_error,
-    error_kind,
+    EnvironmentStatus, ErrorData, ListResult, Method, NoResult, Order, ProcessId, ProcessIdParams, Request,
+    RequestId, ResizeParams, SessionKeepParams, Signal, SignalParams, WireError, abridged, decode, decode_params,
+    encode_error, error_kind,
 };
 use serde::de::DeserializeOwned;
 
@@ -130,7 +130,7 @@ fn handle(call: Call, request: &Request<'_>, message: &Bytes, target: Target) {
         Method::ProcessList => with_session(call, request, |call, (), session| {
             call.finish(Ok(ListResult { processes: session.table.list() }));
         }),
-        Method::SessionKeep => with_session(call, request, |call, params: KeepParams, session| {
+        Method::SessionKeep => with_session(call, request, |call, params: SessionKeepParams, session| {
             let keep = Duration::from_millis(params.keep_for_ms).min(call.connection.shared.config.max_session_ttl);
             session.keep_for(keep);
             call.connection.shared.janitor.look_after_kept(&session);
@@ -276,8 +276,8 @@ names_process!(
     protocol::WriteParams,
     SignalParams,
     ResizeParams,
-    TargetParams,
-    protocol::FlowParams,
+    ProcessIdParams,
+    protocol::ProcessFlowParams,
     protocol::LegacyWriteParams,
     protocol::LegacyTerminateParams
 );

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 use protocol::{
-    Method, NoResult, ProcessId, ReadParams, ReadResult, ResizeParams, SandboxType, Signal, SignalParams, Stream,
-    TargetParams, TerminateResult, WindowSize, WriteStatus,
+    Method, NoResult, ProcessId, ProcessIdParams, ReadParams, ReadResult, ResizeParams, SandboxType, Signal,
+    SignalParams, Stream, TerminateResult, WindowSize, WriteStatus,
 };
 use tokio::sync::watch;
 
@@ -213,7 +213,7 @@ impl ExecProcess {
 
     /// Ends it and everything it has started. True if it had not exited by itself.
     pub async fn terminate(&self) -> Result<bool, ExecServerError> {
-        let params = TargetParams { process_id: self.entry.id.clone() };
+        let params = ProcessIdParams { process_id: self.entry.id.clone() };
         let result: TerminateResult = self.handle.shared.call_once(Method::ProcessTerminate.name(), &params).await?;
         Ok(result.running)
     }

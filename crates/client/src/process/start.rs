@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::{
-    Base64Bytes, Method, NoResult, ProcessId, ReadParams, StartParams, StartResult, TargetParams, WriteParams,
+    Base64Bytes, Method, NoResult, ProcessId, ProcessIdParams, ReadParams, StartParams, StartResult, WriteParams,
     WriteResult, WriteStatus, error_kind,
 };
 use recovery::{Exit, WriteSize};
@@ -209,7 +209,7 @@ async fn write_piece(
 
 /// Ends the stdin; ending it again changes nothing.
 pub(crate) async fn close_stdin(shared: &Shared, process_id: &ProcessId) -> Result<(), ExecServerError> {
-    let params = TargetParams { process_id: process_id.clone() };
+    let params = ProcessIdParams { process_id: process_id.clone() };
     let _: NoResult = shared.call(Method::ProcessCloseStdin, &params, Repeat::SAFE).await?;
     Ok(())
 }

@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn params_have_names() {
-        let error = decode_params::<crate::KeepParams>(Some(&raw("[1]"))).unwrap_err();
+        let error = decode_params::<crate::SessionKeepParams>(Some(&raw("[1]"))).unwrap_err();
         assert_eq!(error.code, -32602);
     }
 

@@ -101,7 +101,7 @@ pub enum SearchCase {
 /// Params of `fs/cancelSearch`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct SearchTarget {
+pub struct CancelSearchParams {
     /// Which search; one that is over is fine.
     pub search_id: String,
 }

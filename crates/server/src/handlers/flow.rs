@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use protocol::{FlowParams, NoResult};
+use protocol::{NoResult, ProcessFlowParams};
 
 use super::{Found, resumed_elsewhere, unknown_process};
 use crate::connection::Call;
 use crate::session::Session;
 
-pub(super) fn flow(call: Call, params: FlowParams, session: &Arc<Session>, found: Found) {
+pub(super) fn flow(call: Call, params: ProcessFlowParams, session: &Arc<Session>, found: Found) {
     let Some(process) = found.process() else {
         return call.finish::<()>(Err(unknown_process(&params.process_id)));
     };

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use fetch::{FetchError, Fetcher, FetcherConfig, Header, Redirects, Request};
 use protocol::{
-    Base64Bytes, BodyDelta, ErrorData, HttpFlowParams, HttpHeader, HttpRequestParams, HttpResponse, HttpTarget,
+    Base64Bytes, BodyDelta, ErrorData, HttpCancelParams, HttpFlowParams, HttpHeader, HttpRequestParams, HttpResponse,
     NoResult, RedirectPolicy, WireError, encode_notification, encoded_len, notification,
 };
 use tokio::sync::{OwnedSemaphorePermit, watch};
@@ -237,7 +237,7 @@ impl Deltas {
     }
 }
 
-pub(super) fn cancel(call: Call, params: HttpTarget, _: Arc<Session>) {
+pub(super) fn cancel(call: Call, params: HttpCancelParams, _: Arc<Session>) {
     if let Some(request) = call.connection.http.lock().get(&params.request_id) {
         request.cancel.cancel();
     }

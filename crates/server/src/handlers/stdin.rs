@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use protocol::{NoResult, Order, TargetParams, WireError, WriteId, WriteParams, WriteResult, WriteStatus};
+use protocol::{NoResult, Order, ProcessIdParams, WireError, WriteId, WriteParams, WriteResult, WriteStatus};
 use session::Offer;
 
 use super::poll_once::poll_once;
@@ -74,7 +74,7 @@ pub(super) fn offer(
     });
 }
 
-pub(super) fn close(call: Call, params: TargetParams, _: &Arc<Session>, found: Found) {
+pub(super) fn close(call: Call, params: ProcessIdParams, _: &Arc<Session>, found: Found) {
     let Some(process) = found.process() else {
         return call.finish::<()>(Err(unknown_process(&params.process_id)));
     };

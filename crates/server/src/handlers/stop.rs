@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use protocol::{ProcessId, TargetParams, TerminateResult, WireError};
+use protocol::{ProcessId, ProcessIdParams, TerminateResult, WireError};
 use spawn::Survivors;
 use tokio::time::{Instant, timeout_at};
 
@@ -19,7 +19,7 @@ const DELIVERY_PATIENCE: Duration = Duration::from_secs(1);
 /// How long a terminate waits for a start that does not come to an end, for example on a dead network mount.
 const START_PATIENCE: Duration = Duration::from_secs(1);
 
-pub(super) fn terminate(call: Call, _: TargetParams, _: &Arc<Session>, found: Found) {
+pub(super) fn terminate(call: Call, _: ProcessIdParams, _: &Arc<Session>, found: Found) {
     terminate_found(call, found);
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use protocol::fs::{
-    CommitParams, ExtentsParams, ExtentsResult, HandleParams, HandleResult, ReadBlockParams, ReadBlockResult,
+    CloseParams, CommitParams, ExtentsParams, ExtentsResult, HandleResult, ReadBlockParams, ReadBlockResult,
     encode_write_block, recognise_block,
 };
 use protocol::{ErrorCode, Method, NoResult, RequestId, encode_request};
@@ -146,7 +146,7 @@ impl RemoteFile {
 
     /// Closes it now, and waits for that.
     pub(crate) async fn close(&self) -> Result<(), FileSystemError> {
-        let _: NoResult = self.call(Method::FsClose, &HandleParams { handle_id: self.id.clone() }).await?;
+        let _: NoResult = self.call(Method::FsClose, &CloseParams { handle_id: self.id.clone() }).await?;
         self.is_closed.store(true, Ordering::Relaxed);
         Ok(())
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use files::{CommitOptions, FileError};
 use protocol::fs::{
-    BlockAnswer, CommitParams, CreateParams, Extent, ExtentsParams, ExtentsResult, HandleParams, HandleResult,
+    BlockAnswer, CloseParams, CommitParams, CreateParams, Extent, ExtentsParams, ExtentsResult, HandleResult,
     OpenParams, ReadBlockParams, WriteBlockParams,
 };
 use protocol::{ErrorCode, NoResult, WireError, encoded_len};
@@ -240,7 +240,7 @@ pub(in crate::handlers) fn commit(call: Call, params: CommitParams, session: Arc
 }
 
 /// What is under way goes on; the file is closed after that. Closing can block, on a network for example.
-pub(in crate::handlers) fn close(call: Call, params: HandleParams, session: Arc<Session>) {
+pub(in crate::handlers) fn close(call: Call, params: CloseParams, session: Arc<Session>) {
     if let Err(error) = check_id(&params.handle_id) {
         return call.finish::<()>(Err(error));
     }

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use files::{Cancel, Ending, Found, Pattern, PreparedSearch, SearchEnd};
 use parking_lot::Mutex;
 use protocol::fs::{
-    FoundFile, FoundLine, FoundNotification, MatchRange, SearchCase, SearchError, SearchParams, SearchResult,
-    SearchTarget,
+    CancelSearchParams, FoundFile, FoundLine, FoundNotification, MatchRange, SearchCase, SearchError, SearchParams,
+    SearchResult,
 };
 use protocol::{Base64Bytes, NoResult, PathUri, WireError, encode_notification, notification};
 use tokio::sync::{Notify, mpsc};
@@ -142,7 +142,7 @@ async fn tell(connection: &Connection, id: &str, telling: &mut Telling) -> u64 {
     seq
 }
 
-pub(in crate::handlers) fn cancel(call: Call, params: SearchTarget, _: Arc<Session>) {
+pub(in crate::handlers) fn cancel(call: Call, params: CancelSearchParams, _: Arc<Session>) {
     if let Some(cancel) = call.connection.searches.lock().get(&params.search_id) {
         cancel.cancel();
     }
