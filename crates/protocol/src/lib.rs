@@ -45,7 +45,7 @@ pub use initialize::{InitializeParams, InitializeResult, SessionKeepParams};
 pub use legacy::{
     LegacyExecParams, LegacyExecResult, LegacyExited, LegacyTerminateParams, LegacyWriteParams, LegacyWriteResult,
 };
-pub use method::{Family, Method, Order, notification};
+pub use method::{Method, MethodFamily, RequestOrder, notification};
 pub use output::{OutputFrame, ProcessIdJson, recognise_output};
 pub use process::{
     ChunkPart, ClosedNotification, EnvInherit, EnvPolicy, ExitedNotification, ListResult, NoResult, OutputChunk,

@@ -24,7 +24,7 @@ use crate::{
 
 /// The words an error uses for the group a method belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Family {
+pub enum MethodFamily {
     /// Needs no handshake.
     Handshake,
     /// Everything about processes.
@@ -43,9 +43,9 @@ pub enum Family {
     Http,
 }
 
-impl Family {
+impl MethodFamily {
     /// As it stands in "client must call initialize before using … methods".
-    pub const fn words(self) -> &'static str {
+    pub const fn name_in_errors(self) -> &'static str {
         match self {
             Self::Handshake => "handshake",
             Self::Exec => "exec",
@@ -61,11 +61,11 @@ impl Family {
 
 /// What a request must wait for. Requests about different processes never wait for each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum RequestOrder {
     /// Runs before the next message is looked at, because it changes what later ones may do.
     Inline,
     /// Waits for nothing.
-    Free,
+    Unordered,
     /// Takes its process id at once; later requests about that id wait until it is done.
     Start,
     /// Waits for an unfinished start of the same process only, so a long poll delays nothing.
@@ -104,16 +104,16 @@ macro_rules! methods {
             }
 
             /// The group it belongs to.
-            pub const fn family(self) -> Family {
+            pub const fn family(self) -> MethodFamily {
                 match self {
-                    $(Self::$variant => Family::$family,)*
+                    $(Self::$variant => MethodFamily::$family,)*
                 }
             }
 
             /// What it must wait for.
-            pub const fn order(self) -> Order {
+            pub const fn order(self) -> RequestOrder {
                 match self {
-                    $(Self::$variant => Order::$order,)*
+                    $(Self::$variant => RequestOrder::$order,)*
                 }
             }
 
@@ -150,19 +150,19 @@ methods! {
     /// Lets the events of a process wait, or go on.
     ProcessFlow = "process/flow", Exec, AfterStart, ProcessFlowParams => NoResult;
     /// Lists the processes of the session.
-    ProcessList = "process/list", Exec, Free, () => ListResult;
+    ProcessList = "process/list", Exec, Unordered, () => ListResult;
     /// Changes how long the session outlives its connection.
-    SessionKeep = "session/keep", Exec, Free, SessionKeepParams => NoResult;
+    SessionKeep = "session/keep", Exec, Unordered, SessionKeepParams => NoResult;
     /// Tells about the environment.
-    EnvironmentInfo = "environment/info", EnvironmentInfo, Free, () => EnvironmentInfo;
+    EnvironmentInfo = "environment/info", EnvironmentInfo, Unordered, () => EnvironmentInfo;
     /// Tells whether the environment is ready.
-    EnvironmentStatus = "environment/status", EnvironmentStatus, Free, () => EnvironmentStatus;
+    EnvironmentStatus = "environment/status", EnvironmentStatus, Unordered, () => EnvironmentStatus;
     /// Reads keys of the configuration files.
-    EnvironmentConfigRead = "environmentConfig/read", EnvironmentConfig, Free, ConfigReadParams => ConfigReadResult;
+    EnvironmentConfigRead = "environmentConfig/read", EnvironmentConfig, Unordered, ConfigReadParams => ConfigReadResult;
     /// Finds plugins and skills.
-    CapabilityRootsDiscover = "capabilityRoots/discoverV1", CapabilityDiscovery, Free, DiscoverParams => DiscoverResult;
+    CapabilityRootsDiscover = "capabilityRoots/discoverV1", CapabilityDiscovery, Unordered, DiscoverParams => DiscoverResult;
     /// Reads a whole file.
-    FsReadFile = "fs/readFile", Filesystem, Free, FileParams => ReadFileResult;
+    FsReadFile = "fs/readFile", Filesystem, Unordered, FileParams => ReadFileResult;
     /// Opens a file that is read in blocks.
     FsOpen = "fs/open", Filesystem, Handle, OpenParams => HandleResult;
     /// Reads a block of an open file.
@@ -172,7 +172,7 @@ methods! {
     /// Closes an open file, or gives an upload up.
     FsClose = "fs/close", Filesystem, Handle, CloseParams => NoResult;
     /// Writes a whole file in place.
-    FsWriteFile = "fs/writeFile", Filesystem, Free, WriteFileParams => NoResult;
+    FsWriteFile = "fs/writeFile", Filesystem, Unordered, WriteFileParams => NoResult;
     /// Begins an upload.
     FsCreate = "fs/create", Filesystem, Handle, CreateParams => HandleResult;
     /// Writes a block of an upload.
@@ -180,41 +180,41 @@ methods! {
     /// Puts an upload in its place.
     FsCommit = "fs/commit", Filesystem, Handle, CommitParams => NoResult;
     /// Makes a directory.
-    FsCreateDirectory = "fs/createDirectory", Filesystem, Free, CreateDirectoryParams => NoResult;
+    FsCreateDirectory = "fs/createDirectory", Filesystem, Unordered, CreateDirectoryParams => NoResult;
     /// Tells about a file.
-    FsGetMetadata = "fs/getMetadata", Filesystem, Free, FileParams => FileMetadata;
+    FsGetMetadata = "fs/getMetadata", Filesystem, Unordered, FileParams => FileMetadata;
     /// Changes what is known about a file.
-    FsSetMetadata = "fs/setMetadata", Filesystem, Free, SetMetadataParams => NoResult;
+    FsSetMetadata = "fs/setMetadata", Filesystem, Unordered, SetMetadataParams => NoResult;
     /// Resolves links.
-    FsCanonicalize = "fs/canonicalize", Filesystem, Free, PathParams => PathResult;
+    FsCanonicalize = "fs/canonicalize", Filesystem, Unordered, PathParams => PathResult;
     /// Lists a directory.
-    FsReadDirectory = "fs/readDirectory", Filesystem, Free, ReadDirectoryParams => ReadDirectoryResult;
+    FsReadDirectory = "fs/readDirectory", Filesystem, Unordered, ReadDirectoryParams => ReadDirectoryResult;
     /// Lists a tree.
-    FsWalk = "fs/walk", Filesystem, Free, WalkParams => WalkResult;
+    FsWalk = "fs/walk", Filesystem, Unordered, WalkParams => WalkResult;
     /// Removes a file or a tree.
-    FsRemove = "fs/remove", Filesystem, Free, RemoveParams => NoResult;
+    FsRemove = "fs/remove", Filesystem, Unordered, RemoveParams => NoResult;
     /// Copies a file or a tree.
-    FsCopy = "fs/copy", Filesystem, Free, CopyParams => NoResult;
+    FsCopy = "fs/copy", Filesystem, Unordered, CopyParams => NoResult;
     /// Renames.
-    FsRename = "fs/rename", Filesystem, Free, RenameParams => NoResult;
+    FsRename = "fs/rename", Filesystem, Unordered, RenameParams => NoResult;
     /// Tells where a link points.
-    FsReadLink = "fs/readLink", Filesystem, Free, PathParams => LinkTarget;
+    FsReadLink = "fs/readLink", Filesystem, Unordered, PathParams => LinkTarget;
     /// Makes a link.
-    FsSymlink = "fs/symlink", Filesystem, Free, SymlinkParams => NoResult;
+    FsSymlink = "fs/symlink", Filesystem, Unordered, SymlinkParams => NoResult;
     /// Begins to tell what changes.
-    FsWatch = "fs/watch", Filesystem, Free, WatchParams => NoResult;
+    FsWatch = "fs/watch", Filesystem, Unordered, WatchParams => NoResult;
     /// Ends that.
-    FsUnwatch = "fs/unwatch", Filesystem, Free, UnwatchParams => NoResult;
+    FsUnwatch = "fs/unwatch", Filesystem, Unordered, UnwatchParams => NoResult;
     /// Searches files.
-    FsSearch = "fs/search", Filesystem, Free, SearchParams => SearchResult;
+    FsSearch = "fs/search", Filesystem, Unordered, SearchParams => SearchResult;
     /// Ends a search.
-    FsCancelSearch = "fs/cancelSearch", Filesystem, Free, CancelSearchParams => NoResult;
+    FsCancelSearch = "fs/cancelSearch", Filesystem, Unordered, CancelSearchParams => NoResult;
     /// Makes an HTTP request.
-    HttpRequest = "http/request", Http, Free, HttpRequestParams => HttpResponse;
+    HttpRequest = "http/request", Http, Unordered, HttpRequestParams => HttpResponse;
     /// Ends an HTTP request.
-    HttpCancel = "http/cancel", Http, Free, HttpCancelParams => NoResult;
+    HttpCancel = "http/cancel", Http, Unordered, HttpCancelParams => NoResult;
     /// Lets a streamed body wait, or go on.
-    HttpFlow = "http/flow", Http, Free, HttpFlowParams => NoResult;
+    HttpFlow = "http/flow", Http, Unordered, HttpFlowParams => NoResult;
     /// Starts a process, first published form.
     LegacyExec = "command/exec", Exec, Start, LegacyExecParams => LegacyExecResult;
     /// Writes to stdin, first published form.

@@ -76,7 +76,7 @@ impl OutputFrame<'_> {
             }
         };
         out.extend_from_slice(STREAM.as_bytes());
-        out.extend_from_slice(stream.word().as_bytes());
+        out.extend_from_slice(stream.as_str().as_bytes());
         out.extend_from_slice(CHUNK.as_bytes());
         base64_bytes::encode_base64_into(out, bytes);
         out.extend_from_slice(END.as_bytes());
@@ -97,7 +97,7 @@ pub fn recognise_output(message: &[u8]) -> Option<PushedOutput<'_>> {
     let rest = rest.strip_prefix(STREAM.as_bytes())?;
     let (stream, rest) = [Stream::Stdout, Stream::Stderr, Stream::Pty]
         .into_iter()
-        .find_map(|stream| Some((stream, rest.strip_prefix(stream.word().as_bytes())?)))?;
+        .find_map(|stream| Some((stream, rest.strip_prefix(stream.as_str().as_bytes())?)))?;
     let chunk = rest.strip_prefix(CHUNK.as_bytes())?;
     Some(PushedOutput {
         process_id: std::str::from_utf8(process_id).ok()?.into(),
@@ -108,7 +108,7 @@ pub fn recognise_output(message: &[u8]) -> Option<PushedOutput<'_>> {
 }
 
 fn body_len(process: &ProcessIdJson, stream: Stream, bytes: &[u8]) -> usize {
-    process.0.len() + stream.word().len() + base64_bytes::encoded_len(bytes.len())
+    process.0.len() + stream.as_str().len() + base64_bytes::encoded_len(bytes.len())
 }
 
 #[cfg(test)]

@@ -187,7 +187,7 @@ pub enum Stream {
 
 impl Stream {
     /// Its word on the wire.
-    pub const fn word(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Stdout => "stdout",
             Self::Stderr => "stderr",

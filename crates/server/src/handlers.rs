@@ -21,8 +21,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use protocol::fs::WriteBlockParams;
 use protocol::{
-    EnvironmentStatus, ErrorData, ListResult, Method, NoResult, Order, ProcessId, ProcessIdParams, Request,
-    RequestId, ResizeParams, SessionKeepParams, Signal, SignalParams, WireError, abridged, decode, decode_params,
+    EnvironmentStatus, ErrorData, ListResult, Method, NoResult, ProcessId, ProcessIdParams, Request, RequestId,
+    RequestOrder, ResizeParams, SessionKeepParams, Signal, SignalParams, WireError, abridged, decode, decode_params,
     encode_error, error_kind,
 };
 use serde::de::DeserializeOwned;
@@ -73,7 +73,7 @@ pub(crate) async fn dispatch(connection: &Arc<Connection>, request: Request<'_>,
         }
         return;
     };
-    if method.order() == Order::Inline {
+    if method.order() == RequestOrder::Inline {
         return initialize::initialize(call, decode_params(request.params)).await;
     }
     handle(call, &request, message, Target::Unresolved);
@@ -206,7 +206,10 @@ fn with_process<P: DeserializeOwned + NamesProcess>(
     target: Target,
     handler: impl FnOnce(Call, P, &Arc<Session>, Found),
 ) {
-    debug_assert!(matches!(call.method.order(), Order::AfterStart | Order::Stdin), "the table promises otherwise");
+    debug_assert!(
+        matches!(call.method.order(), RequestOrder::AfterStart | RequestOrder::Stdin),
+        "the table promises otherwise"
+    );
     with_session(call, request, |mut call, params: P, session| {
         let id = params.process_id();
         let found = match target {
@@ -284,7 +287,7 @@ names_process!(
 
 /// The session of a connection that has finished the handshake and was not replaced.
 fn attached_session(connection: &Connection, method: Method) -> Result<Arc<Session>, WireError> {
-    let family = method.family().words();
+    let family = method.family().name_in_errors();
     match connection.phase() {
         Phase::Fresh => {
             Err(WireError::invalid_request(format!("client must call initialize before using {family} methods")))

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use protocol::{NoResult, Order, ProcessIdParams, WireError, WriteId, WriteParams, WriteResult, WriteStatus};
+use protocol::{NoResult, ProcessIdParams, RequestOrder, WireError, WriteId, WriteParams, WriteResult, WriteStatus};
 use session::Offer;
 
 use super::poll_once::poll_once;
@@ -43,7 +43,7 @@ pub(super) fn offer(
     bytes: Bytes,
     answer: impl FnOnce(Call, Offer) + Send + 'static,
 ) {
-    debug_assert_eq!(call.method.order(), Order::Stdin, "the table promises otherwise");
+    debug_assert_eq!(call.method.order(), RequestOrder::Stdin, "the table promises otherwise");
     let answer = move |call: Call, offer| match offer {
         Offer::Crowded => {
             let error = "input that waits for processes has reached the limit for all together (--max-queued-stdin-total); try again later";
