@@ -4,7 +4,6 @@
 //! share it unchanged.
 #![forbid(unsafe_code)]
 
-mod abridged;
 mod base64_bytes;
 mod capability;
 mod config;
@@ -21,9 +20,9 @@ mod output;
 mod process;
 mod pushed;
 mod sandbox;
+mod shortened;
 mod uri;
 
-pub use abridged::abridged;
 pub use base64_bytes::{Base64Bytes, decode_base64, decode_base64_into, encode_base64_into, encoded_len};
 pub use capability::{
     CapabilityFile, CapabilityRoot, DiscoverParams, DiscoverResult, DiscoveredPlugin, DiscoveredRoot, DiscoveredSkill,
@@ -55,7 +54,8 @@ pub use process::{
 };
 pub use pushed::{PushedClose, PushedOutput};
 pub use sandbox::{
-    Access, FileSystemPermissions, MissingPath, NetworkAccess, PermissionEntry, PermissionPath, Permissions,
-    ProxySettingsMode, SandboxContext, SpecialPath, WindowsSandboxLevel,
+    FileSystemPermissions, MissingPathBehavior, NetworkAccess, PathAccess, PermissionEntry, PermissionPath,
+    Permissions, ProxySettingsMode, SandboxContext, SpecialPath, WindowsSandboxLevel,
 };
+pub use shortened::shortened;
 pub use uri::{PathUri, PathUriError};

@@ -104,16 +104,16 @@ pub struct PermissionEntry {
     /// Where.
     pub path: PermissionPath,
     /// What.
-    pub access: Access,
+    pub access: PathAccess,
     /// What if there is nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub missing_path_behavior: Option<MissingPath>,
+    pub missing_path_behavior: Option<MissingPathBehavior>,
 }
 
 /// What may be done somewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Access {
+pub enum PathAccess {
     /// Look.
     Read,
     /// Look and change.
@@ -126,7 +126,7 @@ pub enum Access {
 /// What an entry for a path that is not there means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum MissingPath {
+pub enum MissingPathBehavior {
     /// Nothing; such entries are written by programs.
     Skip,
 }
@@ -191,14 +191,14 @@ impl SandboxContext {
         };
         let is_root =
             |entry: &PermissionEntry| matches!(&entry.path, PermissionPath::Special { value: SpecialPath::Root });
-        let writes_everywhere = entries.iter().any(|entry| is_root(entry) && entry.access == Access::Write);
-        let narrows = entries.iter().any(|entry| entry.access != Access::Write);
+        let writes_everywhere = entries.iter().any(|entry| is_root(entry) && entry.access == PathAccess::Write);
+        let narrows = entries.iter().any(|entry| entry.access != PathAccess::Write);
         !writes_everywhere || narrows
     }
 
     /// Whether this server has nothing to enforce, neither on files nor on the network, so that a command may run as it would without
     /// a sandbox. An `external` profile counts: its sandbox is made by somebody else, around the server or inside the command.
-    pub fn asks_for_nothing(&self) -> bool {
+    pub fn needs_no_enforcement(&self) -> bool {
         match &self.permissions {
             Permissions::Disabled | Permissions::External { .. } => true,
             Permissions::Managed { network, .. } => *network == NetworkAccess::Enabled && !self.restricts_files(),
@@ -292,7 +292,7 @@ mod tests {
             r#"{"type":"managed","file_system":{"type":"restricted","entries":[
                {"path":{"type":"special","value":{"kind":"root"}},"access":"write"}]},"network":"enabled"}"#,
         ] {
-            assert!(context(profile).asks_for_nothing(), "{profile}");
+            assert!(context(profile).needs_no_enforcement(), "{profile}");
         }
         for profile in [
             r#"{"type":"managed","file_system":{"type":"unrestricted"},"network":"restricted"}"#,
@@ -301,7 +301,7 @@ mod tests {
                {"path":{"type":"special","value":{"kind":"root"}},"access":"write"},
                {"path":{"type":"path","path":"file:///x"},"access":"deny"}]},"network":"enabled"}"#,
         ] {
-            assert!(!context(profile).asks_for_nothing(), "{profile}");
+            assert!(!context(profile).needs_no_enforcement(), "{profile}");
         }
     }
 }

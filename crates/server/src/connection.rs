@@ -348,7 +348,7 @@ impl Connection {
 
     fn handle_notification(&self, notification: &Notification<'_>, message: &[u8]) {
         if notification.method != notification::INITIALIZED {
-            let reason = format!("unexpected notification `{}`", protocol::abridged(&notification.method));
+            let reason = format!("unexpected notification `{}`", protocol::shortened(&notification.method));
             handlers::note_refused_message(self, message, &reason);
             return self.refuse(&RequestId::UNKNOWN, reason);
         }
@@ -373,7 +373,7 @@ impl Connection {
     fn refuse_answer(&self, id: &RequestId) {
         self.refuse(
             &RequestId::UNKNOWN,
-            format!("no request with id {} is waiting for an answer", protocol::abridged(&id.to_string())),
+            format!("no request with id {} is waiting for an answer", protocol::shortened(&id.to_string())),
         );
     }
 

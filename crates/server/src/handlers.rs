@@ -22,8 +22,8 @@ use bytes::Bytes;
 use protocol::fs::WriteBlockParams;
 use protocol::{
     EnvironmentStatus, ErrorData, ListResult, Method, NoResult, ProcessId, ProcessIdParams, Request, RequestId,
-    RequestOrder, ResizeParams, SessionKeepParams, Signal, SignalParams, WireError, abridged, decode, decode_params,
-    encode_error, error_kind,
+    RequestOrder, ResizeParams, SessionKeepParams, Signal, SignalParams, WireError, decode, decode_params,
+    encode_error, error_kind, shortened,
 };
 use serde::de::DeserializeOwned;
 
@@ -63,7 +63,7 @@ pub(crate) async fn dispatch(connection: &Arc<Connection>, request: Request<'_>,
     let Some(method) = Method::from_name(&request.method) else {
         let error = WireError::new(
             protocol::ErrorCode::MethodNotFound,
-            format!("exec-server stub does not implement `{}` yet", abridged(&request.method)),
+            format!("exec-server stub does not implement `{}` yet", shortened(&request.method)),
         );
         return connection.outbound.reply(encode_error(&request.id, &error));
     };

@@ -80,7 +80,7 @@ impl SnapshotRequest {
             return Ok(None);
         }
         let Some(shell) = Shell::from_name(&snapshot.shell.name) else {
-            let name = protocol::abridged(&snapshot.shell.name);
+            let name = protocol::shortened(&snapshot.shell.name);
             let error = format!("shell snapshots are unsupported for shell `{name}`");
             return Err(WireError::invalid_params(error));
         };

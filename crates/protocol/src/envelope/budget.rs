@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 use super::DecodeError;
-use crate::abridged;
+use crate::shortened;
 
 /// Values (objects, arrays, scalars; not keys) in one message. Bounds what a small text can cost in memory.
 pub const MAX_VALUES: usize = 256 * 1024;
@@ -61,7 +61,7 @@ pub(super) fn check(text: &str) -> Result<(), DecodeError> {
                     Some(Container::Object(keys)) if expecting_key => {
                         let key = unescape(&text[at..end]);
                         if !keys.insert(key.clone()) {
-                            return Err(DecodeError::DuplicateKey(abridged(&key).into_owned()));
+                            return Err(DecodeError::DuplicateKey(shortened(&key).into_owned()));
                         }
                         expecting_key = false;
                     }

@@ -11,22 +11,22 @@ use crate::{Method, sniff_method};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RefusedBlock {
     /// It was something else.
-    NoBlock,
+    NotABlock,
     /// A block of the upload with this handle.
     BlockOf(String),
     /// Perhaps a block, and of which upload cannot be read.
-    Unreadable,
+    MaybeABlock,
 }
 
 /// Looks at a message that was refused, or at its beginning if the rest was never kept.
 pub fn refused_block(message: &[u8]) -> RefusedBlock {
     let is_block = |method: &str| method == Method::FsWriteBlock.name();
     if sniff_method(message).is_some_and(|method| !is_block(&method)) {
-        return RefusedBlock::NoBlock;
+        return RefusedBlock::NotABlock;
     }
     match serde_json::from_slice::<Envelope<'_>>(message) {
         Ok(envelope) if is_block(&envelope.method) => RefusedBlock::BlockOf(envelope.params.handle_id),
-        _ => RefusedBlock::Unreadable,
+        _ => RefusedBlock::MaybeABlock,
     }
 }
 
@@ -71,7 +71,7 @@ mod tests {
             "[1]",
             "",
         ] {
-            assert_eq!(looked_at(message), RefusedBlock::Unreadable, "{message}");
+            assert_eq!(looked_at(message), RefusedBlock::MaybeABlock, "{message}");
         }
     }
 
@@ -81,7 +81,7 @@ mod tests {
             r#"{"id":1,"method":"fs/readFile","params":{"path":"/a"#,
             r#" { "jsonrpc" : "2.0" , "method" : "fs/readFile" , "params":]"#,
         ] {
-            assert_eq!(looked_at(message), RefusedBlock::NoBlock, "{message}");
+            assert_eq!(looked_at(message), RefusedBlock::NotABlock, "{message}");
         }
     }
 }

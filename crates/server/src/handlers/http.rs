@@ -62,7 +62,7 @@ impl Registration {
             Some(other) if is_streamed && other.is_streamed => {
                 return Err(WireError::invalid_params(format!(
                     "http/request streamResponse requestId `{}` is already active",
-                    protocol::abridged(&id)
+                    protocol::shortened(&id)
                 )));
             }
             Some(_) => is_streamed,

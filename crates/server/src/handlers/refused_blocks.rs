@@ -18,9 +18,9 @@ pub(super) fn note_refused_block(session: &Session, handle_id: &str, reason: &st
 pub(crate) fn note_refused_message(connection: &Connection, message: &[u8], reason: &str) {
     let Some(session) = connection.own_session().filter(|session| !session.files.handles.is_empty()) else { return };
     match refused_block(message) {
-        RefusedBlock::NoBlock => {}
+        RefusedBlock::NotABlock => {}
         RefusedBlock::BlockOf(handle_id) => note_refused_block(&session, &handle_id, reason),
-        RefusedBlock::Unreadable => {
+        RefusedBlock::MaybeABlock => {
             let sentence = format!("a message that may have been a block of it was refused: {reason}");
             session.files.handles.note_refused_block_of_any(&sentence);
         }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use protocol::{
-    ErrorData, ProcessId, SandboxContext, SandboxType, StartParams, StartResult, WireError, abridged, decode_params,
-    error_kind,
+    ErrorData, ProcessId, SandboxContext, SandboxType, StartParams, StartResult, WireError, decode_params,
+    error_kind, shortened,
 };
 use session::{ConnectionNumber, Delivery, LogLimits, Resend, StartedAs, StdinQueue};
 use spawn::{ChildIo, Command, SpawnError, Spawned, StdinMode, Stdio, WindowSize};
@@ -74,7 +74,7 @@ fn wanted(shared: &Shared, params: StartParams, observes: bool) -> Result<Wanted
         WireError::invalid_params(format!("cwd URI `{}` is not valid on this exec-server host: {error}", params.cwd))
     })?;
     if let Some(sandbox) = &params.sandbox
-        && !decode_params::<SandboxContext>(Some(sandbox))?.asks_for_nothing()
+        && !decode_params::<SandboxContext>(Some(sandbox))?.needs_no_enforcement()
     {
         return Err(WireError::invalid_params(
             "sandbox intent cannot be enforced on this executor yet; start the process without a sandbox",
@@ -228,7 +228,7 @@ fn shown(argv: &[String]) -> Vec<String> {
             break;
         }
         left -= 1;
-        shown.push(abridged(argument).into_owned());
+        shown.push(shortened(argument).into_owned());
     }
     shown
 }

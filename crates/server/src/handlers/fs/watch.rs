@@ -60,7 +60,7 @@ fn again(call: Call, params: &WatchParams, session: &Session, seq: u64) {
             watched.resume(seq, number);
         }
         None => {
-            let text = format!("unknown watch `{}`", protocol::abridged(&params.watch_id));
+            let text = format!("unknown watch `{}`", protocol::shortened(&params.watch_id));
             call.finish::<()>(Err(WireError::new(ErrorCode::NotFound, text)));
         }
     }

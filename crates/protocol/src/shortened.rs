@@ -6,7 +6,7 @@ use std::borrow::Cow;
 const SHOWN_BYTES: usize = 200;
 
 /// The text, or its beginning if it is long.
-pub fn abridged(text: &str) -> Cow<'_, str> {
+pub fn shortened(text: &str) -> Cow<'_, str> {
     if text.len() <= SHOWN_BYTES {
         return Cow::Borrowed(text);
     }
@@ -19,9 +19,9 @@ mod tests {
 
     #[test]
     fn long_names_end_early_and_between_characters() {
-        assert_eq!(abridged("short"), "short");
+        assert_eq!(shortened("short"), "short");
         let long = "ä".repeat(101);
-        assert_eq!(abridged(&long), format!("{}…", "ä".repeat(100)));
-        assert_eq!(abridged(&format!("x{long}")), format!("x{}…", "ä".repeat(99)));
+        assert_eq!(shortened(&long), format!("{}…", "ä".repeat(100)));
+        assert_eq!(shortened(&format!("x{long}")), format!("x{}…", "ä".repeat(99)));
     }
 }
