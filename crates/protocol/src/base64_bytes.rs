@@ -27,18 +27,18 @@ pub const fn encoded_len(raw: usize) -> usize {
 
 /// Bytes encoded at a time: a multiple of three, so that padding comes only at the end, and small enough that the text
 /// stays in the first-level cache until it is copied.
-const STAGE_RAW_BYTES: usize = 6 * 1024;
+const STAGING_RAW_BYTES: usize = 6 * 1024;
 
-/// Appends the base64 text of `bytes` to `out`. It passes through a small stage, which is cheaper than filling the
+/// Appends the base64 text of `bytes` to `out`. It passes through a small staging, which is cheaper than filling the
 /// space in `out` with zeros first.
 pub fn encode_base64_into(out: &mut Vec<u8>, bytes: &[u8]) {
     out.reserve(encoded_len(bytes.len()));
-    let mut stage = [0u8; encoded_len(STAGE_RAW_BYTES)];
-    for piece in bytes.chunks(STAGE_RAW_BYTES) {
-        // The stage is exactly large enough for a whole piece, so the engine cannot run out of space.
-        let written = ENGINE.encode_slice(piece, &mut stage).unwrap_or(0);
+    let mut staging = [0u8; encoded_len(STAGING_RAW_BYTES)];
+    for piece in bytes.chunks(STAGING_RAW_BYTES) {
+        // The staging is exactly large enough for a whole piece, so the engine cannot run out of space.
+        let written = ENGINE.encode_slice(piece, &mut staging).unwrap_or(0);
         debug_assert_eq!(written, encoded_len(piece.len()));
-        out.extend_from_slice(&stage[..written]);
+        out.extend_from_slice(&staging[..written]);
     }
 }
 
@@ -95,8 +95,12 @@ mod tests {
     #[test]
     fn encodes_what_it_announces() {
         let mut buffer = Vec::new();
-        for n in (0..100).chain([STAGE_RAW_BYTES - 1, STAGE_RAW_BYTES, STAGE_RAW_BYTES + 1, 5 * STAGE_RAW_BYTES + 2])
-        {
+        for n in (0..100).chain([
+            STAGING_RAW_BYTES - 1,
+            STAGING_RAW_BYTES,
+            STAGING_RAW_BYTES + 1,
+            5 * STAGING_RAW_BYTES + 2,
+        ]) {
             let raw: Vec<u8> = (0..n).map(|i| i as u8).collect();
             let mut out = b"x".to_vec();
             encode_base64_into(&mut out, &raw);

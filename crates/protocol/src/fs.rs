@@ -19,17 +19,17 @@ pub use search::{
 pub use upload::{CommitParams, CreateParams, Extent, ExtentsParams, ExtentsResult, WriteBlockParams};
 pub use watch::{ChangeKind, ChangedNotification, FileChange, UnwatchParams, WatchParams};
 
-fn yes() -> bool {
+fn default_true() -> bool {
     true
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
-fn is_yes(value: &bool) -> bool {
+fn is_true(value: &bool) -> bool {
     *value
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
-fn is_no(value: &bool) -> bool {
+fn is_false(value: &bool) -> bool {
     !*value
 }
 
@@ -40,7 +40,7 @@ pub struct FileParams {
     /// Which file.
     pub path: PathUri,
     /// False: no part of the path may be a symbolic link.
-    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    #[serde(default = "default_true", skip_serializing_if = "is_true")]
     pub follow_symlinks: bool,
     /// What may be done on the way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -117,7 +117,7 @@ pub struct WriteFileParams {
     /// What is to be in it. Still text: whether it is base64 is not a question of the params' shape.
     pub data_base64: String,
     /// False: no part of the path may be a symbolic link.
-    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    #[serde(default = "default_true", skip_serializing_if = "is_true")]
     pub follow_symlinks: bool,
     /// What may be done on the way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -131,10 +131,10 @@ pub struct CreateDirectoryParams {
     /// Which directory.
     pub path: PathUri,
     /// With its parents, and no matter whether it is there.
-    #[serde(default = "yes")]
+    #[serde(default = "default_true")]
     pub recursive: bool,
     /// False: no part of the path may be a symbolic link.
-    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    #[serde(default = "default_true", skip_serializing_if = "is_true")]
     pub follow_symlinks: bool,
     /// What may be done on the way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -199,7 +199,7 @@ pub struct ReadDirectoryParams {
     /// Which one.
     pub path: PathUri,
     /// Extension `fsLinks`: links that lead nowhere are listed too, and each entry says whether it is a link.
-    #[serde(default, skip_serializing_if = "is_no")]
+    #[serde(default, skip_serializing_if = "is_false")]
     pub dangling_links: bool,
     /// What may be done on the way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -307,13 +307,13 @@ pub struct RemoveParams {
     /// Which one.
     pub path: PathUri,
     /// A directory with everything in it.
-    #[serde(default = "yes")]
+    #[serde(default = "default_true")]
     pub recursive: bool,
     /// It need not be there.
-    #[serde(default = "yes")]
+    #[serde(default = "default_true")]
     pub force: bool,
     /// False: no part of the path may be a symbolic link.
-    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    #[serde(default = "default_true", skip_serializing_if = "is_true")]
     pub follow_symlinks: bool,
     /// What may be done on the way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -344,7 +344,7 @@ pub struct RenameParams {
     /// To where, within the same file system.
     pub destination_path: PathUri,
     /// Whether what is there is replaced.
-    #[serde(default = "yes")]
+    #[serde(default = "default_true")]
     pub replace: bool,
     /// What may be done on the way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -364,7 +364,7 @@ pub struct SetMetadataParams {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtime: Option<FileTime>,
     /// False: the link itself, and no other part of the path may be one.
-    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    #[serde(default = "default_true", skip_serializing_if = "is_true")]
     pub follow_symlinks: bool,
     /// What may be done on the way.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -119,11 +119,11 @@ macro_rules! methods {
 
             /// Whether `params` and `result` are what the table promises for this method.
             pub fn check_example(self, params: &str, result: &str) -> Result<(), serde_json::Error> {
-                fn round<T: Serialize + for<'de> Deserialize<'de>>(json: &str) -> Result<(), serde_json::Error> {
+                fn decodes<T: Serialize + for<'de> Deserialize<'de>>(json: &str) -> Result<(), serde_json::Error> {
                     serde_json::from_str::<T>(json).map(drop)
                 }
                 match self {
-                    $(Self::$variant => round::<$params>(params).and_then(|()| round::<$result>(result)),)*
+                    $(Self::$variant => decodes::<$params>(params).and_then(|()| decodes::<$result>(result)),)*
                 }
             }
         }

@@ -7,8 +7,8 @@ use serde::de::{self, IgnoredAny, MapAccess};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
-use super::budget;
-use super::published::published;
+use super::limits;
+use super::published_text::published_text;
 use crate::{RequestId, WireError};
 
 /// A message that arrived.
@@ -84,10 +84,10 @@ pub enum DecodeError {
     #[error("expected a JSON-RPC object")]
     NotAnObject,
     /// See [`MAX_VALUES`](crate::MAX_VALUES).
-    #[error("JSON-RPC message exceeds the limit of {} JSON values", budget::MAX_VALUES)]
+    #[error("JSON-RPC message exceeds the limit of {} JSON values", limits::MAX_VALUES)]
     TooManyValues,
     /// See [`MAX_DEPTH`](crate::MAX_DEPTH).
-    #[error("JSON-RPC message exceeds the limit of {} nested containers", budget::MAX_DEPTH)]
+    #[error("JSON-RPC message exceeds the limit of {} nested containers", limits::MAX_DEPTH)]
     TooDeep,
     /// Two members of the same name.
     #[error("duplicate JSON object key `{0}`")]
@@ -106,11 +106,11 @@ pub enum DecodeError {
 /// Decodes one message.
 pub fn decode(bytes: &[u8]) -> Result<Incoming<'_>, DecodeError> {
     let text = std::str::from_utf8(bytes)?;
-    let members = match serde_json::from_str::<Members<'_>>(text) {
+    let members = match serde_json::from_str::<EnvelopeMembers<'_>>(text) {
         Ok(members) => members,
         Err(error) => return Err(syntax_error(text, error)),
     };
-    budget::check(text)?;
+    limits::check(text)?;
     members.classify()
 }
 
@@ -128,7 +128,7 @@ pub fn sniff_method(prefix: &[u8]) -> Option<String> {
     loop {
         let (name, after) = first_value(rest)?;
         let (value, after) = first_value(after.trim_start().strip_prefix(':')?)?;
-        if serde_json::from_str::<Key<'_>>(name.get()).ok()?.0 == "method" {
+        if serde_json::from_str::<MemberName<'_>>(name.get()).ok()?.0 == "method" {
             return serde_json::from_str(value.get()).ok();
         }
         rest = after.trim_start().strip_prefix(',')?;
@@ -164,7 +164,7 @@ fn syntax_error(text: &str, error: serde_json::Error) -> DecodeError {
 }
 
 #[derive(Default)]
-struct Members<'a> {
+struct EnvelopeMembers<'a> {
     id: Option<&'a RawValue>,
     method: Option<&'a RawValue>,
     params: Option<&'a RawValue>,
@@ -173,17 +173,17 @@ struct Members<'a> {
     error: Option<&'a RawValue>,
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for EnvelopeMembers<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Visitor;
         impl<'de> de::Visitor<'de> for Visitor {
-            type Value = Members<'de>;
+            type Value = EnvelopeMembers<'de>;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a JSON-RPC object")
             }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
-                let mut members = Members::default();
-                while let Some(Key(key)) = map.next_key::<Key<'de>>()? {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<EnvelopeMembers<'de>, A::Error> {
+                let mut members = EnvelopeMembers::default();
+                while let Some(MemberName(key)) = map.next_key::<MemberName<'de>>()? {
                     let slot = match &*key {
                         "id" => &mut members.id,
                         "method" => &mut members.method,
@@ -206,13 +206,13 @@ impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
 }
 
 #[derive(Deserialize)]
-struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
+struct MemberName<'a>(#[serde(borrow)] Cow<'a, str>);
 
-impl<'a> Members<'a> {
+impl<'a> EnvelopeMembers<'a> {
     fn classify(self) -> Result<Incoming<'a>, DecodeError> {
         if let Some(method) = self.method {
-            let method = serde_json::from_str::<Key<'a>>(method.get())
-                .map_err(|error| DecodeError::Member(published::<String>(method.get(), &error)))?
+            let method = serde_json::from_str::<MemberName<'a>>(method.get())
+                .map_err(|error| DecodeError::Member(published_text::<String>(method.get(), &error)))?
                 .0;
             return Ok(match self.id {
                 Some(id) => Incoming::Request(Request {
@@ -227,9 +227,9 @@ impl<'a> Members<'a> {
         if let Some(result) = self.result {
             return Ok(Incoming::Response(Response { id: request_id(self.id)?, result }));
         }
-        let error = self.error.ok_or(DecodeError::Missing("error"))?.get();
-        let error = serde_json::from_str(error)
-            .map_err(|fault| DecodeError::Member(published::<WireError>(error, &fault)))?;
+        let json = self.error.ok_or(DecodeError::Missing("error"))?.get();
+        let error = serde_json::from_str(json)
+            .map_err(|error| DecodeError::Member(published_text::<WireError>(json, &error)))?;
         Ok(Incoming::Error { error, id: request_id(self.id)? })
     }
 }

@@ -5,26 +5,26 @@ use serde::Serialize;
 use crate::{RequestId, WireError};
 
 #[derive(Serialize)]
-struct RequestOut<'a, P> {
+struct OutgoingRequest<'a, P> {
     id: &'a RequestId,
     method: &'a str,
     params: &'a P,
 }
 
 #[derive(Serialize)]
-struct NotificationOut<'a, P> {
+struct OutgoingNotification<'a, P> {
     method: &'a str,
     params: &'a P,
 }
 
 #[derive(Serialize)]
-struct ResponseOut<'a, R> {
+struct OutgoingResponse<'a, R> {
     id: &'a RequestId,
     result: &'a R,
 }
 
 #[derive(Serialize)]
-struct ErrorOut<'a> {
+struct OutgoingError<'a> {
     error: &'a WireError,
     id: &'a RequestId,
 }
@@ -41,22 +41,22 @@ fn write(message: &impl Serialize) -> Vec<u8> {
 
 /// A request as JSON text.
 pub fn encode_request(id: &RequestId, method: &str, params: &impl Serialize) -> Vec<u8> {
-    write(&RequestOut { id, method, params })
+    write(&OutgoingRequest { id, method, params })
 }
 
 /// A notification as JSON text.
 pub fn encode_notification(method: &str, params: &impl Serialize) -> Vec<u8> {
-    write(&NotificationOut { method, params })
+    write(&OutgoingNotification { method, params })
 }
 
 /// A successful answer as JSON text.
 pub fn encode_response(id: &RequestId, result: &impl Serialize) -> Vec<u8> {
-    write(&ResponseOut { id, result })
+    write(&OutgoingResponse { id, result })
 }
 
 /// An error answer as JSON text.
 pub fn encode_error(id: &RequestId, error: &WireError) -> Vec<u8> {
-    write(&ErrorOut { error, id })
+    write(&OutgoingError { error, id })
 }
 
 /// A successful answer whose result is mostly base64: what stands before it, the bytes, what stands after it. They are

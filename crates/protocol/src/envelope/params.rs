@@ -3,7 +3,7 @@
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-use super::published::published;
+use super::published_text::published_text;
 use crate::WireError;
 
 /// Decodes params. Missing params are null, and `{}` also serves a method that takes none.
@@ -20,7 +20,7 @@ pub fn decode_params<T: DeserializeOwned>(params: Option<&RawValue>) -> Result<T
         {
             return Ok(value);
         }
-        Err(WireError::invalid_params(published::<T>(text, &error)))
+        Err(WireError::invalid_params(published_text::<T>(text, &error)))
     })
 }
 

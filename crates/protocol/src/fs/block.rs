@@ -10,15 +10,15 @@ use crate::{Base64Bytes, RequestId, decode_base64, encode_base64_into, encoded_l
 const ID: &[u8] = br#"{"id":"#;
 const RESULT: &[u8] = br#","result":"#;
 const CHUNK: &[u8] = br#"{"chunk":""#;
-const WHOLE: &[u8] = br#"","eof":false}"#;
-const ENDED: &[u8] = br#"","eof":true}"#;
+const NOT_EOF: &[u8] = br#"","eof":false}"#;
+const EOF: &[u8] = br#"","eof":true}"#;
 const WRITE: &[u8] = br#","method":"fs/writeBlock","params":{"handleId":""#;
 const OFFSET: &[u8] = br#"","offset":"#;
 const WRITE_CHUNK: &[u8] = br#","chunk":""#;
 const WRITE_END: &[u8] = br#""}}"#;
 
 /// Shorter messages are not worth a special look.
-const WORTH_IT_BYTES: usize = 4 * 1024;
+const MIN_RECOGNISED_BYTES: usize = 4 * 1024;
 
 /// An answer to `fs/readBlock` that is being written.
 #[derive(Debug)]
@@ -31,10 +31,10 @@ impl BlockAnswer {
     pub fn begin(id: &RequestId, most: usize) -> Self {
         // An id has string or number, and cannot fail to serialize into memory.
         let id = serde_json::to_vec(id).unwrap_or_default();
-        let around = [ID, &id, RESULT, CHUNK];
-        let length = around.iter().map(|part| part.len()).sum::<usize>() + encoded_len(most) + WHOLE.len() + 1;
+        let before = [ID, &id, RESULT, CHUNK];
+        let length = before.iter().map(|part| part.len()).sum::<usize>() + encoded_len(most) + NOT_EOF.len() + 1;
         let mut message = Vec::with_capacity(length);
-        around.iter().for_each(|part| message.extend_from_slice(part));
+        before.iter().for_each(|part| message.extend_from_slice(part));
         Self { message }
     }
 
@@ -45,7 +45,7 @@ impl BlockAnswer {
 
     /// The message. `eof`: there were fewer bytes than asked for.
     pub fn end(mut self, eof: bool) -> Vec<u8> {
-        self.message.extend_from_slice(if eof { ENDED } else { WHOLE });
+        self.message.extend_from_slice(if eof { EOF } else { NOT_EOF });
         self.message.push(b'}');
         self.message
     }
@@ -53,12 +53,12 @@ impl BlockAnswer {
 
 /// Reads an answer that looks as [`BlockAnswer`] writes it: its id, and where in the message its result stands.
 pub fn recognise_block_answer(message: &[u8]) -> Option<(i64, Range<usize>)> {
-    if message.len() < WORTH_IT_BYTES {
+    if message.len() < MIN_RECOGNISED_BYTES {
         return None;
     }
-    let (id, rest) = number(message.strip_prefix(ID)?)?;
+    let (id, rest) = leading_number(message.strip_prefix(ID)?)?;
     let result = rest.strip_prefix(RESULT)?.strip_suffix(b"}")?;
-    if !result.starts_with(CHUNK) || !(result.ends_with(WHOLE) || result.ends_with(ENDED)) {
+    if !result.starts_with(CHUNK) || !(result.ends_with(NOT_EOF) || result.ends_with(EOF)) {
         return None;
     }
     let end = message.len() - 1;
@@ -68,23 +68,23 @@ pub fn recognise_block_answer(message: &[u8]) -> Option<(i64, Range<usize>)> {
 /// Reads the result of such an answer: the bytes, and whether there were fewer than asked for. None: it looks different, or is no base64.
 pub fn recognise_block(result: &[u8]) -> Option<(Vec<u8>, bool)> {
     let chunk = result.strip_prefix(CHUNK)?;
-    let (chunk, eof) = match chunk.strip_suffix(WHOLE) {
+    let (chunk, eof) = match chunk.strip_suffix(NOT_EOF) {
         Some(chunk) => (chunk, false),
-        None => (chunk.strip_suffix(ENDED)?, true),
+        None => (chunk.strip_suffix(EOF)?, true),
     };
     Some((decode_base64(chunk).ok()?, eof))
 }
 
 /// Reads a request of `fs/writeBlock` that looks as [`encode_write_block`] writes it.
 pub fn recognise_write_block(message: &[u8]) -> Option<(RequestId, WriteBlockParams)> {
-    if message.len() < WORTH_IT_BYTES {
+    if message.len() < MIN_RECOGNISED_BYTES {
         return None;
     }
-    let (id, rest) = number(message.strip_prefix(ID)?)?;
+    let (id, rest) = leading_number(message.strip_prefix(ID)?)?;
     let rest = rest.strip_prefix(WRITE)?;
-    let handle_end = rest.iter().take(WORTH_IT_BYTES).position(|byte| matches!(byte, b'"' | b'\\' | ..0x20))?;
+    let handle_end = rest.iter().take(MIN_RECOGNISED_BYTES).position(|byte| matches!(byte, b'"' | b'\\' | ..0x20))?;
     let (handle, rest) = rest.split_at(handle_end);
-    let (offset, rest) = number(rest.strip_prefix(OFFSET)?)?;
+    let (offset, rest) = leading_number(rest.strip_prefix(OFFSET)?)?;
     let chunk = rest.strip_prefix(WRITE_CHUNK)?.strip_suffix(WRITE_END)?;
     let params = WriteBlockParams {
         handle_id: std::str::from_utf8(handle).ok()?.to_owned(),
@@ -101,17 +101,17 @@ pub fn encode_write_block(id: &RequestId, handle_id: &str, offset: u64, block: &
     let handle = serde_json::to_vec(handle_id).unwrap_or_default();
     let handle = handle.get(1..handle.len() - 1).unwrap_or_default();
     let offset = offset.to_string();
-    let around = [ID, &id, WRITE, handle, OFFSET, offset.as_bytes(), WRITE_CHUNK];
-    let length = around.iter().map(|part| part.len()).sum::<usize>() + encoded_len(block.len()) + WRITE_END.len();
+    let before = [ID, &id, WRITE, handle, OFFSET, offset.as_bytes(), WRITE_CHUNK];
+    let length = before.iter().map(|part| part.len()).sum::<usize>() + encoded_len(block.len()) + WRITE_END.len();
     let mut message = Vec::with_capacity(length);
-    around.iter().for_each(|part| message.extend_from_slice(part));
+    before.iter().for_each(|part| message.extend_from_slice(part));
     encode_base64_into(&mut message, block);
     message.extend_from_slice(WRITE_END);
     message
 }
 
 /// A number that JSON would write in the same way, and what follows it.
-fn number(text: &[u8]) -> Option<(i64, &[u8])> {
+fn leading_number(text: &[u8]) -> Option<(i64, &[u8])> {
     const LONGEST: usize = 19;
     let digits = text.iter().take(LONGEST + 1).position(|byte| !byte.is_ascii_digit())?;
     let (digits, rest) = text.split_at(digits);
@@ -150,7 +150,7 @@ mod tests {
                     prop_assert_eq!(&message[range.clone()], response.result.get().as_bytes());
                     prop_assert_eq!(recognise_block(&message[range]), Some((bytes, eof)));
                 }
-                None => prop_assert!(message.len() < WORTH_IT_BYTES),
+                None => prop_assert!(message.len() < MIN_RECOGNISED_BYTES),
             }
         }
 
@@ -168,7 +168,7 @@ mod tests {
             prop_assert_eq!(&general, &WriteBlockParams { handle_id: handle.clone(), offset, chunk: Base64Bytes(bytes) });
             match recognise_write_block(&message) {
                 Some(quick) => prop_assert_eq!(quick, (RequestId::Integer(id), general)),
-                None => prop_assert!(message.len() < WORTH_IT_BYTES || serde_json::to_string(&handle).unwrap().contains('\\')),
+                None => prop_assert!(message.len() < MIN_RECOGNISED_BYTES || serde_json::to_string(&handle).unwrap().contains('\\')),
             }
         }
 

@@ -24,22 +24,22 @@ pub fn refused_block(message: &[u8]) -> RefusedBlock {
     if sniff_method(message).is_some_and(|method| !is_block(&method)) {
         return RefusedBlock::NotABlock;
     }
-    match serde_json::from_slice::<Envelope<'_>>(message) {
+    match serde_json::from_slice::<WriteBlockEnvelope<'_>>(message) {
         Ok(envelope) if is_block(&envelope.method) => RefusedBlock::BlockOf(envelope.params.handle_id),
         _ => RefusedBlock::MaybeABlock,
     }
 }
 
 #[derive(Deserialize)]
-struct Envelope<'a> {
+struct WriteBlockEnvelope<'a> {
     #[serde(borrow)]
     method: Cow<'a, str>,
-    params: Params,
+    params: WriteBlockHandle,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Params {
+struct WriteBlockHandle {
     handle_id: String,
 }
 
@@ -47,7 +47,7 @@ struct Params {
 mod tests {
     use super::*;
 
-    fn looked_at(message: &str) -> RefusedBlock {
+    fn classify(message: &str) -> RefusedBlock {
         refused_block(message.as_bytes())
     }
 
@@ -57,7 +57,7 @@ mod tests {
             r#"{"id":1,"method":"fs/writeBlock","params":{"handleId":"u","offset":-1}}"#,
             r#"{"params":{"offset":1,"offset":2,"handleId":"u"},"method":"fs\/writeBlock"}"#,
         ] {
-            assert_eq!(looked_at(message), RefusedBlock::BlockOf("u".to_owned()), "{message}");
+            assert_eq!(classify(message), RefusedBlock::BlockOf("u".to_owned()), "{message}");
         }
     }
 
@@ -71,7 +71,7 @@ mod tests {
             "[1]",
             "",
         ] {
-            assert_eq!(looked_at(message), RefusedBlock::MaybeABlock, "{message}");
+            assert_eq!(classify(message), RefusedBlock::MaybeABlock, "{message}");
         }
     }
 
@@ -81,7 +81,7 @@ mod tests {
             r#"{"id":1,"method":"fs/readFile","params":{"path":"/a"#,
             r#" { "jsonrpc" : "2.0" , "method" : "fs/readFile" , "params":]"#,
         ] {
-            assert_eq!(looked_at(message), RefusedBlock::NotABlock, "{message}");
+            assert_eq!(classify(message), RefusedBlock::NotABlock, "{message}");
         }
     }
 }

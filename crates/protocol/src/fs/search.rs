@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::yes;
+use super::default_true;
 use crate::{Base64Bytes, PathUri, SandboxContext};
 
 /// Params of `fs/search`.
@@ -35,7 +35,7 @@ pub struct SearchParams {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub hidden: bool,
     /// Leave out what `.gitignore` and its kin leave out.
-    #[serde(default = "yes")]
+    #[serde(default = "default_true")]
     pub respect_ignore: bool,
     /// Enter links.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

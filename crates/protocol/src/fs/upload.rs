@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{FileTime, is_yes, yes};
+use super::{FileTime, default_true, is_true};
 use crate::{Base64Bytes, PathUri, SandboxContext};
 
 /// Params of `fs/create`.
@@ -14,10 +14,10 @@ pub struct CreateParams {
     /// Which file. It is untouched until `fs/commit`.
     pub path: PathUri,
     /// Whether a file that is there is replaced.
-    #[serde(default = "yes")]
+    #[serde(default = "default_true")]
     pub replace: bool,
     /// False: no part of the path may be a symbolic link.
-    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    #[serde(default = "default_true", skip_serializing_if = "is_true")]
     pub follow_symlinks: bool,
     /// What may be done on the way.
     #[serde(default, skip_serializing_if = "Option::is_none")]

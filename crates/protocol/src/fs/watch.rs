@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::yes;
+use super::default_true;
 use crate::{PathUri, SandboxContext};
 
 /// Params of `fs/watch`.
@@ -14,7 +14,7 @@ pub struct WatchParams {
     /// A file or a directory.
     pub path: PathUri,
     /// With everything below it.
-    #[serde(default = "yes")]
+    #[serde(default = "default_true")]
     pub recursive: bool,
     /// The watch is there already, and the client knows everything up to this number: what followed is told again.
     #[serde(default, skip_serializing_if = "Option::is_none")]

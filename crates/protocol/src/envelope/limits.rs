@@ -20,16 +20,16 @@ const FEW_KEYS: usize = 16;
 
 enum Container<'a> {
     Array,
-    Object(Keys<'a>),
+    Object(ObjectKeys<'a>),
 }
 
 #[derive(Default)]
-struct Keys<'a> {
+struct ObjectKeys<'a> {
     few: Vec<Cow<'a, str>>,
     many: HashSet<Cow<'a, str>>,
 }
 
-impl<'a> Keys<'a> {
+impl<'a> ObjectKeys<'a> {
     /// False if the key was there already.
     fn insert(&mut self, key: Cow<'a, str>) -> bool {
         if !self.many.is_empty() {
@@ -76,7 +76,7 @@ pub(super) fn check(text: &str) -> Result<(), DecodeError> {
                     return Err(DecodeError::TooDeep);
                 }
                 expecting_key = byte == b'{';
-                open.push(if expecting_key { Container::Object(Keys::default()) } else { Container::Array });
+                open.push(if expecting_key { Container::Object(ObjectKeys::default()) } else { Container::Array });
             }
             b'}' | b']' => {
                 open.pop();
