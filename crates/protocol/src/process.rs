@@ -1,4 +1,7 @@
-//! Params and results of `process/*` and the events of a process.
+//! Params and results of the `process/*` methods, and the events of a process except its output.
+//!
+//! Start with [`StartParams`] and [`ReadResult`]. Output notifications are written by `output.rs`, because they are the hot
+//! path, and decoded by `pushed.rs`. This file has the shapes only: limits and defaults are applied by the server's handlers.
 
 use std::collections::BTreeMap;
 
@@ -11,56 +14,67 @@ use crate::{Base64Bytes, PathUri, ProcessId, ShellInfo, WriteId};
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(expecting = "struct ExecParams", rename_all = "camelCase")]
 pub struct StartParams {
-    /// Chosen by the client, unique within the session.
+    /// Chosen by the client. Unique within the session for as long as the server knows the process: until it has closed and its
+    /// retention time is over. A second start with the same id is refused.
     pub process_id: ProcessId,
-    /// Program and arguments.
+    /// The program and its arguments; must not be empty. A program name without a slash is searched on the child's `PATH`.
     pub argv: Vec<String>,
-    /// Where it starts.
+    /// Working directory of the process. The start fails if the directory cannot be opened.
     pub cwd: PathUri,
-    /// The child's environment, or what is laid over the result of `envPolicy`.
+    /// Without `envPolicy` this is the whole environment of the child. With `envPolicy` these variables are added to its result
+    /// and override it.
     pub env: BTreeMap<String, String>,
-    /// A terminal instead of pipes.
+    /// True: the process gets a terminal for stdin, stdout and stderr. False: it gets pipes.
     pub tty: bool,
-    /// A pipe for stdin instead of `/dev/null`; a terminal always takes input.
+    /// True: stdin is a pipe that `process/write` fills. False, or absent: stdin is `/dev/null`. Has no effect with `tty`,
+    /// because a terminal always takes input.
     #[serde(default)]
     pub pipe_stdin: bool,
-    /// What the child sees as its own name.
+    /// The `argv[0]` that the program sees. Absent or null: the first element of `argv`.
     #[serde(default)]
     pub arg0: Option<String>,
-    /// How to derive the child's environment from the server's; none means `env` alone.
+    /// How to derive the child's environment from the server's. Absent or null: nothing is inherited, and `env` is the whole
+    /// environment.
     #[serde(default)]
     pub env_policy: Option<EnvPolicy>,
-    /// Extension `processResize`: the first size of the terminal.
+    /// Extension `processResize`: the initial size of the terminal. Absent: 24 rows and 80 columns. Has no effect without
+    /// `tty`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<WindowSize>,
-    /// Extension `processTimeout`: kill the process after so long.
+    /// Extension `processTimeout`: milliseconds after which the server kills the process and its descendants. Must not be 0.
+    /// Absent: no timeout.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
-    /// Extension `processUmask`: the permissions that files of the process do not get, at most 0o777; those of the server if not given.
+    /// Extension `processUmask`: the umask of the process, at most `0o777`. Absent: the umask of the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub umask: Option<u32>,
-    /// Extension `processFlow`: its events wait from the first one on, for another client of the session or until they are released.
+    /// Extension `processFlow`: true starts the process with its events paused. They are sent after `process/flow` with
+    /// `paused: false`, or to another client that resumes the session. A connection that observes a session must set this.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub paused: bool,
-    /// The sandbox the client requires. Kept as it came; present means required.
+    /// The sandbox that the client requires, as JSON of a [`SandboxContext`](crate::SandboxContext). The handler decodes it,
+    /// and refuses the start if it cannot enforce the sandbox. Absent: no sandbox.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<Box<RawValue>>,
-    /// Whether network access must go through the managed proxy.
+    /// Whether all network access must go through the managed proxy. The server refuses true, because it cannot enforce it yet.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub enforce_managed_network: bool,
-    /// Facts about the managed network for the sandbox.
+    /// Facts about the managed network for the sandbox. The server accepts them and does not use them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub managed_network: Option<Box<RawValue>>,
-    /// A proxy to launch for the process.
+    /// Configuration of a network proxy that the server is to launch for the process. The server refuses it, because it cannot
+    /// launch one yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network_proxy: Option<Box<RawValue>>,
-    /// Restore the state that the profile of a shell leaves, instead of running the profile again.
+    /// Capability `shellSnapshotV2`: run the command with the state that a login shell's profile leaves, captured once, instead
+    /// of running the profile again. Applies only to commands of the form `[shell, "-lc", command, …]`. Absent: the command
+    /// runs as given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shell_snapshot: Option<ShellSnapshot>,
 }
 
 impl StartParams {
-    /// A process on pipes, without stdin, in the server's own environment.
+    /// A process on pipes, with `/dev/null` as stdin, that inherits the server's environment.
     pub fn new(
         process_id: impl Into<ProcessId>,
         argv: impl IntoIterator<Item = impl Into<String>>,
@@ -88,43 +102,44 @@ impl StartParams {
     }
 }
 
-/// A state of a shell that several starts share.
+/// Which captured shell state a start may share with other starts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ShellSnapshot {
-    /// Chosen by the client: starts with the same one may share.
+    /// Chosen by the client, 1 to 256 bytes. Only starts with the same scope, shell, `cwd` and `envPolicy` share a snapshot.
     pub scope_id: String,
-    /// Whose state it is.
+    /// The shell whose profile is captured. Its `name` must be `bash`, `zsh` or `sh`.
     pub shell: ShellInfo,
 }
 
-/// Rows and columns of a terminal.
+/// Size of a terminal in characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WindowSize {
-    /// Lines.
+    /// Number of lines.
     pub rows: u16,
-    /// Characters in a line.
+    /// Number of characters in a line.
     pub cols: u16,
 }
 
-/// How the child's environment is derived from the server's.
+/// How the child's environment is derived from the server's. All members are required, and they apply in this order: `inherit`,
+/// the excludes, `set`, `includeOnly`. Patterns know `*` and `?`, ignore case and match whole names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EnvPolicy {
-    /// What to start from.
+    /// Which variables of the server the child starts with.
     pub inherit: EnvInherit,
-    /// Keep names that look like secrets (`*KEY*`, `*SECRET*`, `*TOKEN*`).
+    /// True keeps variables whose names look like secrets: `*KEY*`, `*SECRET*` and `*TOKEN*`. False removes them.
     pub ignore_default_excludes: bool,
-    /// Patterns of names to drop.
+    /// Patterns of names to remove. Empty: nothing more is removed.
     pub exclude: Vec<String>,
-    /// Variables to add.
+    /// Variables to add after the excludes. They override inherited ones.
     pub set: BTreeMap<String, String>,
-    /// If not empty, only names that match one of these stay.
+    /// Patterns of names to keep; every other variable is removed, also those of `set`. Empty: all are kept.
     pub include_only: Vec<String>,
 }
 
 impl EnvPolicy {
-    /// Everything the server itself has in its environment, but for what it always keeps to itself.
+    /// The server's whole environment, except the variables with credentials that the server never gives to a child.
     pub fn inherit_all() -> Self {
         Self {
             inherit: EnvInherit::All,
@@ -136,15 +151,15 @@ impl EnvPolicy {
     }
 }
 
-/// What of the server's environment a child starts from.
+/// Which variables of the server a child starts with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EnvInherit {
-    /// The few variables every program expects.
+    /// `PATH`, `SHELL`, `TMPDIR`, `TEMP`, `TMP`, `HOME`, `LANG`, `LC_ALL`, `LC_CTYPE`, `LOGNAME` and `USER`.
     Core,
-    /// Everything.
+    /// Every variable of the server.
     All,
-    /// Nothing.
+    /// No variable of the server.
     None,
 }
 
@@ -152,41 +167,41 @@ pub enum EnvInherit {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StartResult {
-    /// As given.
+    /// The id from the request.
     pub process_id: ProcessId,
-    /// How the process is confined; an old server does not say.
+    /// What confines the process. Absent if an older server answers: then the client cannot know.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox_type: Option<SandboxType>,
 }
 
-/// What confines a process.
+/// Which mechanism confines a process. This server answers only `none`; the others come from other implementations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum SandboxType {
-    /// Nothing.
+    /// Nothing confines the process.
     None,
-    /// The sandbox of macOS.
+    /// The Seatbelt sandbox of macOS.
     MacosSeatbelt,
-    /// Namespaces and seccomp.
+    /// Namespaces and a seccomp filter on Linux.
     LinuxSeccomp,
-    /// A restricted token.
+    /// A restricted token on Windows.
     WindowsRestrictedToken,
 }
 
-/// Where output came from.
+/// Where a piece of output came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Stream {
-    /// The pipe at file descriptor 1.
+    /// The pipe at file descriptor 1 of the process.
     Stdout,
-    /// The pipe at file descriptor 2.
+    /// The pipe at file descriptor 2 of the process.
     Stderr,
-    /// The terminal.
+    /// The terminal, which carries stdout and stderr together.
     Pty,
 }
 
 impl Stream {
-    /// Its word on the wire.
+    /// The value of the member `stream`: `stdout`, `stderr` or `pty`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Stdout => "stdout",
@@ -200,46 +215,50 @@ impl Stream {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReadParams {
-    /// Which process.
+    /// The process to read. One that the session does not know is an error of the kind `unknownProcess`.
     pub process_id: ProcessId,
-    /// Only events after this one; none means from the beginning.
+    /// The last event that the client has; only later events are returned. Absent or null: 0, which returns everything that is
+    /// retained.
     #[serde(default)]
     pub after_seq: Option<u64>,
-    /// Stop before a chunk that would exceed this; the first chunk always comes.
+    /// Limit for the bytes of output in the answer. The answer ends before the chunk that would exceed it, but always has at
+    /// least one chunk if there is any. Absent or null: no limit but the size of a message.
     #[serde(default)]
     pub max_bytes: Option<u64>,
-    /// How long to wait for something to return.
+    /// Milliseconds to wait for output, exit or close if there is nothing to return yet. The server waits for its `--max-wait`
+    /// at most. Absent, null or 0: answer at once.
     #[serde(default)]
     pub wait_ms: Option<u64>,
-    /// Extension `readParts`: the first chunk may come in part, so that `max_bytes` holds for it too.
+    /// Extension `readParts`: allows the server to return a part of the first chunk, so that `maxBytes` holds for that chunk
+    /// too. Absent: chunks are returned whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<ChunkPart>,
 }
 
 impl ReadParams {
-    /// Everything that is retained after this event, now.
+    /// Reads everything that is retained after the event `seq`, without waiting.
     pub fn after(process_id: ProcessId, seq: u64) -> Self {
         Self { process_id, after_seq: Some(seq), max_bytes: None, wait_ms: Some(0), part: None }
     }
 }
 
-/// How much of a chunk a reader has already. `{0, 0}`: nothing of any.
+/// How much of a chunk a reader already has. Both members are 0 if it has no part of any chunk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChunkPart {
-    /// Which chunk. It counts only if this is the first chunk that is retained after `afterSeq`.
+    /// Number of the chunk. It has an effect only if this is the first retained chunk after `afterSeq`.
     pub seq: u64,
-    /// So many of its bytes are left out.
+    /// Number of bytes at the start of the chunk that the reader has. The answer leaves them out.
     pub offset: u64,
 }
 
-/// A piece of output.
+/// A chunk of output in the answer to `process/read`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputChunk {
-    /// Its place among the events of the process.
+    /// Sequence number of this event. Output, exit and close of a process share one sequence, which starts at 1.
     pub seq: u64,
-    /// Where it came from.
+    /// The stream that the process wrote to.
     pub stream: Stream,
-    /// The bytes.
+    /// The bytes that the process wrote. With `partial`, some of them.
     pub chunk: Base64Bytes,
 }
 
@@ -247,38 +266,40 @@ pub struct OutputChunk {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReadResult {
-    /// Retained output after `afterSeq`, in order.
+    /// Retained output after `afterSeq`, in the order of `seq`. Empty if there is none.
     pub chunks: Vec<OutputChunk>,
-    /// `nextSeq - 1` is the next `afterSeq`.
+    /// The next read passes `nextSeq - 1` as `afterSeq`. In an answer with chunks to a read with `maxBytes`, this is the number after
+    /// the last chunk. In any other answer it is the number after the last event so far, exit and close included.
     pub next_seq: u64,
-    /// Whether the process has exited.
+    /// Whether the process has exited. Descendants may still hold its streams.
     pub exited: bool,
-    /// Its exit code, if so.
+    /// Exit code of the process, or 128+N after signal N. Null until the process has exited.
     pub exit_code: Option<i32>,
-    /// Whether its streams have ended too: nothing will follow.
+    /// Whether the process has exited and its streams have ended, so that no event follows.
     pub closed: bool,
-    /// Never set by a server; clients put a lost connection here.
+    /// A server always sends null. Clients put the reason of a lost connection here for their own callers.
     pub failure: Option<String>,
-    /// Whether the sandbox refused something; an old server does not say.
+    /// Whether the sandbox refused something. Absent, from an older server, is read as false.
     #[serde(default)]
     pub sandbox_denied: bool,
-    /// Extension `readGaps`: the oldest output still retained.
+    /// Extension `readGaps`: number of the oldest output that is still retained. Absent if none is, or from an older server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oldest_seq: Option<u64>,
-    /// Extension `readGaps`: the place of the exit among the events.
+    /// Extension `readGaps`: sequence number of the exit. Absent until the process has exited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_seq: Option<u64>,
-    /// Extension `processTimeout`: the server ended the process because its time was over.
+    /// Extension `processTimeout`: true if the server killed the process because its `timeoutMs` was over. Absent: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub timed_out: bool,
-    /// Extension `readGaps`: output after `afterSeq` is no longer retained.
+    /// Extension `readGaps`: true if some output after `afterSeq` is no longer retained. Absent: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub gap: bool,
-    /// Extension `readGaps`, with `gap`: how many bytes of output stood before `oldestSeq`. A reader that holds n
-    /// bytes has lost the difference.
+    /// Extension `readGaps`, only with `gap`: number of bytes that the process wrote before the output `oldestSeq`. A reader
+    /// that has received n bytes has lost the difference.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dropped_bytes: Option<u64>,
-    /// Extension `readParts`: the only chunk is not whole, and `nextSeq` is its own number.
+    /// Extension `readParts`: true if the only chunk of the answer is not complete. `nextSeq` is then the number of that chunk.
+    /// Absent: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub partial: bool,
 }
@@ -287,11 +308,13 @@ pub struct ReadResult {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WriteParams {
-    /// Which process.
+    /// The process to write to. One that the session does not know is answered with the status `unknownProcess`.
     pub process_id: ProcessId,
-    /// What to write.
+    /// Bytes for stdin. With the extension `processWriteQuery`, an empty chunk writes nothing and asks whether `writeId` was
+    /// taken.
     pub chunk: Base64Bytes,
-    /// Given, a repetition of the same write is ignored.
+    /// Makes the write safe to repeat: the server takes a write with the same id only once. Must not be empty. Absent or null:
+    /// every request is a new write.
     #[serde(default)]
     pub write_id: Option<WriteId>,
 }
@@ -299,24 +322,25 @@ pub struct WriteParams {
 /// Result of `process/write`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WriteResult {
-    /// What became of it.
+    /// Whether the server took the bytes.
     pub status: WriteStatus,
-    /// The write had been taken before, under the same id, and was not taken again. Extension `processWriteQuery`.
+    /// Extension `processWriteQuery`: true if an earlier request with the same `writeId` was taken, so that this one wrote
+    /// nothing. Absent: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub repeated: bool,
 }
 
-/// What became of a write.
+/// What the server did with a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum WriteStatus {
-    /// It goes to the process, or already did.
+    /// The bytes are queued for the process, now or by an earlier request with the same `writeId`.
     Accepted,
-    /// There is no such process.
+    /// The session has no process of this id.
     UnknownProcess,
-    /// The process is being started; other servers say this.
+    /// The process is still being started. Only other servers answer this; ours lets the write wait for the start.
     Starting,
-    /// The process has no stdin, or can no longer take any.
+    /// The process has no stdin, has closed it or has exited, or an earlier request has closed it.
     StdinClosed,
 }
 
@@ -324,48 +348,49 @@ pub enum WriteStatus {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SignalParams {
-    /// Which process.
+    /// The process to signal. One that is unknown or has exited is no error.
     pub process_id: ProcessId,
-    /// Which signal.
+    /// The signal to send to the process group of the process.
     pub signal: Signal,
 }
 
-/// Signals by name; all but `interrupt` are the extension `processSignals`.
+/// Signals by their names on the wire. All but `interrupt` are the extension `processSignals`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Signal {
-    /// SIGINT.
+    /// `SIGINT`. With a terminal it goes to the foreground job.
     Interrupt,
-    /// SIGHUP.
+    /// `SIGHUP` to the process group.
     Hangup,
-    /// SIGQUIT.
+    /// `SIGQUIT`. With a terminal it goes to the foreground job.
     Quit,
-    /// SIGTERM.
+    /// `SIGTERM` to the process group.
     Terminate,
-    /// SIGKILL.
+    /// `SIGKILL` to the process group. `process/terminate` also reaches descendants that have left the group.
     Kill,
-    /// SIGUSR1.
+    /// `SIGUSR1` to the process group.
     User1,
-    /// SIGUSR2.
+    /// `SIGUSR2` to the process group.
     User2,
-    /// SIGSTOP.
+    /// `SIGSTOP` to the process group.
     Stop,
-    /// SIGCONT.
+    /// `SIGCONT` to the process group.
     Continue,
 }
 
-/// Params of methods that only name a process.
+/// Params of `process/terminate` and `process/closeStdin`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(expecting = "struct TerminateParams", rename_all = "camelCase")]
 pub struct ProcessIdParams {
-    /// Which process.
+    /// The process that the request is about. For `process/terminate` an unknown process is one that does not run; for
+    /// `process/closeStdin` it is an error.
     pub process_id: ProcessId,
 }
 
 /// Result of `process/terminate`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TerminateResult {
-    /// Whether the process had not exited yet.
+    /// Whether the process had not exited yet when the request came. False for an unknown process.
     pub running: bool,
 }
 
@@ -373,9 +398,9 @@ pub struct TerminateResult {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ResizeParams {
-    /// Which process.
+    /// The process whose terminal changes its size. A process without a terminal is an error.
     pub process_id: ProcessId,
-    /// The new size.
+    /// The new size of the terminal. On the wire, `rows` and `cols` stand beside `processId`.
     #[serde(flatten)]
     pub size: WindowSize,
 }
@@ -384,61 +409,62 @@ pub struct ResizeParams {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProcessFlowParams {
-    /// Which process.
+    /// The process whose events are paused or released. One that the session does not know is an error.
     pub process_id: ProcessId,
-    /// Whether its events wait.
+    /// True: the server sends no further event of this process over this connection. False: it sends what it held back, and
+    /// goes on.
     pub paused: bool,
 }
 
-/// The empty object.
+/// The empty object `{}`, for methods that answer only whether they succeeded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NoResult {}
 
-/// Result of `process/list`. An object, so that members can be added.
+/// Result of `process/list`. It is an object and not an array, so that members can be added.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListResult {
-    /// Every process of the session, in the order of their starts.
+    /// Every process that the session still knows, in the order of their starts.
     pub processes: Vec<ProcessSummary>,
 }
 
-/// One entry of `process/list`.
+/// A process as `process/list` shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProcessSummary {
-    /// As given at its start.
+    /// The id from its start.
     pub process_id: ProcessId,
-    /// Program and arguments.
+    /// The command, shortened for display: at most 32 arguments of at most 200 bytes each.
     pub argv: Vec<String>,
-    /// The operating system's number for it, once it has been started.
+    /// Process id in the operating system. Null while the process is being started.
     pub pid: Option<u32>,
-    /// When it was started, in milliseconds since 1970.
+    /// When the process was started, in milliseconds since 1970.
     pub started_at_ms: u64,
-    /// How far it has come.
+    /// How far the process has come.
     pub state: ProcessState,
-    /// Once it has exited.
+    /// Exit code, or 128+N after signal N. Null until the process has exited.
     pub exit_code: Option<i32>,
-    /// The next event's number.
+    /// Sequence number that the next event of the process will have.
     pub next_seq: u64,
-    /// How many bytes it has written so far.
+    /// Number of bytes that the process has written so far, retained or not.
     pub output_bytes: u64,
-    /// The oldest output still retained, if any is.
+    /// Sequence number of the oldest retained output. Null if none is retained.
     pub oldest_seq: Option<u64>,
-    /// Whether it has a terminal.
+    /// Whether the process has a terminal. Absent: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub tty: bool,
 }
 
-/// How far a process has come.
+/// How far a process has come, from its start to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ProcessState {
-    /// Being started.
+    /// The process is being started and has no pid yet.
     Starting,
-    /// Running.
+    /// The program runs.
     Running,
-    /// Exited, but something still holds its streams.
+    /// The process has exited, but a descendant still holds its streams.
     Exited,
-    /// Exited, and its streams have ended.
+    /// The process has exited and its streams have ended.
     Closed,
 }
 
@@ -446,27 +472,27 @@ pub enum ProcessState {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExitedNotification {
-    /// Which process.
+    /// The process that has exited.
     pub process_id: ProcessId,
-    /// Its place among the events of the process.
+    /// Sequence number of this event among the events of the process.
     pub seq: u64,
-    /// 128+N after signal N.
+    /// Exit code of the process, or 128+N after signal N.
     pub exit_code: i32,
-    /// Whether the sandbox refused something; an old server does not say.
+    /// Whether the sandbox refused something. Absent from an older server: then the client cannot know.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox_denied: Option<bool>,
-    /// Extension `processTimeout`: the server ended it because its time was over.
+    /// Extension `processTimeout`: true if the server killed the process because its `timeoutMs` was over. Absent: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub timed_out: bool,
 }
 
-/// Params of the notification `process/closed`.
+/// Params of the notification `process/closed`: the process has exited and its streams have ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClosedNotification {
-    /// Which process.
+    /// The process that has closed.
     pub process_id: ProcessId,
-    /// Always the last.
+    /// Sequence number of this event, which is always the last of the process.
     pub seq: u64,
 }
 
