@@ -1,4 +1,5 @@
-//! `capabilityRoots/discoverV1`: the plugins and skills below directories, with the contents of their files.
+//! Params and result of `capabilityRoots/discoverV1`: plugins and skills below directories, with the contents of their files.
+//! How directories are scanned, and the limits of that, are in the server (`handlers/capability_roots.rs`).
 
 use serde::{Deserialize, Serialize};
 
@@ -8,18 +9,19 @@ use crate::{PathUri, SandboxContext};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(expecting = "struct CapabilityRootsDiscoverParams")]
 pub struct DiscoverParams {
-    /// The directories to look through, 128 at most.
+    /// The directories to scan, at most 128. The result has them in the same order.
     pub roots: Vec<CapabilityRoot>,
 }
 
-/// A directory to look into.
+/// A directory that is scanned for plugins and skills.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CapabilityRoot {
-    /// Chosen by the client, and given back. It may be any text, and several roots may have the same.
+    /// Chosen by the client and returned in the result. Any text, and several roots may have the same.
     pub id: String,
-    /// The directory.
+    /// The directory to scan.
     pub path: PathUri,
-    /// Applies to everything that is read for this root.
+    /// The sandbox for every read below this root. A sandbox that restricts files makes the root fail, because the server
+    /// cannot enforce it yet. Absent: no restriction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxContext>,
 }
@@ -27,68 +29,68 @@ pub struct CapabilityRoot {
 /// Result of `capabilityRoots/discoverV1`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiscoverResult {
-    /// One for each root of the request, in its order.
+    /// One result for each root of the request, in the order of the request.
     pub roots: Vec<DiscoveredRoot>,
 }
 
-/// What was found in a root. With an `error` everything else is empty.
+/// What was found below one root. If `error` is set, everything else is empty.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DiscoveredRoot {
-    /// As given.
+    /// The id from the request.
     pub id: String,
-    /// As given.
+    /// The path from the request, normalised.
     pub path: PathUri,
-    /// The plugin that the root itself is, if it has a manifest.
+    /// The plugin in the root directory itself. Null or absent if that directory has no manifest.
     #[serde(default)]
     pub plugin: Option<DiscoveredPlugin>,
-    /// Every `SKILL.md`, sorted by its path.
+    /// One entry for each file named `SKILL.md`, sorted by path. Absent: empty.
     #[serde(default)]
     pub skills: Vec<DiscoveredSkill>,
-    /// The manifests that give the skills their names: the root's own, or else the nearest one above the root; then those of plugins
-    /// in directories below the root, sorted by the path of the plugin.
+    /// The manifests that give the skills their namespaces: first the root's own, or else the nearest one above the root, then
+    /// those of plugins below the root, sorted by the path of the plugin. Absent: empty.
     #[serde(default)]
     pub namespace_manifests: Vec<CapabilityFile>,
-    /// What was left out, and why, in the order in which it was looked at.
+    /// Files and directories that were left out, and why, in the order in which they were found. Absent: empty.
     #[serde(default)]
     pub warnings: Vec<String>,
-    /// Why nothing could be found.
+    /// Why the root could not be scanned. Null or absent if it was scanned.
     #[serde(default)]
     pub error: Option<String>,
 }
 
-/// A plugin.
+/// The files of a plugin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DiscoveredPlugin {
-    /// Its `plugin.json`.
+    /// The file `plugin.json` of the plugin.
     pub manifest: CapabilityFile,
-    /// The file that names its MCP servers: the one that the manifest declares, or else `.mcp.json`. None if the manifest names the
-    /// servers itself.
+    /// The file that lists the MCP servers of the plugin: the one that the manifest names, or else `.mcp.json`. Null or absent
+    /// if there is no such file, or if the manifest itself lists the servers.
     #[serde(default)]
     pub mcp_config: Option<CapabilityFile>,
-    /// The file of apps that the manifest declares.
+    /// The file that lists the apps of the plugin. Null or absent if the manifest names none, or if there is no such file.
     #[serde(default)]
     pub apps_config: Option<CapabilityFile>,
 }
 
-/// A skill.
+/// The files of a skill.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DiscoveredSkill {
-    /// Its `SKILL.md`.
+    /// The file `SKILL.md` of the skill.
     pub instructions: CapabilityFile,
-    /// `agents/openai.yaml` beside it.
+    /// The file `agents/openai.yaml` beside `SKILL.md`. Null or absent if there is none.
     #[serde(default)]
     pub metadata: Option<CapabilityFile>,
 }
 
-/// A text file.
+/// A file and its text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CapabilityFile {
-    /// The path of the root and the names below it; links in it are not resolved.
+    /// Path of the file: the path of the root and the names below it. Symbolic links in it are not resolved.
     pub path: PathUri,
-    /// The exact text, with byte order mark and carriage returns.
+    /// The unchanged text of the file, also with a byte order mark and carriage returns.
     pub contents: String,
 }
 
@@ -97,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn members_that_an_answer_lacks_are_empty() {
+    fn absent_members_of_a_result_are_empty() {
         let root: DiscoveredRoot = serde_json::from_str(r#"{"id":"r","path":"file:///r"}"#).unwrap();
         let complete = r#"{"id":"r","path":"file:///r","plugin":null,"skills":[],"namespaceManifests":[],"warnings":[],"error":null}"#;
         assert_eq!(serde_json::to_string(&root).unwrap(), complete);

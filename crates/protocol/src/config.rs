@@ -1,19 +1,20 @@
-//! `environmentConfig/read`: what the configuration files of the environment say about the keys a client asks for.
+//! Params and result of `environmentConfig/read`: the values that the configuration files of the environment have for the keys
+//! that a client asks for. Which files count, and how they are read, is in the server (`environment/config.rs`).
 
 use serde::{Deserialize, Serialize};
 
 use crate::PathUri;
 
-/// Params of `environmentConfig/read`. A key path is one literal key for each level, outermost first. No path may be empty, and there
-/// must be at least one.
+/// Params of `environmentConfig/read`. Each wanted key is a list with one literal key for each level, outermost first. No such
+/// list may be empty, and both members together must have at least one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(expecting = "struct EnvironmentConfigReadParams", rename_all = "camelCase")]
 pub struct ConfigReadParams {
-    /// The working directory of the client, which decides which project files count. It need not exist.
+    /// Working directory of the client. It decides which project files count, and need not exist.
     pub cwd: PathUri,
-    /// Which keys of the configuration are wanted.
+    /// The wanted keys of the configuration files. Required, but may be empty.
     pub config_paths: Vec<Vec<String>>,
-    /// Which keys of the requirements are wanted.
+    /// The wanted keys of the requirements files. Required, but may be empty.
     pub requirements_paths: Vec<Vec<String>>,
 }
 
@@ -21,39 +22,39 @@ pub struct ConfigReadParams {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ConfigReadResult {
-    /// The home directory of the user the server runs as, if it is known.
+    /// Home directory of the user that the server runs as. Null or absent if it is unknown.
     #[serde(default)]
     pub user_home_dir: Option<PathUri>,
-    /// `CODEX_HOME`, or `.codex` in the home directory.
+    /// `CODEX_HOME` of the server, or else `.codex` in the home directory, which need not exist.
     pub codex_home_dir: PathUri,
-    /// What the machine calls itself, in lower case and with its domain if that is known.
+    /// Host name of the machine, in lower case, with its domain if `/etc/hosts` gives one. Null or absent if it is unknown.
     #[serde(default)]
     pub hostname: Option<String>,
-    /// What is preferred.
+    /// The files with preferences of the machine, the user and the project.
     pub config: ConfigLayers,
-    /// What is enforced.
+    /// The files with limits that the administrator of the machine sets.
     pub requirements: ConfigLayers,
 }
 
-/// Files that say something about the same keys.
+/// The files that have a value for any of the wanted keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ConfigLayers {
-    /// One for each file that has some of the keys, lowest precedence first.
+    /// One layer for each such file, lowest precedence first.
     pub layers: Vec<ConfigLayer>,
-    /// How many of the layers come before the settings that a client gets from elsewhere.
+    /// Number of layers, counted from the first, that rank below settings which the client gets from another source.
     pub cloud_insertion_index: usize,
 }
 
-/// One file.
+/// The wanted keys of one configuration file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ConfigLayer {
-    /// For people: who has written the file, and its native path. Its form may change.
+    /// A description for people: who wrote the file, and its native path. Programs must not depend on its form.
     pub source: String,
-    /// Relative paths in the file are meant from this directory.
+    /// The directory against which relative paths in the file are resolved.
     pub base_dir: PathUri,
-    /// The wanted keys as TOML, never empty. Comments, order and notation of the file are lost.
+    /// The wanted keys and their values as TOML text, never empty. Comments, order and notation of the file are lost.
     pub toml: String,
 }
 
@@ -62,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_members_of_an_answer_are_there_and_two_may_be_null() {
+    fn a_result_has_all_members_and_two_may_be_null() {
         let result = ConfigReadResult {
             user_home_dir: None,
             codex_home_dir: "file:///c".parse().unwrap(),

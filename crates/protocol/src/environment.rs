@@ -1,4 +1,5 @@
-//! What a client can learn about the environment itself.
+//! What a client can learn about the environment: `environment/info` and `environment/status`. How the server finds the shell
+//! and the directories is not part of this file. [`Capabilities`] lists every extension of the protocol.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,97 +9,100 @@ use crate::PathUri;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EnvironmentInfo {
-    /// The shell of the user the server runs as.
+    /// The login shell of the user that the server runs as, or another shell if that one is unknown or missing.
     pub shell: ShellInfo,
-    /// The server's working directory; null when it has none.
+    /// Working directory of the server. Null if the directory was removed; absent if an older server answers.
     #[serde(default)]
     pub cwd: Option<PathUri>,
-    /// Directories for temporary files that the environment names: `TMPDIR`, or none. An old server does not tell.
+    /// The directory that `TMPDIR` of the server names, or an empty list without `TMPDIR`. Other servers may list several.
+    /// Absent if an older server answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temporary_directories: Option<Vec<PathUri>>,
-    /// Where temporary files go; left out if that cannot be told.
+    /// Where programs put temporary files: `TMPDIR`, or else `/tmp`. Absent if `TMPDIR` is relative and the working directory
+    /// is gone, or if an older server answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temp_dir: Option<PathUri>,
-    /// What this server can do beyond the oldest one.
+    /// Which extensions this server offers. Absent: none.
     #[serde(default)]
     pub capabilities: Capabilities,
 }
 
-/// A shell.
+/// A shell of the machine that the server runs on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShellInfo {
-    /// `zsh`, `bash`, `sh`, `powershell` or `cmd`.
+    /// Kind of the shell: `zsh`, `bash`, `sh`, `powershell` or `cmd`.
     pub name: String,
-    /// Its native path, which need not be absolute on every system.
+    /// Native path of the shell, not a URI. It need not be absolute on every system.
     pub path: String,
 }
 
-/// Features by name. One that is missing is not there.
+/// The extensions that a server offers, each as a boolean. An absent member is false, so a client may use an extension only
+/// after it has seen true here.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Capabilities {
-    /// `process/start` takes a network proxy to launch.
+    /// `process/start` accepts `networkProxy`.
     pub network_proxy_launch: bool,
-    /// `capabilityRoots/discoverV1` takes a sandbox.
+    /// `capabilityRoots/discoverV1` can enforce a `sandbox`.
     pub capability_discovery_sandbox: bool,
-    /// `environmentConfig/read` exists.
+    /// The method `environmentConfig/read` exists.
     pub environment_config_read: bool,
-    /// `http/request` takes header values from the environment.
+    /// `http/request` accepts `valueEnvVar` in headers.
     pub http_header_env_vars: bool,
-    /// `fs/open` works with a sandbox.
+    /// `fs/open` can enforce a `sandbox`.
     pub sandboxed_file_streaming: bool,
-    /// `process/start` takes `shellSnapshot`.
+    /// `process/start` accepts `shellSnapshot`.
     pub shell_snapshot_v2: bool,
-    /// `process/start.size` and `process/resize`.
+    /// `process/start` accepts `size`, and the method `process/resize` exists.
     pub process_resize: bool,
-    /// `process/closeStdin`.
+    /// The method `process/closeStdin` exists.
     pub process_close_stdin: bool,
-    /// `process/write` answers `repeated`, and a write of nothing only asks for it.
+    /// `process/write` answers `repeated`, and a write with an empty `chunk` only asks for it.
     pub process_write_query: bool,
-    /// `process/signal` knows more than `interrupt`.
+    /// `process/signal` accepts every signal of [`Signal`](crate::Signal), not only `interrupt`.
     pub process_signals: bool,
-    /// `process/list`.
+    /// The method `process/list` exists.
     pub process_list: bool,
-    /// `process/start.timeoutMs`.
+    /// `process/start` accepts `timeoutMs`, and the exit says `timedOut`.
     pub process_timeout: bool,
-    /// `process/start.umask`.
+    /// `process/start` accepts `umask`.
     pub process_umask: bool,
-    /// `process/read` tells where output is no longer retained.
+    /// `process/read` answers `oldestSeq`, `exitSeq`, `gap` and `droppedBytes`.
     pub read_gaps: bool,
-    /// `process/read.part`.
+    /// `process/read` accepts `part` and answers `partial`.
     pub read_parts: bool,
-    /// `initialize.keepForMs`, `initialize.takeover` and `session/keep`.
+    /// `initialize` accepts `keepForMs` and `takeover`, and the method `session/keep` exists.
     pub session_keep: bool,
-    /// `initialize.observe`.
+    /// `initialize` accepts `observe`.
     pub session_observe: bool,
-    /// `process/flow`.
+    /// The method `process/flow` exists, and `process/start` accepts `paused`.
     pub process_flow: bool,
-    /// `fs/rename`.
+    /// The method `fs/rename` exists.
     pub fs_rename: bool,
-    /// `fs/create`, `fs/writeBlock` and `fs/commit`.
+    /// The methods `fs/create`, `fs/writeBlock` and `fs/commit` exist.
     pub fs_write_blocks: bool,
-    /// `fs/commit.modeIfNew`.
+    /// `fs/commit` accepts `modeIfNew`.
     pub fs_mode_if_new: bool,
-    /// `fs/extents`, and metadata in the answer to `fs/open`.
+    /// The method `fs/extents` exists, and `fs/open` answers `metadata`.
     pub fs_extents: bool,
-    /// `fs/setMetadata`, and `mode` and `mtime` in the answer to `fs/getMetadata`.
+    /// The method `fs/setMetadata` exists, and `fs/getMetadata` answers `mode` and `mtime`.
     pub fs_set_metadata: bool,
-    /// `fs/readLink` and `fs/symlink`.
+    /// The methods `fs/readLink` and `fs/symlink` exist, and `fs/readDirectory` accepts `danglingLinks`.
     pub fs_links: bool,
-    /// `fs/watch` and `fs/unwatch`.
+    /// The methods `fs/watch` and `fs/unwatch` exist.
     pub fs_watch: bool,
-    /// `fs/search` and `fs/cancelSearch`.
+    /// The methods `fs/search` and `fs/cancelSearch` exist.
     pub fs_search: bool,
-    /// `http/cancel`.
+    /// The method `http/cancel` exists.
     pub http_cancel: bool,
-    /// `http/request.maxBodyBytes` and `http/flow`.
+    /// `http/request` accepts `maxBodyBytes`, and the method `http/flow` exists.
     pub http_limits: bool,
 }
 
 /// Result of `environment/status`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EnvironmentStatus {
-    /// `ready`.
+    /// Always `ready`: a server that cannot work does not answer.
     pub status: String,
 }
 

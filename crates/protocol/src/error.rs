@@ -1,4 +1,5 @@
-//! Errors as they stand on the wire: one table of codes, and the shape of an error object.
+//! Errors on the wire: the one table of codes, the machine-readable `data`, and the shape of an error object. This file has no
+//! texts: the code that fails writes the message. Start with [`WireError`].
 
 use std::path::Path;
 
@@ -7,65 +8,70 @@ use serde_json::value::RawValue;
 
 use crate::PathUri;
 
-/// What kind of failure an error reports.
+/// The codes that this implementation sends in the member `code` of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i64)]
 pub enum ErrorCode {
-    /// The request is malformed or not possible in this state.
+    /// The message is malformed, or the request is not possible in the current state.
     InvalidRequest = -32600,
-    /// No such method.
+    /// The server does not know the method.
     MethodNotFound = -32601,
-    /// The params do not fit the method.
+    /// The params do not fit the method, or the server cannot do what they ask for.
     InvalidParams = -32602,
-    /// The operating system or the server itself failed.
+    /// The operating system or the server itself has failed.
     Internal = -32603,
-    /// A path does not exist.
+    /// A path does not exist, or the server does not know the file handle or the watch.
     NotFound = -32004,
-    /// The session is attached to a connection that is alive; try again later.
+    /// The session is attached to another connection that is alive. The client can try again later.
     SessionAttached = -32010,
 }
 
 impl ErrorCode {
-    /// The number on the wire.
+    /// The value of the member `code`.
     pub const fn number(self) -> i64 {
         self as i64
     }
 }
 
-/// Kinds of [`ErrorData`] that are not about a system call. One code stands for many refusals, so clients tell these apart by kind.
+/// Values of [`ErrorData::kind`] for refusals that no system call caused. Many refusals share one code, so a client tells these
+/// apart by kind.
 pub mod error_kind {
-    /// -32600: the session has no process of this id.
+    /// With -32600: the session has no process of this id.
     pub const UNKNOWN_PROCESS: &str = "unknownProcess";
-    /// -32600: the session belongs to another connection now; this one can do nothing more.
+    /// With -32600: another connection has resumed the session. Every later request of this connection gets the same error.
     pub const SESSION_RESUMED_ELSEWHERE: &str = "sessionResumedElsewhere";
-    /// -32600: too much input waits for its processes. Nothing of the write was taken; the client can send the same write again later.
+    /// With -32600: too much stdin is queued. The server took nothing of the write; the client can send the same write again
+    /// later.
     pub const INPUT_CROWDED: &str = "inputCrowded";
-    /// -32600: the message is larger than the server takes, and nothing of it was done. The client can send less at once.
+    /// With -32600: the message is larger than `--max-message-bytes`. The server did nothing of it; the client can send smaller
+    /// messages.
     pub const MESSAGE_TOO_LARGE: &str = "messageTooLarge";
-    /// -32603: the time of a process was over before its program could be executed.
+    /// With -32603: the start of a process hung until its `timeoutMs` was over, so its program was not executed.
     pub const START_TIMED_OUT: &str = "startTimedOut";
 }
 
 /// The machine-readable cause of an error.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorData {
-    /// The number the operating system gave.
+    /// Error number of the operating system. Absent if no system call failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub errno: Option<i32>,
-    /// A stable word for it, such as `notFound`, `permissionDenied` or one of [`error_kind`].
+    /// A stable word for the cause: a kind of operating system error such as `notFound` or `permissionDenied`, or one of
+    /// [`error_kind`].
     pub kind: String,
-    /// What it was about: a `file:` URI, or the bare name where there is no absolute path.
+    /// The path that the error is about, as a `file:` URI, or as a bare name if there is no absolute path, such as a program
+    /// that was searched on `PATH`. Absent if the error is about no path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
 }
 
 impl ErrorData {
-    /// A cause that is no system call and about no path.
+    /// A cause without an error number and without a path.
     pub fn of_kind(kind: &str) -> Self {
         Self { errno: None, kind: kind.to_owned(), path: None }
     }
 
-    /// Describes an operating system error about `path`.
+    /// Describes an operating system error, and the path that it is about if there is one. A relative path stays a bare name.
     pub fn from_io(error: &std::io::Error, path: Option<&Path>) -> Self {
         Self {
             errno: error.raw_os_error(),
@@ -101,44 +107,45 @@ fn kind_word(kind: std::io::ErrorKind) -> &'static str {
 /// The `error` member of an answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WireError {
-    /// See [`ErrorCode`]; other numbers can come from other implementations.
+    /// A number of [`ErrorCode`]. Other implementations may send other numbers.
     pub code: i64,
-    /// Present for failures of system calls and for the kinds of [`error_kind`]. Other implementations may put anything there, which is read as nothing.
+    /// The machine-readable cause, if a system call failed or a client must tell this refusal from others. Absent otherwise.
+    /// Values of another shape, which other implementations may send, are read as absent.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "known_data")]
     pub data: Option<Box<ErrorData>>,
-    /// One sentence that says what was tried, why it failed and what to do.
+    /// A sentence for people. Programs decide by `code` and `data`.
     pub message: String,
 }
 
 impl WireError {
-    /// An error without `data`.
+    /// An error with this code and without `data`.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Self { code: code.number(), data: None, message: message.into() }
     }
 
-    /// The request cannot be done in this state.
+    /// An error with the code [`ErrorCode::InvalidRequest`].
     pub fn invalid_request(message: impl Into<String>) -> Self {
         Self::new(ErrorCode::InvalidRequest, message)
     }
 
-    /// The params are wrong.
+    /// An error with the code [`ErrorCode::InvalidParams`].
     pub fn invalid_params(message: impl Into<String>) -> Self {
         Self::new(ErrorCode::InvalidParams, message)
     }
 
-    /// The server or its operating system failed.
+    /// An error with the code [`ErrorCode::Internal`].
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(ErrorCode::Internal, message)
     }
 
-    /// The same error with its cause attached.
+    /// The same error with `data`.
     #[must_use]
     pub fn with_data(mut self, data: ErrorData) -> Self {
         self.data = Some(Box::new(data));
         self
     }
 
-    /// Whether the peer gave this kind of cause.
+    /// Whether the error has `data` of this kind.
     pub fn is_of_kind(&self, kind: &str) -> bool {
         self.data.as_ref().is_some_and(|data| data.kind == kind)
     }

@@ -1,4 +1,5 @@
-//! HTTP requests made from the environment.
+//! Params, results and notifications of `http/*`: HTTP requests that the server makes from its own machine. How a request is
+//! made, and which redirects and proxies it uses, is in the crate `fetch`.
 
 use std::borrow::Cow;
 
@@ -6,27 +7,28 @@ use serde::{Deserialize, Serialize};
 
 use crate::Base64Bytes;
 
-/// A header of a request or an answer.
+/// A header of a request or of a response.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HttpHeader {
-    /// Its name.
+    /// Name of the header. In a response it is in lower case.
     pub name: String,
-    /// Its value.
+    /// Value of the header. With `valueEnvVar`, the prefix of the value.
     pub value: String,
-    /// In a request: a variable of the environment whose value is put behind `value`.
+    /// Only in a request: an environment variable of the server whose value is appended to `value`. A variable that is unset,
+    /// empty or forbidden is an error. Absent: the header is sent with `value` alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value_env_var: Option<String>,
 }
 
-/// What to do with an answer that points elsewhere.
+/// What the server does with a redirect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RedirectPolicy {
-    /// Go there.
+    /// Follow the redirect, up to ten times.
     #[default]
     Follow,
-    /// Return it.
+    /// Return the redirect as the response.
     Stop,
 }
 
@@ -34,34 +36,37 @@ pub enum RedirectPolicy {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HttpRequestParams {
-    /// Any HTTP method.
+    /// The HTTP method, for example `GET`. Any valid HTTP token is accepted.
     pub method: String,
-    /// `http` or `https`.
+    /// Absolute URL with the scheme `http` or `https`. Its fragment is not sent.
     pub url: String,
-    /// In the order they are sent.
+    /// Headers of the request, in the order in which they are sent. Absent: empty.
     #[serde(default)]
     pub headers: Vec<HttpHeader>,
-    /// What to send.
+    /// Body of the request. Absent or null: no body.
     #[serde(rename = "bodyBase64", default, skip_serializing_if = "Option::is_none")]
     pub body: Option<Base64Bytes>,
-    /// For everything together; none: no end.
+    /// Milliseconds for the whole request, redirects and body included. Absent or null: no timeout.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
-    /// What to do with an answer that points elsewhere.
+    /// What the server does with a redirect. Absent: `follow`.
     #[serde(default)]
     pub redirect_policy: RedirectPolicy,
-    /// Names the stream of a streamed body; a client of ours chooses it itself.
+    /// Chosen by the client, unique among the streamed requests of the connection. `http/cancel`, `http/flow` and the pieces of
+    /// a streamed body refer to it. Required also without `streamResponse`.
     pub request_id: String,
-    /// Send the body in pieces.
+    /// True: the body follows the response in `http/request/bodyDelta` notifications. False, or absent: the response contains
+    /// the body.
     #[serde(default)]
     pub stream_response: bool,
-    /// Extension `httpLimits`: a longer body is an error.
+    /// Extension `httpLimits`: the largest response body in bytes; a longer one is an error. Absent: no limit of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_body_bytes: Option<u64>,
 }
 
 impl HttpRequestParams {
-    /// A request without headers and body.
+    /// A request without headers and body that follows redirects, has no timeout and does not stream the response. `request_id`
+    /// is empty.
     pub fn new(method: impl Into<String>, url: impl Into<String>) -> Self {
         Self {
             method: method.into(),
@@ -81,11 +86,11 @@ impl HttpRequestParams {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HttpResponse {
-    /// The status code, whatever it is.
+    /// Status code of the response. A status such as 404 or 500 is no error.
     pub status: u16,
-    /// Names are in lower case.
+    /// Headers of the response, with names in lower case. Values that are not visible ASCII are left out.
     pub headers: Vec<HttpHeader>,
-    /// The whole body, unless it is streamed.
+    /// The whole body. Empty if the body is streamed.
     #[serde(rename = "bodyBase64")]
     pub body: Base64Bytes,
 }
@@ -94,7 +99,7 @@ pub struct HttpResponse {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HttpCancelParams {
-    /// Which request; one that is over is fine.
+    /// The request to cancel. One that has finished or is unknown is no error.
     pub request_id: String,
 }
 
@@ -102,9 +107,9 @@ pub struct HttpCancelParams {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HttpFlowParams {
-    /// Which streamed body; one that is over is fine.
+    /// The request whose streamed body is paused or resumed. One that has finished or is unknown is no error.
     pub request_id: String,
-    /// Whether its pieces are to wait.
+    /// True: the server sends no further pieces, and stops reading from its peer. False: it goes on.
     pub paused: bool,
 }
 
@@ -112,16 +117,16 @@ pub struct HttpFlowParams {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BodyDelta<'a> {
-    /// Which stream.
+    /// The request that the body belongs to.
     pub request_id: &'a str,
-    /// From 1, without holes.
+    /// Number of the piece: 1 for the first, and one more for each further piece.
     pub seq: u64,
-    /// The bytes.
+    /// The next bytes of the body, at most 1 MiB. Empty in the last notification.
     #[serde(rename = "deltaBase64")]
     pub delta: Base64Bytes,
-    /// Whether this is the last.
+    /// Whether this is the last notification of the body.
     pub done: bool,
-    /// Why the body ends before its end.
+    /// Why the body is not complete. Null if it is, and in every notification but the last.
     pub error: Option<&'a str>,
 }
 
@@ -129,18 +134,18 @@ pub struct BodyDelta<'a> {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PushedBodyDelta<'a> {
-    /// Which stream.
+    /// The request that the body belongs to.
     #[serde(borrow)]
     pub request_id: Cow<'a, str>,
-    /// From 1, without holes.
+    /// Number of the piece: 1 for the first, and one more for each further piece.
     pub seq: u64,
-    /// The bytes, still in base64.
+    /// The next bytes of the body in base64, not decoded yet.
     #[serde(borrow)]
     pub delta_base64: Cow<'a, str>,
-    /// Whether this is the last.
+    /// Whether this is the last notification of the body. Absent: false.
     #[serde(default)]
     pub done: bool,
-    /// Why the body ends before its end.
+    /// Why the body is not complete. Null or absent if it is, and in every notification but the last.
     #[serde(default)]
     pub error: Option<String>,
 }

@@ -1,4 +1,5 @@
-//! Identifiers, one type each, so that a session id cannot be passed where a process id is meant.
+//! Identifiers. Each has a type of its own, so that a session id cannot be passed where a process id is meant. The types accept
+//! any text: the server checks the length.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -6,17 +7,17 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// The id of a request: a string or an integer that fits i64, echoed with the same type.
+/// The id of a request: a string or an integer of 64 bits. The answer repeats it with the same type.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum RequestId {
-    /// A JSON integer.
+    /// The id is a JSON integer.
     Integer(i64),
-    /// A JSON string.
+    /// The id is a JSON string.
     Text(Box<str>),
 }
 
 impl RequestId {
-    /// The id under which a message is answered whose own id cannot be known.
+    /// The id of an error for a message whose own id could not be read.
     pub const UNKNOWN: Self = Self::Integer(-1);
 }
 
@@ -70,7 +71,7 @@ macro_rules! text_id {
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// The id as it stands on the wire.
+            /// The text of the id on the wire.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -88,7 +89,7 @@ macro_rules! text_id {
             }
         }
 
-        // A map keyed by it can be asked with the text of a message.
+        // Allows a lookup in a map by borrowed text, without creating an id first.
         impl Borrow<str> for $name {
             fn borrow(&self) -> &str {
                 &self.0
@@ -104,14 +105,14 @@ macro_rules! text_id {
 }
 
 text_id!(
-    /// Chosen by the client, unique within its session.
+    /// Names a process. Chosen by the client, unique within its session.
     ProcessId
 );
 text_id!(
-    /// Chosen by the server; whoever presents it may take the session up again.
+    /// Names a session. Chosen by the server, and secret: a client that presents it can resume the session.
     SessionId
 );
 text_id!(
-    /// Chosen by the client to make a write safe to repeat.
+    /// Names a write to stdin, so that the client can repeat the write safely. Chosen by the client.
     WriteId
 );

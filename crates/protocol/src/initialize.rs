@@ -1,4 +1,5 @@
-//! The handshake.
+//! The handshake and the lifetime of a session: `initialize` and `session/keep`. The rules for resuming a session are in the
+//! server and in the crate `session`.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,18 +9,22 @@ use crate::SessionId;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InitializeParams {
-    /// Who connects, for the logs.
+    /// Name of the client, used in the server's log only.
     pub client_name: String,
-    /// The session to take up again; none starts a new one.
+    /// The session to resume. Absent or null: the server opens a new one.
     #[serde(default)]
     pub resume_session_id: Option<SessionId>,
-    /// Extension `sessionKeep`: how long the session outlives its connection, instead of what the server does by itself.
+    /// Extension `sessionKeep`: milliseconds for which the server keeps the session after its connection is lost. 0: the
+    /// session ends with the connection. A value above `--max-session-ttl` counts as that limit. Absent: a new session is kept
+    /// for `--session-ttl`, and a resumed one as long as was said before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep_for_ms: Option<u64>,
-    /// Extension `sessionKeep`: take the session from whoever is attached to it.
+    /// Extension `sessionKeep`: true takes the session at once, even from a connection that is alive; that connection is
+    /// closed. Absent: false, and a connection that is alive keeps the session.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub takeover: bool,
-    /// Extension `sessionObserve`: look at the session beside whoever is attached to it, without being sent its events.
+    /// Extension `sessionObserve`: true joins the session without attaching to it. Events still go only to the attached
+    /// connection, and only some methods are allowed. Needs `resumeSessionId`, and excludes `takeover`. Absent: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub observe: bool,
 }
@@ -28,7 +33,8 @@ pub struct InitializeParams {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionKeepParams {
-    /// How long the session outlives its connection from now on; 0: it ends with it.
+    /// Milliseconds for which the server keeps the session after its connection is lost. 0: the session ends with the
+    /// connection. A value above `--max-session-ttl` counts as that limit.
     pub keep_for_ms: u64,
 }
 
@@ -36,7 +42,8 @@ pub struct SessionKeepParams {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InitializeResult {
-    /// Present it as `resumeSessionId` after a lost connection; an old server does not say.
+    /// The id that the client sends as `resumeSessionId` after a lost connection. Absent if an older server answers: its
+    /// sessions cannot be resumed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<SessionId>,
 }

@@ -1,4 +1,6 @@
-//! The `command/exec` family of the first published protocol: native paths, no sequence numbers, no resume.
+//! The `command/exec` methods of the first published protocol, for clients that still use them. They differ from `process/*` in
+//! that paths are native, events have no sequence numbers, and there is no event when the streams have ended. Output is written
+//! by [`OutputFrame::Legacy`](crate::OutputFrame).
 
 use std::collections::BTreeMap;
 
@@ -10,22 +12,22 @@ use crate::{Base64Bytes, ProcessId};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LegacyExecParams {
-    /// Chosen by the client.
+    /// Chosen by the client. Unique within the session, together with the ids of `process/start`.
     pub process_id: ProcessId,
-    /// Program and arguments.
+    /// The program and its arguments; must not be empty.
     pub argv: Vec<String>,
-    /// A native absolute path.
+    /// Working directory as a native absolute path, not a URI.
     pub cwd: String,
-    /// The whole environment of the child.
+    /// The whole environment of the child. Absent: empty.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
-    /// A terminal instead of pipes.
+    /// True: the process gets a terminal. False, or absent: it gets pipes for output, and `/dev/null` as stdin.
     #[serde(default)]
     pub tty: bool,
-    /// After so many bytes of one stream the rest of it is drained but not sent.
+    /// Number of bytes of each stream that the server sends. It reads the rest and drops it. Absent or null: no limit.
     #[serde(default)]
     pub output_bytes_cap: Option<u64>,
-    /// What the child sees as its own name.
+    /// The `argv[0]` that the program sees. Absent or null: the first element of `argv`.
     #[serde(default)]
     pub arg0: Option<String>,
 }
@@ -34,15 +36,15 @@ pub struct LegacyExecParams {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LegacyExecResult {
-    /// As given.
+    /// The id from the request.
     pub process_id: ProcessId,
-    /// Always true: the answer comes when the process has been started.
+    /// Always true, because the answer comes when the process has been started.
     pub running: bool,
-    /// Always null here; `command/exec/exited` brings it.
+    /// Always null. The exit code comes with `command/exec/exited`.
     pub exit_code: Option<i32>,
-    /// Always null here; `command/exec/outputDelta` brings it.
+    /// Always null. Output comes with `command/exec/outputDelta`.
     pub stdout: Option<String>,
-    /// Always null here; `command/exec/outputDelta` brings it.
+    /// Always null. Output comes with `command/exec/outputDelta`.
     pub stderr: Option<String>,
 }
 
@@ -50,16 +52,16 @@ pub struct LegacyExecResult {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LegacyWriteParams {
-    /// Which process.
+    /// The process to write to. An unknown process, or one whose stdin is closed, is an error.
     pub process_id: ProcessId,
-    /// What to write.
+    /// Bytes for stdin, which only a process with a terminal has.
     pub chunk: Base64Bytes,
 }
 
 /// Result of `command/exec/write`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LegacyWriteResult {
-    /// Whether the bytes go to the process.
+    /// Always true: a write that is not taken is answered with an error.
     pub accepted: bool,
 }
 
@@ -67,7 +69,7 @@ pub struct LegacyWriteResult {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LegacyTerminateParams {
-    /// Which process.
+    /// The process to kill with all its descendants.
     pub process_id: ProcessId,
 }
 
@@ -75,8 +77,8 @@ pub struct LegacyTerminateParams {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LegacyExited {
-    /// Which process.
+    /// The process that has exited.
     pub process_id: ProcessId,
-    /// Its exit code, 128+N after signal N.
+    /// Exit code of the process, or 128+N after signal N.
     pub exit_code: i32,
 }

@@ -1,7 +1,10 @@
-//! The vocabulary of the wire: envelope, method table, params and results, file URIs, error codes.
+//! Everything that travels on the wire: envelope, method table, params and results, file URIs, error codes.
 //!
-//! Values only. Nothing here opens a socket, reads a clock or knows what a process is; a client and a server
-//! share it unchanged.
+//! The crate has values and their encoding only. It opens no socket, reads no clock and starts no process, so client and server
+//! share it unchanged. Limits that a server can configure are checked by the server, not here.
+//!
+//! Start with the method table in `method.rs`: it names the params and the result of every method. `envelope.rs` decodes and
+//! encodes messages. `output.rs` and `fs/block.rs` are faster ways for the two kinds of messages that carry most bytes.
 #![forbid(unsafe_code)]
 
 mod base64_bytes;

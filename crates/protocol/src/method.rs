@@ -1,4 +1,8 @@
-//! The one table of methods: name on the wire, family, what it must wait for, and its params and result.
+//! The one table of methods: name on the wire, family, what a request must wait for, params and result. The names of
+//! notifications stand below the table.
+//!
+//! The server dispatches by this table and the client calls by it. The table does not know how a method is handled. To add a
+//! method, add a line to `methods!`.
 
 use serde::{Deserialize, Serialize};
 
@@ -22,29 +26,29 @@ use crate::{
     InitializeParams, InitializeResult, SessionKeepParams,
 };
 
-/// The words an error uses for the group a method belongs to.
+/// The group a method belongs to. It decides the words in the error for a request that comes before the handshake is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MethodFamily {
-    /// Needs no handshake.
+    /// `initialize`, the only method that is allowed before the handshake.
     Handshake,
-    /// Everything about processes.
+    /// `process/*`, `session/keep` and `command/exec*`.
     Exec,
-    /// `environment/info`.
+    /// Only `environment/info`, which has its own words in errors.
     EnvironmentInfo,
-    /// `environment/status`.
+    /// Only `environment/status`, which has its own words in errors.
     EnvironmentStatus,
-    /// `environmentConfig/read`.
+    /// Only `environmentConfig/read`, which has its own words in errors.
     EnvironmentConfig,
-    /// `capabilityRoots/discoverV1`.
+    /// Only `capabilityRoots/discoverV1`, which has its own words in errors.
     CapabilityDiscovery,
-    /// Everything about files.
+    /// All methods that begin with `fs/`.
     Filesystem,
-    /// Requests made from the environment.
+    /// All methods that begin with `http/`.
     Http,
 }
 
 impl MethodFamily {
-    /// As it stands in "client must call initialize before using … methods".
+    /// The published words for "…" in "client must call initialize before using … methods".
     pub const fn name_in_errors(self) -> &'static str {
         match self {
             Self::Handshake => "handshake",
@@ -59,26 +63,28 @@ impl MethodFamily {
     }
 }
 
-/// What a request must wait for. Requests about different processes never wait for each other.
+/// Which earlier requests a request must wait for. Requests about different processes never wait for each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestOrder {
-    /// Runs before the next message is looked at, because it changes what later ones may do.
+    /// Finishes before the next message is handled, because it changes what later requests may do.
     Inline,
-    /// Waits for nothing.
+    /// Waits for no other request.
     Unordered,
-    /// Takes its process id at once; later requests about that id wait until it is done.
+    /// Reserves its process id at once. Later requests about that id wait until the start is done.
     Start,
-    /// Waits for an unfinished start of the same process only, so a long poll delays nothing.
+    /// Waits only for an unfinished start of the same process. It does not wait for other requests, so a long `process/read`
+    /// delays nothing.
     AfterStart,
-    /// As `AfterStart`, and one after the other with other stdin requests of the process.
+    /// Like `AfterStart`, and also waits for earlier `Stdin` requests of the same process, so that input keeps its order.
     Stdin,
-    /// Waits for what came before it about the same file handle: blocks for its opening, the end of a handle for all.
+    /// Waits for earlier requests about the same file handle: a block waits for `fs/open` or `fs/create`, and `fs/commit` and
+    /// `fs/close` wait for everything before them.
     Handle,
 }
 
 macro_rules! methods {
     ($($(#[$doc:meta])* $variant:ident = $name:literal, $family:ident, $order:ident, $params:ty => $result:ty;)*) => {
-        /// A method this protocol serves.
+        /// A request that a client can send.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Method {
             $($(#[$doc])* $variant,)*
@@ -88,7 +94,7 @@ macro_rules! methods {
             /// Every method, in the order of the table.
             pub const ALL: &[Self] = &[$(Self::$variant,)*];
 
-            /// The method of that name.
+            /// The method with this name on the wire. None for any other name; upper and lower case differ.
             pub fn from_name(name: &str) -> Option<Self> {
                 match name {
                     $($name => Some(Self::$variant),)*
@@ -96,28 +102,28 @@ macro_rules! methods {
                 }
             }
 
-            /// Its name on the wire.
+            /// The value of the member `method` in a request.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$variant => $name,)*
                 }
             }
 
-            /// The group it belongs to.
+            /// The group that decides the words of errors before the handshake.
             pub const fn family(self) -> MethodFamily {
                 match self {
                     $(Self::$variant => MethodFamily::$family,)*
                 }
             }
 
-            /// What it must wait for.
+            /// Which earlier requests the server must finish before it handles this one.
             pub const fn order(self) -> RequestOrder {
                 match self {
                     $(Self::$variant => RequestOrder::$order,)*
                 }
             }
 
-            /// Whether `params` and `result` are what the table promises for this method.
+            /// Checks that two JSON texts decode as the params and the result of this method. For tests of documented examples.
             pub fn check_example(self, params: &str, result: &str) -> Result<(), serde_json::Error> {
                 fn decodes<T: Serialize + for<'de> Deserialize<'de>>(json: &str) -> Result<(), serde_json::Error> {
                     serde_json::from_str::<T>(json).map(drop)
@@ -131,113 +137,113 @@ macro_rules! methods {
 }
 
 methods! {
-    /// Opens or resumes a session.
+    /// Opens a new session or resumes one. Must be the first request of a connection.
     Initialize = "initialize", Handshake, Inline, InitializeParams => InitializeResult;
-    /// Starts a process.
+    /// Starts a process on pipes or on a terminal.
     ProcessStart = "process/start", Exec, Start, StartParams => StartResult;
-    /// Reads retained output, waiting for some if asked to.
+    /// Reads retained output, and waits for some if the params ask for it.
     ProcessRead = "process/read", Exec, AfterStart, ReadParams => ReadResult;
-    /// Writes to stdin.
+    /// Writes to the stdin of a process.
     ProcessWrite = "process/write", Exec, Stdin, WriteParams => WriteResult;
-    /// Sends a signal.
+    /// Sends a signal to the process group of a process.
     ProcessSignal = "process/signal", Exec, AfterStart, SignalParams => NoResult;
-    /// Kills a process and everything it started.
+    /// Kills a process and all its descendants, and answers when they are gone.
     ProcessTerminate = "process/terminate", Exec, AfterStart, ProcessIdParams => TerminateResult;
-    /// Changes the size of a terminal.
+    /// Changes the size of the terminal of a process.
     ProcessResize = "process/resize", Exec, AfterStart, ResizeParams => NoResult;
-    /// Ends stdin.
+    /// Closes stdin after the input that is queued. A terminal gets its end-of-file character instead.
     ProcessCloseStdin = "process/closeStdin", Exec, Stdin, ProcessIdParams => NoResult;
-    /// Lets the events of a process wait, or go on.
+    /// Pauses or resumes the events of one process on this connection.
     ProcessFlow = "process/flow", Exec, AfterStart, ProcessFlowParams => NoResult;
-    /// Lists the processes of the session.
+    /// Lists every process that the session knows.
     ProcessList = "process/list", Exec, Unordered, () => ListResult;
-    /// Changes how long the session outlives its connection.
+    /// Changes how long the session is kept after its connection is lost.
     SessionKeep = "session/keep", Exec, Unordered, SessionKeepParams => NoResult;
-    /// Tells about the environment.
+    /// Returns shell, directories and capabilities of the server.
     EnvironmentInfo = "environment/info", EnvironmentInfo, Unordered, () => EnvironmentInfo;
-    /// Tells whether the environment is ready.
+    /// Returns whether the environment is ready, which a server that answers always is.
     EnvironmentStatus = "environment/status", EnvironmentStatus, Unordered, () => EnvironmentStatus;
-    /// Reads keys of the configuration files.
+    /// Returns the values of some keys in the configuration files of the environment.
     EnvironmentConfigRead = "environmentConfig/read", EnvironmentConfig, Unordered, ConfigReadParams => ConfigReadResult;
-    /// Finds plugins and skills.
+    /// Finds plugins and skills below directories, and returns their files.
     CapabilityRootsDiscover = "capabilityRoots/discoverV1", CapabilityDiscovery, Unordered, DiscoverParams => DiscoverResult;
-    /// Reads a whole file.
+    /// Reads a whole file in one answer.
     FsReadFile = "fs/readFile", Filesystem, Unordered, FileParams => ReadFileResult;
-    /// Opens a file that is read in blocks.
+    /// Opens a file that `fs/readBlock` reads.
     FsOpen = "fs/open", Filesystem, Handle, OpenParams => HandleResult;
     /// Reads a block of an open file.
     FsReadBlock = "fs/readBlock", Filesystem, Handle, ReadBlockParams => ReadBlockResult;
-    /// Tells where an open file has data.
+    /// Returns where an open file has data, so that holes need not be read.
     FsExtents = "fs/extents", Filesystem, Handle, ExtentsParams => ExtentsResult;
-    /// Closes an open file, or gives an upload up.
+    /// Closes an open file, or cancels an upload.
     FsClose = "fs/close", Filesystem, Handle, CloseParams => NoResult;
-    /// Writes a whole file in place.
+    /// Writes a whole file in place, without protection against a half-written file.
     FsWriteFile = "fs/writeFile", Filesystem, Unordered, WriteFileParams => NoResult;
-    /// Begins an upload.
+    /// Begins an upload, which replaces the file in one step at `fs/commit`.
     FsCreate = "fs/create", Filesystem, Handle, CreateParams => HandleResult;
     /// Writes a block of an upload.
     FsWriteBlock = "fs/writeBlock", Filesystem, Handle, WriteBlockParams => NoResult;
-    /// Puts an upload in its place.
+    /// Moves a complete upload to its path in one step.
     FsCommit = "fs/commit", Filesystem, Handle, CommitParams => NoResult;
-    /// Makes a directory.
+    /// Creates a directory, and by default its parents.
     FsCreateDirectory = "fs/createDirectory", Filesystem, Unordered, CreateDirectoryParams => NoResult;
-    /// Tells about a file.
+    /// Returns type, size, times and permissions of a file.
     FsGetMetadata = "fs/getMetadata", Filesystem, Unordered, FileParams => FileMetadata;
-    /// Changes what is known about a file.
+    /// Changes the permissions or the modification time of a file.
     FsSetMetadata = "fs/setMetadata", Filesystem, Unordered, SetMetadataParams => NoResult;
-    /// Resolves links.
+    /// Returns a path with every symbolic link resolved.
     FsCanonicalize = "fs/canonicalize", Filesystem, Unordered, PathParams => PathResult;
-    /// Lists a directory.
+    /// Lists the entries of one directory.
     FsReadDirectory = "fs/readDirectory", Filesystem, Unordered, ReadDirectoryParams => ReadDirectoryResult;
-    /// Lists a tree.
+    /// Lists a directory tree within limits.
     FsWalk = "fs/walk", Filesystem, Unordered, WalkParams => WalkResult;
-    /// Removes a file or a tree.
+    /// Removes a file, or a directory with everything in it.
     FsRemove = "fs/remove", Filesystem, Unordered, RemoveParams => NoResult;
-    /// Copies a file or a tree.
+    /// Copies a file, or a directory with everything in it.
     FsCopy = "fs/copy", Filesystem, Unordered, CopyParams => NoResult;
-    /// Renames.
+    /// Moves a file or a directory within one file system in one step.
     FsRename = "fs/rename", Filesystem, Unordered, RenameParams => NoResult;
-    /// Tells where a link points.
+    /// Returns the target of a symbolic link as the link states it.
     FsReadLink = "fs/readLink", Filesystem, Unordered, PathParams => LinkTarget;
-    /// Makes a link.
+    /// Creates a symbolic link.
     FsSymlink = "fs/symlink", Filesystem, Unordered, SymlinkParams => NoResult;
-    /// Begins to tell what changes.
+    /// Begins to report changes of a file or a directory tree with `fs/changed`.
     FsWatch = "fs/watch", Filesystem, Unordered, WatchParams => NoResult;
-    /// Ends that.
+    /// Ends a watch that `fs/watch` began.
     FsUnwatch = "fs/unwatch", Filesystem, Unordered, UnwatchParams => NoResult;
-    /// Searches files.
+    /// Searches lines or file names, and reports matches with `fs/found`.
     FsSearch = "fs/search", Filesystem, Unordered, SearchParams => SearchResult;
-    /// Ends a search.
+    /// Cancels a search that is running or waiting.
     FsCancelSearch = "fs/cancelSearch", Filesystem, Unordered, CancelSearchParams => NoResult;
-    /// Makes an HTTP request.
+    /// Makes an HTTP request from the machine of the server.
     HttpRequest = "http/request", Http, Unordered, HttpRequestParams => HttpResponse;
-    /// Ends an HTTP request.
+    /// Cancels an HTTP request, or the body it streams.
     HttpCancel = "http/cancel", Http, Unordered, HttpCancelParams => NoResult;
-    /// Lets a streamed body wait, or go on.
+    /// Pauses or resumes the streamed body of an HTTP request.
     HttpFlow = "http/flow", Http, Unordered, HttpFlowParams => NoResult;
-    /// Starts a process, first published form.
+    /// Starts a process, in the form of the first published protocol.
     LegacyExec = "command/exec", Exec, Start, LegacyExecParams => LegacyExecResult;
-    /// Writes to stdin, first published form.
+    /// Writes to the stdin of a process, in the form of the first published protocol.
     LegacyWrite = "command/exec/write", Exec, Stdin, LegacyWriteParams => LegacyWriteResult;
-    /// Kills a process, first published form.
+    /// Kills a process and all its descendants, in the form of the first published protocol.
     LegacyTerminate = "command/exec/terminate", Exec, AfterStart, LegacyTerminateParams => TerminateResult;
 }
 
-/// Names of notifications.
+/// Names of notifications, as they stand in the member `method`.
 pub mod notification {
-    /// Client to server: the handshake is complete.
+    /// Client to server: the handshake is complete. The only notification that a client sends.
     pub const INITIALIZED: &str = "initialized";
-    /// Server to client: output.
+    /// Server to client: a chunk of output of a process.
     pub const PROCESS_OUTPUT: &str = "process/output";
-    /// Server to client: the process has exited.
+    /// Server to client: a process has exited.
     pub const PROCESS_EXITED: &str = "process/exited";
-    /// Server to client: the process has exited and its streams have ended.
+    /// Server to client: a process has exited and its streams have ended.
     pub const PROCESS_CLOSED: &str = "process/closed";
-    /// Server to client: something that is watched has changed.
+    /// Server to client: changes that a watch has seen.
     pub const FS_CHANGED: &str = "fs/changed";
-    /// Server to client: something that was searched for.
+    /// Server to client: matches of a search.
     pub const FS_FOUND: &str = "fs/found";
-    /// Server to client: a piece of a streamed body.
+    /// Server to client: a piece of a streamed HTTP body.
     pub const HTTP_BODY_DELTA: &str = "http/request/bodyDelta";
     /// Server to client: output of a `command/exec` process.
     pub const LEGACY_OUTPUT: &str = "command/exec/outputDelta";

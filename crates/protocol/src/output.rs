@@ -1,10 +1,12 @@
-//! The hot path: an output event written straight into a frame, its length known before the first byte.
+//! Writes output notifications straight into the buffer of a connection, and recognises them when they arrive.
 //!
-//! Every byte a process prints passes here once; no `serde`, no intermediate string.
+//! Every byte that a process prints passes through here, so this file uses neither `serde` nor an intermediate string, and
+//! computes the length of a notification before it is written. It does not know frames or sockets. Start with [`OutputFrame`];
+//! [`recognise_output`] is its inverse.
 
 use crate::{ProcessId, PushedOutput, Stream, base64_bytes};
 
-/// A process id as JSON text, escaped once when the process starts.
+/// A process id as quoted JSON text. It is escaped once, when the process starts, and not for every notification.
 #[derive(Clone, Debug)]
 pub struct ProcessIdJson(Box<str>);
 
@@ -14,27 +16,27 @@ impl From<&ProcessId> for ProcessIdJson {
     }
 }
 
-/// One output notification, not yet written.
+/// An output notification that is not written yet.
 #[derive(Clone, Copy, Debug)]
 pub enum OutputFrame<'a> {
-    /// `process/output`.
+    /// The notification `process/output`.
     Current {
-        /// Whose output.
+        /// Id of the process that wrote the output.
         process: &'a ProcessIdJson,
-        /// Its place among the events.
+        /// Sequence number of this event among the events of the process.
         seq: u64,
-        /// Where it came from.
+        /// The stream that the process wrote to.
         stream: Stream,
-        /// The bytes.
+        /// The output, not encoded.
         bytes: &'a [u8],
     },
-    /// `command/exec/outputDelta`.
+    /// The notification `command/exec/outputDelta`.
     Legacy {
-        /// Whose output.
+        /// Id of the process that wrote the output.
         process: &'a ProcessIdJson,
-        /// Where it came from.
+        /// The stream that the process wrote to.
         stream: Stream,
-        /// The bytes.
+        /// The output, not encoded.
         bytes: &'a [u8],
     },
 }
@@ -59,7 +61,7 @@ impl OutputFrame<'_> {
         }
     }
 
-    /// Appends the notification.
+    /// Appends the notification as JSON text to `out`.
     pub fn write_to(&self, out: &mut Vec<u8>) {
         let (stream, bytes) = match *self {
             Self::Current { process, seq, stream, bytes } => {
@@ -83,12 +85,12 @@ impl OutputFrame<'_> {
     }
 }
 
-/// Reads a `process/output` notification that looks exactly as [`OutputFrame`] writes it, in one look at each end. None for any other message,
-/// another server's spelling of the same included: that is what [`crate::decode`] is for. The chunk is not looked into; decoding it
-/// finds what is no base64.
+/// Decodes a `process/output` notification that is spelled exactly as [`OutputFrame`] writes it, without scanning the chunk.
+/// Returns none for any other message, also for another spelling of the same notification: [`crate::decode`] handles those. The
+/// chunk is not checked, because decoding its base64 finds every wrong byte.
 pub fn recognise_output(message: &[u8]) -> Option<PushedOutput<'_>> {
     let rest = message.strip_prefix(CURRENT.as_bytes())?.strip_prefix(b"\"")?.strip_suffix(END.as_bytes())?;
-    // Everything before the chunk is short, unless the id is long.
+    // The scans below stop before the chunk, which is nearly all of a long message.
     let id_end = rest.iter().position(|byte| matches!(byte, b'"' | b'\\'))?;
     let (process_id, rest) = rest.split_at(id_end);
     let rest = rest.strip_prefix(b"\"")?.strip_prefix(SEQ.as_bytes())?;
@@ -118,7 +120,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn is_the_json_that_serde_would_read(id in ".{0,20}", seq in any::<u64>(), bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn a_written_notification_decodes_to_the_same_values(id in ".{0,20}", seq in any::<u64>(), bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let process = ProcessIdJson::from(&ProcessId::from(id.as_str()));
             let frame = OutputFrame::Current { process: &process, seq, stream: Stream::Stderr, bytes: &bytes };
             let mut out = Vec::new();

@@ -1,4 +1,5 @@
-//! What a server pushes, as a client decodes it: borrowed from the message, and lenient towards older servers.
+//! Notifications of a process as a client decodes them. The types borrow from the message, and accept what older servers leave
+//! out. The types that a server encodes are in `output.rs` and `process.rs`.
 
 use std::borrow::Cow;
 
@@ -7,18 +8,19 @@ use serde::{Deserialize, Deserializer};
 use crate::Stream;
 use crate::base64_bytes::CowText;
 
-/// Params of `process/output`.
+/// Params of `process/output`, borrowed from the message.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PushedOutput<'a> {
-    /// Which process.
+    /// The process that wrote the output.
     #[serde(borrow)]
     pub process_id: Cow<'a, str>,
-    /// Its place among the events of the process.
+    /// Sequence number of this event among the events of the process.
     pub seq: u64,
-    /// Where it came from.
+    /// The stream that the process wrote to.
     pub stream: Stream,
-    /// The text of the bytes in base64. Not a string: decoding it finds whatever does not belong there.
+    /// The output in base64, not decoded yet. These are bytes and not a `str`, because decoding finds every byte that is not
+    /// base64.
     #[serde(borrow, deserialize_with = "text")]
     pub chunk: Cow<'a, [u8]>,
 }
@@ -30,14 +32,14 @@ fn text<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Cow<'a, [u
     })
 }
 
-/// Params of `process/closed`.
+/// Params of `process/closed`, borrowed from the message.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PushedClose<'a> {
-    /// Which process.
+    /// The process that has closed.
     #[serde(borrow)]
     pub process_id: Cow<'a, str>,
-    /// Always the last; an old server does not say.
+    /// Sequence number of this event, which is always the last of the process. Absent if an older server sends it.
     #[serde(default)]
     pub seq: Option<u64>,
 }

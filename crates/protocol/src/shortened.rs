@@ -1,11 +1,11 @@
-//! Names of the peer's choosing as they are shown in messages of ours.
+//! Shortens text that a peer has chosen, such as a method name or an id, for error messages and lists.
 
 use std::borrow::Cow;
 
-/// Nobody needs more of a name to recognise it, and an answer must not grow with it.
+/// Enough to recognise a name. The limit keeps a long name from making the answer long too.
 const SHOWN_BYTES: usize = 200;
 
-/// The text, or its beginning if it is long.
+/// The text itself, or its first 200 bytes and `…` if it is longer. It is never cut within a character.
 pub fn shortened(text: &str) -> Cow<'_, str> {
     if text.len() <= SHOWN_BYTES {
         return Cow::Borrowed(text);
@@ -18,7 +18,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_names_end_early_and_between_characters() {
+    fn long_text_is_cut_between_characters() {
         assert_eq!(shortened("short"), "short");
         let long = "ä".repeat(101);
         assert_eq!(shortened(&long), format!("{}…", "ä".repeat(100)));
