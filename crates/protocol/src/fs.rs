@@ -1,4 +1,5 @@
-//! Params and results of `fs/*`. What is streamed, watched or searched is in files of its own.
+//! Params and results of `fs/*`. Uploads, watches and searches have files of their own below `fs/`, and `fs/block.rs` encodes
+//! and recognises messages with blocks. Handlers turn URIs into native paths; this file knows no file system.
 
 mod block;
 mod refused_block;
@@ -23,12 +24,12 @@ fn default_true() -> bool {
     true
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_true(value: &bool) -> bool {
     *value
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_false(value: &bool) -> bool {
     !*value
 }
@@ -37,12 +38,12 @@ fn is_false(value: &bool) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(expecting = "struct FsReadFileParams", rename_all = "camelCase")]
 pub struct FileParams {
-    /// Which file.
+    /// The file to read or to describe.
     pub path: PathUri,
-    /// False: no part of the path may be a symbolic link.
+    /// False: a symbolic link anywhere in the path is an error. Absent: true.
     #[serde(default = "default_true", skip_serializing_if = "is_true")]
     pub follow_symlinks: bool,
-    /// What may be done on the way.
+    /// The sandbox for this request. One that restricts files is refused. Absent or null: no restriction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxContext>,
 }
@@ -50,7 +51,7 @@ pub struct FileParams {
 /// Result of `fs/readFile`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadFileResult {
-    /// All of it.
+    /// Contents of the whole file.
     #[serde(rename = "dataBase64")]
     pub data: Base64Bytes,
 }
@@ -59,11 +60,11 @@ pub struct ReadFileResult {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(expecting = "struct FsOpenParams", rename_all = "camelCase")]
 pub struct OpenParams {
-    /// Chosen by the client, at most 32 bytes, unique among the open handles of the session.
+    /// Chosen by the client, at most 32 bytes. Unique among the open files and uploads of the session.
     pub handle_id: String,
-    /// Which file.
+    /// The file to open. Must be a regular file; a symbolic link is followed.
     pub path: PathUri,
-    /// What may be done on the way.
+    /// The sandbox for this request. One that restricts files is refused. Absent or null: no restriction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxContext>,
 }
@@ -72,9 +73,10 @@ pub struct OpenParams {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HandleResult {
-    /// As it was asked for.
+    /// The id from the request.
     pub handle_id: String,
-    /// Of an opened file: what it is now; an older server does not say.
+    /// Extension `fsExtents`, only from `fs/open`: metadata of the opened file. Absent from `fs/create`, and from an older
+    /// server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<FileMetadata>,
 }
@@ -83,20 +85,20 @@ pub struct HandleResult {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(expecting = "struct FsReadBlockParams", rename_all = "camelCase")]
 pub struct ReadBlockParams {
-    /// Which open file.
+    /// The open file to read.
     pub handle_id: String,
-    /// From where.
+    /// Position of the first byte to read. Past the end of the file, the block is empty.
     pub offset: u64,
-    /// How much: 1 to 1,048,576.
+    /// Number of bytes to read, 1 to 1,048,576.
     pub len: u64,
 }
 
 /// Result of `fs/readBlock`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadBlockResult {
-    /// The bytes.
+    /// The bytes that were read, fewer than `len` only at the end of the file.
     pub chunk: Base64Bytes,
-    /// Whether there were fewer than asked for.
+    /// Whether the block has fewer bytes than `len`. A file that ends with a full block needs one more, empty block.
     pub eof: bool,
 }
 
@@ -104,7 +106,7 @@ pub struct ReadBlockResult {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(expecting = "struct FsCloseParams", rename_all = "camelCase")]
 pub struct CloseParams {
-    /// Which open file, or an upload that is given up.
+    /// The open file to close, or the upload to cancel. An unknown handle is no error.
     pub handle_id: String,
 }
 
@@ -112,14 +114,15 @@ pub struct CloseParams {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(expecting = "struct FsWriteFileParams", rename_all = "camelCase")]
 pub struct WriteFileParams {
-    /// Which file.
+    /// The file to write. It is created if it does not exist; its directory must exist.
     pub path: PathUri,
-    /// What is to be in it. Still text: whether it is base64 is not a question of the params' shape.
+    /// New contents of the file in base64. This is text, because the handler reports invalid base64 with a published error of
+    /// its own.
     pub data_base64: String,
-    /// False: no part of the path may be a symbolic link.
+    /// False: a symbolic link anywhere in the path is an error. Absent: true.
     #[serde(default = "default_true", skip_serializing_if = "is_true")]
     pub follow_symlinks: bool,
-    /// What may be done on the way.
+    /// The sandbox for this request. One that restricts files is refused. Absent or null: no restriction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxContext>,
 }
@@ -128,49 +131,50 @@ pub struct WriteFileParams {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(expecting = "struct FsCreateDirectoryParams", rename_all = "camelCase")]
 pub struct CreateDirectoryParams {
-    /// Which directory.
+    /// The directory to create.
     pub path: PathUri,
-    /// With its parents, and no matter whether it is there.
+    /// True, or absent: missing parents are created too, and an existing directory is no error. False: the parent must exist
+    /// and the directory must not.
     #[serde(default = "default_true")]
     pub recursive: bool,
-    /// False: no part of the path may be a symbolic link.
+    /// False: a symbolic link anywhere in the path is an error. Absent: true.
     #[serde(default = "default_true", skip_serializing_if = "is_true")]
     pub follow_symlinks: bool,
-    /// What may be done on the way.
+    /// The sandbox for this request. One that restricts files is refused. Absent or null: no restriction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxContext>,
 }
 
-/// Result of `fs/getMetadata`.
+/// Result of `fs/getMetadata`. A file that is neither regular file, directory nor symbolic link has all three booleans false.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FileMetadata {
-    /// A directory, or a link to one.
+    /// Whether the path is a directory, or a symbolic link to one.
     pub is_directory: bool,
-    /// A regular file, or a link to one.
+    /// Whether the path is a regular file, or a symbolic link to one.
     pub is_file: bool,
-    /// The path itself is a symbolic link; all else describes its target.
+    /// Whether the path itself is a symbolic link. The other members then describe the target of the link.
     pub is_symlink: bool,
-    /// In bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// When it was made; 0 if nobody knows.
+    /// When the file was created, in milliseconds since 1970. 0 if that is unknown.
     pub created_at_ms: i64,
-    /// When its contents were changed.
+    /// When the contents last changed, in milliseconds since 1970.
     pub modified_at_ms: i64,
-    /// Extension `fsSetMetadata`: the permission bits.
+    /// Extension `fsSetMetadata`: the permission bits, for example `0o644`. Absent from an older server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<u32>,
-    /// Extension `fsSetMetadata`: `modifiedAtMs` in full.
+    /// Extension `fsSetMetadata`: the time of `modifiedAtMs` with full precision. Absent from an older server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtime: Option<FileTime>,
 }
 
-/// A time as file systems keep it.
+/// A time as file systems store it: `secs` and then `nanos` after 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileTime {
-    /// Since 1970, negative before.
+    /// Whole seconds since 1970. Negative for earlier times.
     pub secs: i64,
-    /// 0 to 999,999,999, counted forwards.
+    /// Nanoseconds to add to `secs`, 0 to 999,999,999, also if `secs` is negative.
     pub nanos: u32,
 }
 
@@ -178,9 +182,9 @@ pub struct FileTime {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(expecting = "struct FsCanonicalizeParams")]
 pub struct PathParams {
-    /// Which one.
+    /// The path to resolve, or the symbolic link to read. It must exist.
     pub path: PathUri,
-    /// What may be done on the way.
+    /// The sandbox for this request. One that restricts files is refused. Absent or null: no restriction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxContext>,
 }
@@ -188,7 +192,7 @@ pub struct PathParams {
 /// Result of `fs/canonicalize`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathResult {
-    /// Without links.
+    /// The path with every symbolic link resolved.
     pub path: PathUri,
 }
 
@@ -196,12 +200,13 @@ pub struct PathResult {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(expecting = "struct FsReadDirectoryParams", rename_all = "camelCase")]
 pub struct ReadDirectoryParams {
-    /// Which one.
+    /// The directory to list.
     pub path: PathUri,
-    /// Extension `fsLinks`: links that lead nowhere are listed too, and each entry says whether it is a link.
+    /// Extension `fsLinks`: true lists also symbolic links without a target, and each entry has `isSymlink`. False, or absent:
+    /// such links are left out.
     #[serde(default, skip_serializing_if = "is_false")]
     pub dangling_links: bool,
-    /// What may be done on the way.
+    /// The sandbox for this request. One that restricts files is refused. Absent or null: no restriction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxContext>,
 }
@@ -209,24 +214,25 @@ pub struct ReadDirectoryParams {
 /// Result of `fs/readDirectory`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadDirectoryResult {
-    /// In the order of the file system.
+    /// The entries of the directory, in the order of the file system. `.` and `..` are left out.
     pub entries: Vec<DirectoryEntry>,
 }
 
-/// Something in a directory.
+/// An entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DirectoryEntry {
-    /// Its name; what is not UTF-8 is replaced.
+    /// Name of the entry. Bytes that are not UTF-8 are replaced.
     pub file_name: String,
-    /// A directory, or a link to one.
+    /// Whether the entry is a directory, or a symbolic link to one.
     pub is_directory: bool,
-    /// A regular file, or a link to one.
+    /// Whether the entry is a regular file, or a symbolic link to one.
     pub is_file: bool,
-    /// Whether the name itself is a symbolic link, if that was asked for. One that is neither file nor directory may lead nowhere.
+    /// Extension `fsLinks`: whether the entry itself is a symbolic link. A link for which both other booleans are false may
+    /// have no target. Absent without `danglingLinks`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub is_symlink: Option<bool>,
-    /// Where it really is, if the name had to be changed.
+    /// The exact path of the entry if `fileName` could not express its name. Absent otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<PathUri>,
 }
@@ -235,28 +241,28 @@ pub struct DirectoryEntry {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(expecting = "struct FsWalkParams")]
 pub struct WalkParams {
-    /// Where to begin.
+    /// The directory where the walk begins. It is not part of the result.
     pub path: PathUri,
-    /// How far to go.
+    /// Limits of the walk, and which directories it enters.
     pub options: WalkOptions,
-    /// What may be done on the way.
+    /// The sandbox for this request. One that restricts files is refused. Absent or null: no restriction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxContext>,
 }
 
-/// How far a walk goes.
+/// Limits of a walk, and which directories it enters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WalkOptions {
-    /// 0: only what is directly below the root; at most 64.
+    /// How many levels of directories the walk enters below the root, at most 64. 0 lists only the entries of the root.
     pub max_depth: usize,
-    /// Directories that are opened, the root included; at most 10,000.
+    /// How many directories the walk opens, the root included, 1 to 10,000.
     pub max_directories: usize,
-    /// Names that are looked at; at most 50,000.
+    /// How many names the walk examines, those that it leaves out included, 1 to 50,000.
     pub max_entries: usize,
-    /// Whether links to directories are entered.
+    /// Whether the walk lists and enters symbolic links to directories. False leaves them out.
     pub follow_directory_symlinks: bool,
-    /// Whether directories with a dot in front are listed only.
+    /// True lists directories whose names begin with a dot, but does not enter them. Absent: false.
     #[serde(default)]
     pub prune_hidden_directories: bool,
 }
@@ -264,39 +270,39 @@ pub struct WalkOptions {
 /// Result of `fs/walk`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WalkResult {
-    /// Level by level, sorted within each directory.
+    /// What the walk found, level by level, sorted by name within each directory.
     pub entries: Vec<WalkEntry>,
-    /// What could not be looked at.
+    /// Paths that the walk could not examine.
     pub errors: Vec<WalkFailure>,
-    /// Whether there was more.
+    /// Whether a limit ended the walk before everything was listed.
     pub truncated: bool,
 }
 
-/// Something a walk found.
+/// A directory or file that a walk found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WalkEntry {
-    /// Where.
+    /// Path of the directory or file.
     pub path: PathUri,
-    /// What.
+    /// Whether the path is a directory or a file.
     pub kind: WalkKind,
 }
 
-/// What a walk finds.
+/// Type of an entry that a walk found. Other types are left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WalkKind {
-    /// A directory, or a link to one that is followed.
+    /// A directory, or a symbolic link to one if links are followed.
     Directory,
-    /// A regular file.
+    /// A regular file. Symbolic links to files are left out.
     File,
 }
 
-/// Something a walk could not look at.
+/// A path that a walk could not examine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WalkFailure {
-    /// Where.
+    /// The directory or entry that failed.
     pub path: PathUri,
-    /// Why.
+    /// The error of the operating system, as text.
     pub message: String,
 }
 
@@ -304,18 +310,18 @@ pub struct WalkFailure {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(expecting = "struct FsRemoveParams", rename_all = "camelCase")]
 pub struct RemoveParams {
-    /// Which one.
+    /// The file or directory to remove. Of a symbolic link, the link itself is removed.
     pub path: PathUri,
-    /// A directory with everything in it.
+    /// True, or absent: a directory is removed with everything in it. False: a directory must be empty.
     #[serde(default = "default_true")]
     pub recursive: bool,
-    /// It need not be there.
+    /// True, or absent: a path that does not exist is no error.
     #[serde(default = "default_true")]
     pub force: bool,
-    /// False: no part of the path may be a symbolic link.
+    /// False: a symbolic link anywhere in the path is an error, and `recursive` must be false. Absent: true.
     #[serde(default = "default_true", skip_serializing_if = "is_true")]
     pub follow_symlinks: bool,
-    /// What may be done on the way.
+    /// The sandbox for this request. One that restricts files is refused. Absent or null: no restriction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxContext>,
 }
@@ -324,13 +330,14 @@ pub struct RemoveParams {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(expecting = "struct FsCopyParams", rename_all = "camelCase")]
 pub struct CopyParams {
-    /// From where.
+    /// The file, symbolic link or directory to copy.
     pub source_path: PathUri,
-    /// To where.
+    /// Path of the copy itself, not of a directory to put the copy in. A copied file overwrites an existing file, and a copied
+    /// directory is merged into an existing one.
     pub destination_path: PathUri,
-    /// Needed for directories.
+    /// Must be true to copy a directory. Required.
     pub recursive: bool,
-    /// What may be done on the way.
+    /// The sandbox for this request. One that restricts files is refused. Absent or null: no restriction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxContext>,
 }
@@ -339,14 +346,14 @@ pub struct CopyParams {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RenameParams {
-    /// From where.
+    /// The file or directory to move.
     pub source_path: PathUri,
-    /// To where, within the same file system.
+    /// The new path, in the same file system.
     pub destination_path: PathUri,
-    /// Whether what is there is replaced.
+    /// True, or absent: an existing file at the new path is replaced. False: the new path must not exist.
     #[serde(default = "default_true")]
     pub replace: bool,
-    /// What may be done on the way.
+    /// The sandbox for this request. One that restricts files is refused. Absent or null: no restriction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxContext>,
 }
@@ -355,29 +362,30 @@ pub struct RenameParams {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SetMetadataParams {
-    /// Which one.
+    /// The file or directory to change.
     pub path: PathUri,
-    /// The permission bits.
+    /// New permission bits, for example `0o644`; bits above `0o7777` are ignored. Absent: unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<u32>,
-    /// When its contents were changed.
+    /// New modification time. Absent: unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtime: Option<FileTime>,
-    /// False: the link itself, and no other part of the path may be one.
+    /// True, or absent: a symbolic link is followed. False: the path itself may be a symbolic link, whose time is changed, but
+    /// no part before it may be one.
     #[serde(default = "default_true", skip_serializing_if = "is_true")]
     pub follow_symlinks: bool,
-    /// What may be done on the way.
+    /// The sandbox for this request. One that restricts files is refused. Absent or null: no restriction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxContext>,
 }
 
-/// Result of `fs/readLink`, extension `fsLinks`.
+/// The target of a symbolic link: the result of `fs/readLink`, and a part of the params of `fs/symlink`. Extension `fsLinks`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LinkTarget {
-    /// As it stands in the link; what is not UTF-8 is replaced.
+    /// The target as the link states it. Bytes that are not UTF-8 are replaced.
     pub target: String,
-    /// The same in full, if it had to be changed.
+    /// The exact bytes of the target, if `target` cannot express them. Absent otherwise. `fs/symlink` prefers them to `target`.
     #[serde(rename = "targetBase64", default, skip_serializing_if = "Option::is_none")]
     pub raw: Option<Base64Bytes>,
 }
@@ -385,12 +393,12 @@ pub struct LinkTarget {
 /// Params of `fs/symlink`, extension `fsLinks`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SymlinkParams {
-    /// Where the link is to be.
+    /// Path of the link to create. It must not exist.
     pub path: PathUri,
-    /// Where it is to point.
+    /// The target of the link, which need not exist. On the wire, its members stand beside `path`.
     #[serde(flatten)]
     pub target: LinkTarget,
-    /// What may be done on the way.
+    /// The sandbox for this request. One that restricts files is refused. Absent or null: no restriction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxContext>,
 }

@@ -1,4 +1,5 @@
-//! Extension `fsSearch`: lines that match, or files whose names do.
+//! Extension `fsSearch`: searching for lines that match a pattern, or for files by name. Matches arrive in `fs/found`
+//! notifications before the answer. The search itself is in the crate `files`; it finds what ripgrep finds.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,59 +10,61 @@ use crate::{Base64Bytes, PathUri, SandboxContext};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SearchParams {
-    /// Chosen by the client, at most 32 bytes, unique among the searches of the connection.
+    /// Chosen by the client, at most 32 bytes. Unique among the searches that run on the connection.
     pub search_id: String,
-    /// A directory or a file.
+    /// The directory or file to search. It must exist.
     pub path: PathUri,
-    /// A regular expression; without it, files are found by their names alone.
+    /// A regular expression of Rust's crate `regex`, at most 8,192 bytes. Absent: the search lists files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pattern: Option<String>,
-    /// The pattern is meant literally.
+    /// True takes `pattern` literally. Absent: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fixed_strings: bool,
-    /// Whether case matters.
+    /// Whether upper and lower case differ. Absent: `sensitive`.
     #[serde(default)]
     pub case: SearchCase,
-    /// Only whole words.
+    /// True finds the pattern only as a whole word. Absent: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub word: bool,
-    /// A match may go over several lines.
+    /// True lets a match span several lines. Files above 8 MiB are then reported in `errors` instead of being searched. Absent:
+    /// false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub multi_line: bool,
-    /// Which names; `!` in front excludes, and of several the last that fits decides.
+    /// Globs of names to search, as with `rg -g`. A glob with `!` in front excludes names, and the last glob that matches
+    /// decides. At most 1,000. Empty, or absent: all names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub globs: Vec<String>,
-    /// Names with a dot in front too.
+    /// True searches also files and directories whose names begin with a dot. Absent: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub hidden: bool,
-    /// Leave out what `.gitignore` and its kin leave out.
+    /// True, or absent: names that `.gitignore` and similar files exclude are left out.
     #[serde(default = "default_true")]
     pub respect_ignore: bool,
-    /// Enter links.
+    /// True follows symbolic links. Absent: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub follow_symlinks: bool,
-    /// How deep; 1 is what is directly in the directory.
+    /// How many levels the search descends; 1 is the contents of `path` itself. Absent: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_depth: Option<usize>,
-    /// Larger files are left out.
+    /// Files with more bytes than this are left out. Absent: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_file_bytes: Option<u64>,
-    /// In one file.
+    /// How many matching lines of one file are returned. Absent: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_matches_per_file: Option<u64>,
-    /// In all: lines, or files if there is no pattern.
+    /// After this many matches the search stops. Counts lines, or files if there is no pattern. Absent: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_matches: Option<u64>,
-    /// Lines before and after each match, at most 20 each.
+    /// How many lines before and after each match are returned with it, at most 20. They do not count as matches. Absent: 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_lines: Option<u32>,
-    /// What may be done on the way.
+    /// The sandbox for this request. One that restricts files is refused. Absent or null: no restriction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxContext>,
 }
 
 impl SearchParams {
-    /// Every file below a path that ripgrep would look at.
+    /// A listing of all files below `path` that are neither hidden nor ignored. The caller sets `search_id`.
     pub fn below(path: PathUri) -> Self {
         Self {
             search_id: String::new(),
@@ -85,16 +88,16 @@ impl SearchParams {
     }
 }
 
-/// Whether case matters.
+/// Whether upper and lower case differ for a pattern.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SearchCase {
-    /// It does.
+    /// Upper and lower case differ.
     #[default]
     Sensitive,
-    /// It does not.
+    /// Upper and lower case are the same.
     Insensitive,
-    /// It does if the pattern has an upper-case letter.
+    /// Upper and lower case differ only if the pattern has an upper-case letter.
     Smart,
 }
 
@@ -102,88 +105,88 @@ pub enum SearchCase {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CancelSearchParams {
-    /// Which search; one that is over is fine.
+    /// The search to cancel. One that has finished or is unknown is no error.
     pub search_id: String,
 }
 
-/// Result of `fs/search`, after everything it has found was sent.
+/// Result of `fs/search`. It comes after the last `fs/found` of the search.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SearchResult {
-    /// Files that were looked into.
+    /// How many files were opened, or listed if there is no pattern.
     pub files_searched: u64,
-    /// Files with at least one match.
+    /// How many files have a match, or were listed if there is no pattern.
     pub files_matched: u64,
-    /// Lines that matched.
+    /// How many lines matched. A match over several lines counts once. 0 if there is no pattern.
     pub matches: u64,
-    /// Whether it ended before its end: cancelled, or `maxMatches` was reached.
+    /// Whether the search ended early, because it was cancelled or reached `maxMatches`.
     pub stopped: bool,
-    /// The number of the last `fs/found`; 0 if nothing was found.
+    /// The `seq` of the last `fs/found`. 0 if none was sent.
     pub last_seq: u64,
-    /// The first hundred files that could not be looked into.
+    /// The first 100 files or directories that could not be searched.
     pub errors: Vec<SearchError>,
-    /// How many there were.
+    /// How many files or directories could not be searched in all.
     pub error_count: u64,
 }
 
-/// A file that could not be looked into.
+/// A file or directory that could not be searched.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SearchError {
-    /// Which one, if it is known.
+    /// Path of the file or directory. Absent if it has no absolute path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<PathUri>,
-    /// Why.
+    /// Why it could not be searched, for people.
     pub message: String,
 }
 
-/// Params of `fs/found`.
+/// Params of the notification `fs/found`: some matches of a search.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FoundNotification {
-    /// Which search.
+    /// The search that found the files.
     pub search_id: String,
-    /// From 1, without holes.
+    /// Number of the notification: 1 for the first of a search, and one more for each further one.
     pub seq: u64,
-    /// In no particular order of files; the lines of one are in order.
+    /// The files with matches, in no particular order. The lines of one file come in order, perhaps in several notifications.
     pub files: Vec<FoundFile>,
 }
 
-/// What was found in a file, or a part of it.
+/// A file that matched, with some or all of its lines.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FoundFile {
-    /// Which one.
+    /// Path of the file.
     pub path: PathUri,
-    /// Empty if files were looked for by name.
+    /// Lines with a match, and lines of context. Empty, or absent: the search has no pattern and lists files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lines: Vec<FoundLine>,
 }
 
-/// A line.
+/// A line with a match, or a line of context.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FoundLine {
-    /// From 1.
+    /// Number of the line in the file, counted from 1.
     pub number: u64,
-    /// Where in the file it begins.
+    /// Position of the first byte of the line in the file. In a UTF-16 file, the position after decoding to UTF-8.
     pub offset: u64,
-    /// Without its end, cut after 4,096 bytes; what is not UTF-8 is replaced.
+    /// The line without its line feed, cut after 4,096 bytes. Bytes that are not UTF-8 are replaced.
     pub text: String,
-    /// The same in full, if it had to be changed.
+    /// The exact bytes of `text`, if `text` cannot express them. Absent otherwise.
     #[serde(rename = "textBase64", default, skip_serializing_if = "Option::is_none")]
     pub raw: Option<Base64Bytes>,
-    /// Where the matches are in it; none in a line of context.
+    /// Positions of the matches in the line. Empty, or absent: the line is context, or all its matches are beyond the cut.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub matches: Vec<MatchRange>,
-    /// Whether it was cut.
+    /// Whether the line is longer than `text`. Absent: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cut: bool,
 }
 
-/// A match within a line, in bytes of the line as it stands in the file.
+/// Position of a match, in bytes of the line in the file and not of the replaced `text`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MatchRange {
-    /// Its first byte.
+    /// Position of the first byte of the match.
     pub start: u32,
-    /// The one after its last.
+    /// Position after the last byte of the match.
     pub end: u32,
 }

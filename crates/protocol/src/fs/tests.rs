@@ -1,9 +1,9 @@
-//! Shapes on the wire: what may be left out, and what old peers send.
+//! JSON of `fs/*`: which members may be absent, and what older servers and clients send.
 
 use super::*;
 
 #[test]
-fn flags_that_are_left_out_are_true() {
+fn absent_flags_are_true() {
     let path = r#"{"path":"file:///x"}"#;
     let remove: RemoveParams = serde_json::from_str(path).unwrap();
     assert_eq!((remove.recursive, remove.force, remove.follow_symlinks), (true, true, true));
@@ -13,7 +13,7 @@ fn flags_that_are_left_out_are_true() {
 }
 
 #[test]
-fn following_is_only_mentioned_when_it_is_forbidden() {
+fn follow_symlinks_is_sent_only_if_it_is_false() {
     let params = FileParams { path: "file:///x".parse().unwrap(), follow_symlinks: true, sandbox: None };
     assert_eq!(serde_json::to_string(&params).unwrap(), r#"{"path":"file:///x"}"#);
     let params = FileParams { follow_symlinks: false, ..params };
@@ -30,13 +30,13 @@ fn native_paths_do_not_decode() {
 }
 
 #[test]
-fn null_is_as_good_as_nothing() {
+fn a_null_sandbox_decodes_like_an_absent_one() {
     let params: PathParams = serde_json::from_str(r#"{"path":"file:///x","sandbox":null}"#).unwrap();
     assert_eq!(params.sandbox, None);
 }
 
 #[test]
-fn the_metadata_of_another_server_decodes() {
+fn metadata_without_extensions_decodes() {
     let text = r#"{"isDirectory":false,"isFile":true,"isSymlink":false,"size":3,"createdAtMs":0,"modifiedAtMs":7}"#;
     let metadata: FileMetadata = serde_json::from_str(text).unwrap();
     assert_eq!((metadata.mode, metadata.mtime), (None, None));

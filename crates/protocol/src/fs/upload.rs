@@ -1,4 +1,5 @@
-//! Extensions `fsWriteBlocks` and `fsExtents`: a file that is written or read in pieces.
+//! Files in pieces: uploads (extension `fsWriteBlocks`), and where a file has data (extension `fsExtents`). An upload is
+//! `fs/create`, any number of `fs/writeBlock`, and `fs/commit`. Reading in blocks is in `fs.rs`.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,17 +10,17 @@ use crate::{Base64Bytes, PathUri, SandboxContext};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CreateParams {
-    /// Chosen by the client, at most 32 bytes, unique among the open handles of the session.
+    /// Chosen by the client, at most 32 bytes. Unique among the open files and uploads of the session.
     pub handle_id: String,
-    /// Which file. It is untouched until `fs/commit`.
+    /// The file that the upload creates or replaces. It stays untouched until `fs/commit`.
     pub path: PathUri,
-    /// Whether a file that is there is replaced.
+    /// True, or absent: an existing file is replaced. False: no file may exist at `path`, neither now nor at `fs/commit`.
     #[serde(default = "default_true")]
     pub replace: bool,
-    /// False: no part of the path may be a symbolic link.
+    /// False: a symbolic link anywhere in the path is an error. Absent: true.
     #[serde(default = "default_true", skip_serializing_if = "is_true")]
     pub follow_symlinks: bool,
-    /// What may be done on the way.
+    /// The sandbox for this request. One that restricts files is refused. Absent or null: no restriction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxContext>,
 }
@@ -28,11 +29,11 @@ pub struct CreateParams {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WriteBlockParams {
-    /// Which upload.
+    /// The upload that the block belongs to.
     pub handle_id: String,
-    /// Where to. Blocks come in any order and may be repeated; what none of them covers is zero.
+    /// Position of the block in the file. Blocks may come in any order and repeatedly. Bytes that no block covers are zero.
     pub offset: u64,
-    /// The bytes: 1 to 1,048,576.
+    /// Bytes of the block, 1 to 1,048,576.
     pub chunk: Base64Bytes,
 }
 
@@ -40,21 +41,23 @@ pub struct WriteBlockParams {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CommitParams {
-    /// Which upload.
+    /// The upload to finish. Repeating the commit of a finished upload is no error until the handle is closed.
     pub handle_id: String,
-    /// How long the file is; without it, it ends with the last block.
+    /// Length of the file in bytes. Absent: the file ends with the block that reaches furthest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
-    /// Its permission bits; without them, those of the file it replaces.
+    /// Permission bits of the file, for example `0o644`; bits above `0o7777` are ignored. Absent: those of the file that is
+    /// replaced, or else `modeIfNew`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<u32>,
-    /// Its permission bits if it replaces no file, less those that the umask of the server takes. `mode` wins. Extension `fsModeIfNew`.
+    /// Extension `fsModeIfNew`: permission bits if no file is replaced, reduced by the umask of the server. `mode` takes
+    /// precedence. Absent: `0o666`, reduced in the same way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode_if_new: Option<u32>,
-    /// When its contents were changed, if not now.
+    /// Modification time of the file. Absent: the time of the upload.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtime: Option<FileTime>,
-    /// Whether it must be on the disk before the answer.
+    /// True: the file is on the disk before the answer comes. Absent: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sync: bool,
 }
@@ -63,30 +66,30 @@ pub struct CommitParams {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExtentsParams {
-    /// Which open file.
+    /// The open file whose extents are wanted.
     pub handle_id: String,
-    /// From where.
+    /// Position from which extents are returned. Absent: 0.
     #[serde(default)]
     pub offset: u64,
 }
 
-/// Result of `fs/extents`: where a file has data, so that holes need not travel.
+/// Result of `fs/extents`: where a file has data. Everything else up to `size` reads as zeros and need not be transferred.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExtentsResult {
-    /// In order, the first at or after the asked offset.
+    /// The extents at or after the wanted offset, in order, at most 4,096.
     pub extents: Vec<Extent>,
-    /// How long the file is now.
+    /// Current length of the file in bytes.
     pub size: u64,
-    /// Where to ask on, if there are more.
+    /// The `offset` for the next request. Absent if there are no more extents.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<u64>,
 }
 
-/// A stretch of a file that has data.
+/// A part of a file that has data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Extent {
-    /// Where it begins.
+    /// Position of the first byte of the extent.
     pub offset: u64,
-    /// How long it is.
+    /// Length of the extent in bytes.
     pub len: u64,
 }

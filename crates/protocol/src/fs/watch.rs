@@ -1,4 +1,5 @@
-//! Extension `fsWatch`: what changes in a tree.
+//! Extension `fsWatch`: reporting changes of a file or a directory tree. Watches belong to the session, so a client can
+//! continue a watch over another connection. How changes are detected is in the crate `files`.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,17 +10,18 @@ use crate::{PathUri, SandboxContext};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WatchParams {
-    /// Chosen by the client, at most 32 bytes, unique among the watches of the session.
+    /// Chosen by the client, at most 32 bytes. Unique among the watches of the session.
     pub watch_id: String,
-    /// A file or a directory.
+    /// The file or directory to watch.
     pub path: PathUri,
-    /// With everything below it.
+    /// True, or absent: a directory is watched with everything below it. False: only its own entries.
     #[serde(default = "default_true")]
     pub recursive: bool,
-    /// The watch is there already, and the client knows everything up to this number: what followed is told again.
+    /// Continues an existing watch after a resume: the number of the last `fs/changed` that the client has. Later ones are sent
+    /// again. An unknown watch is an error. Absent: a new watch begins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after_seq: Option<u64>,
-    /// What may be done on the way.
+    /// The sandbox for this request. One that restricts files is refused. Absent or null: no restriction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxContext>,
 }
@@ -28,41 +30,43 @@ pub struct WatchParams {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UnwatchParams {
-    /// Which watch; one that is unknown is fine.
+    /// The watch to end. An unknown one is no error.
     pub watch_id: String,
 }
 
-/// Params of `fs/changed`.
+/// Params of the notification `fs/changed`: what is different since the last one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ChangedNotification {
-    /// Which watch.
+    /// The watch that has seen the changes.
     pub watch_id: String,
-    /// From 1, without holes, over all connections of the session.
+    /// Number of the notification: 1 for the first of a watch, and one more for each further one, over all connections of the
+    /// session.
     pub seq: u64,
-    /// What changed, in an order in which it can be applied.
+    /// The changes, in an order in which the client can apply them. Absent: empty.
     #[serde(default)]
     pub changes: Vec<FileChange>,
-    /// More changed than could be told: look again at everything.
+    /// True: some changes were lost, so the client must examine the whole tree again. Later changes are reported as usual.
+    /// Absent: false.
     #[serde(default)]
     pub overflow: bool,
-    /// What was watched is gone, and so is the watch.
+    /// True: the watched file or directory is gone, or can no longer be watched, and the watch has ended. Absent: false.
     #[serde(default)]
     pub ended: bool,
 }
 
-/// A change.
+/// A change of one path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FileChange {
-    /// Where; of a rename, the new place.
+    /// The path that changed. After a rename, the new path.
     pub path: PathUri,
-    /// What.
+    /// What happened to the path.
     pub kind: ChangeKind,
-    /// Of a rename, the old place.
+    /// The old path of a rename. Absent for other changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<PathUri>,
-    /// Whether it is or was a directory.
+    /// Whether the path is or was a directory. Absent: false.
     #[serde(default)]
     pub is_directory: bool,
 }
@@ -71,12 +75,12 @@ pub struct FileChange {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ChangeKind {
-    /// It was not there before.
+    /// The path did not exist before.
     Created,
-    /// Its contents or its metadata are different.
+    /// The contents or the metadata of the file changed.
     Modified,
-    /// It is gone.
+    /// The path no longer exists, nor does anything below it.
     Removed,
-    /// It came from elsewhere in the tree.
+    /// The path was moved from another place in the watched tree, and replaces what was there.
     Renamed,
 }
