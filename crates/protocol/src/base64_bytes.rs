@@ -1,5 +1,5 @@
-//! Base64 as the wire wants it: standard alphabet, padded, strict. Uses the best SIMD the processor has, because
-//! every byte of process output passes through here.
+//! Base64 as the wire requires it: standard alphabet, padded, and decoded strictly. The file uses SIMD instructions where the
+//! processor has them, because every byte of process output passes through here.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -20,35 +20,35 @@ static ENGINE: LazyLock<BestEngine> = LazyLock::new(|| {
     return base64::engine::GeneralPurpose::new(&base64::alphabet::STANDARD, PAD);
 });
 
-/// How many characters `raw` bytes become, padding included.
+/// Length in characters of the base64 text of `raw` bytes, padding included.
 pub const fn encoded_len(raw: usize) -> usize {
     raw.div_ceil(3) * 4
 }
 
-/// Bytes encoded at a time: a multiple of three, so that padding comes only at the end, and small enough that the text
-/// stays in the first-level cache until it is copied.
+/// Bytes that are encoded at a time. A multiple of three, so that padding stands only at the end, and small enough that the
+/// text stays in the first-level cache until it is copied.
 const STAGING_RAW_BYTES: usize = 6 * 1024;
 
-/// Appends the base64 text of `bytes` to `out`. It passes through a small staging, which is cheaper than filling the
-/// space in `out` with zeros first.
+/// Appends the base64 text of `bytes` to `out`. The text is first written into a small buffer on the stack, which is cheaper
+/// than filling the new space in `out` with zeros.
 pub fn encode_base64_into(out: &mut Vec<u8>, bytes: &[u8]) {
     out.reserve(encoded_len(bytes.len()));
     let mut staging = [0u8; encoded_len(STAGING_RAW_BYTES)];
     for piece in bytes.chunks(STAGING_RAW_BYTES) {
-        // The staging is exactly large enough for a whole piece, so the engine cannot run out of space.
+        // The buffer has exactly the size for a whole piece, so the engine cannot run out of space.
         let written = ENGINE.encode_slice(piece, &mut staging).unwrap_or(0);
         debug_assert_eq!(written, encoded_len(piece.len()));
         out.extend_from_slice(&staging[..written]);
     }
 }
 
-/// Decodes padded standard base64, strictly.
+/// Decodes base64. Missing padding, line breaks and other alphabets are errors.
 pub fn decode_base64(text: impl AsRef<[u8]>) -> Result<Vec<u8>, base64::DecodeError> {
     ENGINE.decode(text)
 }
 
-/// Decodes into `buffer`, which grows if it is too small and is otherwise left as it is, so that one buffer serves many
-/// messages. Returns how many bytes of it are the result.
+/// Decodes base64 into the start of `buffer`, and returns how many bytes were decoded. The buffer grows if it is too small and
+/// never shrinks, so that one buffer serves many messages.
 pub fn decode_base64_into(text: &str, buffer: &mut Vec<u8>) -> Result<usize, base64::DecodeError> {
     let most = text.len().div_ceil(4) * 3;
     if buffer.len() < most {
@@ -60,7 +60,7 @@ pub fn decode_base64_into(text: &str, buffer: &mut Vec<u8>) -> Result<usize, bas
     })
 }
 
-/// Bytes that travel as a base64 string.
+/// Bytes that are a base64 string on the wire.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Base64Bytes(pub Vec<u8>);
 
@@ -77,7 +77,7 @@ impl<'de> Deserialize<'de> for Base64Bytes {
     }
 }
 
-/// Borrows the string where the input allows it, so that a large write is not copied before it is decoded.
+/// A string that borrows from the input if it has no escapes, so that a large write is not copied before it is decoded.
 #[derive(Deserialize)]
 pub(crate) struct CowText<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
 
@@ -86,14 +86,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refuses_missing_padding_and_foreign_alphabets() {
+    fn missing_padding_and_other_alphabets_are_refused() {
         for bad in ["aGk", "aGk=\n", "-_-_", "a", "aGl="] {
             assert!(decode_base64(bad).is_err(), "{bad:?} must not decode");
         }
     }
 
     #[test]
-    fn encodes_what_it_announces() {
+    fn the_encoded_length_is_exact_and_the_bytes_survive() {
         let mut buffer = Vec::new();
         for n in (0..100).chain([
             STAGING_RAW_BYTES - 1,

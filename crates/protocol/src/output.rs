@@ -132,11 +132,11 @@ mod tests {
             prop_assert_eq!(&value["params"]["seq"], &serde_json::Value::from(seq));
             prop_assert_eq!(crate::decode_base64(value["params"]["chunk"].as_str().unwrap()).unwrap(), bytes.clone());
 
-            let general: PushedOutput<'_> = serde_json::from_str(value["params"].to_string().as_str()).map(|output: PushedOutput<'_>| {
+            let decoded: PushedOutput<'_> = serde_json::from_str(value["params"].to_string().as_str()).map(|output: PushedOutput<'_>| {
                 PushedOutput { process_id: output.process_id.into_owned().into(), chunk: output.chunk.into_owned().into(), ..output }
             }).unwrap();
             match recognise_output(&out) {
-                Some(quick) => prop_assert_eq!(format!("{quick:?}"), format!("{general:?}")),
+                Some(recognised) => prop_assert_eq!(format!("{recognised:?}"), format!("{decoded:?}")),
                 None => prop_assert!(process.0.contains('\\'), "{}", process.0),
             }
 

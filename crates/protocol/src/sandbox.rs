@@ -1,188 +1,191 @@
-//! The sandbox a client asks for, as it travels. The outer object speaks camelCase and everything inside `permissions`
-//! snake_case, as the published protocol does.
+//! The sandbox that a client asks for. Names in the outer object are camelCase and names inside `permissions` are snake_case,
+//! as in the published protocol.
+//!
+//! Start with [`SandboxContext`]. This file has the shape of a policy, and decides whether a policy restricts anything. It does
+//! not enforce a policy, and neither does the server yet: it refuses every policy that it would have to enforce.
 
 use serde::{Deserialize, Serialize};
 
 use crate::PathUri;
 
-/// What a request may do, and relative to what that is said.
+/// What a request or a process may access, and the directories to which the policy refers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SandboxContext {
-    /// What is allowed.
+    /// What is allowed. Required.
     pub permissions: Permissions,
-    /// Relative patterns are resolved here.
+    /// The directory against which relative glob patterns are resolved. Absent or null: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<PathUri>,
-    /// What `project_roots` stands for.
+    /// The directories that `project_roots` entries stand for. Empty, or absent: such entries grant and deny nothing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub workspace_roots: Vec<PathUri>,
-    /// Required on every system, and used on one.
+    /// How the sandbox works on Windows. Required on every system, also where it has no effect.
     pub windows_sandbox_level: WindowsSandboxLevel,
-    /// Windows only.
+    /// Only for Windows: whether the process gets a private desktop. Absent: false.
     #[serde(default)]
     pub windows_sandbox_private_desktop: bool,
-    /// Windows only.
+    /// Only for Windows: what happens to the proxy settings. Absent: `reconcile`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub windows_sandbox_proxy_settings_mode: Option<ProxySettingsMode>,
-    /// Landlock instead of bubblewrap.
+    /// Only for Linux: true enforces the policy with Landlock instead of bubblewrap. Absent: false.
     #[serde(default)]
     pub use_legacy_landlock: bool,
 }
 
-/// How Windows separates.
+/// Which mechanism enforces a sandbox on Windows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WindowsSandboxLevel {
-    /// Not at all.
+    /// No mechanism: nothing is enforced on Windows.
     Disabled,
-    /// By a restricted token.
+    /// The process gets a restricted token.
     RestrictedToken,
-    /// By another user.
+    /// The process runs as another user.
     Elevated,
 }
 
-/// What becomes of the proxy settings of Windows.
+/// What happens to the proxy settings of Windows when a sandboxed process starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ProxySettingsMode {
-    /// They are made to fit.
+    /// The settings are adapted to the policy.
     Reconcile,
-    /// They are left alone.
+    /// The settings stay as they are.
     Preserve,
 }
 
-/// A profile of permissions.
+/// A permission profile: what is allowed, and who enforces it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Permissions {
-    /// We enforce it.
+    /// The server enforces the permissions.
     Managed {
-        /// Of the file system.
+        /// Which paths may be read and written.
         file_system: FileSystemPermissions,
-        /// Of the network.
+        /// Whether the network may be used.
         network: NetworkAccess,
     },
-    /// No sandbox.
+    /// There is no sandbox, and everything is allowed.
     Disabled,
-    /// Somebody else enforces it.
+    /// Another sandbox, outside this server or inside the command, enforces the permissions. The server enforces nothing.
     External {
-        /// Of the network.
+        /// Whether that sandbox allows the network.
         network: NetworkAccess,
     },
 }
 
-/// What of the network may be used.
+/// Whether the network may be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NetworkAccess {
-    /// Nothing.
+    /// The network may not be used.
     Restricted,
-    /// Everything.
+    /// The whole network may be used.
     Enabled,
 }
 
-/// What of the file system may be used.
+/// Which paths may be read and written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum FileSystemPermissions {
-    /// Everything.
+    /// Every path may be read and written.
     Unrestricted,
-    /// What is listed; the most specific entry wins, and what no entry covers is denied.
+    /// Only what the entries allow. For each path the most specific entry decides, and a path without an entry is denied.
     Restricted {
-        /// In no particular order.
+        /// The entries of the policy. Their order has no meaning. Required, but may be empty.
         entries: Vec<PermissionEntry>,
-        /// How deep patterns are looked for.
+        /// How many levels of directories are searched for matches of glob patterns, at least 1. Absent: no limit.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         glob_scan_max_depth: Option<std::num::NonZeroUsize>,
     },
 }
 
-/// One line of a restricted profile.
+/// One rule of a restricted policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PermissionEntry {
-    /// Where.
+    /// The paths that the rule applies to.
     pub path: PermissionPath,
-    /// What.
+    /// What the rule allows for these paths.
     pub access: PathAccess,
-    /// What if there is nothing.
+    /// What the rule means if its path does not exist. Absent: the rule applies all the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missing_path_behavior: Option<MissingPathBehavior>,
 }
 
-/// What may be done somewhere.
+/// What a rule allows for its paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PathAccess {
-    /// Look.
+    /// The paths may be read.
     Read,
-    /// Look and change.
+    /// The paths may be read and written.
     Write,
-    /// Neither.
+    /// The paths may be neither read nor written. Older clients write `none`.
     #[serde(alias = "none")]
     Deny,
 }
 
-/// What an entry for a path that is not there means.
+/// What a rule means if its path does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MissingPathBehavior {
-    /// Nothing; such entries are written by programs.
+    /// The rule may be skipped. Clients set this for protections that they add themselves, such as for `.git`.
     Skip,
 }
 
-/// What an entry is about.
+/// The paths that a rule applies to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum PermissionPath {
-    /// A path and what is below it.
+    /// A path and everything below it.
     Path {
-        /// The path.
+        /// Absolute path, as a URI that is valid on the machine of the server.
         path: PathUri,
     },
-    /// Whatever matches; only for `deny`.
+    /// Every path that matches a glob pattern. Only meaningful with `deny`.
     GlobPattern {
-        /// The pattern, absolute or relative to the context's `cwd`.
+        /// The pattern: absolute, or relative to the `cwd` of the context.
         pattern: String,
     },
-    /// A place with a name.
+    /// A location that the machine or the context defines.
     Special {
-        /// The place.
+        /// The location that is meant.
         value: SpecialPath,
     },
 }
 
-/// Places with a name.
+/// Locations that the machine or the context defines. Any other `kind` does not decode.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum SpecialPath {
-    /// Everything.
+    /// The root directory `/`, and so every path.
     Root,
-    /// What programs need to run.
+    /// The system directories that programs need to run, such as `/usr` and `/etc`.
     Minimal,
-    /// The workspace roots of the context.
+    /// Every directory of `workspaceRoots` in the context. Older clients write `current_working_directory`.
     #[serde(alias = "current_working_directory")]
     ProjectRoots {
-        /// Below each of them.
+        /// A path below each of these directories. Absent: the directories themselves.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         subpath: Option<String>,
     },
-    /// `$TMPDIR`.
+    /// The directory that `TMPDIR` names. The rule has no effect if `TMPDIR` is not set.
     Tmpdir,
-    /// `/tmp`.
+    /// The directory `/tmp`.
     SlashTmp,
-    /// One this version does not know; it means nothing.
+    /// A location that this version of the protocol has no kind for. The rule has no effect.
     Unknown {
-        /// Its name.
+        /// Name of the location.
         path: String,
-        /// Below it.
+        /// A path below the location. Absent: the location itself.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         subpath: Option<String>,
     },
 }
 
 impl SandboxContext {
-    /// Whether it restricts what may be done with files at all: only then must anything be enforced.
+    /// Whether the policy denies reading or writing of any path. If not, there is nothing to enforce on files.
     pub fn restricts_files(&self) -> bool {
         let Permissions::Managed { file_system: FileSystemPermissions::Restricted { entries, .. }, .. } =
             &self.permissions
@@ -196,8 +199,8 @@ impl SandboxContext {
         !writes_everywhere || narrows
     }
 
-    /// Whether this server has nothing to enforce, neither on files nor on the network, so that a command may run as it would without
-    /// a sandbox. An `external` profile counts: its sandbox is made by somebody else, around the server or inside the command.
+    /// Whether the server has nothing to enforce, neither on files nor on the network, so that a command may run without a
+    /// sandbox. This includes `external` profiles, because another sandbox enforces them.
     pub fn needs_no_enforcement(&self) -> bool {
         match &self.permissions {
             Permissions::Disabled | Permissions::External { .. } => true,
@@ -244,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_does_not_decode() {
+    fn invalid_contexts_do_not_decode() {
         for (bad, why) in [
             (r#"{"permissions":{"type":"disabled"}}"#, "missing field `windowsSandboxLevel`"),
             (
@@ -262,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_profile_that_narrows_something_restricts() {
+    fn only_a_profile_that_denies_some_path_restricts_files() {
         let restricted = |entries: &str| {
             context(&format!(
                 r#"{{"type":"managed","file_system":{{"type":"restricted","entries":[{entries}]}},"network":"enabled"}}"#
@@ -283,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_that_restricts_neither_files_nor_the_network_asks_for_nothing() {
+    fn a_profile_that_restricts_neither_files_nor_the_network_needs_no_enforcement() {
         for profile in [
             r#"{"type":"disabled"}"#,
             r#"{"type":"external","network":"enabled"}"#,

@@ -1,7 +1,7 @@
 //! `file:` URIs, the only form of a path on the wire.
 //!
-//! Parsing follows the URL standard and is the same on every host; whether a URI means something *here* is asked
-//! when it is turned into a native path. A POSIX host is assumed.
+//! Parsing follows the URL standard and gives the same result on every host. Whether a URI is a path of this host is decided
+//! only by [`PathUri::to_native`], which assumes a POSIX host. This file does not look at the file system.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -16,43 +16,43 @@ use url::Url;
 
 use crate::base64_bytes::CowText;
 
-/// Paths that have no faithful URI stand behind this, as base64 of their bytes.
+/// Begins the path of a URI in opaque form: base64 of the bytes of a native path that no other URI can express.
 const OPAQUE_PREFIX: &str = "/%00/bad/path/";
 
-/// What every path URI begins with.
+/// Begins the canonical text of every path URI.
 const SCHEME: &str = "file://";
 
-/// A path as it travels: the canonical text.
+/// A path on the wire, as the canonical text of a `file:` URI.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PathUri(Box<str>);
 
-/// Why a text is no path URI, or why it means nothing on this host.
+/// Why a text is not a path URI, or why a path URI is not a path of this host.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PathUriError {
-    /// The URL parser refused it.
+    /// The URL parser refused the text.
     #[error("invalid URI: {0}")]
     Parse(#[from] url::ParseError),
-    /// Not `file:`.
+    /// The URI has another scheme than `file`.
     #[error("unsupported path URI scheme `{0}`")]
     Scheme(String),
-    /// A part that paths do not have.
+    /// The URI has a part that path URIs must not have: credentials, a port, a query or a fragment.
     #[error("{0} are not allowed in path URIs")]
     Part(&'static str),
-    /// Contains NUL, or belongs to another kind of host.
+    /// The path contains a NUL byte, has an invalid opaque form, or belongs to another kind of host.
     #[error("'{uri}' is invalid on '{os}'", os = std::env::consts::OS)]
     NotNative {
-        /// The URI.
+        /// The URI that is not a path of this host.
         uri: String,
     },
 }
 
 impl PathUri {
-    /// The canonical text.
+    /// The canonical text of the URI.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The URI of an absolute native path; none for a relative one.
+    /// The URI of an absolute native path. None for a relative path.
     pub fn from_native(path: &Path) -> Option<Self> {
         let bytes = path.as_os_str().as_bytes();
         if is_plain(bytes) {
@@ -71,8 +71,8 @@ impl PathUri {
         Some(Self([SCHEME, OPAQUE_PREFIX, &payload].concat().into()))
     }
 
-    /// The native path. Segments are decoded after splitting, then `.` and `..` are removed without looking at
-    /// the file system.
+    /// The native path. Escapes are decoded after the URI was split, so `%2F` is a separator. Then `.` and `..` are removed
+    /// without looking at the file system, so symbolic links before a `..` are not visited.
     pub fn to_native(&self) -> Result<PathBuf, PathUriError> {
         let (host, path) = self.host_and_path();
         if host.is_empty() && is_plain(path.as_bytes()) {
@@ -94,7 +94,7 @@ impl PathUri {
         rest.split_at(rest.find('/').unwrap_or(rest.len()))
     }
 
-    /// `Some(None)` is the opaque form with a payload that is not one.
+    /// The bytes of a URI in opaque form. None if the URI has another form; `Some(None)` if the base64 is invalid or empty.
     fn opaque_payload(&self) -> Option<Option<Vec<u8>>> {
         let payload = self.host_and_path().1.strip_prefix(OPAQUE_PREFIX)?;
         Some(URL_SAFE_NO_PAD.decode(payload).ok().filter(|bytes| !bytes.is_empty()))
@@ -135,7 +135,8 @@ impl FromStr for PathUri {
             return Err(PathUriError::Part("fragments"));
         }
         if url.has_host() {
-            // A drive that only shows once dots are removed takes the host away, when the text is read again.
+            // Removing dot segments can leave a Windows drive at the start, and a URL with a drive has no host. Only a second
+            // parse drops the host.
             url = Url::parse(url.as_str())?;
         }
         uppercase_drive(&mut url);
@@ -149,8 +150,8 @@ impl FromStr for PathUri {
     }
 }
 
-/// Whether an absolute path is its own canonical URI: nothing to escape, nothing to resolve, nothing that could be a drive.
-/// Nearly all are, and need no URL parser.
+/// Whether a native path is also the canonical path of its URI: no byte to escape, no segment to resolve, and nothing that
+/// looks like a Windows drive. Nearly all paths are plain, and these skip the URL parser.
 fn is_plain(path: &[u8]) -> bool {
     let Some(path) = path.strip_prefix(b"/") else { return false };
     let is_safe = |byte: &u8| byte.is_ascii_alphanumeric() || b"/-._~+@,=".contains(byte);

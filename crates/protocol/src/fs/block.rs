@@ -1,6 +1,9 @@
-//! Blocks of a file as they travel: almost all of a message is base64, and nobody looks at each of its bytes more often than needed.
-//! They are written piece by piece, and what looks exactly as it is written here is read with one look at each end. Another program's
-//! spelling of the same is for [`crate::decode`].
+//! Encodes messages that carry a block of a file, and recognises them when they arrive. Almost all of such a message is base64,
+//! so no byte of it is scanned more often than needed.
+//!
+//! Only messages that are spelled exactly as this file writes them are recognised, by their beginning and their end.
+//! [`crate::decode`] handles every other spelling. Start with [`BlockAnswer`] for reading and [`encode_write_block`] for
+//! writing.
 
 use std::ops::Range;
 
@@ -17,19 +20,19 @@ const OFFSET: &[u8] = br#"","offset":"#;
 const WRITE_CHUNK: &[u8] = br#","chunk":""#;
 const WRITE_END: &[u8] = br#""}}"#;
 
-/// Shorter messages are not worth a special look.
+/// Shorter messages are not recognised, because [`crate::decode`] is fast enough for them.
 const MIN_RECOGNISED_BYTES: usize = 4 * 1024;
 
-/// An answer to `fs/readBlock` that is being written.
+/// The answer to `fs/readBlock`, encoded piece by piece while the file is read.
 #[derive(Debug)]
 pub struct BlockAnswer {
     message: Vec<u8>,
 }
 
 impl BlockAnswer {
-    /// Begins it, for a block of so many bytes at most.
+    /// Begins the answer. `most` is the largest number of bytes that the block can have; the message is allocated for it once.
     pub fn begin(id: &RequestId, most: usize) -> Self {
-        // An id has string or number, and cannot fail to serialize into memory.
+        // A request id is a string or a number, which cannot fail to serialize into memory.
         let id = serde_json::to_vec(id).unwrap_or_default();
         let before = [ID, &id, RESULT, CHUNK];
         let length = before.iter().map(|part| part.len()).sum::<usize>() + encoded_len(most) + NOT_EOF.len() + 1;
@@ -38,12 +41,13 @@ impl BlockAnswer {
         Self { message }
     }
 
-    /// Appends a piece of the block. Only the last may have a length that is no multiple of three.
+    /// Appends a piece of the block. The length of every piece but the last must be a multiple of three, because padding may
+    /// only stand at the end.
     pub fn push(&mut self, piece: &[u8]) {
         encode_base64_into(&mut self.message, piece);
     }
 
-    /// The message. `eof`: there were fewer bytes than asked for.
+    /// Returns the complete message. `eof` says that the block has fewer bytes than the request asked for.
     pub fn end(mut self, eof: bool) -> Vec<u8> {
         self.message.extend_from_slice(if eof { EOF } else { NOT_EOF });
         self.message.push(b'}');
@@ -51,7 +55,8 @@ impl BlockAnswer {
     }
 }
 
-/// Reads an answer that looks as [`BlockAnswer`] writes it: its id, and where in the message its result stands.
+/// Recognises an answer that [`BlockAnswer`] could have written, if its id is a number. Returns the id, and the range of the
+/// message that is the result. The base64 in it is not checked.
 pub fn recognise_block_answer(message: &[u8]) -> Option<(i64, Range<usize>)> {
     if message.len() < MIN_RECOGNISED_BYTES {
         return None;
@@ -65,7 +70,8 @@ pub fn recognise_block_answer(message: &[u8]) -> Option<(i64, Range<usize>)> {
     Some((id, end - result.len()..end))
 }
 
-/// Reads the result of such an answer: the bytes, and whether there were fewer than asked for. None: it looks different, or is no base64.
+/// Decodes the result that [`recognise_block_answer`] found. Returns the bytes, and whether there were fewer than asked for.
+/// Returns none if the result is spelled differently or has invalid base64.
 pub fn recognise_block(result: &[u8]) -> Option<(Vec<u8>, bool)> {
     let chunk = result.strip_prefix(CHUNK)?;
     let (chunk, eof) = match chunk.strip_suffix(NOT_EOF) {
@@ -75,7 +81,7 @@ pub fn recognise_block(result: &[u8]) -> Option<(Vec<u8>, bool)> {
     Some((decode_base64(chunk).ok()?, eof))
 }
 
-/// Reads a request of `fs/writeBlock` that looks as [`encode_write_block`] writes it.
+/// Decodes a request that [`encode_write_block`] could have written, if its id is a number. Returns none for any other message.
 pub fn recognise_write_block(message: &[u8]) -> Option<(RequestId, WriteBlockParams)> {
     if message.len() < MIN_RECOGNISED_BYTES {
         return None;
@@ -94,9 +100,9 @@ pub fn recognise_write_block(message: &[u8]) -> Option<(RequestId, WriteBlockPar
     Some((RequestId::Integer(id), params))
 }
 
-/// A request of `fs/writeBlock`.
+/// Encodes a request of `fs/writeBlock`.
 pub fn encode_write_block(id: &RequestId, handle_id: &str, offset: u64, block: &[u8]) -> Vec<u8> {
-    // Neither can fail to serialize into memory.
+    // Strings and numbers cannot fail to serialize into memory.
     let id = serde_json::to_vec(id).unwrap_or_default();
     let handle = serde_json::to_vec(handle_id).unwrap_or_default();
     let handle = handle.get(1..handle.len() - 1).unwrap_or_default();
@@ -110,10 +116,11 @@ pub fn encode_write_block(id: &RequestId, handle_id: &str, offset: u64, block: &
     message
 }
 
-/// A number that JSON would write in the same way, and what follows it.
+/// Splits off a non-negative number at the start of `text`. Returns none for a spelling that JSON does not allow, such as
+/// leading zeros.
 fn leading_number(text: &[u8]) -> Option<(i64, &[u8])> {
-    const LONGEST: usize = 19;
-    let digits = text.iter().take(LONGEST + 1).position(|byte| !byte.is_ascii_digit())?;
+    const MAX_DIGITS: usize = 19;
+    let digits = text.iter().take(MAX_DIGITS + 1).position(|byte| !byte.is_ascii_digit())?;
     let (digits, rest) = text.split_at(digits);
     if digits.len() > 1 && digits[0] == b'0' {
         return None;
@@ -135,18 +142,18 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_answer_reads_as_serde_reads_it(id in 0..=i64::MAX, bytes in bytes(), thirds in 1_usize..900, eof: bool) {
+        fn a_recognised_answer_equals_the_decoded_one(id in 0..=i64::MAX, bytes in bytes(), thirds in 1_usize..900, eof: bool) {
             let mut answer = BlockAnswer::begin(&RequestId::Integer(id), bytes.len());
             let capacity = answer.message.capacity();
             bytes.chunks(thirds * 3).for_each(|piece| answer.push(piece));
             let message = answer.end(eof);
-            prop_assert_eq!(message.capacity(), capacity, "the size is known before");
+            prop_assert_eq!(message.capacity(), capacity, "the message was reallocated");
             let Ok(Incoming::Response(response)) = decode(&message) else { panic!("not an answer") };
             let result: ReadBlockResult = serde_json::from_str(response.result.get()).unwrap();
             prop_assert_eq!((response.id, &result.chunk.0, result.eof), (RequestId::Integer(id), &bytes, eof));
             match recognise_block_answer(&message) {
-                Some((quick, range)) => {
-                    prop_assert_eq!(quick, id);
+                Some((recognised, range)) => {
+                    prop_assert_eq!(recognised, id);
                     prop_assert_eq!(&message[range.clone()], response.result.get().as_bytes());
                     prop_assert_eq!(recognise_block(&message[range]), Some((bytes, eof)));
                 }
@@ -155,7 +162,7 @@ mod tests {
         }
 
         #[test]
-        fn a_request_reads_as_serde_reads_it(
+        fn a_recognised_request_equals_the_decoded_one(
             id in 0..=i64::MAX,
             handle in ".{0,20}",
             offset in 0..=i64::MAX as u64,
@@ -164,16 +171,16 @@ mod tests {
             let message = encode_write_block(&RequestId::Integer(id), &handle, offset, &bytes);
             prop_assert_eq!(message.capacity(), message.len());
             let Ok(Incoming::Request(request)) = decode(&message) else { panic!("not a request") };
-            let general: WriteBlockParams = decode_params(request.params).unwrap();
-            prop_assert_eq!(&general, &WriteBlockParams { handle_id: handle.clone(), offset, chunk: Base64Bytes(bytes) });
+            let decoded: WriteBlockParams = decode_params(request.params).unwrap();
+            prop_assert_eq!(&decoded, &WriteBlockParams { handle_id: handle.clone(), offset, chunk: Base64Bytes(bytes) });
             match recognise_write_block(&message) {
-                Some(quick) => prop_assert_eq!(quick, (RequestId::Integer(id), general)),
+                Some(recognised) => prop_assert_eq!(recognised, (RequestId::Integer(id), decoded)),
                 None => prop_assert!(message.len() < MIN_RECOGNISED_BYTES || serde_json::to_string(&handle).unwrap().contains('\\')),
             }
         }
 
         #[test]
-        fn what_was_tampered_with_is_never_read_differently(at in 0_usize..6000, with: u8, bytes in bytes()) {
+        fn a_changed_byte_never_makes_both_decoders_disagree(at in 0_usize..6000, with: u8, bytes in bytes()) {
             let mut message = encode_write_block(&RequestId::Integer(7), "h", 12, &bytes);
             let at = at % message.len();
             message[at] = with;

@@ -1,5 +1,7 @@
-//! Whether a message that was refused was a block of an upload. An upload must not be committed without a block that its client has sent,
-//! so a message that may have been one counts as one. Knows no sessions: the server decides which uploads that ends.
+//! Decides whether a message that the server refused was a block of an upload.
+//!
+//! An upload must not be committed if it lacks a block that its client has sent. Therefore a message that may have been a block
+//! counts as one. This file knows no sessions: the server decides which uploads have failed.
 
 use std::borrow::Cow;
 
@@ -7,18 +9,18 @@ use serde::Deserialize;
 
 use crate::{Method, sniff_method};
 
-/// What a refused message was to uploads.
+/// Whether a refused message was a block of an upload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RefusedBlock {
-    /// It was something else.
+    /// The message was another request.
     NotABlock,
-    /// A block of the upload with this handle.
+    /// The message was a block of the upload with this handle.
     BlockOf(String),
-    /// Perhaps a block, and of which upload cannot be read.
+    /// The message may have been a block, of an upload that cannot be determined.
     MaybeABlock,
 }
 
-/// Looks at a message that was refused, or at its beginning if the rest was never kept.
+/// Classifies a refused message. `message` may be only its beginning, if the rest was discarded.
 pub fn refused_block(message: &[u8]) -> RefusedBlock {
     let is_block = |method: &str| method == Method::FsWriteBlock.name();
     if sniff_method(message).is_some_and(|method| !is_block(&method)) {
@@ -52,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_is_known_by_its_handle_whatever_else_is_wrong_with_it() {
+    fn a_malformed_block_is_assigned_to_its_handle() {
         for message in [
             r#"{"id":1,"method":"fs/writeBlock","params":{"handleId":"u","offset":-1}}"#,
             r#"{"params":{"offset":1,"offset":2,"handleId":"u"},"method":"fs\/writeBlock"}"#,
@@ -62,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_may_have_been_a_block() {
+    fn an_unreadable_message_may_have_been_a_block() {
         for message in [
             r#"{"id":1,"method":"fs/writeBlock","params":{"handleId":"u","chunk":"AAAA"#,
             r#"{"id":1,"method":"fs/writeBlock","params":{"handleId":"u","handleId":"v"}}"#,
@@ -76,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn another_method_is_no_block_even_if_its_params_are_broken() {
+    fn another_method_is_not_a_block_even_with_broken_params() {
         for message in [
             r#"{"id":1,"method":"fs/readFile","params":{"path":"/a"#,
             r#" { "jsonrpc" : "2.0" , "method" : "fs/readFile" , "params":]"#,

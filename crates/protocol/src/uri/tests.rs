@@ -1,4 +1,4 @@
-//! What parses, what it means here, and that every native path survives the trip.
+//! Which URIs parse, which native paths they mean, and that every native path survives a round trip.
 
 use super::*;
 use proptest::prelude::*;
@@ -8,7 +8,7 @@ fn native(text: &str) -> Result<PathBuf, String> {
 }
 
 #[test]
-fn spellings_of_one_path() {
+fn different_spellings_of_a_path_are_equal() {
     for text in
         ["FILE:///w", "file:/w", "file://localhost/w", "file://LOCALHOST/w", "file:///x/../w", "file:///%2e%2e/w"]
     {
@@ -23,7 +23,7 @@ fn spellings_of_one_path() {
 }
 
 #[test]
-fn refused_with_the_published_words() {
+fn invalid_uris_are_refused_with_the_published_texts() {
     let refused = [
         ("/tmp/x", "invalid URI: relative URL without a base"),
         ("src/x", "invalid URI: relative URL without a base"),
@@ -42,7 +42,7 @@ fn refused_with_the_published_words() {
 }
 
 #[test]
-fn foreign_paths_parse_but_mean_nothing_here() {
+fn windows_paths_parse_but_have_no_native_path() {
     for (text, canonical) in
         [("file:///c:/Users/x", "file:///C:/Users/x"), ("file://server/share/x", "file://server/share/x")]
     {
@@ -53,7 +53,7 @@ fn foreign_paths_parse_but_mean_nothing_here() {
 }
 
 #[test]
-fn a_native_path_that_looks_foreign_takes_the_opaque_form() {
+fn a_native_path_that_looks_like_a_drive_takes_the_opaque_form() {
     let uri = PathUri::from_native(Path::new("/C:/x")).unwrap();
     assert!(uri.as_str().starts_with("file:///%00/bad/path/"), "{uri}");
     assert_eq!(uri.to_native().unwrap(), Path::new("/C:/x"));
@@ -61,7 +61,7 @@ fn a_native_path_that_looks_foreign_takes_the_opaque_form() {
 }
 
 #[test]
-fn a_plain_path_is_what_the_parser_makes_of_it() {
+fn the_url_parser_leaves_plain_paths_unchanged() {
     for path in ["/", "/a", "/a.b/c-d_e~f", "/..a/...", "/a+b@c,d=e"] {
         let text = format!("file://{path}");
         assert!(is_plain(path.as_bytes()), "{path}");
@@ -75,7 +75,7 @@ fn a_plain_path_is_what_the_parser_makes_of_it() {
 }
 
 #[test]
-fn the_opaque_form_leads_no_further_than_the_plain_one() {
+fn the_opaque_form_is_normalised_and_checked_too() {
     let opaque = |bytes: &[u8]| native(&format!("file:///%00/bad/path/{}", URL_SAFE_NO_PAD.encode(bytes)));
     assert_eq!(opaque(b"/C:/x/../y/./z/"), Ok("/C:/y/z".into()));
     assert!(opaque(b"/a\0b").is_err() && opaque(b"relative").is_err());
@@ -83,7 +83,7 @@ fn the_opaque_form_leads_no_further_than_the_plain_one() {
 
 proptest! {
     #[test]
-    fn every_normal_native_path_survives(parts in proptest::collection::vec(proptest::collection::vec(1u8..=255, 1..12), 0..6)) {
+    fn every_normalised_native_path_survives_a_round_trip(parts in proptest::collection::vec(proptest::collection::vec(1u8..=255, 1..12), 0..6)) {
         let mut bytes = Vec::new();
         for part in &parts {
             bytes.push(b'/');
