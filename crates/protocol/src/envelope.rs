@@ -1,5 +1,7 @@
-//! The JSON-RPC envelope: telling requests, notifications and answers apart, with params left as raw JSON until the
-//! method is known. Knows no method and no session.
+//! The JSON-RPC envelope: decodes and encodes requests, notifications, responses and errors. Params and results stay raw JSON
+//! until the caller knows the method. The envelope knows no method and no session.
+//!
+//! Start with [`decode`] and [`Incoming`]. [`decode_params`] is the second step, once the method is known.
 
 mod decode;
 mod encode;

@@ -1,5 +1,5 @@
-//! Replays the committed corpora of the fuzz targets about messages and paths, with the checks of the targets themselves.
-#![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
+//! Replays the committed corpora of the fuzz targets `envelope` and `file_uri`, with the checks of those targets.
+#![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 #[path = "../../../fuzz/checks/envelope.rs"]
 mod envelope;
@@ -9,12 +9,12 @@ mod file_uri;
 use std::path::Path;
 
 #[test]
-fn the_envelope_keeps_its_promises_for_every_input_of_the_corpus() {
+fn every_envelope_of_the_corpus_passes_the_checks_of_the_fuzz_target() {
     replay("envelope", envelope::check);
 }
 
 #[test]
-fn paths_keep_their_promises_for_every_input_of_the_corpus() {
+fn every_path_of_the_corpus_passes_the_checks_of_the_fuzz_target() {
     replay("file_uri", file_uri::check);
 }
 
@@ -24,9 +24,9 @@ fn replay(target: &str, check: fn(&[u8])) {
     for entry in std::fs::read_dir(&folder).unwrap() {
         let path = entry.unwrap().path();
         let bytes = std::fs::read(&path).unwrap();
-        let kept = std::panic::catch_unwind(|| check(&bytes));
-        assert!(kept.is_ok(), "{} breaks a promise", path.display());
+        let checked = std::panic::catch_unwind(|| check(&bytes));
+        assert!(checked.is_ok(), "the input {} fails a check", path.display());
         replayed += 1;
     }
-    assert!(replayed >= 40, "the corpus was not found in {}", folder.display());
+    assert!(replayed >= 40, "expected at least 40 inputs in {}", folder.display());
 }

@@ -1,4 +1,5 @@
-//! Reading messages: one pass for syntax and the envelope's members, one for the limits, nothing copied but the id.
+//! Decodes the envelope of a message: one pass for the syntax and the members of the envelope, and one for the limits. Params
+//! and results are borrowed from the message.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,99 +12,100 @@ use super::limits;
 use super::published_text::published_text;
 use crate::{RequestId, WireError};
 
-/// A message that arrived.
+/// A message from the peer. Which members it has decides its kind: with `method` it is a request or a notification, otherwise a
+/// response or an error.
 #[derive(Debug)]
 pub enum Incoming<'a> {
-    /// Wants an answer.
+    /// A request, which the receiver must answer under its id.
     Request(Request<'a>),
-    /// Wants none.
+    /// A notification, which gets no answer.
     Notification(Notification<'a>),
-    /// Answers a request of ours, with success.
+    /// The answer to a request of the receiver that succeeded.
     Response(Response<'a>),
-    /// Answers a request of ours, with failure.
+    /// The answer to a request of the receiver that failed.
     Error {
-        /// Which request.
+        /// The request that failed, or -1 if the peer could not read its id.
         id: RequestId,
-        /// Why it failed.
+        /// Code, cause and message of the failure.
         error: WireError,
     },
 }
 
-/// A call.
+/// A request of the peer.
 #[derive(Debug)]
 pub struct Request<'a> {
-    /// To be echoed.
+    /// The id that the answer must repeat.
     pub id: RequestId,
-    /// What is called.
+    /// Name of the method, which the receiver may not know.
     pub method: Cow<'a, str>,
-    /// Not decoded yet.
+    /// Params, not decoded yet. None if the member is absent.
     pub params: Option<&'a RawValue>,
-    /// The caller's trace, if it sent a usable one.
+    /// The trace of the caller. None if the member is absent or malformed, because a trace must not make a request fail.
     pub trace: Option<TraceContext>,
 }
 
-/// A message without answer.
+/// A notification of the peer.
 #[derive(Debug)]
 pub struct Notification<'a> {
-    /// What happened.
+    /// Name of the notification, which the receiver may not know.
     pub method: Cow<'a, str>,
-    /// Not decoded yet.
+    /// Params, not decoded yet. None if the member is absent.
     pub params: Option<&'a RawValue>,
 }
 
-/// A successful answer.
+/// A successful answer of the peer.
 #[derive(Debug)]
 pub struct Response<'a> {
-    /// Which request.
+    /// The id of the request that is answered. The receiver may not know it.
     pub id: RequestId,
-    /// Not decoded yet.
+    /// Result, not decoded yet. It may be `null`.
     pub result: &'a RawValue,
 }
 
-/// W3C trace context of a caller.
+/// W3C trace context of a caller. This implementation decodes it and does not use it yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TraceContext {
-    /// Names the trace and the parent span.
+    /// Trace id and parent span id, in the form of the header `traceparent`. Absent: no trace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<String>,
-    /// Vendor data.
+    /// Data of tracing systems, in the form of the header `tracestate`. Absent: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tracestate: Option<String>,
 }
 
-/// Why a message is not one. The sender is to blame.
+/// Why a message could not be decoded. It is always the sender's fault. The texts are published.
 #[derive(Debug, thiserror::Error)]
 pub enum DecodeError {
-    /// Bytes that are no text.
+    /// The message is not UTF-8.
     #[error("invalid UTF-8: {0}")]
     Utf8(#[from] std::str::Utf8Error),
-    /// Text that is no JSON.
+    /// The message is not JSON.
     #[error("{0}")]
     Json(#[from] serde_json::Error),
-    /// JSON that is no object.
+    /// The message is JSON, but not an object.
     #[error("expected a JSON-RPC object")]
     NotAnObject,
-    /// See [`MAX_VALUES`](crate::MAX_VALUES).
+    /// The message has more than [`MAX_VALUES`](crate::MAX_VALUES) values.
     #[error("JSON-RPC message exceeds the limit of {} JSON values", limits::MAX_VALUES)]
     TooManyValues,
-    /// See [`MAX_DEPTH`](crate::MAX_DEPTH).
+    /// The message has more than [`MAX_DEPTH`](crate::MAX_DEPTH) nested arrays and objects.
     #[error("JSON-RPC message exceeds the limit of {} nested containers", limits::MAX_DEPTH)]
     TooDeep,
-    /// Two members of the same name.
+    /// An object, at any depth, has two members of this name.
     #[error("duplicate JSON object key `{0}`")]
     DuplicateKey(String),
-    /// An object that is neither request, notification nor answer.
+    /// The object lacks this member, so it is no request, notification, response or error.
     #[error("missing field `{0}`")]
     Missing(&'static str),
-    /// A member of the wrong type.
+    /// A member of the envelope has the wrong type.
     #[error("{0}")]
     Member(String),
-    /// An id that is neither a string nor an integer of 64 bits.
+    /// The id is neither a string nor an integer of 64 bits.
     #[error("data did not match any variant of untagged enum RequestId")]
     Id,
 }
 
-/// Decodes one message.
+/// Decodes one message, and checks the limits that [`DecodeError`] names. The size of the message is checked by the transport.
 pub fn decode(bytes: &[u8]) -> Result<Incoming<'_>, DecodeError> {
     let text = std::str::from_utf8(bytes)?;
     let members = match serde_json::from_str::<EnvelopeMembers<'_>>(text) {
@@ -114,15 +116,16 @@ pub fn decode(bytes: &[u8]) -> Result<Incoming<'_>, DecodeError> {
     members.classify()
 }
 
-/// The id of a request of which only the beginning is known, for an answer to a message too large to take.
+/// The id of a request of which only the beginning was kept, because the message was too large. None unless `id` is the first
+/// member and is complete.
 pub fn sniff_id(prefix: &[u8]) -> Option<RequestId> {
     let rest = members_of_object(prefix)?.trim_start().strip_prefix("\"id\"")?;
     let (id, _) = first_value(rest.trim_start().strip_prefix(':')?)?;
     serde_json::from_str(id.get()).ok()
 }
 
-/// The method of a request of which only the beginning is known, or which is not JSON to its end. None if anything before the method
-/// cannot be read.
+/// The method of a request of which only the beginning was kept, or which is malformed after the method. None if a member
+/// before the method cannot be read.
 pub fn sniff_method(prefix: &[u8]) -> Option<String> {
     let mut rest = members_of_object(prefix)?;
     loop {
@@ -135,16 +138,17 @@ pub fn sniff_method(prefix: &[u8]) -> Option<String> {
     }
 }
 
-/// What follows the brace that opens an object.
+/// The text after the brace that opens the object. None if the text does not begin with an object.
 fn members_of_object(prefix: &[u8]) -> Option<&str> {
     let text = std::str::from_utf8(prefix).unwrap_or_else(|error| {
-        // The cut may have gone through a character; what stands before it is enough.
+        // The message may have been cut within a character. The text before that character is enough.
         std::str::from_utf8(&prefix[..error.valid_up_to()]).unwrap_or_default()
     });
     text.trim_start().strip_prefix('{')
 }
 
-/// The first value of a text, and what follows it. A value that runs to the end of the text may go on behind it, and is none.
+/// The first value of `text`, and the text after it. None if the value reaches the end of the text, because a cut value could
+/// have been longer.
 fn first_value(text: &str) -> Option<(&RawValue, &str)> {
     let mut values = serde_json::Deserializer::from_str(text).into_iter::<&RawValue>();
     let value = values.next()?.ok()?;
@@ -152,7 +156,7 @@ fn first_value(text: &str) -> Option<(&RawValue, &str)> {
     Some((value, rest))
 }
 
-/// A scalar or an array is well-formed JSON of the wrong kind and says so; anything else says where it stops being JSON.
+/// Valid JSON that is not an object gets an error of its own. For everything else the error says where the JSON is invalid.
 fn syntax_error(text: &str, error: serde_json::Error) -> DecodeError {
     if !error.is_data() || text.trim_start().starts_with('{') {
         return DecodeError::Json(error);

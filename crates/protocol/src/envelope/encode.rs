@@ -1,4 +1,5 @@
-//! Writing messages. The `jsonrpc` member is never sent; member order is that of the published protocol.
+//! Encodes messages as JSON text. The member `jsonrpc` is never sent, and the order of members is that of the published
+//! protocol.
 
 use serde::Serialize;
 
@@ -29,38 +30,38 @@ struct OutgoingError<'a> {
     id: &'a RequestId,
 }
 
-/// Most messages are no longer, and need no second allocation.
+/// Initial capacity of a message. Most messages are shorter and need only one allocation.
 const SHORT_MESSAGE_BYTES: usize = 256;
 
 fn write(message: &impl Serialize) -> Vec<u8> {
     let mut text = Vec::with_capacity(SHORT_MESSAGE_BYTES);
-    // Our own types have string keys and cannot fail to serialize into memory.
+    // The types of this protocol have string keys only, so they cannot fail to serialize into memory.
     let _infallible = serde_json::to_writer(&mut text, message);
     text
 }
 
-/// A request as JSON text.
+/// Encodes a request, without the member `trace`.
 pub fn encode_request(id: &RequestId, method: &str, params: &impl Serialize) -> Vec<u8> {
     write(&OutgoingRequest { id, method, params })
 }
 
-/// A notification as JSON text.
+/// Encodes a notification, with `params` also if they are null.
 pub fn encode_notification(method: &str, params: &impl Serialize) -> Vec<u8> {
     write(&OutgoingNotification { method, params })
 }
 
-/// A successful answer as JSON text.
+/// Encodes a successful answer to the request `id`.
 pub fn encode_response(id: &RequestId, result: &impl Serialize) -> Vec<u8> {
     write(&OutgoingResponse { id, result })
 }
 
-/// An error answer as JSON text.
+/// Encodes an error as the answer to the request `id`.
 pub fn encode_error(id: &RequestId, error: &WireError) -> Vec<u8> {
     write(&OutgoingError { error, id })
 }
 
-/// A successful answer whose result is mostly base64: what stands before it, the bytes, what stands after it. They are
-/// encoded straight into the message.
+/// Encodes a successful answer whose result is mostly base64, such as a file. The result is `before`, the base64 text of
+/// `bytes`, and `after`, which together must be valid JSON. The bytes are encoded straight into the message.
 pub fn encode_base64_response(id: &RequestId, before: &str, bytes: &[u8], after: &str) -> Vec<u8> {
     let mut message = [&br#"{"id":"#[..], &write(id), br#","result":"#, before.as_bytes()].concat();
     message.reserve_exact(crate::encoded_len(bytes.len()) + after.len() + 1);

@@ -1,7 +1,8 @@
-//! What a message may cost: a bound on its values and its depth, and no object with the same key twice.
+//! Limits that keep a small message from costing much memory: the number of values, the depth of nesting, and no object with
+//! the same key twice.
 //!
-//! Runs over text that is already known to be valid JSON, so it only has to follow the structure. It never
-//! recurses: the depth of a message is the sender's choice, the depth of our stack is not.
+//! The check follows the structure of text that is already known to be valid JSON. It does not recurse, so that a deeply nested
+//! message cannot overflow the stack.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -9,13 +10,14 @@ use std::collections::HashSet;
 use super::DecodeError;
 use crate::shortened;
 
-/// Values (objects, arrays, scalars; not keys) in one message. Bounds what a small text can cost in memory.
+/// Largest number of values in one message. Objects, arrays and scalars count; keys do not. A decoded value can need much more
+/// memory than its text.
 pub const MAX_VALUES: usize = 256 * 1024;
 
-/// Containers inside each other, the bound of the JSON library that decodes the params.
+/// Largest number of arrays and objects inside each other. The JSON library that decodes the params has the same limit.
 pub const MAX_DEPTH: usize = 128;
 
-/// Objects with so few keys are searched one by one; more keys go into a set.
+/// Up to this number of keys, a new key is compared with each earlier one. The keys of larger objects are kept in a set.
 const FEW_KEYS: usize = 16;
 
 enum Container<'a> {
@@ -30,7 +32,7 @@ struct ObjectKeys<'a> {
 }
 
 impl<'a> ObjectKeys<'a> {
-    /// False if the key was there already.
+    /// Remembers a key. Returns false if the object already has it.
     fn insert(&mut self, key: Cow<'a, str>) -> bool {
         if !self.many.is_empty() {
             return self.many.insert(key);
@@ -46,7 +48,7 @@ impl<'a> ObjectKeys<'a> {
     }
 }
 
-/// Checks the limits of `text`, which must be valid JSON.
+/// Checks that `text` keeps the limits. `text` must be valid JSON.
 pub(super) fn check(text: &str) -> Result<(), DecodeError> {
     let bytes = text.as_bytes();
     let mut values = 0usize;
@@ -120,12 +122,12 @@ fn scalar_end(bytes: &[u8], start: usize) -> usize {
         .map_or(bytes.len(), |offset| start + offset)
 }
 
-/// The text of a quoted string. Two spellings of one key are one key.
+/// The text of a quoted string without escapes, because different spellings of a key are the same key.
 fn unescape(quoted: &str) -> Cow<'_, str> {
     let inner = &quoted[1..quoted.len().max(2) - 1];
     if !inner.contains('\\') {
         return Cow::Borrowed(inner);
     }
-    // A lone surrogate has no text; its spelling then stands for itself.
+    // An escaped lone surrogate is not Unicode text. Such a key is compared as it is spelled.
     serde_json::from_str::<String>(quoted).map_or(Cow::Borrowed(inner), Cow::Owned)
 }

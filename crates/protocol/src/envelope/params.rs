@@ -1,4 +1,4 @@
-//! Params of a request, decoded once the method is known.
+//! Decodes the params of a request once the method is known. Whether the values make sense is checked by the handlers.
 
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -6,10 +6,11 @@ use serde_json::value::RawValue;
 use super::published_text::published_text;
 use crate::WireError;
 
-/// Decodes params. Missing params are null, and `{}` also serves a method that takes none.
+/// Decodes params. Absent params count as `null`, and a method without params accepts `{}` too. Any failure is an
+/// [`ErrorCode::InvalidParams`](crate::ErrorCode::InvalidParams) with the published text.
 pub fn decode_params<T: DeserializeOwned>(params: Option<&RawValue>) -> Result<T, WireError> {
     let text = params.map_or("null", RawValue::get);
-    // Serde would read the members of a struct from a list too; the protocol has no params by position.
+    // Serde would also fill the members of a struct from an array, but the protocol has no params by position.
     if text.starts_with('[') {
         let expected = if serde_json::from_str::<T>("null").is_ok() { "unit" } else { "an object" };
         return Err(WireError::invalid_params(format!("invalid type: sequence, expected {expected}")));
@@ -38,7 +39,7 @@ mod tests {
     }
 
     #[test]
-    fn a_method_without_params_takes_nothing_null_or_an_empty_object_only() {
+    fn a_method_without_params_accepts_only_absent_null_or_empty_params() {
         assert_eq!(decode_params::<()>(None), Ok(()));
         assert_eq!(decode_params::<()>(Some(&raw("null"))), Ok(()));
         assert_eq!(decode_params::<()>(Some(&raw("{ }"))), Ok(()));
@@ -46,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn params_have_names() {
+    fn params_by_position_are_refused() {
         let error = decode_params::<crate::SessionKeepParams>(Some(&raw("[1]"))).unwrap_err();
         assert_eq!(error.code, -32602);
     }
@@ -59,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_the_published_ones() {
+    fn invalid_params_are_refused_with_the_published_texts() {
         assert_eq!(refused::<ReadParams>(Some("{}")), "missing field `processId`");
         assert_eq!(refused::<WriteParams>(Some(r#"{"processId":"p"}"#)), "missing field `chunk`");
         for nothing in [None, Some("null")] {

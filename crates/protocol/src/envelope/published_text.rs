@@ -1,16 +1,17 @@
-//! The texts of errors about params, as they are published: without a line and a column, which mean nothing to a client that has sent a value and
-//! not a text, and without the number where a number is wrong. Only what has failed once comes here, so that decoding itself pays nothing.
+//! The published texts of errors about params and members. They have no line and column, because a position in the whole
+//! message does not help a client that has sent a value. They also leave out a number that has the wrong type or range. This
+//! file is used only after decoding has failed, so that decoding itself stays fast.
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// Types of numbers, as errors name them.
+/// Numeric types of Rust, as the texts of serde name them.
 const NUMBER_TYPES: [&str; 12] =
     ["u8", "u16", "u32", "u64", "usize", "i8", "i16", "i32", "i64", "isize", "f32", "f64"];
 
-/// What is wrong with a text that did not decode as `T`, because of `error`.
+/// The published text for `error`, with which `text` failed to decode as `T`.
 pub(super) fn published_text<T: DeserializeOwned>(text: &str, error: &serde_json::Error) -> String {
-    // From a value, the same decoder finds the same fault and names no position.
+    // Decoding from a `Value` finds the same error, but without a position in the text.
     match serde_json::from_str::<Value>(text).map(serde_json::from_value::<T>) {
         Ok(Err(error)) => without_number(error.to_string()),
         _ => without_number(without_position(error)),

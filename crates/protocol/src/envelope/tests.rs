@@ -1,4 +1,4 @@
-//! The envelope as its peers see it: shapes, limits, and that no text can break it.
+//! The envelope as a peer sees it: the kinds of messages, the limits, and that no input makes the decoder panic.
 
 use proptest::prelude::*;
 use serde_json::Value;
@@ -12,11 +12,11 @@ fn refused(text: &str) -> String {
 }
 
 #[test]
-fn tells_the_four_kinds_apart() {
+fn the_four_kinds_of_messages_are_told_apart() {
     let Incoming::Request(request) =
         decode(br#"{"id":7,"method":"m","params":{"a":1},"trace":{"traceparent":"t"}}"#).unwrap()
     else {
-        panic!("a request")
+        panic!("expected a request")
     };
     assert_eq!(
         (request.id, &*request.method, request.params.unwrap().get()),
@@ -42,13 +42,13 @@ fn ids_are_strings_or_64_bit_integers() {
     }
     for id in ["-9223372036854775808", "9223372036854775807", "\"\"", "\"ünï\""] {
         let text = format!(r#"{{"id":{id},"method":"m"}}"#);
-        let Incoming::Request(request) = decode(text.as_bytes()).unwrap() else { panic!("a request") };
+        let Incoming::Request(request) = decode(text.as_bytes()).unwrap() else { panic!("expected a request") };
         assert_eq!(serde_json::to_string(&request.id).unwrap(), id);
     }
 }
 
 #[test]
-fn malformed_messages_say_why() {
+fn malformed_messages_are_refused_with_the_published_texts() {
     assert_eq!(refused("[]"), "expected a JSON-RPC object");
     assert_eq!(refused("7"), "expected a JSON-RPC object");
     assert_eq!(refused("not-json"), "expected ident at line 1 column 2");
@@ -73,7 +73,7 @@ fn duplicate_keys_are_refused_at_any_depth_and_in_any_spelling() {
 #[test]
 fn values_are_counted_and_keys_are_not() {
     let zeros = |n: usize| format!(r#"{{"method":"m","params":[{}]}}"#, vec!["0"; n].join(","));
-    // The object, the method and the array are three values themselves.
+    // The outer object, the method and the array count as three values.
     assert!(decode(zeros(MAX_VALUES - 3).as_bytes()).is_ok());
     assert_eq!(refused(&zeros(MAX_VALUES - 2)), "JSON-RPC message exceeds the limit of 262144 JSON values");
     assert_eq!(refused(&zeros(2_100_000)), "JSON-RPC message exceeds the limit of 262144 JSON values");
@@ -87,7 +87,7 @@ fn values_are_counted_and_keys_are_not() {
 }
 
 #[test]
-fn depth_is_bounded_without_recursion() {
+fn depth_is_limited_without_recursion() {
     let nested = |n: usize| format!(r#"{{"method":"m","params":{}{}}}"#, "[".repeat(n), "]".repeat(n));
     assert!(decode(nested(MAX_DEPTH - 1).as_bytes()).is_ok());
     assert_eq!(refused(&nested(MAX_DEPTH)), "JSON-RPC message exceeds the limit of 128 nested containers");
@@ -95,9 +95,9 @@ fn depth_is_bounded_without_recursion() {
 }
 
 #[test]
-fn numbers_of_any_precision_survive() {
+fn numbers_of_any_precision_survive_a_round_trip() {
     let text = r#"{"method":"m","params":[1.5,1e100,18446744073709551616,1e400]}"#;
-    let Incoming::Notification(message) = decode(text.as_bytes()).unwrap() else { panic!("a notification") };
+    let Incoming::Notification(message) = decode(text.as_bytes()).unwrap() else { panic!("expected a notification") };
     let again = encode_notification(&message.method, &message.params);
     assert_eq!(std::str::from_utf8(&again).unwrap(), text);
 }
@@ -117,7 +117,7 @@ fn answers_have_the_published_member_order() {
 }
 
 #[test]
-fn the_id_of_a_cut_message_is_found_where_it_stands_first() {
+fn the_id_of_a_cut_message_is_found_if_it_is_the_first_member() {
     assert_eq!(sniff_id(br#"{"id":12,"method":"pro"#), Some(RequestId::Integer(12)));
     assert_eq!(sniff_id(br#" { "id" : "a\"b" , "me"#), Some(RequestId::Text("a\"b".into())));
     for cut in [&br#"{"id":12"#[..], br#"{"method":"x","id":1"#, br#"{"id":null,"#, b"", b"[[[["] {
@@ -145,24 +145,24 @@ proptest! {
     #[test]
     fn requests_round_trip(id in prop_oneof![any::<i64>().prop_map(RequestId::Integer), ".{0,12}".prop_map(|text| RequestId::Text(text.into()))], method in ".{0,12}", params in json()) {
         let text = encode_request(&id, &method, &params);
-        let Incoming::Request(request) = decode(&text).unwrap() else { panic!("a request") };
+        let Incoming::Request(request) = decode(&text).unwrap() else { panic!("expected a request") };
         prop_assert_eq!(&request.id, &id);
         prop_assert_eq!(&*request.method, method.as_str());
         prop_assert_eq!(serde_json::from_str::<Value>(request.params.map_or("null", RawValue::get)).unwrap(), params);
         let text = encode_response(&id, &json_of(&text));
-        let Incoming::Response(response) = decode(&text).unwrap() else { panic!("a response") };
+        let Incoming::Response(response) = decode(&text).unwrap() else { panic!("expected a response") };
         prop_assert_eq!(response.id, id);
     }
 
     #[test]
-    fn agrees_with_the_json_library_on_what_is_json(text in r#"[\{\}\[\],:"a-c0-9 \\tru.e-]{0,24}"#) {
+    fn every_message_that_decodes_is_valid_json(text in r#"[\{\}\[\],:"a-c0-9 \\tru.e-]{0,24}"#) {
         if decode(text.as_bytes()).is_ok() {
             prop_assert!(serde_json::from_str::<Value>(&text).is_ok());
         }
     }
 
     #[test]
-    fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+    fn no_input_makes_a_decoder_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         let _ = decode(&bytes);
         let _ = sniff_id(&bytes);
         let _ = sniff_method(&bytes);
@@ -175,7 +175,7 @@ fn json_of(text: &[u8]) -> Value {
 }
 
 #[test]
-fn bytes_are_written_as_serde_would_write_them() {
+fn base64_messages_equal_those_that_serde_writes() {
     use crate::fs::{ReadBlockResult, WriteBlockParams};
     let (id, bytes) = (RequestId::Text("a\"b".into()), vec![0u8, 255, 7, 8]);
     let result = ReadBlockResult { chunk: crate::Base64Bytes(bytes.clone()), eof: false };
