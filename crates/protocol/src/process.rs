@@ -57,13 +57,14 @@ pub struct StartParams {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<Box<RawValue>>,
     /// Whether all network access must go through the managed proxy. The server refuses true, because it cannot enforce it yet.
+    /// Absent: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub enforce_managed_network: bool,
-    /// Facts about the managed network for the sandbox. The server accepts them and does not use them.
+    /// Facts about the managed network for the sandbox. The server accepts them and does not use them. Absent: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub managed_network: Option<Box<RawValue>>,
     /// Configuration of a network proxy that the server is to launch for the process. The server refuses it, because it cannot
-    /// launch one yet.
+    /// launch one yet. Absent: no proxy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network_proxy: Option<Box<RawValue>>,
     /// Capability `shellSnapshotV2`: run the command with the state that a login shell's profile leaves, captured once, instead
@@ -268,8 +269,9 @@ pub struct OutputChunk {
 pub struct ReadResult {
     /// Retained output after `afterSeq`, in the order of `seq`. Empty if there is none.
     pub chunks: Vec<OutputChunk>,
-    /// The next read passes `nextSeq - 1` as `afterSeq`. In an answer with chunks to a read with `maxBytes`, this is the number after
-    /// the last chunk. In any other answer it is the number after the last event so far, exit and close included.
+    /// The next read passes `nextSeq - 1` as `afterSeq`. If the answer has chunks and a limit, which is `maxBytes` or the size of
+    /// a message, this is the number after the last chunk. Otherwise it is the number after the last event so far, exit and
+    /// close included.
     pub next_seq: u64,
     /// Whether the process has exited. Descendants may still hold its streams.
     pub exited: bool,
