@@ -4,8 +4,8 @@
 use std::time::{Duration, Instant};
 
 use testkit::{
-    Client, Outcome, TestServer, Value, cpu_time, eventually, eventually_async, http_get, json, process_state,
-    unbase64,
+    Client, FinishedProcess, TestServer, Value, cpu_time, eventually, eventually_async, http_get, json,
+    process_state, unbase64,
 };
 
 /// Little is retained, so that a process soon stands still.
@@ -77,7 +77,7 @@ fn numbers(last: usize) -> String {
     (1..=last).map(|number| format!("{number}\n")).collect()
 }
 
-fn is_whole(outcome: &Outcome, last: usize) {
+fn is_whole(outcome: &FinishedProcess, last: usize) {
     assert!(String::from_utf8(outcome.stdout.clone()).unwrap() == numbers(last), "{} bytes", outcome.stdout.len());
     assert_eq!(outcome.seqs, (1..=outcome.seqs.len() as u64).collect::<Vec<_>>());
 }
@@ -171,7 +171,7 @@ async fn after_the_answer_to_a_pause_no_event_comes() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     client.start("p", &["seq", "1", "3000000"]).await;
-    let mut outcome = Outcome::default();
+    let mut outcome = FinishedProcess::default();
     let mut closed = false;
     let mut take = |message: Value| {
         let params = &message["params"];
@@ -294,10 +294,10 @@ async fn a_pause_ends_with_its_connection() {
             }
         }
         let rest = client.outcome("p").await;
-        let outcome = Outcome {
+        let outcome = FinishedProcess {
             stdout: [before, rest.stdout].concat(),
             seqs: [seqs, rest.seqs].concat(),
-            ..Outcome::default()
+            ..FinishedProcess::default()
         };
         is_whole(&outcome, 300_000);
     }

@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use testkit::{Client, Outcome, TestServer, Value, json};
+use testkit::{Client, FinishedProcess, TestServer, Value, json};
 
 /// Name and path of a shell, the file that it reads at a login, and the file that the capture reads after that.
 const SHELLS: [(&str, &str, &str, &str); 3] = [
@@ -101,14 +101,14 @@ fn params(home: &Path, process: &str, shell: usize, command: &str) -> Value {
     })
 }
 
-async fn run(client: &mut Client, params: Value) -> Outcome {
+async fn run(client: &mut Client, params: Value) -> FinishedProcess {
     let process = params["processId"].as_str().unwrap().to_owned();
     client.call("process/start", params).await;
     client.outcome(&process).await
 }
 
 /// Names of the variables that a command sees, of those that the tests are about.
-fn names(outcome: &Outcome) -> Vec<&str> {
+fn names(outcome: &FinishedProcess) -> Vec<&str> {
     let lines = std::str::from_utf8(&outcome.stdout).unwrap().lines();
     let mut names: Vec<_> = lines.filter_map(|line| Some(line.split_once('=')?.0)).collect();
     names.retain(|name| {

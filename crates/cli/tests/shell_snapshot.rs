@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use rustix::fs::{CWD, FileType, Mode};
-use testkit::{Client, Outcome, TestServer, Value, eventually, eventually_async, http_get, is_alive, json};
+use testkit::{Client, FinishedProcess, TestServer, Value, eventually, eventually_async, http_get, is_alive, json};
 
 const SHELLS: [(&str, &str, &str); 3] =
     [("bash", "/bin/bash", ".bash_profile"), ("zsh", "/usr/bin/zsh", ".zprofile"), ("sh", "/bin/sh", ".profile")];
@@ -46,7 +46,7 @@ impl Home {
     }
 }
 
-async fn run(client: &mut Client, params: Value) -> Outcome {
+async fn run(client: &mut Client, params: Value) -> FinishedProcess {
     let process = params["processId"].as_str().unwrap().to_owned();
     client.call("process/start", params).await;
     client.outcome(&process).await

@@ -27,7 +27,7 @@ pub struct Client {
 
 /// Everything a process said, after it closed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Outcome {
+pub struct FinishedProcess {
     /// Output of the pipe at descriptor 1.
     pub stdout: Vec<u8>,
     /// Output of the pipe at descriptor 2.
@@ -170,8 +170,8 @@ impl Client {
     }
 
     /// Reads notifications until a process has closed.
-    pub async fn outcome(&mut self, process: &str) -> Outcome {
-        let mut outcome = Outcome::default();
+    pub async fn outcome(&mut self, process: &str) -> FinishedProcess {
+        let mut outcome = FinishedProcess::default();
         loop {
             let event = self.event(process).await;
             let params = &event["params"];
@@ -197,7 +197,7 @@ impl Client {
     }
 
     /// Starts a command and returns everything it said.
-    pub async fn run(&mut self, process: &str, argv: &[&str]) -> Outcome {
+    pub async fn run(&mut self, process: &str, argv: &[&str]) -> FinishedProcess {
         self.start(process, argv).await;
         self.outcome(process).await
     }

@@ -18,7 +18,7 @@ mod signals;
 mod slow_reader;
 mod wait;
 
-pub use client::{Client, Outcome};
+pub use client::{Client, FinishedProcess};
 pub use conversation::{base64, unbase64};
 pub use http::{HttpAnswer, UPGRADE, http_exchange, http_get, http_request};
 pub use memory::{
@@ -26,7 +26,7 @@ pub use memory::{
 };
 pub use proxy::CuttingProxy;
 pub use published::PublishedServer;
-pub use resuming::{Counts, Received, ResumingClient};
+pub use resuming::{ReceivedEvents, ReconnectCounts, ResumingClient};
 pub use scripted::ScriptedServer;
 pub use server::{TestServer, binary, run_to_end, send_signal};
 pub use slow_reader::SlowReader;

@@ -25,13 +25,13 @@ pub struct ResumingClient {
     /// Writes that are not known to be accepted, by write id; repeated on each new connection.
     writes: BTreeMap<u64, Value>,
     last_write: u64,
-    processes: BTreeMap<String, Received>,
-    counts: Counts,
+    processes: BTreeMap<String, ReceivedEvents>,
+    counts: ReconnectCounts,
 }
 
 /// How it went.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct ReconnectCounts {
     /// Connections that ended.
     pub lost: usize,
     /// Connections that got as far as a resumed session.
@@ -44,7 +44,7 @@ pub struct Counts {
 
 /// What is known of a process: only what came in sequence, without a hole.
 #[derive(Clone, Debug, Default)]
-pub struct Received {
+pub struct ReceivedEvents {
     /// Everything it wrote.
     pub output: Vec<u8>,
     /// The last event that is known.
@@ -86,13 +86,13 @@ impl ResumingClient {
             writes: BTreeMap::new(),
             last_write: 0,
             processes: BTreeMap::new(),
-            counts: Counts::default(),
+            counts: ReconnectCounts::default(),
         }
     }
 
     /// Starts a process. The connection must hold until the answer is here.
     pub async fn start(&mut self, process: &str, params: Value) {
-        self.processes.insert(process.to_owned(), Received::default());
+        self.processes.insert(process.to_owned(), ReceivedEvents::default());
         self.ask("process/start", params, Asked::Start).await;
         let id = self.last_id;
         while self.asked.contains_key(&id) {
@@ -140,17 +140,17 @@ impl ResumingClient {
     }
 
     /// What is known of a process.
-    pub fn received(&self, process: &str) -> &Received {
+    pub fn received(&self, process: &str) -> &ReceivedEvents {
         &self.processes[process]
     }
 
     /// What is known of all of them.
-    pub fn processes(&self) -> &BTreeMap<String, Received> {
+    pub fn processes(&self) -> &BTreeMap<String, ReceivedEvents> {
         &self.processes
     }
 
     /// How it went so far.
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> ReconnectCounts {
         self.counts
     }
 
@@ -254,7 +254,7 @@ impl ResumingClient {
     }
 }
 
-impl Received {
+impl ReceivedEvents {
     /// Takes over what follows without a hole.
     fn settle(&mut self) {
         while let Some(event) = self.early.remove(&(self.last_seq + 1)) {

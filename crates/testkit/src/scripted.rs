@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 use transport::{Limits, MessageStream, PeerLabel, in_memory};
 
 pub use connection::ScriptedConnection;
-pub use record::Asked;
+pub use record::ClientMessage;
 
 use crate::base64;
 use record::Record;
@@ -34,7 +34,7 @@ pub enum Reply {
     Cut,
 }
 
-type Script = Box<dyn FnMut(&Asked) -> Reply + Send>;
+type Script = Box<dyn FnMut(&ClientMessage) -> Reply + Send>;
 
 /// A scripted server. Clones are the same server.
 ///
@@ -58,9 +58,9 @@ impl ScriptedServer {
         Self { record: Arc::default(), dialled: Arc::default() }
     }
 
-    /// From now on this decides about requests of a method. It may push over [`Asked::connection`] before it returns, and that comes
+    /// From now on this decides about requests of a method. It may push over [`ClientMessage::connection`] before it returns, and that comes
     /// before the answer.
-    pub fn on(&self, method: &str, script: impl FnMut(&Asked) -> Reply + Send + 'static) -> &Self {
+    pub fn on(&self, method: &str, script: impl FnMut(&ClientMessage) -> Reply + Send + 'static) -> &Self {
         self.record.set_script(method, Box::new(script));
         self
     }
@@ -100,7 +100,7 @@ impl ScriptedServer {
     }
 
     /// Everything it was asked so far, over all connections, notifications included.
-    pub fn asked(&self) -> Vec<Asked> {
+    pub fn asked(&self) -> Vec<ClientMessage> {
         self.record.asked()
     }
 
@@ -110,8 +110,8 @@ impl ScriptedServer {
     }
 
     /// Waits until it was asked for a method `times` times, and returns the last of them.
-    pub async fn wait_for(&self, method: &str, times: usize) -> Asked {
-        let nth = |all: &[Asked]| all.iter().filter(|asked| asked.method == method).nth(times - 1).cloned();
+    pub async fn wait_for(&self, method: &str, times: usize) -> ClientMessage {
+        let nth = |all: &[ClientMessage]| all.iter().filter(|asked| asked.method == method).nth(times - 1).cloned();
         self.record.wait(&format!("{method}, {times} times"), nth).await
     }
 
@@ -190,7 +190,7 @@ pub fn page(chunks: impl IntoIterator<Item = (u64, Vec<u8>)>, next_seq: u64) -> 
     })
 }
 
-fn unscripted(asked: &Asked) -> Reply {
+fn unscripted(asked: &ClientMessage) -> Reply {
     Reply::Result(match asked.method.as_str() {
         "initialize" => {
             let session = asked.params["resumeSessionId"].as_str().unwrap_or("session-1");

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
-use testkit::scripted::{Asked, Reply, ScriptedConnection, ScriptedListener, exited};
+use testkit::scripted::{ClientMessage, Reply, ScriptedConnection, ScriptedListener, exited};
 use testkit::{ScriptedServer, Signal, json, send_signal};
 use tokio::io::AsyncReadExt as _;
 use tokio::process::Child;
@@ -27,7 +27,7 @@ impl Silent {
         let server = ScriptedServer::new();
         let info = json!({"shell": {"name": "sh", "path": "/bin/sh"}, "capabilities": capabilities});
         server.on("environment/info", move |_| Reply::Result(info.clone()));
-        server.on("process/start", |asked: &Asked| {
+        server.on("process/start", |asked: &ClientMessage| {
             after_the_answer(asked, |connection, id| connection.output(id, 1, "ready\n"))
         });
         server.on("process/terminate", |_| Reply::Silence);
@@ -50,7 +50,10 @@ impl Silent {
 }
 
 /// Lets a start succeed, and then something happen.
-fn after_the_answer(asked: &Asked, happens: impl FnOnce(&ScriptedConnection, &str) + Send + 'static) -> Reply {
+fn after_the_answer(
+    asked: &ClientMessage,
+    happens: impl FnOnce(&ScriptedConnection, &str) + Send + 'static,
+) -> Reply {
     let (connection, id) = (asked.connection.clone(), asked.params["processId"].as_str().unwrap().to_owned());
     tokio::spawn(async move { happens(&connection, &id) });
     Reply::Result(json!({"processId": asked.params["processId"]}))
@@ -102,7 +105,7 @@ async fn a_server_that_does_not_end_the_command_is_given_up() {
 async fn a_number_that_is_no_exit_code_is_no_success() {
     for number in [256, 300, -1, i32::MIN, 65_536] {
         let silent = Silent::start(json!({}));
-        silent.server.on("process/start", move |asked: &Asked| {
+        silent.server.on("process/start", move |asked: &ClientMessage| {
             after_the_answer(asked, move |connection, id| {
                 connection.push("process/exited", exited(id, 1, number, Some(false)));
                 connection.push("process/closed", json!({"processId": id, "seq": 2}));
@@ -118,7 +121,7 @@ async fn a_number_that_is_no_exit_code_is_no_success() {
 #[tokio::test]
 async fn the_first_of_two_exits_counts() {
     let silent = Silent::start(json!({}));
-    silent.server.on("process/start", |asked: &Asked| {
+    silent.server.on("process/start", |asked: &ClientMessage| {
         after_the_answer(asked, |connection, id| {
             connection.push("process/exited", exited(id, 1, 3, Some(false)));
             connection.push("process/exited", exited(id, 2, 0, Some(false)));
@@ -131,7 +134,7 @@ async fn the_first_of_two_exits_counts() {
 #[tokio::test]
 async fn a_close_without_an_exit_is_not_waited_for() {
     let silent = Silent::start(json!({}));
-    silent.server.on("process/start", |asked: &Asked| {
+    silent.server.on("process/start", |asked: &ClientMessage| {
         after_the_answer(asked, |connection, id| {
             connection.push("process/closed", json!({"processId": id, "seq": 1}));
         })

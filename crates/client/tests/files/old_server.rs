@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use client::{ExecutorFileSystem as _, FileTime, PathUri, WriteStreamOptions};
-use testkit::scripted::{Asked, Reply};
+use testkit::scripted::{ClientMessage, Reply};
 use testkit::{ScriptedServer, base64, json, unbase64};
 
 use crate::metadata_sharing::connect;
@@ -54,7 +54,7 @@ async fn a_file_is_read_to_the_block_that_is_not_full() {
 async fn at_most_eight_blocks_are_asked_for_at_once() {
     let server = ScriptedServer::new();
     server.on("fs/open", |asked| Reply::Result(json!({"handleId": asked.params["handleId"]})));
-    let waiting: Arc<Mutex<Vec<Asked>>> = Arc::default();
+    let waiting: Arc<Mutex<Vec<ClientMessage>>> = Arc::default();
     server.on("fs/readBlock", {
         let waiting = Arc::clone(&waiting);
         move |asked| {

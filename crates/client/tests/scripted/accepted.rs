@@ -60,7 +60,7 @@ async fn in_a_silent_handshake(server: &ScriptedServer) -> (client::ExecServerCl
     (client, sockets)
 }
 
-fn resume(asked: &testkit::scripted::Asked) -> Reply {
+fn resume(asked: &testkit::scripted::ClientMessage) -> Reply {
     Reply::Result(json!({"sessionId": asked.params["resumeSessionId"]}))
 }
 

@@ -93,7 +93,7 @@ async fn a_sandbox_that_a_server_cannot_enforce_is_not_sent() {
     }));
     let open = sandbox(&json!({"type": "disabled"}));
     let roots = || vec![root("a", Some(&enforced)), root("b", Some(&open)), root("c", Some(&enforced))];
-    let answer = |asked: &testkit::scripted::Asked| {
+    let answer = |asked: &testkit::scripted::ClientMessage| {
         let roots = asked.params["roots"].as_array().unwrap().iter();
         let roots: Vec<_> = roots.map(|root| json!({"id": root["id"], "path": root["path"]})).collect();
         Reply::Result(json!({"roots": roots}))

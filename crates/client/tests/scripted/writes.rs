@@ -1,13 +1,13 @@
 //! Writes that a server refuses for now, or because they are too large.
 
 use client::{ExecProcess, WriteStatus};
-use testkit::scripted::{Asked, Reply};
+use testkit::scripted::{ClientMessage, Reply};
 use testkit::{ScriptedServer, Value, json, unbase64};
 
 use crate::support::{connect, params, words};
 
 /// The bytes of a write.
-fn bytes(asked: &Asked) -> Vec<u8> {
+fn bytes(asked: &ClientMessage) -> Vec<u8> {
     unbase64(&asked.params["chunk"])
 }
 
@@ -18,7 +18,7 @@ fn refused(kind: &str) -> Reply {
 /// A process of a server that refuses writes as `refuse` says, and what that server has taken.
 async fn process(
     server: &ScriptedServer,
-    mut refuse: impl FnMut(&Asked) -> Option<Reply> + Send + 'static,
+    mut refuse: impl FnMut(&ClientMessage) -> Option<Reply> + Send + 'static,
 ) -> (client::ExecServerClient, ExecProcess, std::sync::mpsc::Receiver<Vec<u8>>) {
     let (take, taken) = std::sync::mpsc::channel();
     let capabilities = json!({"processWriteQuery": true});

@@ -8,7 +8,7 @@ use tokio::sync::{mpsc, watch};
 use transport::{Framing, Incoming, MessageStream, Reader, Writer};
 
 use super::Reply;
-use super::record::{Asked, Record};
+use super::record::{ClientMessage, Record};
 
 /// The server's end of a connection. Clones are the same connection.
 #[derive(Clone)]
@@ -136,7 +136,7 @@ async fn read(mut reader: Reader, connection: ScriptedConnection, record: Arc<Re
 
 fn handle(message: &Value, connection: &ScriptedConnection, record: &Record) {
     let Some(method) = message["method"].as_str() else { return record.note_answer(message.clone()) };
-    record.note(Asked {
+    record.note(ClientMessage {
         id: message["id"].as_i64(),
         method: method.to_owned(),
         params: message["params"].clone(),

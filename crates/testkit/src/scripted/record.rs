@@ -11,7 +11,7 @@ use crate::wait::PATIENCE;
 
 /// A request or notification of a client.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct ClientMessage {
     /// None for a notification.
     pub id: Option<i64>,
     /// The method.
@@ -22,7 +22,7 @@ pub struct Asked {
     pub connection: ScriptedConnection,
 }
 
-impl Asked {
+impl ClientMessage {
     /// Answers it after all.
     pub fn answer(&self, reply: Reply) {
         let id = self.id.expect("a notification has no answer");
@@ -38,7 +38,7 @@ pub(super) struct Record {
 
 #[derive(Default)]
 struct Heard {
-    asked: Vec<Asked>,
+    asked: Vec<ClientMessage>,
     answers: Vec<Value>,
 }
 
@@ -51,12 +51,12 @@ impl Record {
         self.heard.borrow().asked.last().map(|asked| asked.connection.clone())
     }
 
-    pub(super) fn asked(&self) -> Vec<Asked> {
+    pub(super) fn asked(&self) -> Vec<ClientMessage> {
         self.heard.borrow().asked.clone()
     }
 
     /// It is noted before the script decides, and answered after that.
-    pub(super) fn note(&self, asked: Asked) {
+    pub(super) fn note(&self, asked: ClientMessage) {
         self.heard.send_modify(|heard| heard.asked.push(asked.clone()));
         let Some(id) = asked.id else { return };
         let reply = match lock(&self.scripts).get_mut(&asked.method) {
@@ -70,7 +70,7 @@ impl Record {
         self.heard.send_modify(|heard| heard.answers.push(answer));
     }
 
-    pub(super) async fn wait<T>(&self, what: &str, look: impl Fn(&[Asked]) -> Option<T>) -> T {
+    pub(super) async fn wait<T>(&self, what: &str, look: impl Fn(&[ClientMessage]) -> Option<T>) -> T {
         self.wait_in(what, |heard| look(&heard.asked)).await
     }
 
