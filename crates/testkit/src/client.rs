@@ -1,4 +1,5 @@
-//! A raw client: sends what it is told, keeps what it is sent, knows no recovery.
+//! A raw client of the protocol: it sends what a test tells it to, keeps messages that the test has not asked for yet, and does
+//! not reconnect. `conversation.rs` has more methods for processes, and `resuming.rs` a client that reconnects.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -8,61 +9,61 @@ use protocol::decode_base64;
 use serde_json::{Value, json};
 use transport::{CloseReason, ConnectOptions, Framing, Incoming, MessageStream, Reader, Writer, connect};
 
-/// No single message takes this long, however loaded the machine is.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Longer than a single message takes on a loaded machine. Reached only by a failing test.
+const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A connection to a server.
+/// A connection to a server, with or without a session.
 pub struct Client {
     reader: Reader,
     writer: Writer,
     framing: Framing,
     next_id: i64,
-    /// Messages that came while something else was waited for.
+    /// Messages that arrived while the test waited for another one.
     inbox: VecDeque<Value>,
-    /// The session, after the handshake.
+    /// Id of the session. Empty before the handshake.
     pub session: String,
-    /// What the server said when it closed the connection, if it said anything.
+    /// The reason that the server gave when it closed the connection. None if the connection is open or ended without a reason.
     pub close_reason: Option<CloseReason>,
 }
 
-/// Everything a process said, after it closed.
+/// The events of a process that has closed, collected.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FinishedProcess {
-    /// Output of the pipe at descriptor 1.
+    /// Output on `stdout`, all chunks joined.
     pub stdout: Vec<u8>,
-    /// Output of the pipe at descriptor 2.
+    /// Output on `stderr`, all chunks joined.
     pub stderr: Vec<u8>,
-    /// Output of the terminal.
+    /// Output on `pty`, all chunks joined.
     pub pty: Vec<u8>,
-    /// How it ended.
+    /// Exit code of the process.
     pub exit_code: i64,
-    /// Whether its time was over.
+    /// Whether the exit has `timedOut`.
     pub timed_out: bool,
-    /// Sequence numbers in the order they came.
+    /// Sequence numbers of all events, in the order in which they arrived.
     pub seqs: Vec<u64>,
-    /// The stream of each piece of output, in the order they came.
+    /// The stream of each chunk of output, in the order in which they arrived.
     pub streams: Vec<String>,
 }
 
 impl Client {
-    /// Connects without handshake.
+    /// Connects without a handshake. Panics if the connection fails.
     pub async fn connect(url: &str) -> Self {
         Self::connect_with(url, ConnectOptions::default()).await.unwrap()
     }
 
-    /// Connects without handshake, with options.
+    /// Connects without a handshake, with options. Returns an error if the connection fails.
     pub async fn connect_with(url: &str, options: ConnectOptions) -> anyhow::Result<Self> {
-        Ok(Self::over(tokio::time::timeout(PATIENCE, connect(url, options)).await??))
+        Ok(Self::over(tokio::time::timeout(WAIT_TIMEOUT, connect(url, options)).await??))
     }
 
-    /// A client over an existing stream.
+    /// A client on a message stream that already exists.
     pub fn over(stream: MessageStream) -> Self {
         let MessageStream { reader, writer, framing, .. } = stream;
         let (inbox, session) = (VecDeque::new(), String::new());
         Self { reader, writer, framing, next_id: 1, inbox, session, close_reason: None }
     }
 
-    /// `initialize` and `initialized`.
+    /// Sends `initialize` and `initialized`. `resume` is the session to resume; with none the server opens a new one.
     pub async fn handshake(&mut self, resume: Option<&str>) {
         let params = json!({"clientName": "testkit", "resumeSessionId": resume});
         let result = self.call("initialize", params).await;
@@ -70,7 +71,7 @@ impl Client {
         self.notify("initialized", json!({})).await;
     }
 
-    /// Calls a method and returns its result; panics on an error.
+    /// Sends a request and returns the `result` of its answer. Panics if the answer is an error.
     pub async fn call(&mut self, method: &str, params: Value) -> Value {
         let answer = self.request(method, params).await;
         match answer.get("result") {
@@ -79,7 +80,7 @@ impl Client {
         }
     }
 
-    /// Calls a method and returns the `error` of its answer; panics on success.
+    /// Sends a request and returns the `error` of its answer. Panics if the answer is a result.
     pub async fn call_error(&mut self, method: &str, params: Value) -> Value {
         let answer = self.request(method, params).await;
         match answer.get("error") {
@@ -88,13 +89,13 @@ impl Client {
         }
     }
 
-    /// Calls a method and returns the whole answer.
+    /// Sends a request and returns its whole answer.
     pub async fn request(&mut self, method: &str, params: Value) -> Value {
         let id = self.send(method, params).await;
         self.answer(id).await
     }
 
-    /// Sends a request without waiting for its answer; returns its id.
+    /// Sends a request without waiting for its answer. Returns the id of the request.
     pub async fn send(&mut self, method: &str, params: Value) -> i64 {
         let id = self.next_id;
         self.next_id += 1;
@@ -102,34 +103,34 @@ impl Client {
         id
     }
 
-    /// Sends a notification.
+    /// Sends a notification, which gets no answer.
     pub async fn notify(&mut self, method: &str, params: Value) {
         self.send_text(&json!({"method": method, "params": params}).to_string()).await;
     }
 
-    /// Sends any text as one message.
+    /// Sends any text as one message. Panics if the connection has ended.
     pub async fn send_text(&mut self, text: &str) {
         self.try_send_text(text).await.unwrap();
     }
 
-    /// Sends any text as one message over a connection that may have ended.
+    /// Sends any text as one message. Returns an error if the connection has ended.
     pub async fn try_send_text(&mut self, text: &str) -> std::io::Result<()> {
         let mut out = Vec::new();
         self.framing.frame(&mut out, text.len(), |out| out.extend_from_slice(text.as_bytes()));
         self.writer.write_all(&out).await
     }
 
-    /// Sends bytes as they are, below the framing.
+    /// Sends bytes without framing them as a message.
     pub async fn send_bytes(&mut self, bytes: &[u8]) -> std::io::Result<()> {
         self.writer.write_all(bytes).await
     }
 
-    /// Waits for the answer to a request; keeps everything else for later.
+    /// Waits for the answer to a request. Other messages are kept for later.
     pub async fn answer(&mut self, id: i64) -> Value {
         self.take(|message| message["id"] == id && message.get("method").is_none()).await
     }
 
-    /// The next message of any kind.
+    /// The next message of any kind. Panics if the connection has ended.
     pub async fn next(&mut self) -> Value {
         match self.inbox.pop_front() {
             Some(message) => message,
@@ -137,7 +138,7 @@ impl Client {
         }
     }
 
-    /// The next message that `wanted` accepts; keeps everything else for later.
+    /// The next message that `wanted` accepts. Other messages are kept for later.
     pub async fn take(&mut self, wanted: impl Fn(&Value) -> bool) -> Value {
         if let Some(index) = self.inbox.iter().position(&wanted) {
             return self.inbox.remove(index).unwrap();
@@ -151,17 +152,17 @@ impl Client {
         }
     }
 
-    /// The next notification about a process.
+    /// The next notification about a process. Other messages are kept for later.
     pub async fn event(&mut self, process: &str) -> Value {
         self.take(|message| message.get("method").is_some() && message["params"]["processId"] == process).await
     }
 
-    /// Starts a command on pipes in `/`, with a PATH, and waits for the answer.
+    /// Starts a command on pipes in `/`, with only `PATH` in its environment, and waits for the answer.
     pub async fn start(&mut self, process: &str, argv: &[&str]) -> Value {
         self.call("process/start", Self::start_params(process, argv)).await
     }
 
-    /// Params of a start on pipes in `/`, with a PATH.
+    /// Params to start a command on pipes in `/`, with only `PATH` in its environment.
     pub fn start_params(process: &str, argv: &[&str]) -> Value {
         json!({
             "processId": process, "argv": argv, "cwd": "file:///", "tty": false,
@@ -169,7 +170,7 @@ impl Client {
         })
     }
 
-    /// Reads notifications until a process has closed.
+    /// Waits until a process has closed, and returns its collected events.
     pub async fn outcome(&mut self, process: &str) -> FinishedProcess {
         let mut outcome = FinishedProcess::default();
         loop {
@@ -196,23 +197,23 @@ impl Client {
         }
     }
 
-    /// Starts a command and returns everything it said.
+    /// Starts a command, waits until it has closed, and returns its collected events.
     pub async fn run(&mut self, process: &str, argv: &[&str]) -> FinishedProcess {
         self.start(process, argv).await;
         self.outcome(process).await
     }
 
-    /// The next message from the connection as bytes, answering pings; none at its end.
+    /// The next message of the connection, not decoded. Answers pings meanwhile. None if the connection has ended.
     pub async fn receive_bytes(&mut self) -> Option<Bytes> {
         loop {
             let incoming =
-                tokio::time::timeout(PATIENCE, self.reader.next()).await.expect("nothing came for too long");
+                tokio::time::timeout(WAIT_TIMEOUT, self.reader.next()).await.expect("nothing came for too long");
             match incoming {
                 Ok(Incoming::Message(message)) => return Some(message),
                 Ok(Incoming::Ping(payload)) => {
                     let mut out = Vec::new();
                     self.framing.pong(&mut out, &payload);
-                    // A connection that just broke says so at the next read.
+                    // If the connection has just ended, the next read reports it.
                     let _ = self.writer.write_all(&out).await;
                 }
                 Ok(Incoming::Pong(_)) => {}
@@ -226,13 +227,13 @@ impl Client {
         }
     }
 
-    /// The next message from the connection; none at its end.
+    /// The next message of the connection, decoded. None if the connection has ended.
     pub async fn receive(&mut self) -> Option<Value> {
         let message = self.receive_bytes().await?;
         Some(serde_json::from_slice(&message).expect("the server sends JSON"))
     }
 
-    /// Waits until the server has ended the connection and returns what came before.
+    /// Waits until the server has closed the connection, and returns all messages that the test has not taken.
     pub async fn drain(&mut self) -> Vec<Value> {
         let mut messages: Vec<_> = self.inbox.drain(..).collect();
         while let Some(message) = self.receive().await {

@@ -1,35 +1,36 @@
-//! One HTTP exchange, byte for byte, so that a test can send what no HTTP library would.
+//! HTTP exchanges, byte for byte, so that a test can send requests that no HTTP library would send. Knows only what the server
+//! of this project sends: HTTP/1.1 with `content-length`.
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::wait::PATIENCE;
+use crate::wait::WAIT_TIMEOUT;
 
-/// What a server said.
+/// The response of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpAnswer {
-    /// The status code.
+    /// Status code from the status line.
     pub status: u16,
     /// Status line and headers, in lower case.
     pub head: String,
-    /// As long as `content-length` says.
+    /// Body of the length that `content-length` gives. Empty without that header.
     pub body: String,
 }
 
-/// Asks `IP:PORT` for a path on a connection of its own.
+/// Sends a GET request to `IP:PORT` over a new connection.
 pub async fn http_get(address: &str, path: &str, headers: &[(&str, &str)]) -> HttpAnswer {
     let mut stream = TcpStream::connect(address).await.unwrap();
     http_exchange(&mut stream, &http_request(path, headers)).await
 }
 
-/// The text of a GET request. It is for `localhost` unless the headers name another host.
+/// The text of a GET request. `Host` is `localhost` unless `headers` contain it.
 pub fn http_request(path: &str, headers: &[(&str, &str)]) -> String {
     let host = if headers.iter().any(|(name, _)| *name == "Host") { "" } else { "Host: localhost\r\n" };
     let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
     format!("GET {path} HTTP/1.1\r\n{host}{headers}\r\n")
 }
 
-/// The headers of a WebSocket upgrade.
+/// Headers of a WebSocket upgrade, for [`http_request`].
 pub const UPGRADE: &[(&str, &str)] = &[
     ("Connection", "Upgrade"),
     ("Upgrade", "websocket"),
@@ -37,10 +38,10 @@ pub const UPGRADE: &[(&str, &str)] = &[
     ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="),
 ];
 
-/// Sends a request on an open connection and reads the answer, and no more than the answer.
+/// Sends a request over an open connection and reads the response, but no byte after it.
 pub async fn http_exchange<T: AsyncRead + AsyncWrite + Unpin>(io: &mut T, request: &str) -> HttpAnswer {
     io.write_all(request.as_bytes()).await.unwrap();
-    tokio::time::timeout(PATIENCE, read_answer(io)).await.expect("no answer came for too long")
+    tokio::time::timeout(WAIT_TIMEOUT, read_answer(io)).await.expect("no answer came for too long")
 }
 
 async fn read_answer<T: AsyncRead + Unpin>(io: &mut T) -> HttpAnswer {

@@ -1,14 +1,16 @@
-//! Tools for tests: a real server process, a raw client of the protocol, and a proxy that breaks connections.
+//! Tools for tests: the real server in a process of its own ([`TestServer`]), a raw client of the protocol ([`Client`]), and a
+//! proxy that breaks connections ([`CuttingProxy`]).
 //!
-//! Nothing is mocked: the binary under test is the one users run. Only for a client there is a [scripted](ScriptedServer) peer too, which
-//! behaves as no real server does on purpose.
+//! Nothing is mocked: the binary under test is the one that users run. Only tests of a client also have a [scripted
+//! server](ScriptedServer), for behaviour that a real server does not show on purpose. No crate depends on this one except for
+//! its tests and the benchmarks.
 #![forbid(unsafe_code)]
-#![expect(clippy::unwrap_used, reason = "a test tool that fails should fail loudly and at once")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test that uses the tool")]
 
 mod client;
 mod conversation;
 mod http;
-mod memory;
+mod process_info;
 mod proxy;
 mod published;
 mod resuming;
@@ -21,7 +23,7 @@ mod wait;
 pub use client::{Client, FinishedProcess};
 pub use conversation::{base64, unbase64};
 pub use http::{HttpAnswer, UPGRADE, http_exchange, http_get, http_request};
-pub use memory::{
+pub use process_info::{
     cpu_time, descendants, is_alive, open_fds, peak_resident_bytes, process_state, resident_bytes, threads,
 };
 pub use proxy::CuttingProxy;

@@ -1,4 +1,5 @@
-//! A TCP proxy between a client and a server that can break or freeze what passes through it.
+//! A TCP proxy between a client and a server that can reset, freeze, slow down or refuse connections. It does not know what the
+//! bytes mean. Start with the methods of [`CuttingProxy`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,63 +12,64 @@ use tokio::sync::{broadcast, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-/// What the kernel may hold for one end of a slow connection. With less than a few packets of loopback it carries next to nothing.
+/// Receive buffer for each socket of a slow connection. With less than a few loopback packets, the kernel transfers next to
+/// nothing.
 const SLOW_BUFFER_BYTES: usize = 256 << 10;
-/// What passes over a slow connection at once.
-const SLOW_PIECE_BYTES: usize = 16 << 10;
-/// How far behind its rate a slow connection may be and still make up for it.
+/// Bytes that a slow connection reads at a time.
+const SLOW_READ_BYTES: usize = 16 << 10;
+/// How far a slow connection may be behind its rate and still catch up.
 const SLOW_CATCH_UP: Duration = Duration::from_millis(200);
 
-/// A proxy on loopback. Ends with its value.
+/// A proxy on a free loopback port. Dropping it resets all its connections.
 pub struct CuttingProxy {
     address: String,
     cut: broadcast::Sender<()>,
-    frozen: Arc<watch::Sender<Frozen>>,
+    frozen: Arc<watch::Sender<FreezeState>>,
     refusing: Arc<AtomicBool>,
     traffic: Arc<Traffic>,
     accepting: JoinHandle<()>,
 }
 
-/// What has passed, in both directions together, and where to cut.
+/// Bytes that have passed over all connections, in both directions together, and where to reset connections.
 #[derive(Default)]
 struct Traffic {
     passed: AtomicU64,
-    /// 0: nowhere.
+    /// Number of the byte after which a connection is reset. 0: none.
     cut_at: AtomicU64,
     cuts: AtomicU64,
-    /// Connections that are still to be cut at a place of their own.
+    /// How many further connections are reset after a random number of bytes.
     cuts_to_make: AtomicU64,
-    /// Each of them after at most this many bytes.
-    longest: AtomicU64,
+    /// Upper limit for that random number.
+    max_bytes: AtomicU64,
     random: AtomicU64,
-    /// Every connection is cut after this many bytes. 0: none is.
+    /// Number of bytes after which every connection is reset. 0: no connection is.
     cut_each_after: AtomicU64,
-    /// Bytes that may pass in a second and direction. 0: as many as come.
-    per_second: AtomicU64,
+    /// Largest number of bytes in a second in each direction. 0: no limit.
+    bytes_per_second: AtomicU64,
 }
 
 impl Traffic {
-    /// Where a new connection is to be cut, counted from its own beginning.
-    fn draw(&self) -> Option<u64> {
+    /// After how many of its own bytes a new connection is reset. None if it is not.
+    fn draw_cut_position(&self) -> Option<u64> {
         let each = self.cut_each_after.load(Ordering::SeqCst);
         if each > 0 {
             return Some(each);
         }
         let left = self.cuts_to_make.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
         left.ok()?;
-        // An ordinary linear congruence: the same seed gives the same places.
+        // A linear congruential generator: the same seed gives the same positions.
         let next =
             |random: u64| random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let before = self.random.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |random| Some(next(random)));
-        let chance = (next(before.unwrap_or_else(|random| random)) >> 11) as f64 / (1_u64 << 53) as f64;
-        // Every order of magnitude is as likely as the next: handshakes, answers and bulk are all hit.
-        Some((self.longest.load(Ordering::SeqCst) as f64).powf(chance) as u64)
+        let seed = self.random.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |random| Some(next(random)));
+        let fraction = (next(seed.unwrap_or_else(|random| random)) >> 11) as f64 / (1_u64 << 53) as f64;
+        // Every order of magnitude is equally likely, so that resets hit handshakes, small answers and large transfers.
+        Some((self.max_bytes.load(Ordering::SeqCst) as f64).powf(fraction) as u64)
     }
 
-    /// How many of `count` bytes may pass, and whether the cut comes then.
-    fn admit(&self, count: usize, own: &Own) -> (usize, bool) {
-        if let Some(cut_at) = own.cut_at {
-            let before = own.passed.fetch_add(count as u64, Ordering::SeqCst);
+    /// How many of `count` bytes may pass, and whether the connection is then reset.
+    fn admit(&self, count: usize, connection: &ConnectionTraffic) -> (usize, bool) {
+        if let Some(cut_at) = connection.cut_at {
+            let before = connection.passed.fetch_add(count as u64, Ordering::SeqCst);
             if before >= cut_at {
                 return (0, true);
             }
@@ -87,29 +89,29 @@ impl Traffic {
     }
 }
 
-/// Which connections move no more.
+/// Which connections are frozen.
 #[derive(Clone, Copy, Default)]
-struct Frozen {
-    /// How often everything was frozen. A connection that is older than the last time stays frozen.
-    times: u64,
-    /// New connections are frozen too.
-    is_for_all: bool,
+struct FreezeState {
+    /// How often [`CuttingProxy::freeze`] was called. A connection that is older than the last call stays frozen.
+    freezes: u64,
+    /// Whether new connections are frozen too.
+    includes_new: bool,
 }
 
-/// What has passed over one connection, and where it is cut.
+/// Bytes that have passed over one connection, and where it is reset.
 #[derive(Default)]
-struct Own {
+struct ConnectionTraffic {
     passed: AtomicU64,
     cut_at: Option<u64>,
 }
 
 impl CuttingProxy {
-    /// A proxy in front of `IP:PORT`.
+    /// Starts a proxy in front of the server at `IP:PORT`.
     pub async fn start(target: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let (cut, _) = broadcast::channel(1);
-        let frozen = Arc::new(watch::Sender::new(Frozen::default()));
+        let frozen = Arc::new(watch::Sender::new(FreezeState::default()));
         let refusing = Arc::new(AtomicBool::new(false));
         let traffic = Arc::new(Traffic::default());
         let target = target.to_owned();
@@ -130,60 +132,62 @@ impl CuttingProxy {
         Self { address, cut, frozen, refusing, traffic, accepting }
     }
 
-    /// Where clients connect.
+    /// The WebSocket URL for clients.
     pub fn url(&self) -> String {
         format!("ws://{}", self.address)
     }
 
-    /// Resets every connection; whatever is on its way is lost.
+    /// Resets every open connection. Bytes that are on their way are lost.
     pub fn cut(&self) {
         let _ = self.cut.send(());
     }
 
-    /// Resets the connection over which the byte of this number passes, counted from 1 over all connections and both directions,
-    /// after that byte. Once.
+    /// Resets one connection once: the one over which byte number `byte` passes, right after that byte. Bytes are counted from
+    /// 1, over all connections and both directions.
     pub fn cut_at(&self, byte: u64) {
         self.traffic.cut_at.store(byte, Ordering::SeqCst);
     }
 
-    /// Resets each of the next `connections` after a random number of bytes, at most `longest`. The same seed gives the same places.
-    pub fn cut_at_random(&self, connections: u64, longest: u64, seed: u64) {
-        self.traffic.longest.store(longest, Ordering::SeqCst);
+    /// Resets each of the next `connections` new connections after a random number of bytes, at most `max_bytes`. The same seed
+    /// gives the same positions.
+    pub fn cut_at_random(&self, connections: u64, max_bytes: u64, seed: u64) {
+        self.traffic.max_bytes.store(max_bytes, Ordering::SeqCst);
         self.traffic.random.store(seed, Ordering::SeqCst);
         self.traffic.cuts_to_make.store(connections, Ordering::SeqCst);
     }
 
-    /// Resets every new connection after this many bytes, in both directions together.
+    /// Resets every new connection after this many bytes, counted over both directions. 0: no longer.
     pub fn cut_each_after(&self, bytes: u64) {
         self.traffic.cut_each_after.store(bytes, Ordering::SeqCst);
     }
 
-    /// New connections carry no more than this in a second and direction.
+    /// Limits new connections to this many bytes in a second in each direction. 0: no limit.
     pub fn slow_down(&self, bytes_per_second: u64) {
-        self.traffic.per_second.store(bytes_per_second, Ordering::SeqCst);
+        self.traffic.bytes_per_second.store(bytes_per_second, Ordering::SeqCst);
     }
 
-    /// How many bytes have passed.
+    /// How many bytes have passed over all connections, in both directions.
     pub fn passed(&self) -> u64 {
         self.traffic.passed.load(Ordering::SeqCst)
     }
 
-    /// How often it has cut at a byte.
+    /// How many connections were reset at a byte. Does not count [`cut`](Self::cut).
     pub fn cuts_made(&self) -> u64 {
         self.traffic.cuts.load(Ordering::SeqCst)
     }
 
-    /// Lets nothing pass in either direction, without closing anything: a peer that vanished.
+    /// Lets no byte pass in either direction and closes nothing, as if the peer had vanished. Applies to open and new
+    /// connections.
     pub fn freeze(&self) {
-        self.frozen.send_modify(|frozen| *frozen = Frozen { times: frozen.times + 1, is_for_all: true });
+        self.frozen.send_modify(|frozen| *frozen = FreezeState { freezes: frozen.freezes + 1, includes_new: true });
     }
 
-    /// New connections pass; frozen ones stay frozen.
+    /// Lets bytes pass over new connections again. Connections that are frozen stay frozen.
     pub fn thaw_new(&self) {
-        self.frozen.send_modify(|frozen| frozen.is_for_all = false);
+        self.frozen.send_modify(|frozen| frozen.includes_new = false);
     }
 
-    /// Turns new connections away.
+    /// Whether new connections are accepted and closed at once.
     pub fn refuse(&self, refusing: bool) {
         self.refusing.store(refusing, Ordering::Relaxed);
     }
@@ -200,60 +204,60 @@ async fn carry(
     client: TcpStream,
     server: TcpStream,
     mut cut: broadcast::Receiver<()>,
-    frozen: watch::Receiver<Frozen>,
+    frozen: watch::Receiver<FreezeState>,
     traffic: Arc<Traffic>,
 ) {
     for socket in [&client, &server] {
         let _ = socket.set_nodelay(true);
-        // Dropped with unsent data and no linger, a socket is reset: the cut is abrupt for both sides.
+        // A socket without linger is reset when it is dropped, so that both sides lose the connection abruptly.
         let _ = rustix::net::sockopt::set_socket_linger(socket, Some(Duration::ZERO));
     }
-    let per_second = traffic.per_second.load(Ordering::SeqCst);
-    if per_second > 0 {
+    let bytes_per_second = traffic.bytes_per_second.load(Ordering::SeqCst);
+    if bytes_per_second > 0 {
         for socket in [&client, &server] {
-            // Otherwise the kernel takes megabytes on behalf of a link that carries little.
+            // With larger buffers the kernel would accept megabytes for a connection that transfers little.
             let _ = rustix::net::sockopt::set_socket_recv_buffer_size(socket, SLOW_BUFFER_BYTES);
         }
     }
-    let own = Own { passed: AtomicU64::new(0), cut_at: traffic.draw() };
+    let connection = ConnectionTraffic { passed: AtomicU64::new(0), cut_at: traffic.draw_cut_position() };
     let (client_read, client_write) = client.into_split();
     let (server_read, server_write) = server.into_split();
     tokio::select! {
         _ = cut.recv() => {}
-        () = copy(client_read, server_write, frozen.clone(), &traffic, &own) => {}
-        () = copy(server_read, client_write, frozen, &traffic, &own) => {}
+        () = copy(client_read, server_write, frozen.clone(), &traffic, &connection) => {}
+        () = copy(server_read, client_write, frozen, &traffic, &connection) => {}
     }
 }
 
 async fn copy(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
-    mut frozen: watch::Receiver<Frozen>,
+    mut frozen: watch::Receiver<FreezeState>,
     traffic: &Traffic,
-    own: &Own,
+    connection: &ConnectionTraffic,
 ) {
-    let born = frozen.borrow().times;
+    let freezes_before = frozen.borrow().freezes;
     let mut due = Instant::now();
-    let per_second = traffic.per_second.load(Ordering::SeqCst);
-    let mut buffer = vec![0; if per_second > 0 { SLOW_PIECE_BYTES } else { 64 << 10 }];
+    let bytes_per_second = traffic.bytes_per_second.load(Ordering::SeqCst);
+    let mut buffer = vec![0; if bytes_per_second > 0 { SLOW_READ_BYTES } else { 64 << 10 }];
     loop {
         let count = tokio::select! {
             biased;
-            () = until_frozen(&mut frozen, born) => std::future::pending().await,
+            () = until_frozen(&mut frozen, freezes_before) => std::future::pending().await,
             count = from.read(&mut buffer) => count,
         };
         match count {
             Ok(0) | Err(_) => return,
             Ok(count) => {
-                let (count, is_cut) = traffic.admit(count, own);
+                let (count, is_cut) = traffic.admit(count, connection);
                 if to.write_all(&buffer[..count]).await.is_err() || is_cut {
                     return;
                 }
-                if per_second > 0 {
-                    // What a late wake-up has cost is made up for, but no idle time is saved up.
+                if bytes_per_second > 0 {
+                    // A late wake-up is made up for, but an idle time does not allow a burst later.
                     due = due.max(Instant::now() - SLOW_CATCH_UP)
-                        + Duration::from_secs_f64(count as f64 / per_second as f64);
-                    // sleep: a slow link is made of waiting.
+                        + Duration::from_secs_f64(count as f64 / bytes_per_second as f64);
+                    // sleep: waiting is what makes the connection slow.
                     tokio::time::sleep_until(due).await;
                 }
             }
@@ -261,7 +265,7 @@ async fn copy(
     }
 }
 
-/// Once frozen, a connection never moves again.
-async fn until_frozen(frozen: &mut watch::Receiver<Frozen>, born: u64) {
-    let _ = frozen.wait_for(|frozen| frozen.is_for_all || frozen.times > born).await;
+/// Waits until a connection is frozen. A frozen connection stays so.
+async fn until_frozen(frozen: &mut watch::Receiver<FreezeState>, freezes_before: u64) {
+    let _ = frozen.wait_for(|frozen| frozen.includes_new || frozen.freezes > freezes_before).await;
 }

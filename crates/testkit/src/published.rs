@@ -1,5 +1,6 @@
-//! A server that knows the published protocol and nothing else. It is the real binary behind a filter: what the published protocol does
-//! not have is refused, ignored or left out, as servers do that were written by others.
+//! A server that has only the published protocol, for tests of clients that must work with other servers. It is the real binary
+//! behind a filter: the filter refuses methods that are extensions, and removes members that are extensions from params and
+//! results.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -12,7 +13,7 @@ use transport::{ConnectOptions, Framing, Incoming, Limits, MessageStream, PeerLa
 
 use crate::TestServer;
 
-/// Requests that a published server answers.
+/// The methods of the published protocol.
 const METHODS: [&str; 23] = [
     "initialize",
     "process/start",
@@ -39,7 +40,7 @@ const METHODS: [&str; 23] = [
     "fs/copy",
 ];
 
-/// Members of params and results, by method, that have extensions beside them.
+/// The published members of params and results together, for methods that also have extensions.
 const MEMBERS: [(&str, &[&str]); 6] = [
     ("initialize", &["clientName", "resumeSessionId", "sessionId"]),
     (
@@ -70,7 +71,7 @@ const MEMBERS: [(&str, &[&str]); 6] = [
     ),
 ];
 
-/// Capabilities that a published server may have.
+/// The capabilities of the published protocol.
 const CAPABILITIES: [&str; 6] = [
     "capabilityDiscoverySandbox",
     "environmentConfigRead",
@@ -80,7 +81,7 @@ const CAPABILITIES: [&str; 6] = [
     "shellSnapshotV2",
 ];
 
-/// A published server. Ends with its value.
+/// A server without extensions. Dropping it ends the server and all connections.
 pub struct PublishedServer {
     url: String,
     accepting: JoinHandle<()>,
@@ -88,12 +89,12 @@ pub struct PublishedServer {
 }
 
 impl PublishedServer {
-    /// Puts the filter in front of `server`, on a socket in `folder`.
+    /// Starts the filter in front of `server`, on a Unix socket in `folder`.
     pub fn start(server: TestServer, folder: &Path) -> Self {
         Self::without(server, folder, &[])
     }
 
-    /// As [`start`](Self::start), for one that is so old that it does not have these methods either.
+    /// Like [`start`](Self::start), for a server that is so old that it does not have the methods `missing` either.
     pub fn without(server: TestServer, folder: &Path, missing: &[&'static str]) -> Self {
         let path = folder.join("published.sock");
         let listener = UnixListener::bind(&path).unwrap();
@@ -108,7 +109,7 @@ impl PublishedServer {
         Self { url: format!("unix://{}", path.display()), accepting, _server: server }
     }
 
-    /// Where clients connect.
+    /// The URL of the Unix socket for clients.
     pub fn url(&self) -> &str {
         &self.url
     }
@@ -120,10 +121,10 @@ impl Drop for PublishedServer {
     }
 }
 
-/// One connection.
+/// The filter for one connection.
 struct Filter {
     known: HashSet<&'static str>,
-    /// The methods of requests that have no answer yet, by id.
+    /// Method of each request that has no answer yet, by id.
     asked: Mutex<HashMap<i64, String>>,
     to_client: tokio::sync::Mutex<(Writer, Framing)>,
     to_server: tokio::sync::Mutex<(Writer, Framing)>,
@@ -141,7 +142,7 @@ async fn carry(client: UnixStream, upstream: String, known: HashSet<&'static str
         to_client: tokio::sync::Mutex::new((to_client, client_framing)),
         to_server: tokio::sync::Mutex::new((to_server, server_framing)),
     });
-    // Whoever ends first ends both.
+    // If either side ends the connection, both sides are closed.
     tokio::select! {
         () = filter.requests(from_client) => {}
         () = filter.answers(from_server) => {}
@@ -154,7 +155,7 @@ impl Filter {
             let mut message: Value = serde_json::from_slice(&message).unwrap();
             let method = message["method"].as_str().unwrap_or_default().to_owned();
             let Some(id) = message["id"].as_i64() else {
-                // A notification that is not known ends the connection.
+                // A published server ends the connection after an unknown notification.
                 if method != "initialized" {
                     return;
                 }
@@ -228,7 +229,7 @@ fn retain(members: &mut Map<String, Value>, known: &[&str]) {
     members.retain(|member, _| known.contains(&member.as_str()));
 }
 
-/// With a terminal, the name that a program is to have is executed instead of the program.
+/// Imitates a fault of published servers: with a terminal they execute `arg0` instead of the program.
 fn execute_arg0(params: &mut Value) {
     if params["tty"] == true
         && let Some(name) = params["arg0"].as_str().map(str::to_owned)

@@ -1,5 +1,6 @@
-//! A client that survives cuts: it reconnects, resumes its session, reads what it missed and goes on with what is
-//! pushed. It handles one message at a time, so that a test can cut between any two of them.
+//! A client that survives lost connections: it reconnects, resumes its session, reads the events that it missed, and continues
+//! with pushed events. It handles one message for each call of [`step`](ResumingClient::step), so that a test can cut the
+//! connection between any two messages.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,63 +9,63 @@ use transport::ConnectOptions;
 
 use crate::{Client, base64, unbase64};
 
-/// The code that says that another connection has the session.
+/// Error code for a session that is still attached to another connection.
 const STILL_ATTACHED: i64 = -32010;
 
-/// Ids that a raw client may have used already.
-const HANDSHAKE_IDS: i64 = 100;
+/// Request ids start above this number. The raw client uses lower ones for the handshake.
+const FIRST_ID: i64 = 100;
 
-/// A client whose connection may end at any time.
+/// A client that resumes its session over as many connections as needed.
 pub struct ResumingClient {
     url: String,
     session: String,
-    link: Option<Client>,
+    connection: Option<Client>,
     last_id: i64,
-    /// Requests of the current connection that are not answered yet.
-    asked: HashMap<i64, Asked>,
-    /// Writes that are not known to be accepted, by write id; repeated on each new connection.
+    /// Requests of the current connection that are not answered yet, by id.
+    pending: HashMap<i64, PendingRequest>,
+    /// Writes that were not answered yet, by write id. They are sent again over each new connection.
     writes: BTreeMap<u64, Value>,
     last_write: u64,
     processes: BTreeMap<String, ReceivedEvents>,
     counts: ReconnectCounts,
 }
 
-/// How it went.
+/// What has happened to the connections of a client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReconnectCounts {
-    /// Connections that ended.
+    /// How many connections ended.
     pub lost: usize,
-    /// Connections that got as far as a resumed session.
+    /// How many connections resumed the session.
     pub resumed: usize,
-    /// Resumes that were refused because the cut connection still held the session.
+    /// How many resumes were refused because the lost connection still had the session.
     pub refused: usize,
-    /// Events that came again.
+    /// How many events arrived more than once.
     pub repeated: usize,
 }
 
-/// What is known of a process: only what came in sequence, without a hole.
+/// The events of a process up to the first one that is missing.
 #[derive(Clone, Debug, Default)]
 pub struct ReceivedEvents {
-    /// Everything it wrote.
+    /// All output so far.
     pub output: Vec<u8>,
-    /// The last event that is known.
+    /// Sequence number of the last event without a gap before it.
     pub last_seq: u64,
-    /// Its exit code, after the exit.
+    /// Exit code. None until the process has exited.
     pub exit_code: Option<i64>,
-    /// Nothing will follow.
+    /// Whether the process has closed, so that no event follows.
     pub closed: bool,
-    /// Events that came before one that is still missing.
-    early: BTreeMap<u64, Event>,
+    /// Events that arrived before an earlier one, by sequence number.
+    early: BTreeMap<u64, ProcessEvent>,
 }
 
 #[derive(Clone, Debug)]
-enum Event {
+enum ProcessEvent {
     Output(Vec<u8>),
     Exited(i64),
     Closed,
 }
 
-enum Asked {
+enum PendingRequest {
     Initialize,
     Start,
     Read { process: String, after: u64 },
@@ -73,16 +74,16 @@ enum Asked {
 }
 
 impl ResumingClient {
-    /// Connects and opens a session.
+    /// Connects and opens a new session.
     pub async fn connect(url: &str) -> Self {
         let mut client = Client::connect(url).await;
         client.handshake(None).await;
         Self {
             url: url.to_owned(),
             session: client.session.clone(),
-            link: Some(client),
-            last_id: HANDSHAKE_IDS,
-            asked: HashMap::new(),
+            connection: Some(client),
+            last_id: FIRST_ID,
+            pending: HashMap::new(),
             writes: BTreeMap::new(),
             last_write: 0,
             processes: BTreeMap::new(),
@@ -90,180 +91,185 @@ impl ResumingClient {
         }
     }
 
-    /// Starts a process. The connection must hold until the answer is here.
+    /// Starts a process and waits for the answer. Panics if the connection ends before that.
     pub async fn start(&mut self, process: &str, params: Value) {
         self.processes.insert(process.to_owned(), ReceivedEvents::default());
-        self.ask("process/start", params, Asked::Start).await;
+        self.request("process/start", params, PendingRequest::Start).await;
         let id = self.last_id;
-        while self.asked.contains_key(&id) {
+        while self.pending.contains_key(&id) {
             assert!(self.is_connected(), "the connection ended during a start");
             self.step().await;
         }
     }
 
-    /// Writes to a process, once, however often the connection ends meanwhile.
+    /// Writes to a process. The write is repeated after each lost connection, under the same write id.
     pub async fn write(&mut self, process: &str, bytes: &[u8]) {
         self.last_write += 1;
         let number = self.last_write;
         let params = json!({"processId": process, "chunk": base64(bytes), "writeId": number.to_string()});
         self.writes.insert(number, params.clone());
-        self.ask("process/write", params, Asked::Write(number)).await;
+        self.request("process/write", params, PendingRequest::Write(number)).await;
     }
 
-    /// Ends the stdin of a process. To be repeated if the connection ends before the answer.
+    /// Closes the stdin of a process without waiting for the answer. The test must repeat the call if the connection ends
+    /// before the answer.
     pub async fn close_stdin(&mut self, process: &str) {
         while !self.is_resumed() {
             self.step().await;
         }
-        self.ask("process/closeStdin", json!({"processId": process}), Asked::CloseStdin).await;
+        self.request("process/closeStdin", json!({"processId": process}), PendingRequest::CloseStdin).await;
     }
 
-    /// Whether there is a connection that is not known to have ended.
+    /// Whether there is a connection that has not ended, as far as the client knows.
     pub fn is_connected(&self) -> bool {
-        self.link.is_some()
+        self.connection.is_some()
     }
 
     fn is_resumed(&self) -> bool {
-        self.is_connected() && !self.asked.values().any(|asked| matches!(asked, Asked::Initialize))
+        self.is_connected() && !self.pending.values().any(|request| matches!(request, PendingRequest::Initialize))
     }
 
-    /// Handles the next message, or the end of the connection, or makes a new one.
+    /// Handles one message or the end of the connection. Without a connection, reconnects instead.
     pub async fn step(&mut self) {
-        let Some(client) = &mut self.link else { return self.reconnect().await };
+        let Some(client) = &mut self.connection else { return self.reconnect().await };
         match client.receive().await {
             Some(message) => self.handle(&message).await,
             None => {
                 self.counts.lost += 1;
-                self.link = None;
+                self.connection = None;
             }
         }
     }
 
-    /// What is known of a process.
+    /// The events of a process so far.
     pub fn received(&self, process: &str) -> &ReceivedEvents {
         &self.processes[process]
     }
 
-    /// What is known of all of them.
+    /// The events of all processes so far, by process id.
     pub fn processes(&self) -> &BTreeMap<String, ReceivedEvents> {
         &self.processes
     }
 
-    /// How it went so far.
+    /// What has happened to the connections so far.
     pub fn counts(&self) -> ReconnectCounts {
         self.counts
     }
 
     async fn reconnect(&mut self) {
-        self.asked.clear();
+        self.pending.clear();
         if let Ok(client) = Client::connect_with(&self.url, ConnectOptions::default()).await {
-            self.link = Some(client);
+            self.connection = Some(client);
             let params = json!({"clientName": "testkit", "resumeSessionId": self.session});
-            self.ask("initialize", params, Asked::Initialize).await;
+            self.request("initialize", params, PendingRequest::Initialize).await;
         }
     }
 
-    async fn ask(&mut self, method: &str, params: Value, asked: Asked) {
+    async fn request(&mut self, method: &str, params: Value, request: PendingRequest) {
         self.last_id += 1;
-        self.asked.insert(self.last_id, asked);
+        self.pending.insert(self.last_id, request);
         self.send(&json!({"id": self.last_id, "method": method, "params": params})).await;
     }
 
     async fn send(&mut self, message: &Value) {
-        if let Some(client) = &mut self.link {
-            // A connection that just broke says so at the next read.
+        if let Some(client) = &mut self.connection {
+            // If the connection has just ended, the next read reports it.
             let _ = client.try_send_text(&message.to_string()).await;
         }
     }
 
     async fn handle(&mut self, message: &Value) {
         if message.get("method").is_some() {
-            return self.note_pushed(message);
+            return self.add_pushed(message);
         }
         let id = message["id"].as_i64().unwrap();
-        match self.asked.remove(&id).expect("an answer belongs to a request") {
-            Asked::Initialize if message["error"]["code"] == STILL_ATTACHED => {
+        match self.pending.remove(&id).expect("an answer belongs to a request") {
+            PendingRequest::Initialize if message["error"]["code"] == STILL_ATTACHED => {
                 self.counts.refused += 1;
-                self.link = None;
+                self.connection = None;
             }
-            Asked::Initialize => {
+            PendingRequest::Initialize => {
                 assert_eq!(message["result"]["sessionId"], self.session, "{message}");
                 self.counts.resumed += 1;
                 self.catch_up().await;
             }
-            Asked::Start | Asked::CloseStdin => assert!(message.get("result").is_some(), "{message}"),
-            Asked::Read { process, after } => self.note_page(&process, after, &message["result"]),
-            Asked::Write(number) => {
+            PendingRequest::Start | PendingRequest::CloseStdin => {
+                assert!(message.get("result").is_some(), "{message}");
+            }
+            PendingRequest::Read { process, after } => self.add_page(&process, after, &message["result"]),
+            PendingRequest::Write(number) => {
                 assert_eq!(message["result"]["status"], "accepted", "{message}");
                 self.writes.remove(&number);
             }
         }
     }
 
-    /// Asks for what was missed, and repeats what was not answered.
+    /// Asks for events that were missed, and repeats writes that were not answered.
     async fn catch_up(&mut self) {
         self.send(&json!({"method": "initialized", "params": {}})).await;
         let open = self.processes.iter().filter(|(_, received)| !received.closed);
         let open: Vec<_> = open.map(|(process, received)| (process.clone(), received.last_seq)).collect();
         for (process, after) in open {
             let params = json!({"processId": process, "afterSeq": after});
-            self.ask("process/read", params, Asked::Read { process, after }).await;
+            self.request("process/read", params, PendingRequest::Read { process, after }).await;
         }
         for (number, params) in self.writes.clone() {
-            self.ask("process/write", params, Asked::Write(number)).await;
+            self.request("process/write", params, PendingRequest::Write(number)).await;
         }
     }
 
-    fn note_pushed(&mut self, message: &Value) {
+    fn add_pushed(&mut self, message: &Value) {
         let params = &message["params"];
         let event = match message["method"].as_str().unwrap() {
-            "process/output" => Event::Output(unbase64(&params["chunk"])),
-            "process/exited" => Event::Exited(params["exitCode"].as_i64().unwrap()),
-            "process/closed" => Event::Closed,
+            "process/output" => ProcessEvent::Output(unbase64(&params["chunk"])),
+            "process/exited" => ProcessEvent::Exited(params["exitCode"].as_i64().unwrap()),
+            "process/closed" => ProcessEvent::Closed,
             other => panic!("unexpected notification {other}"),
         };
-        self.note(params["processId"].as_str().unwrap(), params["seq"].as_u64().unwrap(), event);
+        self.add_event(params["processId"].as_str().unwrap(), params["seq"].as_u64().unwrap(), event);
     }
 
-    /// An answer holds every event after `after` and before its `nextSeq`.
-    fn note_page(&mut self, process: &str, after: u64, page: &Value) {
+    /// Adds the events of an answer to `process/read`. It has every event after `after` and before its `nextSeq`.
+    fn add_page(&mut self, process: &str, after: u64, page: &Value) {
         let next = page["nextSeq"].as_u64().unwrap();
         assert_ne!(page["gap"], true, "output of {process} after {after} is gone: {}", page["droppedBytes"]);
         let mut events = BTreeMap::new();
         for chunk in page["chunks"].as_array().unwrap() {
             let bytes = unbase64(&chunk["chunk"]);
-            events.insert(chunk["seq"].as_u64().unwrap(), Event::Output(bytes));
+            events.insert(chunk["seq"].as_u64().unwrap(), ProcessEvent::Output(bytes));
         }
         if let Some(seq) = page["exitSeq"].as_u64().filter(|seq| *seq > after && *seq < next) {
-            events.insert(seq, Event::Exited(page["exitCode"].as_i64().unwrap()));
+            events.insert(seq, ProcessEvent::Exited(page["exitCode"].as_i64().unwrap()));
         }
         if page["closed"] == true {
-            events.entry(next - 1).or_insert(Event::Closed);
+            events.entry(next - 1).or_insert(ProcessEvent::Closed);
         }
         for (seq, event) in events {
-            self.note(process, seq, event);
+            self.add_event(process, seq, event);
         }
     }
 
-    fn note(&mut self, process: &str, seq: u64, event: Event) {
+    fn add_event(&mut self, process: &str, seq: u64, event: ProcessEvent) {
         let received = self.processes.get_mut(process).unwrap();
         if seq <= received.last_seq || received.early.insert(seq, event).is_some() {
             self.counts.repeated += 1;
         }
-        received.settle();
+        received.apply_in_order();
     }
 }
 
 impl ReceivedEvents {
-    /// Takes over what follows without a hole.
-    fn settle(&mut self) {
+    /// Applies early events for as long as no event before them is missing.
+    fn apply_in_order(&mut self) {
         while let Some(event) = self.early.remove(&(self.last_seq + 1)) {
             self.last_seq += 1;
-            assert!(!self.closed, "nothing follows a close");
+            assert!(!self.closed, "no event follows a close");
             match event {
-                Event::Output(bytes) => self.output.extend(bytes),
-                Event::Exited(code) => assert_eq!(self.exit_code.replace(code), None, "it exits once"),
-                Event::Closed => self.closed = true,
+                ProcessEvent::Output(bytes) => self.output.extend(bytes),
+                ProcessEvent::Exited(code) => {
+                    assert_eq!(self.exit_code.replace(code), None, "the process exits only once");
+                }
+                ProcessEvent::Closed => self.closed = true,
             }
         }
     }

@@ -1,8 +1,9 @@
-//! A server whose every answer a test decides: it keeps the handshake by itself, remembers what it was asked, and pushes what it is told.
-//! For what a real server does only in bad moments, or only an old one does.
+//! A server in the test itself, whose answers the test decides. It does the handshake by itself, records what clients send, and
+//! pushes what the test tells it to. For tests of a client against behaviour that a real server shows only rarely, or only in
+//! an old version. Start with [`ScriptedServer::on`].
 
 mod connection;
-mod record;
+mod state;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,35 +15,36 @@ use tokio::task::JoinHandle;
 use transport::{Limits, MessageStream, PeerLabel, in_memory};
 
 pub use connection::ScriptedConnection;
-pub use record::ClientMessage;
+pub use state::ClientMessage;
 
 use crate::base64;
-use record::Record;
+use state::ScriptedState;
 
-/// What becomes of a request.
+/// What the server does with a request.
 #[derive(Clone, Debug)]
 pub enum Reply {
-    /// It is answered with this.
+    /// Answer with this result.
     Result(Value),
-    /// It is refused, with this code and these words.
+    /// Answer with an error of this code and this message.
     Error(i64, String),
-    /// It is refused, with this code, this `data` and these words.
+    /// Answer with an error of this code, this `data` and this message.
     ErrorWithData(i64, Value, String),
-    /// It is not answered, unless the test does so by its id later.
+    /// Do not answer. The test can answer later with [`ClientMessage::answer`].
     Silence,
-    /// The connection ends instead.
+    /// End the connection without an answer.
     Cut,
 }
 
 type Script = Box<dyn FnMut(&ClientMessage) -> Reply + Send>;
 
-/// A scripted server. Clones are the same server.
+/// A scripted server. Clones share one server.
 ///
-/// Without a script, `initialize` opens the session `session-1` or resumes whatever it is asked to, starts succeed, reads find a process
-/// that runs and has said nothing, writes are accepted, and everything else is answered with `{}`.
+/// A method without a script has a default answer: `initialize` opens the session `session-1` or resumes the wanted one, starts
+/// succeed, reads return nothing of a running process, and writes are accepted. All other methods are answered with `{}`, or
+/// with the least that their result needs.
 #[derive(Clone)]
 pub struct ScriptedServer {
-    record: Arc<Record>,
+    state: Arc<ScriptedState>,
     dialled: Arc<AtomicUsize>,
 }
 
@@ -53,27 +55,27 @@ impl Default for ScriptedServer {
 }
 
 impl ScriptedServer {
-    /// A server without a script.
+    /// A server with default answers only.
     pub fn new() -> Self {
-        Self { record: Arc::default(), dialled: Arc::default() }
+        Self { state: Arc::default(), dialled: Arc::default() }
     }
 
-    /// From now on this decides about requests of a method. It may push over [`ClientMessage::connection`] before it returns, and that comes
-    /// before the answer.
+    /// Lets `script` decide about all later requests of a method. The script can push over [`ClientMessage::connection`] before
+    /// it returns; such messages arrive before the answer.
     pub fn on(&self, method: &str, script: impl FnMut(&ClientMessage) -> Reply + Send + 'static) -> &Self {
-        self.record.set_script(method, Box::new(script));
+        self.state.set_script(method, Box::new(script));
         self
     }
 
-    /// The client's end of a new connection.
+    /// Opens a new connection in memory, and returns the client's end of it.
     pub fn dial(&self) -> MessageStream {
         let (server, client) = in_memory(Limits::default());
         self.dialled.fetch_add(1, Ordering::SeqCst);
-        ScriptedConnection::serve(server, &self.record);
+        ScriptedConnection::serve(server, &self.state);
         client
     }
 
-    /// Listens on a Unix socket in `folder`, for clients that are programs of their own.
+    /// Listens on a Unix socket in `folder`, for clients in other processes.
     pub fn listen(&self, folder: &Path) -> ScriptedListener {
         let path = folder.join("scripted.sock");
         let listener = UnixListener::bind(&path).unwrap();
@@ -83,55 +85,55 @@ impl ScriptedServer {
                 let (read, write) = client.into_split();
                 server.dialled.fetch_add(1, Ordering::SeqCst);
                 let stream = transport::lines(read, write, PeerLabel::Unix, Limits::default());
-                ScriptedConnection::serve(stream, &server.record);
+                ScriptedConnection::serve(stream, &server.state);
             }
         });
         ScriptedListener { url: format!("unix://{}", path.display()), accepting }
     }
 
-    /// How often it was dialled.
+    /// How many connections clients have opened.
     pub fn dialled(&self) -> usize {
         self.dialled.load(Ordering::SeqCst)
     }
 
-    /// The latest connection that sent something.
+    /// The connection over which the last message came. Panics if no message has come.
     pub fn connection(&self) -> ScriptedConnection {
-        self.record.connection().expect("a client has connected")
+        self.state.connection().expect("a client has connected")
     }
 
-    /// Everything it was asked so far, over all connections, notifications included.
+    /// All requests and notifications so far, over all connections, in the order in which they came.
     pub fn asked(&self) -> Vec<ClientMessage> {
-        self.record.asked()
+        self.state.asked()
     }
 
-    /// How often it was asked for a method.
+    /// How many requests or notifications of a method have come.
     pub fn count(&self, method: &str) -> usize {
         self.asked().iter().filter(|asked| asked.method == method).count()
     }
 
-    /// Waits until it was asked for a method `times` times, and returns the last of them.
+    /// Waits until requests of a method have come `times` times, and returns the last of them.
     pub async fn wait_for(&self, method: &str, times: usize) -> ClientMessage {
         let nth = |all: &[ClientMessage]| all.iter().filter(|asked| asked.method == method).nth(times - 1).cloned();
-        self.record.wait(&format!("{method}, {times} times"), nth).await
+        self.state.wait(&format!("{method}, {times} times"), nth).await
     }
 
-    /// Waits for an answer of the client to a request that was pushed.
+    /// Waits for the client's answer to a request that [`ScriptedConnection::request`] sent.
     pub async fn wait_for_answer(&self, id: i64) -> Value {
         let wanted = |all: &[Value]| all.iter().find(|answer| answer["id"] == id).cloned();
-        self.record.wait_for_answer(id, wanted).await
+        self.state.wait_for_answer(id, wanted).await
     }
 
-    /// Pushes over the latest connection.
+    /// Pushes a notification over the connection of the last message.
     pub fn push(&self, method: &str, params: Value) {
         self.connection().push(method, params);
     }
 
-    /// Pushes output of a process.
+    /// Pushes output of a process on stdout.
     pub fn output(&self, process: &str, seq: u64, bytes: impl AsRef<[u8]>) {
         self.connection().output(process, seq, bytes);
     }
 
-    /// Pushes an exit that says nothing was denied.
+    /// Pushes the exit of a process, with `sandboxDenied` false.
     pub fn exited(&self, process: &str, seq: u64, exit_code: i32) {
         self.push("process/exited", exited(process, seq, exit_code, Some(false)));
     }
@@ -141,20 +143,20 @@ impl ScriptedServer {
         self.push("process/closed", json!({"processId": process, "seq": seq}));
     }
 
-    /// Ends the latest connection without a word.
+    /// Ends the connection of the last message, without a close message.
     pub fn cut(&self) {
         self.connection().cut();
     }
 }
 
-/// The socket of a scripted server. Ends with its value.
+/// The Unix socket of a scripted server. Dropping it stops accepting connections.
 pub struct ScriptedListener {
     url: String,
     accepting: JoinHandle<()>,
 }
 
 impl ScriptedListener {
-    /// Where clients connect.
+    /// The URL of the Unix socket for clients.
     pub fn url(&self) -> &str {
         &self.url
     }
@@ -166,12 +168,12 @@ impl Drop for ScriptedListener {
     }
 }
 
-/// Params of `process/output` on stdout.
+/// Params of `process/output` with output on stdout.
 pub fn output(process: &str, seq: u64, bytes: impl AsRef<[u8]>) -> Value {
     json!({"processId": process, "seq": seq, "stream": "stdout", "chunk": base64(bytes)})
 }
 
-/// Params of `process/exited`; an old server does not say whether something was denied.
+/// Params of `process/exited`. `sandbox_denied` is none for a server that is too old to send it.
 pub fn exited(process: &str, seq: u64, exit_code: i32, sandbox_denied: Option<bool>) -> Value {
     let mut params = json!({"processId": process, "seq": seq, "exitCode": exit_code});
     if let Some(denied) = sandbox_denied {
@@ -180,7 +182,7 @@ pub fn exited(process: &str, seq: u64, exit_code: i32, sandbox_denied: Option<bo
     params
 }
 
-/// An answer to `process/read` with these chunks of stdout, of a process that runs.
+/// A result of `process/read` with these chunks of stdout, for a process that still runs.
 pub fn page(chunks: impl IntoIterator<Item = (u64, Vec<u8>)>, next_seq: u64) -> Value {
     let chunk = |(seq, bytes): (u64, Vec<u8>)| json!({"seq": seq, "stream": "stdout", "chunk": base64(bytes)});
     let chunks: Vec<Value> = chunks.into_iter().map(chunk).collect();

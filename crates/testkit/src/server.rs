@@ -1,4 +1,4 @@
-//! A server under test: the real binary in a process of its own.
+//! A server under test: the real binary in a process of its own. Start with [`TestServer`].
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -8,9 +8,10 @@ use tokio::process::{Child, Command};
 
 use crate::Client;
 use crate::signals::stop_ignoring_signals;
-use crate::wait::PATIENCE;
+use crate::wait::WAIT_TIMEOUT;
 
-/// The `exec-server` binary: `EXEC_SERVER_BIN`, or the one built beside the running test.
+/// Path of the `exec-server` binary: the variable `EXEC_SERVER_BIN`, or else the binary in the build directory of the running
+/// test.
 pub fn binary() -> PathBuf {
     stop_ignoring_signals();
     if let Some(path) = std::env::var_os("EXEC_SERVER_BIN") {
@@ -21,39 +22,39 @@ pub fn binary() -> PathBuf {
     profile.expect("build the binary first: cargo build").join("exec-server")
 }
 
-/// Runs the binary with arguments that let it end by itself, and returns what it said.
+/// Runs the binary with arguments with which it ends by itself, and returns its output and exit code.
 pub async fn run_to_end(args: &[&str]) -> std::process::Output {
     let mut command = Command::new(binary());
     command.args(args).stdin(Stdio::null()).kill_on_drop(true);
-    tokio::time::timeout(PATIENCE, command.output()).await.expect("it does not end by itself").unwrap()
+    tokio::time::timeout(WAIT_TIMEOUT, command.output()).await.expect("the binary does not end by itself").unwrap()
 }
 
-/// A running server. Killed when dropped; its guard then kills what it had started.
+/// A running server. Dropping it kills the server, whose guard then kills the processes that the server has started.
 pub struct TestServer {
     child: Child,
     urls: Vec<String>,
 }
 
 impl TestServer {
-    /// Starts one on a free loopback port.
+    /// Starts a server on a free loopback port.
     pub async fn start() -> Self {
         Self::with_args(&[]).await
     }
 
-    /// Starts one with further arguments. `--listen` in them replaces the default.
+    /// Starts a server with further arguments. `--listen` among them replaces the default address.
     pub async fn with_args(args: &[&str]) -> Self {
         Self::with(args, |command| command).await
     }
 
-    /// Starts one with a command that the test has prepared further.
+    /// Starts a server with further arguments. `prepare` can change the command, for example its environment.
     pub async fn with(args: &[&str], prepare: impl FnOnce(&mut Command) -> &mut Command) -> Self {
         let mut command = Command::new(binary());
         prepare(command.args(args));
         Self::launch(command, args).await
     }
 
-    /// Starts one as another user, from a copy of the binary in `directory`, which everybody may then use: the directory of the build need
-    /// not be open to that user. Only root can.
+    /// Starts a server as another user, which only root can do. The server runs from a copy of the binary in `directory`, which
+    /// is made accessible to all users, because the build directory may not be.
     pub async fn of_user(user: u32, directory: &Path, args: &[&str]) -> Self {
         let open_to_all = |path: &Path, mode| {
             std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
@@ -67,8 +68,8 @@ impl TestServer {
         Self::launch(command, args).await
     }
 
-    /// Starts one with a command of the test's own, such as another program that becomes the server. `args` are those of the
-    /// server in it.
+    /// Starts a server with any command, such as another program that executes the server. `args` are the arguments of the
+    /// server in it; they say how many addresses to wait for.
     pub async fn launch(mut command: Command, args: &[&str]) -> Self {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
         let mut child = command.spawn().unwrap();
@@ -81,62 +82,62 @@ impl TestServer {
         Self { child, urls }
     }
 
-    /// The first address.
+    /// The URL of the first address that the server listens on.
     pub fn url(&self) -> &str {
         &self.urls[0]
     }
 
-    /// Every address.
+    /// The URLs of all addresses that the server listens on, in the order of its arguments.
     pub fn urls(&self) -> &[String] {
         &self.urls
     }
 
-    /// `IP:PORT` of the first address.
+    /// The first address without its scheme: `IP:PORT`.
     pub fn address(&self) -> &str {
         self.url().split_once("://").unwrap().1
     }
 
-    /// The server's process id.
+    /// Process id of the server. Panics if the server has ended and was waited for.
     pub fn pid(&self) -> u32 {
         self.child.id().expect("the server is running")
     }
 
-    /// A connection without handshake.
+    /// Opens a connection without a handshake.
     pub async fn raw(&self) -> Client {
         Client::connect(self.url()).await
     }
 
-    /// A connection with a new session, ready for requests.
+    /// Opens a connection with a new session.
     pub async fn client(&self) -> Client {
         let mut client = self.raw().await;
         client.handshake(None).await;
         client
     }
 
-    /// A connection that resumes a session.
+    /// Opens a connection that resumes a session.
     pub async fn resume(&self, session: &str) -> Client {
         let mut client = self.raw().await;
         client.handshake(Some(session)).await;
         client
     }
 
-    /// Sends SIGKILL and waits for the end of the server itself.
+    /// Kills the server with SIGKILL and waits until it has ended. Its guard may still be working then.
     pub async fn kill(mut self) {
         self.child.kill().await.unwrap();
     }
 
-    /// Sends a signal.
+    /// Sends a signal to the server.
     pub fn signal(&self, signal: rustix::process::Signal) {
         send_signal(self.pid(), signal);
     }
 
-    /// Waits for the server to end and returns its exit code.
+    /// Waits until the server has ended, and returns its exit code. None if a signal ended it.
     pub async fn wait(&mut self) -> Option<i32> {
         self.child.wait().await.unwrap().code()
     }
 }
 
-/// Sends a signal to a process that is there.
+/// Sends a signal to a process. Panics if the process is gone.
 pub fn send_signal(pid: u32, signal: rustix::process::Signal) {
     let pid = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
     rustix::process::kill_process(pid, signal).unwrap();

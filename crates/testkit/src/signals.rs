@@ -1,13 +1,14 @@
-//! Signals that whoever runs the tests ignores, as a shell does for what it starts in the background. The binary under test would ignore
-//! them too.
+//! Removes ignored signals before the binary under test starts. A shell that runs the tests in the background makes them ignore
+//! SIGINT and SIGQUIT, and the binary under test would inherit that.
 
 use std::fs;
 
 use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Makes programs that are started from now on begin without ignored signals: a handler of ours is reset to the default when another program
-/// is executed. Outside of a runtime it does nothing.
+/// Makes programs that are started later begin with default signal handling. An ignored signal stays ignored in a new program,
+/// but a signal with a handler is reset to its default, so this function installs handlers. Without a tokio runtime it does
+/// nothing.
 pub(crate) fn stop_ignoring_signals() {
     if tokio::runtime::Handle::try_current().is_err() {
         return;
@@ -20,7 +21,7 @@ pub(crate) fn stop_ignoring_signals() {
     }
 }
 
-/// A bit for each signal, the lowest for signal 1.
+/// The signals that this process ignores: bit 0 stands for signal 1.
 fn ignored_signals() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let bits = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -1,4 +1,4 @@
-//! A connection whose owner reads slowly but steadily.
+//! A client that reads slowly but steadily, for tests of backpressure.
 
 use std::io;
 use std::pin::Pin;
@@ -12,10 +12,10 @@ use transport::{ConnectOptions, PeerLabel, upgrade_client};
 
 use crate::{Client, TestServer};
 
-/// How much is read at a time.
-const SIP_BYTES: usize = 64 << 10;
+/// Largest number of bytes that one read returns.
+const READ_BYTES: usize = 64 << 10;
 
-/// A TCP connection of which at most 64 KiB are read at a time, with a pause after each.
+/// A TCP connection that returns at most 64 KiB for each read and pauses after it.
 pub struct SlowReader {
     stream: TcpStream,
     pace: Interval,
@@ -23,7 +23,7 @@ pub struct SlowReader {
 }
 
 impl SlowReader {
-    /// A client with a new session that reads so slowly.
+    /// A client with a new session that pauses for `pause` after each read.
     pub async fn client(server: &TestServer, pause: Duration) -> Client {
         let mut pace = interval(pause);
         pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -42,10 +42,10 @@ impl AsyncRead for SlowReader {
             ready!(self.pace.poll_tick(cx));
             self.is_due = true;
         }
-        let size = buf.remaining().min(SIP_BYTES);
-        let mut sip = ReadBuf::new(buf.initialize_unfilled_to(size));
-        ready!(Pin::new(&mut self.stream).poll_read(cx, &mut sip))?;
-        let count = sip.filled().len();
+        let size = buf.remaining().min(READ_BYTES);
+        let mut part = ReadBuf::new(buf.initialize_unfilled_to(size));
+        ready!(Pin::new(&mut self.stream).poll_read(cx, &mut part))?;
+        let count = part.filled().len();
         buf.advance(count);
         self.is_due = false;
         Poll::Ready(Ok(()))

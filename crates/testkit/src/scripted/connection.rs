@@ -1,4 +1,5 @@
-//! One connection of a scripted server.
+//! One connection of a scripted server: a task that reads, a task that writes, and a handle for both. What to answer is decided
+//! in `state.rs`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,9 +9,9 @@ use tokio::sync::{mpsc, watch};
 use transport::{Framing, Incoming, MessageStream, Reader, Writer};
 
 use super::Reply;
-use super::record::{ClientMessage, Record};
+use super::state::{ClientMessage, ScriptedState};
 
-/// The server's end of a connection. Clones are the same connection.
+/// The server's end of a connection. Clones share one connection.
 #[derive(Clone)]
 pub struct ScriptedConnection {
     out: mpsc::UnboundedSender<Vec<u8>>,
@@ -19,30 +20,30 @@ pub struct ScriptedConnection {
 }
 
 impl ScriptedConnection {
-    pub(super) fn serve(stream: MessageStream, record: &Arc<Record>) {
+    pub(super) fn serve(stream: MessageStream, state: &Arc<ScriptedState>) {
         let MessageStream { reader, writer, framing, .. } = stream;
         let (out, to_write) = mpsc::unbounded_channel();
         let connection = Self { out, framing, end: Arc::new(watch::Sender::new(false)) };
         tokio::spawn(write(writer, to_write, connection.end.subscribe()));
-        tokio::spawn(read(reader, connection, Arc::clone(record)));
+        tokio::spawn(read(reader, connection, Arc::clone(state)));
     }
 
-    /// Pushes a notification.
+    /// Pushes a notification to the client.
     pub fn push(&self, method: &str, params: Value) {
         self.send_text(&json!({"method": method, "params": params}).to_string());
     }
 
-    /// Pushes output of a process.
+    /// Pushes output of a process on stdout.
     pub fn output(&self, process: &str, seq: u64, bytes: impl AsRef<[u8]>) {
         self.push("process/output", super::output(process, seq, bytes));
     }
 
-    /// Asks the client for something; its answer is for [`wait_for_answer`](super::ScriptedServer::wait_for_answer).
+    /// Sends a request to the client. [`wait_for_answer`](super::ScriptedServer::wait_for_answer) returns the answer.
     pub fn request(&self, id: i64, method: &str, params: Value) {
         self.send_text(&json!({"id": id, "method": method, "params": params}).to_string());
     }
 
-    /// Answers a request by its id.
+    /// Answers the request with this id.
     pub fn answer(&self, id: i64, reply: Reply) {
         match reply {
             Reply::Result(result) => self.send_text(&json!({"id": id, "result": result}).to_string()),
@@ -66,25 +67,25 @@ impl ScriptedConnection {
         self.send(frame);
     }
 
-    /// Ends it without a word; what was not written yet is not.
+    /// Ends the connection without a close message. Messages that are not written yet are dropped.
     pub fn cut(&self) {
         self.end.send_replace(true);
     }
 
-    /// Whether either side has ended it.
+    /// Whether the client or the test has ended the connection.
     pub fn has_ended(&self) -> bool {
         *self.end.borrow()
     }
 
-    /// Waits for its end.
+    /// Waits until the connection has ended. Panics after 30 s.
     pub async fn ended(&self) {
         let mut end = self.end.subscribe();
-        let ended = tokio::time::timeout(crate::wait::PATIENCE, end.wait_for(|ended| *ended));
+        let ended = tokio::time::timeout(crate::wait::WAIT_TIMEOUT, end.wait_for(|ended| *ended));
         ended.await.expect("the client does not end the connection").unwrap();
     }
 
     fn send(&self, frame: Vec<u8>) {
-        // Over a connection that has ended nothing can be said.
+        // Messages for a connection that has ended are dropped.
         let _ended = self.out.send(frame);
     }
 }
@@ -110,7 +111,7 @@ async fn write(mut writer: Writer, mut out: mpsc::UnboundedReceiver<Vec<u8>>, mu
     }
 }
 
-async fn read(mut reader: Reader, connection: ScriptedConnection, record: Arc<Record>) {
+async fn read(mut reader: Reader, connection: ScriptedConnection, state: Arc<ScriptedState>) {
     let mut end = connection.end.subscribe();
     loop {
         let incoming = tokio::select! {
@@ -120,7 +121,7 @@ async fn read(mut reader: Reader, connection: ScriptedConnection, record: Arc<Re
         };
         match incoming {
             Ok(Incoming::Message(message)) => {
-                handle(&serde_json::from_slice(&message).unwrap(), &connection, &record);
+                handle(&serde_json::from_slice(&message).unwrap(), &connection, &state);
             }
             Ok(Incoming::Ping(payload)) => {
                 let mut pong = Vec::new();
@@ -134,9 +135,9 @@ async fn read(mut reader: Reader, connection: ScriptedConnection, record: Arc<Re
     }
 }
 
-fn handle(message: &Value, connection: &ScriptedConnection, record: &Record) {
-    let Some(method) = message["method"].as_str() else { return record.note_answer(message.clone()) };
-    record.note(ClientMessage {
+fn handle(message: &Value, connection: &ScriptedConnection, state: &ScriptedState) {
+    let Some(method) = message["method"].as_str() else { return state.add_answer(message.clone()) };
+    state.handle(ClientMessage {
         id: message["id"].as_i64(),
         method: method.to_owned(),
         params: message["params"].clone(),

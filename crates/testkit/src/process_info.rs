@@ -1,4 +1,5 @@
-//! What the kernel says about a process.
+//! Facts about a process from `/proc`: memory, threads, descriptors, state, descendants and CPU time. Functions panic if the
+//! process is gone, unless they say otherwise.
 
 use std::path::PathBuf;
 
@@ -6,12 +7,12 @@ fn proc(pid: u32, file: &str) -> PathBuf {
     PathBuf::from(format!("/proc/{pid}/{file}"))
 }
 
-/// Resident memory.
+/// Resident memory in bytes.
 pub fn resident_bytes(pid: u32) -> usize {
     status_bytes(pid, "VmRSS:").unwrap()
 }
 
-/// The most resident memory it has had; 0 if it is gone.
+/// Largest resident memory so far, in bytes. 0 if the process is gone.
 pub fn peak_resident_bytes(pid: u32) -> usize {
     status_bytes(pid, "VmHWM:").unwrap_or(0)
 }
@@ -22,28 +23,28 @@ fn status_bytes(pid: u32, member: &str) -> Option<usize> {
     line.trim().trim_end_matches(" kB").trim().parse::<usize>().ok().map(|kib| kib * 1024)
 }
 
-/// Open file descriptors.
+/// Number of open file descriptors.
 pub fn open_fds(pid: u32) -> usize {
     std::fs::read_dir(proc(pid, "fd")).unwrap().count()
 }
 
-/// Threads.
+/// Number of threads.
 pub fn threads(pid: u32) -> usize {
     std::fs::read_dir(proc(pid, "task")).unwrap().count()
 }
 
-/// The state letter of a process (`R`, `S`, `Z`, …), none if it is gone.
+/// State of a process as a letter (`R`, `S`, `Z`, …). None if the process is gone.
 pub fn process_state(pid: u32) -> Option<char> {
     let stat = std::fs::read_to_string(proc(pid, "stat")).ok()?;
     stat.rsplit_once(')')?.1.trim_start().chars().next()
 }
 
-/// Whether it still runs. Of a process whose parent is gone, a machine may keep the zombie for as long as it likes.
+/// Whether a process exists and is not a zombie. A zombie counts as ended, because its new parent may reap it late or never.
 pub fn is_alive(pid: u32) -> bool {
     !matches!(process_state(pid), None | Some('Z' | 'X'))
 }
 
-/// Every live descendant of a process, zombies included.
+/// All descendants of a process, zombies included. Empty if the process is gone.
 pub fn descendants(pid: u32) -> Vec<u32> {
     let mut parents = Vec::new();
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
@@ -64,7 +65,7 @@ pub fn descendants(pid: u32) -> Vec<u32> {
     found
 }
 
-/// User and system time so far.
+/// User and system time of a process so far.
 pub fn cpu_time(pid: u32) -> std::time::Duration {
     let stat = std::fs::read_to_string(proc(pid, "stat")).unwrap();
     let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();

@@ -1,0 +1,98 @@
+//! The scripts of a scripted server, and the messages that it has received. Shared by all its connections.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde_json::Value;
+use tokio::sync::watch;
+
+use super::{Reply, Script, ScriptedConnection, unscripted};
+use crate::wait::WAIT_TIMEOUT;
+
+/// A request or notification that a client has sent.
+#[derive(Clone, Debug)]
+pub struct ClientMessage {
+    /// Id of a request. None for a notification.
+    pub id: Option<i64>,
+    /// Name of the method or notification.
+    pub method: String,
+    /// The params, or null if the message has none.
+    pub params: Value,
+    /// The connection over which the message came.
+    pub connection: ScriptedConnection,
+}
+
+impl ClientMessage {
+    /// Answers a request that its script left without an answer. Panics for a notification.
+    pub fn answer(&self, reply: Reply) {
+        let id = self.id.expect("a notification has no answer");
+        self.connection.answer(id, reply);
+    }
+}
+
+#[derive(Default)]
+pub(super) struct ScriptedState {
+    scripts: Mutex<HashMap<String, Script>>,
+    received: watch::Sender<ReceivedMessages>,
+}
+
+#[derive(Default)]
+struct ReceivedMessages {
+    asked: Vec<ClientMessage>,
+    answers: Vec<Value>,
+}
+
+impl ScriptedState {
+    pub(super) fn set_script(&self, method: &str, script: Script) {
+        lock(&self.scripts).insert(method.to_owned(), script);
+    }
+
+    pub(super) fn connection(&self) -> Option<ScriptedConnection> {
+        self.received.borrow().asked.last().map(|asked| asked.connection.clone())
+    }
+
+    pub(super) fn asked(&self) -> Vec<ClientMessage> {
+        self.received.borrow().asked.clone()
+    }
+
+    /// Records a message, lets its script decide, and answers it. The message is recorded first, so that the script can see it.
+    pub(super) fn handle(&self, asked: ClientMessage) {
+        self.received.send_modify(|received| received.asked.push(asked.clone()));
+        let Some(id) = asked.id else { return };
+        let reply = match lock(&self.scripts).get_mut(&asked.method) {
+            Some(script) => script(&asked),
+            None => unscripted(&asked),
+        };
+        asked.connection.answer(id, reply);
+    }
+
+    pub(super) fn add_answer(&self, answer: Value) {
+        self.received.send_modify(|received| received.answers.push(answer));
+    }
+
+    pub(super) async fn wait<T>(&self, what: &str, find: impl Fn(&[ClientMessage]) -> Option<T>) -> T {
+        self.wait_in(what, |received| find(&received.asked)).await
+    }
+
+    pub(super) async fn wait_for_answer<T>(&self, id: i64, find: impl Fn(&[Value]) -> Option<T>) -> T {
+        self.wait_in(&format!("an answer to request {id}"), |received| find(&received.answers)).await
+    }
+
+    async fn wait_in<T>(&self, what: &str, find: impl Fn(&ReceivedMessages) -> Option<T>) -> T {
+        let mut received = self.received.subscribe();
+        let found = tokio::time::timeout(WAIT_TIMEOUT, async {
+            loop {
+                if let Some(found) = find(&received.borrow_and_update()) {
+                    return found;
+                }
+                received.changed().await.unwrap();
+            }
+        });
+        found.await.unwrap_or_else(|_| panic!("the client never sent {what}"))
+    }
+}
+
+/// Ignores poisoning, because a script that panicked has already failed its test.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
