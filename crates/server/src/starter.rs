@@ -60,7 +60,7 @@ impl Starter {
         let command = Arc::clone(&wanted);
         let start = self.run(&self.threads, asker, move |spawner| {
             let command = command.lock().take().ok_or(SpawnError::Cancelled)?;
-            spawner.spawn_unless(&command, tag, &flag)
+            spawner.spawn(&command, tag, &flag)
         });
         tokio::select! {
             // A process that exists is not lost sight of.

@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Why a process was not started. Nothing is left of it: no descriptor, no zombie.
 #[derive(Debug, thiserror::Error)]
@@ -56,24 +56,6 @@ pub enum SpawnError {
 }
 
 impl SpawnError {
-    /// The error number of the operating system, if it was asked.
-    pub fn errno(&self) -> Option<i32> {
-        match self {
-            Self::Cwd { source, .. } | Self::Program { source, .. } | Self::Resource { source, .. } => {
-                source.raw_os_error()
-            }
-            _ => None,
-        }
-    }
-
-    /// The directory or program at fault.
-    pub fn path(&self) -> Option<&Path> {
-        match self {
-            Self::Cwd { path, .. } | Self::Program { path, .. } => Some(path),
-            _ => None,
-        }
-    }
-
     /// For `map_err`: names what was tried when the machine refused.
     pub(crate) fn resource<E: Into<io::Error>>(action: &'static str) -> impl FnOnce(E) -> Self {
         move |source| Self::Resource { action, source: source.into() }

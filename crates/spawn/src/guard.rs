@@ -50,7 +50,7 @@ pub struct GuardProgram {
 pub(crate) struct Guard {
     program: GuardProgram,
     instance: Instance,
-    pub(crate) pid: Pid,
+    pid: Pid,
     pidfd: OwnedFd,
     /// The write end of the pipe whose closing wakes the guard. Nothing is ever written.
     _lifeline: OwnedFd,

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal};
+use rustix::process::Signal;
 use rustix::pty::OpenptFlags;
 use rustix::termios::{SpecialCodeIndex, Winsize};
 
@@ -64,24 +64,16 @@ impl Pty {
             .map_or(DEFAULT_EOF_BYTE, |termios| termios.special_codes[SpecialCodeIndex::VEOF])
     }
 
-    /// The process group that a key like Ctrl-C would reach; none after the terminal has lost its session.
-    pub fn foreground_group(&self) -> Option<u32> {
-        self.foreground().map(|group| group.as_raw_nonzero().get().unsigned_abs())
-    }
-
     /// Signals the foreground process group; fine if there is none.
     pub fn signal_foreground(&self, signal: Signal) -> io::Result<()> {
         if self.signal_through_terminal(signal) {
             return Ok(());
         }
-        match self.foreground().map(|group| rustix::process::kill_process_group(group, signal)) {
-            None | Some(Ok(()) | Err(Errno::SRCH)) => Ok(()),
-            Some(Err(error)) => Err(error.into()),
+        let Ok(group) = rustix::termios::tcgetpgrp(&self.master) else { return Ok(()) };
+        match rustix::process::kill_process_group(group, signal) {
+            Ok(()) | Err(Errno::SRCH) => Ok(()),
+            Err(error) => Err(error.into()),
         }
-    }
-
-    fn foreground(&self) -> Option<Pid> {
-        rustix::termios::tcgetpgrp(&self.master).ok()
     }
 
     /// Asks the terminal to signal its foreground group, which cannot hit a group that has just taken the number of a dead one.

@@ -90,22 +90,12 @@ impl Spawner {
         self.tags_work
     }
 
-    /// Starts a process. Blocks for a fraction of a millisecond, or for as long as the file system of the program does.
+    /// Starts a process, unless the flag is set before the program is executed. If the flag is set while the kernel opens the program, the
+    /// child is left to [`Self::kill_tree`]. Blocks for a fraction of a millisecond, or for as long as the file system of the program does.
     ///
     /// # Panics
     /// Outside of a tokio runtime with IO enabled.
-    pub fn spawn(&self, command: &Command, tag: Tag) -> Result<Spawned, SpawnError> {
-        self.spawn_unless(command, tag, &Arc::default())
-    }
-
-    /// The same, unless the flag is set before the program is executed. If the flag is set while the kernel opens the program, the child is
-    /// left to [`Self::kill_tree`].
-    pub fn spawn_unless(
-        &self,
-        command: &Command,
-        tag: Tag,
-        cancelled: &Arc<CancelFlag>,
-    ) -> Result<Spawned, SpawnError> {
+    pub fn spawn(&self, command: &Command, tag: Tag, cancelled: &Arc<CancelFlag>) -> Result<Spawned, SpawnError> {
         if cancelled.is_cancelled() {
             return Err(SpawnError::Cancelled);
         }
@@ -165,12 +155,7 @@ impl Spawner {
         self.ender.ask(Scope::Everything(self.instance), Purpose::Kill { patience })
     }
 
-    /// Signals every process of a tree that one look at all processes of the machine finds, as far as it is permitted.
-    pub fn signal_tree(&self, tag: Tag, signal: Signal) -> Ending {
-        self.ender.ask(Scope::Tree(tag), Purpose::Signal(signal))
-    }
-
-    /// The same for all processes of this server.
+    /// Signals every process of this server that one look at all processes of the machine finds, as far as it is permitted.
     pub fn signal_all(&self, signal: Signal) -> Ending {
         self.ender.ask(Scope::Everything(self.instance), Purpose::Signal(signal))
     }
@@ -219,11 +204,6 @@ impl Spawner {
     /// Starts a new guard if the old one has been killed. Blocks for as long as starting a process does.
     pub fn ensure_guard(&self) -> io::Result<()> {
         lock(&self.guard).as_mut().map_or(Ok(()), Guard::revive)
-    }
-
-    /// Whether this is the process id of the guard.
-    pub fn is_guard(&self, pid: u32) -> bool {
-        lock(&self.guard).as_ref().is_some_and(|guard| guard.pid.as_raw_nonzero().get().unsigned_abs() == pid)
     }
 }
 

@@ -6,7 +6,7 @@ use std::thread;
 
 use spawn::{Spawner, Tag};
 
-use crate::support::{PATIENCE, World, end, is_alive, read_pids, sh, within};
+use crate::support::{PATIENCE, World, end, is_alive, read_pids, sh, start, within};
 
 const TREE: &str = "setsid sleep 1000 & echo $!; setsid sleep 1000 & echo $!; echo $$; exec sleep 1000";
 
@@ -30,7 +30,7 @@ async fn killing_one_session_leaves_the_other() {
     let pids = read_pids(&tree.stdout, 3).await;
     let second = world.start(&sh(TREE));
     let second_pids = read_pids(&second.stdout, 3).await;
-    let kept = world.spawner.spawn(&sh("exec sleep 1000"), other.next()).unwrap();
+    let kept = start(&world.spawner, &sh("exec sleep 1000"), other.next()).unwrap();
     end(world.spawner.kill_session(&world.tags, PATIENCE)).unwrap();
     assert!(!pids.iter().chain(&second_pids).any(|pid| is_alive(*pid)));
     assert!(is_alive(kept.child.pid()));
@@ -42,7 +42,7 @@ async fn killing_one_session_leaves_the_other() {
 async fn two_spawners_do_not_touch_each_other() {
     let world = World::new();
     let neighbour = Spawner::new(None).unwrap();
-    let theirs = neighbour.spawn(&sh("exec sleep 1000"), neighbour.session_tags().next()).unwrap();
+    let theirs = start(&neighbour, &sh("exec sleep 1000"), neighbour.session_tags().next()).unwrap();
     let ours = world.start(&sh("exec sleep 1000"));
     end(world.spawner.kill_all(PATIENCE)).unwrap();
     assert!(!is_alive(ours.child.pid()));
@@ -69,11 +69,11 @@ async fn fifty_at_once_have_fifty_tags() {
             .map(|_| {
                 scope.spawn(|| {
                     let _runtime = runtime.enter();
-                    let start = |_| {
+                    let start_one = |_| {
                         let tag = world.tags.next();
-                        (tag, world.spawner.spawn(&sh("exec sleep 1000"), tag).unwrap())
+                        (tag, start(&world.spawner, &sh("exec sleep 1000"), tag).unwrap())
                     };
-                    (0..5).map(start).collect::<Vec<_>>()
+                    (0..5).map(start_one).collect::<Vec<_>>()
                 })
             })
             .collect();

@@ -9,7 +9,7 @@ use spawn::{GuardProgram, Spawner};
 
 use crate::roles::{ROLE, is_played, play, role_arguments};
 use crate::support::{
-    PATIENCE, World, command, end, is_alive, read_pids, read_until, sh, stat_field, until, with_stdin,
+    PATIENCE, World, command, end, is_alive, read_pids, read_until, sh, start, stat_field, until, with_stdin,
 };
 
 const SERVER: &str = "guard::role_server";
@@ -45,7 +45,7 @@ async fn role_server() {
     let tags = spawner.session_tags();
     let mut keep = Vec::new();
     for tree in [sh(TREE), command(["bash", "-c", &format!("ulimit -R unlimited; {TREE}")])] {
-        let spawned = spawner.spawn(&tree, tags.next()).unwrap();
+        let spawned = start(&spawner, &tree, tags.next()).unwrap();
         let spawn::ChildIo::Pipes { stdout, .. } = &spawned.io else { unreachable!() };
         for pid in read_pids(stdout, 3).await {
             println!("pid {pid}");
@@ -120,22 +120,18 @@ async fn a_guard_is_replaced_and_not_killed_with_the_rest() {
     unsafe { std::env::set_var(ROLE, "guard") };
     let spawner = Spawner::new(Some(guard_program())).unwrap();
     let first = guard_of(std::process::id());
-    assert!(spawner.is_guard(first));
-    let child = spawner.spawn(&sh("exec sleep 1000"), spawner.session_tags().next()).unwrap().child;
+    let child = start(&spawner, &sh("exec sleep 1000"), spawner.session_tags().next()).unwrap().child;
     end(spawner.kill_all(PATIENCE)).unwrap();
     assert!(is_alive(first) && !is_alive(child.pid()));
 
-    kill_process(Pid::from_raw(first.try_into().unwrap()).unwrap(), Signal::KILL).unwrap();
-    until("the guard is replaced", || {
-        spawner.ensure_guard().unwrap();
-        !spawner.is_guard(first)
-    });
+    kill_guard(&spawner);
+    spawner.ensure_guard().unwrap();
     let second = guard_of(std::process::id());
-    assert!(second != first && spawner.is_guard(second));
+    assert_ne!(second, first);
     spawner.ensure_guard().unwrap();
     assert_eq!(guard_of(std::process::id()), second);
 
-    let tree = spawner.spawn(&sh("exec setsid sleep 1000"), spawner.session_tags().next()).unwrap();
+    let tree = start(&spawner, &sh("exec setsid sleep 1000"), spawner.session_tags().next()).unwrap();
     drop(spawner);
     until("a dropped spawner leaves nothing", || !is_alive(tree.child.pid()));
     until("the guard is gone", || !is_alive(second));
@@ -177,7 +173,7 @@ async fn a_guard_without_descriptors_harms_nobody_and_is_started_later() {
     // SAFETY: the only other threads of this process are those of the test harness, which read no environment now.
     unsafe { std::env::set_var(ROLE, "guard") };
     let spawner = Spawner::new(Some(guard_program())).unwrap();
-    let tree = spawner.spawn(&sh("exec sleep 1000"), spawner.session_tags().next()).unwrap();
+    let tree = start(&spawner, &sh("exec sleep 1000"), spawner.session_tags().next()).unwrap();
     kill_guard(&spawner);
     let maximum = getrlimit(Resource::Nofile).maximum;
     setrlimit(Resource::Nofile, Rlimit { current: Some(FEW_DESCRIPTORS), maximum }).unwrap();

@@ -64,7 +64,7 @@ async fn a_start_that_was_cancelled_and_killed_by_its_tag_never_runs() {
     let (cancelled, tag) = (Arc::new(CancelFlag::default()), world.tags.next());
     let starting = tokio::task::spawn_blocking({
         let (world, cancelled) = (Arc::clone(&world), Arc::clone(&cancelled));
-        move || world.spawner.spawn_unless(&hanging, tag, &cancelled)
+        move || world.spawner.spawn(&hanging, tag, &cancelled)
     });
     read_until(&holder.stdout, "wanted").await;
     cancelled.cancel();
@@ -72,7 +72,7 @@ async fn a_start_that_was_cancelled_and_killed_by_its_tag_never_runs() {
 
     let killed = within(starting).await.unwrap().unwrap().child;
     assert_eq!(within(killed.wait()).await, ExitStatus::Signaled(9));
-    let later = world.spawner.spawn_unless(&command(["true"]), world.tags.next(), &cancelled);
+    let later = world.spawner.spawn(&command(["true"]), world.tags.next(), &cancelled);
     assert!(matches!(later, Err(SpawnError::Cancelled)));
     drop(holder.stdin.take());
     assert_eq!(within(holder.child.wait()).await, ExitStatus::Exited(0));

@@ -10,7 +10,7 @@ use spawn::{Spawner, Survival};
 use tempfile::TempDir;
 
 use crate::roles::{is_played, play};
-use crate::support::{PATIENCE, command, end, is_alive, read_pids};
+use crate::support::{PATIENCE, command, end, is_alive, read_pids, start};
 
 const SERVER: &str = "privileges::role_server";
 const NOBODY: u32 = 65534;
@@ -27,7 +27,7 @@ async fn role_server() {
     let spawner = Spawner::new(None).unwrap();
     let tag = spawner.session_tags().next();
     let script = "use POSIX; setgid(0); setuid(0); $| = 1; print \"$$\\n\"; sleep 1000";
-    let spawned = spawner.spawn(&command([&perl, "-e", script]), tag).unwrap();
+    let spawned = start(&spawner, &command([&perl, "-e", script]), tag).unwrap();
     let spawn::ChildIo::Pipes { stdout, .. } = &spawned.io else { unreachable!() };
     let pids = read_pids(stdout, 1).await;
     let survivors = end(spawner.kill_tree(tag, PATIENCE)).unwrap_err();

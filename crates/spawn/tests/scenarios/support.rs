@@ -43,12 +43,12 @@ impl World {
     }
 
     pub(crate) fn spawn(&self, command: &Command) -> Result<Spawned, SpawnError> {
-        self.spawner.spawn(command, self.tags.next())
+        start(&self.spawner, command, self.tags.next())
     }
 
     pub(crate) fn start(&self, command: &Command) -> Running {
         let tag = self.tags.next();
-        let Spawned { child, io } = self.spawner.spawn(command, tag).expect("it starts");
+        let Spawned { child, io } = start(&self.spawner, command, tag).expect("it starts");
         let ChildIo::Pipes { stdin, stdout, stderr, .. } = io else { panic!("no pipes") };
         Running { child, tag, stdin, stdout, stderr }
     }
@@ -97,6 +97,11 @@ pub(crate) fn end(ending: Ending) -> Result<(), Survivors> {
             Poll::Pending => thread::park(),
         }
     }
+}
+
+/// Starts a process that nobody cancels.
+pub(crate) fn start(spawner: &Spawner, command: &Command, tag: Tag) -> Result<Spawned, SpawnError> {
+    spawner.spawn(command, tag, &Arc::default())
 }
 
 pub(crate) fn command<const N: usize>(argv: [&str; N]) -> Command {

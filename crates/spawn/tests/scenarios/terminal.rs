@@ -64,7 +64,7 @@ async fn resizing_is_told() {
 }
 
 #[tokio::test]
-async fn the_foreground_group_is_found_and_signalled() {
+async fn a_signal_reaches_the_foreground_group() {
     let world = World::new();
     // One that the terminal itself can send, and one that it cannot.
     for signal in [Signal::INT, Signal::USR1] {
@@ -72,7 +72,6 @@ async fn the_foreground_group_is_found_and_signalled() {
         let script = format!("set -m; sh -c \"{job}\"; exit $?");
         let (child, pty) = world.start_on_pty(&on_pty(command(["bash", "-c", &script])));
         read_until(&pty.reader(), "ready").await;
-        assert!(pty.foreground_group().is_some_and(|group| group != child.pid()));
         pty.signal_foreground(signal).unwrap();
         read_until(&pty.reader(), "caught").await;
         assert_eq!(within(child.wait()).await, ExitStatus::Exited(9));

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use crate::support::{PATIENCE, end, within, write_all, zombies_of_ours};
 use crate::support::{
-    World, command, is_alive, on_pty, perl, read_all, read_pids, read_until, sh, stat_field, until,
+    World, command, is_alive, on_pty, perl, read_all, read_pids, read_until, sh, start, stat_field, until,
 };
 
 /// Starts it, reads the pids it prints, kills the tree, and looks for itself whether they are gone.
@@ -124,7 +124,7 @@ async fn jobs_of_an_interactive_shell() {
     let tag = world.tags.next();
     let mut shell = on_pty(command(["bash", "--norc", "-i"]));
     shell.env.push(("PS1".into(), "prompt>".into()));
-    let spawned = world.spawner.spawn(&shell, tag).unwrap();
+    let spawned = start(&world.spawner, &shell, tag).unwrap();
     let ChildIo::Pty { pty, .. } = spawned.io else { panic!("no terminal") };
     read_until(&pty.reader(), "prompt>").await;
     let jobs = "sleep 1000 & echo $!; nohup setsid sh -c 'echo $$; exec sleep 1000' & disown -a";
@@ -206,12 +206,12 @@ async fn killing_twice_is_fine() {
 }
 
 #[tokio::test]
-async fn a_tree_can_be_asked_to_end() {
+async fn all_trees_can_be_asked_to_end() {
     let world = World::new();
     let script = "setsid sh -c 'trap \"echo bye; exit\" TERM; echo ready; while :; do sleep 0.01; done' & wait";
     let tree = world.start(&sh(script));
     read_until(&tree.stdout, "ready").await;
-    end(world.spawner.signal_tree(tree.tag, Signal::TERM)).unwrap();
+    end(world.spawner.signal_all(Signal::TERM)).unwrap();
     read_until(&tree.stdout, "bye").await;
     assert_eq!(within(tree.child.wait()).await, ExitStatus::Signaled(15));
 }
