@@ -52,6 +52,6 @@ pub use pty::Pty;
 pub use rustix::process::Signal;
 pub use signals::{is_ignored, unblock_signals};
 pub use spawner::{Spawned, Spawner};
-pub use streams::{Input, Output, ReadOutcome, WriteOutcome};
+pub use streams::{ChildInput, ChildOutput, ReadOutcome, WriteOutcome};
 pub use tag::{Tag, TagRange};
 pub use wiring::{ChildIo, HeldEnds};

@@ -14,7 +14,7 @@ use rustix::termios::{SpecialCodeIndex, Winsize};
 
 use crate::command::WindowSize;
 use crate::descriptors::above_stdio;
-use crate::streams::{Duplex, Input, Output};
+use crate::streams::{ChildInput, ChildOutput, Duplex};
 use crate::wiring::HeldEnds;
 
 /// Ctrl-D, what a terminal starts with as its end-of-file character.
@@ -43,12 +43,12 @@ impl Pty {
     }
 
     /// What the child writes to the terminal, and the echo.
-    pub fn reader(&self) -> Output {
+    pub fn reader(&self) -> ChildOutput {
         self.master.reader()
     }
 
     /// The keyboard.
-    pub fn writer(&self) -> Input {
+    pub fn writer(&self) -> ChildInput {
         self.master.writer()
     }
 

@@ -17,7 +17,7 @@ const BUSY_PIPE_BYTES: usize = 1 << 20;
 
 /// What the child writes and we read.
 #[derive(Debug)]
-pub struct Output {
+pub struct ChildOutput {
     fd: Arc<AsyncFd<OwnedFd>>,
     kind: Kind,
 }
@@ -27,13 +27,13 @@ pub struct Output {
 pub enum ReadOutcome {
     /// This many bytes are at the start of the buffer.
     Data(usize),
-    /// Nothing yet; wait for [`Output::readable`].
+    /// Nothing yet; wait for [`ChildOutput::readable`].
     WouldBlock,
     /// Everything was read and nobody holds the other end any more.
     End,
 }
 
-impl Output {
+impl ChildOutput {
     /// The read end of a pipe. Must be called within a tokio runtime, like every function here that makes a stream.
     pub(crate) fn from_pipe(fd: OwnedFd) -> io::Result<Self> {
         set_nonblocking(&fd)?;
@@ -91,7 +91,7 @@ impl Output {
 
 /// What we write and the child reads. Dropping the one of a pipe is the end of the child's input.
 #[derive(Clone, Debug)]
-pub struct Input {
+pub struct ChildInput {
     fd: Arc<AsyncFd<OwnedFd>>,
     kind: Kind,
 }
@@ -108,13 +108,13 @@ enum Kind {
 pub enum WriteOutcome {
     /// This many bytes were taken.
     Wrote(usize),
-    /// The buffer in the kernel is full; wait for [`Input::writable`].
+    /// The buffer in the kernel is full; wait for [`ChildInput::writable`].
     WouldBlock,
     /// Nobody can read it any more.
     Closed,
 }
 
-impl Input {
+impl ChildInput {
     pub(crate) fn from_pipe(fd: OwnedFd) -> io::Result<Self> {
         set_nonblocking(&fd)?;
         Ok(Self { fd: Arc::new(watch(fd, Interest::WRITABLE)?), kind: Kind::Pipe })
@@ -175,12 +175,12 @@ impl Duplex {
         Ok(Self(Arc::new(watch(fd, interest)?)))
     }
 
-    pub(crate) fn reader(&self) -> Output {
-        Output { fd: Arc::clone(&self.0), kind: Kind::Terminal }
+    pub(crate) fn reader(&self) -> ChildOutput {
+        ChildOutput { fd: Arc::clone(&self.0), kind: Kind::Terminal }
     }
 
-    pub(crate) fn writer(&self) -> Input {
-        Input { fd: Arc::clone(&self.0), kind: Kind::Terminal }
+    pub(crate) fn writer(&self) -> ChildInput {
+        ChildInput { fd: Arc::clone(&self.0), kind: Kind::Terminal }
     }
 }
 

@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use crate::command::{StdinMode, Stdio};
 use crate::descriptors;
 use crate::pty::Pty;
-use crate::streams::{Input, Output};
+use crate::streams::{ChildInput, ChildOutput};
 use crate::vfork::FileActions;
 
 /// Our ends of the standard streams of a child.
@@ -16,11 +16,11 @@ pub enum ChildIo {
     /// A pipe each.
     Pipes {
         /// Present if the child was started with [`StdinMode::Piped`].
-        stdin: Option<Input>,
+        stdin: Option<ChildInput>,
         /// The child's stdout.
-        stdout: Output,
+        stdout: ChildOutput,
         /// The child's stderr.
-        stderr: Output,
+        stderr: ChildOutput,
         /// To be kept until the child has exited, and no longer.
         held: HeldEnds,
     },
@@ -32,7 +32,7 @@ pub enum ChildIo {
         held: HeldEnds,
     },
     /// What a child that was started with [`Stdio::Report`] reports.
-    Report(Output),
+    Report(ChildOutput),
 }
 
 /// The child's ends of its output streams, which we hold open too. While this lives, that output does not end.
@@ -76,7 +76,7 @@ impl Wiring {
                 actions.duplicate(0, 2);
                 // The last action: the number may be in use for something that an earlier action needs.
                 actions.duplicate(theirs.as_raw_fd(), descriptor);
-                Ok(Self { io: ChildIo::Report(Output::from_pipe(report)?), child_ends: vec![theirs] })
+                Ok(Self { io: ChildIo::Report(ChildOutput::from_pipe(report)?), child_ends: vec![theirs] })
             }
         }
     }
@@ -95,14 +95,15 @@ impl Wiring {
             StdinMode::Piped => {
                 let (theirs, ours) = descriptors::pipe()?;
                 connect(theirs, 0, actions);
-                Some(Input::from_pipe(ours)?)
+                Some(ChildInput::from_pipe(ours)?)
             }
         };
         let (stdout, theirs) = descriptors::pipe()?;
         connect(theirs, 1, actions);
         let (stderr, theirs) = descriptors::pipe()?;
         connect(theirs, 2, actions);
-        let (stdout, stderr, held) = (Output::from_pipe(stdout)?, Output::from_pipe(stderr)?, HeldEnds::default());
+        let (stdout, stderr, held) =
+            (ChildOutput::from_pipe(stdout)?, ChildOutput::from_pipe(stderr)?, HeldEnds::default());
         Ok(Self { io: ChildIo::Pipes { stdin, stdout, stderr, held }, child_ends })
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use protocol::Stream;
 use session::{Delivery, Exit, Pace};
-use spawn::{Child, ChildIo, ExitStatus, Input, Output, ReadOutcome};
+use spawn::{Child, ChildInput, ChildIo, ChildOutput, ExitStatus, ReadOutcome};
 use tokio::time::{Instant, sleep_until};
 
 use super::{Process, Stop};
@@ -31,7 +31,7 @@ thread_local! {
 
 /// One output stream of the process.
 struct Pump {
-    output: Option<Output>,
+    output: Option<ChildOutput>,
     stream: Stream,
     /// What was in the pipe when the process exited; it belongs before the exit.
     owed: usize,
@@ -43,7 +43,7 @@ struct Pump {
 }
 
 impl Pump {
-    fn new(output: Output, stream: Stream) -> Self {
+    fn new(output: ChildOutput, stream: Stream) -> Self {
         Self { output: Some(output), ..Self::closed(stream) }
     }
 
@@ -66,7 +66,7 @@ impl Pump {
     }
 
     fn note_what_is_owed(&mut self) {
-        self.owed = self.output.as_ref().map_or(0, Output::available);
+        self.owed = self.output.as_ref().map_or(0, ChildOutput::available);
     }
 
     fn settled(&self) -> bool {
@@ -133,14 +133,14 @@ async fn carry(process: &Arc<Process>, io: ChildIo, deadline: Option<Instant>, s
         let has_input = process.has_input();
         let [first, second] = &pumps;
         tokio::select! {
-            () = first.readable(), if can_read => read_turn(process, shared, &mut pumps[0], Output::try_read),
+            () = first.readable(), if can_read => read_turn(process, shared, &mut pumps[0], ChildOutput::try_read),
             () = second.readable(), if can_read => {
                 // Two pipes have no common order, but a program that writes to both mostly writes to stdout first. It is not waited for,
                 // because the program may have opened the pipe too and take back what is in it.
                 if pumps[0].has_waiting() {
-                    read_turn(process, shared, &mut pumps[0], Output::read_now);
+                    read_turn(process, shared, &mut pumps[0], ChildOutput::read_now);
                 }
-                read_turn(process, shared, &mut pumps[1], Output::try_read);
+                read_turn(process, shared, &mut pumps[1], ChildOutput::try_read);
             }
             exit = &mut reaped, if status.is_none() => {
                 status = Some(exit);
@@ -148,7 +148,7 @@ async fn carry(process: &Arc<Process>, io: ChildIo, deadline: Option<Instant>, s
                 pumps.iter_mut().for_each(Pump::note_what_is_owed);
                 // From now on each stream ends when the last process has closed it; most have ended with this one.
                 drop(held_ends.take());
-                pumps.iter_mut().for_each(|pump| read_turn(process, shared, pump, Output::read_now));
+                pumps.iter_mut().for_each(|pump| read_turn(process, shared, pump, ChildOutput::read_now));
                 // Nobody is left to read it, or whoever is was never meant to get it.
                 process.close_stdin();
             }
@@ -174,7 +174,7 @@ async fn carry(process: &Arc<Process>, io: ChildIo, deadline: Option<Instant>, s
         for pump in &mut pumps {
             // What is owed is not waited for, because a descendant may take it back.
             while pump.owed > 0 && process.room() > 0 {
-                read_turn(process, shared, pump, Output::read_now);
+                read_turn(process, shared, pump, ChildOutput::read_now);
             }
             if draining && pump.owed == 0 {
                 pump.close();
@@ -204,7 +204,7 @@ async fn reaped(child: Option<Arc<Child>>) -> ExitStatus {
     }
 }
 
-async fn writable(input: Option<&Input>) {
+async fn writable(input: Option<&ChildInput>) {
     match input {
         Some(input) => input.writable().await,
         None => std::future::pending().await,
@@ -212,7 +212,7 @@ async fn writable(input: Option<&Input>) {
 }
 
 /// One of the two ways to read from an output.
-type Read = fn(&Output, &mut [u8]) -> std::io::Result<ReadOutcome>;
+type Read = fn(&ChildOutput, &mut [u8]) -> std::io::Result<ReadOutcome>;
 
 /// Reads what is there, as far as the event log has room, and appends it.
 fn read_turn(process: &Arc<Process>, shared: &Shared, pump: &mut Pump, read: Read) {

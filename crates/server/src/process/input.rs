@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use protocol::WriteId;
 use session::{Offer, StdinQueue};
-use spawn::{Input, WriteOutcome};
+use spawn::{ChildInput, WriteOutcome};
 use tokio::sync::OwnedMutexGuard;
 
 use super::Process;
@@ -19,11 +19,11 @@ pub(crate) struct Stdin {
     queue: StdinQueue,
     share: Retained,
     /// Gone when nothing more will be written.
-    input: Option<Input>,
+    input: Option<ChildInput>,
 }
 
 impl Stdin {
-    pub(crate) fn new(queue: StdinQueue, share: Retained, input: Option<Input>) -> Self {
+    pub(crate) fn new(queue: StdinQueue, share: Retained, input: Option<ChildInput>) -> Self {
         Self { queue, share, input }
     }
 
@@ -35,7 +35,7 @@ impl Stdin {
 
     fn offer(&mut self, id: Option<&WriteId>, bytes: &Bytes) -> Offer {
         // An answer that it was taken cannot be called back, so the process is asked first whether it can read.
-        if self.input.as_ref().is_none_or(Input::reader_gone) {
+        if self.input.as_ref().is_none_or(ChildInput::reader_gone) {
             self.change(StdinQueue::close);
         }
         let room = self.share.room();
@@ -116,7 +116,7 @@ impl Process {
     }
 
     /// The descriptor to wait for. Closed, as soon as nothing more will be written.
-    pub(super) fn input(&self) -> Option<Input> {
+    pub(super) fn input(&self) -> Option<ChildInput> {
         let mut stdin = self.stdin.lock();
         if stdin.queue.is_finished() {
             stdin.input = None;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use spawn::{Child, ChildIo, Command, Output, ReadOutcome, Spawned, Stdio};
+use spawn::{Child, ChildIo, ChildOutput, Command, ReadOutcome, Spawned, Stdio};
 
 use super::script::{self, REPORT_DESCRIPTOR, REPORTS, Shell};
 use super::state::{Captured, Markers};
@@ -94,7 +94,7 @@ async fn read_reports(child: &Child, io: ChildIo, output: &mut Vec<u8>, markers:
 }
 
 /// Reads once.
-fn take(report: &Output, into: &mut Vec<u8>) -> Result<ReadOutcome, Failure> {
+fn take(report: &ChildOutput, into: &mut Vec<u8>) -> Result<ReadOutcome, Failure> {
     let before = into.len();
     into.resize(before + READ_BYTES, 0);
     let outcome = report.try_read(&mut into[before..]);

@@ -9,7 +9,9 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-use spawn::{Child, ChildIo, Command, Ending, ExitStatus, Input, Output, Pty, ReadOutcome, SpawnError, Spawned};
+use spawn::{
+    Child, ChildInput, ChildIo, ChildOutput, Command, Ending, ExitStatus, Pty, ReadOutcome, SpawnError, Spawned,
+};
 use spawn::{Spawner, StdinMode, Stdio, Survivors, Tag, TagRange, WindowSize, WriteOutcome};
 
 /// Long enough for a busy machine; nothing waits this long unless it is broken.
@@ -29,9 +31,9 @@ pub(crate) struct Finished {
 pub(crate) struct Running {
     pub(crate) child: Child,
     pub(crate) tag: Tag,
-    pub(crate) stdin: Option<Input>,
-    pub(crate) stdout: Output,
-    pub(crate) stderr: Output,
+    pub(crate) stdin: Option<ChildInput>,
+    pub(crate) stdout: ChildOutput,
+    pub(crate) stderr: ChildOutput,
 }
 
 impl World {
@@ -131,18 +133,18 @@ pub(crate) fn with_stdin(command: Command) -> Command {
     Command { stdio: Stdio::Pipes { stdin: StdinMode::Piped }, ..command }
 }
 
-pub(crate) async fn read_all(output: &Output) -> String {
+pub(crate) async fn read_all(output: &ChildOutput) -> String {
     read_while(output, |_| true).await
 }
 
 /// Reads until the text has come, which must be before the end.
-pub(crate) async fn read_until(output: &Output, text: &str) -> String {
+pub(crate) async fn read_until(output: &ChildOutput, text: &str) -> String {
     let read = read_while(output, |so_far| !so_far.contains(text)).await;
     assert!(read.contains(text), "ended without {text:?}: {read:?}");
     read
 }
 
-async fn read_while(output: &Output, wanted: impl Fn(&str) -> bool) -> String {
+async fn read_while(output: &ChildOutput, wanted: impl Fn(&str) -> bool) -> String {
     let mut bytes = Vec::new();
     let mut buffer = [0; 4096];
     let reading = async {
@@ -160,14 +162,14 @@ async fn read_while(output: &Output, wanted: impl Fn(&str) -> bool) -> String {
 }
 
 /// Reads this many lines, each of them a process id.
-pub(crate) async fn read_pids(output: &Output, count: usize) -> Vec<u32> {
+pub(crate) async fn read_pids(output: &ChildOutput, count: usize) -> Vec<u32> {
     let text = read_while(output, |so_far| so_far.matches('\n').count() < count).await;
     let pids: Vec<u32> = text.lines().map(|line| line.trim().parse().expect("a pid")).collect();
     assert_eq!(pids.len(), count);
     pids
 }
 
-pub(crate) async fn write_all(input: &Input, mut bytes: &[u8]) {
+pub(crate) async fn write_all(input: &ChildInput, mut bytes: &[u8]) {
     let writing = async {
         while !bytes.is_empty() {
             input.writable().await;
