@@ -24,14 +24,14 @@ const UNKNOWN_EXIT_CODE: i32 = -1;
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ExitStatus {
+pub enum ChildExitStatus {
     /// By itself, with this code.
     Exited(i32),
     /// By this signal.
     Signaled(i32),
 }
 
-impl ExitStatus {
+impl ChildExitStatus {
     /// The exit code a shell would show: 128 + N for signal N.
     pub fn code(&self) -> i32 {
         match self {
@@ -56,7 +56,7 @@ pub struct Child {
     tag: Tag,
     pidfd: AsyncFd<OwnedFd>,
     /// Set when it is reaped, from when on its number may belong to somebody else.
-    status: Mutex<Option<ExitStatus>>,
+    status: Mutex<Option<ChildExitStatus>>,
 }
 
 impl Child {
@@ -73,7 +73,7 @@ impl Child {
     }
 
     /// Waits for its end and reaps it; its descendants may live on. Cancel safe, and may be called again.
-    pub async fn wait(&self) -> ExitStatus {
+    pub async fn wait(&self) -> ChildExitStatus {
         loop {
             if let Some(status) = self.reap() {
                 return status;
@@ -102,13 +102,13 @@ impl Child {
         ignore_gone(rustix::process::pidfd_send_signal(&self.pidfd, signal))
     }
 
-    fn reap(&self) -> Option<ExitStatus> {
+    fn reap(&self) -> Option<ChildExitStatus> {
         let mut known = lock(&self.status);
         if known.is_none() {
             *known = match children().reap_leader(self.pid, self.pidfd.as_fd()) {
-                Ok(status) => status.as_ref().map(ExitStatus::from_wait),
+                Ok(status) => status.as_ref().map(ChildExitStatus::from_wait),
                 Err(Errno::INTR) => None,
-                Err(_) => Some(ExitStatus::Exited(UNKNOWN_EXIT_CODE)),
+                Err(_) => Some(ChildExitStatus::Exited(UNKNOWN_EXIT_CODE)),
             };
         }
         *known

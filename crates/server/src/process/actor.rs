@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use protocol::Stream;
 use session::{Delivery, Exit, Pace};
-use spawn::{Child, ChildInput, ChildIo, ChildOutput, ExitStatus, ReadOutcome};
+use spawn::{Child, ChildExitStatus, ChildInput, ChildIo, ChildOutput, ReadOutcome};
 use tokio::time::{Instant, sleep_until};
 
 use super::{Process, Stop};
@@ -123,7 +123,7 @@ async fn carry(process: &Arc<Process>, io: ChildIo, deadline: Option<Instant>, s
     let mut reaped = std::pin::pin!(reaped(process.child()));
     let mut timer_armed = deadline.is_some();
     let deadline = deadline.unwrap_or_else(Instant::now);
-    let mut status: Option<ExitStatus> = None;
+    let mut status: Option<ChildExitStatus> = None;
     let mut exit_told = false;
     let mut draining = false;
 
@@ -197,7 +197,7 @@ async fn carry(process: &Arc<Process>, io: ChildIo, deadline: Option<Instant>, s
     process.delivery(Delivery::close);
 }
 
-async fn reaped(child: Option<Arc<Child>>) -> ExitStatus {
+async fn reaped(child: Option<Arc<Child>>) -> ChildExitStatus {
     match child {
         Some(child) => child.wait().await,
         None => std::future::pending().await,
@@ -260,7 +260,7 @@ fn read_turn(process: &Arc<Process>, shared: &Shared, pump: &mut Pump, read: Rea
 }
 
 /// The process was reaped.
-fn finish(process: &Process, shared: &Shared, status: ExitStatus) {
+fn finish(process: &Process, shared: &Shared, status: ChildExitStatus) {
     process.reaped.send_replace(true);
     let ending = if process.terminated.load(Ordering::Relaxed) {
         Ending::terminated

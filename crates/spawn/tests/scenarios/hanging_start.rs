@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use spawn::{CancelFlag, Command, ExitStatus, SpawnError};
+use spawn::{CancelFlag, ChildExitStatus, Command, SpawnError};
 use tempfile::tempdir;
 
 use crate::support::{PATIENCE, Running, World, command, perl, read_until, with_stdin, within};
@@ -47,12 +47,12 @@ async fn a_start_that_hangs_keeps_nothing_of_other_processes_open() {
     });
     read_until(&holder.stdout, "wanted").await;
     drop(cat.stdin.take());
-    assert_eq!(within(cat.child.wait()).await, ExitStatus::Exited(0));
+    assert_eq!(within(cat.child.wait()).await, ChildExitStatus::Exited(0));
     assert!(!starting.is_finished(), "the end of stdin came only after the start");
 
     drop(holder.stdin.take());
     let started = within(starting).await.unwrap();
-    assert_eq!(within(started.child.wait()).await, ExitStatus::Exited(0));
+    assert_eq!(within(started.child.wait()).await, ChildExitStatus::Exited(0));
 }
 
 #[tokio::test]
@@ -71,10 +71,10 @@ async fn a_start_that_was_cancelled_and_killed_by_its_tag_never_runs() {
     within(world.spawner.kill_tree(tag, PATIENCE)).await.unwrap();
 
     let killed = within(starting).await.unwrap().unwrap().child;
-    assert_eq!(within(killed.wait()).await, ExitStatus::Signaled(9));
+    assert_eq!(within(killed.wait()).await, ChildExitStatus::Signaled(9));
     let later = world.spawner.spawn(&command(["true"]), world.tags.next(), &cancelled);
     assert!(matches!(later, Err(SpawnError::Cancelled)));
     drop(holder.stdin.take());
-    assert_eq!(within(holder.child.wait()).await, ExitStatus::Exited(0));
+    assert_eq!(within(holder.child.wait()).await, ChildExitStatus::Exited(0));
     assert!(!mark.exists());
 }

@@ -1,6 +1,6 @@
 //! Processes on pipes: streams, exit codes, signals.
 
-use spawn::{ChildIo, Command, ExitStatus, ReadOutcome, Signal, Spawned, Stdio, WriteOutcome};
+use spawn::{ChildExitStatus, ChildIo, Command, ReadOutcome, Signal, Spawned, Stdio, WriteOutcome};
 
 use crate::support::{World, command, read_all, read_until, sh, until, with_stdin, within, write_all};
 
@@ -18,7 +18,7 @@ async fn what_goes_in_comes_out() {
     );
     assert_eq!(read.len(), 1 << 20);
     assert!(read.ends_with("abcdef"));
-    assert_eq!(cat.child.wait().await, ExitStatus::Exited(0));
+    assert_eq!(cat.child.wait().await, ChildExitStatus::Exited(0));
 }
 
 #[tokio::test]
@@ -35,7 +35,7 @@ async fn a_report_has_a_pipe_of_its_own() {
         world.spawn(&Command { stdio: Stdio::Report { descriptor: 93 }, ..sh(script) }).unwrap();
     let ChildIo::Report(report) = io else { panic!("no report") };
     assert_eq!(read_all(&report).await, "reported\n");
-    assert_eq!(child.wait().await, ExitStatus::Exited(0));
+    assert_eq!(child.wait().await, ChildExitStatus::Exited(0));
 }
 
 #[tokio::test]
@@ -47,9 +47,9 @@ async fn stdin_null_is_at_its_end() {
 #[tokio::test]
 async fn exit_code_and_signal() {
     let world = World::new();
-    assert_eq!(world.run(&sh("exit 7")).await.status, ExitStatus::Exited(7));
+    assert_eq!(world.run(&sh("exit 7")).await.status, ChildExitStatus::Exited(7));
     let killed = world.run(&sh("kill -TERM $$")).await.status;
-    assert_eq!(killed, ExitStatus::Signaled(15));
+    assert_eq!(killed, ChildExitStatus::Signaled(15));
     assert_eq!(killed.code(), 143);
 }
 
@@ -63,8 +63,8 @@ async fn waiting_can_be_given_up_and_repeated() {
         () = std::future::ready(()) => {}
     }
     drop(cat.stdin.take());
-    assert_eq!(within(cat.child.wait()).await, ExitStatus::Exited(0));
-    assert_eq!(within(cat.child.wait()).await, ExitStatus::Exited(0));
+    assert_eq!(within(cat.child.wait()).await, ChildExitStatus::Exited(0));
+    assert_eq!(within(cat.child.wait()).await, ChildExitStatus::Exited(0));
 }
 
 #[tokio::test]
@@ -73,7 +73,7 @@ async fn signals_reach_the_group_and_nobody_after_the_end() {
     let tree = world.start(&sh("sleep 1000 & trap 'echo caught; exit 3' INT; echo ready; wait"));
     read_until(&tree.stdout, "ready").await;
     tree.child.signal_group(Signal::INT).unwrap();
-    assert_eq!(within(tree.child.wait()).await, ExitStatus::Exited(3));
+    assert_eq!(within(tree.child.wait()).await, ChildExitStatus::Exited(3));
     tree.child.signal_group(Signal::INT).unwrap();
     tree.child.signal(Signal::KILL).unwrap();
     world.kill_tree(&tree);
@@ -85,7 +85,7 @@ async fn a_signal_can_go_to_the_leader_alone() {
     let tree = world.start(&sh("sleep 1000 & echo $!; wait"));
     let sleeper = read_until(&tree.stdout, "\n").await.trim().parse().unwrap();
     tree.child.signal(Signal::KILL).unwrap();
-    assert_eq!(within(tree.child.wait()).await, ExitStatus::Signaled(9));
+    assert_eq!(within(tree.child.wait()).await, ChildExitStatus::Signaled(9));
     assert!(crate::support::is_alive(sleeper));
     world.kill_tree(&tree);
 }

@@ -10,7 +10,7 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use spawn::{
-    Child, ChildInput, ChildIo, ChildOutput, Command, Ending, ExitStatus, Pty, ReadOutcome, SpawnError, Spawned,
+    Child, ChildExitStatus, ChildInput, ChildIo, ChildOutput, Command, Ending, Pty, ReadOutcome, SpawnError, Spawned,
 };
 use spawn::{Spawner, StdinMode, Stdio, Survivors, Tag, TagRange, WindowSize, WriteOutcome};
 
@@ -25,7 +25,7 @@ pub(crate) struct World {
 pub(crate) struct Finished {
     pub(crate) stdout: String,
     pub(crate) stderr: String,
-    pub(crate) status: ExitStatus,
+    pub(crate) status: ChildExitStatus,
 }
 
 pub(crate) struct Running {

@@ -1,6 +1,6 @@
 //! Processes on a terminal.
 
-use spawn::{Command, ExitStatus, Signal, Stdio, WindowSize, WriteOutcome};
+use spawn::{ChildExitStatus, Command, Signal, Stdio, WindowSize, WriteOutcome};
 
 use crate::support::{World, command, on_pty, read_all, read_until, sh, within, write_all};
 
@@ -11,7 +11,7 @@ async fn all_three_streams_are_a_terminal_of_the_size() {
     let world = World::new();
     let (child, pty) = world.start_on_pty(&Command { stdio: Stdio::Pty(size), ..sh(script) });
     assert_eq!(read_all(&pty.reader()).await, "33 111\r\n");
-    assert_eq!(child.wait().await, ExitStatus::Exited(0));
+    assert_eq!(child.wait().await, ChildExitStatus::Exited(0));
 }
 
 #[tokio::test]
@@ -29,7 +29,7 @@ async fn ctrl_c_interrupts() {
     let (child, pty) = world.start_on_pty(&on_pty(sh("echo ready; exec sleep 1000")));
     read_until(&pty.reader(), "ready").await;
     write_all(&pty.writer(), b"\x03").await;
-    assert_eq!(within(child.wait()).await, ExitStatus::Signaled(2));
+    assert_eq!(within(child.wait()).await, ChildExitStatus::Signaled(2));
 }
 
 #[tokio::test]
@@ -39,7 +39,7 @@ async fn the_eof_byte_ends_input() {
     assert_eq!(pty.eof_byte(), 4);
     write_all(&pty.writer(), &[b'h', b'i', b'\n', pty.eof_byte()]).await;
     assert_eq!(read_all(&pty.reader()).await, "hi\r\nhi\r\n");
-    assert_eq!(child.wait().await, ExitStatus::Exited(0));
+    assert_eq!(child.wait().await, ChildExitStatus::Exited(0));
 }
 
 #[tokio::test]
@@ -49,7 +49,7 @@ async fn a_changed_eof_byte_is_known() {
     read_until(&pty.reader(), "ready").await;
     assert_eq!(pty.eof_byte(), 2);
     write_all(&pty.writer(), &[2]).await;
-    assert_eq!(within(child.wait()).await, ExitStatus::Exited(0));
+    assert_eq!(within(child.wait()).await, ChildExitStatus::Exited(0));
 }
 
 #[tokio::test]
@@ -74,7 +74,7 @@ async fn a_signal_reaches_the_foreground_group() {
         read_until(&pty.reader(), "ready").await;
         pty.signal_foreground(signal).unwrap();
         read_until(&pty.reader(), "caught").await;
-        assert_eq!(within(child.wait()).await, ExitStatus::Exited(9));
+        assert_eq!(within(child.wait()).await, ChildExitStatus::Exited(9));
     }
 }
 
@@ -107,5 +107,5 @@ async fn dropping_the_terminal_hangs_up() {
     let reader = pty.reader();
     read_until(&reader, "ready").await;
     drop((pty, reader));
-    assert_eq!(within(child.wait()).await, ExitStatus::Signaled(1));
+    assert_eq!(within(child.wait()).await, ChildExitStatus::Signaled(1));
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use spawn::{ChildIo, Command, ExitStatus, Signal, Survival};
+use spawn::{ChildExitStatus, ChildIo, Command, Signal, Survival};
 use tempfile::TempDir;
 
 use crate::support::{PATIENCE, end, within, write_all, zombies_of_ours};
@@ -36,7 +36,7 @@ async fn background_jobs_that_hold_the_pipes() {
     let world = World::new();
     let tree = world.start(&sh("for i in 1 2 3; do sleep 1000 & done; echo ready"));
     read_until(&tree.stdout, "ready").await;
-    assert_eq!(within(tree.child.wait()).await, ExitStatus::Exited(0));
+    assert_eq!(within(tree.child.wait()).await, ChildExitStatus::Exited(0));
     world.kill_tree(&tree);
     assert_eq!(read_all(&tree.stdout).await, "");
     assert_eq!(read_all(&tree.stderr).await, "");
@@ -192,7 +192,7 @@ async fn the_rest_of_a_tree_whose_leader_waits_to_be_reaped() {
     until("the leader is a zombie", || zombies_of_ours() == [tree.child.pid()]);
     world.kill_tree(&tree);
     assert!(!is_alive(pids[0]));
-    assert_eq!(within(tree.child.wait()).await, ExitStatus::Exited(0), "the status is still there");
+    assert_eq!(within(tree.child.wait()).await, ChildExitStatus::Exited(0), "the status is still there");
 }
 
 #[tokio::test]
@@ -201,7 +201,7 @@ async fn killing_twice_is_fine() {
     let tree = world.start(&sh("exec sleep 1000"));
     world.kill_tree(&tree);
     world.kill_tree(&tree);
-    assert_eq!(within(tree.child.wait()).await, ExitStatus::Signaled(9));
+    assert_eq!(within(tree.child.wait()).await, ChildExitStatus::Signaled(9));
     world.kill_tree(&tree);
 }
 
@@ -213,7 +213,7 @@ async fn all_trees_can_be_asked_to_end() {
     read_until(&tree.stdout, "ready").await;
     end(world.spawner.signal_all(Signal::TERM)).unwrap();
     read_until(&tree.stdout, "bye").await;
-    assert_eq!(within(tree.child.wait()).await, ExitStatus::Signaled(15));
+    assert_eq!(within(tree.child.wait()).await, ChildExitStatus::Signaled(15));
 }
 
 #[tokio::test]
