@@ -293,7 +293,7 @@ impl Ord for Due {
 mod tests {
     use protocol::SessionId;
     use session::Attachment;
-    use spawn::{Command, StdinMode, Stdio};
+    use spawn::{SpawnCommand, StdinMode, Stdio};
     use tokio::time::timeout;
     use transport::Framing;
 
@@ -327,7 +327,7 @@ mod tests {
         let shared = &server.shared;
         let session = session(shared);
         let tag = session.tags.next();
-        let command = Command {
+        let command = SpawnCommand {
             argv: vec!["/bin/sleep".into(), "1000".into()],
             arg0: None,
             env: Vec::new(),

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use spawn::{Command, SpawnError, Spawned, Spawner, Tag};
+use spawn::{SpawnCommand, SpawnError, Spawned, Spawner, Tag};
 use tokio::runtime::Handle;
 
 use crate::blocking::{Asker, BlockingThreads, Growth};
@@ -50,7 +50,7 @@ impl Starter {
     pub(crate) async fn start(
         &self,
         asker: Asker,
-        command: Command,
+        command: SpawnCommand,
         tag: Tag,
         cancel: &StartCancel,
     ) -> Option<Result<Spawned, SpawnError>> {

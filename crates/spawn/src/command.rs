@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 /// One process to start.
 #[derive(Clone, Debug)]
-pub struct Command {
+pub struct SpawnCommand {
     /// The program and its arguments; the first element is what is looked up and executed.
     pub argv: Vec<OsString>,
     /// What the child sees as its `argv[0]`, if that is not the program.

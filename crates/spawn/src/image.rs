@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use libc::c_char;
 
-use crate::command::{Command, Stdio};
+use crate::command::{SpawnCommand, Stdio};
 use crate::error::SpawnError;
 
 /// What `execvp` and every shell run a file with that the kernel does not recognise.
@@ -42,7 +42,7 @@ pub(crate) struct Image {
 }
 
 impl Image {
-    pub(crate) fn new(command: &Command) -> Result<Self, SpawnError> {
+    pub(crate) fn new(command: &SpawnCommand) -> Result<Self, SpawnError> {
         let program = program(command)?;
         let first = command.arg0.as_deref().unwrap_or(program);
         let arguments = command.argv.iter().skip(1).map(|argument| c_string("argv", argument));
@@ -60,7 +60,7 @@ impl Image {
 }
 
 /// The program of a command, which must have one.
-pub(crate) fn program(command: &Command) -> Result<&OsStr, SpawnError> {
+pub(crate) fn program(command: &SpawnCommand) -> Result<&OsStr, SpawnError> {
     match command.argv.first() {
         Some(program) if !program.is_empty() => Ok(program),
         _ => Err(match command.stdio {

@@ -16,7 +16,7 @@ use tokio::io::Interest;
 use crate::cancel_flag::CancelFlag;
 use crate::child::Child;
 use crate::children::{Announcement, any_has_ended, children};
-use crate::command::Command;
+use crate::command::SpawnCommand;
 use crate::descriptors::{above_stdio, seal_inherited_fds, watch};
 use crate::ender::{Ender, Ending};
 use crate::error::SpawnError;
@@ -95,7 +95,12 @@ impl Spawner {
     ///
     /// # Panics
     /// Outside of a tokio runtime with IO enabled.
-    pub fn spawn(&self, command: &Command, tag: Tag, cancelled: &Arc<CancelFlag>) -> Result<Spawned, SpawnError> {
+    pub fn spawn(
+        &self,
+        command: &SpawnCommand,
+        tag: Tag,
+        cancelled: &Arc<CancelFlag>,
+    ) -> Result<Spawned, SpawnError> {
         if cancelled.is_cancelled() {
             return Err(SpawnError::Cancelled);
         }

@@ -10,7 +10,7 @@ use protocol::{
     error_kind, shortened,
 };
 use session::{ConnectionNumber, Delivery, LogLimits, Resend, StartedAs, StdinQueue};
-use spawn::{ChildIo, Command, SpawnError, Spawned, StdinMode, Stdio, WindowSize};
+use spawn::{ChildIo, SpawnCommand, SpawnError, Spawned, StdinMode, Stdio, WindowSize};
 
 use super::{Target, dispatch_deferred};
 use crate::config::Config;
@@ -247,7 +247,7 @@ async fn launch(
     }
     let stdin = if wanted.pipe_stdin { StdinMode::Piped } else { StdinMode::Null };
     let has_stdin = wanted.terminal.is_some() || wanted.pipe_stdin;
-    let command = Command {
+    let command = SpawnCommand {
         argv,
         arg0: wanted.arg0.map(Into::into),
         env: env.into_iter().collect(),

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use spawn::{Child, ChildIo, ChildOutput, Command, ReadOutcome, Spawned, Stdio};
+use spawn::{Child, ChildIo, ChildOutput, ReadOutcome, SpawnCommand, Spawned, Stdio};
 
 use super::script::{self, REPORT_DESCRIPTOR, REPORTS, Shell};
 use super::state::{Captured, Markers};
@@ -45,7 +45,7 @@ pub(super) async fn capture(
     env: &Variables,
 ) -> Result<Captured, Failure> {
     let markers = Markers::new(&uuid::Uuid::new_v4().simple().to_string());
-    let command = Command {
+    let command = SpawnCommand {
         argv: vec![path.into(), "-lc".into(), script::capturing(shell, &markers).into()],
         arg0: None,
         env: env.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use spawn::{CancelFlag, ChildExitStatus, Command, SpawnError};
+use spawn::{CancelFlag, ChildExitStatus, SpawnCommand, SpawnError};
 use tempfile::tempdir;
 
 use crate::support::{PATIENCE, Running, World, command, perl, read_until, with_stdin, within};
@@ -22,7 +22,7 @@ const HOLD_LEASE: &str = r#"
 "#;
 
 /// Starts the holder of a lease on a copy of a program. The command executes that copy.
-async fn hold_lease(world: &World, original: &str, directory: &Path, arguments: &[&Path]) -> (Running, Command) {
+async fn hold_lease(world: &World, original: &str, directory: &Path, arguments: &[&Path]) -> (Running, SpawnCommand) {
     let program = directory.join("program");
     std::fs::copy(original, &program).expect("a copy of the program");
     let mut hold_lease = with_stdin(perl(HOLD_LEASE));

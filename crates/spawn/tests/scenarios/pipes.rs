@@ -1,6 +1,6 @@
 //! Processes on pipes: streams, exit codes, signals.
 
-use spawn::{ChildExitStatus, ChildIo, Command, ReadOutcome, Signal, Spawned, Stdio, WriteOutcome};
+use spawn::{ChildExitStatus, ChildIo, ReadOutcome, Signal, SpawnCommand, Spawned, Stdio, WriteOutcome};
 
 use crate::support::{World, command, read_all, read_until, sh, until, with_stdin, within, write_all};
 
@@ -32,7 +32,7 @@ async fn a_report_has_a_pipe_of_its_own() {
     let world = World::new();
     let script = "echo noise; echo more >&2; exec >&- 2>&-; read line || echo reported >/proc/self/fd/93";
     let Spawned { child, io } =
-        world.spawn(&Command { stdio: Stdio::Report { descriptor: 93 }, ..sh(script) }).unwrap();
+        world.spawn(&SpawnCommand { stdio: Stdio::Report { descriptor: 93 }, ..sh(script) }).unwrap();
     let ChildIo::Report(report) = io else { panic!("no report") };
     assert_eq!(read_all(&report).await, "reported\n");
     assert_eq!(child.wait().await, ChildExitStatus::Exited(0));

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use spawn::{Command, SpawnError};
+use spawn::{SpawnCommand, SpawnError};
 use tempfile::TempDir;
 
 use crate::support::{World, command, on_pty, sh};
@@ -18,16 +18,16 @@ fn file(directory: &TempDir, name: &str, content: &str, mode: u32) {
     fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("mode set");
 }
 
-fn with_path(command: Command, path: &str) -> Command {
-    Command { env: vec![("PATH".into(), path.into())], ..command }
+fn with_path(command: SpawnCommand, path: &str) -> SpawnCommand {
+    SpawnCommand { env: vec![("PATH".into(), path.into())], ..command }
 }
 
-fn failure(command: &Command) -> SpawnError {
+fn failure(command: &SpawnCommand) -> SpawnError {
     World::new().spawn(command).expect_err("it must not start")
 }
 
 /// The program and the error number of a command whose program cannot be executed.
-fn program_failure(command: &Command) -> (PathBuf, Option<i32>) {
+fn program_failure(command: &SpawnCommand) -> (PathBuf, Option<i32>) {
     match failure(command) {
         SpawnError::Program { path, source } => (path, source.raw_os_error()),
         other => panic!("{other}"),
@@ -36,7 +36,7 @@ fn program_failure(command: &Command) -> (PathBuf, Option<i32>) {
 
 #[tokio::test]
 async fn arg0_is_what_the_child_sees() {
-    let done = World::new().run(&Command { arg0: Some("other".into()), ..sh("echo $0") }).await;
+    let done = World::new().run(&SpawnCommand { arg0: Some("other".into()), ..sh("echo $0") }).await;
     assert_eq!(done.stdout, "other\n");
 }
 
@@ -61,9 +61,9 @@ async fn an_empty_program_is_refused() {
 async fn what_c_strings_cannot_hold_is_refused() {
     assert_eq!(failure(&command(["ec\0ho"])).to_string(), "argv contains a NUL byte");
     assert_eq!(failure(&command(["echo", "a\0b"])).to_string(), "argv contains a NUL byte");
-    assert_eq!(failure(&Command { arg0: Some("\0".into()), ..sh("") }).to_string(), "argv contains a NUL byte");
-    assert_eq!(failure(&Command { cwd: "/\0".into(), ..sh("") }).to_string(), "cwd contains a NUL byte");
-    let env = |name: &str, value: &str| Command { env: vec![(name.into(), value.into())], ..sh("") };
+    assert_eq!(failure(&SpawnCommand { arg0: Some("\0".into()), ..sh("") }).to_string(), "argv contains a NUL byte");
+    assert_eq!(failure(&SpawnCommand { cwd: "/\0".into(), ..sh("") }).to_string(), "cwd contains a NUL byte");
+    let env = |name: &str, value: &str| SpawnCommand { env: vec![(name.into(), value.into())], ..sh("") };
     assert_eq!(failure(&env("A", "\0")).to_string(), "env contains a NUL byte");
     assert!(matches!(failure(&env("A=B", "")), SpawnError::EnvironmentName { .. }));
     assert!(matches!(failure(&env("", "")), SpawnError::EnvironmentName { .. }));
@@ -81,7 +81,7 @@ async fn the_path_of_the_child_is_searched() {
 
 #[tokio::test]
 async fn without_path_the_default_is_searched() {
-    let done = World::new().run(&Command { env: Vec::new(), ..command(["echo", "here"]) }).await;
+    let done = World::new().run(&SpawnCommand { env: Vec::new(), ..command(["echo", "here"]) }).await;
     assert_eq!(done.stdout, "here\n");
 }
 
@@ -98,7 +98,7 @@ async fn relative_paths_are_meant_from_the_cwd() {
         ("./local", "/bin", "local\n"),
         ("local", ":/bin", "local\n"),
     ] {
-        let command = Command { cwd: directory.path().into(), ..with_path(command([program]), path) };
+        let command = SpawnCommand { cwd: directory.path().into(), ..with_path(command([program]), path) };
         assert_eq!(world.run(&command).await.stdout, says, "{program} in {path}");
     }
 }
@@ -161,7 +161,7 @@ async fn a_bad_cwd_is_named() {
         (directory.path().join("file"), ErrorKind::NotADirectory),
         ("".into(), ErrorKind::NotFound),
     ] {
-        let error = failure(&Command { cwd: cwd.clone(), ..sh("true") });
+        let error = failure(&SpawnCommand { cwd: cwd.clone(), ..sh("true") });
         let SpawnError::Cwd { path, source } = error else { panic!("{error}") };
         assert_eq!((path, source.kind()), (cwd, kind));
     }
@@ -170,6 +170,6 @@ async fn a_bad_cwd_is_named() {
 #[tokio::test]
 async fn the_cwd_is_where_it_starts() {
     let directory = TempDir::new().unwrap();
-    let done = World::new().run(&Command { cwd: directory.path().into(), ..command(["pwd"]) }).await;
+    let done = World::new().run(&SpawnCommand { cwd: directory.path().into(), ..command(["pwd"]) }).await;
     assert_eq!(Path::new(done.stdout.trim_end()), directory.path().canonicalize().unwrap());
 }

@@ -10,7 +10,8 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use spawn::{
-    Child, ChildExitStatus, ChildInput, ChildIo, ChildOutput, Command, Ending, Pty, ReadOutcome, SpawnError, Spawned,
+    Child, ChildExitStatus, ChildInput, ChildIo, ChildOutput, Ending, Pty, ReadOutcome, SpawnCommand, SpawnError,
+    Spawned,
 };
 use spawn::{Spawner, StdinMode, Stdio, Survivors, Tag, TagRange, WindowSize, WriteOutcome};
 
@@ -44,24 +45,24 @@ impl World {
         Self { spawner, tags }
     }
 
-    pub(crate) fn spawn(&self, command: &Command) -> Result<Spawned, SpawnError> {
+    pub(crate) fn spawn(&self, command: &SpawnCommand) -> Result<Spawned, SpawnError> {
         start(&self.spawner, command, self.tags.next())
     }
 
-    pub(crate) fn start(&self, command: &Command) -> Running {
+    pub(crate) fn start(&self, command: &SpawnCommand) -> Running {
         let tag = self.tags.next();
         let Spawned { child, io } = start(&self.spawner, command, tag).expect("it starts");
         let ChildIo::Pipes { stdin, stdout, stderr, .. } = io else { panic!("no pipes") };
         Running { child, tag, stdin, stdout, stderr }
     }
 
-    pub(crate) fn start_on_pty(&self, command: &Command) -> (Child, Pty) {
+    pub(crate) fn start_on_pty(&self, command: &SpawnCommand) -> (Child, Pty) {
         let Spawned { child, io } = self.spawn(command).expect("it starts");
         let ChildIo::Pty { pty, .. } = io else { panic!("no terminal") };
         (child, pty)
     }
 
-    pub(crate) async fn run(&self, command: &Command) -> Finished {
+    pub(crate) async fn run(&self, command: &SpawnCommand) -> Finished {
         let mut running = self.start(command);
         drop(running.stdin.take());
         let (stdout, stderr) = tokio::join!(read_all(&running.stdout), read_all(&running.stderr));
@@ -102,12 +103,12 @@ pub(crate) fn end(ending: Ending) -> Result<(), Survivors> {
 }
 
 /// Starts a process that nobody cancels.
-pub(crate) fn start(spawner: &Spawner, command: &Command, tag: Tag) -> Result<Spawned, SpawnError> {
+pub(crate) fn start(spawner: &Spawner, command: &SpawnCommand, tag: Tag) -> Result<Spawned, SpawnError> {
     spawner.spawn(command, tag, &Arc::default())
 }
 
-pub(crate) fn command<const N: usize>(argv: [&str; N]) -> Command {
-    Command {
+pub(crate) fn command<const N: usize>(argv: [&str; N]) -> SpawnCommand {
+    SpawnCommand {
         argv: argv.iter().map(OsString::from).collect(),
         arg0: None,
         env: vec![("PATH".into(), "/usr/bin:/bin".into())],
@@ -117,20 +118,20 @@ pub(crate) fn command<const N: usize>(argv: [&str; N]) -> Command {
     }
 }
 
-pub(crate) fn sh(script: &str) -> Command {
+pub(crate) fn sh(script: &str) -> SpawnCommand {
     command(["/bin/sh", "-c", script])
 }
 
-pub(crate) fn perl(script: &str) -> Command {
+pub(crate) fn perl(script: &str) -> SpawnCommand {
     command(["/usr/bin/perl", "-e", script])
 }
 
-pub(crate) fn on_pty(command: Command) -> Command {
-    Command { stdio: Stdio::Pty(WindowSize::default()), ..command }
+pub(crate) fn on_pty(command: SpawnCommand) -> SpawnCommand {
+    SpawnCommand { stdio: Stdio::Pty(WindowSize::default()), ..command }
 }
 
-pub(crate) fn with_stdin(command: Command) -> Command {
-    Command { stdio: Stdio::Pipes { stdin: StdinMode::Piped }, ..command }
+pub(crate) fn with_stdin(command: SpawnCommand) -> SpawnCommand {
+    SpawnCommand { stdio: Stdio::Pipes { stdin: StdinMode::Piped }, ..command }
 }
 
 pub(crate) async fn read_all(output: &ChildOutput) -> String {

@@ -1,19 +1,19 @@
 //! What a child finds around itself: environment, descriptors, signals, session.
 
-use spawn::Command;
+use spawn::SpawnCommand;
 
 use crate::support::{World, command, end, on_pty, read_all, sh, stat_field};
 
 #[tokio::test]
 async fn an_empty_environment_is_empty() {
-    let done = World::new().run(&Command { env: Vec::new(), ..command(["/usr/bin/env"]) }).await;
+    let done = World::new().run(&SpawnCommand { env: Vec::new(), ..command(["/usr/bin/env"]) }).await;
     assert_eq!(done.stdout, "");
 }
 
 #[tokio::test]
 async fn the_environment_is_what_was_given() {
     let env = vec![("A".into(), "1=2".into()), ("B".into(), "".into())];
-    let done = World::new().run(&Command { env, ..command(["/usr/bin/env"]) }).await;
+    let done = World::new().run(&SpawnCommand { env, ..command(["/usr/bin/env"]) }).await;
     assert_eq!(done.stdout, "A=1=2\nB=\n");
 }
 

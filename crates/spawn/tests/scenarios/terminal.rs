@@ -1,6 +1,6 @@
 //! Processes on a terminal.
 
-use spawn::{ChildExitStatus, Command, Signal, Stdio, WindowSize, WriteOutcome};
+use spawn::{ChildExitStatus, Signal, SpawnCommand, Stdio, WindowSize, WriteOutcome};
 
 use crate::support::{World, command, on_pty, read_all, read_until, sh, within, write_all};
 
@@ -9,7 +9,7 @@ async fn all_three_streams_are_a_terminal_of_the_size() {
     let size = WindowSize { rows: 33, cols: 111 };
     let script = "test -t 0 && test -t 1 && test -t 2 && stty size";
     let world = World::new();
-    let (child, pty) = world.start_on_pty(&Command { stdio: Stdio::Pty(size), ..sh(script) });
+    let (child, pty) = world.start_on_pty(&SpawnCommand { stdio: Stdio::Pty(size), ..sh(script) });
     assert_eq!(read_all(&pty.reader()).await, "33 111\r\n");
     assert_eq!(child.wait().await, ChildExitStatus::Exited(0));
 }

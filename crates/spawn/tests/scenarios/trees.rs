@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use spawn::{ChildExitStatus, ChildIo, Command, Signal, Survival};
+use spawn::{ChildExitStatus, ChildIo, Signal, SpawnCommand, Survival};
 use tempfile::TempDir;
 
 use crate::support::{PATIENCE, end, within, write_all, zombies_of_ours};
@@ -11,7 +11,7 @@ use crate::support::{
 };
 
 /// Starts it, reads the pids it prints, kills the tree, and looks for itself whether they are gone.
-async fn assert_tree_ends(command: &Command, pids: usize) {
+async fn assert_tree_ends(command: &SpawnCommand, pids: usize) {
     let world = World::new();
     let tree = world.start(command);
     let pids = read_pids(&tree.stdout, pids).await;
