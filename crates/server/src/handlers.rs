@@ -370,7 +370,7 @@ fn resize(call: Call, params: ResizeParams, _: &Arc<Session>, found: Found) {
     let Some(process) = found.process() else {
         return call.finish::<()>(Err(unknown_process(&params.process_id)));
     };
-    let size = spawn::WindowSize { rows: params.size.rows, cols: params.size.cols };
+    let size = spawn::TerminalSize { rows: params.size.rows, cols: params.size.cols };
     let result = match process.with_terminal(|pty| pty.resize(size)) {
         Some(Ok(())) => Ok(NoResult {}),
         Some(Err(error)) => Err(WireError::internal(format!("failed to resize the terminal: {error}"))),

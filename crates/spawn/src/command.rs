@@ -30,7 +30,7 @@ pub enum Stdio {
         stdin: StdinMode,
     },
     /// All three are one new terminal of this size, which is the controlling terminal of the child.
-    Pty(WindowSize),
+    Pty(TerminalSize),
     /// All three are `/dev/null`, and the child reports to us through a pipe at another descriptor. What it prints cannot be mistaken for its
     /// report, and a child that redirects its standard streams can still report.
     Report {
@@ -50,14 +50,14 @@ pub enum StdinMode {
 
 /// Size of a terminal in characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WindowSize {
+pub struct TerminalSize {
     /// Lines.
     pub rows: u16,
     /// Characters in a line.
     pub cols: u16,
 }
 
-impl Default for WindowSize {
+impl Default for TerminalSize {
     fn default() -> Self {
         Self { rows: 24, cols: 80 }
     }

@@ -43,7 +43,7 @@ mod wiring;
 pub use allocator::{give_freed_memory_back, give_scattered_memory_back};
 pub use cancel_flag::CancelFlag;
 pub use child::{Child, ChildExitStatus};
-pub use command::{SpawnCommand, StdinMode, Stdio, WindowSize};
+pub use command::{SpawnCommand, StdinMode, Stdio, TerminalSize};
 pub use descriptors::seal_inherited_fds;
 pub use ender::Ending;
 pub use error::{SpawnError, Survival, Survivors};

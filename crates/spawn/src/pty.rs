@@ -12,7 +12,7 @@ use rustix::process::Signal;
 use rustix::pty::OpenptFlags;
 use rustix::termios::{SpecialCodeIndex, Winsize};
 
-use crate::command::WindowSize;
+use crate::command::TerminalSize;
 use crate::descriptors::above_stdio;
 use crate::streams::{ChildInput, ChildOutput, Duplex};
 use crate::wiring::HeldEnds;
@@ -28,7 +28,7 @@ pub struct Pty {
 
 impl Pty {
     /// A new terminal, the path of its slave, and the slave held open.
-    pub(crate) fn open(size: WindowSize) -> io::Result<(Self, CString, HeldEnds)> {
+    pub(crate) fn open(size: TerminalSize) -> io::Result<(Self, CString, HeldEnds)> {
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         let master = above_stdio(rustix::pty::openpt(flags)?)?;
         rustix::pty::grantpt(&master)?;
@@ -53,7 +53,7 @@ impl Pty {
     }
 
     /// Changes the size; the foreground processes get `SIGWINCH` if it is another one.
-    pub fn resize(&self, size: WindowSize) -> io::Result<()> {
+    pub fn resize(&self, size: TerminalSize) -> io::Result<()> {
         let size = Winsize { ws_row: size.rows, ws_col: size.cols, ws_xpixel: 0, ws_ypixel: 0 };
         Ok(rustix::termios::tcsetwinsize(&self.master, size)?)
     }

@@ -28,7 +28,7 @@ pub(super) fn exec(call: Call, params: LegacyExecParams, session: &Arc<Session>)
         arg0: params.arg0,
         cwd,
         env,
-        terminal: params.tty.then(spawn::WindowSize::default),
+        terminal: params.tty.then(spawn::TerminalSize::default),
         pipe_stdin: false,
         started_as: StartedAs::Followed,
         timeout: None,

@@ -10,7 +10,7 @@ use protocol::{
     error_kind, shortened,
 };
 use session::{ConnectionNumber, Delivery, LogLimits, Resend, StartedAs, StdinQueue};
-use spawn::{ChildIo, SpawnCommand, SpawnError, Spawned, StdinMode, Stdio, WindowSize};
+use spawn::{ChildIo, SpawnCommand, SpawnError, Spawned, StdinMode, Stdio, TerminalSize};
 
 use super::{Target, dispatch_deferred};
 use crate::config::Config;
@@ -36,7 +36,7 @@ pub(super) struct Wanted {
     pub(super) arg0: Option<String>,
     pub(super) cwd: PathBuf,
     pub(super) env: Variables,
-    pub(super) terminal: Option<WindowSize>,
+    pub(super) terminal: Option<TerminalSize>,
     pub(super) pipe_stdin: bool,
     pub(super) started_as: StartedAs,
     pub(super) timeout: Option<Duration>,
@@ -91,7 +91,7 @@ fn wanted(shared: &Shared, params: StartParams, observes: bool) -> Result<Wanted
         }
         None => None,
     };
-    let size = params.size.map_or(WindowSize::default(), |size| WindowSize { rows: size.rows, cols: size.cols });
+    let size = params.size.map_or(TerminalSize::default(), |size| TerminalSize { rows: size.rows, cols: size.cols });
     Ok(Wanted {
         id: params.process_id,
         argv: params.argv,

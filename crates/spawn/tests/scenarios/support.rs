@@ -13,7 +13,7 @@ use spawn::{
     Child, ChildExitStatus, ChildInput, ChildIo, ChildOutput, Ending, Pty, ReadOutcome, SpawnCommand, SpawnError,
     Spawned,
 };
-use spawn::{Spawner, StdinMode, Stdio, Survivors, Tag, TagRange, WindowSize, WriteOutcome};
+use spawn::{Spawner, StdinMode, Stdio, Survivors, Tag, TagRange, TerminalSize, WriteOutcome};
 
 /// Long enough for a busy machine; nothing waits this long unless it is broken.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -127,7 +127,7 @@ pub(crate) fn perl(script: &str) -> SpawnCommand {
 }
 
 pub(crate) fn on_pty(command: SpawnCommand) -> SpawnCommand {
-    SpawnCommand { stdio: Stdio::Pty(WindowSize::default()), ..command }
+    SpawnCommand { stdio: Stdio::Pty(TerminalSize::default()), ..command }
 }
 
 pub(crate) fn with_stdin(command: SpawnCommand) -> SpawnCommand {

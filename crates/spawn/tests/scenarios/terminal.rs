@@ -1,12 +1,12 @@
 //! Processes on a terminal.
 
-use spawn::{ChildExitStatus, Signal, SpawnCommand, Stdio, WindowSize, WriteOutcome};
+use spawn::{ChildExitStatus, Signal, SpawnCommand, Stdio, TerminalSize, WriteOutcome};
 
 use crate::support::{World, command, on_pty, read_all, read_until, sh, within, write_all};
 
 #[tokio::test]
 async fn all_three_streams_are_a_terminal_of_the_size() {
-    let size = WindowSize { rows: 33, cols: 111 };
+    let size = TerminalSize { rows: 33, cols: 111 };
     let script = "test -t 0 && test -t 1 && test -t 2 && stty size";
     let world = World::new();
     let (child, pty) = world.start_on_pty(&SpawnCommand { stdio: Stdio::Pty(size), ..sh(script) });
@@ -58,7 +58,7 @@ async fn resizing_is_told() {
     let script = "trap 'stty size; exit' WINCH; echo ready; while :; do sleep 0.01; done";
     let (child, pty) = world.start_on_pty(&on_pty(sh(script)));
     read_until(&pty.reader(), "ready").await;
-    pty.resize(WindowSize { rows: 50, cols: 132 }).unwrap();
+    pty.resize(TerminalSize { rows: 50, cols: 132 }).unwrap();
     read_until(&pty.reader(), "50 132").await;
     within(child.wait()).await;
 }
