@@ -11,7 +11,7 @@ use protocol::SessionId;
 use session::{
     Attachment, ConnectionNumber, Contents, Delivery, Departure, KeptProcesses, NextLook, Observer, StillAttached,
 };
-use spawn::TagRange;
+use spawn::SessionTags;
 
 pub(crate) use registry::{Full, Sessions};
 pub(crate) use table::{Deferred, Lookup, Place, Refusal, Table};
@@ -32,7 +32,7 @@ const HTTP_PARTS: usize = 4;
 /// What survives a lost connection.
 pub(crate) struct Session {
     pub(crate) id: SessionId,
-    pub(crate) tags: TagRange,
+    pub(crate) tags: SessionTags,
     pub(crate) table: Table,
     pub(crate) files: SessionFiles,
     pub(crate) snapshots: Snapshots,
@@ -59,7 +59,7 @@ struct Link {
 impl Session {
     pub(crate) fn new(
         id: SessionId,
-        tags: TagRange,
+        tags: SessionTags,
         attachment: Attachment,
         outbound: Arc<Outbound>,
         files: SessionFiles,

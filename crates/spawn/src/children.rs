@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn a_start_that_panics_is_announced_no_more() {
-        let tag = SessionNumbers::new(Instance::unused(&HashSet::new())).range().next();
+        let tag = SessionNumbers::new(Instance::unused(&HashSet::new())).new_session().next();
         let panicked = std::panic::catch_unwind(|| {
             let _announcement = Announcement::new(tag);
             assert!(children().starting.contains(&tag));

@@ -200,7 +200,7 @@ mod tests {
     }
 
     fn two_tags() -> (Tag, Tag) {
-        let range = SessionNumbers::new(Instance::unused(&HashSet::new())).range();
+        let range = SessionNumbers::new(Instance::unused(&HashSet::new())).new_session();
         (range.next(), range.next())
     }
 

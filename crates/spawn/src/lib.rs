@@ -53,5 +53,5 @@ pub use rustix::process::Signal;
 pub use signals::{is_ignored, unblock_signals};
 pub use spawner::{Spawned, Spawner};
 pub use streams::{ChildInput, ChildOutput, ReadOutcome, WriteOutcome};
-pub use tag::{Tag, TagRange};
+pub use tag::{SessionTags, Tag};
 pub use wiring::{ChildIo, HeldEnds};

@@ -92,7 +92,7 @@ mod tests {
     fn a_roster_has_those_who_were_not_struck_out() {
         let instances = HashSet::new();
         let (ours, other) = (Instance::unused(&instances), Instance::unused(&instances));
-        let (tags, others) = (SessionNumbers::new(ours).range(), SessionNumbers::new(other).range());
+        let (tags, others) = (SessionNumbers::new(ours).new_session(), SessionNumbers::new(other).new_session());
         let pid = |number| Pid::from_raw(number).unwrap();
         let mut roster = Roster::new().unwrap();
         assert_eq!(leaders(roster.as_fd(), ours), HashSet::new());

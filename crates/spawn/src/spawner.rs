@@ -30,7 +30,7 @@ use crate::lookup::Candidates;
 use crate::procfs;
 use crate::rlimit::{self, ChildLimits};
 use crate::signals;
-use crate::tag::{Instance, Scope, SessionNumbers, Tag, TagRange};
+use crate::tag::{Instance, Scope, SessionNumbers, SessionTags, Tag};
 use crate::vfork::FileActions;
 use crate::wiring::{ChildIo, Wiring};
 
@@ -73,15 +73,15 @@ impl Spawner {
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
         let instance = Instance::unused(&instances_in_use()?);
         let sessions = SessionNumbers::new(instance);
-        let tags_work = rlimit::can_be_set(sessions.range().next());
+        let tags_work = rlimit::can_be_set(sessions.new_session().next());
         let guard = guard.map(|program| Guard::start(program, instance)).transpose()?;
         let (launcher, ender) = (Launcher::start(), Ender::start()?);
         Ok(Self { instance, sessions, tags_work, guard: Mutex::new(guard), launcher, ender })
     }
 
     /// Tags for the processes of one session.
-    pub fn session_tags(&self) -> TagRange {
-        self.sessions.range()
+    pub fn session_tags(&self) -> SessionTags {
+        self.sessions.new_session()
     }
 
     /// Whether trees are found by tag. If not, because the hard limit of realtime CPU time is set, a process that detaches itself
@@ -151,7 +151,7 @@ impl Spawner {
     }
 
     /// The same for all processes of a session at once.
-    pub fn kill_session(&self, tags: &TagRange, patience: Duration) -> Ending {
+    pub fn kill_session(&self, tags: &SessionTags, patience: Duration) -> Ending {
         self.ender.ask(tags.scope(), Purpose::Kill { patience })
     }
 

@@ -95,8 +95,8 @@ impl SessionNumbers {
         Arc::new(Self { instance, state: Mutex::default() })
     }
 
-    pub(crate) fn range(self: &Arc<Self>) -> TagRange {
-        TagRange {
+    pub(crate) fn new_session(self: &Arc<Self>) -> SessionTags {
+        SessionTags {
             own: Mutex::new(Own { current: self.take(), earlier: Vec::new(), issued: 0 }),
             numbers: Arc::clone(self),
         }
@@ -120,7 +120,7 @@ impl SessionNumbers {
 
 /// The tags of one session.
 #[derive(Debug)]
-pub struct TagRange {
+pub struct SessionTags {
     own: Mutex<Own>,
     numbers: Arc<SessionNumbers>,
 }
@@ -132,7 +132,7 @@ struct Own {
     issued: u32,
 }
 
-impl TagRange {
+impl SessionTags {
     /// A tag that no other process of this server has.
     pub fn next(&self) -> Tag {
         let mut own = lock(&self.own);
@@ -154,7 +154,7 @@ impl TagRange {
     }
 }
 
-impl Drop for TagRange {
+impl Drop for SessionTags {
     fn drop(&mut self) {
         let own = lock(&self.own);
         own.earlier.iter().for_each(|number| self.numbers.give_back(*number));
@@ -204,24 +204,24 @@ mod tests {
     #[test]
     fn a_full_session_number_is_followed_by_another() {
         let numbers = SessionNumbers::new(Instance(7));
-        let range = numbers.range();
+        let range = numbers.new_session();
         let first = range.next();
         let last = (0..1 << PROCESS_BITS).map(|_| range.next()).last().unwrap();
         assert_ne!(first.session(), last.session());
         assert!(range.scope().contains(first) && range.scope().contains(last));
-        assert!(!numbers.range().scope().contains(last));
+        assert!(!numbers.new_session().scope().contains(last));
     }
 
     #[test]
     fn a_session_number_is_not_given_twice_at_a_time() {
         let numbers = SessionNumbers::new(Instance(7));
-        let held = numbers.range();
+        let held = numbers.new_session();
         lock(&numbers.state).next = 0;
-        let other = numbers.range();
+        let other = numbers.new_session();
         assert_ne!(held.next().session(), other.next().session());
         drop(held);
         lock(&numbers.state).next = 0;
-        assert_eq!(numbers.range().next().session(), 0);
+        assert_eq!(numbers.new_session().next().session(), 0);
     }
 
     #[test]

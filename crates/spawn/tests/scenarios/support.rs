@@ -13,14 +13,14 @@ use spawn::{
     Child, ChildExitStatus, ChildInput, ChildIo, ChildOutput, Ending, Pty, ReadOutcome, SpawnCommand, SpawnError,
     Spawned,
 };
-use spawn::{Spawner, StdinMode, Stdio, Survivors, Tag, TagRange, TerminalSize, WriteOutcome};
+use spawn::{SessionTags, Spawner, StdinMode, Stdio, Survivors, Tag, TerminalSize, WriteOutcome};
 
 /// Long enough for a busy machine; nothing waits this long unless it is broken.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct World {
     pub(crate) spawner: Spawner,
-    pub(crate) tags: TagRange,
+    pub(crate) tags: SessionTags,
 }
 
 pub(crate) struct Finished {
