@@ -10,7 +10,7 @@ use fetch::Fetcher;
 use parking_lot::Mutex;
 use protocol::ShellInfo;
 use session::{ConnectionNumber, MemoryPressure, ReclaimStep};
-use spawn::{Child, Ending, GuardProgram, Signal, Spawner, Survival, Survivors, Tag};
+use spawn::{Child, GuardProgram, KillFuture, Signal, Spawner, SurvivalReason, Survivors, Tag};
 use tokio::sync::{OnceCell, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -288,11 +288,11 @@ impl Shared {
 
     /// Kills again and again until nobody is left, or nobody but processes of another user. For kills whose failure nobody is told, so that
     /// nobody else would try again. At the end of the server everything is killed anyway. False if somebody may be left.
-    async fn kill_until_gone(&self, kill: impl Fn() -> Ending) -> bool {
+    async fn kill_until_gone(&self, kill: impl Fn() -> KillFuture) -> bool {
         let (mut pause, longest_pause) = KILL_PAUSES;
         while let Err(survivors) = kill().await {
             tracing::warn!("{survivors}");
-            if matches!(survivors.reason, Survival::Refused) {
+            if matches!(survivors.reason, SurvivalReason::NotPermitted) {
                 return false;
             }
             if self.closing.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {

@@ -21,7 +21,7 @@ use tokio::sync::oneshot;
 
 use crate::children::children;
 use crate::descriptors::{above_stdio, leave_common_table};
-use crate::error::{Survival, Survivors};
+use crate::error::{SurvivalReason, Survivors};
 use crate::hunt::{AfterPass, Hunt, Hunts, Purpose};
 use crate::lock::lock;
 use crate::tag::Scope;
@@ -50,15 +50,16 @@ struct Requests {
 
 /// The end of processes that was asked for. It comes whether or not it is waited for.
 #[derive(Debug)]
-pub struct Ending(oneshot::Receiver<Outcome>);
+pub struct KillFuture(oneshot::Receiver<Outcome>);
 
-impl Future for Ending {
+impl Future for KillFuture {
     type Output = Outcome;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let unanswered = |_| {
-            let reason =
-                Survival::Unseen(io::Error::other("the thread that ends processes has failed; its log says why"));
+            let reason = SurvivalReason::ProcUnreadable(io::Error::other(
+                "the thread that ends processes has failed; its log says why",
+            ));
             Err(Survivors { pids: Vec::new(), reason })
         };
         Poll::Ready(ready!(Pin::new(&mut self.0).poll(context)).unwrap_or_else(unanswered))
@@ -91,11 +92,11 @@ impl Ender {
         Ok(Self { desk })
     }
 
-    pub(crate) fn ask(&self, scope: Scope, purpose: Purpose) -> Ending {
+    pub(crate) fn ask(&self, scope: Scope, purpose: Purpose) -> KillFuture {
         let (answer, answered) = oneshot::channel();
         lock(&self.desk.requests).waiting.push((scope, purpose, answer));
         self.desk.note_change();
-        Ending(answered)
+        KillFuture(answered)
     }
 }
 

@@ -69,20 +69,20 @@ pub struct Survivors {
     /// Their process ids as last seen.
     pub pids: Vec<u32>,
     /// Why they are still there.
-    pub reason: Survival,
+    pub reason: SurvivalReason,
 }
 
 /// How a process can outlive `SIGKILL`.
 #[derive(Debug, thiserror::Error)]
-pub enum Survival {
+pub enum SurvivalReason {
     /// They belong to another user, for example behind `sudo`.
     #[error("not permitted to signal them")]
-    Refused,
+    NotPermitted,
     /// They were killed and are not gone yet, for example waiting for a dead network mount, or new ones came faster than they
     /// could be ended.
     #[error("they did not end in time")]
-    Late,
+    TimedOut,
     /// `/proc` could not be read, so it is not known what is left.
     #[error("cannot list processes: {0}")]
-    Unseen(io::Error),
+    ProcUnreadable(io::Error),
 }

@@ -1,4 +1,4 @@
-//! Ending trees for certain: census, signal, wait, and again until a census finds nobody. A tree that makes processes faster than
+//! KillFuture trees for certain: census, signal, wait, and again until a census finds nobody. A tree that makes processes faster than
 //! they can be killed is stopped as a whole first and killed then.
 //!
 //! All hunts that are under way share each census of the machine, so that ending many trees at once costs little more than ending
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal};
 
 use crate::children::{children, own_session};
-use crate::error::{Survival, Survivors};
+use crate::error::{SurvivalReason, Survivors};
 use crate::family::{Census, Membership, Row, covers, servers_inside};
 use crate::left_sessions::LeftSessions;
 use crate::procfs;
@@ -175,13 +175,13 @@ impl<T> Hunter<T> {
         Ok(self)
     }
 
-    /// Most likely out of descriptors, which others may give back. Ending what is known gives some back, too.
+    /// Most likely out of descriptors, which others may give back. KillFuture what is known gives some back, too.
     fn unseen(mut self, error: &io::Error, now: Instant) -> Result<Self, (T, Result<(), Survivors>)> {
         if matches!(self.hunt.purpose, Purpose::Kill { .. }) {
             children().kill_groups(&self.hunt.scope);
         }
         if self.hunt.is_late(now) {
-            let reason = Survival::Unseen(io::Error::new(error.kind(), error.to_string()));
+            let reason = SurvivalReason::ProcUnreadable(io::Error::new(error.kind(), error.to_string()));
             return Err((self.asked_by, Err(Survivors { pids: Vec::new(), reason })));
         }
         self.hurries = true;
@@ -296,10 +296,10 @@ impl Hunt {
                     return Some(Ok(()));
                 }
                 if pass.is_stuck() {
-                    return Some(Err(pass.survivors(Survival::Refused)));
+                    return Some(Err(pass.survivors(SurvivalReason::NotPermitted)));
                 }
                 if self.is_late(now) {
-                    return Some(Err(pass.survivors(Survival::Late)));
+                    return Some(Err(pass.survivors(SurvivalReason::TimedOut)));
                 }
                 if is_forking {
                     self.stage = Stage::Freezing;
@@ -484,7 +484,7 @@ impl Pass {
     }
 
     /// Those who live, or else those who were signalled and may have forked before they ended.
-    fn survivors(&self, reason: Survival) -> Survivors {
+    fn survivors(&self, reason: SurvivalReason) -> Survivors {
         let living: Vec<Pid> = self.living.iter().map(|row| row.pid).collect();
         let left = if living.is_empty() { self.struck.iter().copied().collect() } else { living };
         Survivors { pids: left.iter().map(|pid| pid.as_raw_nonzero().get().unsigned_abs()).collect(), reason }

@@ -18,7 +18,7 @@ use crate::child::Child;
 use crate::children::{Announcement, any_has_ended, children};
 use crate::command::SpawnCommand;
 use crate::descriptors::{above_stdio, seal_inherited_fds, watch};
-use crate::ender::{Ender, Ending};
+use crate::ender::{Ender, KillFuture};
 use crate::error::SpawnError;
 use crate::execute::execute;
 use crate::guard::{Guard, GuardProgram};
@@ -146,22 +146,22 @@ impl Spawner {
 
     /// Kills a process and everything it has started. The end has come when all of it is gone; the leader may be left as a zombie
     /// for [`Child::wait`]. The patience counts from when the thread that ends processes turns to it.
-    pub fn kill_tree(&self, tag: Tag, patience: Duration) -> Ending {
+    pub fn kill_tree(&self, tag: Tag, patience: Duration) -> KillFuture {
         self.ender.ask(Scope::Tree(tag), Purpose::Kill { patience })
     }
 
     /// The same for all processes of a session at once.
-    pub fn kill_session(&self, tags: &SessionTags, patience: Duration) -> Ending {
+    pub fn kill_session(&self, tags: &SessionTags, patience: Duration) -> KillFuture {
         self.ender.ask(tags.scope(), Purpose::Kill { patience })
     }
 
     /// The same for all processes of this server, including children of it that have thrown away tag and session.
-    pub fn kill_all(&self, patience: Duration) -> Ending {
+    pub fn kill_all(&self, patience: Duration) -> KillFuture {
         self.ender.ask(Scope::Everything(self.instance), Purpose::Kill { patience })
     }
 
     /// Signals every process of this server that one look at all processes of the machine finds, as far as it is permitted.
-    pub fn signal_all(&self, signal: Signal) -> Ending {
+    pub fn signal_all(&self, signal: Signal) -> KillFuture {
         self.ender.ask(Scope::Everything(self.instance), Purpose::Signal(signal))
     }
 

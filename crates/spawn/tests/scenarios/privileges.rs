@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 
 use rustix::process::{Pid, Signal, geteuid, kill_process};
-use spawn::{Spawner, Survival};
+use spawn::{Spawner, SurvivalReason};
 use tempfile::TempDir;
 
 use crate::roles::{is_played, play};
@@ -32,7 +32,7 @@ async fn role_server() {
     let pids = read_pids(stdout, 1).await;
     let survivors = end(spawner.kill_tree(tag, PATIENCE)).unwrap_err();
     assert_eq!(survivors.pids, pids);
-    assert!(matches!(survivors.reason, Survival::Refused), "{survivors}");
+    assert!(matches!(survivors.reason, SurvivalReason::NotPermitted), "{survivors}");
     println!("survivor {}", pids[0]);
 }
 

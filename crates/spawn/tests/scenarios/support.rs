@@ -10,7 +10,7 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use spawn::{
-    Child, ChildExitStatus, ChildInput, ChildIo, ChildOutput, Ending, Pty, ReadOutcome, SpawnCommand, SpawnError,
+    Child, ChildExitStatus, ChildInput, ChildIo, ChildOutput, KillFuture, Pty, ReadOutcome, SpawnCommand, SpawnError,
     Spawned,
 };
 use spawn::{SessionTags, Spawner, StdinMode, Stdio, Survivors, Tag, TerminalSize, WriteOutcome};
@@ -91,7 +91,7 @@ impl Wake for Unpark {
 }
 
 /// Waits for an end on this thread, also inside a runtime: the thread that brings it about is another one.
-pub(crate) fn end(ending: Ending) -> Result<(), Survivors> {
+pub(crate) fn end(ending: KillFuture) -> Result<(), Survivors> {
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
     let mut ending = pin!(ending);
     loop {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use spawn::{ChildExitStatus, ChildIo, Signal, SpawnCommand, Survival};
+use spawn::{ChildExitStatus, ChildIo, Signal, SpawnCommand, SurvivalReason};
 use tempfile::TempDir;
 
 use crate::support::{PATIENCE, end, within, write_all, zombies_of_ours};
@@ -221,7 +221,7 @@ async fn a_tree_that_gets_no_time_is_told() {
     let world = World::new();
     let tree = world.start(&sh("exec sleep 1000"));
     if let Err(survivors) = end(world.spawner.kill_tree(tree.tag, Duration::ZERO)) {
-        assert!(matches!(survivors.reason, Survival::Late), "{survivors}");
+        assert!(matches!(survivors.reason, SurvivalReason::TimedOut), "{survivors}");
         assert_eq!(survivors.pids, [tree.child.pid()]);
     }
     world.kill_tree(&tree);
