@@ -31,7 +31,7 @@ fn main() -> Result<()> {
     let wanted = |name: &str| words.is_empty() || words.iter().any(|word| name.contains(word.as_str()));
 
     // As a client that cares does: its buffers are not mapped and cleared anew for each message.
-    spawn::give_freed_memory_back();
+    spawn::limit_freed_memory();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let rows: Vec<Row> = runtime.block_on(async {
         let mut rows = Vec::new();

@@ -12,10 +12,10 @@ use crate::runtime::start_runtime;
 
 /// Runs the server until it is told to stop.
 pub(crate) fn serve(args: Args) -> anyhow::Result<()> {
-    spawn::give_freed_memory_back();
+    spawn::limit_freed_memory();
     spawn::unblock_signals();
     // What the parent left open is not for our children.
-    spawn::seal_inherited_fds().context("cannot seal inherited file descriptors")?;
+    spawn::set_inherited_fds_close_on_exec().context("cannot seal inherited file descriptors")?;
     let _last_lines_are_written = ServerLog::start("warn").context("cannot start the thread of the log")?;
     let runtime = start_runtime(&mut Builder::new_multi_thread())?;
     let result = runtime.block_on(run(args));

@@ -18,8 +18,8 @@ pub(crate) async fn keep_guard(shared: &Shared) {
     let mut lost_guard_log = LOST_GUARD_LINES;
     loop {
         // An error means that the guard cannot be watched now; then it is looked at after each pause.
-        let _ended_or_unwatched = shared.spawner.guard_ends().await;
-        if shared.spawner.lacks_guard()
+        let _ended_or_unwatched = shared.spawner.wait_for_guard_end().await;
+        if shared.spawner.needs_guard()
             && let Some(Err(error)) = shared.starter.ensure_guard().await
             && let Some(left_out) = lost_guard_log.handle_event(Instant::now())
         {

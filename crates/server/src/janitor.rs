@@ -248,9 +248,7 @@ impl Janitor {
             }
             Chore::ReturnMemory => {
                 let threads = Arc::clone(&shared.threads);
-                shared
-                    .tasks
-                    .spawn(async move { threads.run(Asker::SERVER, spawn::give_scattered_memory_back).await });
+                shared.tasks.spawn(async move { threads.run(Asker::SERVER, spawn::trim_freed_memory).await });
             }
             Chore::EndRestOfTree(tree) => {
                 if let Some(session) = tree.session.upgrade() {

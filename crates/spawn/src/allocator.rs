@@ -11,7 +11,7 @@ const KEPT_BYTES: i32 = 2 << 20;
 
 /// Gives large freed memory back to the system at once. Left alone, glibc raises its thresholds with the largest
 /// allocation it has seen, and after a single message of 60 MiB keeps twice as much for good.
-pub fn give_freed_memory_back() {
+pub fn limit_freed_memory() {
     #[cfg(target_env = "gnu")]
     // SAFETY: mallopt takes integers only, and locks what it changes.
     unsafe {
@@ -22,7 +22,7 @@ pub fn give_freed_memory_back() {
 
 /// Gives freed memory back that lies between memory in use, which the library never does by itself. Walks through every
 /// heap, so it is for after much was freed.
-pub fn give_scattered_memory_back() {
+pub fn trim_freed_memory() {
     #[cfg(target_env = "gnu")]
     // SAFETY: malloc_trim takes an integer only, and locks each heap while it works on it.
     unsafe {

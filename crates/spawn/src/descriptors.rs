@@ -14,16 +14,16 @@ use tokio::io::unix::AsyncFd;
 pub(crate) const FIRST_AFTER_STDIO: i32 = 3;
 
 /// Marks every descriptor above stderr close-on-exec, so that what the server was started with does not leak into children.
-pub fn seal_inherited_fds() -> io::Result<()> {
+pub fn set_inherited_fds_close_on_exec() -> io::Result<()> {
     // SAFETY: close_range with CLOSE_RANGE_CLOEXEC only sets a flag on descriptors and touches no memory.
     let done = unsafe {
         libc::syscall(libc::SYS_close_range, FIRST_AFTER_STDIO, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC)
     };
-    if done == 0 { Ok(()) } else { seal_one_by_one() }
+    if done == 0 { Ok(()) } else { set_close_on_exec_one_by_one() }
 }
 
 /// For kernels before 5.11, which have no such flag.
-fn seal_one_by_one() -> io::Result<()> {
+fn set_close_on_exec_one_by_one() -> io::Result<()> {
     for entry in fs::read_dir("/proc/self/fd")? {
         let Some(fd) = entry?.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
             continue;

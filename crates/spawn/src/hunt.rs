@@ -1,4 +1,4 @@
-//! KillFuture trees for certain: census, signal, wait, and again until a census finds nobody. A tree that makes processes faster than
+//! Ending trees for certain: census, signal, wait, and again until a census finds nobody. A tree that makes processes faster than
 //! they can be killed is stopped as a whole first and killed then.
 //!
 //! All hunts that are under way share each census of the machine, so that ending many trees at once costs little more than ending
@@ -175,7 +175,7 @@ impl<T> Hunter<T> {
         Ok(self)
     }
 
-    /// Most likely out of descriptors, which others may give back. KillFuture what is known gives some back, too.
+    /// Most likely out of descriptors, which others may give back. Ending what is known gives some back, too.
     fn unseen(mut self, error: &io::Error, now: Instant) -> Result<Self, (T, Result<(), Survivors>)> {
         if matches!(self.hunt.purpose, Purpose::Kill { .. }) {
             children().kill_groups(&self.hunt.scope);

@@ -40,11 +40,11 @@ mod tag;
 mod vfork;
 mod wiring;
 
-pub use allocator::{give_freed_memory_back, give_scattered_memory_back};
+pub use allocator::{limit_freed_memory, trim_freed_memory};
 pub use cancel_flag::CancelFlag;
 pub use child::{Child, ChildExitStatus};
 pub use command::{SpawnCommand, StdinMode, Stdio, TerminalSize};
-pub use descriptors::seal_inherited_fds;
+pub use descriptors::set_inherited_fds_close_on_exec;
 pub use ender::KillFuture;
 pub use error::{SpawnError, SurvivalReason, Survivors};
 pub use guard::{GuardProgram, guard_main};

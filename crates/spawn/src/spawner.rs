@@ -17,7 +17,7 @@ use crate::cancel_flag::CancelFlag;
 use crate::child::Child;
 use crate::children::{Announcement, any_has_ended, children};
 use crate::command::SpawnCommand;
-use crate::descriptors::{above_stdio, seal_inherited_fds, watch};
+use crate::descriptors::{above_stdio, set_inherited_fds_close_on_exec, watch};
 use crate::ender::{Ender, KillFuture};
 use crate::error::SpawnError;
 use crate::execute::execute;
@@ -66,7 +66,7 @@ impl Spawner {
     /// Prepares this process for having children: it becomes the one that orphans of their trees come to, what it has inherited is
     /// not passed on, and it may open as many files as the hard limit allows. The guard, if wanted, is running on return, and so is the thread that ends processes.
     pub fn new(guard: Option<GuardProgram>) -> io::Result<Self> {
-        seal_inherited_fds()?;
+        set_inherited_fds_close_on_exec()?;
         rlimit::raise_open_files();
         signals::keep_exit_statuses();
         signals::survive_large_writes();
@@ -184,7 +184,7 @@ impl Spawner {
     }
 
     /// Whether the guard has been killed and nobody is starting another. Never blocks, and costs one system call.
-    pub fn lacks_guard(&self) -> bool {
+    pub fn needs_guard(&self) -> bool {
         let guard = self.guard.try_lock();
         guard.is_ok_and(|guard| guard.as_ref().is_some_and(Guard::has_ended))
     }
@@ -198,7 +198,7 @@ impl Spawner {
 
     /// Waits until the guard that there is now has been killed; for ever if no guard was wanted. Fails at once if there is no descriptor to
     /// watch it with. Must be called inside a runtime.
-    pub async fn guard_ends(&self) -> io::Result<()> {
+    pub async fn wait_for_guard_end(&self) -> io::Result<()> {
         let end = lock(&self.guard).as_ref().map(Guard::end);
         match end {
             Some(end) => watch(end?, Interest::READABLE)?.readable().await.map(drop),

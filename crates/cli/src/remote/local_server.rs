@@ -41,7 +41,7 @@ fn start_server(directory: &Path, url: &str, idle: Duration) -> anyhow::Result<(
     let log = fs::OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(&log_path);
     let log = log.with_context(|| format!("cannot write {}", log_path.display()))?;
     // It outlives whoever called us, and must not hold their locks and pipes.
-    spawn::seal_inherited_fds().context("cannot seal inherited file descriptors")?;
+    spawn::set_inherited_fds_close_on_exec().context("cannot seal inherited file descriptors")?;
     let mut command = Command::new(std::env::current_exe().context("cannot find the path of this program")?);
     for name in server_variables() {
         command.env_remove(name);

@@ -52,7 +52,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
     crate::log::start_unqueued("off");
     // One thread: what goes through here is handed from task to task for every piece of output, and what blocks has threads of its own.
     // Output comes in large buffers, which are not to be mapped and cleared anew each time.
-    spawn::give_freed_memory_back();
+    spawn::limit_freed_memory();
     let runtime = start_runtime(&mut Builder::new_current_thread())?;
     let writes_files = matches!(command, Command::Cp(_));
     let result = runtime.block_on(dispatch(command));

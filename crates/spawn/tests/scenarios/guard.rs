@@ -141,7 +141,7 @@ async fn a_guard_is_replaced_and_not_killed_with_the_rest() {
 fn kill_guard(spawner: &Spawner) {
     let guard = guard_of(std::process::id()).try_into().ok().and_then(Pid::from_raw).expect("a number");
     kill_process(guard, Signal::KILL).expect("the guard is killed");
-    until("the guard is missed", || spawner.lacks_guard());
+    until("the guard is missed", || spawner.needs_guard());
 }
 
 #[tokio::test]
@@ -160,7 +160,7 @@ async fn a_guard_that_is_being_started_is_not_killed_with_the_rest() {
             starting.join().unwrap().unwrap();
         });
         end(spawner.kill_all(PATIENCE)).unwrap();
-        assert!(!spawner.lacks_guard());
+        assert!(!spawner.needs_guard());
     }
 }
 
@@ -187,7 +187,7 @@ async fn a_guard_without_descriptors_harms_nobody_and_is_started_later() {
     hoard.clear();
     assert!(is_alive(tree.child.pid()), "no guard has taken the server for gone");
     spawner.ensure_guard().unwrap();
-    assert!(!spawner.lacks_guard() && is_alive(tree.child.pid()));
+    assert!(!spawner.needs_guard() && is_alive(tree.child.pid()));
     end(spawner.kill_all(PATIENCE)).unwrap();
 }
 
