@@ -1,27 +1,28 @@
-//! How long the C library keeps memory that was freed.
+//! Settings of the C library's allocator that make the server return freed memory to the system. They concern the whole process. With
+//! another C library than glibc the functions do nothing.
 
-/// Larger allocations are mappings of their own, which end when they are freed. Above anything that is allocated for
-/// each piece of output, because a mapping costs a page fault for every page each time.
+/// Allocations of at least this size get their own memory mapping, which goes back to the system when they are freed. Buffers for output
+/// are smaller, because a new mapping costs a page fault for every page.
 #[cfg(target_env = "gnu")]
-const OWN_MAPPING_BYTES: i32 = 1 << 20;
+const MMAP_THRESHOLD_BYTES: i32 = 1 << 20;
 
-/// Freed memory at the end of a heap beyond this is given back.
+/// When more than this is free at the end of the heap, it goes back to the system.
 #[cfg(target_env = "gnu")]
-const KEPT_BYTES: i32 = 2 << 20;
+const TRIM_THRESHOLD_BYTES: i32 = 2 << 20;
 
-/// Gives large freed memory back to the system at once. Left alone, glibc raises its thresholds with the largest
-/// allocation it has seen, and after a single message of 60 MiB keeps twice as much for good.
+/// Fixes the limits of how much freed memory this process keeps. Call it once, at the start. By default glibc raises these limits when
+/// large memory is freed, and after a few large messages it keeps tens of MiB for ever.
 pub fn limit_freed_memory() {
     #[cfg(target_env = "gnu")]
     // SAFETY: mallopt takes integers only, and locks what it changes.
     unsafe {
-        libc::mallopt(libc::M_MMAP_THRESHOLD, OWN_MAPPING_BYTES);
-        libc::mallopt(libc::M_TRIM_THRESHOLD, KEPT_BYTES);
+        libc::mallopt(libc::M_MMAP_THRESHOLD, MMAP_THRESHOLD_BYTES);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, TRIM_THRESHOLD_BYTES);
     }
 }
 
-/// Gives freed memory back that lies between memory in use, which the library never does by itself. Walks through every
-/// heap, so it is for after much was freed.
+/// Returns freed memory that lies between memory in use to the system, which glibc never does by itself. It walks through all heaps, so
+/// call it only after much memory was freed.
 pub fn trim_freed_memory() {
     #[cfg(target_env = "gnu")]
     // SAFETY: malloc_trim takes an integer only, and locks each heap while it works on it.

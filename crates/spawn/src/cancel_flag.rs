@@ -1,25 +1,27 @@
-//! A start that somebody gives up while it waits for its turn or hangs.
+//! A flag that cancels the start of a process, while the start waits in a queue or hangs. It is set by any thread and read by the child;
+//! see [`CancelFlag`] for the order that makes this reliable.
 
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 
-/// Says that a start is not wanted any more. Any thread may set it at any time.
+/// Cancels the start of a process. Any thread may set the flag at any time.
 ///
-/// A child looks at it last before it executes its program, and first sets its tag. So a thread that sets the flag and then kills the tree
-/// with that tag knows that the program does not run any more: a child that has not seen the flag is found by its tag.
+/// The first thing a child does is to set its tag, and the last thing before it executes the program is to read this flag. So a thread that
+/// sets the flag and then kills the tree with that tag knows that the program does not run afterwards: a child that has not seen the flag
+/// already had the tag and is found by it.
 #[derive(Debug, Default)]
 pub struct CancelFlag(AtomicBool);
 
 impl CancelFlag {
-    /// Sets the flag, for good.
+    /// Sets the flag. It cannot be unset.
     pub fn cancel(&self) {
         self.0.store(true, Ordering::SeqCst);
-        // Before the look for the tag that follows.
+        // The flag must be visible before the caller starts to search for the tag.
         fence(Ordering::SeqCst);
     }
 
-    /// Whether the flag is set. Makes no system call and takes no lock, so that a child that shares our memory may ask.
+    /// Whether the flag is set. Makes no system call and takes no lock, so that a child that shares the memory of the server may call it.
     pub fn is_cancelled(&self) -> bool {
-        // After the tag was set.
+        // The child must have set its tag before it reads the flag.
         fence(Ordering::SeqCst);
         self.0.load(Ordering::SeqCst)
     }

@@ -1,5 +1,6 @@
-//! A started process: its end is seen through a pidfd, so it costs no thread and no `SIGCHLD`, and its number can never be mistaken for
-//! that of a later process.
+//! A started process: waits for its exit, reaps it and signals it. A pidfd tells when the process has exited, so this needs no thread for
+//! each process and no `SIGCHLD` handler, and a signal never reaches a later process with the same process id. This module does not know
+//! the descendants of the process; `hunt` finds those.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,26 +14,26 @@ use tokio::io::unix::AsyncFd;
 use crate::children::children;
 use crate::descriptors::watch;
 use crate::lock::lock;
-use crate::streams::runtime_is_gone;
+use crate::streams::wait_for_runtime_shutdown;
 use crate::tag::Tag;
-use crate::vfork::Executing;
+use crate::vfork::StartedChild;
 
-/// What a shell adds to the number of the signal that ended a command.
+/// A shell reports a command that signal N has killed with the exit code 128 + N.
 const SIGNAL_EXIT_BASE: i32 = 128;
-/// Stands for an exit status that was lost, because other code in this process reaped our child.
+/// The exit code that is reported if the exit status was lost because other code in this process has reaped the child.
 const UNKNOWN_EXIT_CODE: i32 = -1;
 
-/// How a process ended.
+/// How a child has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChildExitStatus {
-    /// By itself, with this code.
+    /// The process has exited with this code. The code is -1 if the exit status was lost.
     Exited(i32),
-    /// By this signal.
+    /// The signal with this number has killed the process.
     Signaled(i32),
 }
 
 impl ChildExitStatus {
-    /// The exit code a shell would show: 128 + N for signal N.
+    /// The exit code that a shell would show: 128 + N if signal N has killed the process.
     pub fn code(&self) -> i32 {
         match self {
             Self::Exited(code) => *code,
@@ -49,30 +50,31 @@ impl ChildExitStatus {
     }
 }
 
-/// A started process, the leader of its own session and process group. Dropping it does not end the process.
+/// A started process. It leads its own session and process group. Dropping this value does not end the process; the process is then reaped
+/// by [`Spawner::reap_orphans`](crate::Spawner::reap_orphans).
 #[derive(Debug)]
 pub struct Child {
     pid: Pid,
     tag: Tag,
     pidfd: AsyncFd<OwnedFd>,
-    /// Set when it is reaped, from when on its number may belong to somebody else.
+    /// Set when the process is reaped. From then on another process may have its process id.
     status: Mutex<Option<ChildExitStatus>>,
 }
 
 impl Child {
-    /// Takes charge of a child that nobody has reaped.
-    pub(crate) fn adopt(child: Executing, tag: Tag) -> io::Result<Self> {
+    /// The child must not have been reaped.
+    pub(crate) fn new(child: StartedChild, tag: Tag) -> io::Result<Self> {
         let pid = child.pid;
         let pidfd = watch(child.into_pidfd()?, Interest::READABLE)?;
         Ok(Self { pid, tag, pidfd, status: Mutex::new(None) })
     }
 
-    /// The process id, which is also its process group and session.
+    /// The process id, which is also the number of the process group and of the session that the process leads.
     pub fn pid(&self) -> u32 {
         self.pid.as_raw_nonzero().get().unsigned_abs()
     }
 
-    /// Waits for its end and reaps it; its descendants may live on. Cancel safe, and may be called again.
+    /// Waits until the process has exited and reaps it. Its descendants may still run. Cancel safe. Later calls return the same status.
     pub async fn wait(&self) -> ChildExitStatus {
         loop {
             if let Some(status) = self.reap() {
@@ -83,23 +85,23 @@ impl Child {
                     Some(status) => return status,
                     None => readiness.clear_ready(),
                 },
-                Err(_) => runtime_is_gone().await,
+                Err(_) => wait_for_runtime_shutdown().await,
             }
         }
     }
 
-    /// Signals its process group; fine if it has ended.
+    /// Signals the process group that the process leads. Does nothing if the process has been reaped.
     pub fn signal_group(&self, signal: Signal) -> io::Result<()> {
         let status = lock(&self.status);
         if status.is_some() {
             return Ok(());
         }
-        ignore_gone(rustix::process::kill_process_group(self.pid, signal))
+        ignore_no_such_process(rustix::process::kill_process_group(self.pid, signal))
     }
 
-    /// Signals the process alone; fine if it has ended.
+    /// Signals the process, but not its group. Does nothing if the process has ended.
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
-        ignore_gone(rustix::process::pidfd_send_signal(&self.pidfd, signal))
+        ignore_no_such_process(rustix::process::pidfd_send_signal(&self.pidfd, signal))
     }
 
     fn reap(&self) -> Option<ChildExitStatus> {
@@ -117,11 +119,11 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        children().forget_leader(self.pid, self.tag);
+        children().remove_leader(self.pid, self.tag);
     }
 }
 
-fn ignore_gone(result: Result<(), Errno>) -> io::Result<()> {
+fn ignore_no_such_process(result: Result<(), Errno>) -> io::Result<()> {
     match result {
         Ok(()) | Err(Errno::SRCH) => Ok(()),
         Err(error) => Err(error.into()),

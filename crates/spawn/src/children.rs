@@ -1,6 +1,6 @@
-//! The children of this process: which of them are leaders that somebody waits for, and which are strangers, orphans of our trees that
-//! have come to us as their subreaper and that nobody waits for. Reaping happens under one lock, so that a number is never
-//! freed and given out again between looking at it and acting on it.
+//! The children of this process. *Leaders* were started by a `Spawner`, and a [`Child`](crate::Child) waits for each. *Unclaimed* children
+//! are those that no code waits for: orphans of our trees, whose parent this process became as their subreaper, and leaders whose `Child`
+//! was dropped. This module reaps both kinds under one lock, so that a process id is never reused between checking it and acting on it.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -12,10 +12,10 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus};
 
 use crate::lock::lock;
 use crate::rlimit;
-use crate::roster::{Roster, RosterLine};
+use crate::roster::{Roster, RosterRecord};
 use crate::tag::{Scope, Tag};
 
-/// Children belong to the whole process and so does this, even if there is more than one `Spawner`.
+/// One table for the whole process, even if there is more than one `Spawner`, because children belong to the whole process.
 static CHILDREN: LazyLock<Mutex<Children>> = LazyLock::new(Mutex::default);
 
 pub(crate) fn children() -> MutexGuard<'static, Children> {
@@ -24,66 +24,67 @@ pub(crate) fn children() -> MutexGuard<'static, Children> {
 
 #[derive(Default)]
 pub(crate) struct Children {
-    /// Kept for as long as their `Child` lives, because a session keeps the number of its leader.
-    leaders: HashMap<Pid, Leader>,
-    /// Being spawned: they may already be running, and even dead, but their number is not known yet.
+    /// Leaders whose `Child` exists. A reaped leader stays here, because its session keeps its number.
+    leaders: HashMap<Pid, TreeLeader>,
+    /// The tags of leaders that are being started. They may already run, or have ended, but their process ids are not known yet.
     starting: HashSet<Tag>,
     guards: HashSet<Pid>,
-    /// They may already be running, but their numbers are not known yet.
+    /// The number of guards that are being started. They may already run, but their process ids are not known yet.
     starting_guards: usize,
-    /// None until there is a guard to read it.
+    /// None until the first guard is started.
     roster: Option<Roster>,
-    /// Leaders that nobody waits for and that have not been reaped.
-    forgotten: HashMap<Pid, RosterLine>,
+    /// The roster records of leaders whose `Child` was dropped and that have not been reaped.
+    dropped: HashMap<Pid, RosterRecord>,
 }
 
-struct Leader {
+struct TreeLeader {
     tag: Tag,
     reaped: bool,
-    /// None if it is reaped, so that no guard takes another process with its number for it, or if there is no roster.
-    line: Option<RosterLine>,
+    /// None if there is no roster, or if the leader was reaped: another process may then get its process id, and a guard must not kill
+    /// that.
+    record: Option<RosterRecord>,
 }
 
-/// A child with this tag is being started. Dropped, also in a panic, it says that no number of such a child is known: if there is one, it
-/// is a stranger.
-pub(crate) struct Announcement {
+/// Exists while a leader with this tag is being started. When it is dropped without [`Self::started`], also in a panic, a child with this
+/// tag is unclaimed.
+pub(crate) struct StartingLeader {
     tag: Tag,
 }
 
-impl Announcement {
+impl StartingLeader {
     pub(crate) fn new(tag: Tag) -> Self {
         children().starting.insert(tag);
         Self { tag }
     }
 
-    /// Ends the time of uncertainty: the announced child has this number.
-    pub(crate) fn settle(self, leader: Pid) {
+    /// The leader has this process id.
+    pub(crate) fn started(self, leader: Pid) {
         children().add_leader(self.tag, leader);
     }
 }
 
-impl Drop for Announcement {
+impl Drop for StartingLeader {
     fn drop(&mut self) {
         children().starting.remove(&self.tag);
     }
 }
 
-/// A guard is being started. Dropped, also in a panic, it says that this is over.
-pub(crate) struct GuardAnnouncement(());
+/// Exists while a guard is being started.
+pub(crate) struct StartingGuard(());
 
-impl GuardAnnouncement {
+impl StartingGuard {
     pub(crate) fn new() -> Self {
         children().starting_guards += 1;
         Self(())
     }
 
-    /// The guard has this number.
-    pub(crate) fn settle(self, guard: Pid) {
+    /// The guard has this process id.
+    pub(crate) fn started(self, guard: Pid) {
         children().guards.insert(guard);
     }
 }
 
-impl Drop for GuardAnnouncement {
+impl Drop for StartingGuard {
     fn drop(&mut self) {
         children().starting_guards -= 1;
     }
@@ -91,18 +92,18 @@ impl Drop for GuardAnnouncement {
 
 impl Children {
     fn add_leader(&mut self, tag: Tag, pid: Pid) {
-        let line = self.roster.as_mut().map(|roster| roster.enter(tag, pid));
-        self.leaders.insert(pid, Leader { tag, reaped: false, line });
+        let record = self.roster.as_mut().map(|roster| roster.add(tag, pid));
+        self.leaders.insert(pid, TreeLeader { tag, reaped: false, record });
     }
 
-    /// The roster for a guard; it is made for the first one, and has everybody in it who is there.
+    /// The roster for a guard. The first call creates it with all leaders that exist.
     pub(crate) fn roster(&mut self) -> io::Result<&Roster> {
         let roster = match self.roster.take() {
             Some(roster) => roster,
             None => {
                 let mut roster = Roster::new()?;
                 for (pid, leader) in self.leaders.iter_mut().filter(|(_, leader)| !leader.reaped) {
-                    leader.line = Some(roster.enter(leader.tag, *pid));
+                    leader.record = Some(roster.add(leader.tag, *pid));
                 }
                 roster
             }
@@ -110,19 +111,19 @@ impl Children {
         Ok(self.roster.insert(roster))
     }
 
-    /// From now on the number may be that of another process.
+    /// Must be called when a child was reaped, because from then on another process may get its process id.
     fn note_reaped(&mut self, pid: Pid) {
         let of_leader = self.leaders.get_mut(&pid).and_then(|leader| {
             leader.reaped = true;
-            leader.line.take()
+            leader.record.take()
         });
-        let line = of_leader.or_else(|| self.forgotten.remove(&pid));
-        if let (Some(line), Some(roster)) = (line, &mut self.roster) {
-            roster.strike_out(line);
+        let record = of_leader.or_else(|| self.dropped.remove(&pid));
+        if let (Some(record), Some(roster)) = (record, &mut self.roster) {
+            roster.remove(record);
         }
     }
 
-    /// Reaps a leader if it has ended.
+    /// Reaps a leader if it has ended. None if it has not.
     pub(crate) fn reap_leader(&mut self, pid: Pid, pidfd: BorrowedFd<'_>) -> Result<Option<WaitIdStatus>, Errno> {
         let status = rustix::process::waitid(WaitId::PidFd(pidfd), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
         if !matches!(status, Ok(None)) {
@@ -131,22 +132,22 @@ impl Children {
         status
     }
 
-    /// A leader that nobody could watch has been reaped.
-    pub(crate) fn forget_reaped(&mut self, pid: Pid, tag: Tag) {
+    /// Removes a leader that the caller has reaped itself.
+    pub(crate) fn remove_reaped_leader(&mut self, pid: Pid, tag: Tag) {
         self.note_reaped(pid);
-        self.forget_leader(pid, tag);
+        self.remove_leader(pid, tag);
     }
 
-    /// Nobody will wait for this leader any more; if it has not been reaped, it is a stranger from now on.
-    pub(crate) fn forget_leader(&mut self, pid: Pid, tag: Tag) {
+    /// Removes a leader whose `Child` is dropped. If it has not been reaped, it is unclaimed from now on.
+    pub(crate) fn remove_leader(&mut self, pid: Pid, tag: Tag) {
         if self.leaders.get(&pid).is_some_and(|leader| leader.tag == tag) {
-            let line = self.leaders.remove(&pid).and_then(|leader| leader.line);
-            self.forgotten.extend(line.map(|line| (pid, line)));
+            let record = self.leaders.remove(&pid).and_then(|leader| leader.record);
+            self.dropped.extend(record.map(|record| (pid, record)));
         }
     }
 
-    /// How many leaders somebody waits for.
-    pub(crate) fn count(&self) -> usize {
+    /// The number of leaders whose `Child` exists.
+    pub(crate) fn leader_count(&self) -> usize {
         self.leaders.len()
     }
 
@@ -158,67 +159,67 @@ impl Children {
         self.guards.contains(&pid)
     }
 
-    /// The terminal sessions that were made for each tag.
+    /// The session (in the sense of `setsid`) of the leader of each tag.
     pub(crate) fn sessions_by_tag(&self) -> HashMap<Tag, i32> {
         self.leaders.iter().map(|(pid, leader)| (leader.tag, pid.as_raw_nonzero().get())).collect()
     }
 
-    /// Kills the process groups of the leaders in scope, which are known without a look at the machine.
+    /// Kills the process groups of the leaders in scope. This does not need to read `/proc`.
     pub(crate) fn kill_groups(&self, scope: &Scope) {
-        // The number of a leader that has been reaped may be that of another group.
+        // Another process group may have the number of a leader that was reaped.
         let leaders = self.leaders.iter().filter(|(_, leader)| !leader.reaped && scope.contains(leader.tag));
         for (pid, _) in leaders {
             let _may_have_ended = rustix::process::kill_process_group(*pid, Signal::KILL);
         }
     }
 
-    /// Reaps a child that has ended, if nobody waits for it.
-    pub(crate) fn reap_stranger(&mut self, pid: Pid) {
-        if self.is_stranger(pid) {
-            let _nobody_asks =
+    /// Reaps a child if it has ended and is unclaimed.
+    pub(crate) fn reap_unclaimed(&mut self, pid: Pid) {
+        if self.is_unclaimed(pid) {
+            let _status_not_needed =
                 rustix::process::waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
             self.note_reaped(pid);
             self.guards.remove(&pid);
         }
     }
 
-    /// The same for several.
-    pub(crate) fn reap_strangers(&mut self, pids: &[Pid]) {
-        pids.iter().for_each(|pid| self.reap_stranger(*pid));
+    /// Calls [`Self::reap_unclaimed`] for each.
+    pub(crate) fn reap_all_unclaimed(&mut self, pids: &[Pid]) {
+        pids.iter().for_each(|pid| self.reap_unclaimed(*pid));
     }
 
-    /// Whether this is a child of ours that has ended and that nobody waits for. Needs no descriptor.
-    fn is_stranger(&self, pid: Pid) -> bool {
-        // Asked first, because it costs nothing: when many trees end at once, all their leaders come here again and again.
+    /// Whether this is a child that has ended and that no code waits for. Needs no descriptor.
+    fn is_unclaimed(&self, pid: Pid) -> bool {
+        // This check comes first because it makes no system call: while many trees end, this is called often for each of their leaders.
         if self.leaders.get(&pid).is_some_and(|leader| !leader.reaped) {
             return false;
         }
         if !has_ended(WaitId::Pid(pid)) {
             return false;
         }
-        // A server that was itself started under a tag passes that on to what it starts without one.
+        // If this process itself has a tag from an outer server, children that get no tag inherit that one.
         match rlimit::tag_of(pid).filter(|tag| Some(*tag) != rlimit::own_tag()) {
             Some(tag) if self.starting.contains(&tag) => false,
             Some(_) => true,
-            // Whatever we spawn lives outside of our own session; children in it are of other code in this process, which waits
-            // for them itself.
+            // Every leader starts in its own session. A child in the session of this process was started by other code, which waits for it.
             None => self.starting.is_empty() && self.starting_guards == 0 && session_of(Some(pid)) != own_session(),
         }
     }
 }
 
-/// 0 if the session was made outside of our PID namespace, as for a server that a container's runtime starts beside its first process.
+/// The session of this process. 0 if the session was created outside of this PID namespace, as for a server that is started in a running
+/// container (`docker exec`).
 pub(crate) fn own_session() -> i32 {
     session_of(None)
 }
 
-/// The session of a process, or of ours.
+/// The session of a process. None: of this process.
 fn session_of(pid: Option<Pid>) -> i32 {
     // SAFETY: takes and returns numbers. Rustix's own `getsid` makes a `Pid` of the answer, which must not be 0.
     unsafe { libc::getsid(Pid::as_raw(pid)) }
 }
 
-/// Whether any child waits to be reaped, by whomever.
+/// Whether any child has ended and was not reaped.
 pub(crate) fn any_has_ended() -> bool {
     has_ended(WaitId::All)
 }
@@ -231,13 +232,13 @@ fn has_ended(children: WaitId<'_>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tag::{Instance, SessionNumbers};
+    use crate::tag::{ServerInstance, SessionNumbers};
 
     #[test]
-    fn a_start_that_panics_is_announced_no_more() {
-        let tag = SessionNumbers::new(Instance::unused(&HashSet::new())).new_session().next();
+    fn a_start_that_panics_is_no_longer_starting() {
+        let tag = SessionNumbers::new(ServerInstance::unused(&HashSet::new())).new_session().next();
         let panicked = std::panic::catch_unwind(|| {
-            let _announcement = Announcement::new(tag);
+            let _starting = StartingLeader::new(tag);
             assert!(children().starting.contains(&tag));
             panic!("on purpose");
         });

@@ -1,59 +1,59 @@
-//! What is to be started: program, arguments, environment, directory and standard streams. Plain values; nothing here touches
-//! the operating system.
+//! The description of a process to start: program, arguments, environment, working directory and standard streams. These are plain values
+//! and make no system calls. Read [`SpawnCommand`] first.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// One process to start.
+/// A process to start with [`Spawner::spawn`](crate::Spawner::spawn).
 #[derive(Clone, Debug)]
 pub struct SpawnCommand {
-    /// The program and its arguments; the first element is what is looked up and executed.
+    /// The program and its arguments. The first element is the program. If it contains no slash, it is searched along the `PATH` in `env`.
     pub argv: Vec<OsString>,
-    /// What the child sees as its `argv[0]`, if that is not the program.
+    /// Replaces the first element of `argv` in the arguments that the child gets. None: the child gets the program as its `argv[0]`.
     pub arg0: Option<OsString>,
     /// The whole environment of the child; nothing is inherited.
     pub env: Vec<(OsString, OsString)>,
-    /// The directory the child starts in.
+    /// The working directory of the child. Relative programs and relative elements of `PATH` are resolved against it.
     pub cwd: PathBuf,
-    /// What its standard streams are connected to.
+    /// What stdin, stdout and stderr of the child are connected to.
     pub stdio: Stdio,
-    /// The permissions that files of the child do not get; those of the server if not given.
+    /// The file mode creation mask of the child. None: that of the server.
     pub umask: Option<u32>,
 }
 
-/// What the standard streams of a child are connected to.
+/// What stdin, stdout and stderr of a child are connected to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stdio {
-    /// A pipe each for stdout and stderr.
+    /// Stdout and stderr are a pipe each.
     Pipes {
-        /// What the child reads from.
+        /// What the child reads as its stdin.
         stdin: StdinMode,
     },
-    /// All three are one new terminal of this size, which is the controlling terminal of the child.
+    /// All three are one new terminal of this size, which becomes the controlling terminal of the child.
     Pty(TerminalSize),
-    /// All three are `/dev/null`, and the child reports to us through a pipe at another descriptor. What it prints cannot be mistaken for its
-    /// report, and a child that redirects its standard streams can still report.
+    /// All three are `/dev/null`, and the child writes a report to a pipe at another descriptor. So the server cannot mistake other output
+    /// of the child for the report, and the child can redirect its standard streams and still report.
     Report {
-        /// The number of the write end in the child; 3 or more.
+        /// The descriptor number of the pipe in the child. At least 3.
         descriptor: i32,
     },
 }
 
-/// What a child on pipes reads from.
+/// What a child on pipes reads as its stdin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StdinMode {
-    /// `/dev/null`.
+    /// The child reads `/dev/null`, so its input is at its end from the beginning.
     Null,
-    /// A pipe that we write to.
+    /// The child reads from a pipe that [`ChildInput`](crate::ChildInput) writes to.
     Piped,
 }
 
-/// Size of a terminal in characters.
+/// Size of a terminal in characters. The default is 24 rows of 80 columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TerminalSize {
-    /// Lines.
+    /// Number of lines.
     pub rows: u16,
-    /// Characters in a line.
+    /// Number of characters in a line.
     pub cols: u16,
 }
 

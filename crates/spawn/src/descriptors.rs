@@ -1,5 +1,6 @@
-//! File descriptors that no child inherits by accident. Every descriptor made here is close-on-exec and lies above the standard
-//! streams, so that wiring a child's 0, 1 and 2 can never overwrite a descriptor that is still to be used.
+//! Creates file descriptors and changes their flags. Every descriptor made here is close-on-exec, so that no child inherits it by accident.
+//! Its number is at least 3, so that setting up descriptors 0, 1 and 2 of a child never overwrites a descriptor that is still needed. This
+//! module does not know what the descriptors are for.
 
 use std::fs;
 use std::io;
@@ -13,7 +14,7 @@ use tokio::io::unix::AsyncFd;
 /// The lowest descriptor that is not a standard stream.
 pub(crate) const FIRST_AFTER_STDIO: i32 = 3;
 
-/// Marks every descriptor above stderr close-on-exec, so that what the server was started with does not leak into children.
+/// Marks every descriptor from 3 on close-on-exec, so that children do not inherit descriptors that the server itself has inherited.
 pub fn set_inherited_fds_close_on_exec() -> io::Result<()> {
     // SAFETY: close_range with CLOSE_RANGE_CLOEXEC only sets a flag on descriptors and touches no memory.
     let done = unsafe {
@@ -22,7 +23,7 @@ pub fn set_inherited_fds_close_on_exec() -> io::Result<()> {
     if done == 0 { Ok(()) } else { set_close_on_exec_one_by_one() }
 }
 
-/// For kernels before 5.11, which have no such flag.
+/// For kernels before 5.11, which do not know `CLOSE_RANGE_CLOEXEC`.
 fn set_close_on_exec_one_by_one() -> io::Result<()> {
     for entry in fs::read_dir("/proc/self/fd")? {
         let Some(fd) = entry?.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
@@ -36,16 +37,17 @@ fn set_close_on_exec_one_by_one() -> io::Result<()> {
     Ok(())
 }
 
-/// Gives this thread a descriptor table of its own, in which nothing is open but stderr, for panics, and `kept`, which is 3 or more.
-/// Descriptors that others open or close from then on change nothing here, and however many they have open, this thread can open more.
+/// Gives this thread its own descriptor table, in which only stderr (for panic messages) and `kept` are open. `kept` must be at least 3.
+/// From then on the descriptors of other threads do not appear here, and this thread can open descriptors even if the other threads have
+/// used up the limit.
 ///
-/// It is one call to a function that containers allow; many of them forbid `unshare`. Kernels before 5.9 do not have it, and the
-/// thread then stays in the common table.
+/// This uses `close_range`, because many containers forbid `unshare`. On kernels before 5.9 it fails, and the thread keeps the table that
+/// all threads share.
 ///
 /// # Safety
 /// From then on the thread must neither use nor close any other descriptor that was opened before, or is opened by another thread. That
 /// includes waking a task of the runtime, which writes to a descriptor.
-pub(crate) unsafe fn leave_common_table(kept: RawFd) -> io::Result<()> {
+pub(crate) unsafe fn leave_shared_table(kept: RawFd) -> io::Result<()> {
     // SAFETY: the calls touch no memory. What they close is closed in this thread's copy of the table, of which the caller promises that
     // nothing is used.
     unsafe {
@@ -53,20 +55,20 @@ pub(crate) unsafe fn leave_common_table(kept: RawFd) -> io::Result<()> {
         if libc::syscall(libc::SYS_close_range, kept + 1, libc::c_uint::MAX, unshare) < 0 {
             return Err(io::Error::last_os_error());
         }
-        // They cannot fail: an empty range is refused, which is as good.
+        // The kernel refuses only an empty range, and then there is nothing to close.
         libc::syscall(libc::SYS_close_range, FIRST_AFTER_STDIO, kept - 1, 0);
         libc::syscall(libc::SYS_close_range, 0, 1, 0);
     }
     Ok(())
 }
 
-/// Read end and write end.
+/// Creates a pipe. Returns its read end and its write end.
 pub(crate) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let (reader, writer) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
     Ok((above_stdio(reader)?, above_stdio(writer)?))
 }
 
-/// Moves a descriptor out of the way of the standard streams; it can only be there if the server was started without them.
+/// Moves a descriptor to a number of at least 3. Lower numbers occur only if the server was started with a closed standard stream.
 pub(crate) fn above_stdio(fd: OwnedFd) -> io::Result<OwnedFd> {
     if fd.as_raw_fd() >= FIRST_AFTER_STDIO {
         return Ok(fd);
@@ -74,13 +76,14 @@ pub(crate) fn above_stdio(fd: OwnedFd) -> io::Result<OwnedFd> {
     Ok(rustix::io::fcntl_dupfd_cloexec(&fd, FIRST_AFTER_STDIO)?)
 }
 
-/// For our end of a pipe only: the flag belongs to the open file, and a program that gets `EAGAIN` on its stdout breaks.
+/// Makes a descriptor non-blocking. Use this only for the server's end of a pipe: all copies of the other end share the flag of that end,
+/// and programs break if their stdout returns `EAGAIN`.
 pub(crate) fn set_nonblocking(fd: impl AsFd) -> io::Result<()> {
     let flags = rustix::fs::fcntl_getfl(&fd)?;
     Ok(rustix::fs::fcntl_setfl(&fd, flags | OFlags::NONBLOCK)?)
 }
 
-/// Lets the runtime watch a descriptor. Panics outside of a tokio runtime.
+/// Registers a descriptor with the tokio runtime. Panics outside of a runtime.
 pub(crate) fn watch(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: an OwnedFd is open for as long as it lives and never changes its number.
     Ok(unsafe { AsyncFd::register_with_interest(fd, interest) }?)

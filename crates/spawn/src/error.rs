@@ -1,37 +1,37 @@
-//! Why a process could not be started, and why one could not be ended. Each error says whose fault it is: the command's, or
-//! the machine's.
+//! The errors of this crate: [`SpawnError`] says why a process was not started, and [`Survivors`] says which processes could not be killed.
+//! A `SpawnError` tells mistakes in the command apart from a machine that has run out of something.
 
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 
-/// Why a process was not started. Nothing is left of it: no descriptor, no zombie.
+/// Why a process was not started. A failed start leaves no descriptor open and no zombie.
 #[derive(Debug, thiserror::Error)]
 pub enum SpawnError {
-    /// `argv` is empty or its first element is, for a command on pipes.
+    /// `argv` has no program, or an empty one, and the command asks for pipes or a report.
     #[error("missing program for pipe spawn")]
     MissingPipeProgram,
-    /// `argv` is empty or its first element is, for a command on a terminal.
+    /// `argv` has no program, or an empty one, and the command asks for a terminal.
     #[error("missing program for PTY spawn")]
     MissingPtyProgram,
-    /// A string that the operating system ends at a NUL byte has one inside.
+    /// A string contains a NUL byte, which would end the string for the operating system.
     #[error("{place} contains a NUL byte")]
     NulByte {
-        /// Which part of the command it is.
+        /// The part of the command that has the string: `argv`, `env` or `cwd`.
         place: &'static str,
     },
-    /// A name that no environment can hold.
+    /// The name of an environment variable is empty or contains `=`.
     #[error("environment variable name {name:?} is empty or contains `=`")]
     EnvironmentName {
-        /// The offending name.
+        /// The name as it was given.
         name: OsString,
     },
-    /// The working directory is missing, not a directory or not accessible.
+    /// The working directory does not exist, is not a directory, or may not be entered.
     #[error("cwd {}: {source}", path.display())]
     Cwd {
         /// The directory as it was given.
         path: PathBuf,
-        /// What the operating system says.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The program was not found or could not be executed.
@@ -39,50 +39,50 @@ pub enum SpawnError {
     Program {
         /// The program as it was given.
         path: PathBuf,
-        /// What the operating system says.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// Somebody gave the start up before the program was executed.
+    /// The [`CancelFlag`](crate::CancelFlag) was set before the program was executed.
     #[error("the start was cancelled")]
     Cancelled,
-    /// This machine has run out of something the start needs, which is no fault of the command.
+    /// The machine or this process has run out of something that the start needs, for example descriptors. The command is not at fault.
     #[error("cannot {action}: {source}")]
     Resource {
-        /// What was tried.
+        /// What the spawner tried to do, as the end of a sentence that begins with "cannot".
         action: &'static str,
-        /// What the operating system says.
+        /// The error of the operating system.
         source: io::Error,
     },
 }
 
 impl SpawnError {
-    /// For `map_err`: names what was tried when the machine refused.
+    /// Makes a function for `map_err` that wraps an error in [`Self::Resource`].
     pub(crate) fn resource<E: Into<io::Error>>(action: &'static str) -> impl FnOnce(E) -> Self {
         move |source| Self::Resource { action, source: source.into() }
     }
 }
 
-/// Processes that were to be ended and are still there.
+/// Some processes could not be killed.
 #[derive(Debug, thiserror::Error)]
-#[error("{} processes are still there ({pids:?}): {reason}", pids.len())]
+#[error("not all processes were ended (still running: {pids:?}): {reason}")]
 pub struct Survivors {
-    /// Their process ids as last seen.
+    /// The process ids that the last listing of processes has found. Empty if processes could not be listed.
     pub pids: Vec<u32>,
-    /// Why they are still there.
+    /// Why the processes still run.
     pub reason: SurvivalReason,
 }
 
-/// How a process can outlive `SIGKILL`.
+/// Why processes still run after `SIGKILL` was to be sent to them.
 #[derive(Debug, thiserror::Error)]
 pub enum SurvivalReason {
-    /// They belong to another user, for example behind `sudo`.
-    #[error("not permitted to signal them")]
+    /// All processes that are left belong to another user, for example because they were started with `sudo`.
+    #[error("they belong to another user and this user may not signal them; end them as root")]
     NotPermitted,
-    /// They were killed and are not gone yet, for example waiting for a dead network mount, or new ones came faster than they
-    /// could be ended.
-    #[error("they did not end in time")]
+    /// The timeout has passed. The processes have been sent `SIGKILL` but have not ended, for example because they wait for a dead network
+    /// mount, or they fork faster than they can be killed.
+    #[error("they did not end before the timeout")]
     TimedOut,
-    /// `/proc` could not be read, so it is not known what is left.
+    /// `/proc` could not be read, so it is not known which processes are left.
     #[error("cannot list processes: {0}")]
     ProcUnreadable(io::Error),
 }

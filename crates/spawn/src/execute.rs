@@ -1,5 +1,5 @@
-//! Executing one path, with what the kernel leaves to whoever calls it: scripts without a first line that says what they are, and
-//! files that are busy for a moment only.
+//! Executes a file in a new child, with two additions to what the kernel does. A script without a `#!` line runs in the shell. A file that
+//! is open for writing (`ETXTBSY`) is tried again for a short time.
 
 use std::ffi::CStr;
 use std::thread;
@@ -7,34 +7,39 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use crate::image::Image;
+use crate::exec_args::ExecArgs;
 use crate::rlimit::ChildLimits;
-use crate::vfork::{self, Executing, FileActions};
+use crate::vfork::{self, FileActions, StartedChild};
 
-/// A program that was written a moment ago is busy as long as any child that was started meanwhile has not closed its copy of the
-/// descriptor, which it does when it executes. One that is busy for longer is being written.
-const BUSY_PAUSES_MS: [u64; 5] = [1, 2, 4, 8, 16];
+/// Waits before each new try, in milliseconds. A program that was just written stays busy while a child that was started at the same time
+/// has a copy of the descriptor, which the child closes when it executes. A file that is busy for longer is really being written.
+const BUSY_RETRY_WAITS_MS: [u64; 5] = [1, 2, 4, 8, 16];
 
 pub(crate) fn execute(
     path: &CStr,
-    image: &Image,
+    args: &ExecArgs,
     actions: &FileActions,
     limits: &ChildLimits,
-) -> Result<Executing, Errno> {
-    for pause in BUSY_PAUSES_MS {
-        match execute_once(path, image, actions, limits) {
-            Err(Errno::TXTBSY) => thread::sleep(Duration::from_millis(pause)),
+) -> Result<StartedChild, Errno> {
+    for wait in BUSY_RETRY_WAITS_MS {
+        match execute_once(path, args, actions, limits) {
+            Err(Errno::TXTBSY) => thread::sleep(Duration::from_millis(wait)),
             other => return other,
         }
     }
-    execute_once(path, image, actions, limits)
+    execute_once(path, args, actions, limits)
 }
 
-fn execute_once(path: &CStr, image: &Image, actions: &FileActions, limits: &ChildLimits) -> Result<Executing, Errno> {
-    match vfork::spawn(path, &image.argv, &image.env, actions, limits) {
+fn execute_once(
+    path: &CStr,
+    args: &ExecArgs,
+    actions: &FileActions,
+    limits: &ChildLimits,
+) -> Result<StartedChild, Errno> {
+    match vfork::spawn(path, &args.argv, &args.env, actions, limits) {
         Err(Errno::NOEXEC) => {
-            let (shell, argv) = image.as_script(path);
-            vfork::spawn(shell, &argv, &image.env, actions, limits)
+            let (shell, argv) = args.as_script(path);
+            vfork::spawn(shell, &argv, &args.env, actions, limits)
         }
         other => other,
     }

@@ -1,5 +1,8 @@
-//! The guard: a small process that outlives the server and, when that is gone for whatever reason, ends everything it had started. It
-//! learns of the end by a pipe that only the server holds, so not even `kill -9` gets around it.
+//! The guard: a small process that outlives the server. When the server has ended, for whatever reason, the guard kills all processes that
+//! the server has started. The guard notices the end by a pipe of which only the server has the write end, so this works after `kill -9`
+//! too.
+//!
+//! [`Guard`] is the server's handle of its guard, and [`guard_main`] is what runs in the guard itself.
 
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::io;
@@ -13,106 +16,105 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal};
 
-use crate::children::{GuardAnnouncement, children};
+use crate::children::{StartingGuard, children};
 use crate::descriptors;
+use crate::exec_args::CStringArray;
 use crate::hunt;
-use crate::image::CStringArray;
-use crate::left_sessions::LeftSessions;
+use crate::orphaned_sessions::OrphanedSessions;
 use crate::procfs;
 use crate::rlimit::ChildLimits;
 use crate::roster;
+use crate::signal_process::has_ended;
 use crate::signals;
-use crate::strike::has_ended;
-use crate::tag::{Instance, Scope};
+use crate::tag::{Scope, ServerInstance};
 use crate::vfork::{self, FileActions};
 
-/// Nobody waits for the guard, so it can afford to wait for what is slow to die.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long the guard tries to kill. Long, because no client waits for the guard, and some processes end slowly.
+const KILL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What it is called in lists of processes. Not like the server: whoever ends all processes of that name, by SIGKILL, must
-/// not end the one that then cleans up.
+/// The name of the guard in process listings. It differs from that of the server, so that `killall -9` with the name of the server does not
+/// kill the guard too.
 const NAME: &CStr = c"exec-guard";
 
-/// Where the guard has the roster.
-const ROSTER_NUMBER: RawFd = 3;
+/// The descriptor number of the roster in the guard.
+const ROSTER_FD: RawFd = 3;
 
-/// How to run the guard: a program that calls [`guard_main`] with its last argument.
+/// How to run the guard: a program that passes its last argument to [`guard_main`].
 #[derive(Clone, Debug)]
 pub struct GuardProgram {
-    /// The path of the program; usually our own executable.
+    /// The path of the program, usually the server's own executable.
     pub program: PathBuf,
-    /// Its arguments, to which one is added.
+    /// The arguments without `argv[0]`. One more is added at the end, which tells the guard what server it is for.
     pub args: Vec<OsString>,
 }
 
-/// The server's side of a guard.
+/// The server's handle of its guard. Dropping it makes the guard kill everything that the server has started.
 #[derive(Debug)]
 pub(crate) struct Guard {
     program: GuardProgram,
-    instance: Instance,
+    instance: ServerInstance,
     pid: Pid,
     pidfd: OwnedFd,
-    /// The write end of the pipe whose closing wakes the guard. Nothing is ever written.
-    _lifeline: OwnedFd,
+    /// The write end of the guard's stdin. When it is closed, the guard starts to kill. The server never writes to it.
+    _guard_stdin: OwnedFd,
 }
 
 impl Guard {
-    pub(crate) fn start(program: GuardProgram, instance: Instance) -> io::Result<Self> {
-        let (theirs, lifeline) = descriptors::pipe()?;
+    pub(crate) fn start(program: GuardProgram, instance: ServerInstance) -> io::Result<Self> {
+        let (guard_end, guard_stdin) = descriptors::pipe()?;
         let mut actions = FileActions::default();
-        actions.duplicate(theirs.as_raw_fd(), 0);
-        // Whoever reads our output must not have to wait for the guard.
+        actions.duplicate(guard_end.as_raw_fd(), 0);
+        // A program that reads the output of the server must see its end when the server ends, and not when the guard does.
         actions.open(1, c"/dev/null", libc::O_WRONLY);
         actions.open(2, c"/dev/null", libc::O_WRONLY);
 
         let path = CString::new(program.program.as_os_str().as_bytes())?;
         let argv = CStringArray::new(arguments(&program, instance)?);
         let env = CStringArray::new(environment()?);
-        // Once made, the roster is never closed.
+        // The descriptor is valid without the lock: the roster is never closed.
         match children().roster() {
-            Ok(roster) => actions.duplicate(roster.as_fd().as_raw_fd(), ROSTER_NUMBER),
-            // A kernel without such files. The guard then knows trees by their tags only.
-            Err(_) => actions.open(ROSTER_NUMBER, c"/dev/null", libc::O_RDONLY),
+            Ok(roster) => actions.duplicate(roster.as_fd().as_raw_fd(), ROSTER_FD),
+            // The kernel has no memory files. The guard then finds trees by their tags only.
+            Err(_) => actions.open(ROSTER_FD, c"/dev/null", libc::O_RDONLY),
         }
-        // Until its number is known, nobody takes it for a process to be ended or reaped. The lock on all children is not held
-        // meanwhile, because executing a program can hang.
-        let announcement = GuardAnnouncement::new();
+        // While a guard is starting, its process id is not known, and children that may be the guard are neither killed nor reaped. The
+        // lock on `children` is not held during the start, because executing a program can hang.
+        let starting = StartingGuard::new();
         let guard = vfork::spawn(&path, &argv, &env, &actions, &ChildLimits::new(None))?;
         let pid = guard.pid;
         let pidfd = guard.into_pidfd().inspect_err(|_| {
-            // Without us to hold its pipe open, the guard would take the server for gone and end everything.
-            let _is_ours = rustix::process::kill_process(pid, Signal::KILL);
+            // This function returns without the write end, which would make the guard kill everything.
+            let _may_have_ended = rustix::process::kill_process(pid, Signal::KILL);
         })?;
-        announcement.settle(pid);
-        Ok(Self { pidfd, program, instance, pid, _lifeline: lifeline })
+        starting.started(pid);
+        Ok(Self { pidfd, program, instance, pid, _guard_stdin: guard_stdin })
     }
 
     pub(crate) fn has_ended(&self) -> bool {
         has_ended(&self.pidfd)
     }
 
-    /// Lets the guard go on if somebody has stopped it.
-    pub(crate) fn continue_if_stopped(&self) {
-        // One that runs ignores the signal.
+    /// Continues the guard if a signal has stopped it. A guard that runs ignores `SIGCONT`.
+    pub(crate) fn resume(&self) {
         let _may_have_ended = rustix::process::pidfd_send_signal(&self.pidfd, Signal::CONT);
     }
 
-    /// A descriptor that can be read from once the guard has ended.
-    pub(crate) fn end(&self) -> io::Result<OwnedFd> {
+    /// A copy of the pidfd, which is readable once the guard has ended.
+    pub(crate) fn clone_pidfd(&self) -> io::Result<OwnedFd> {
         self.pidfd.try_clone()
     }
 
-    /// Starts another if this one has been killed.
-    pub(crate) fn revive(&mut self) -> io::Result<()> {
+    /// Starts a new guard if this one has ended.
+    pub(crate) fn restart_if_ended(&mut self) -> io::Result<()> {
         if self.has_ended() {
-            children().reap_stranger(self.pid);
+            children().reap_unclaimed(self.pid);
             *self = Self::start(self.program.clone(), self.instance)?;
         }
         Ok(())
     }
 }
 
-fn arguments(program: &GuardProgram, instance: Instance) -> io::Result<Vec<CString>> {
+fn arguments(program: &GuardProgram, instance: ServerInstance) -> io::Result<Vec<CString>> {
     let mut argv = vec![NAME.to_owned()];
     for argument in &program.args {
         argv.push(CString::new(argument.as_bytes())?);
@@ -127,31 +129,32 @@ fn environment() -> io::Result<Vec<CString>> {
         .collect()
 }
 
-/// Runs the guard: waits for the end of the server that started this process, ends everything of it, and returns. `argument` is
-/// the last argument of the program.
+/// Runs the guard: waits until the server that started this process has ended, kills all processes of that server, and returns. `argument`
+/// is the last argument of the program. The exit code is 0 if all processes have ended, 1 if some are left, and 2 if `argument` is not
+/// valid.
 pub fn guard_main(argument: &OsStr) -> ExitCode {
     let Some(guarded) = GuardArgument::parse(argument) else {
         return ExitCode::from(2);
     };
-    signals::ignore_requests_to_end();
-    let _is_only_a_name = rustix::thread::set_name(NAME);
-    let _keeps_no_mount_busy = std::env::set_current_dir("/");
-    guarded.wait_for_end();
-    match hunt::kill(Scope::Everything(guarded.instance), guarded.left_sessions(), PATIENCE) {
+    signals::ignore_termination_signals();
+    let _name_is_optional = rustix::thread::set_name(NAME);
+    let _may_keep_mount_busy = std::env::set_current_dir("/");
+    guarded.wait_for_server_end();
+    match hunt::kill(Scope::Everything(guarded.instance), guarded.orphaned_sessions(), KILL_TIMEOUT) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
     }
 }
 
-/// Which server a guard is for.
+/// The argument that tells a guard which server it is for.
 #[derive(Debug, PartialEq)]
 struct GuardArgument {
-    instance: Instance,
+    instance: ServerInstance,
     server: Pid,
 }
 
 impl GuardArgument {
-    fn of_this_server(instance: Instance) -> Self {
+    fn of_this_server(instance: ServerInstance) -> Self {
         Self { instance, server: rustix::process::getpid() }
     }
 
@@ -163,19 +166,23 @@ impl GuardArgument {
 
     fn parse(argument: &OsStr) -> Option<Self> {
         let (instance, server) = argument.to_str()?.split_once('-')?;
-        Some(Self { instance: Instance::from_argument(instance)?, server: Pid::from_raw(server.parse().ok()?)? })
+        Some(Self {
+            instance: ServerInstance::from_argument(instance)?,
+            server: Pid::from_raw(server.parse().ok()?)?,
+        })
     }
 
-    /// The sessions of leaders that had not been reaped when the server ended, which is now.
-    fn left_sessions(&self) -> LeftSessions {
-        let end = procfs::ticks_since_boot();
+    /// The sessions of the leaders that the server had not reaped. Must be called right after the server has ended.
+    fn orphaned_sessions(&self) -> OrphanedSessions {
+        let server_ended = procfs::ticks_since_boot();
         // SAFETY: the server has put the roster, or something that is empty, at this number, and nothing ever closes it.
-        let memory = unsafe { BorrowedFd::borrow_raw(ROSTER_NUMBER) };
-        LeftSessions::at_the_end(roster::leaders(memory, self.instance), end)
+        let memory = unsafe { BorrowedFd::borrow_raw(ROSTER_FD) };
+        OrphanedSessions::new(roster::leaders(memory, self.instance), server_ended)
     }
 
-    /// Watches the process as well as the pipe: a child that hangs in `exec` still has a copy of the pipe.
-    fn wait_for_end(&self) {
+    /// Waits for the end of the pipe or of the server process, whichever comes first. The pipe alone is not enough: a child of the server
+    /// that hangs in `exec` may still have a copy of the write end.
+    fn wait_for_server_end(&self) {
         let Ok(server) = rustix::process::pidfd_open(self.server, PidfdFlags::empty()) else {
             return;
         };
@@ -188,9 +195,9 @@ impl GuardArgument {
             match rustix::event::poll(&mut polled, None) {
                 Ok(_) => return,
                 Err(Errno::INTR) => {}
-                // Without memory for a poll there is none for a hunt either; the read below needs none.
+                // Out of memory, which killing would need too. This read needs none, and returns at the end of the pipe.
                 Err(_) => {
-                    let _end = rustix::io::read(stdin, &mut [0]);
+                    let _end_of_pipe = rustix::io::read(stdin, &mut [0]);
                     return;
                 }
             }
@@ -203,12 +210,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_argument_survives_the_command_line() {
-        let argument =
-            GuardArgument { instance: Instance::from_argument("beef").unwrap(), server: Pid::from_raw(42).unwrap() };
+    fn the_argument_can_be_parsed_again() {
+        let argument = GuardArgument {
+            instance: ServerInstance::from_argument("beef").unwrap(),
+            server: Pid::from_raw(42).unwrap(),
+        };
         assert_eq!(GuardArgument::parse(&argument.to_os_string()), Some(argument));
-        for nonsense in ["", "beef", "beef-", "beef-0", "-42", "beef-x"] {
-            assert_eq!(GuardArgument::parse(OsStr::new(nonsense)), None, "{nonsense}");
+        for invalid in ["", "beef", "beef-", "beef-0", "-42", "beef-x"] {
+            assert_eq!(GuardArgument::parse(OsStr::new(invalid)), None, "{invalid}");
         }
     }
 }

@@ -1,8 +1,9 @@
-//! Ending trees for certain: census, signal, wait, and again until a census finds nobody. A tree that makes processes faster than
-//! they can be killed is stopped as a whole first and killed then.
+//! Kills trees reliably. A *hunt* kills or signals all processes in a [`Scope`]. It works in passes: each pass takes a *census*, which is a
+//! list of all processes of the machine, and signals the processes in scope. Passes are repeated until a census finds none. A tree that
+//! forks faster than its processes can be killed is first stopped as a whole (`SIGSTOP`) and then killed.
 //!
-//! All hunts that are under way share each census of the machine, so that ending many trees at once costs little more than ending
-//! one. Start with [`Hunts`]; what one hunt makes of a pass is decided in [`Hunt::judge`].
+//! All active hunts share each census, so that killing many trees at once costs little more than killing one. This module does not know who
+//! asked for a hunt. Start with [`Hunts`]; [`Hunt::decide`] says whether a hunt goes on after a pass.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -13,40 +14,40 @@ use rustix::process::{Pid, Signal};
 
 use crate::children::{children, own_session};
 use crate::error::{SurvivalReason, Survivors};
-use crate::family::{Census, Membership, Row, covers, servers_inside};
-use crate::left_sessions::LeftSessions;
+use crate::membership::{Census, CensusProcess, Membership, covers, find_nested_servers};
+use crate::orphaned_sessions::OrphanedSessions;
 use crate::procfs;
 use crate::rlimit;
-use crate::strike::{Strike, first_ended, strike};
-use crate::tag::{Instance, Scope, Tag};
+use crate::signal_process::{SignalResult, first_ended, signal_process};
+use crate::tag::{Scope, ServerInstance, Tag};
 
-/// An ordinary tree is gone after two passes; one that still has new members after this many is forking against us.
-const PASSES_BEFORE_FREEZE: usize = 3;
-/// No hunt is late before its second pass, however long a pass takes on a busy machine: only that one can see what the first
-/// has killed.
-const PASSES_BEFORE_LATE: usize = 2;
-/// How long a pass waits for those it has killed before it looks for new ones.
-const WAIT_BETWEEN_PASSES: Duration = Duration::from_millis(100);
-/// When there is nothing to wait for but time.
-const PAUSE: Duration = Duration::from_millis(1);
-/// Bounds the descriptors that a pass holds; the rest of a larger tree is waited for by the next pass.
-const PIDFDS_HELD: usize = 128;
+/// An ordinary tree is gone after two passes. A tree that still has new members after this many forks faster than it is killed.
+const PASSES_BEFORE_STOPPING: usize = 3;
+/// No hunt times out before its second pass, however long a pass takes on a busy machine: only the second pass can see that the processes
+/// which the first pass has killed are gone.
+const MIN_PASSES: usize = 2;
+/// The longest wait for signalled processes to end before the next pass looks for new ones.
+const MAX_WAIT: Duration = Duration::from_millis(100);
+/// The wait before the next pass when a hunt is stopping its tree, or is not finished but has no signalled process to wait for.
+const RETRY_WAIT: Duration = Duration::from_millis(1);
+/// The most pidfds that a pass keeps to wait for signalled processes. In a larger tree, a later pass waits for the rest.
+const MAX_PIDFDS: usize = 128;
 
-/// Kills all processes in scope, and those in sessions that a server has left, and returns when they are gone; zombies that somebody
-/// waits for are gone.
-pub(crate) fn kill(scope: Scope, left_sessions: LeftSessions, patience: Duration) -> Result<(), Survivors> {
+/// Kills all processes in scope and all processes in `orphaned_sessions`. Returns when they have ended; some may be left as zombies that
+/// their parents have not reaped.
+pub(crate) fn kill(scope: Scope, orphaned_sessions: OrphanedSessions, timeout: Duration) -> Result<(), Survivors> {
     let mut hunts = Hunts::default();
-    hunts.add(Hunt { left_sessions, ..Hunt::new(scope, Purpose::Kill { patience }) }, ());
+    hunts.add(Hunt { orphaned_sessions, ..Hunt::new(scope, HuntPurpose::Kill { timeout }) }, ());
     loop {
-        if let Some(((), result)) = hunts.pass().over.pop() {
+        if let Some(((), result)) = hunts.pass().finished.pop() {
             return result;
         }
-        hunts.rest(None);
+        hunts.wait_for_next_pass(None);
     }
 }
 
-/// Reaps the orphans among our children; see [`crate::children`].
-pub(crate) fn reap_strangers() -> io::Result<()> {
+/// Reaps the children of this process that have ended and that no code waits for; see [`crate::children`].
+pub(crate) fn reap_unclaimed_children() -> io::Result<()> {
     let own_pid = rustix::process::getpid();
     let mut ended = Vec::new();
     procfs::each_process(|pid| {
@@ -54,317 +55,330 @@ pub(crate) fn reap_strangers() -> io::Result<()> {
             ended.push(pid);
         }
     })?;
-    children().reap_strangers(&ended);
+    children().reap_all_unclaimed(&ended);
     Ok(())
 }
 
 fn is_ended_child(stat: &procfs::Stat, own_pid: Pid) -> bool {
-    stat.is_gone() && stat.parent == own_pid.as_raw_nonzero().get()
+    stat.has_ended() && stat.parent == own_pid.as_raw_nonzero().get()
 }
 
-/// The hunts that are under way, each with a value of whoever asked for it.
+/// The hunts that are not finished. Each has a value `T` that stands for its requester.
 pub(crate) struct Hunts<T> {
-    under_way: Vec<Hunter<T>>,
-    /// How long the last pass took.
-    pass_took: Duration,
+    active: Vec<ActiveHunt<T>>,
+    last_pass_took: Duration,
 }
 
-struct Hunter<T> {
+struct ActiveHunt<T> {
     hunt: Hunt,
-    asked_by: T,
-    /// Those that the last pass has signalled and that have not ended.
+    requester: T,
+    /// Pidfds of processes that the last pass has signalled and that have not ended.
     waits_for: Vec<OwnedFd>,
-    /// There is nothing to wait for but time, and little of that.
-    hurries: bool,
+    /// The next pass should come after [`RETRY_WAIT`]: the hunt is stopping its tree, or it has no process to wait for.
+    retry_soon: bool,
 }
 
-/// What a pass leaves to be done.
-pub(crate) struct AfterPass<T> {
-    /// The hunts that are over.
-    pub(crate) over: Vec<(T, Result<(), Survivors>)>,
-    /// Children of this process that have ended. Those that nobody waits for are to be reaped.
+/// The result of one pass for all hunts.
+pub(crate) struct PassSummary<T> {
+    /// The requesters and results of the hunts that are finished.
+    pub(crate) finished: Vec<(T, Result<(), Survivors>)>,
+    /// Children of this process that have ended. The caller must have the unclaimed ones among them reaped.
     pub(crate) ended_children: Vec<Pid>,
 }
 
 impl<T> Default for Hunts<T> {
     fn default() -> Self {
-        Self { under_way: Vec::new(), pass_took: Duration::ZERO }
+        Self { active: Vec::new(), last_pass_took: Duration::ZERO }
     }
 }
 
 impl<T> Hunts<T> {
-    pub(crate) fn add(&mut self, hunt: Hunt, asked_by: T) {
-        self.under_way.push(Hunter { hunt, asked_by, waits_for: Vec::new(), hurries: false });
+    pub(crate) fn add(&mut self, hunt: Hunt, requester: T) {
+        self.active.push(ActiveHunt { hunt, requester, waits_for: Vec::new(), retry_soon: false });
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.under_way.is_empty()
+        self.active.is_empty()
     }
 
-    /// Takes one census, signals for every hunt, and says which hunts are over.
-    pub(crate) fn pass(&mut self) -> AfterPass<T> {
+    /// Takes one census, signals the members of every hunt, and removes the hunts that are finished.
+    pub(crate) fn pass(&mut self) -> PassSummary<T> {
         let began = Instant::now();
-        self.under_way.iter_mut().for_each(|hunter| hunter.hunt.begin(began));
-        let looked = look(&mut self.under_way);
+        self.active.iter_mut().for_each(|active| active.hunt.begin(began));
+        let census = take_census(&mut self.active);
         let now = Instant::now();
-        self.pass_took = now - began;
+        self.last_pass_took = now - began;
         let mut ended_children = Vec::new();
-        let judged: Vec<_> = match looked {
-            Ok(Look { passes, ended }) => {
+        let decisions: Vec<_> = match census {
+            Ok(CensusResult { passes, ended }) => {
                 ended_children = ended;
-                self.under_way.drain(..).zip(passes).map(|(hunter, pass)| hunter.after(pass, now)).collect()
+                self.active.drain(..).zip(passes).map(|(active, pass)| active.after_pass(pass, now)).collect()
             }
-            Err(error) => self.under_way.drain(..).map(|hunter| hunter.unseen(&error, now)).collect(),
+            Err(error) => self.active.drain(..).map(|active| active.after_failed_census(&error, now)).collect(),
         };
-        let mut over = Vec::new();
-        for outcome in judged {
-            match outcome {
-                Ok(hunter) => self.under_way.push(hunter),
-                Err(ended) => over.push(ended),
+        let mut finished = Vec::new();
+        for decision in decisions {
+            match decision {
+                Ok(active) => self.active.push(active),
+                Err(result) => finished.push(result),
             }
         }
-        AfterPass { over, ended_children }
+        PassSummary { finished, ended_children }
     }
 
-    /// Waits until another pass is worth its cost: all that were killed have ended; or those of one hunt have, or `wake` is readable,
-    /// and it is as long ago as the last pass took, so that one slow tree delays nobody and many quick ones share a pass.
-    pub(crate) fn rest(&mut self, wake: Option<BorrowedFd<'_>>) {
+    /// Waits until the next pass should begin: when all signalled processes have ended, at the first deadline of a hunt, or after
+    /// [`MAX_WAIT`] ([`RETRY_WAIT`] if a hunt must retry soon).
+    ///
+    /// When the processes of one hunt have ended, or `wake` is readable, the next pass begins earlier: as soon as the wait has lasted as
+    /// long as the last pass. So one slow tree does not delay other hunts, and many quick trees share a pass.
+    pub(crate) fn wait_for_next_pass(&mut self, wake: Option<BorrowedFd<'_>>) {
         let now = Instant::now();
-        let hurries = self.under_way.iter().any(|hunter| hunter.hurries);
-        let longest = if hurries { PAUSE } else { WAIT_BETWEEN_PASSES };
-        let deadlines = self.under_way.iter().filter_map(|hunter| hunter.hunt.deadline);
+        let retry_soon = self.active.iter().any(|active| active.retry_soon);
+        let longest = if retry_soon { RETRY_WAIT } else { MAX_WAIT };
+        let deadlines = self.active.iter().filter_map(|active| active.hunt.deadline);
         let until = deadlines.chain([now + longest]).min().unwrap_or(now);
-        let worthwhile = now + self.pass_took;
+        let earliest = now + self.last_pass_took;
         let mut wake = wake;
-        let mut one_is_done = false;
+        let mut pass_is_wanted = false;
         loop {
-            let latest = if one_is_done { until.min(worthwhile) } else { until };
-            if self.under_way.iter().all(|hunter| hunter.waits_for.is_empty()) && (!hurries || one_is_done) {
+            let latest = if pass_is_wanted { until.min(earliest) } else { until };
+            if self.active.iter().all(|active| active.waits_for.is_empty()) && (!retry_soon || pass_is_wanted) {
                 return;
             }
             if Instant::now() >= latest {
                 return;
             }
-            let pidfds: Vec<&OwnedFd> = self.under_way.iter().flat_map(|hunter| &hunter.waits_for).collect();
+            let pidfds: Vec<&OwnedFd> = self.active.iter().flat_map(|active| &active.waits_for).collect();
             let ended = first_ended(&pidfds, wake, latest);
             if ended.woken {
                 wake = None;
-                one_is_done = true;
+                pass_is_wanted = true;
             }
-            let mut number = 0;
-            for hunter in &mut self.under_way {
-                let had_any = !hunter.waits_for.is_empty();
-                hunter.waits_for.retain(|_| {
-                    number += 1;
-                    !ended.numbers.contains(&(number - 1))
+            let mut index = 0;
+            for active in &mut self.active {
+                let had_any = !active.waits_for.is_empty();
+                active.waits_for.retain(|_| {
+                    index += 1;
+                    !ended.indices.contains(&(index - 1))
                 });
-                one_is_done |= had_any && hunter.waits_for.is_empty();
+                pass_is_wanted |= had_any && active.waits_for.is_empty();
             }
         }
     }
 }
 
-impl<T> Hunter<T> {
-    /// Goes on, or says how it ended.
-    fn after(mut self, pass: Pass, now: Instant) -> Result<Self, (T, Result<(), Survivors>)> {
-        if let Some(result) = self.hunt.judge(&pass, now) {
-            return Err((self.asked_by, result));
+impl<T> ActiveHunt<T> {
+    /// Returns the hunt if it goes on, and otherwise its requester and its result as the error.
+    fn after_pass(mut self, pass: HuntPass, now: Instant) -> Result<Self, (T, Result<(), Survivors>)> {
+        if let Some(result) = self.hunt.decide(&pass, now) {
+            return Err((self.requester, result));
         }
-        self.hurries = self.hunt.is_freezing() || (pass.pidfds.is_empty() && !pass.had_more_than_it_holds);
+        self.retry_soon = self.hunt.is_stopping() || (pass.pidfds.is_empty() && !pass.reached_max_pidfds);
         self.waits_for = pass.pidfds;
         Ok(self)
     }
 
-    /// Most likely out of descriptors, which others may give back. Ending what is known gives some back, too.
-    fn unseen(mut self, error: &io::Error, now: Instant) -> Result<Self, (T, Result<(), Survivors>)> {
-        if matches!(self.hunt.purpose, Purpose::Kill { .. }) {
+    /// Like [`Self::after_pass`], when no census could be taken. The usual cause is a lack of descriptors or memory, which can pass.
+    /// Killing the process groups of known leaders frees some.
+    fn after_failed_census(mut self, error: &io::Error, now: Instant) -> Result<Self, (T, Result<(), Survivors>)> {
+        if matches!(self.hunt.purpose, HuntPurpose::Kill { .. }) {
             children().kill_groups(&self.hunt.scope);
         }
-        if self.hunt.is_late(now) {
+        if self.hunt.has_timed_out(now) {
             let reason = SurvivalReason::ProcUnreadable(io::Error::new(error.kind(), error.to_string()));
-            return Err((self.asked_by, Err(Survivors { pids: Vec::new(), reason })));
+            return Err((self.requester, Err(Survivors { pids: Vec::new(), reason })));
         }
-        self.hurries = true;
+        self.retry_soon = true;
         self.waits_for.clear();
         Ok(self)
     }
 }
 
-/// What a hunt is for.
+/// What a hunt does with the processes in its scope.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Purpose {
-    /// Nobody is left at the end. The patience counts from the first pass.
-    Kill { patience: Duration },
-    /// One signal to everybody that one census finds.
+pub(crate) enum HuntPurpose {
+    /// Kill them, and any new ones, until none is left. The timeout starts with the first pass.
+    Kill { timeout: Duration },
+    /// Signal those that the first census finds.
     Signal(Signal),
 }
 
-/// One tree, session or server that is being ended or signalled.
+/// One tree, session or server whose processes are being killed or signalled.
 pub(crate) struct Hunt {
     scope: Scope,
-    purpose: Purpose,
-    stage: Stage,
-    left_sessions: LeftSessions,
-    adopted: HashSet<Instance>,
-    met: HashSet<Pid>,
+    purpose: HuntPurpose,
+    stage: HuntStage,
+    orphaned_sessions: OrphanedSessions,
+    /// Other servers that run inside the tree. Their processes are members too.
+    nested_servers: HashSet<ServerInstance>,
+    /// Members that earlier passes have signalled.
+    seen: HashSet<Pid>,
+    /// Whether a census was taken for this hunt.
     has_census: bool,
+    /// How many passes have begun.
     passes: usize,
-    /// None before the first pass.
+    /// None before the first pass, and for signals.
     deadline: Option<Instant>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    /// So many passes have killed since the hunt began or its tree was stopped.
+enum HuntStage {
+    /// Members get `SIGKILL`. `passes` counts the passes since the hunt began or its tree was stopped.
     Killing { passes: usize },
-    /// Every member is stopped, until a census finds all of them stopped and no new one: from then on none can fork.
-    Freezing,
+    /// Members get `SIGSTOP`, until a census finds all of them stopped and no new one. From then on none of them can fork.
+    Stopping,
 }
 
-/// What one pass over all processes found and did for one hunt.
+/// What one pass has found and done for one hunt.
 #[derive(Default)]
-struct Pass {
-    /// Members that had not ended when they were looked at.
-    living: Vec<Row>,
+struct HuntPass {
+    /// Members that had not ended when the census was taken.
+    alive: Vec<CensusProcess>,
+    /// Members that this user may not signal.
     refused: HashSet<Pid>,
-    struck: HashSet<Pid>,
+    signalled: HashSet<Pid>,
+    /// Pidfds of signalled members, at most [`MAX_PIDFDS`] for all hunts together.
     pidfds: Vec<OwnedFd>,
-    /// Some that were signalled have no pidfd here, because the pass holds enough of them.
-    had_more_than_it_holds: bool,
-    /// Members that no earlier pass has met.
+    /// Some signalled members have no pidfd in `pidfds`, because of the limit.
+    reached_max_pidfds: bool,
+    /// The number of members that no earlier pass has signalled.
     new: usize,
-    /// A tag was seen and not acted on at once, or a guard is being started.
-    sighted: bool,
+    /// A process with a tag in scope was seen but not signalled, or a guard is being started. Only another pass can tell that nothing is
+    /// left.
+    needs_another_pass: bool,
 }
 
 impl Hunt {
-    pub(crate) fn new(scope: Scope, purpose: Purpose) -> Self {
+    pub(crate) fn new(scope: Scope, purpose: HuntPurpose) -> Self {
         Self {
             scope,
             purpose,
-            stage: Stage::Killing { passes: 0 },
-            left_sessions: LeftSessions::default(),
-            adopted: HashSet::new(),
-            met: HashSet::new(),
+            stage: HuntStage::Killing { passes: 0 },
+            orphaned_sessions: OrphanedSessions::default(),
+            nested_servers: HashSet::new(),
+            seen: HashSet::new(),
             has_census: false,
             passes: 0,
             deadline: None,
         }
     }
 
-    /// Time runs from when there is somebody to work on it.
+    /// Begins a pass. The first one starts the timeout, so that waiting in the queue does not count.
     fn begin(&mut self, now: Instant) {
-        if let (None, Purpose::Kill { patience }) = (self.deadline, self.purpose) {
-            self.deadline = Some(now + patience);
+        if let (None, HuntPurpose::Kill { timeout }) = (self.deadline, self.purpose) {
+            self.deadline = Some(now + timeout);
         }
         self.passes += 1;
     }
 
     fn signal(&self) -> Signal {
         match (self.purpose, self.stage) {
-            (Purpose::Signal(signal), _) => signal,
-            (Purpose::Kill { .. }, Stage::Killing { .. }) => Signal::KILL,
-            (Purpose::Kill { .. }, Stage::Freezing) => Signal::STOP,
+            (HuntPurpose::Signal(signal), _) => signal,
+            (HuntPurpose::Kill { .. }, HuntStage::Killing { .. }) => Signal::KILL,
+            (HuntPurpose::Kill { .. }, HuntStage::Stopping) => Signal::STOP,
         }
     }
 
-    fn is_freezing(&self) -> bool {
-        self.stage == Stage::Freezing
+    fn is_stopping(&self) -> bool {
+        self.stage == HuntStage::Stopping
     }
 
-    fn is_late(&self, now: Instant) -> bool {
-        self.passes >= PASSES_BEFORE_LATE && self.deadline.is_none_or(|deadline| now >= deadline)
+    fn has_timed_out(&self, now: Instant) -> bool {
+        self.passes >= MIN_PASSES && self.deadline.is_none_or(|deadline| now >= deadline)
     }
 
-    /// Decides after a pass whether the hunt is over, and how the next pass goes about it if not.
-    fn judge(&mut self, pass: &Pass, now: Instant) -> Option<Result<(), Survivors>> {
-        if matches!(self.purpose, Purpose::Signal(_)) {
+    /// Decides after a pass. Returns the result if the hunt is finished, and otherwise sets the stage for the next pass.
+    fn decide(&mut self, pass: &HuntPass, now: Instant) -> Option<Result<(), Survivors>> {
+        if matches!(self.purpose, HuntPurpose::Signal(_)) {
             return Some(Ok(()));
         }
         match &mut self.stage {
-            Stage::Freezing => {
-                let all_stopped = pass.new == 0 && pass.living.iter().all(|row| row.stat.is_stopped());
-                if all_stopped || self.is_late(now) {
-                    self.stage = Stage::Killing { passes: 0 };
+            HuntStage::Stopping => {
+                let all_stopped = pass.new == 0 && pass.alive.iter().all(|process| process.stat.is_stopped());
+                if all_stopped || self.has_timed_out(now) {
+                    self.stage = HuntStage::Killing { passes: 0 };
                 }
                 None
             }
-            Stage::Killing { passes } => {
+            HuntStage::Killing { passes } => {
                 *passes += 1;
-                let is_forking = *passes >= PASSES_BEFORE_FREEZE && pass.new > 0;
+                let is_forking = *passes >= PASSES_BEFORE_STOPPING && pass.new > 0;
                 if pass.is_clear() {
                     return Some(Ok(()));
                 }
-                if pass.is_stuck() {
+                if pass.is_refused() {
                     return Some(Err(pass.survivors(SurvivalReason::NotPermitted)));
                 }
-                if self.is_late(now) {
+                if self.has_timed_out(now) {
                     return Some(Err(pass.survivors(SurvivalReason::TimedOut)));
                 }
                 if is_forking {
-                    self.stage = Stage::Freezing;
+                    self.stage = HuntStage::Stopping;
                 }
                 None
             }
         }
     }
 
-    /// If the tree runs a server of our kind, that one's children carry its tag and not ours, and lose the descent from the tree once it
-    /// is dead.
-    fn adopt_servers_inside(&mut self, members: &[Row], census: &Census) {
-        let mut servers = servers_inside(members, census, self.scope.instance());
+    /// Finds other servers that run inside the tree. Their children have tags of those servers and not of this hunt, and are no longer
+    /// descendants of the tree once such a server is killed.
+    fn add_nested_servers(&mut self, members: &[CensusProcess], census: &Census) {
+        let mut servers = find_nested_servers(members, census, self.scope.instance());
+        // If another server has started this one, children without a tag inherit the tag of that outer server, which is not nested.
         if let (false, Some(outer)) = (servers.is_empty(), rlimit::own_tag()) {
             servers.remove(&outer.instance());
         }
-        self.adopted.extend(servers);
+        self.nested_servers.extend(servers);
     }
 }
 
-/// Which hunts a tag concerns, without asking each of them.
-struct Interest {
+/// Finds the hunts that a tag belongs to, without a check of each hunt.
+struct HuntsByTag {
     trees: HashMap<Tag, Vec<usize>>,
-    /// Hunts for more than one tag.
+    /// Hunts for more than one tag, which are checked one by one.
     others: Vec<usize>,
 }
 
-impl Interest {
-    fn new<T>(hunters: &[Hunter<T>]) -> Self {
-        let mut interest = Self { trees: HashMap::new(), others: Vec::new() };
-        for (number, Hunter { hunt, .. }) in hunters.iter().enumerate() {
+impl HuntsByTag {
+    fn new<T>(hunts: &[ActiveHunt<T>]) -> Self {
+        let mut by_tag = Self { trees: HashMap::new(), others: Vec::new() };
+        for (number, ActiveHunt { hunt, .. }) in hunts.iter().enumerate() {
             match hunt.scope {
-                Scope::Tree(tag) if hunt.adopted.is_empty() => interest.trees.entry(tag).or_default().push(number),
-                _ => interest.others.push(number),
+                Scope::Tree(tag) if hunt.nested_servers.is_empty() => {
+                    by_tag.trees.entry(tag).or_default().push(number)
+                }
+                _ => by_tag.others.push(number),
             }
         }
-        interest
+        by_tag
     }
 
-    fn covering<'a, T>(&'a self, tag: Tag, hunters: &'a [Hunter<T>]) -> impl Iterator<Item = usize> + 'a {
+    fn covering<'a, T>(&'a self, tag: Tag, hunts: &'a [ActiveHunt<T>]) -> impl Iterator<Item = usize> + 'a {
         let is_covered = move |number: &usize| {
-            hunters.get(*number).is_some_and(|Hunter { hunt, .. }| covers(&hunt.scope, &hunt.adopted, tag))
+            hunts.get(*number).is_some_and(|ActiveHunt { hunt, .. }| covers(&hunt.scope, &hunt.nested_servers, tag))
         };
         let others = self.others.iter().copied().filter(is_covered);
         self.trees.get(&tag).into_iter().flatten().copied().chain(others)
     }
 }
 
-/// What one census has shown.
-struct Look {
-    /// What each hunt did with it.
-    passes: Vec<Pass>,
+/// The result of one census.
+struct CensusResult {
+    /// One pass for each hunt, in the same order.
+    passes: Vec<HuntPass>,
     /// Children of this process that have ended.
     ended: Vec<Pid>,
 }
 
-/// Takes one census for all hunts.
-fn look<T>(hunters: &mut [Hunter<T>]) -> io::Result<Look> {
+/// Takes one census for all hunts and signals the members of each.
+fn take_census<T>(hunts: &mut [ActiveHunt<T>]) -> io::Result<CensusResult> {
     let own_pid = rustix::process::getpid();
-    let mut passes: Vec<Pass> = hunters.iter().map(|_| Pass::default()).collect();
-    // Looking needs descriptors as well.
-    let mut pidfds_left = PIDFDS_HELD.min(rlimit::open_files() / 2);
-    let interest = Interest::new(hunters);
-    let own_instance = hunters.first().map(|hunter| hunter.hunt.scope.instance());
-    let is_first_look = hunters.iter().any(|hunter| !hunter.hunt.has_census);
+    let mut passes: Vec<HuntPass> = hunts.iter().map(|_| HuntPass::default()).collect();
+    // The other half is left for reading `/proc`.
+    let mut pidfds_left = MAX_PIDFDS.min(rlimit::open_files() / 2);
+    let by_tag = HuntsByTag::new(hunts);
+    let own_instance = hunts.first().map(|active| active.hunt.scope.instance());
+    let is_first_census = hunts.iter().any(|active| !active.hunt.has_census);
     let mut listed = Vec::new();
     procfs::each_process(|pid| {
         if pid == own_pid || children().is_guard(pid) {
@@ -372,121 +386,124 @@ fn look<T>(hunters: &mut [Hunter<T>]) -> io::Result<Look> {
         }
         let tag = rlimit::tag_of(pid);
         let mut is_covered = false;
-        for number in tag.into_iter().flat_map(|tag| interest.covering(tag, hunters)) {
-            let (Some(pass), Some(Hunter { hunt, .. })) = (passes.get_mut(number), hunters.get(number)) else {
+        for number in tag.into_iter().flat_map(|tag| by_tag.covering(tag, hunts)) {
+            let (Some(pass), Some(ActiveHunt { hunt, .. })) = (passes.get_mut(number), hunts.get(number)) else {
                 continue;
             };
             is_covered = true;
-            // The first census of a hunt must be complete before anybody dies, as death ends descent. After it, those with a tag
-            // are signalled the moment they are seen: one that forks and exits all the time is another process by the end of the
-            // census.
+            // The first census of a hunt must be complete before a process is killed, because descendants of a killed process get another
+            // parent and can no longer be found by descent. In later passes, processes with a tag are signalled as soon as they are listed:
+            // a process that forks and exits all the time has another process id by the end of the census.
             if hunt.has_census {
-                pass.strike(pid, hunt.signal(), &mut pidfds_left, || rlimit::tag_of(pid) == tag);
+                pass.signal(pid, hunt.signal(), &mut pidfds_left, || rlimit::tag_of(pid) == tag);
             } else {
-                pass.sighted = true;
+                pass.needs_another_pass = true;
             }
         }
-        // On a server with a thousand processes most belong to other trees, and looking closer is what costs. The first
-        // census does, in case one of ours has given itself the tag of another.
+        // On a server with a thousand processes most belong to other trees, and reading their `stat` is expensive. Only the first census of
+        // a hunt does so, in case a process of this tree has given itself the tag of another tree.
         let is_in_other_tree = !is_covered && tag.is_some_and(|tag| Some(tag.instance()) == own_instance);
-        if is_first_look || !is_in_other_tree {
+        if is_first_census || !is_in_other_tree {
             listed.push((pid, tag));
         }
     })?;
     listed.sort_unstable_by_key(|(pid, _)| pid.as_raw_nonzero());
     listed.dedup_by_key(|(pid, _)| *pid);
-    let mut rows = Vec::with_capacity(listed.len());
+    let mut processes = Vec::with_capacity(listed.len());
     for (pid, tag) in listed {
-        rows.extend(procfs::stat(pid)?.map(|stat| Row { pid, tag, stat }));
+        processes.extend(procfs::stat(pid)?.map(|stat| CensusProcess { pid, tag, stat }));
     }
     let (leaders, guard_is_starting) = {
         let children = children();
-        // One that was started meanwhile.
-        rows.retain(|row| !children.is_guard(row.pid));
+        // A guard may have been started during the listing.
+        processes.retain(|process| !children.is_guard(process.pid));
         (children.sessions_by_tag(), children.guard_is_starting())
     };
-    let census = Census::new(rows);
+    let census = Census::new(processes);
 
     let all_sessions: HashSet<i32> = leaders.values().copied().collect();
-    for (Hunter { hunt, .. }, pass) in hunters.iter_mut().zip(&mut passes) {
-        hunt.left_sessions.handle_census(&census);
-        // Only the next pass can tell a guard from what it has to end.
-        pass.sighted |= guard_is_starting && matches!(hunt.scope, Scope::Everything(_));
+    for (ActiveHunt { hunt, .. }, pass) in hunts.iter_mut().zip(&mut passes) {
+        hunt.orphaned_sessions.handle_census(&census);
+        // Only the next pass can tell the guard from the processes to kill.
+        pass.needs_another_pass |= guard_is_starting && matches!(hunt.scope, Scope::Everything(_));
         let membership = Membership {
             scope: &hunt.scope,
-            adopted: &hunt.adopted,
+            nested_servers: &hunt.nested_servers,
             own_pid,
             own_session: own_session(),
-            sessions: sessions(&hunt.scope, &leaders),
+            sessions: sessions_in_scope(&hunt.scope, &leaders),
             all_sessions: &all_sessions,
-            left_sessions: &hunt.left_sessions,
+            orphaned_sessions: &hunt.orphaned_sessions,
             guard_is_starting,
         };
         let members = membership.members(&census);
-        for row in members.iter().filter(|row| !row.stat.is_gone()) {
-            pass.strike(
-                row.pid,
+        for process in members.iter().filter(|process| !process.stat.has_ended()) {
+            pass.signal(
+                process.pid,
                 hunt.signal(),
                 &mut pidfds_left,
-                || matches!(procfs::stat(row.pid), Ok(Some(stat)) if stat.started == row.stat.started),
+                || matches!(procfs::stat(process.pid), Ok(Some(stat)) if stat.started == process.stat.started),
             );
-            pass.living.push(*row);
+            pass.alive.push(*process);
         }
-        pass.new = pass.struck.iter().filter(|pid| hunt.met.insert(**pid)).count();
-        hunt.adopt_servers_inside(&members, &census);
-        hunt.left_sessions.handle_pass(procfs::ticks_since_boot());
+        pass.new = pass.signalled.iter().filter(|pid| hunt.seen.insert(**pid)).count();
+        hunt.add_nested_servers(&members, &census);
+        hunt.orphaned_sessions.handle_pass(procfs::ticks_since_boot());
         hunt.has_census = true;
     }
-    let ended = census.rows().iter().filter(|row| is_ended_child(&row.stat, own_pid)).map(|row| row.pid);
-    Ok(Look { passes, ended: ended.collect() })
+    let ended =
+        census.processes().iter().filter(|process| is_ended_child(&process.stat, own_pid)).map(|process| process.pid);
+    Ok(CensusResult { passes, ended: ended.collect() })
 }
 
-/// The terminal sessions that the leaders in scope have made.
-fn sessions(scope: &Scope, leaders: &HashMap<Tag, i32>) -> HashSet<i32> {
+/// The sessions (in the sense of `setsid`) of the leaders in scope.
+fn sessions_in_scope(scope: &Scope, leaders: &HashMap<Tag, i32>) -> HashSet<i32> {
     match scope {
         Scope::Tree(tag) => leaders.get(tag).copied().into_iter().collect(),
         _ => leaders.iter().filter(|(tag, _)| scope.contains(**tag)).map(|(_, session)| *session).collect(),
     }
 }
 
-impl Pass {
-    fn strike(&mut self, pid: Pid, signal: Signal, pidfds_left: &mut usize, still_meant: impl FnOnce() -> bool) {
-        if self.struck.contains(&pid) || self.refused.contains(&pid) {
+impl HuntPass {
+    /// Signals a process, unless this pass has already tried to.
+    fn signal(&mut self, pid: Pid, signal: Signal, pidfds_left: &mut usize, is_same_process: impl FnOnce() -> bool) {
+        if self.signalled.contains(&pid) || self.refused.contains(&pid) {
             return;
         }
-        match strike(pid, signal, still_meant) {
-            Strike::Sent(pidfd) => {
-                self.struck.insert(pid);
+        match signal_process(pid, signal, is_same_process) {
+            SignalResult::Sent(pidfd) => {
+                self.signalled.insert(pid);
                 if *pidfds_left > 0 {
                     *pidfds_left -= 1;
                     self.pidfds.extend(pidfd);
                 } else {
-                    self.had_more_than_it_holds = true;
+                    self.reached_max_pidfds = true;
                 }
             }
-            Strike::Refused => {
+            SignalResult::NotPermitted => {
                 self.refused.insert(pid);
             }
-            Strike::Missed => {}
+            SignalResult::NotFound => {}
         }
     }
 
-    /// Nobody was there. If somebody was who is gone now, it may have forked before: only the next pass can say.
+    /// Whether no member is left. A member that was signalled may have forked before it ended, which only the next pass can tell.
     fn is_clear(&self) -> bool {
-        self.living.is_empty() && self.struck.is_empty() && !self.sighted
+        self.alive.is_empty() && self.signalled.is_empty() && !self.needs_another_pass
     }
 
-    /// Everybody who is left is somebody else's.
-    fn is_stuck(&self) -> bool {
-        self.struck.is_empty()
-            && !self.living.is_empty()
-            && self.living.iter().all(|row| self.refused.contains(&row.pid))
+    /// Whether this user may signal none of the members that are left.
+    fn is_refused(&self) -> bool {
+        self.signalled.is_empty()
+            && !self.alive.is_empty()
+            && self.alive.iter().all(|process| self.refused.contains(&process.pid))
     }
 
-    /// Those who live, or else those who were signalled and may have forked before they ended.
+    /// Reports the members that are alive. If there are none, reports those that were signalled, because they may have forked before they
+    /// ended.
     fn survivors(&self, reason: SurvivalReason) -> Survivors {
-        let living: Vec<Pid> = self.living.iter().map(|row| row.pid).collect();
-        let left = if living.is_empty() { self.struck.iter().copied().collect() } else { living };
+        let alive: Vec<Pid> = self.alive.iter().map(|process| process.pid).collect();
+        let left = if alive.is_empty() { self.signalled.iter().copied().collect() } else { alive };
         Survivors { pids: left.iter().map(|pid| pid.as_raw_nonzero().get().unsigned_abs()).collect(), reason }
     }
 }

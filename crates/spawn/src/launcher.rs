@@ -1,6 +1,6 @@
-//! A thread whose descriptor table is its own and nearly empty, to spawn from when the server has many descriptors. A child begins
-//! with a copy of its parent's table and closes all of it when it executes, which takes longer the more processes there are; the
-//! copy of this table costs nothing.
+//! A thread that starts children from its own, nearly empty descriptor table. A child begins with a copy of its parent's table and closes
+//! all of it when it executes the program. With many descriptors in the server this takes longer than the rest of the start, and copying
+//! the small table takes no time. The descriptors that a child needs are sent to the thread over a socket. Start with [`Launcher::launch`].
 
 use std::ffi::{CStr, CString};
 use std::io::{self, IoSlice, IoSliceMut};
@@ -17,109 +17,110 @@ use rustix::net::{
 };
 use rustix::process::Pid;
 
-use crate::descriptors::{above_stdio, leave_common_table};
+use crate::descriptors::{above_stdio, leave_shared_table};
+use crate::exec_args::ExecArgs;
 use crate::execute::execute;
-use crate::image::Image;
 use crate::rlimit::ChildLimits;
-use crate::vfork::{Executing, FileActions};
+use crate::vfork::{FileActions, StartedChild};
 
-/// A child has a stdin, stdout, stderr and a working directory from us at the most.
-const MOST_DESCRIPTORS: usize = 4;
+/// A child needs at most its stdin, stdout, stderr and working directory.
+const MAX_DESCRIPTORS: usize = 4;
 
-/// Where the thread has its end of the socket. Every child has its own stdin there.
-const SOCKET_NUMBER: RawFd = 0;
+/// The descriptor number of the socket in the thread's table. A child does not inherit the socket, because its own stdin replaces it.
+const SOCKET_FD: RawFd = 0;
 
-/// The thread, as others see it.
+/// The handle of the thread.
 #[derive(Debug)]
 pub(crate) struct Launcher {
-    /// Taken for one launch. Whoever finds it taken does not wait: the launch in progress may hang in `exec`.
-    desk: Mutex<Desk>,
+    /// Locked for the length of a launch. A caller that finds it locked does not wait, because the launch in progress may hang in `exec`.
+    channel: Mutex<LaunchChannel>,
 }
 
 #[derive(Debug)]
-struct Desk {
-    descriptors: OwnedFd,
-    jobs: Sender<Job>,
+struct LaunchChannel {
+    socket: OwnedFd,
+    requests: Sender<LaunchRequest>,
 }
 
-struct Job {
+struct LaunchRequest {
     path: CString,
-    image: Arc<Image>,
+    args: Arc<ExecArgs>,
     actions: Arc<FileActions>,
     limits: ChildLimits,
-    /// The numbers by which the actions mean the descriptors that were sent.
+    /// The numbers that the sent descriptors have in the server's table. The actions refer to them by these numbers.
     numbers: Vec<RawFd>,
-    /// None: nothing was started.
+    /// None if the descriptors could not be received, so that nothing was started.
     result: SyncSender<Option<Result<Pid, Errno>>>,
 }
 
 impl Launcher {
-    /// Starts the thread. None where it cannot have a table of its own.
+    /// Starts the thread. None if it cannot have its own descriptor table.
     pub(crate) fn start() -> Option<Self> {
-        let (ours, theirs) =
+        let (our_end, thread_end) =
             rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).ok()?;
-        let theirs = above_stdio(theirs).ok()?;
-        let (jobs, queue) = channel();
-        let (ready, is_ready) = sync_channel(1);
-        let number = theirs.as_raw_fd();
+        let thread_end = above_stdio(thread_end).ok()?;
+        let (requests, queue) = channel();
+        let (ready, prepared) = sync_channel(1);
+        let number = thread_end.as_raw_fd();
         let work = move || {
-            let prepared = prepare(number);
-            let may_begin = prepared.is_ok();
-            let _starter_waits = ready.send(prepared);
-            if may_begin {
+            let result = prepare(number);
+            let is_prepared = result.is_ok();
+            let _caller_waits = ready.send(result);
+            if is_prepared {
                 serve(&queue);
             }
         };
         thread::Builder::new().name("launcher".into()).spawn(work).ok()?;
-        // Until here `theirs` must stay open in the common table, of which the thread takes its copy.
-        is_ready.recv().ok()?.ok()?;
-        Some(Self { desk: Mutex::new(Desk { descriptors: ours, jobs }) })
+        // Until here `thread_end` must stay open in the shared table, because the thread takes its copy of that table.
+        prepared.recv().ok()?.ok()?;
+        Some(Self { channel: Mutex::new(LaunchChannel { socket: our_end, requests }) })
     }
 
-    /// Spawns from the thread. None if it is busy or has failed, and nothing was started.
+    /// Starts a child from the thread. None if the thread is busy or has failed; nothing was started then.
     pub(crate) fn launch(
         &self,
         path: &CStr,
-        image: &Arc<Image>,
+        args: &Arc<ExecArgs>,
         actions: &Arc<FileActions>,
         limits: ChildLimits,
         descriptors: &[BorrowedFd<'_>],
-    ) -> Option<Result<Executing, Errno>> {
-        let desk = self.desk.try_lock().ok()?;
-        send(desk.descriptors.as_fd(), descriptors).ok()?;
-        let (result, outcome) = sync_channel(1);
+    ) -> Option<Result<StartedChild, Errno>> {
+        let channel = self.channel.try_lock().ok()?;
+        send(channel.socket.as_fd(), descriptors).ok()?;
+        let (result, launched) = sync_channel(1);
         let numbers = descriptors.iter().map(AsRawFd::as_raw_fd).collect();
-        let (image, actions) = (Arc::clone(image), Arc::clone(actions));
-        let job = Job { path: path.to_owned(), image, actions, limits, numbers, result };
-        desk.jobs.send(job).ok()?;
-        outcome.recv().ok()?.map(|result| result.map(|pid| Executing { pid, pidfd: None }))
+        let (args, actions) = (Arc::clone(args), Arc::clone(actions));
+        let request = LaunchRequest { path: path.to_owned(), args, actions, limits, numbers, result };
+        channel.requests.send(request).ok()?;
+        launched.recv().ok()?.map(|result| result.map(|pid| StartedChild { pid, pidfd: None }))
     }
 }
 
-/// Leaves the common table, and moves the socket to where no descriptor of a child comes.
+/// Leaves the shared table, and moves the socket to a number that no descriptor for a child has.
 fn prepare(socket: RawFd) -> io::Result<()> {
-    // SAFETY: this thread owns no descriptor but the socket, which it refers to by number. Whoever waits for a launch is woken without
-    // one.
-    unsafe { leave_common_table(socket) }?;
+    // SAFETY: this thread owns no descriptor but the socket, which it refers to by number. The thread that waits for a launch is woken
+    // without a descriptor.
+    unsafe { leave_shared_table(socket) }?;
     // SAFETY: nothing is at the number in this thread's table, which is its own.
-    check(unsafe { libc::dup3(socket, SOCKET_NUMBER, libc::O_CLOEXEC) })?;
+    check(unsafe { libc::dup3(socket, SOCKET_FD, libc::O_CLOEXEC) })?;
     close(socket);
     Ok(())
 }
 
-fn serve(queue: &Receiver<Job>) {
-    while let Ok(job) = queue.recv() {
-        let placed = receive(job.numbers.len()).and_then(|received| place(received, &job.numbers));
-        // The pidfd is in this thread's table, where nobody else can use it.
-        let result =
-            placed.map(|()| execute(&job.path, &job.image, &job.actions, &job.limits).map(|executing| executing.pid));
-        job.numbers.iter().for_each(|number| close(*number));
-        let _whoever_asked_waits = job.result.send(result.ok());
+fn serve(queue: &Receiver<LaunchRequest>) {
+    while let Ok(request) = queue.recv() {
+        let renumbered = receive(request.numbers.len()).and_then(|received| renumber(received, &request.numbers));
+        // The pidfd is not returned: it is in this thread's table, where other threads cannot use it.
+        let result = renumbered.map(|()| {
+            execute(&request.path, &request.args, &request.actions, &request.limits).map(|started| started.pid)
+        });
+        request.numbers.iter().for_each(|number| close(*number));
+        let _caller_waits = request.result.send(result.ok());
     }
 }
 
 fn send(socket: BorrowedFd<'_>, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     if !ancillary.push(SendAncillaryMessage::ScmRights(descriptors)) {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -129,10 +130,10 @@ fn send(socket: BorrowedFd<'_>, descriptors: &[BorrowedFd<'_>]) -> io::Result<()
 }
 
 fn receive(count: usize) -> io::Result<Vec<OwnedFd>> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     // SAFETY: `prepare` has put the socket at this number and nothing else ever closes it.
-    let socket = unsafe { BorrowedFd::borrow_raw(SOCKET_NUMBER) };
+    let socket = unsafe { BorrowedFd::borrow_raw(SOCKET_FD) };
     rustix::net::recvmsg(socket, &mut [IoSliceMut::new(&mut [0])], &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
     let rights = ancillary.drain().filter_map(|message| match message {
         RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
@@ -142,10 +143,10 @@ fn receive(count: usize) -> io::Result<Vec<OwnedFd>> {
     if received.len() == count { Ok(received) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
 }
 
-/// Gives the descriptors the numbers they have in the common table, by which the actions of the child mean them.
-fn place(received: Vec<OwnedFd>, numbers: &[RawFd]) -> io::Result<()> {
+/// Gives the received descriptors the numbers that they have in the server's table, because the actions of the child refer to those.
+fn renumber(received: Vec<OwnedFd>, numbers: &[RawFd]) -> io::Result<()> {
     let above = numbers.iter().max().map_or(0, |highest| highest + 1);
-    // Out of the way first: a number that is wanted may be one that was just received.
+    // All are moved to higher numbers first, because a wanted number may be that of another received descriptor.
     let moved =
         received.iter().map(|fd| rustix::io::fcntl_dupfd_cloexec(fd, above)).collect::<Result<Vec<_>, _>>()?;
     drop(received);

@@ -1,9 +1,9 @@
-//! Processes of the operating system: starting them on pipes or a PTY, reaping them by pidfd, and finding and ending
-//! everything they have started in turn, even after the server itself was killed. It knows nothing of JSON-RPC, sessions or
-//! policies; it runs on Linux with glibc.
+//! Starts processes on pipes or on a terminal, reaps them, and kills them together with all of their descendants, even after the server
+//! itself was killed. This crate knows nothing of JSON-RPC, clients or policies. It runs on Linux with glibc.
 //!
-//! Start with [`Spawner`]. A process is started under a [`Tag`], which all of its descendants carry for ever, and it is by
-//! that tag that [`Spawner::kill_tree`] finds them.
+//! Start with [`Spawner`]. Each process is started with a [`Tag`], a number that all of its descendants inherit.
+//! [`Spawner::kill_tree`] finds the processes to kill by that tag. The process that was started is the *leader*; the leader and its
+//! descendants are a *tree*.
 
 #![expect(
     unsafe_code,
@@ -16,25 +16,25 @@ mod child;
 mod children;
 mod command;
 mod descriptors;
-mod ender;
 mod error;
+mod exec_args;
 mod execute;
-mod family;
 mod guard;
 mod hunt;
-mod image;
+mod kill_thread;
 mod launcher;
-mod left_sessions;
 mod lock;
 mod lookup;
+mod membership;
+mod orphaned_sessions;
 mod procfs;
 mod pty;
 mod rlimit;
 mod roster;
+mod signal_process;
 mod signals;
 mod spawner;
 mod streams;
-mod strike;
 mod system_call;
 mod tag;
 mod vfork;
@@ -45,9 +45,9 @@ pub use cancel_flag::CancelFlag;
 pub use child::{Child, ChildExitStatus};
 pub use command::{SpawnCommand, StdinMode, Stdio, TerminalSize};
 pub use descriptors::set_inherited_fds_close_on_exec;
-pub use ender::KillFuture;
 pub use error::{SpawnError, SurvivalReason, Survivors};
 pub use guard::{GuardProgram, guard_main};
+pub use kill_thread::KillFuture;
 pub use pty::Pty;
 pub use rustix::process::Signal;
 pub use signals::{is_ignored, unblock_signals};

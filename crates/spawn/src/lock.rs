@@ -1,5 +1,5 @@
-//! Locking that survives a panic in another thread. Every value behind a lock in this crate is changed in single steps,
-//! so it is whole even if its last holder panicked.
+//! Locks a mutex even if a thread has panicked while it held the lock. This is safe here because every value behind a lock in this crate is
+//! changed in single steps, so a panic leaves it consistent.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -1,5 +1,5 @@
-//! Where a program is: as given if its name has a slash, else along the `PATH` of the child, as `execvp` would in the child.
-//! Relative paths are meant from the child's directory, never from the server's.
+//! Finds the file of a program, as `execvp` would do in the child: a name with a slash is used as it is, and any other name is searched
+//! along the `PATH` of the child. Relative paths are resolved against the working directory of the child, never against that of the server.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::os::fd::BorrowedFd;
@@ -9,18 +9,19 @@ use rustix::fs::{Access, AtFlags, FileType};
 use rustix::io::Errno;
 
 use crate::error::SpawnError;
-use crate::image::c_string;
+use crate::exec_args::c_string;
 
-/// What is searched when the child has no `PATH`, the same as in glibc.
+/// The directories to search if the child has no `PATH`. The same as in glibc.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
-/// The paths to try, in order. A path without a search is not looked at before: the kernel says best what is wrong with it.
-pub(crate) struct Candidates {
+/// The paths to try, in this order. A path that comes from a search is checked before it is executed. A path that was given is not, because
+/// the error of the kernel is the most exact one.
+pub(crate) struct ProgramCandidates {
     paths: Vec<CString>,
     searched: bool,
 }
 
-impl Candidates {
+impl ProgramCandidates {
     pub(crate) fn new(program: &OsStr, env: &[(OsString, OsString)]) -> Result<Self, SpawnError> {
         if program.as_bytes().contains(&b'/') {
             return Ok(Self { paths: vec![c_string("argv", program)?], searched: false });
@@ -32,7 +33,8 @@ impl Candidates {
         Ok(Self { paths, searched: true })
     }
 
-    /// Calls `execute` with each path until one succeeds or fails for good, and tells the error `execvp` would.
+    /// Calls `execute` with each path until a call succeeds or fails with an error that ends the search. Returns the same error as
+    /// `execvp`.
     pub(crate) fn first_that_runs<T>(
         &self,
         cwd: BorrowedFd<'_>,
@@ -45,7 +47,7 @@ impl Candidates {
             match attempt {
                 Err(error) if !self.searched => return Err(error),
                 Err(Errno::ACCESS) => refused = true,
-                Err(error) if means_not_here(error) => {}
+                Err(error) if continues_search(error) => {}
                 other => return other,
             }
         }
@@ -54,12 +56,12 @@ impl Candidates {
 }
 
 fn joined(directory: &[u8], program: &OsStr) -> OsString {
-    // An empty element is the working directory; the dot keeps a program called `-c` from being an option of the shell.
+    // An empty element means the working directory. With `./` in front, a script called `-c` is not taken for an option of the shell.
     let directory = if directory.is_empty() { b"." } else { directory };
     OsStr::from_bytes(&[directory, b"/", program.as_bytes()].concat()).to_owned()
 }
 
-/// Saves a vfork for each directory of `PATH` that does not have the program.
+/// Checks a path before a child is made, which saves a child for each directory of `PATH` without the program.
 fn check_runnable(cwd: BorrowedFd<'_>, path: &CString) -> Result<(), Errno> {
     let stat = rustix::fs::statat(cwd, path, AtFlags::empty())?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
@@ -68,7 +70,7 @@ fn check_runnable(cwd: BorrowedFd<'_>, path: &CString) -> Result<(), Errno> {
     rustix::fs::accessat(cwd, path, Access::EXEC_OK, AtFlags::empty())
 }
 
-fn means_not_here(error: Errno) -> bool {
+fn continues_search(error: Errno) -> bool {
     matches!(error, Errno::NOENT | Errno::NOTDIR | Errno::STALE | Errno::NODEV | Errno::TIMEDOUT | Errno::NAMETOOLONG)
 }
 
@@ -78,7 +80,7 @@ mod tests {
 
     fn paths(program: &str, path: Option<&str>) -> Vec<String> {
         let env: Vec<_> = path.map(|path| ("PATH".into(), path.into())).into_iter().collect();
-        let candidates = Candidates::new(OsStr::new(program), &env).unwrap();
+        let candidates = ProgramCandidates::new(OsStr::new(program), &env).unwrap();
         candidates.paths.into_iter().map(|path| path.into_string().unwrap()).collect()
     }
 

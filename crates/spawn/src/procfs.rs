@@ -1,5 +1,5 @@
-//! What `/proc` says: which processes there are, and who their parents are. Everything read here can be outdated a moment later;
-//! whoever acts on it must hold a pidfd first and ask again.
+//! Reads `/proc`: which processes exist, and the parent, session, state and start time of each. Everything read here can be outdated a
+//! moment later. A caller that signals a process must open a pidfd and read again first; see `signal_process`.
 
 use std::fs;
 use std::io;
@@ -8,28 +8,30 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags};
 
-/// Longer than any `/proc/PID/stat`, whose only variable part is a name of at most 64 bytes.
+/// Longer than any `/proc/PID/stat`: it consists of numbers and a name of at most 64 bytes.
 const STAT_BYTES: usize = 1024;
-/// How often a census runs after processes that are being made faster than it can list them.
-const CHASE_ROUNDS: usize = 64;
-/// Some containers show invented numbers in `/proc/loadavg`; a chase is never this long in earnest.
-const LONGEST_CHASE: i32 = 1 << 16;
+/// How often a listing looks for processes that were started during the last look, before it gives up.
+const CATCH_UP_ROUNDS: usize = 64;
+/// The most process ids that one round tries. More are never given out during a listing, but some containers show invented numbers in
+/// `/proc/loadavg`.
+const CATCH_UP_MAX_PIDS: i32 = 1 << 16;
 
-/// The part of `/proc/PID/stat` that matters here.
+/// Some fields of `/proc/PID/stat`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stat {
+    /// A letter, for example `R` for running, `T` for stopped and `Z` for a zombie.
     pub(crate) state: u8,
     pub(crate) parent: i32,
     pub(crate) session: i32,
     pub(crate) threads: u32,
-    /// Clock ticks since boot; together with the pid it names a process for ever.
+    /// The start time in clock ticks since boot. Together with the process id it identifies a process.
     pub(crate) started: u64,
 }
 
 impl Stat {
-    /// Whether the process has ended, reaped or not. A process whose first thread alone has ended looks like a zombie, too, but
-    /// its other threads run on.
-    pub(crate) fn is_gone(&self) -> bool {
+    /// Whether the process has ended. It need not have been reaped. A process of which only the first thread has ended is also shown as a
+    /// zombie, but its other threads run on.
+    pub(crate) fn has_ended(&self) -> bool {
         matches!(self.state, b'Z' | b'X' | b'x') && self.threads <= 1
     }
 
@@ -56,30 +58,30 @@ impl Stat {
     }
 }
 
-/// None if there is no such process. Fails if this process is short of what it needs for looking.
+/// Reads the state of a process. None if there is no such process. Fails only if this process lacks descriptors or memory.
 pub(crate) fn stat(pid: Pid) -> io::Result<Option<Stat>> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-    let Some(file) = unless_short(rustix::fs::open(format!("/proc/{pid}/stat"), flags, Mode::empty()))? else {
+    let Some(file) = none_if_missing(rustix::fs::open(format!("/proc/{pid}/stat"), flags, Mode::empty()))? else {
         return Ok(None);
     };
     let mut buffer = [0; STAT_BYTES];
-    let length = unless_short(rustix::io::read(file, &mut buffer))?;
+    let length = none_if_missing(rustix::io::read(file, &mut buffer))?;
     Ok(length.and_then(|length| Stat::parse(buffer.get(..length)?)))
 }
 
-/// None if the answer is no. An error that says nothing about the process, because this one is short of descriptors or memory, stays
-/// an error: a process that was not looked at must not be taken for one that is gone.
-fn unless_short<T>(result: Result<T, Errno>) -> io::Result<Option<T>> {
+/// Turns an error into None, which means that the process does not exist. A lack of descriptors or memory stays an error, because it says
+/// nothing about the process, and a process that could not be read must not count as ended.
+fn none_if_missing<T>(result: Result<T, Errno>) -> io::Result<Option<T>> {
     match result {
         Err(error @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM)) => Err(error.into()),
         other => Ok(other.ok()),
     }
 }
 
-/// Calls `visit` for each process there is, some of them twice. Fails if it cannot see all of them.
+/// Calls `visit` for every process of the machine, for some of them twice. Fails if it cannot list all of them.
 ///
-/// Listing takes long enough for a process to fork and exit meanwhile, and its child would be missed. Numbers are given out in
-/// sequence, so whatever was born during the listing is found by trying the numbers given out since it began.
+/// During the listing a process can fork and exit, and the listing would miss its child. The kernel gives out process ids in sequence, so
+/// the new processes are found by trying all process ids that were given out since the listing began.
 pub(crate) fn each_process(mut visit: impl FnMut(Pid)) -> io::Result<()> {
     let mut seen_up_to = newest_pid()?;
     for entry in fs::read_dir("/proc")? {
@@ -88,14 +90,14 @@ pub(crate) fn each_process(mut visit: impl FnMut(Pid)) -> io::Result<()> {
             visit(pid);
         }
     }
-    for _ in 0..CHASE_ROUNDS {
+    for _ in 0..CATCH_UP_ROUNDS {
         let newest = newest_pid()?;
         if newest == seen_up_to {
             break;
         }
-        // A smaller number means that they have begun again from the lowest.
+        // A smaller number means that the sequence has begun again from the lowest process id.
         let first = if newest > seen_up_to { seen_up_to + 1 } else { 1 };
-        let first = first.max(newest - LONGEST_CHASE);
+        let first = first.max(newest - CATCH_UP_MAX_PIDS);
         for pid in (first..=newest).filter_map(Pid::from_raw) {
             if is_process(pid)? {
                 visit(pid);
@@ -106,7 +108,7 @@ pub(crate) fn each_process(mut visit: impl FnMut(Pid)) -> io::Result<()> {
     Ok(())
 }
 
-/// The time by which [`Stat::started`] is measured.
+/// The current time on the clock of [`Stat::started`].
 pub(crate) fn ticks_since_boot() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the pointer is valid for writes; this clock is always there.
@@ -115,16 +117,17 @@ pub(crate) fn ticks_since_boot() -> u64 {
     now.tv_sec.cast_unsigned() * ticks_per_second + now.tv_nsec.cast_unsigned() * ticks_per_second / 1_000_000_000
 }
 
-/// Threads have numbers out of the same sequence, and most of what can be asked about a process is answered for them, too.
+/// Whether this is the id of a process and not of a thread. Thread ids come from the same sequence, and `/proc/ID` exists for them too, but
+/// opening a pidfd fails.
 fn is_process(pid: Pid) -> io::Result<bool> {
-    Ok(unless_short(rustix::process::pidfd_open(pid, PidfdFlags::empty()))?.is_some())
+    Ok(none_if_missing(rustix::process::pidfd_open(pid, PidfdFlags::empty()))?.is_some())
 }
 
-/// The number given out last; 0 if this `/proc` does not tell.
+/// The process id that was given out last. 0 if `/proc/loadavg` does not tell.
 fn newest_pid() -> io::Result<i32> {
     let line = match fs::read_to_string("/proc/loadavg") {
         Err(error) => match Errno::from_io_error(&error) {
-            Some(errno) => unless_short(Err(errno))?,
+            Some(errno) => none_if_missing(Err(errno))?,
             None => None,
         },
         Ok(line) => Some(line),
@@ -137,26 +140,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_with_parentheses_does_not_confuse() {
+    fn a_name_with_parentheses_is_parsed() {
         let line = b"42 (a) Z (b) S 7 42 41 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 3 0 998 1 2 3";
         let stat = Stat::parse(line).unwrap();
         assert_eq!(stat, Stat { state: b'S', parent: 7, session: 41, threads: 3, started: 998 });
     }
 
     #[test]
-    fn a_cut_line_is_refused() {
+    fn a_truncated_line_is_refused() {
         assert_eq!(Stat::parse(b"42 (sh) S 7 42"), None);
         assert_eq!(Stat::parse(b""), None);
     }
 
     #[test]
-    fn a_zombie_with_threads_is_alive() {
+    fn a_zombie_with_other_threads_has_not_ended() {
         let stat = Stat::parse(b"42 (x) Z 7 42 41 0 -1 0 1 2 3 4 5 6 7 8 20 0 2 0 998 1").unwrap();
-        assert!(!stat.is_gone());
+        assert!(!stat.has_ended());
     }
 
     #[test]
-    fn we_are_among_the_processes() {
+    fn this_process_is_listed() {
         let own = rustix::process::getpid();
         let mut found = false;
         each_process(|pid| found |= pid == own).unwrap();

@@ -1,6 +1,6 @@
-//! Limits of processes that matter here. A tag gets onto a process as its soft limit of realtime CPU time, which is inherited over
-//! fork and exec, which anybody can read and which limits nothing at such a height. And the server has a higher limit of open files
-//! than its children.
+//! Two resource limits of processes. The tag of a process is its soft limit of realtime CPU time (`RLIMIT_RTTIME`): it is inherited over
+//! fork and exec, other processes can read it, and a value this high limits nothing. The limit of open files is raised for the server but
+//! not for its children. This module sets and reads limits; `tag` knows what a tag consists of.
 
 use std::fs;
 use std::io;
@@ -11,44 +11,44 @@ use rustix::process::Pid;
 
 use crate::tag::Tag;
 
-/// A limit as it is set in a child.
+/// A resource limit to set in a child.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limit {
+pub(crate) struct ResourceLimit {
     pub(crate) resource: libc::__rlimit_resource_t,
     pub(crate) values: libc::rlimit64,
 }
 
-/// The limits of a child that are not those of the server.
+/// The limits in which a child differs from the server. None: the child inherits the limit of the server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ChildLimits {
-    pub(crate) tag: Option<Limit>,
-    pub(crate) open_files: Option<Limit>,
+    pub(crate) tag: Option<ResourceLimit>,
+    pub(crate) open_files: Option<ResourceLimit>,
 }
 
 impl ChildLimits {
-    /// With a tag, or with what we ourselves were started with.
+    /// Without a tag, the child inherits the limit of the server, which may be the tag of an outer server.
     pub(crate) fn new(tag: Option<Tag>) -> Self {
         let tag = tag.and_then(|tag| {
             let hard = read(None, libc::RLIMIT_RTTIME).ok()?.rlim_max;
             let values = libc::rlimit64 { rlim_cur: tag.as_limit(), rlim_max: hard };
-            Some(Limit { resource: libc::RLIMIT_RTTIME, values })
+            Some(ResourceLimit { resource: libc::RLIMIT_RTTIME, values })
         });
         let open_files = ORIGINAL_OPEN_FILES.get().copied().flatten().and_then(|original| {
-            // Somebody may have lowered the hard limit since; raising it again could be refused.
+            // The hard limit may have been lowered since the server started, and raising it again could be refused.
             let hard = read(None, libc::RLIMIT_NOFILE).ok()?.rlim_max.min(original.rlim_max);
             let values = libc::rlimit64 { rlim_cur: original.rlim_cur.min(hard), rlim_max: hard };
-            Some(Limit { resource: libc::RLIMIT_NOFILE, values })
+            Some(ResourceLimit { resource: libc::RLIMIT_NOFILE, values })
         });
         Self { tag, open_files }
     }
 }
 
-/// The limits of open files we were started with; none if they could not be raised. The limits belong to the whole process and so
-/// does this, even if there is more than one `Spawner`.
+/// The limits of open files that this process was started with. None if they could not be raised. There is one value for all `Spawner`s,
+/// because limits belong to the whole process.
 static ORIGINAL_OPEN_FILES: OnceLock<Option<libc::rlimit64>> = OnceLock::new();
 
-/// Raises our soft limit of open files to the hard limit: the usual soft limit of 1,024 is meant for programs that use `select`, and
-/// a server with hundreds of processes needs more. Children get the old one, as they may be such programs.
+/// Raises the soft limit of open files of this process to the hard limit. The usual soft limit is 1,024, for programs that use `select`,
+/// and a server with hundreds of processes needs more. Children get the old limit, because they may be such programs.
 pub(crate) fn raise_open_files() {
     ORIGINAL_OPEN_FILES.get_or_init(|| {
         let original = read(None, libc::RLIMIT_NOFILE).ok()?;
@@ -59,27 +59,27 @@ pub(crate) fn raise_open_files() {
     });
 }
 
-/// How many descriptors a table of this process may have; 0 if that is not known.
+/// How many descriptors this process may have open. 0 if that is not known.
 pub(crate) fn open_files() -> usize {
     read(None, libc::RLIMIT_NOFILE).map_or(0, |limits| usize::try_from(limits.rlim_cur).unwrap_or(usize::MAX))
 }
 
-/// Whether children of this process may have a limit as high as tags are.
-pub(crate) fn can_be_set(tag: Tag) -> bool {
+/// Whether the hard limit allows children of this process to have tags.
+pub(crate) fn tag_can_be_set(tag: Tag) -> bool {
     read(None, libc::RLIMIT_RTTIME).is_ok_and(|limits| limits.rlim_max >= tag.as_limit())
 }
 
-/// The tag of a process; none if it has none or is gone.
+/// The tag of a process. None if the process has no tag or does not exist.
 pub(crate) fn tag_of(pid: Pid) -> Option<Tag> {
     let limit = match read(Some(pid), libc::RLIMIT_RTTIME) {
-        // Asking for the limits of another user's process is refused, but not reading them.
+        // `prlimit` is refused for a process of another user, but its limits can be read from `/proc`.
         Err(error) if error.raw_os_error() == Some(libc::EPERM) => read_from_proc(pid)?,
         other => other.ok()?.rlim_cur,
     };
     Tag::from_limit(limit)
 }
 
-/// The tag this server was itself started under, by another one.
+/// The tag of this process, if another server has started it.
 pub(crate) fn own_tag() -> Option<Tag> {
     Tag::from_limit(read(None, libc::RLIMIT_RTTIME).ok()?.rlim_cur)
 }
@@ -109,14 +109,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn proc_and_prlimit_agree() {
+    fn limits_from_proc_and_from_prlimit_are_equal() {
         let own = read(None, libc::RLIMIT_RTTIME).unwrap().rlim_cur;
         assert_eq!(read_from_proc(rustix::process::getpid()), Some(own));
         assert_eq!(soft_realtime_limit("Max realtime timeout      12   unlimited   us\n"), Some(12));
     }
 
     #[test]
-    fn open_files_are_raised_once_and_children_keep_what_was_before() {
+    fn the_limit_of_open_files_is_raised_for_the_server_only() {
         let before = read(None, libc::RLIMIT_NOFILE).unwrap();
         raise_open_files();
         raise_open_files();

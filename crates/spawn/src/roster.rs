@@ -1,8 +1,8 @@
-//! The roster: which processes lead a tree, written down where the guard can read it when the server is gone. A leader that has
-//! thrown away its tag, and what it has started, is found by it.
+//! The roster: a list of all leaders, which the guard reads after the server has ended. With it the guard finds leaders that have removed
+//! their tag, and their descendants.
 //!
-//! It is a file in memory that server and guard have open. The server writes one small record when a leader is started and when it
-//! is reaped, which neither waits for the guard nor can be lost, and the guard reads it once, at the end.
+//! The roster is a file in memory (`memfd`) that the server and the guard have open. The server writes a record when a leader is started
+//! and clears it when the leader is reaped. Writing does not wait for the guard, and records are not lost when the server is killed.
 
 use std::collections::HashSet;
 use std::io;
@@ -12,23 +12,24 @@ use rustix::fs::MemfdFlags;
 use rustix::process::Pid;
 
 use crate::descriptors::above_stdio;
-use crate::tag::{Instance, Tag};
+use crate::tag::{ServerInstance, Tag};
 
-/// The tag and the process id, each as eight bytes. All zero: nobody.
+/// A record is the tag and the process id, eight bytes each. A record of zeros is free.
 const RECORD_BYTES: usize = 16;
 
-/// The server's side.
+/// The server's side of the roster, which writes.
 #[derive(Debug)]
 pub(crate) struct Roster {
     memory: OwnedFd,
-    /// Records that were written and mean nobody any more.
+    /// Numbers of records that were cleared and can be used again.
     free: Vec<usize>,
+    /// How many records the file has, free ones included.
     records: usize,
 }
 
-/// Where a leader stands in the roster.
+/// The number of a leader's record in the roster.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct RosterLine(usize);
+pub(crate) struct RosterRecord(usize);
 
 impl Roster {
     pub(crate) fn new() -> io::Result<Self> {
@@ -36,27 +37,27 @@ impl Roster {
         Ok(Self { memory, free: Vec::new(), records: 0 })
     }
 
-    pub(crate) fn enter(&mut self, tag: Tag, leader: Pid) -> RosterLine {
-        let line = self.free.pop().unwrap_or_else(|| {
+    pub(crate) fn add(&mut self, tag: Tag, leader: Pid) -> RosterRecord {
+        let number = self.free.pop().unwrap_or_else(|| {
             self.records += 1;
             self.records - 1
         });
         let mut record = [0; RECORD_BYTES];
-        let (of_tag, of_pid) = record.split_at_mut(RECORD_BYTES / 2);
-        of_tag.copy_from_slice(&tag.as_limit().to_ne_bytes());
-        of_pid.copy_from_slice(&i64::from(leader.as_raw_nonzero().get()).to_ne_bytes());
-        self.write(line, &record);
-        RosterLine(line)
+        let (tag_bytes, pid_bytes) = record.split_at_mut(RECORD_BYTES / 2);
+        tag_bytes.copy_from_slice(&tag.as_limit().to_ne_bytes());
+        pid_bytes.copy_from_slice(&i64::from(leader.as_raw_nonzero().get()).to_ne_bytes());
+        self.write(number, &record);
+        RosterRecord(number)
     }
 
-    pub(crate) fn strike_out(&mut self, line: RosterLine) {
-        self.write(line.0, &[0; RECORD_BYTES]);
-        self.free.push(line.0);
+    pub(crate) fn remove(&mut self, record: RosterRecord) {
+        self.write(record.0, &[0; RECORD_BYTES]);
+        self.free.push(record.0);
     }
 
-    /// Without memory for it, the guard knows the leader by its tag only.
-    fn write(&self, line: usize, record: &[u8]) {
-        let _no_memory = rustix::io::pwrite(&self.memory, record, (line * RECORD_BYTES) as u64);
+    /// A failure for lack of memory is ignored: the guard then finds the leader by its tag only.
+    fn write(&self, number: usize, record: &[u8]) {
+        let _no_memory = rustix::io::pwrite(&self.memory, record, (number * RECORD_BYTES) as u64);
     }
 }
 
@@ -66,18 +67,18 @@ impl AsFd for Roster {
     }
 }
 
-/// The leaders of one server that are in a roster, as numbers of their sessions.
-pub(crate) fn leaders(memory: BorrowedFd<'_>, instance: Instance) -> HashSet<i32> {
+/// The guard's side of the roster: the process ids of the leaders of one server, which are also the numbers of their sessions.
+pub(crate) fn leaders(memory: BorrowedFd<'_>, instance: ServerInstance) -> HashSet<i32> {
     let mut leaders = HashSet::new();
     let mut record = [0; RECORD_BYTES];
     let mut offset = 0;
     while rustix::io::pread(memory, &mut record, offset) == Ok(RECORD_BYTES) {
         offset += RECORD_BYTES as u64;
-        let (of_tag, of_pid) = record.split_at(RECORD_BYTES / 2);
+        let (tag_bytes, pid_bytes) = record.split_at(RECORD_BYTES / 2);
         let number = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_ne_bytes);
-        let tag = Tag::from_limit(number(of_tag));
+        let tag = Tag::from_limit(number(tag_bytes));
         if tag.is_some_and(|tag| tag.instance() == instance) {
-            leaders.extend(i32::try_from(number(of_pid)).ok().filter(|pid| *pid > 0));
+            leaders.extend(i32::try_from(number(pid_bytes)).ok().filter(|pid| *pid > 0));
         }
     }
     leaders
@@ -89,22 +90,22 @@ mod tests {
     use crate::tag::SessionNumbers;
 
     #[test]
-    fn a_roster_has_those_who_were_not_struck_out() {
+    fn a_roster_has_the_leaders_that_were_not_removed() {
         let instances = HashSet::new();
-        let (ours, other) = (Instance::unused(&instances), Instance::unused(&instances));
+        let (ours, other) = (ServerInstance::unused(&instances), ServerInstance::unused(&instances));
         let (tags, others) = (SessionNumbers::new(ours).new_session(), SessionNumbers::new(other).new_session());
         let pid = |number| Pid::from_raw(number).unwrap();
         let mut roster = Roster::new().unwrap();
         assert_eq!(leaders(roster.as_fd(), ours), HashSet::new());
-        let first = roster.enter(tags.next(), pid(101));
-        roster.enter(tags.next(), pid(102));
-        roster.enter(others.next(), pid(103));
+        let first = roster.add(tags.next(), pid(101));
+        roster.add(tags.next(), pid(102));
+        roster.add(others.next(), pid(103));
         assert_eq!(leaders(roster.as_fd(), ours), HashSet::from([101, 102]));
-        roster.strike_out(first);
+        roster.remove(first);
         assert_eq!(leaders(roster.as_fd(), ours), HashSet::from([102]));
-        roster.enter(tags.next(), pid(104));
+        roster.add(tags.next(), pid(104));
         assert_eq!(leaders(roster.as_fd(), ours), HashSet::from([102, 104]));
         assert_eq!(leaders(roster.as_fd(), other), HashSet::from([103]));
-        assert_eq!(roster.records, 3, "a line is used again");
+        assert_eq!(roster.records, 3, "a cleared record is used again");
     }
 }

@@ -1,11 +1,12 @@
-//! The few signal dispositions of our own process that matter here. Those of children are set when they are spawned.
+//! The signal dispositions and the signal mask of this process. Those of children are reset in `vfork`.
 
 use std::mem::MaybeUninit;
 use std::ptr;
 
 use rustix::process::Signal;
 
-/// With `SIGCHLD` ignored, which can be inherited, the kernel reaps children itself and their exit status is lost.
+/// Stops ignoring `SIGCHLD`, which this process may have inherited. While it is ignored, the kernel reaps children itself and their exit
+/// statuses are lost.
 pub(crate) fn keep_exit_statuses() {
     if is_ignored(Signal::CHILD) {
         // SAFETY: SIG_DFL runs no code of ours.
@@ -13,8 +14,8 @@ pub(crate) fn keep_exit_statuses() {
     }
 }
 
-/// Whether this process ignores a signal. Until it installs a handler, that is what its parent wanted: `nohup` ignores `SIGHUP`, and a shell
-/// ignores `SIGINT` and `SIGQUIT` for what a script starts in the background.
+/// Whether this process ignores a signal. Before the process installs a handler, this tells what its parent has chosen: `nohup` ignores
+/// `SIGHUP`, and a shell ignores `SIGINT` and `SIGQUIT` for background commands of a script.
 pub fn is_ignored(signal: Signal) -> bool {
     let mut current = MaybeUninit::<libc::sigaction>::uninit();
     // SAFETY: sigaction without a new action only fills in the current one, which is read if it succeeded.
@@ -24,14 +25,14 @@ pub fn is_ignored(signal: Signal) -> bool {
     }
 }
 
-/// A write beyond the limit of file sizes is then an error, and not the end of this process.
-pub(crate) fn survive_large_writes() {
+/// Ignores `SIGXFSZ`, so that a write beyond the limit of file sizes fails with an error and does not end this process.
+pub(crate) fn ignore_file_size_signal() {
     // SAFETY: SIG_IGN runs no code of ours.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
-/// Lets every signal through to this thread and those that it starts later. A parent that blocks signals passes that on, and a server that
-/// began so could not be told to end.
+/// Unblocks all signals for this thread and the threads that it starts later. Blocked signals are inherited from the parent, and a server
+/// that blocks `SIGTERM` could not be asked to end.
 pub fn unblock_signals() {
     let mut none = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: sigemptyset fills in the set before it is read, and a null old set means that it is not wanted.
@@ -41,8 +42,9 @@ pub fn unblock_signals() {
     }
 }
 
-/// For the guard, which must outlive whatever ends the server.
-pub(crate) fn ignore_requests_to_end() {
+/// Ignores the signals that ask a process to end. The guard calls this, because the same signal may be sent to the server and to the guard,
+/// and the guard must outlive the server.
+pub(crate) fn ignore_termination_signals() {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGPIPE] {
         // SAFETY: SIG_IGN runs no code of ours.
         unsafe { libc::signal(signal, libc::SIG_IGN) };

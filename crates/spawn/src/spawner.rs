@@ -1,5 +1,5 @@
-//! The spawner: starts processes under tags and ends the trees they grow into. There is one for each server; it joins the other
-//! files of this crate and has no rules of its own.
+//! The entry point of this crate: starts processes, kills trees, and keeps the guard running. A server has one [`Spawner`]. The work is
+//! done by the other modules: `vfork` makes the child, `kill_thread` kills, `guard` is the process that kills after the server.
 
 use std::collections::HashSet;
 use std::io;
@@ -15,83 +15,88 @@ use tokio::io::Interest;
 
 use crate::cancel_flag::CancelFlag;
 use crate::child::Child;
-use crate::children::{Announcement, any_has_ended, children};
+use crate::children::{StartingLeader, any_has_ended, children};
 use crate::command::SpawnCommand;
 use crate::descriptors::{above_stdio, set_inherited_fds_close_on_exec, watch};
-use crate::ender::{Ender, KillFuture};
 use crate::error::SpawnError;
+use crate::exec_args::{ExecArgs, program};
 use crate::execute::execute;
 use crate::guard::{Guard, GuardProgram};
-use crate::hunt::{self, Purpose};
-use crate::image::{Image, program};
+use crate::hunt::{self, HuntPurpose};
+use crate::kill_thread::{KillFuture, KillThread};
 use crate::launcher::Launcher;
 use crate::lock::lock;
-use crate::lookup::Candidates;
+use crate::lookup::ProgramCandidates;
 use crate::procfs;
 use crate::rlimit::{self, ChildLimits};
 use crate::signals;
-use crate::tag::{Instance, Scope, SessionNumbers, SessionTags, Tag};
+use crate::tag::{Scope, ServerInstance, SessionNumbers, SessionTags, Tag};
 use crate::vfork::FileActions;
 use crate::wiring::{ChildIo, Wiring};
 
-/// Starts processes and ends their trees. Shared by all threads of a server.
+/// Starts processes and kills their trees. All threads of a server share one.
 #[derive(Debug)]
 pub struct Spawner {
-    instance: Instance,
+    instance: ServerInstance,
     sessions: Arc<SessionNumbers>,
     tags_work: bool,
+    /// None if the server runs without a guard.
     guard: Mutex<Option<Guard>>,
+    /// None if the kernel or a sandbox does not let a thread have its own descriptor table.
     launcher: Option<Launcher>,
-    ender: Ender,
+    kill_thread: KillThread,
 }
 
-/// With so many processes, copying the descriptor table of the server costs more than handing the few that matter to a thread
-/// with a table of its own.
-const CROWD: usize = 100;
+/// From this many children on, a start goes through the [`Launcher`]: copying the descriptor table of the server then costs more than
+/// sending the few descriptors that the child needs to a thread with its own table.
+const LAUNCHER_MIN_CHILDREN: usize = 100;
 
-/// With so few processes, we hold their ends of their pipes, so that one wake-up tells their end. It costs two descriptors each, and
-/// with more processes the server is awake anyway.
-const FEW: usize = 16;
+/// With fewer children than this, the server holds the child's ends of the output pipes open, so that the exit of a child wakes the server
+/// once and not once for each pipe. This costs two descriptors for each child, and with more children the server is awake anyway.
+const HOLD_PIPES_BELOW_CHILDREN: usize = 16;
 
-/// A process that was started.
+/// A started process and our ends of its streams.
 #[derive(Debug)]
 pub struct Spawned {
-    /// The process.
+    /// Waits for the process and signals it.
     pub child: Child,
-    /// Our ends of its standard streams.
+    /// Our ends of the standard streams, in the form that [`SpawnCommand::stdio`] asked for.
     pub io: ChildIo,
 }
 
 impl Spawner {
-    /// Prepares this process for having children: it becomes the one that orphans of their trees come to, what it has inherited is
-    /// not passed on, and it may open as many files as the hard limit allows. The guard, if wanted, is running on return, and so is the thread that ends processes.
+    /// Prepares this process for having children. It becomes the child subreaper, so that orphans of its trees become its children. It
+    /// marks inherited descriptors close-on-exec and raises its limit of open files to the hard limit. On return, the thread that kills
+    /// processes runs, and so does the guard if one is given.
     pub fn new(guard: Option<GuardProgram>) -> io::Result<Self> {
         set_inherited_fds_close_on_exec()?;
         rlimit::raise_open_files();
         signals::keep_exit_statuses();
-        signals::survive_large_writes();
+        signals::ignore_file_size_signal();
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
-        let instance = Instance::unused(&instances_in_use()?);
+        let instance = ServerInstance::unused(&instances_in_use()?);
         let sessions = SessionNumbers::new(instance);
-        let tags_work = rlimit::can_be_set(sessions.new_session().next());
+        let tags_work = rlimit::tag_can_be_set(sessions.new_session().next());
         let guard = guard.map(|program| Guard::start(program, instance)).transpose()?;
-        let (launcher, ender) = (Launcher::start(), Ender::start()?);
-        Ok(Self { instance, sessions, tags_work, guard: Mutex::new(guard), launcher, ender })
+        let (launcher, kill_thread) = (Launcher::start(), KillThread::start()?);
+        Ok(Self { instance, sessions, tags_work, guard: Mutex::new(guard), launcher, kill_thread })
     }
 
-    /// Tags for the processes of one session.
+    /// Reserves tags for the processes of a new session.
     pub fn session_tags(&self) -> SessionTags {
         self.sessions.new_session()
     }
 
-    /// Whether trees are found by tag. If not, because the hard limit of realtime CPU time is set, a process that detaches itself
-    /// from its parents and its session is only found by [`Self::kill_all`], and by no guard.
+    /// Whether processes get tags. They do not if the hard limit of `RLIMIT_RTTIME` is lower than the tags are. Then a process that has
+    /// left its parent and its session is found only by [`Self::kill_all`], and no guard finds it.
     pub fn tags_work(&self) -> bool {
         self.tags_work
     }
 
-    /// Starts a process, unless the flag is set before the program is executed. If the flag is set while the kernel opens the program, the
-    /// child is left to [`Self::kill_tree`]. Blocks for a fraction of a millisecond, or for as long as the file system of the program does.
+    /// Starts a process. Returns [`SpawnError::Cancelled`] if the flag is set before the child executes the program. If the flag is set
+    /// later, while the kernel opens the program, the start goes on, and the caller must end the child with [`Self::kill_tree`].
+    ///
+    /// Blocks for a fraction of a millisecond, or for as long as opening the program blocks, for example on a dead network mount.
     ///
     /// # Panics
     /// Outside of a tokio runtime with IO enabled.
@@ -104,122 +109,125 @@ impl Spawner {
         if cancelled.is_cancelled() {
             return Err(SpawnError::Cancelled);
         }
-        let image = Arc::new(Image::new(command)?);
+        let args = Arc::new(ExecArgs::new(command)?);
         let program = program(command)?;
-        let candidates = Candidates::new(program, &command.env)?;
+        let candidates = ProgramCandidates::new(program, &command.env)?;
         let cwd = open_directory(&command.cwd)?;
         let mut actions = FileActions::default();
         actions.change_directory(cwd.as_fd());
-        let wiring =
-            Wiring::new(command.stdio, &mut actions).map_err(SpawnError::resource("make its standard streams"))?;
+        let wiring = Wiring::new(command.stdio, &mut actions)
+            .map_err(SpawnError::resource("open the standard streams of the process"))?;
         if let Some(mask) = command.umask {
             actions.set_umask(mask);
         }
         actions.end_if_cancelled(Arc::clone(cancelled));
 
         let actions = Arc::new(actions);
-        let announcement = Announcement::new(tag);
-        let company = children().count();
-        let launcher = self.launcher.as_ref().filter(|_| company >= CROWD);
+        let starting = StartingLeader::new(tag);
+        let other_children = children().leader_count();
+        let launcher = self.launcher.as_ref().filter(|_| other_children >= LAUNCHER_MIN_CHILDREN);
         let sent: Vec<_> = wiring.child_ends.iter().map(AsFd::as_fd).chain([cwd.as_fd()]).collect();
         let limits = ChildLimits::new(self.tags_work.then_some(tag));
         let spawned = candidates.first_that_runs(cwd.as_fd(), |path| {
             launcher
-                .and_then(|launcher| launcher.launch(path, &image, &actions, limits, &sent))
-                .unwrap_or_else(|| execute(path, &image, &actions, &limits))
+                .and_then(|launcher| launcher.launch(path, &args, &actions, limits, &sent))
+                .unwrap_or_else(|| execute(path, &args, &actions, &limits))
         });
-        let executing = spawned.map_err(|error| match error {
+        let started = spawned.map_err(|error| match error {
             Errno::CANCELED if cancelled.is_cancelled() => SpawnError::Cancelled,
             Errno::MFILE | Errno::NFILE => SpawnError::resource("open a descriptor for the process")(error),
             _ => SpawnError::Program { path: program.into(), source: error.into() },
         })?;
-        let pid = executing.pid;
-        announcement.settle(pid);
-        // The launcher gives us no descriptor of the child. The number of this one is then free for it.
+        let pid = started.pid;
+        starting.started(pid);
+        // The launcher returns no pidfd, so `Child::new` opens one. Closing `cwd` first leaves a descriptor number for it.
         drop(cwd);
-        let child = Child::adopt(executing, tag).map_err(|error| {
-            abandon(pid, tag);
+        let child = Child::new(started, tag).map_err(|error| {
+            kill_unwatched(pid, tag);
             SpawnError::resource("watch the process")(error)
         })?;
-        Ok(Spawned { child, io: wiring.finish(company < FEW) })
+        Ok(Spawned { child, io: wiring.finish(other_children < HOLD_PIPES_BELOW_CHILDREN) })
     }
 
-    /// Kills a process and everything it has started. The end has come when all of it is gone; the leader may be left as a zombie
-    /// for [`Child::wait`]. The patience counts from when the thread that ends processes turns to it.
-    pub fn kill_tree(&self, tag: Tag, patience: Duration) -> KillFuture {
-        self.ender.ask(Scope::Tree(tag), Purpose::Kill { patience })
+    /// Kills a process and all of its descendants. The future completes when all of them have ended. The leader may be left as a zombie for
+    /// [`Child::wait`]. The timeout starts when the thread that kills processes begins with this tree.
+    pub fn kill_tree(&self, tag: Tag, timeout: Duration) -> KillFuture {
+        self.kill_thread.request(Scope::Tree(tag), HuntPurpose::Kill { timeout })
     }
 
-    /// The same for all processes of a session at once.
-    pub fn kill_session(&self, tags: &SessionTags, patience: Duration) -> KillFuture {
-        self.ender.ask(tags.scope(), Purpose::Kill { patience })
+    /// Like [`Self::kill_tree`], for all trees of a session at once.
+    pub fn kill_session(&self, tags: &SessionTags, timeout: Duration) -> KillFuture {
+        self.kill_thread.request(tags.scope(), HuntPurpose::Kill { timeout })
     }
 
-    /// The same for all processes of this server, including children of it that have thrown away tag and session.
-    pub fn kill_all(&self, patience: Duration) -> KillFuture {
-        self.ender.ask(Scope::Everything(self.instance), Purpose::Kill { patience })
+    /// Like [`Self::kill_tree`], for all trees of this server. Also kills children of this process that have removed their tag and left
+    /// their session.
+    pub fn kill_all(&self, timeout: Duration) -> KillFuture {
+        self.kill_thread.request(Scope::Everything(self.instance), HuntPurpose::Kill { timeout })
     }
 
-    /// Signals every process of this server that one look at all processes of the machine finds, as far as it is permitted.
+    /// Sends a signal to every process of this server's trees that exists now. Processes that this user may not signal are skipped. The
+    /// future completes when the signals are sent, and not when the processes have ended.
     pub fn signal_all(&self, signal: Signal) -> KillFuture {
-        self.ender.ask(Scope::Everything(self.instance), Purpose::Signal(signal))
+        self.kill_thread.request(Scope::Everything(self.instance), HuntPurpose::Signal(signal))
     }
 
-    /// Those of the tags that a process still carries, or all of them if `/proc` cannot be read; none where trees are not found by tag.
-    /// Blocks for one look at all processes of the machine.
+    /// Returns those of `tags` that a running process still has. Returns all of `tags` if `/proc` cannot be read, and none if processes get
+    /// no tags (see [`Self::tags_work`]). Blocks while it reads the limits of every process of the machine.
     pub fn still_running(&self, tags: &HashSet<Tag>) -> HashSet<Tag> {
         if !self.tags_work {
             return HashSet::new();
         }
-        let mut carried = HashSet::new();
-        let seen = procfs::each_process(|pid| carried.extend(rlimit::tag_of(pid).filter(|tag| tags.contains(tag))));
-        if seen.is_ok() { carried } else { tags.clone() }
+        let mut running = HashSet::new();
+        let listed = procfs::each_process(|pid| running.extend(rlimit::tag_of(pid).filter(|tag| tags.contains(tag))));
+        if listed.is_ok() { running } else { tags.clone() }
     }
 
-    /// Reaps ended orphans that have come to us. To be called now and then; costs one system call when there are none.
+    /// Reaps the zombies among the orphans of our trees, whose parent this process has become. Call it periodically. It costs one system
+    /// call when no child has ended.
     pub fn reap_orphans(&self) {
         if any_has_ended() {
-            let _next_time = hunt::reap_strangers();
+            let _retried_next_time = hunt::reap_unclaimed_children();
         }
     }
 
-    /// Whether the guard has been killed and nobody is starting another. Never blocks, and costs one system call.
+    /// Whether the guard has been killed and no thread is starting a new one. Never blocks, and costs one system call.
     pub fn needs_guard(&self) -> bool {
         let guard = self.guard.try_lock();
         guard.is_ok_and(|guard| guard.as_ref().is_some_and(Guard::has_ended))
     }
 
-    /// Lets the guard go on if somebody has stopped it. To be called now and then. Never blocks, and costs one system call.
+    /// Sends `SIGCONT` to the guard, in case another process has stopped it. Call it periodically. Never blocks, and costs one system call.
     pub fn continue_guard(&self) {
         if let Ok(guard) = self.guard.try_lock() {
-            guard.iter().for_each(Guard::continue_if_stopped);
+            guard.iter().for_each(Guard::resume);
         }
     }
 
-    /// Waits until the guard that there is now has been killed; for ever if no guard was wanted. Fails at once if there is no descriptor to
-    /// watch it with. Must be called inside a runtime.
+    /// Waits until the current guard has ended, or for ever if this spawner has no guard. Fails at once if the process has no descriptor
+    /// left to watch the guard with. Must be called inside a tokio runtime.
     pub async fn wait_for_guard_end(&self) -> io::Result<()> {
-        let end = lock(&self.guard).as_ref().map(Guard::end);
-        match end {
-            Some(end) => watch(end?, Interest::READABLE)?.readable().await.map(drop),
+        let pidfd = lock(&self.guard).as_ref().map(Guard::clone_pidfd);
+        match pidfd {
+            Some(pidfd) => watch(pidfd?, Interest::READABLE)?.readable().await.map(drop),
             None => std::future::pending().await,
         }
     }
 
-    /// Starts a new guard if the old one has been killed. Blocks for as long as starting a process does.
+    /// Starts a new guard if the old one has ended. Blocks like [`Self::spawn`].
     pub fn ensure_guard(&self) -> io::Result<()> {
-        lock(&self.guard).as_mut().map_or(Ok(()), Guard::revive)
+        lock(&self.guard).as_mut().map_or(Ok(()), Guard::restart_if_ended)
     }
 }
 
-fn instances_in_use() -> io::Result<HashSet<Instance>> {
+fn instances_in_use() -> io::Result<HashSet<ServerInstance>> {
     let mut instances = HashSet::new();
     procfs::each_process(|pid| instances.extend(rlimit::tag_of(pid).map(Tag::instance)))?;
     Ok(instances)
 }
 
-/// Opened by us and not by the child, so that an error is known to be about the directory. The dot at the end asks for permission
-/// to enter it, which opening alone does not.
+/// The server opens the working directory, and not the child, so that an error is known to be about the directory. The path gets a `.` at
+/// its end because opening a directory does not check the permission to enter it, and opening `directory/.` does.
 fn open_directory(path: &Path) -> Result<OwnedFd, SpawnError> {
     let inside = if path.as_os_str().is_empty() { path.into() } else { path.join(".") };
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -228,12 +236,12 @@ fn open_directory(path: &Path) -> Result<OwnedFd, SpawnError> {
             Errno::INVAL if path.as_os_str().as_encoded_bytes().contains(&0) => SpawnError::NulByte { place: "cwd" },
             other => SpawnError::Cwd { path: path.into(), source: other.into() },
         })
-        .and_then(|directory| above_stdio(directory).map_err(SpawnError::resource("open the cwd")))
+        .and_then(|directory| above_stdio(directory).map_err(SpawnError::resource("open the working directory")))
 }
 
-/// Ends a child that nobody can watch, because descriptors have run out.
-fn abandon(pid: Pid, tag: Tag) {
-    let _is_ours = rustix::process::kill_process_group(pid, Signal::KILL);
-    let _nobody_asks = rustix::process::waitid(WaitId::Pid(pid), WaitIdOptions::EXITED);
-    children().forget_reaped(pid, tag);
+/// Kills and reaps a child that cannot be watched because descriptors have run out.
+fn kill_unwatched(pid: Pid, tag: Tag) {
+    let _may_have_ended = rustix::process::kill_process_group(pid, Signal::KILL);
+    let _status_not_needed = rustix::process::waitid(WaitId::Pid(pid), WaitIdOptions::EXITED);
+    children().remove_reaped_leader(pid, tag);
 }

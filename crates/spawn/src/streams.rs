@@ -1,5 +1,6 @@
-//! Our ends of the streams of a child, without blocking: wait for readiness, then try. The same two types serve pipes and
-//! terminals; both halves of a terminal share one descriptor.
+//! The server's ends of the streams of a child: [`ChildOutput`] reads and [`ChildInput`] writes. Neither blocks: callers wait until the
+//! stream is ready and then try. Both types serve pipes and terminals. The reader and the writer of a terminal share one descriptor. This
+//! module does not buffer and does not know what the bytes mean.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,43 +13,44 @@ use tokio::io::unix::AsyncFd;
 
 use crate::descriptors::{set_nonblocking, watch};
 
-/// What a busy stream gets, so that a writer is not woken for every 64 KiB; the most that an ordinary user may ask for.
+/// Size of the pipe of a busy stream. The default of 64 KiB would wake the child for every 64 KiB; 1 MiB is the most that an unprivileged
+/// user may ask for by default.
 const BUSY_PIPE_BYTES: usize = 1 << 20;
 
-/// What the child writes and we read.
+/// Reads what the child writes to one of its output streams.
 #[derive(Debug)]
 pub struct ChildOutput {
     fd: Arc<AsyncFd<OwnedFd>>,
-    kind: Kind,
+    kind: StreamKind,
 }
 
-/// What one attempt to read brought.
+/// The result of one attempt to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadOutcome {
-    /// This many bytes are at the start of the buffer.
+    /// This many bytes were written to the start of the buffer.
     Data(usize),
-    /// Nothing yet; wait for [`ChildOutput::readable`].
+    /// No data now. Wait for [`ChildOutput::readable`] before the next attempt.
     WouldBlock,
-    /// Everything was read and nobody holds the other end any more.
+    /// All data was read and no process has the other end open.
     End,
 }
 
 impl ChildOutput {
-    /// The read end of a pipe. Must be called within a tokio runtime, like every function here that makes a stream.
+    /// Takes the read end of a pipe. Must be called inside a tokio runtime, like every function here that creates a stream.
     pub(crate) fn from_pipe(fd: OwnedFd) -> io::Result<Self> {
         set_nonblocking(&fd)?;
-        Ok(Self { fd: Arc::new(watch(fd, Interest::READABLE)?), kind: Kind::Pipe })
+        Ok(Self { fd: Arc::new(watch(fd, Interest::READABLE)?), kind: StreamKind::Pipe })
     }
 
     /// Waits until [`Self::try_read`] is worth calling. Cancel safe.
     pub async fn readable(&self) {
         if self.fd.readable().await.is_err() {
-            runtime_is_gone().await;
+            wait_for_runtime_shutdown().await;
         }
     }
 
-    /// Reads what is there. Before the runtime has noticed that the stream is ready this says `WouldBlock` even if there is data;
-    /// [`Self::readable`] then returns soon.
+    /// Reads the data that is available, if the runtime has noticed that the stream is readable. Otherwise returns `WouldBlock` even if
+    /// there is data, and [`Self::readable`] returns soon.
     pub fn try_read(&self, buffer: &mut [u8]) -> io::Result<ReadOutcome> {
         Self::outcome(
             self.fd.try_io(Interest::READABLE, |fd| Ok(rustix::io::read(fd, &mut *buffer)?)),
@@ -56,80 +58,80 @@ impl ChildOutput {
         )
     }
 
-    /// Reads what is there, whether or not the runtime has noticed that there is something.
+    /// Reads the data that is available, whether or not the runtime has noticed that the stream is readable.
     pub fn read_now(&self, buffer: &mut [u8]) -> io::Result<ReadOutcome> {
         Self::outcome(rustix::io::read(&*self.fd, &mut *buffer).map_err(Into::into), !buffer.is_empty())
     }
 
-    fn outcome(read: io::Result<usize>, wanted_some: bool) -> io::Result<ReadOutcome> {
+    fn outcome(read: io::Result<usize>, buffer_has_room: bool) -> io::Result<ReadOutcome> {
         match read {
-            Ok(0) if wanted_some => Ok(ReadOutcome::End),
+            Ok(0) if buffer_has_room => Ok(ReadOutcome::End),
             Ok(count) => Ok(ReadOutcome::Data(count)),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(ReadOutcome::WouldBlock),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(ReadOutcome::WouldBlock),
-            // How a terminal says that its last user has closed it.
+            // A terminal returns EIO when the last process has closed the slave.
             Err(error) if error.raw_os_error() == Some(libc::EIO) => Ok(ReadOutcome::End),
             Err(error) => Err(error),
         }
     }
 
-    /// How many bytes could be read now.
+    /// The number of bytes that can be read now. 0 if the kernel does not say.
     pub fn available(&self) -> usize {
-        if self.kind == Kind::Terminal {
-            // What a process has written may still be on its way to our side; the kernel completes that before it answers a poll.
+        if self.kind == StreamKind::Terminal {
+            // The kernel passes bytes from the slave to the master with a delay. A poll makes the kernel do so first.
             poll_now(&self.fd, PollFlags::IN);
         }
         let bytes = rustix::io::ioctl_fionread(&*self.fd).unwrap_or(0);
         usize::try_from(bytes).unwrap_or(usize::MAX)
     }
 
-    /// Gives a stream that has shown itself to be busy a larger buffer in the kernel, as far as the machine permits.
+    /// Enlarges the buffer of a pipe in the kernel to 1 MiB. Does nothing if the kernel refuses, and nothing for a terminal.
     pub fn enlarge(&self) {
         let _best_effort = rustix::pipe::fcntl_setpipe_size(&*self.fd, BUSY_PIPE_BYTES);
     }
 }
 
-/// What we write and the child reads. Dropping the one of a pipe is the end of the child's input.
+/// Writes what the child reads as its stdin. When all clones for a pipe are dropped, the child reads the end of its input.
 #[derive(Clone, Debug)]
 pub struct ChildInput {
     fd: Arc<AsyncFd<OwnedFd>>,
-    kind: Kind,
+    kind: StreamKind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum StreamKind {
     Pipe,
-    /// Takes what nobody will ever read, until it is full. What is written to it arrives a moment later.
+    /// A terminal accepts bytes until its buffer is full even if no process has it open, and it delivers bytes with a delay.
     Terminal,
 }
 
-/// What one attempt to write did.
+/// The result of one attempt to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteOutcome {
-    /// This many bytes were taken.
+    /// The kernel has taken this many bytes from the start of the buffer.
     Wrote(usize),
-    /// The buffer in the kernel is full; wait for [`ChildInput::writable`].
+    /// The buffer in the kernel is full. Wait for [`ChildInput::writable`] before the next attempt.
     WouldBlock,
-    /// Nobody can read it any more.
+    /// No process has the other end open, so the bytes can never be read.
     Closed,
 }
 
 impl ChildInput {
     pub(crate) fn from_pipe(fd: OwnedFd) -> io::Result<Self> {
         set_nonblocking(&fd)?;
-        Ok(Self { fd: Arc::new(watch(fd, Interest::WRITABLE)?), kind: Kind::Pipe })
+        Ok(Self { fd: Arc::new(watch(fd, Interest::WRITABLE)?), kind: StreamKind::Pipe })
     }
 
     /// Waits until [`Self::try_write`] is worth calling. Cancel safe.
     pub async fn writable(&self) {
         if self.fd.writable().await.is_err() {
-            runtime_is_gone().await;
+            wait_for_runtime_shutdown().await;
         }
     }
 
-    /// Writes as much as fits.
+    /// Writes as many bytes as the kernel takes without blocking.
     pub fn try_write(&self, bytes: &[u8]) -> io::Result<WriteOutcome> {
-        if self.kind == Kind::Terminal && self.reader_gone() {
+        if self.kind == StreamKind::Terminal && self.reader_gone() {
             return Ok(WriteOutcome::Closed);
         }
         let written = self.fd.try_io(Interest::WRITABLE, |fd| Ok(rustix::io::write(fd, bytes)?));
@@ -144,7 +146,7 @@ impl ChildInput {
         }
     }
 
-    /// Whether nobody can read what would be written now.
+    /// Whether no process has the other end open.
     pub fn reader_gone(&self) -> bool {
         reader_gone(&self.fd)
     }
@@ -154,7 +156,7 @@ fn reader_gone(fd: &AsyncFd<OwnedFd>) -> bool {
     poll_now(fd, PollFlags::empty()).intersects(PollFlags::ERR | PollFlags::HUP)
 }
 
-/// What is true of a descriptor now; nothing if the kernel does not say.
+/// The readiness of a descriptor now. Empty if the poll fails.
 fn poll_now(fd: &AsyncFd<OwnedFd>, wanted: PollFlags) -> PollFlags {
     let mut polled = [PollFd::new(fd, wanted)];
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -164,7 +166,7 @@ fn poll_now(fd: &AsyncFd<OwnedFd>, wanted: PollFlags) -> PollFlags {
     }
 }
 
-/// Both directions of one descriptor, which is closed when the last of the three is dropped.
+/// One descriptor for both directions. It is closed when this value and all readers and writers made from it are dropped.
 #[derive(Clone)]
 pub(crate) struct Duplex(Arc<AsyncFd<OwnedFd>>);
 
@@ -176,11 +178,11 @@ impl Duplex {
     }
 
     pub(crate) fn reader(&self) -> ChildOutput {
-        ChildOutput { fd: Arc::clone(&self.0), kind: Kind::Terminal }
+        ChildOutput { fd: Arc::clone(&self.0), kind: StreamKind::Terminal }
     }
 
     pub(crate) fn writer(&self) -> ChildInput {
-        ChildInput { fd: Arc::clone(&self.0), kind: Kind::Terminal }
+        ChildInput { fd: Arc::clone(&self.0), kind: StreamKind::Terminal }
     }
 }
 
@@ -190,8 +192,8 @@ impl AsFd for Duplex {
     }
 }
 
-/// Readiness fails only while the runtime shuts down. Waiting for ever is right then: the task is about to be dropped, and
-/// returning would make its loop spin.
-pub(crate) async fn runtime_is_gone() {
+/// Never returns. Waiting for readiness fails only while the runtime shuts down. The task is about to be dropped then, and an error would
+/// make the caller's loop spin until that happens.
+pub(crate) async fn wait_for_runtime_shutdown() {
     std::future::pending::<()>().await;
 }

@@ -1,13 +1,13 @@
-//! System calls without the C library. A library that is preloaded into the server can put its own code in place of every function of the C
-//! library, `syscall` included, and that code may allocate or take locks, which a child that shares our memory must not do.
+//! Makes system calls without the C library. A preloaded library (`LD_PRELOAD`) can replace every function of the C library, `syscall`
+//! included. Its code may allocate or take locks, which a child that shares the memory of the server must not do.
 
 use std::arch::asm;
 use std::ffi::{c_int, c_long};
 
-/// The kernel returns the number of an error as a value between this and -1.
+/// The kernel returns an error as its negated number, which is between this and -1.
 const LOWEST_ERROR: isize = -4095;
 
-/// Makes a system call. Those arguments that it does not have are 0. The error is the number of it.
+/// Makes a system call with up to five arguments; pass 0 for the unused ones. The error is an error number such as `EBADF`.
 ///
 /// # Safety
 /// As for the system call itself.
@@ -65,13 +65,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn results_and_errors_are_told_apart() {
+    fn results_errors_and_arguments_are_passed() {
         // SAFETY: the first call takes nothing, and the others refuse their descriptor before they use anything else.
         unsafe {
             assert_eq!(system_call(libc::SYS_getpid, [0; 5]), Ok(std::process::id() as usize));
             assert_eq!(system_call(libc::SYS_close, [usize::MAX, 0, 0, 0, 0]), Err(libc::EBADF));
             let arguments = [usize::MAX, 0, 0, 0, 7];
-            assert_eq!(system_call(libc::SYS_fchownat, arguments), Err(libc::EINVAL), "the fifth argument arrives");
+            assert_eq!(system_call(libc::SYS_fchownat, arguments), Err(libc::EINVAL), "the fifth argument is passed");
         }
     }
 }

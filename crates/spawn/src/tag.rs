@@ -1,5 +1,6 @@
-//! Tags: the number that marks a process and everything it starts as ours. A tag says which server instance, which session and
-//! which process it is; how it is put on a process is the business of `rlimit`.
+//! Tags: numbers that mark a process and all of its descendants. A tag consists of the number of the server, of the session and of the
+//! process. This module computes and issues tags; `rlimit` sets and reads the tag of a process. Start with [`Tag`] and [`SessionTags`]; a
+//! [`Scope`] says which tags a kill is for.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -12,24 +13,24 @@ const PROCESS_BITS: u32 = 18;
 const SESSION_BITS: u32 = 24;
 const INSTANCE_BITS: u32 = 20;
 
-/// The two upper bits of every tag. As microseconds of uninterrupted realtime scheduling it is 146,000 years, which limits nobody
-/// and which nobody sets by chance; "unlimited" has both upper bits set.
+/// The two upper bits of every tag. A tag is set as a limit of realtime CPU time in microseconds, and these bits make that limit 146,000
+/// years. So it limits nothing, and no user sets such a limit by chance. The value for "unlimited" has both bits set.
 const MARK: u64 = 0b01;
 const MARK_SHIFT: u32 = PROCESS_BITS + SESSION_BITS + INSTANCE_BITS;
 
-/// Marks one started process and all its descendants.
+/// Marks a started process and all of its descendants, which inherit the tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tag(u64);
 
 impl Tag {
-    pub(crate) fn new(instance: Instance, session: u32, process: u32) -> Self {
+    pub(crate) fn new(instance: ServerInstance, session: u32, process: u32) -> Self {
         let number = u64::from(instance.0) << (SESSION_BITS + PROCESS_BITS)
             | u64::from(session) << PROCESS_BITS
             | u64::from(process);
         Self(MARK << MARK_SHIFT | number)
     }
 
-    /// The tag that a soft limit stands for; none if it is an ordinary limit.
+    /// The tag that a soft limit stands for. None for an ordinary limit.
     pub(crate) fn from_limit(limit: u64) -> Option<Self> {
         (limit >> MARK_SHIFT == MARK).then_some(Self(limit))
     }
@@ -38,8 +39,8 @@ impl Tag {
         self.0
     }
 
-    pub(crate) fn instance(self) -> Instance {
-        Instance(bits(self.0 >> (SESSION_BITS + PROCESS_BITS), INSTANCE_BITS))
+    pub(crate) fn instance(self) -> ServerInstance {
+        ServerInstance(bits(self.0 >> (SESSION_BITS + PROCESS_BITS), INSTANCE_BITS))
     }
 
     pub(crate) fn session(self) -> u32 {
@@ -51,15 +52,15 @@ fn bits(value: u64, count: u32) -> u32 {
     (value & ((1 << count) - 1)) as u32
 }
 
-/// One running server among those on this machine.
+/// The number of one running server among all servers on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Instance(u32);
+pub(crate) struct ServerInstance(u32);
 
-impl Instance {
-    /// A random instance that is not among those in use.
-    pub(crate) fn unused(in_use: &HashSet<Instance>) -> Self {
+impl ServerInstance {
+    /// Chooses a random number that is not in `in_use`.
+    pub(crate) fn unused(in_use: &HashSet<ServerInstance>) -> Self {
         loop {
-            // The keys of a RandomState come from the operating system, so that two servers started together differ.
+            // The keys of a RandomState come from the operating system, so two servers that start at the same time get different numbers.
             let candidate = Self(bits(RandomState::new().hash_one(0), INSTANCE_BITS));
             if !in_use.contains(&candidate) {
                 return candidate;
@@ -77,97 +78,102 @@ impl Instance {
     }
 }
 
-/// Hands out session numbers; a number is not given again while its range lives.
+/// Issues session numbers. A number is not issued again while its [`SessionTags`] exist.
 #[derive(Debug)]
 pub(crate) struct SessionNumbers {
-    instance: Instance,
-    state: Mutex<Numbers>,
+    instance: ServerInstance,
+    pool: Mutex<NumberPool>,
 }
 
 #[derive(Debug, Default)]
-struct Numbers {
+struct NumberPool {
     next: u32,
-    taken: HashSet<u32>,
+    in_use: HashSet<u32>,
 }
 
 impl SessionNumbers {
-    pub(crate) fn new(instance: Instance) -> Arc<Self> {
-        Arc::new(Self { instance, state: Mutex::default() })
+    pub(crate) fn new(instance: ServerInstance) -> Arc<Self> {
+        Arc::new(Self { instance, pool: Mutex::default() })
     }
 
     pub(crate) fn new_session(self: &Arc<Self>) -> SessionTags {
         SessionTags {
-            own: Mutex::new(Own { current: self.take(), earlier: Vec::new(), issued: 0 }),
+            issued: Mutex::new(IssuedTags { current: self.take(), earlier: Vec::new(), count: 0 }),
             numbers: Arc::clone(self),
         }
     }
 
     fn take(&self) -> u32 {
-        let mut numbers = lock(&self.state);
+        let mut numbers = lock(&self.pool);
         loop {
             let candidate = numbers.next;
             numbers.next = (candidate + 1) % (1 << SESSION_BITS);
-            if numbers.taken.insert(candidate) {
+            if numbers.in_use.insert(candidate) {
                 return candidate;
             }
         }
     }
 
-    fn give_back(&self, number: u32) {
-        lock(&self.state).taken.remove(&number);
+    fn release(&self, number: u32) {
+        lock(&self.pool).in_use.remove(&number);
     }
 }
 
-/// The tags of one session.
+/// Issues the tags of one session. Its session numbers can be used again by other sessions when this is dropped, so keep it until all
+/// processes of the session have ended.
 #[derive(Debug)]
 pub struct SessionTags {
-    own: Mutex<Own>,
+    issued: Mutex<IssuedTags>,
     numbers: Arc<SessionNumbers>,
 }
 
 #[derive(Debug)]
-struct Own {
+struct IssuedTags {
+    /// The session number of the next tags.
     current: u32,
+    /// Session numbers of which all tags have been issued.
     earlier: Vec<u32>,
-    issued: u32,
+    /// How many tags have been issued for `current`.
+    count: u32,
 }
 
 impl SessionTags {
-    /// A tag that no other process of this server has.
+    /// Issues a tag that no other process of this server has.
     pub fn next(&self) -> Tag {
-        let mut own = lock(&self.own);
-        if own.issued == 1 << PROCESS_BITS {
-            let full = std::mem::replace(&mut own.current, self.numbers.take());
-            own.earlier.push(full);
-            own.issued = 0;
+        let mut issued = lock(&self.issued);
+        if issued.count == 1 << PROCESS_BITS {
+            let full = std::mem::replace(&mut issued.current, self.numbers.take());
+            issued.earlier.push(full);
+            issued.count = 0;
         }
-        let process = own.issued;
-        own.issued += 1;
-        Tag::new(self.numbers.instance, own.current, process)
+        let process = issued.count;
+        issued.count += 1;
+        Tag::new(self.numbers.instance, issued.current, process)
     }
 
     pub(crate) fn scope(&self) -> Scope {
-        let own = lock(&self.own);
-        let mut sessions = own.earlier.clone();
-        sessions.push(own.current);
+        let issued = lock(&self.issued);
+        let mut sessions = issued.earlier.clone();
+        sessions.push(issued.current);
         Scope::Sessions(self.numbers.instance, sessions)
     }
 }
 
 impl Drop for SessionTags {
     fn drop(&mut self) {
-        let own = lock(&self.own);
-        own.earlier.iter().for_each(|number| self.numbers.give_back(*number));
-        self.numbers.give_back(own.current);
+        let issued = lock(&self.issued);
+        issued.earlier.iter().for_each(|number| self.numbers.release(*number));
+        self.numbers.release(issued.current);
     }
 }
 
-/// Which tags are meant: of one process, of a session, or of everything the server has started.
+/// The tags that a kill is for: that of one tree, those of a session, or all of a server.
 #[derive(Clone, Debug)]
 pub(crate) enum Scope {
     Tree(Tag),
-    Sessions(Instance, Vec<u32>),
-    Everything(Instance),
+    /// All trees with one of these session numbers. One session can have more than one number.
+    Sessions(ServerInstance, Vec<u32>),
+    Everything(ServerInstance),
 }
 
 impl Scope {
@@ -179,7 +185,7 @@ impl Scope {
         }
     }
 
-    pub(crate) fn instance(&self) -> Instance {
+    pub(crate) fn instance(&self) -> ServerInstance {
         match self {
             Self::Tree(tag) => tag.instance(),
             Self::Sessions(instance, _) | Self::Everything(instance) => *instance,
@@ -193,7 +199,7 @@ mod tests {
 
     #[test]
     fn a_tag_keeps_its_parts_and_is_no_ordinary_limit() {
-        let instance = Instance((1 << INSTANCE_BITS) - 1);
+        let instance = ServerInstance((1 << INSTANCE_BITS) - 1);
         let tag = Tag::new(instance, 0xABCDEF, (1 << PROCESS_BITS) - 1);
         assert_eq!((tag.instance(), tag.session()), (instance, 0xABCDEF));
         assert_eq!(Tag::from_limit(tag.as_limit()), Some(tag));
@@ -203,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_full_session_number_is_followed_by_another() {
-        let numbers = SessionNumbers::new(Instance(7));
+        let numbers = SessionNumbers::new(ServerInstance(7));
         let range = numbers.new_session();
         let first = range.next();
         let last = (0..1 << PROCESS_BITS).map(|_| range.next()).last().unwrap();
@@ -213,23 +219,23 @@ mod tests {
     }
 
     #[test]
-    fn a_session_number_is_not_given_twice_at_a_time() {
-        let numbers = SessionNumbers::new(Instance(7));
+    fn a_session_number_is_not_issued_while_it_is_in_use() {
+        let numbers = SessionNumbers::new(ServerInstance(7));
         let held = numbers.new_session();
-        lock(&numbers.state).next = 0;
+        lock(&numbers.pool).next = 0;
         let other = numbers.new_session();
         assert_ne!(held.next().session(), other.next().session());
         drop(held);
-        lock(&numbers.state).next = 0;
+        lock(&numbers.pool).next = 0;
         assert_eq!(numbers.new_session().next().session(), 0);
     }
 
     #[test]
-    fn an_instance_survives_the_command_line() {
-        let instance = Instance(0xBEEF);
+    fn an_instance_can_be_passed_as_an_argument() {
+        let instance = ServerInstance(0xBEEF);
         let argument = instance.to_argument();
-        assert_eq!(Instance::from_argument(argument.to_str().unwrap()), Some(instance));
-        assert_eq!(Instance::from_argument("100000"), None);
-        assert_eq!(Instance::from_argument("x"), None);
+        assert_eq!(ServerInstance::from_argument(argument.to_str().unwrap()), Some(instance));
+        assert_eq!(ServerInstance::from_argument("100000"), None);
+        assert_eq!(ServerInstance::from_argument("x"), None);
     }
 }

@@ -1,8 +1,9 @@
-//! Making a child: it borrows our memory until it executes, as with `vfork` and `posix_spawn`, so that the cost does not grow with
-//! the size of the server, and a failed step is our return value. Unlike `posix_spawn` it can set limits of the child, which are
-//! then never those of the server, not even for a moment.
+//! Makes a child process and lets it execute a program. As with `vfork` and `posix_spawn`, the child uses the memory of the server until it
+//! executes, so that the cost does not grow with the size of the server, and [`spawn`] can return the error of a step that fails in the
+//! child. Unlike `posix_spawn`, the child can set its own limits, without a moment in which the server has them.
 //!
-//! The child leads a session of its own, with every signal at its default and none blocked.
+//! The child leads its own session. All its signals have their default action and none is blocked. This module does not know what the
+//! program or the descriptors are for. Start with [`spawn`]; [`child`] is the code that runs in the child.
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString};
@@ -18,27 +19,28 @@ use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions};
 
 use crate::cancel_flag::CancelFlag;
 use crate::descriptors::FIRST_AFTER_STDIO;
-use crate::image::CStringArray;
-use crate::rlimit::{ChildLimits, Limit};
+use crate::exec_args::CStringArray;
+use crate::rlimit::{ChildLimits, ResourceLimit};
 use crate::system_call::system_call;
 
-/// For the few system calls between the beginning of the child and its program. Nothing there calls deeply.
+/// The stack of a child until it executes. It makes only a few system calls, and no deep calls.
 const STACK_BYTES: usize = 64 << 10;
 
-/// Signals have the numbers from 1 to this one, including those that glibc keeps for itself.
+/// The highest signal number. The lowest is 1. Some numbers in between are reserved by glibc.
 const LAST_SIGNAL: c_int = 64;
 
-/// As the kernel counts the bytes of a set of signals.
+/// The size of a signal set in the kernel. That of glibc is larger.
 const SIGNAL_SET_BYTES: usize = 8;
 
-/// What the program of a child never sees, because the child ends before it runs.
-const EXIT_CODE_OF_FAILURE: c_int = 127;
+/// The exit code of a child that fails before it executes. No caller sees it, because [`spawn`] reaps the child and returns the error.
+const FAILURE_EXIT_CODE: c_int = 127;
 
-/// What the child does to its directory, its descriptors and its umask before it executes, in this order. Then it closes every
-/// descriptor but its standard streams and the one that an action has put above them.
+/// Changes of the working directory, the descriptors and the umask that the child makes before it executes, in the order in which they were
+/// added. Then the child closes all descriptors but the standard streams and at most one other, the target of an action.
 #[derive(Default)]
 pub(crate) struct FileActions {
     list: Vec<FileAction>,
+    /// The one target above the standard streams that stays open.
     above_stdio: Option<c_int>,
     cancel_flag: Option<Arc<CancelFlag>>,
 }
@@ -56,12 +58,12 @@ impl FileActions {
     }
 
     pub(crate) fn open(&mut self, target: c_int, path: &CStr, flags: c_int) {
-        self.note(target);
+        self.note_target(target);
         self.list.push(FileAction::Open { target, path: path.to_owned(), flags });
     }
 
     pub(crate) fn duplicate(&mut self, source: c_int, target: c_int) {
-        self.note(target);
+        self.note_target(target);
         self.list.push(FileAction::Duplicate { source, target });
     }
 
@@ -69,39 +71,43 @@ impl FileActions {
         self.list.push(FileAction::SetUmask { mask });
     }
 
-    /// The child ends with `ECANCELED` instead of executing its program if the flag is set by then.
+    /// If the flag is set when the child is about to execute its program, the child ends and [`spawn`] returns `ECANCELED`.
     pub(crate) fn end_if_cancelled(&mut self, flag: Arc<CancelFlag>) {
         self.cancel_flag = Some(flag);
     }
 
-    fn note(&mut self, target: c_int) {
+    fn note_target(&mut self, target: c_int) {
         if target >= FIRST_AFTER_STDIO {
-            debug_assert!(self.above_stdio.is_none_or(|before| before == target), "only one descriptor is left open");
+            debug_assert!(
+                self.above_stdio.is_none_or(|before| before == target),
+                "only one descriptor above the standard streams can stay open"
+            );
             self.above_stdio = Some(target);
         }
     }
 }
 
-/// All that the child needs, and where it writes why it has failed.
-struct Plan<'a> {
+/// The input of the child, and the place where it writes its error number.
+struct ChildPlan<'a> {
     path: &'a CStr,
     argv: &'a CStringArray,
     env: &'a CStringArray,
     actions: &'a FileActions,
     limits: &'a ChildLimits,
+    /// 0 if the child has not failed.
     failure: c_int,
 }
 
-/// A child that executes its program.
+/// A child that has begun to execute its program.
 #[derive(Debug)]
-pub(crate) struct Executing {
+pub(crate) struct StartedChild {
     pub(crate) pid: Pid,
-    /// None from a kernel before 5.2, and from a thread with a descriptor table of its own.
+    /// None from a kernel before 5.2, and from the launcher, whose descriptors are in another table.
     pub(crate) pidfd: Option<OwnedFd>,
 }
 
-impl Executing {
-    /// The descriptor by which the end of the child is seen.
+impl StartedChild {
+    /// The pidfd, which is readable when the child has ended. Opens one if the child was made without.
     pub(crate) fn into_pidfd(self) -> io::Result<OwnedFd> {
         match self.pidfd {
             Some(pidfd) => Ok(pidfd),
@@ -111,40 +117,42 @@ impl Executing {
 }
 
 thread_local! {
-    /// The stack of children that this thread makes, one at a time: the thread waits while a child is on it.
+    /// The stack for the children of this thread. One is enough, because the thread waits until a child has executed or ended.
     static STACK: RefCell<Box<[MaybeUninit<u8>]>> = RefCell::new(Box::new_uninit_slice(STACK_BYTES));
 }
 
-/// Starts the program at `path`, meant from the directory the child changes to. Returns when the program is being executed.
+/// Starts the program at `path`. A relative path is resolved against the directory that the child changes to. Returns when the kernel has
+/// opened the program, or with the error of the step that has failed.
 pub(crate) fn spawn(
     path: &CStr,
     argv: &CStringArray,
     env: &CStringArray,
     actions: &FileActions,
     limits: &ChildLimits,
-) -> Result<Executing, Errno> {
-    let mut plan = Plan { path, argv, env, actions, limits, failure: 0 };
+) -> Result<StartedChild, Errno> {
+    let mut plan = ChildPlan { path, argv, env, actions, limits, failure: 0 };
     let child = STACK.with_borrow_mut(|stack| make_child(&mut plan, stack))?;
     if plan.failure == 0 {
         return Ok(child);
     }
-    // It has ended, or does so now.
+    // The child has failed and has ended, or is about to.
     while matches!(rustix::process::waitid(WaitId::Pid(child.pid), WaitIdOptions::EXITED), Err(Errno::INTR)) {}
     Err(Errno::from_raw_os_error(plan.failure))
 }
 
-/// The pidfd is made together with the child: without a descriptor for it there is no child, and nothing is executed that nobody could watch.
-fn make_child(plan: &mut Plan<'_>, stack: &mut [MaybeUninit<u8>]) -> Result<Executing, Errno> {
+/// Makes the child together with its pidfd. If there is no descriptor for the pidfd, no child is made, so no program runs that cannot be
+/// watched.
+fn make_child(plan: &mut ChildPlan<'_>, stack: &mut [MaybeUninit<u8>]) -> Result<StartedChild, Errno> {
     let top: *mut c_void = stack.as_mut_ptr_range().end.cast();
     let argument: *mut c_void = ptr::from_mut(plan).cast();
     let all: u64 = !0;
     let mut before: u64 = 0;
     let mut pidfd: c_int = -1;
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD | libc::SIGCHLD;
-    // SAFETY: the sets are as large as the kernel is told, and `before` is what was valid before. `clone` runs `child` on a stack
-    // that nobody else uses; this thread waits until the child has executed or ended, so that `plan` and everything it refers to
-    // outlive its use. All signals are blocked meanwhile, so that no handler of ours runs in the child. The kernel writes the pidfd to where
-    // `clone` is told to; if there is a child and a number, nobody else owns the descriptor.
+    // SAFETY: the sets are as large as the kernel is told, and `before` is what was valid before. `clone` runs `child` on a stack that
+    // nobody else uses; this thread waits until the child has executed or ended, so that `plan` and everything it refers to outlive its
+    // use. All signals are blocked meanwhile, so that no handler of ours runs in the child. The kernel writes the pidfd to where `clone` is
+    // told to; if there is a child and a number, nobody else owns the descriptor.
     let (pid, pidfd) = unsafe {
         set_signal_mask(&all, &mut before);
         let pid = libc::clone(child, top, flags, argument, &raw mut pidfd);
@@ -155,7 +163,7 @@ fn make_child(plan: &mut Plan<'_>, stack: &mut [MaybeUninit<u8>]) -> Result<Exec
         }
         (pid, (pidfd >= 0).then(|| OwnedFd::from_raw_fd(pidfd)))
     };
-    Ok(Executing { pid: Pid::from_raw(pid).ok_or(Errno::SRCH)?, pidfd })
+    Ok(StartedChild { pid: Pid::from_raw(pid).ok_or(Errno::SRCH)?, pidfd })
 }
 
 /// # Safety
@@ -166,23 +174,23 @@ unsafe fn set_signal_mask(new: *const u64, old: *mut u64) {
     let _cannot_fail = unsafe { system_call(libc::SYS_rt_sigprocmask, arguments) };
 }
 
-/// The child, from its first instruction. It shares the memory of the server, other threads of which go on meanwhile: it allocates
-/// nothing, takes no lock, and calls nothing but the kernel, and that not by functions of the C library, which may be others than they seem.
+/// The first function of the child. The child shares the memory of the server, whose other threads keep running. So it allocates nothing,
+/// takes no lock, and makes only system calls. It makes them without the C library, whose functions a preloaded library may have replaced.
 extern "C" fn child(argument: *mut c_void) -> c_int {
     // SAFETY: the thread that made us has passed a pointer to its plan and waits, so that nobody else uses it.
-    let plan = unsafe { &mut *argument.cast::<Plan<'_>>() };
-    plan.failure = follow(plan).err().unwrap_or(0);
+    let plan = unsafe { &mut *argument.cast::<ChildPlan<'_>>() };
+    plan.failure = run(plan).err().unwrap_or(0);
     // SAFETY: ends this process only and runs no handlers, which are those of the server.
-    let _never_returns = unsafe { system_call(libc::SYS_exit_group, [EXIT_CODE_OF_FAILURE as usize, 0, 0, 0, 0]) };
-    EXIT_CODE_OF_FAILURE
+    let _never_returns = unsafe { system_call(libc::SYS_exit_group, [FAILURE_EXIT_CODE as usize, 0, 0, 0, 0]) };
+    FAILURE_EXIT_CODE
 }
 
-/// Returns only if a step has failed, with its error number.
-fn follow(plan: &Plan<'_>) -> Result<(), c_int> {
-    // First of all, so that it is found by its tag, also if it hangs later or is cancelled.
+/// Prepares the child and executes the program. Returns only if a step has failed, with its error number.
+fn run(plan: &ChildPlan<'_>) -> Result<(), c_int> {
+    // The tag comes first, so that the child is found by its tag even if it hangs later or its start is cancelled.
     set_limit(plan.limits.tag.as_ref())?;
-    // What is ignored would stay ignored, and what is handled would run code of the server when signals are let through again.
-    // The action of the kernel has no more than these words on any machine; all zero is the default.
+    // Otherwise an ignored signal would stay ignored in the program, and a handler of the server would run in the child when signals are
+    // unblocked. An action in the kernel has at most four words on every architecture, and all zeros mean the default action.
     let default = [0_u64; 4];
     for signal in 1..=LAST_SIGNAL {
         let arguments = [signal as usize, default.as_ptr().addr(), 0, SIGNAL_SET_BYTES, 0];
@@ -191,9 +199,9 @@ fn follow(plan: &Plan<'_>) -> Result<(), c_int> {
     }
     // SAFETY: takes no argument.
     let _cannot_fail_in_a_new_process = unsafe { system_call(libc::SYS_setsid, [0; 5]) };
-    plan.actions.list.iter().try_for_each(perform)?;
+    plan.actions.list.iter().try_for_each(apply)?;
     close_others(plan.actions.above_stdio);
-    // After the actions: they need numbers for a moment that lie above those of the server.
+    // The limit comes after the actions, because an action may open a descriptor with a number that the lower limit does not allow.
     set_limit(plan.limits.open_files.as_ref())?;
     if plan.actions.cancel_flag.as_ref().is_some_and(|flag| flag.is_cancelled()) {
         return Err(libc::ECANCELED);
@@ -208,24 +216,24 @@ fn follow(plan: &Plan<'_>) -> Result<(), c_int> {
     }
 }
 
-fn set_limit(limit: Option<&Limit>) -> Result<(), c_int> {
+fn set_limit(limit: Option<&ResourceLimit>) -> Result<(), c_int> {
     let Some(limit) = limit else { return Ok(()) };
     let arguments = [0, limit.resource as usize, ptr::from_ref(&limit.values).addr(), 0, 0];
     // SAFETY: the pointer to the new limit is valid for reads, and a null old limit means that it is not wanted.
     unsafe { system_call(libc::SYS_prlimit64, arguments) }.map(drop)
 }
 
-/// Closes what the server has open, in the child's own table. Executing does that too, but it can hang for as long as the file system of
-/// the program does, and until then a copy of the pipe to another process would keep that process from seeing the end of its input.
+/// Closes the child's copies of the server's descriptors. `execve` does that too, but it can hang, for example on a dead network mount.
+/// Until then, a copy of the pipe to another process would keep that process from reading the end of its input.
 fn close_others(kept: Option<c_int>) {
     let close = |first: c_int, last: c_int| {
         // SAFETY: the child has a table of its own and uses none of these descriptors any more.
-        let _else_executing_closes =
+        let _execve_closes_the_rest =
             unsafe { system_call(libc::SYS_close_range, [first as usize, last as usize, 0, 0, 0]) };
     };
     match kept {
         Some(kept) => {
-            // An empty range is refused, which is as good.
+            // The kernel refuses an empty range, and then there is nothing to close.
             close(FIRST_AFTER_STDIO, kept - 1);
             close(kept + 1, c_int::MAX);
         }
@@ -233,7 +241,7 @@ fn close_others(kept: Option<c_int>) {
     }
 }
 
-fn perform(action: &FileAction) -> Result<(), c_int> {
+fn apply(action: &FileAction) -> Result<(), c_int> {
     // SAFETY: the descriptors are numbers in the child's own table, which nobody else uses, and the path is a C string.
     let call = |number, arguments| unsafe { system_call(number, arguments) };
     match action {
@@ -247,14 +255,14 @@ fn perform(action: &FileAction) -> Result<(), c_int> {
             }
             Ok(())
         }
-        // Duplicating a descriptor to itself is refused.
+        // dup3 refuses to duplicate a descriptor to itself. Clearing its flags keeps it open in the program.
         FileAction::Duplicate { source, target } if source == target => {
             call(libc::SYS_fcntl, [*source as usize, libc::F_SETFD as usize, 0, 0, 0]).map(drop)
         }
         FileAction::Duplicate { source, target } => {
             call(libc::SYS_dup3, [*source as usize, *target as usize, 0, 0, 0]).map(drop)
         }
-        // It returns the old mask and cannot fail. The child has a mask of its own, because it was not made with CLONE_FS.
+        // umask returns the old mask and cannot fail. The mask of the server does not change, because the child was made without CLONE_FS.
         FileAction::SetUmask { mask } => call(libc::SYS_umask, [*mask as usize, 0, 0, 0, 0]).map(drop),
     }
 }

@@ -1,5 +1,6 @@
-//! Joins the standard streams of a child to us: makes pipes or a terminal, and says what the child must do to have them as 0, 1 and
-//! 2. Everything is undone by dropping.
+//! Creates the pipes or the terminal for the standard streams of a child, and adds to [`FileActions`] what the child must do to get them as
+//! its descriptors 0, 1 and 2. Dropping a [`Wiring`] closes everything. This module starts nothing; [`ChildIo`] is what the caller gets in
+//! the end.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -10,36 +11,37 @@ use crate::pty::Pty;
 use crate::streams::{ChildInput, ChildOutput};
 use crate::vfork::FileActions;
 
-/// Our ends of the standard streams of a child.
+/// The server's ends of the standard streams of a child.
 #[derive(Debug)]
 pub enum ChildIo {
-    /// A pipe each.
+    /// The streams of a child that was started with [`Stdio::Pipes`].
     Pipes {
-        /// Present if the child was started with [`StdinMode::Piped`].
+        /// None if the child was started with [`StdinMode::Null`].
         stdin: Option<ChildInput>,
-        /// The child's stdout.
+        /// Reads the child's stdout.
         stdout: ChildOutput,
-        /// The child's stderr.
+        /// Reads the child's stderr.
         stderr: ChildOutput,
-        /// To be kept until the child has exited, and no longer.
+        /// Keep this until the child has exited, and then drop it.
         held: HeldEnds,
     },
-    /// One terminal for all three.
+    /// The terminal of a child that was started with [`Stdio::Pty`].
     Pty {
-        /// Our side of it.
+        /// The master side of the terminal.
         pty: Pty,
-        /// To be kept until the child has exited, and no longer.
+        /// Keep this until the child has exited, and then drop it.
         held: HeldEnds,
     },
-    /// What a child that was started with [`Stdio::Report`] reports.
+    /// Reads the report of a child that was started with [`Stdio::Report`].
     Report(ChildOutput),
 }
 
-/// The child's ends of its output streams, which we hold open too. While this lives, that output does not end.
+/// The child's ends of its output streams, which the server holds open too. While this value exists, reading that output does not reach its
+/// end. Drop it when the child has exited.
 ///
-/// A leader that has redirected its standard streams, as `ssh` and `gpg` do before they ask for a password, can open `/dev/tty` until
-/// it exits, so a terminal must not end before that. The end of a pipe could be told earlier, but nobody needs it before the exit, and
-/// noticing it costs a wake-up. Keep this until the leader has exited, and then drop it, or the output will never end.
+/// For a terminal: a child that has redirected its standard streams, as `ssh` and `gpg` do before they ask for a password, can still open
+/// `/dev/tty` until it exits, so the terminal must not end before that. For pipes: the end of a pipe is of no use before the exit, and
+/// noticing it would wake the server once more. With many children this value is empty for pipes.
 #[derive(Debug, Default)]
 pub struct HeldEnds {
     _ends: Vec<OwnedFd>,
@@ -51,10 +53,10 @@ impl HeldEnds {
     }
 }
 
-/// Streams of a child that is about to be started.
+/// The streams of a child that is about to be started.
 pub(crate) struct Wiring {
     io: ChildIo,
-    /// The child's ends of its pipes, open until the child has its own copies.
+    /// The child's ends of its pipes. They stay open until the child has its own copies.
     pub(crate) child_ends: Vec<OwnedFd>,
 }
 
@@ -70,13 +72,13 @@ impl Wiring {
                 Ok(Self { io: ChildIo::Pty { pty, held }, child_ends: Vec::new() })
             }
             Stdio::Report { descriptor } => {
-                let (report, theirs) = descriptors::pipe()?;
+                let (report, child_end) = descriptors::pipe()?;
                 actions.open(0, c"/dev/null", libc::O_RDWR);
                 actions.duplicate(0, 1);
                 actions.duplicate(0, 2);
-                // The last action: the number may be in use for something that an earlier action needs.
-                actions.duplicate(theirs.as_raw_fd(), descriptor);
-                Ok(Self { io: ChildIo::Report(ChildOutput::from_pipe(report)?), child_ends: vec![theirs] })
+                // This must be the last action: an earlier action may need the descriptor that has this number now.
+                actions.duplicate(child_end.as_raw_fd(), descriptor);
+                Ok(Self { io: ChildIo::Report(ChildOutput::from_pipe(report)?), child_ends: vec![child_end] })
             }
         }
     }
@@ -93,26 +95,28 @@ impl Wiring {
                 None
             }
             StdinMode::Piped => {
-                let (theirs, ours) = descriptors::pipe()?;
-                connect(theirs, 0, actions);
-                Some(ChildInput::from_pipe(ours)?)
+                let (child_end, our_end) = descriptors::pipe()?;
+                connect(child_end, 0, actions);
+                Some(ChildInput::from_pipe(our_end)?)
             }
         };
-        let (stdout, theirs) = descriptors::pipe()?;
-        connect(theirs, 1, actions);
-        let (stderr, theirs) = descriptors::pipe()?;
-        connect(theirs, 2, actions);
+        let (stdout, child_end) = descriptors::pipe()?;
+        connect(child_end, 1, actions);
+        let (stderr, child_end) = descriptors::pipe()?;
+        connect(child_end, 2, actions);
         let (stdout, stderr, held) =
             (ChildOutput::from_pipe(stdout)?, ChildOutput::from_pipe(stderr)?, HeldEnds::default());
         Ok(Self { io: ChildIo::Pipes { stdin, stdout, stderr, held }, child_ends })
     }
 
-    /// Once the child has its own copies of its ends. With `hold_pipes` the ends of its output pipes are held, else only a terminal is.
+    /// Call this once the child has its own copies of its ends. With `hold_pipes` the child's ends of the output pipes stay open in
+    /// [`HeldEnds`], and otherwise they are closed. The slave of a terminal is held in both cases.
     pub(crate) fn finish(mut self, hold_pipes: bool) -> ChildIo {
         if let ChildIo::Pipes { stdin, held, .. } = &mut self.io
             && hold_pipes
         {
-            // Its end of stdin comes first, if it has one. Holding that would hide that nobody reads the input any more.
+            // The first element is the end of stdin, if the child has a pipe for it. It is closed, because holding it open would hide that
+            // the child has closed its stdin.
             self.child_ends.drain(..usize::from(stdin.is_some()));
             *held = HeldEnds::new(self.child_ends);
         }

@@ -1,5 +1,5 @@
-//! The argument vector and environment of a child in the form the kernel wants. What cannot be expressed in that form is refused
-//! here, by name, before anything is started.
+//! The arguments and the environment of a child in the form that `execve` takes. Strings that cannot be passed in this form are refused
+//! here, before anything is started. Looking up the program is done in `lookup`.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -9,7 +9,7 @@ use libc::c_char;
 use crate::command::{SpawnCommand, Stdio};
 use crate::error::SpawnError;
 
-/// What `execvp` and every shell run a file with that the kernel does not recognise.
+/// Runs files whose format the kernel does not recognise, as `execvp` and shells do.
 const SHELL: &CStr = c"/bin/sh";
 
 /// A null-terminated array of pointers to C strings, together with the strings.
@@ -35,13 +35,13 @@ impl CStringArray {
     }
 }
 
-/// What `execve` gets besides the path.
-pub(crate) struct Image {
+/// The arguments of `execve` other than the path.
+pub(crate) struct ExecArgs {
     pub(crate) argv: CStringArray,
     pub(crate) env: CStringArray,
 }
 
-impl Image {
+impl ExecArgs {
     pub(crate) fn new(command: &SpawnCommand) -> Result<Self, SpawnError> {
         let program = program(command)?;
         let first = command.arg0.as_deref().unwrap_or(program);
@@ -51,7 +51,7 @@ impl Image {
         Ok(Self { argv: CStringArray::new(argv), env: CStringArray::new(env) })
     }
 
-    /// The path and arguments that run the file as a shell script.
+    /// The path and the arguments that run `file` as a shell script.
     pub(crate) fn as_script(&self, file: &CStr) -> (&'static CStr, CStringArray) {
         let arguments = self.argv.strings.iter().skip(1).cloned();
         let argv = [SHELL.to_owned(), file.to_owned()].into_iter().chain(arguments);
@@ -59,7 +59,7 @@ impl Image {
     }
 }
 
-/// The program of a command, which must have one.
+/// The program of a command. Fails if the command has none.
 pub(crate) fn program(command: &SpawnCommand) -> Result<&OsStr, SpawnError> {
     match command.argv.first() {
         Some(program) if !program.is_empty() => Ok(program),

@@ -1,0 +1,74 @@
+//! Signals a process that was found by its process id, and waits for processes to end. Before the signal is sent, a pidfd is opened and the
+//! caller checks again that the process is the right one. So the signal cannot reach another process that has got the process id meanwhile.
+
+use std::collections::HashSet;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::Instant;
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal};
+
+/// The result of [`signal_process`].
+pub(crate) enum SignalResult {
+    /// The signal was sent. The pidfd tells when the process has ended. None if descriptors have run out.
+    Sent(Option<OwnedFd>),
+    /// The process belongs to another user.
+    NotPermitted,
+    /// The process has ended, or another process has its process id.
+    NotFound,
+}
+
+/// Signals the process with this process id. `is_same_process` is called after the pidfd was opened, and must tell whether the process id
+/// still belongs to the process that the caller has found.
+pub(crate) fn signal_process(pid: Pid, signal: Signal, is_same_process: impl FnOnce() -> bool) -> SignalResult {
+    let pidfd = match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
+        Ok(pidfd) => Some(pidfd),
+        // Without descriptors, the signal is sent by process id. The risk of a reused process id is tiny, and the tree must be killed.
+        Err(Errno::MFILE | Errno::NFILE) => None,
+        Err(_) => return SignalResult::NotFound,
+    };
+    // A zombie accepts every signal, so a hunt would signal it again and again.
+    if pidfd.as_ref().is_some_and(has_ended) || !is_same_process() {
+        return SignalResult::NotFound;
+    }
+    let sent = match &pidfd {
+        Some(pidfd) => rustix::process::pidfd_send_signal(pidfd, signal),
+        None => rustix::process::kill_process(pid, signal),
+    };
+    match sent {
+        Ok(()) => SignalResult::Sent(pidfd),
+        Err(Errno::PERM) => SignalResult::NotPermitted,
+        Err(_) => SignalResult::NotFound,
+    }
+}
+
+/// Whether the process has ended. It need not have been reaped.
+pub(crate) fn has_ended(pidfd: &OwnedFd) -> bool {
+    let no_wait = Timespec { tv_sec: 0, tv_nsec: 0 };
+    matches!(rustix::event::poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&no_wait)), Ok(1))
+}
+
+/// The result of [`first_ended`].
+#[derive(Default)]
+pub(crate) struct EndedProcesses {
+    /// Positions of the ended processes in the list of pidfds.
+    pub(crate) indices: HashSet<usize>,
+    /// Whether `wake` was readable.
+    pub(crate) woken: bool,
+}
+
+/// Waits until one of these processes has ended, `wake` is readable, or the time is `until`.
+pub(crate) fn first_ended(pidfds: &[&OwnedFd], wake: Option<BorrowedFd<'_>>, until: Instant) -> EndedProcesses {
+    let Ok(timeout) = Timespec::try_from(until.saturating_duration_since(Instant::now())) else {
+        return EndedProcesses::default();
+    };
+    let mut polled: Vec<PollFd<'_>> = pidfds.iter().map(|pidfd| PollFd::new(*pidfd, PollFlags::IN)).collect();
+    polled.extend(wake.map(|wake| PollFd::from_borrowed_fd(wake, PollFlags::IN)));
+    let _ready_or_timed_out = rustix::event::poll(&mut polled, Some(&timeout));
+    let is_ready = |polled: &PollFd<'_>| !polled.revents().is_empty();
+    EndedProcesses {
+        indices: (0..pidfds.len()).filter(|index| polled.get(*index).is_some_and(is_ready)).collect(),
+        woken: wake.is_some() && polled.last().is_some_and(is_ready),
+    }
+}
