@@ -74,7 +74,7 @@ impl Guard {
         // The descriptor is valid without the lock: the roster is never closed.
         match children().roster() {
             Ok(roster) => actions.duplicate(roster.as_fd().as_raw_fd(), ROSTER_FD),
-            // The kernel has no memory files. The guard then finds trees by their tags only.
+            // The roster could not be created. The guard then finds trees by their tags only.
             Err(_) => actions.open(ROSTER_FD, c"/dev/null", libc::O_RDONLY),
         }
         // While a guard is starting, its process id is not known, and children that may be the guard are neither killed nor reaped. The
@@ -83,7 +83,7 @@ impl Guard {
         let guard = vfork::spawn(&path, &argv, &env, &actions, &ChildLimits::new(None))?;
         let pid = guard.pid;
         let pidfd = guard.into_pidfd().inspect_err(|_| {
-            // This function returns without the write end, which would make the guard kill everything.
+            // Returning the error closes the write end of the guard's stdin, and the guard would then kill everything.
             let _may_have_ended = rustix::process::kill_process(pid, Signal::KILL);
         })?;
         starting.started(pid);

@@ -345,7 +345,7 @@ impl HuntsByTag {
         for (number, ActiveHunt { hunt, .. }) in hunts.iter().enumerate() {
             match hunt.scope {
                 Scope::Tree(tag) if hunt.nested_servers.is_empty() => {
-                    by_tag.trees.entry(tag).or_default().push(number)
+                    by_tag.trees.entry(tag).or_default().push(number);
                 }
                 _ => by_tag.others.push(number),
             }

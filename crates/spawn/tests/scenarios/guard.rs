@@ -1,4 +1,4 @@
-//! The guard: after the server is gone, so is everything it has started.
+//! The guard kills everything that a server has started when the server ends.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -7,9 +7,9 @@ use std::process::{Child, ChildStdout, ExitCode, Stdio};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 use spawn::{GuardProgram, Spawner};
 
-use crate::roles::{ROLE, is_played, play, role_arguments};
+use crate::roles::{ROLE, is_role_process, role_arguments, role_command};
 use crate::support::{
-    PATIENCE, World, command, end, is_alive, read_pids, read_until, sh, start, stat_field, until, with_stdin,
+    TIMEOUT, World, block_on, command, is_alive, read_pids, read_until, sh, start, stat_field, until, with_stdin,
 };
 
 const SERVER: &str = "guard::role_server";
@@ -19,15 +19,15 @@ const TREE: &str = "trap '' TERM HUP INT; setsid sh -c 'sleep 1000 & echo $!; ec
 
 fn guard_program() -> GuardProgram {
     GuardProgram {
-        program: std::env::current_exe().expect("our path"),
+        program: std::env::current_exe().expect("the path of this program"),
         args: role_arguments(GUARD).map(Into::into).into(),
     }
 }
 
 #[test]
-#[ignore = "a role for the scenarios below"]
+#[ignore = "run by the tests below in a process of its own"]
 fn role_guard() {
-    if !is_played() {
+    if !is_role_process() {
         return;
     }
     let argument = std::env::args_os().next_back().unwrap();
@@ -36,24 +36,24 @@ fn role_guard() {
 }
 
 #[tokio::test]
-#[ignore = "a role for the scenarios below"]
+#[ignore = "run by the tests below in a process of its own"]
 async fn role_server() {
-    if !is_played() {
+    if !is_role_process() {
         return;
     }
     let spawner = Spawner::new(Some(guard_program())).unwrap();
     let tags = spawner.session_tags();
-    let mut keep = Vec::new();
+    let mut running = Vec::new();
     for tree in [sh(TREE), command(["bash", "-c", &format!("ulimit -R unlimited; {TREE}")])] {
         let spawned = start(&spawner, &tree, tags.next()).unwrap();
         let spawn::ChildIo::Pipes { stdout, .. } = &spawned.io else { unreachable!() };
         for pid in read_pids(stdout, 3).await {
             println!("pid {pid}");
         }
-        keep.push(spawned);
+        running.push(spawned);
     }
     println!("ready");
-    let _until_the_end = std::io::stdin().read(&mut [0]);
+    let _waits_for_input = std::io::stdin().read(&mut [0]);
 }
 
 struct Server {
@@ -63,14 +63,19 @@ struct Server {
 }
 
 fn start_server() -> Server {
-    let mut process = play(SERVER).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the server starts");
+    let mut process =
+        role_command(SERVER).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the server starts");
     let mut stdout = BufReader::new(process.stdout.take().expect("piped"));
     let mut pids = Vec::new();
     loop {
         let mut line = String::new();
-        assert_ne!(stdout.read_line(&mut line).expect("a line"), 0, "the server is ready");
+        assert_ne!(
+            stdout.read_line(&mut line).expect("the output of the server can be read"),
+            0,
+            "the server ended before it was ready"
+        );
         match line.trim().strip_prefix("pid ") {
-            Some(pid) => pids.push(pid.parse().expect("a pid")),
+            Some(pid) => pids.push(pid.parse().expect("each line is a process id")),
             None if line.trim() == "ready" => return Server { process, _stdout: stdout, pids },
             None => {}
         }
@@ -78,7 +83,7 @@ fn start_server() -> Server {
 }
 
 #[test]
-fn a_killed_server_leaves_nothing() {
+fn no_process_is_left_after_a_server_is_killed() {
     let mut server = start_server();
     assert_eq!(server.pids.len(), 6);
     assert!(server.pids.iter().all(|pid| is_alive(*pid)));
@@ -90,14 +95,14 @@ fn a_killed_server_leaves_nothing() {
 }
 
 #[test]
-fn a_server_that_ends_leaves_nothing() {
+fn no_process_is_left_after_a_server_exits() {
     let mut server = start_server();
     server.process.stdin.take().unwrap().write_all(b"x").unwrap();
     server.process.wait().unwrap();
     until("the trees are gone", || !server.pids.iter().any(|pid| is_alive(*pid)));
 }
 
-/// The child of a server that is not one of its leaders.
+/// The process id of a server's guard.
 fn guard_of(server: u32) -> u32 {
     let is_guard = |pid: &u32| {
         let parent = stat_field(*pid, 2);
@@ -108,20 +113,20 @@ fn guard_of(server: u32) -> u32 {
         let names = std::fs::read_dir("/proc").expect("/proc");
         names.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).find(is_guard)
     };
-    // Its command line can be read a moment after it was started.
+    // The command line of a new process can be read only a moment after it was started.
     until("there is a guard", || find().is_some());
-    find().expect("a guard")
+    find().expect("there is a guard")
 }
 
 #[tokio::test]
 #[expect(unsafe_code, reason = "the role of the guard is passed in our own environment")]
-async fn a_guard_is_replaced_and_not_killed_with_the_rest() {
+async fn a_guard_is_replaced_and_not_killed_by_kill_all() {
     // SAFETY: the only other threads of this process are those of the test harness, which read no environment now.
     unsafe { std::env::set_var(ROLE, "guard") };
     let spawner = Spawner::new(Some(guard_program())).unwrap();
     let first = guard_of(std::process::id());
     let child = start(&spawner, &sh("exec sleep 1000"), spawner.session_tags().next()).unwrap().child;
-    end(spawner.kill_all(PATIENCE)).unwrap();
+    block_on(spawner.kill_all(TIMEOUT)).unwrap();
     assert!(is_alive(first) && !is_alive(child.pid()));
 
     kill_guard(&spawner);
@@ -133,20 +138,20 @@ async fn a_guard_is_replaced_and_not_killed_with_the_rest() {
 
     let tree = start(&spawner, &sh("exec setsid sleep 1000"), spawner.session_tags().next()).unwrap();
     drop(spawner);
-    until("a dropped spawner leaves nothing", || !is_alive(tree.child.pid()));
+    until("the tree of the dropped spawner is gone", || !is_alive(tree.child.pid()));
     until("the guard is gone", || !is_alive(second));
 }
 
-/// Kills the guard of this process and waits until that has been noticed.
+/// Kills the guard of this process and waits until the spawner has noticed it.
 fn kill_guard(spawner: &Spawner) {
-    let guard = guard_of(std::process::id()).try_into().ok().and_then(Pid::from_raw).expect("a number");
+    let guard = guard_of(std::process::id()).try_into().ok().and_then(Pid::from_raw).expect("a valid process id");
     kill_process(guard, Signal::KILL).expect("the guard is killed");
-    until("the guard is missed", || spawner.needs_guard());
+    until("the spawner needs a guard", || spawner.needs_guard());
 }
 
 #[tokio::test]
 #[expect(unsafe_code, reason = "the role of the guard is passed in our own environment")]
-async fn a_guard_that_is_being_started_is_not_killed_with_the_rest() {
+async fn a_guard_that_is_being_started_is_not_killed_by_kill_all() {
     // SAFETY: the only other threads of this process are those of the test harness, which read no environment now.
     unsafe { std::env::set_var(ROLE, "guard") };
     let spawner = Spawner::new(Some(guard_program())).unwrap();
@@ -155,40 +160,40 @@ async fn a_guard_that_is_being_started_is_not_killed_with_the_rest() {
         std::thread::scope(|scope| {
             let starting = scope.spawn(|| spawner.ensure_guard());
             while !starting.is_finished() {
-                end(spawner.kill_all(PATIENCE)).unwrap();
+                block_on(spawner.kill_all(TIMEOUT)).unwrap();
             }
             starting.join().unwrap().unwrap();
         });
-        end(spawner.kill_all(PATIENCE)).unwrap();
+        block_on(spawner.kill_all(TIMEOUT)).unwrap();
         assert!(!spawner.needs_guard());
     }
 }
 
-/// So few that they are used up quickly.
-const FEW_DESCRIPTORS: u64 = 64;
+/// A low limit of descriptors, so that the test can use them all up quickly.
+const DESCRIPTOR_LIMIT: u64 = 64;
 
 #[tokio::test]
 #[expect(unsafe_code, reason = "the role of the guard is passed in our own environment")]
-async fn a_guard_without_descriptors_harms_nobody_and_is_started_later() {
+async fn a_guard_start_without_descriptors_kills_nothing_and_can_be_repeated() {
     // SAFETY: the only other threads of this process are those of the test harness, which read no environment now.
     unsafe { std::env::set_var(ROLE, "guard") };
     let spawner = Spawner::new(Some(guard_program())).unwrap();
     let tree = start(&spawner, &sh("exec sleep 1000"), spawner.session_tags().next()).unwrap();
     kill_guard(&spawner);
     let maximum = getrlimit(Resource::Nofile).maximum;
-    setrlimit(Resource::Nofile, Rlimit { current: Some(FEW_DESCRIPTORS), maximum }).unwrap();
-    let mut hoard: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
-    // From none to spare up to one less than a guard needs.
-    for spare in 0..3 {
+    setrlimit(Resource::Nofile, Rlimit { current: Some(DESCRIPTOR_LIMIT), maximum }).unwrap();
+    let mut fillers: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
+    // From no free descriptor up to one less than a guard needs.
+    for free in 0..3 {
         let error = spawner.ensure_guard().unwrap_err();
-        assert_eq!(error.raw_os_error(), Some(libc::EMFILE), "{spare} to spare");
-        drop(hoard.pop().unwrap());
+        assert_eq!(error.raw_os_error(), Some(libc::EMFILE), "with {free} free descriptors");
+        drop(fillers.pop().unwrap());
     }
-    hoard.clear();
-    assert!(is_alive(tree.child.pid()), "no guard has taken the server for gone");
+    fillers.clear();
+    assert!(is_alive(tree.child.pid()), "no half-started guard has killed the processes of the server");
     spawner.ensure_guard().unwrap();
     assert!(!spawner.needs_guard() && is_alive(tree.child.pid()));
-    end(spawner.kill_all(PATIENCE)).unwrap();
+    block_on(spawner.kill_all(TIMEOUT)).unwrap();
 }
 
 #[tokio::test]
@@ -198,15 +203,15 @@ async fn a_guard_that_cannot_be_started_is_an_error() {
 }
 
 #[tokio::test]
-async fn a_server_inside_a_tree_goes_with_the_tree() {
+async fn a_server_inside_a_tree_is_killed_with_the_tree() {
     let world = World::new();
     let executable = std::env::current_exe().unwrap();
     let [ignored, exact, uncaptured, role] = role_arguments(SERVER);
     let mut server = with_stdin(command([executable.to_str().unwrap(), &ignored, &exact, &uncaptured, &role]));
     server.env.push((ROLE.into(), "server".into()));
     let tree = world.start(&server);
-    let said = read_until(&tree.stdout, "ready").await;
-    let pids: Vec<u32> = said.lines().filter_map(|line| line.strip_prefix("pid ")?.parse().ok()).collect();
+    let output = read_until(&tree.stdout, "ready").await;
+    let pids: Vec<u32> = output.lines().filter_map(|line| line.strip_prefix("pid ")?.parse().ok()).collect();
     assert_eq!(pids.len(), 6);
     let guard = guard_of(tree.child.pid());
     world.kill_tree(&tree);

@@ -1,5 +1,5 @@
-//! A start that hangs while the kernel opens the program, as it does on a network file system whose server is gone. A lease, which the
-//! kernel asks its holder to give up before anybody else may open the file, hangs it just as well.
+//! Starts that hang while the kernel opens the program, as on a network file system whose server is gone. The tests use a file lease for
+//! this: before another process may open the file, the kernel asks the holder of the lease to give it up, and waits.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -7,9 +7,9 @@ use std::sync::Arc;
 use spawn::{CancelFlag, ChildExitStatus, SpawnCommand, SpawnError};
 use tempfile::tempdir;
 
-use crate::support::{PATIENCE, Running, World, command, perl, read_until, with_stdin, within};
+use crate::support::{Running, TIMEOUT, World, command, perl, read_until, with_stdin, within};
 
-/// Takes a lease, says when somebody wants to open the file, and gives the lease up at the end of its stdin.
+/// Takes a lease on the file, prints `wanted` when another process opens the file, and gives the lease up at the end of its stdin.
 const HOLD_LEASE: &str = r#"
     use Fcntl qw(F_SETLEASE F_WRLCK F_UNLCK);
     $| = 1;
@@ -21,7 +21,7 @@ const HOLD_LEASE: &str = r#"
     fcntl $file, F_SETLEASE, F_UNLCK;
 "#;
 
-/// Starts the holder of a lease on a copy of a program. The command executes that copy.
+/// Copies a program and starts a process that holds a lease on the copy. Returns that process and a command that executes the copy.
 async fn hold_lease(world: &World, original: &str, directory: &Path, arguments: &[&Path]) -> (Running, SpawnCommand) {
     let program = directory.join("program");
     std::fs::copy(original, &program).expect("a copy of the program");
@@ -35,7 +35,7 @@ async fn hold_lease(world: &World, original: &str, directory: &Path, arguments: 
 }
 
 #[tokio::test]
-async fn a_start_that_hangs_keeps_nothing_of_other_processes_open() {
+async fn a_start_that_hangs_keeps_no_pipe_of_other_processes_open() {
     let directory = tempdir().unwrap();
     let world = Arc::new(World::new());
     let (mut holder, hanging) = hold_lease(&world, "/bin/true", directory.path(), &[]).await;
@@ -48,7 +48,7 @@ async fn a_start_that_hangs_keeps_nothing_of_other_processes_open() {
     read_until(&holder.stdout, "wanted").await;
     drop(cat.stdin.take());
     assert_eq!(within(cat.child.wait()).await, ChildExitStatus::Exited(0));
-    assert!(!starting.is_finished(), "the end of stdin came only after the start");
+    assert!(!starting.is_finished(), "cat must see the end of its stdin while the start hangs");
 
     drop(holder.stdin.take());
     let started = within(starting).await.unwrap();
@@ -58,9 +58,9 @@ async fn a_start_that_hangs_keeps_nothing_of_other_processes_open() {
 #[tokio::test]
 async fn a_start_that_was_cancelled_and_killed_by_its_tag_never_runs() {
     let directory = tempdir().unwrap();
-    let mark = directory.path().join("it has run");
+    let marker = directory.path().join("it has run");
     let world = Arc::new(World::new());
-    let (mut holder, hanging) = hold_lease(&world, "/usr/bin/touch", directory.path(), &[&mark]).await;
+    let (mut holder, hanging) = hold_lease(&world, "/usr/bin/touch", directory.path(), &[&marker]).await;
     let (cancelled, tag) = (Arc::new(CancelFlag::default()), world.tags.next());
     let starting = tokio::task::spawn_blocking({
         let (world, cancelled) = (Arc::clone(&world), Arc::clone(&cancelled));
@@ -68,7 +68,7 @@ async fn a_start_that_was_cancelled_and_killed_by_its_tag_never_runs() {
     });
     read_until(&holder.stdout, "wanted").await;
     cancelled.cancel();
-    within(world.spawner.kill_tree(tag, PATIENCE)).await.unwrap();
+    within(world.spawner.kill_tree(tag, TIMEOUT)).await.unwrap();
 
     let killed = within(starting).await.unwrap().unwrap().child;
     assert_eq!(within(killed.wait()).await, ChildExitStatus::Signaled(9));
@@ -76,5 +76,5 @@ async fn a_start_that_was_cancelled_and_killed_by_its_tag_never_runs() {
     assert!(matches!(later, Err(SpawnError::Cancelled)));
     drop(holder.stdin.take());
     assert_eq!(within(holder.child.wait()).await, ChildExitStatus::Exited(0));
-    assert!(!mark.exists());
+    assert!(!marker.exists());
 }

@@ -1,20 +1,20 @@
-//! Nothing is left over: no descriptor, no zombie.
+//! Starts and exits leave no descriptor open and no zombie.
 
 use std::fs;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::support::{World, command, end, on_pty, read_all, sh, until, with_stdin, within, zombies_of_ours};
+use crate::support::{World, block_on, command, on_pty, read_all, sh, until, with_stdin, within, zombie_children};
 
-fn descriptors() -> usize {
-    fs::read_dir("/proc/self/fd").expect("our descriptors").count()
+fn open_descriptors() -> usize {
+    fs::read_dir("/proc/self/fd").expect("/proc is mounted").count()
 }
 
 #[tokio::test]
 async fn two_hundred_starts_leave_nothing() {
     let world = World::new();
     world.run(&command(["true"])).await;
-    let before = descriptors();
+    let before = open_descriptors();
     for round in 0..200 {
         match round % 4 {
             0 => assert_eq!(world.run(&command(["true"])).await.status.code(), 0),
@@ -27,8 +27,8 @@ async fn two_hundred_starts_leave_nothing() {
             }
         }
     }
-    assert_eq!(descriptors(), before);
-    assert_eq!(zombies_of_ours(), Vec::<u32>::new());
+    assert_eq!(open_descriptors(), before);
+    assert_eq!(zombie_children(), Vec::<u32>::new());
 }
 
 #[tokio::test]
@@ -36,41 +36,42 @@ async fn orphans_that_ended_are_reaped_and_leaders_are_not() {
     let world = World::new();
     let leader = world.start(&sh("exit 4"));
     let pid = leader.child.pid();
-    until("the leader is a zombie", || zombies_of_ours() == [pid]);
-    // Its parent ends at once, so that it comes to us, and ends itself when its input does.
+    until("the leader is a zombie", || zombie_children() == [pid]);
+    // `cat` becomes a child of this process when `sh` ends, and ends when its stdin does.
     let mut parent = world.start(&with_stdin(sh("exec 3<&0; cat <&3 & echo started")));
     crate::support::read_until(&parent.stdout, "started").await;
     within(parent.child.wait()).await;
     drop(parent.stdin.take());
-    until("both are zombies", || zombies_of_ours().len() == 2);
+    until("both are zombies", || zombie_children().len() == 2);
     world.spawner.reap_orphans();
-    assert_eq!(zombies_of_ours(), [pid]);
+    assert_eq!(zombie_children(), [pid]);
     assert_eq!(leader.child.wait().await.code(), 4);
-    assert_eq!(zombies_of_ours(), Vec::<u32>::new());
+    assert_eq!(zombie_children(), Vec::<u32>::new());
 }
 
 #[tokio::test]
 async fn a_dropped_child_is_reaped_as_an_orphan() {
     let world = World::new();
     drop(world.start(&sh("exit 0")));
-    until("it is a zombie", || !zombies_of_ours().is_empty());
+    until("it is a zombie", || !zombie_children().is_empty());
     world.spawner.reap_orphans();
-    assert_eq!(zombies_of_ours(), Vec::<u32>::new());
+    assert_eq!(zombie_children(), Vec::<u32>::new());
 }
 
 #[tokio::test]
-async fn children_of_other_code_are_left_to_it() {
+async fn children_that_other_code_has_started_are_not_reaped() {
     let world = World::new();
     let mut other = std::process::Command::new("/bin/sh").args(["-c", "exit 9"]).spawn().unwrap();
-    until("it is a zombie", || zombies_of_ours() == [other.id()]);
+    until("it is a zombie", || zombie_children() == [other.id()]);
     world.spawner.reap_orphans();
-    end(world.spawner.kill_all(crate::support::PATIENCE)).unwrap();
+    block_on(world.spawner.kill_all(crate::support::TIMEOUT)).unwrap();
     assert_eq!(other.wait().unwrap().code(), Some(9));
 }
 
-/// A child that gets its streams from us needs no descriptor of its own. A program that is missing tells whether it was looked for.
+/// Uses up all descriptors and frees them one by one until a start succeeds. Before that, a missing program must fail with the same error
+/// as an existing one, because neither is executed.
 #[tokio::test]
-async fn nothing_is_executed_without_a_descriptor_to_watch_it_by() {
+async fn nothing_is_executed_without_a_descriptor_for_the_pidfd() {
     let world = World::new();
     world.run(&command(["true"])).await;
     let maximum = getrlimit(Resource::Nofile).maximum;
@@ -80,7 +81,7 @@ async fn nothing_is_executed_without_a_descriptor_to_watch_it_by() {
         fillers.push(filler);
     }
     let started = loop {
-        fillers.pop().expect("a start needs fewer descriptors");
+        fillers.pop().expect("a start succeeds with this many free descriptors");
         match world.spawn(&with_stdin(command(["/bin/true"]))) {
             Ok(started) => break started,
             Err(refusal) => {

@@ -1,9 +1,10 @@
-//! Scenarios with real processes. They need what every Debian has: `sh`, `bash`, `perl-base`, `coreutils`, `util-linux`.
+//! Tests of the whole crate with real processes. They need the programs of a minimal Debian: `sh`, `bash`, `perl-base`, `coreutils` and
+//! `util-linux`. `preloaded` also needs `cc`.
 
-mod families;
 mod guard;
 mod hanging_start;
 mod leaks;
+mod many_trees;
 mod namespaces;
 mod pipes;
 mod preloaded;

@@ -1,20 +1,24 @@
-//! In a PID namespace that its session does not belong to, as a container's runtime makes one for a command it adds: the session's number
-//! is 0 there.
+//! A server whose session was created outside of its PID namespace, as with `docker exec`. The number of that session is 0 inside the
+//! namespace.
 
 use std::process::Command;
 
-use crate::roles::{ROLE, is_played, role_arguments};
+use crate::roles::{ROLE, is_role_process, role_arguments};
 use crate::support::{World, is_alive, read_pids, sh, stat_field};
 
 const SERVER: &str = "namespaces::role_server";
 
 #[tokio::test]
-#[ignore = "a role for the scenario below"]
+#[ignore = "run by the test below in a process of its own"]
 async fn role_server() {
-    if !is_played() {
+    if !is_role_process() {
         return;
     }
-    assert_eq!(stat_field(std::process::id(), 4).as_deref(), Some("0"), "our session is of elsewhere");
+    assert_eq!(
+        stat_field(std::process::id(), 4).as_deref(),
+        Some("0"),
+        "the session of this process was created outside of the namespace"
+    );
     let world = World::new();
     let tree = world.start(&sh("setsid sh -c 'echo $$; sleep 1000' & echo $$; wait"));
     let pids = read_pids(&tree.stdout, 2).await;
@@ -23,7 +27,8 @@ async fn role_server() {
     println!("the tree is gone");
 }
 
-/// A namespace by our own right, or where only some user namespace gives it. None if this machine allows neither.
+/// A command that runs its arguments in a new PID namespace, with the rights of this user or in a new user namespace. None if this machine
+/// allows neither.
 fn unshare() -> Option<Command> {
     let namespace = ["--pid", "--fork", "--mount-proc"];
     [&[][..], &["--user", "--map-root-user"]].into_iter().find_map(|user: &[&str]| {
@@ -37,13 +42,13 @@ fn unshare() -> Option<Command> {
 }
 
 #[test]
-fn a_tree_ends_where_the_session_has_no_number() {
+fn a_tree_is_killed_by_a_server_in_session_0() {
     let Some(mut server) = unshare() else {
         eprintln!("skipped: PID namespaces cannot be made here");
         return;
     };
     server.arg(std::env::current_exe().unwrap()).args(role_arguments(SERVER)).env(ROLE, "server");
     let run = server.output().unwrap();
-    let said = String::from_utf8_lossy(&run.stdout);
-    assert!(said.contains("the tree is gone"), "{said}{}", String::from_utf8_lossy(&run.stderr));
+    let output = String::from_utf8_lossy(&run.stdout);
+    assert!(output.contains("the tree is gone"), "{output}{}", String::from_utf8_lossy(&run.stderr));
 }

@@ -1,4 +1,4 @@
-//! Processes on pipes: streams, exit codes, signals.
+//! Processes on pipes: streams, exit codes and signals.
 
 use spawn::{ChildExitStatus, ChildIo, ReadOutcome, Signal, SpawnCommand, Spawned, Stdio, WriteOutcome};
 
@@ -33,7 +33,7 @@ async fn a_report_has_a_pipe_of_its_own() {
     let script = "echo noise; echo more >&2; exec >&- 2>&-; read line || echo reported >/proc/self/fd/93";
     let Spawned { child, io } =
         world.spawn(&SpawnCommand { stdio: Stdio::Report { descriptor: 93 }, ..sh(script) }).unwrap();
-    let ChildIo::Report(report) = io else { panic!("no report") };
+    let ChildIo::Report(report) = io else { panic!("not a report") };
     assert_eq!(read_all(&report).await, "reported\n");
     assert_eq!(child.wait().await, ChildExitStatus::Exited(0));
 }
@@ -54,7 +54,7 @@ async fn exit_code_and_signal() {
 }
 
 #[tokio::test]
-async fn waiting_can_be_given_up_and_repeated() {
+async fn a_wait_can_be_cancelled_and_repeated() {
     let world = World::new();
     let mut cat = world.start(&with_stdin(command(["cat"])));
     tokio::select! {
@@ -68,7 +68,7 @@ async fn waiting_can_be_given_up_and_repeated() {
 }
 
 #[tokio::test]
-async fn signals_reach_the_group_and_nobody_after_the_end() {
+async fn signals_reach_the_group_and_do_nothing_after_the_exit() {
     let world = World::new();
     let tree = world.start(&sh("sleep 1000 & trap 'echo caught; exit 3' INT; echo ready; wait"));
     read_until(&tree.stdout, "ready").await;
@@ -121,7 +121,7 @@ async fn a_busy_pipe_can_be_enlarged() {
     let world = World::new();
     let tree = world.start(&sh("head -c 1000000 /dev/zero; echo done >&2"));
     tree.stdout.enlarge();
-    // Only possible if a megabyte fits, as nobody reads.
+    // The child can end only if a megabyte fits into the pipe, because the test does not read stdout.
     read_until(&tree.stderr, "done").await;
     until("all of it is there", || tree.stdout.available() == 1_000_000);
 }

@@ -1,13 +1,13 @@
-//! A library that is preloaded into the server and has functions of the C library in it.
+//! A preloaded library (`LD_PRELOAD`) that replaces functions of the C library does not affect how children are made.
 
 use std::process::Command;
 
-use crate::roles::{is_played, play};
+use crate::roles::{is_role_process, role_command};
 use crate::support::{World, command, on_pty, read_all};
 
 const SPAWNER: &str = "preloaded::role_spawner";
 
-/// Whoever calls one of these fails, and a child that shares our memory must not call any.
+/// Replaces functions of the C library by ones that fail. A child that shares the memory of the server must not call any of them.
 const LIBRARY: &str = r#"
 #include <errno.h>
 #define REFUSE { errno = EXDEV; return -1; }
@@ -18,9 +18,9 @@ int execve(const char *path, char *const argv[], char *const env[]) REFUSE
 "#;
 
 #[tokio::test]
-#[ignore = "a role for the scenario below"]
+#[ignore = "run by the test below in a process of its own"]
 async fn role_spawner() {
-    if !is_played() {
+    if !is_role_process() {
         return;
     }
     let world = World::new();
@@ -30,12 +30,12 @@ async fn role_spawner() {
 }
 
 #[test]
-fn a_child_calls_nothing_but_the_kernel() {
+fn a_child_calls_no_function_of_the_c_library() {
     let directory = tempfile::tempdir().unwrap();
     let (source, library) = (directory.path().join("refuse.c"), directory.path().join("refuse.so"));
     std::fs::write(&source, LIBRARY).unwrap();
     let built = Command::new("cc").args(["-shared", "-fPIC", "-o"]).args([&library, &source]).status().unwrap();
     assert!(built.success());
-    let played = play(SPAWNER).env("LD_PRELOAD", &library).output().unwrap();
+    let played = role_command(SPAWNER).env("LD_PRELOAD", &library).output().unwrap();
     assert!(played.status.success(), "{}", String::from_utf8_lossy(&played.stdout));
 }

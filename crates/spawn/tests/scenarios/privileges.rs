@@ -1,4 +1,4 @@
-//! A server without privileges and a child that has got some: it is found nevertheless, and it is told that it may not be ended.
+//! A server without privileges whose child has become root: the server finds the child and reports that it may not kill it.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -9,18 +9,18 @@ use rustix::process::{Pid, Signal, geteuid, kill_process};
 use spawn::{Spawner, SurvivalReason};
 use tempfile::TempDir;
 
-use crate::roles::{is_played, play};
-use crate::support::{PATIENCE, command, end, is_alive, read_pids, start};
+use crate::roles::{is_role_process, role_command};
+use crate::support::{TIMEOUT, block_on, command, is_alive, read_pids, start};
 
 const SERVER: &str = "privileges::role_server";
 const NOBODY: u32 = 65534;
-/// A copy of perl that runs as root.
+/// The environment variable with the path of a setuid copy of perl, which runs as root.
 const BECOMES_ROOT: &str = "SPAWN_TEST_BECOMES_ROOT";
 
 #[tokio::test]
-#[ignore = "a role for the scenario below"]
+#[ignore = "run by the test below in a process of its own"]
 async fn role_server() {
-    if !is_played() {
+    if !is_role_process() {
         return;
     }
     let perl = std::env::var(BECOMES_ROOT).unwrap();
@@ -30,14 +30,14 @@ async fn role_server() {
     let spawned = start(&spawner, &command([&perl, "-e", script]), tag).unwrap();
     let spawn::ChildIo::Pipes { stdout, .. } = &spawned.io else { unreachable!() };
     let pids = read_pids(stdout, 1).await;
-    let survivors = end(spawner.kill_tree(tag, PATIENCE)).unwrap_err();
+    let survivors = block_on(spawner.kill_tree(tag, TIMEOUT)).unwrap_err();
     assert_eq!(survivors.pids, pids);
     assert!(matches!(survivors.reason, SurvivalReason::NotPermitted), "{survivors}");
     println!("survivor {}", pids[0]);
 }
 
 #[test]
-fn what_may_not_be_ended_is_told() {
+fn a_process_that_may_not_be_killed_is_reported() {
     if !geteuid().is_root() {
         return;
     }
@@ -46,11 +46,11 @@ fn what_may_not_be_ended_is_told() {
     let perl = directory.path().join("perl");
     fs::copy(Path::new("/usr/bin/perl"), &perl).unwrap();
     fs::set_permissions(&perl, fs::Permissions::from_mode(0o4755)).unwrap();
-    // Its own copy, because the directory of the build need not be open to everybody.
+    // The test binary is copied, because the other user may not be able to read the build directory.
     let executable = directory.path().join("scenarios");
     fs::copy(std::env::current_exe().unwrap(), &executable).unwrap();
 
-    let role = play(SERVER);
+    let role = role_command(SERVER);
     let output = std::process::Command::new(&executable)
         .args(role.get_args())
         .envs(role.get_envs().filter_map(|(name, value)| Some((name, value?))))
@@ -60,9 +60,9 @@ fn what_may_not_be_ended_is_told() {
         .gid(NOBODY)
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
-    let survivor: i32 = said.lines().find_map(|line| line.strip_prefix("survivor ")?.parse().ok()).unwrap();
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{stdout}{}", String::from_utf8_lossy(&output.stderr));
+    let survivor: i32 = stdout.lines().find_map(|line| line.strip_prefix("survivor ")?.parse().ok()).unwrap();
     assert!(is_alive(survivor.unsigned_abs()));
     kill_process(Pid::from_raw(survivor).unwrap(), Signal::KILL).unwrap();
 }

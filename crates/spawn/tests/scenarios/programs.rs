@@ -1,4 +1,4 @@
-//! Which program is run, with which arguments, and what is said if there is none.
+//! Which file is executed, with which arguments and in which directory, and the errors if that fails.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -12,10 +12,10 @@ use crate::support::{World, command, on_pty, sh};
 
 const NO_SUCH_FILE: &str = "No such file or directory (os error 2)";
 
-fn file(directory: &TempDir, name: &str, content: &str, mode: u32) {
+fn write_file(directory: &TempDir, name: &str, content: &str, mode: u32) {
     let path = directory.path().join(name);
-    fs::write(&path, content).expect("written");
-    fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("mode set");
+    fs::write(&path, content).expect("the file can be written");
+    fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("the mode can be set");
 }
 
 fn with_path(command: SpawnCommand, path: &str) -> SpawnCommand {
@@ -23,7 +23,7 @@ fn with_path(command: SpawnCommand, path: &str) -> SpawnCommand {
 }
 
 fn failure(command: &SpawnCommand) -> SpawnError {
-    World::new().spawn(command).expect_err("it must not start")
+    World::new().spawn(command).expect_err("the start must fail")
 }
 
 /// The program and the error number of a command whose program cannot be executed.
@@ -58,7 +58,7 @@ async fn an_empty_program_is_refused() {
 }
 
 #[tokio::test]
-async fn what_c_strings_cannot_hold_is_refused() {
+async fn nul_bytes_and_bad_variable_names_are_refused() {
     assert_eq!(failure(&command(["ec\0ho"])).to_string(), "argv contains a NUL byte");
     assert_eq!(failure(&command(["echo", "a\0b"])).to_string(), "argv contains a NUL byte");
     assert_eq!(failure(&SpawnCommand { arg0: Some("\0".into()), ..sh("") }).to_string(), "argv contains a NUL byte");
@@ -72,7 +72,7 @@ async fn what_c_strings_cannot_hold_is_refused() {
 #[tokio::test]
 async fn the_path_of_the_child_is_searched() {
     let directory = TempDir::new().unwrap();
-    file(&directory, "tool", "#!/bin/sh\necho found", 0o755);
+    write_file(&directory, "tool", "#!/bin/sh\necho found", 0o755);
     let path = format!("/no/such/directory:{}", directory.path().display());
     let done = World::new().run(&with_path(command(["tool"]), &path)).await;
     assert_eq!(done.stdout, "found\n");
@@ -86,29 +86,29 @@ async fn without_path_the_default_is_searched() {
 }
 
 #[tokio::test]
-async fn relative_paths_are_meant_from_the_cwd() {
+async fn relative_paths_are_resolved_against_the_cwd() {
     let directory = TempDir::new().unwrap();
     fs::create_dir(directory.path().join("bin")).unwrap();
-    file(&directory, "bin/tool", "#!/bin/sh\necho found", 0o755);
-    file(&directory, "local", "#!/bin/sh\necho local", 0o755);
+    write_file(&directory, "bin/tool", "#!/bin/sh\necho found", 0o755);
+    write_file(&directory, "local", "#!/bin/sh\necho local", 0o755);
     let world = World::new();
-    for (program, path, says) in [
+    for (program, path, output) in [
         ("tool", "bin", "found\n"),
         ("bin/tool", "/bin", "found\n"),
         ("./local", "/bin", "local\n"),
         ("local", ":/bin", "local\n"),
     ] {
         let command = SpawnCommand { cwd: directory.path().into(), ..with_path(command([program]), path) };
-        assert_eq!(world.run(&command).await.stdout, says, "{program} in {path}");
+        assert_eq!(world.run(&command).await.stdout, output, "{program} in {path}");
     }
 }
 
 #[tokio::test]
-async fn directories_and_plain_files_are_passed_over() {
+async fn directories_and_files_that_are_not_executable_are_skipped() {
     let [first, second, third] = [(); 3].map(|()| TempDir::new().unwrap());
     fs::create_dir(first.path().join("tool")).unwrap();
-    file(&second, "tool", "#!/bin/sh\necho wrong", 0o644);
-    file(&third, "tool", "#!/bin/sh\necho right", 0o755);
+    write_file(&second, "tool", "#!/bin/sh\necho wrong", 0o644);
+    write_file(&third, "tool", "#!/bin/sh\necho right", 0o755);
     let [first, second, third] = [&first, &second, &third].map(|directory| directory.path().display());
     let found = World::new().run(&with_path(command(["tool"]), &format!("{first}:{second}:{third}"))).await;
     assert_eq!(found.stdout, "right\n");
@@ -119,7 +119,7 @@ async fn directories_and_plain_files_are_passed_over() {
 #[tokio::test]
 async fn a_file_that_is_not_executable_is_refused() {
     let directory = TempDir::new().unwrap();
-    file(&directory, "data", "echo no", 0o644);
+    write_file(&directory, "data", "echo no", 0o644);
     let path = directory.path().join("data");
     assert_eq!(program_failure(&command([path.to_str().unwrap()])), (path, Some(libc::EACCES)));
 }
@@ -127,7 +127,7 @@ async fn a_file_that_is_not_executable_is_refused() {
 #[tokio::test]
 async fn a_script_without_shebang_runs_in_the_shell() {
     let directory = TempDir::new().unwrap();
-    file(&directory, "script", "echo $0 $1", 0o755);
+    write_file(&directory, "script", "echo $0 $1", 0o755);
     let path = directory.path().join("script");
     let path = path.to_str().unwrap();
     let world = World::new();
@@ -137,7 +137,7 @@ async fn a_script_without_shebang_runs_in_the_shell() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_being_written_is_busy_until_it_is_not() {
+async fn a_file_that_is_open_for_writing_is_busy_until_it_is_closed() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("program");
     fs::copy("/bin/true", &path).unwrap();
@@ -145,7 +145,7 @@ async fn a_file_that_is_being_written_is_busy_until_it_is_not() {
     let command = command([path.to_str().unwrap()]);
     let busy = World::new().spawn(&command);
     drop(writer);
-    // Linux has once permitted this, from 6.11 to 6.12.
+    // Linux 6.11 and 6.12 permit to execute such a file.
     if let Err(error) = busy {
         assert!(matches!(error, SpawnError::Program { source, .. } if source.raw_os_error() == Some(libc::ETXTBSY)));
     }
@@ -155,7 +155,7 @@ async fn a_file_that_is_being_written_is_busy_until_it_is_not() {
 #[tokio::test]
 async fn a_bad_cwd_is_named() {
     let directory = TempDir::new().unwrap();
-    file(&directory, "file", "", 0o644);
+    write_file(&directory, "file", "", 0o644);
     for (cwd, kind) in [
         (directory.path().join("missing"), ErrorKind::NotFound),
         (directory.path().join("file"), ErrorKind::NotADirectory),
@@ -168,7 +168,7 @@ async fn a_bad_cwd_is_named() {
 }
 
 #[tokio::test]
-async fn the_cwd_is_where_it_starts() {
+async fn the_child_starts_in_the_cwd() {
     let directory = TempDir::new().unwrap();
     let done = World::new().run(&SpawnCommand { cwd: directory.path().into(), ..command(["pwd"]) }).await;
     assert_eq!(Path::new(done.stdout.trim_end()), directory.path().canonicalize().unwrap());

@@ -1,20 +1,24 @@
-//! Other processes of a scenario are this very test binary, started again in the role of one of its ignored tests.
+//! Runs an ignored test of this binary in a process of its own. Scenarios use this for the other processes they need, such as a server or a
+//! guard: the *role* is the name of the ignored test.
 
 use std::process::Command;
 
-/// Set in the processes that play a role, so that running the ignored tests by hand does nothing.
+/// The environment variable that is set in such a process. Without it an ignored test does nothing, so that all tests can be run by hand.
 pub(crate) const ROLE: &str = "SPAWN_TEST_ROLE";
 
-pub(crate) fn is_played() -> bool {
+/// Whether this process was started to run a role.
+pub(crate) fn is_role_process() -> bool {
     std::env::var_os(ROLE).is_some()
 }
 
+/// The arguments that make the test binary run only this ignored test.
 pub(crate) fn role_arguments(role: &str) -> [String; 4] {
     ["--ignored".into(), "--exact".into(), "--nocapture".into(), role.into()]
 }
 
-pub(crate) fn play(role: &str) -> Command {
-    let mut command = Command::new(std::env::current_exe().expect("our path"));
+/// A command that runs the role.
+pub(crate) fn role_command(role: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("the path of this program"));
     command.args(role_arguments(role)).env(ROLE, role);
     command
 }

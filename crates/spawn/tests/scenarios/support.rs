@@ -1,4 +1,4 @@
-//! The harness of all scenarios: one spawner, commands in short form, and ways to wait for what is to happen.
+//! The harness of all scenarios: a spawner, short ways to write commands, and functions that wait for output, exits and conditions.
 
 use std::ffi::OsString;
 use std::fs;
@@ -15,8 +15,8 @@ use spawn::{
 };
 use spawn::{SessionTags, Spawner, StdinMode, Stdio, Survivors, Tag, TerminalSize, WriteOutcome};
 
-/// Long enough for a busy machine; nothing waits this long unless it is broken.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// The timeout of every wait. Long enough for a busy machine, so only a bug makes a test wait this long.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(crate) struct World {
     pub(crate) spawner: Spawner,
@@ -39,7 +39,7 @@ pub(crate) struct Running {
 
 impl World {
     pub(crate) fn new() -> Self {
-        let spawner = Spawner::new(None).expect("a spawner");
+        let spawner = Spawner::new(None).expect("the spawner starts");
         assert!(spawner.tags_work());
         let tags = spawner.session_tags();
         Self { spawner, tags }
@@ -51,13 +51,13 @@ impl World {
 
     pub(crate) fn start(&self, command: &SpawnCommand) -> Running {
         let tag = self.tags.next();
-        let Spawned { child, io } = start(&self.spawner, command, tag).expect("it starts");
+        let Spawned { child, io } = start(&self.spawner, command, tag).expect("the process starts");
         let ChildIo::Pipes { stdin, stdout, stderr, .. } = io else { panic!("no pipes") };
         Running { child, tag, stdin, stdout, stderr }
     }
 
     pub(crate) fn start_on_pty(&self, command: &SpawnCommand) -> (Child, Pty) {
-        let Spawned { child, io } = self.spawn(command).expect("it starts");
+        let Spawned { child, io } = self.spawn(command).expect("the process starts");
         let ChildIo::Pty { pty, .. } = io else { panic!("no terminal") };
         (child, pty)
     }
@@ -71,14 +71,14 @@ impl World {
     }
 
     pub(crate) fn kill_tree(&self, running: &Running) {
-        end(self.spawner.kill_tree(running.tag, PATIENCE)).expect("the tree ends");
+        block_on(self.spawner.kill_tree(running.tag, TIMEOUT)).expect("the tree is killed");
     }
 }
 
 impl Drop for World {
-    /// A scenario that fails must not leave its processes to the machine.
+    /// Kills all processes, also if the scenario has failed.
     fn drop(&mut self) {
-        let _best_effort = end(self.spawner.kill_all(PATIENCE));
+        let _best_effort = block_on(self.spawner.kill_all(TIMEOUT));
     }
 }
 
@@ -90,19 +90,19 @@ impl Wake for Unpark {
     }
 }
 
-/// Waits for an end on this thread, also inside a runtime: the thread that brings it about is another one.
-pub(crate) fn end(ending: KillFuture) -> Result<(), Survivors> {
+/// Waits for a kill and blocks this thread. It may be called inside a tokio runtime, because another thread does the work.
+pub(crate) fn block_on(future: KillFuture) -> Result<(), Survivors> {
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    let mut ending = pin!(ending);
+    let mut future = pin!(future);
     loop {
-        match ending.as_mut().poll(&mut Context::from_waker(&waker)) {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
             Poll::Ready(result) => return result,
             Poll::Pending => thread::park(),
         }
     }
 }
 
-/// Starts a process that nobody cancels.
+/// Starts a process without a way to cancel the start.
 pub(crate) fn start(spawner: &Spawner, command: &SpawnCommand, tag: Tag) -> Result<Spawned, SpawnError> {
     spawner.spawn(command, tag, &Arc::default())
 }
@@ -138,20 +138,21 @@ pub(crate) async fn read_all(output: &ChildOutput) -> String {
     read_while(output, |_| true).await
 }
 
-/// Reads until the text has come, which must be before the end.
+/// Reads until the output contains `text`. Panics if the output ends before.
 pub(crate) async fn read_until(output: &ChildOutput, text: &str) -> String {
     let read = read_while(output, |so_far| !so_far.contains(text)).await;
-    assert!(read.contains(text), "ended without {text:?}: {read:?}");
+    assert!(read.contains(text), "the output ended without {text:?}: {read:?}");
     read
 }
 
+/// Reads as long as the condition holds for the text that was read so far, or until the output ends.
 async fn read_while(output: &ChildOutput, wanted: impl Fn(&str) -> bool) -> String {
     let mut bytes = Vec::new();
     let mut buffer = [0; 4096];
     let reading = async {
         while wanted(&String::from_utf8_lossy(&bytes)) {
             output.readable().await;
-            match output.try_read(&mut buffer).expect("readable") {
+            match output.try_read(&mut buffer).expect("the output can be read") {
                 ReadOutcome::Data(count) => bytes.extend_from_slice(&buffer[..count]),
                 ReadOutcome::WouldBlock => {}
                 ReadOutcome::End => break,
@@ -165,7 +166,7 @@ async fn read_while(output: &ChildOutput, wanted: impl Fn(&str) -> bool) -> Stri
 /// Reads this many lines, each of them a process id.
 pub(crate) async fn read_pids(output: &ChildOutput, count: usize) -> Vec<u32> {
     let text = read_while(output, |so_far| so_far.matches('\n').count() < count).await;
-    let pids: Vec<u32> = text.lines().map(|line| line.trim().parse().expect("a pid")).collect();
+    let pids: Vec<u32> = text.lines().map(|line| line.trim().parse().expect("each line is a process id")).collect();
     assert_eq!(pids.len(), count);
     pids
 }
@@ -174,41 +175,45 @@ pub(crate) async fn write_all(input: &ChildInput, mut bytes: &[u8]) {
     let writing = async {
         while !bytes.is_empty() {
             input.writable().await;
-            match input.try_write(bytes).expect("writable") {
+            match input.try_write(bytes).expect("the input can be written") {
                 WriteOutcome::Wrote(count) => bytes = &bytes[count..],
                 WriteOutcome::WouldBlock => {}
-                WriteOutcome::Closed => panic!("nobody reads"),
+                WriteOutcome::Closed => panic!("no process reads the input"),
             }
         }
     };
     within(writing).await;
 }
 
+/// Waits for a future, at most for [`TIMEOUT`].
 pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, future).await.expect("in time")
+    tokio::time::timeout(TIMEOUT, future).await.expect("the future completes before the timeout")
 }
 
-/// Looks again and again until it is so.
-pub(crate) fn until(what: &str, condition: impl Fn() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+/// Checks a condition every 2 ms until it is true. `description` is for the failure message.
+pub(crate) fn until(description: &str, condition: impl Fn() -> bool) {
+    let deadline = Instant::now() + TIMEOUT;
     while !condition() {
-        assert!(Instant::now() < deadline, "never came true: {what}");
-        // sleep: the pause between two looks
+        assert!(Instant::now() < deadline, "timed out waiting until {description}");
+        // sleep: the time between two checks
         thread::sleep(Duration::from_millis(2));
     }
 }
 
-/// Field 1 is the state, field 2 the parent, field 4 the session. None if there is no such process.
+/// A field of `/proc/PID/stat`, counted from after the name: 1 is the state, 2 the parent, 3 the process group, 4 the session. None if
+/// there is no such process.
 pub(crate) fn stat_field(pid: u32, field: usize) -> Option<String> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(')')?.1.split_whitespace().nth(field - 1).map(str::to_owned)
 }
 
+/// Whether the process exists and is no zombie.
 pub(crate) fn is_alive(pid: u32) -> bool {
     stat_field(pid, 1).is_some_and(|state| state != "Z" && state != "X")
 }
 
-pub(crate) fn zombies_of_ours() -> Vec<u32> {
+/// The children of this process that have ended and were not reaped.
+pub(crate) fn zombie_children() -> Vec<u32> {
     let own = std::process::id().to_string();
     fs::read_dir("/proc")
         .expect("/proc")

@@ -1,8 +1,8 @@
-//! What a child finds around itself: environment, descriptors, signals, session.
+//! What a child inherits or gets: environment, descriptors, signals, session.
 
 use spawn::SpawnCommand;
 
-use crate::support::{World, command, end, on_pty, read_all, sh, stat_field};
+use crate::support::{World, block_on, command, on_pty, read_all, sh, stat_field};
 
 #[tokio::test]
 async fn an_empty_environment_is_empty() {
@@ -17,21 +17,21 @@ async fn the_environment_is_what_was_given() {
     assert_eq!(done.stdout, "A=1=2\nB=\n");
 }
 
-/// Every descriptor a child has, the one `ls` reads the directory with included.
+/// Lists the descriptors of a child. `ls` itself opens one more, to read the directory.
 const LIST_DESCRIPTORS: [&str; 2] = ["ls", "/proc/self/fd"];
 
 #[tokio::test]
 async fn a_child_has_three_descriptors() {
     use std::os::fd::AsRawFd;
-    let leak = std::fs::File::open("/").unwrap();
-    rustix::io::fcntl_setfd(&leak, rustix::io::FdFlags::empty()).unwrap();
+    let inheritable = std::fs::File::open("/").unwrap();
+    rustix::io::fcntl_setfd(&inheritable, rustix::io::FdFlags::empty()).unwrap();
     let world = World::new();
     let others: Vec<_> = (0..5).map(|_| world.start(&sh("exec sleep 1000"))).collect();
     assert_eq!(world.run(&command(LIST_DESCRIPTORS)).await.stdout, "0\n1\n2\n3\n");
     let (_child, pty) = world.start_on_pty(&on_pty(command(["ls", "-m", "/proc/self/fd"])));
     assert_eq!(read_all(&pty.reader()).await, "0, 1, 2, 3\r\n");
-    assert!(leak.as_raw_fd() > 2);
-    end(world.spawner.kill_session(&world.tags, crate::support::PATIENCE)).unwrap();
+    assert!(inheritable.as_raw_fd() > 2);
+    block_on(world.spawner.kill_session(&world.tags, crate::support::TIMEOUT)).unwrap();
     drop(others);
 }
 

@@ -1,4 +1,4 @@
-//! Processes on a terminal.
+//! Processes on a terminal: size, input, end of file, signals and hanging up.
 
 use spawn::{ChildExitStatus, Signal, SpawnCommand, Stdio, TerminalSize, WriteOutcome};
 
@@ -18,9 +18,9 @@ async fn all_three_streams_are_a_terminal_of_the_size() {
 async fn it_is_the_controlling_terminal() {
     let world = World::new();
     let (_child, pty) = world.start_on_pty(&on_pty(sh("tty; echo works >/dev/tty")));
-    let said = read_all(&pty.reader()).await;
-    assert!(said.starts_with("/dev/pts/"), "{said}");
-    assert!(said.ends_with("works\r\n"), "{said}");
+    let output = read_all(&pty.reader()).await;
+    assert!(output.starts_with("/dev/pts/"), "{output}");
+    assert!(output.ends_with("works\r\n"), "{output}");
 }
 
 #[tokio::test]
@@ -43,7 +43,7 @@ async fn the_eof_byte_ends_input() {
 }
 
 #[tokio::test]
-async fn a_changed_eof_byte_is_known() {
+async fn a_changed_eof_byte_is_returned() {
     let world = World::new();
     let (child, pty) = world.start_on_pty(&on_pty(sh("stty eof ^B; echo ready; exec cat")));
     read_until(&pty.reader(), "ready").await;
@@ -66,7 +66,7 @@ async fn resizing_is_told() {
 #[tokio::test]
 async fn a_signal_reaches_the_foreground_group() {
     let world = World::new();
-    // One that the terminal itself can send, and one that it cannot.
+    // The terminal can send SIGINT itself; SIGUSR1 is sent to the process group.
     for signal in [Signal::INT, Signal::USR1] {
         let job = "trap 'echo caught; exit 9' INT USR1; echo ready; while :; do sleep 0.01; done";
         let script = format!("set -m; sh -c \"{job}\"; exit $?");
@@ -79,7 +79,7 @@ async fn a_signal_reaches_the_foreground_group() {
 }
 
 #[tokio::test]
-async fn writing_to_a_dead_terminal_is_closed() {
+async fn writing_to_a_terminal_without_processes_returns_closed() {
     let world = World::new();
     let (child, pty) = world.start_on_pty(&on_pty(sh("exit 0")));
     within(child.wait()).await;

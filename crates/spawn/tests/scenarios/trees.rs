@@ -1,29 +1,29 @@
-//! The torture set: whatever a process does to get away, its tree is found and ended.
+//! Killing one tree, whatever its processes do to escape: other sessions, daemons, ignored signals, removed tags, fork bombs.
 
 use std::time::Duration;
 
 use spawn::{ChildExitStatus, ChildIo, Signal, SpawnCommand, SurvivalReason};
 use tempfile::TempDir;
 
-use crate::support::{PATIENCE, end, within, write_all, zombies_of_ours};
+use crate::support::{TIMEOUT, block_on, within, write_all, zombie_children};
 use crate::support::{
     World, command, is_alive, on_pty, perl, read_all, read_pids, read_until, sh, start, stat_field, until,
 };
 
-/// Starts it, reads the pids it prints, kills the tree, and looks for itself whether they are gone.
+/// Starts the command, reads the process ids that it prints, kills the tree, and checks in `/proc` that these processes are gone.
 async fn assert_tree_ends(command: &SpawnCommand, pids: usize) {
     let world = World::new();
     let tree = world.start(command);
     let pids = read_pids(&tree.stdout, pids).await;
     for pid in &pids {
-        assert!(is_alive(*pid), "{pid} runs before");
+        assert!(is_alive(*pid), "{pid} runs before the kill");
     }
     world.kill_tree(&tree);
     for pid in &pids {
-        assert!(!is_alive(*pid), "{pid} is gone");
+        assert!(!is_alive(*pid), "{pid} still runs after the kill");
     }
     within(tree.child.wait()).await;
-    assert_eq!(zombies_of_ours(), Vec::<u32>::new());
+    assert_eq!(zombie_children(), Vec::<u32>::new());
 }
 
 #[tokio::test]
@@ -47,7 +47,7 @@ async fn another_session() {
     assert_tree_ends(&sh("setsid sh -c 'echo $$; exec sleep 1000' & echo $$; wait"), 2).await;
 }
 
-/// Detached from everything: parents, session, terminal, streams.
+/// A daemon in Perl: it has left its parent, its session, its terminal and its standard streams.
 const DAEMON: &str = r#"
     use POSIX; $| = 1;
     sub daemon {
@@ -74,22 +74,22 @@ async fn daemons_of_a_leader_that_has_ended() {
 }
 
 #[tokio::test]
-async fn those_that_ignore_signals() {
+async fn processes_that_ignore_signals() {
     assert_tree_ends(&sh("trap '' TERM HUP INT QUIT; sh -c 'echo $$; sleep 1000' & echo $$; wait"), 2).await;
 }
 
 #[tokio::test]
-async fn those_that_are_stopped() {
+async fn stopped_processes() {
     let world = World::new();
     let tree = world.start(&sh("sh -c 'echo $$; kill -STOP $$' & wait"));
     let pids = read_pids(&tree.stdout, 1).await;
-    until("it is stopped", || stat_field(pids[0], 1).as_deref() == Some("T"));
+    until("the process is stopped", || stat_field(pids[0], 1).as_deref() == Some("T"));
     world.kill_tree(&tree);
     assert!(!is_alive(pids[0]));
 }
 
 #[tokio::test]
-async fn one_that_has_thrown_away_its_tag() {
+async fn a_process_that_has_removed_its_tag() {
     let untagged = "prlimit --rttime=unlimited sh -c 'echo $$; exec sleep 1000'";
     assert_tree_ends(&sh(&format!("{untagged} & echo $$; wait")), 2).await;
     assert_tree_ends(&command(["bash", "-c", "ulimit -R unlimited; sh -c 'echo $$; sleep 1000' & echo $$; wait"]), 2)
@@ -97,7 +97,7 @@ async fn one_that_has_thrown_away_its_tag() {
 }
 
 #[tokio::test]
-async fn an_orphan_that_has_thrown_away_its_tag() {
+async fn an_orphan_that_has_removed_its_tag() {
     let world = World::new();
     let tree = world.start(&sh("prlimit --rttime=unlimited sh -c 'sleep 1000 & echo $!'; exit 0"));
     let pids = read_pids(&tree.stdout, 1).await;
@@ -107,12 +107,12 @@ async fn an_orphan_that_has_thrown_away_its_tag() {
 }
 
 #[tokio::test]
-async fn everything_includes_one_that_has_thrown_away_tag_and_session() {
+async fn kill_all_kills_an_orphan_that_has_removed_its_tag_and_left_its_session() {
     let world = World::new();
     let tree = world.start(&sh("prlimit --rttime=unlimited setsid sh -c 'sleep 1000 & echo $!'; exit 0"));
     let pids = read_pids(&tree.stdout, 1).await;
     within(tree.child.wait()).await;
-    end(world.spawner.kill_all(PATIENCE)).unwrap();
+    block_on(world.spawner.kill_all(TIMEOUT)).unwrap();
     assert!(!is_alive(pids[0]));
 }
 
@@ -135,11 +135,11 @@ async fn jobs_of_an_interactive_shell() {
     };
     until("both jobs run", || pids().len() == 2);
     assert!(pids().iter().all(|pid| is_alive(*pid)));
-    end(world.spawner.kill_tree(tag, PATIENCE)).unwrap();
+    block_on(world.spawner.kill_tree(tag, TIMEOUT)).unwrap();
     assert!(!pids().iter().any(|pid| is_alive(*pid)));
 }
 
-/// Each process forks every few milliseconds until the file has a byte for each of 1,500 forks.
+/// A fork bomb: each process forks every 20 ms and appends a byte to the file. It stops at 1,500 bytes.
 const BOMB: &str = r#"
     use POSIX;
     my $file = shift; $SIG{CHLD} = "IGNORE"; my $start = time;
@@ -160,14 +160,14 @@ async fn a_fork_bomb() {
     let forks = || std::fs::metadata(&count).unwrap().len();
     until("500 processes run", || forks() >= 500);
     world.kill_tree(&tree);
-    let at_the_end = forks();
-    assert_eq!(read_all(&tree.stdout).await, "", "nobody holds the pipe");
-    assert_eq!(forks(), at_the_end);
+    let after_kill = forks();
+    assert_eq!(read_all(&tree.stdout).await, "", "no process has the pipe open");
+    assert_eq!(forks(), after_kill);
     within(tree.child.wait()).await;
-    assert_eq!(zombies_of_ours(), Vec::<u32>::new());
+    assert_eq!(zombie_children(), Vec::<u32>::new());
 }
 
-/// Never the same process for longer than it takes to fork. Each leaves a zombie to us, so that it must not go on for ever.
+/// Forks, exits and continues in the child, again and again. Each step leaves a zombie to this process, so the number of steps is limited.
 const HOPPER: &str = r#"
     use POSIX; $| = 1; print "hopping\n";
     for (1..10000) { my $pid = fork; exit if $pid; setsid(); }
@@ -175,28 +175,28 @@ const HOPPER: &str = r#"
 "#;
 
 #[tokio::test]
-async fn one_that_forks_and_exits_all_the_time() {
+async fn a_process_that_forks_and_exits_all_the_time() {
     let world = World::new();
     let tree = world.start(&perl(HOPPER));
     read_until(&tree.stdout, "hopping").await;
     within(tree.child.wait()).await;
     world.kill_tree(&tree);
-    assert_eq!(read_all(&tree.stdout).await, "", "nobody holds the pipe");
+    assert_eq!(read_all(&tree.stdout).await, "", "no process has the pipe open");
 }
 
 #[tokio::test]
-async fn the_rest_of_a_tree_whose_leader_waits_to_be_reaped() {
+async fn a_tree_whose_leader_is_a_zombie() {
     let world = World::new();
     let tree = world.start(&sh("setsid sleep 1000 & echo $!"));
     let pids = read_pids(&tree.stdout, 1).await;
-    until("the leader is a zombie", || zombies_of_ours() == [tree.child.pid()]);
+    until("the leader is a zombie", || zombie_children() == [tree.child.pid()]);
     world.kill_tree(&tree);
     assert!(!is_alive(pids[0]));
-    assert_eq!(within(tree.child.wait()).await, ChildExitStatus::Exited(0), "the status is still there");
+    assert_eq!(within(tree.child.wait()).await, ChildExitStatus::Exited(0), "the kill has not reaped the leader");
 }
 
 #[tokio::test]
-async fn killing_twice_is_fine() {
+async fn a_tree_can_be_killed_twice() {
     let world = World::new();
     let tree = world.start(&sh("exec sleep 1000"));
     world.kill_tree(&tree);
@@ -206,21 +206,21 @@ async fn killing_twice_is_fine() {
 }
 
 #[tokio::test]
-async fn all_trees_can_be_asked_to_end() {
+async fn signal_all_reaches_every_process_of_a_tree() {
     let world = World::new();
     let script = "setsid sh -c 'trap \"echo bye; exit\" TERM; echo ready; while :; do sleep 0.01; done' & wait";
     let tree = world.start(&sh(script));
     read_until(&tree.stdout, "ready").await;
-    end(world.spawner.signal_all(Signal::TERM)).unwrap();
+    block_on(world.spawner.signal_all(Signal::TERM)).unwrap();
     read_until(&tree.stdout, "bye").await;
     assert_eq!(within(tree.child.wait()).await, ChildExitStatus::Signaled(15));
 }
 
 #[tokio::test]
-async fn a_tree_that_gets_no_time_is_told() {
+async fn a_kill_without_time_reports_the_survivors() {
     let world = World::new();
     let tree = world.start(&sh("exec sleep 1000"));
-    if let Err(survivors) = end(world.spawner.kill_tree(tree.tag, Duration::ZERO)) {
+    if let Err(survivors) = block_on(world.spawner.kill_tree(tree.tag, Duration::ZERO)) {
         assert!(matches!(survivors.reason, SurvivalReason::TimedOut), "{survivors}");
         assert_eq!(survivors.pids, [tree.child.pid()]);
     }

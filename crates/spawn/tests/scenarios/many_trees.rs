@@ -1,4 +1,4 @@
-//! Many trees at once: each is ended alone, by session, or all together.
+//! Several trees at once: killing one tree, one session or one server leaves the others alone.
 
 use std::collections::HashSet;
 use std::fs;
@@ -6,7 +6,7 @@ use std::thread;
 
 use spawn::{Spawner, Tag};
 
-use crate::support::{PATIENCE, World, end, is_alive, read_pids, sh, start, within};
+use crate::support::{TIMEOUT, World, block_on, is_alive, read_pids, sh, start, within};
 
 const TREE: &str = "setsid sleep 1000 & echo $!; setsid sleep 1000 & echo $!; echo $$; exec sleep 1000";
 
@@ -30,39 +30,40 @@ async fn killing_one_session_leaves_the_other() {
     let pids = read_pids(&tree.stdout, 3).await;
     let second = world.start(&sh(TREE));
     let second_pids = read_pids(&second.stdout, 3).await;
-    let kept = start(&world.spawner, &sh("exec sleep 1000"), other.next()).unwrap();
-    end(world.spawner.kill_session(&world.tags, PATIENCE)).unwrap();
+    let other_process = start(&world.spawner, &sh("exec sleep 1000"), other.next()).unwrap();
+    block_on(world.spawner.kill_session(&world.tags, TIMEOUT)).unwrap();
     assert!(!pids.iter().chain(&second_pids).any(|pid| is_alive(*pid)));
-    assert!(is_alive(kept.child.pid()));
-    end(world.spawner.kill_all(PATIENCE)).unwrap();
-    assert_eq!(within(kept.child.wait()).await.code(), 137);
+    assert!(is_alive(other_process.child.pid()));
+    block_on(world.spawner.kill_all(TIMEOUT)).unwrap();
+    assert_eq!(within(other_process.child.wait()).await.code(), 137);
 }
 
 #[tokio::test]
-async fn two_spawners_do_not_touch_each_other() {
+async fn two_spawners_do_not_kill_each_others_trees() {
     let world = World::new();
     let neighbour = Spawner::new(None).unwrap();
     let theirs = start(&neighbour, &sh("exec sleep 1000"), neighbour.session_tags().next()).unwrap();
     let ours = world.start(&sh("exec sleep 1000"));
-    end(world.spawner.kill_all(PATIENCE)).unwrap();
+    block_on(world.spawner.kill_all(TIMEOUT)).unwrap();
     assert!(!is_alive(ours.child.pid()));
     assert!(is_alive(theirs.child.pid()));
-    end(neighbour.kill_all(PATIENCE)).unwrap();
+    block_on(neighbour.kill_all(TIMEOUT)).unwrap();
     assert!(!is_alive(theirs.child.pid()));
 }
 
-/// What the kernel says the tag of a process is.
-fn limit(pid: u32) -> String {
-    let limits = fs::read_to_string(format!("/proc/{pid}/limits")).expect("limits");
-    let line = limits.lines().find(|line| line.starts_with("Max realtime timeout")).expect("the line");
-    line.split_whitespace().nth(3).expect("the soft limit").to_owned()
+/// The tag of a process: its soft limit of realtime CPU time, as `/proc` shows it.
+fn tag_of(pid: u32) -> String {
+    let limits = fs::read_to_string(format!("/proc/{pid}/limits")).expect("the process exists");
+    let line =
+        limits.lines().find(|line| line.starts_with("Max realtime timeout")).expect("the kernel shows this limit");
+    line.split_whitespace().nth(3).expect("the line has a soft limit").to_owned()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn fifty_at_once_have_fifty_tags() {
+async fn fifty_processes_started_at_once_have_fifty_tags() {
     let world = World::new();
     let runtime = tokio::runtime::Handle::current();
-    let own = limit(std::process::id());
+    let own_tag = tag_of(std::process::id());
     let mut children: Vec<(Tag, spawn::Spawned)> = Vec::new();
     thread::scope(|scope| {
         let threads: Vec<_> = (0..10)
@@ -81,11 +82,11 @@ async fn fifty_at_once_have_fifty_tags() {
             children.extend(thread.join().unwrap());
         }
     });
-    assert_eq!(limit(std::process::id()), own, "our own is as before");
-    let tags: HashSet<String> = children.iter().map(|(_, spawned)| limit(spawned.child.pid())).collect();
+    assert_eq!(tag_of(std::process::id()), own_tag, "the limit of this process has not changed");
+    let tags: HashSet<String> = children.iter().map(|(_, spawned)| tag_of(spawned.child.pid())).collect();
     assert_eq!(tags.len(), 50);
     for (tag, spawned) in &children {
-        end(world.spawner.kill_tree(*tag, PATIENCE)).unwrap();
+        block_on(world.spawner.kill_tree(*tag, TIMEOUT)).unwrap();
         assert!(!is_alive(spawned.child.pid()));
         within(spawned.child.wait()).await;
     }
