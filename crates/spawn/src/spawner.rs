@@ -55,12 +55,12 @@ const LAUNCHER_MIN_CHILDREN: usize = 100;
 /// once and not once for each pipe. This costs two descriptors for each child, and with more children the server is awake anyway.
 const HOLD_PIPES_BELOW_CHILDREN: usize = 16;
 
-/// A started process and our ends of its streams.
+/// A started process and the server's ends of its streams.
 #[derive(Debug)]
 pub struct Spawned {
     /// Waits for the process and signals it.
     pub child: Child,
-    /// Our ends of the standard streams, in the form that [`SpawnCommand::stdio`] asked for.
+    /// The server's ends of the standard streams, in the form that [`SpawnCommand::stdio`] asked for.
     pub io: ChildIo,
 }
 
@@ -183,8 +183,8 @@ impl Spawner {
         if listed.is_ok() { running } else { tags.clone() }
     }
 
-    /// Reaps the zombies among the orphans of our trees, whose parent this process has become. Call it periodically. It costs one system
-    /// call when no child has ended.
+    /// Reaps the zombies among the orphans of this server's trees, whose parent this process has become. Call it periodically. It costs one
+    /// system call when no child has ended.
     pub fn reap_orphans(&self) {
         if any_has_ended() {
             let _retried_next_time = hunt::reap_unclaimed_children();
