@@ -1,4 +1,5 @@
-//! The body of an answer, read while somebody asks for it and not before.
+//! The body of a response. It is read only while the caller waits for the next piece, so a slow caller slows the sender down. This module
+//! does not know redirects or headers. Start with [`Body::next`].
 
 use std::fmt;
 use std::future::poll_fn;
@@ -14,29 +15,31 @@ use crate::error::{Failure, FailureKind, FetchError};
 use crate::pool::Pool;
 use crate::proxy::Route;
 
-/// The largest piece of a body.
+/// The largest piece that [`Body::next`] returns.
 const MAX_PIECE_BYTES: usize = 1024 * 1024;
 
-/// The body of an answer. Dropping it before its end closes the connection.
+/// The body of a response. Dropping it before its end closes the connection. After its end, the connection can be used for other requests.
 pub struct Body {
     incoming: Incoming,
-    /// What is left of a piece that was too large.
+    /// Received bytes that were too many for one piece and are returned next.
     rest: Bytes,
     /// None at the end, and after an error.
-    open: Option<Open>,
+    open: Option<OpenBody>,
     deadline: Deadline,
+    /// A larger body is an error. None: no limit.
     max_bytes: Option<u64>,
+    /// Bytes received so far, including those in `rest`.
     received: u64,
 }
 
-/// A connection that still has something for us.
-struct Open {
+/// The connection of a body that is not at its end, and the pool that gets it back.
+struct OpenBody {
     connection: Connection,
     route: Route,
     pool: Arc<Pool>,
 }
 
-/// What holds for the body as for the rest of its request.
+/// The limits of a request that also apply to the body of its response.
 #[derive(Clone, Copy)]
 pub(crate) struct Bounds {
     pub(crate) deadline: Deadline,
@@ -52,15 +55,15 @@ impl Body {
         bounds: Bounds,
     ) -> Self {
         let Bounds { deadline, max_bytes } = bounds;
-        let open = Some(Open { connection, route, pool });
+        let open = Some(OpenBody { connection, route, pool });
         let mut body = Self { incoming, rest: Bytes::new(), open, deadline, max_bytes, received: 0 };
         body.recycle_at_end();
         body
     }
 
-    /// The next piece, never empty and at most 1 MiB; `None` at the end. After an error there is nothing more.
+    /// Waits for the next piece, which has between 1 byte and 1 MiB. `None` at the end, and in every call after an error.
     ///
-    /// Safe to drop: what was not handed out is handed out next time.
+    /// Cancel safe: if the future is dropped, the next call returns the bytes that it would have returned.
     pub async fn next(&mut self) -> Result<Option<Bytes>, FetchError> {
         let next = self.advance().await;
         if next.is_err() {
@@ -70,12 +73,13 @@ impl Body {
         next.map_err(Failure::of_body)
     }
 
-    /// Everything that is left, if it is at most `limit` bytes.
+    /// Reads the rest of the body. Fails if the rest has more than `limit` bytes.
     pub async fn collect(self, limit: u64) -> Result<Bytes, FetchError> {
         Ok(self.collect_while(limit, |_| true).await?.unwrap_or_default())
     }
 
-    /// The same as long as so many bytes may be held. `None`: they may not.
+    /// Like [`Self::collect`], but asks `may_hold` before it keeps more bytes, with the number of bytes it would then hold. Stops and
+    /// returns `None` when `may_hold` returns false.
     pub async fn collect_while(
         mut self,
         limit: u64,
@@ -97,8 +101,8 @@ impl Body {
         Ok(Some(all.freeze()))
     }
 
-    /// Takes what is here already, so that the connection can be used again. Waits for nothing: a new connection costs less
-    /// than a body nobody wants.
+    /// Reads up to 1 MiB that has already arrived, so that the connection can be used again if the body ends there. Does not wait for more:
+    /// a new connection costs less than waiting for a body that is not needed.
     pub(crate) fn discard(mut self) {
         let mut cx = Context::from_waker(Waker::noop());
         while let Some(open) = &mut self.open {
@@ -142,7 +146,7 @@ impl Body {
         self.rest.split_to(self.rest.len().min(MAX_PIECE_BYTES))
     }
 
-    /// As early as the end is known: who has got the last byte may never ask again.
+    /// Returns the connection to the pool as soon as the end is known. A caller that has got the last byte may never call `next` again.
     fn recycle_at_end(&mut self) {
         if self.incoming.is_end_stream() {
             self.recycle();
@@ -150,7 +154,7 @@ impl Body {
     }
 
     fn recycle(&mut self) {
-        if let Some(Open { connection, route, pool }) = self.open.take() {
+        if let Some(OpenBody { connection, route, pool }) = self.open.take() {
             pool.put(route, connection);
         }
     }

@@ -1,11 +1,11 @@
-//! A snapshot of this machine's variables, and which of them a header may carry.
+//! A snapshot of the environment variables of this machine, and the rules for using them in request headers.
 
 use std::collections::HashMap;
 
 use crate::error::FetchError;
 use crate::request::Header;
 
-/// They belong to the server itself. Whoever may ask for requests could otherwise have them sent anywhere.
+/// Variables that hold secrets of the server itself. A client could otherwise have them sent to any host. Compared without regard to case.
 const FORBIDDEN: &[&str] = &[
     "CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN",
     "OPENAI_FEDERATION_RULE_ID",
@@ -23,7 +23,7 @@ const FORBIDDEN: &[&str] = &[
     "GOOGLE_APPLICATION_CREDENTIALS",
 ];
 
-/// The variables, as they were.
+/// The environment variables that the fetcher was configured with.
 pub(crate) struct Environment(HashMap<String, String>);
 
 impl Environment {
@@ -31,12 +31,13 @@ impl Environment {
         Self(variables.into_iter().collect())
     }
 
-    /// A variable that is set to something.
+    /// The value of a variable. None if it is not set or empty.
     pub(crate) fn non_empty(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
-    /// What is sent for a header.
+    /// The value to send for a header: `value` alone, or `value` followed by the value of the variable. Fails if the variable is forbidden,
+    /// not set or empty.
     pub(crate) fn value_of(&self, header: &Header) -> Result<String, FetchError> {
         let (name, prefix) = (&header.name, &header.value);
         let Some(variable) = &header.value_env_var else { return Ok(prefix.clone()) };
@@ -70,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn the_value_is_a_prefix_of_what_the_variable_holds() {
+    fn the_value_comes_before_the_value_of_the_variable() {
         assert_eq!(value_of("plain", None).unwrap(), "plain");
         assert_eq!(value_of("Bearer ", Some("TOKEN")).unwrap(), "Bearer t0ken");
         assert_eq!(value_of("", Some("TOKEN")).unwrap(), "t0ken");
@@ -80,12 +81,12 @@ mod tests {
     fn a_variable_that_is_missing_empty_or_forbidden_is_named() {
         let texts = [
             ("MISSING", "http/request header X-Auth requires executor environment variable MISSING"),
-            // Names of variables have a case.
+            // Names of variables are case-sensitive.
             ("token", "http/request header X-Auth requires executor environment variable token"),
             ("EMPTY", "http/request header X-Auth requires a non-empty executor environment variable EMPTY"),
             ("OPENAI_API_KEY", "http/request header X-Auth cannot use executor environment variable OPENAI_API_KEY"),
             ("codex_api_key", "http/request header X-Auth cannot use executor environment variable codex_api_key"),
-            // Forbidden comes before missing: what is set here is nobody's business.
+            // The error for a forbidden variable does not tell whether the variable is set.
             (
                 "Aws_Session_Token",
                 "http/request header X-Auth cannot use executor environment variable Aws_Session_Token",

@@ -1,6 +1,6 @@
-//! Looking up the addresses of a name. The resolver of the system blocks, cannot be interrupted, and waits for a silent name server
-//! for half a minute. So the number of look-ups is bounded, for one client and for all, and each keeps its place until it has really
-//! ended, also if the request that wanted it was given up long before.
+//! Resolves host names. The resolver of the system blocks, cannot be cancelled, and waits up to half a minute for a name server that does
+//! not answer. So the number of concurrent look-ups is limited, for each client and in total. A look-up keeps its permits until the
+//! resolver returns, even if the request was cancelled long before.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
@@ -10,28 +10,28 @@ use tokio::sync::Semaphore;
 
 use crate::own_thread::on_own_thread;
 
-/// Look-ups under way in all, each of which holds a thread.
-const LOOKUPS_IN_ALL: usize = 64;
+/// Concurrent look-ups of all clients. Each of them occupies a thread.
+const MAX_LOOKUPS: usize = 64;
 
-/// Look-ups under way for one client. A few clients that ask for names of a silent name server leave most threads to others.
-const LOOKUPS_OF_A_CLIENT: usize = 16;
+/// Concurrent look-ups of one client. A quarter of all, so that one client whose name server does not answer leaves most threads to others.
+const MAX_LOOKUPS_PER_CLIENT: usize = 16;
 
-/// Asks the system for the addresses of a name, and blocks while it does.
+/// Resolves a name and a port. Blocks.
 type Resolve = dyn Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync;
 
-/// The look-ups that one client may have under way at a time; more of them wait. Clones share it.
+/// Permits for the concurrent look-ups of one client, 16 by default. Further look-ups wait. Clones share the permits.
 #[derive(Clone, Debug)]
 pub struct LookupAllowance(Arc<Semaphore>);
 
 impl Default for LookupAllowance {
     fn default() -> Self {
-        Self(Arc::new(Semaphore::new(LOOKUPS_OF_A_CLIENT)))
+        Self(Arc::new(Semaphore::new(MAX_LOOKUPS_PER_CLIENT)))
     }
 }
 
-/// The look-ups of all clients.
+/// Resolves names for all clients.
 pub(crate) struct Lookups {
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     resolve: Arc<Resolve>,
 }
 
@@ -43,10 +43,10 @@ impl Default for Lookups {
 
 impl Lookups {
     fn with_resolver(resolve: Arc<Resolve>) -> Self {
-        Self { places: Arc::new(Semaphore::new(LOOKUPS_IN_ALL)), resolve }
+        Self { permits: Arc::new(Semaphore::new(MAX_LOOKUPS)), resolve }
     }
 
-    /// The addresses of a host, which may be an address itself.
+    /// Resolves a host. If the host is an IP address, no look-up is made.
     pub(crate) async fn addresses(
         &self,
         host: &str,
@@ -57,13 +57,14 @@ impl Lookups {
             return Ok(vec![SocketAddr::new(address, port)]);
         }
         let closed = |_| io::Error::other("no look-ups are made any more");
-        // First its own: a client with many look-ups waits among them and not among those of others.
-        let own = Arc::clone(&allowance.0).acquire_owned().await.map_err(closed)?;
-        let of_all = Arc::clone(&self.places).acquire_owned().await.map_err(closed)?;
+        // The permit of the client comes first. So the look-ups of a client with many of them do not take places in the queue of all
+        // clients.
+        let client_permit = Arc::clone(&allowance.0).acquire_owned().await.map_err(closed)?;
+        let total_permit = Arc::clone(&self.permits).acquire_owned().await.map_err(closed)?;
         let (resolve, name) = (Arc::clone(&self.resolve), host.to_owned());
         let look_up = move || {
             let addresses = resolve(&name, port);
-            drop((own, of_all));
+            drop((client_permit, total_permit));
             addresses
         };
         on_own_thread("look-up", look_up).await?
@@ -80,53 +81,57 @@ mod tests {
 
     use super::*;
 
-    /// Look-ups that hang until somebody lets them go on, and a way to do that.
-    fn silent() -> (Arc<Lookups>, mpsc::Sender<()>) {
-        let (go_on, goes_on) = mpsc::channel::<()>();
-        let goes_on = Mutex::new(goes_on);
+    /// Look-ups that hang until the sender sends or is dropped.
+    fn hanging_lookups() -> (Arc<Lookups>, mpsc::Sender<()>) {
+        let (release, released) = mpsc::channel::<()>();
+        let released = Mutex::new(released);
         let resolve = move |_: &str, port| {
-            goes_on.lock().recv().unwrap_or_default();
+            released.lock().recv().unwrap_or_default();
             Ok(vec![SocketAddr::from(([127, 0, 0, 1], port))])
         };
-        (Arc::new(Lookups::with_resolver(Arc::new(resolve))), go_on)
+        (Arc::new(Lookups::with_resolver(Arc::new(resolve))), release)
     }
 
-    /// Asks and gives up at once.
-    async fn give_up(lookups: &Lookups, allowance: &LookupAllowance) {
+    /// Starts a look-up and cancels it at once.
+    async fn start_and_cancel(lookups: &Lookups, allowance: &LookupAllowance) {
         assert!(timeout(Duration::ZERO, lookups.addresses("silent.invalid", 1, allowance)).await.is_err());
     }
 
     #[tokio::test]
-    async fn a_lookup_that_was_given_up_keeps_its_place() {
-        let (lookups, go_on) = silent();
+    async fn a_cancelled_lookup_keeps_its_permits() {
+        let (lookups, release) = hanging_lookups();
         let (one, other) = (LookupAllowance::default(), LookupAllowance::default());
-        for _ in 0..LOOKUPS_OF_A_CLIENT * 10 {
-            give_up(&lookups, &one).await;
+        for _ in 0..MAX_LOOKUPS_PER_CLIENT * 10 {
+            start_and_cancel(&lookups, &one).await;
         }
         assert_eq!(one.0.available_permits(), 0);
-        assert_eq!(lookups.places.available_permits(), LOOKUPS_IN_ALL - LOOKUPS_OF_A_CLIENT);
-        give_up(&lookups, &other).await;
-        assert_eq!(other.0.available_permits(), LOOKUPS_OF_A_CLIENT - 1, "another client has its own");
-        drop(go_on);
+        assert_eq!(lookups.permits.available_permits(), MAX_LOOKUPS - MAX_LOOKUPS_PER_CLIENT);
+        start_and_cancel(&lookups, &other).await;
+        assert_eq!(other.0.available_permits(), MAX_LOOKUPS_PER_CLIENT - 1, "another client has its own permits");
+        drop(release);
         let addresses = lookups.addresses("silent.invalid", 7, &one).await.unwrap();
         assert_eq!(addresses, [SocketAddr::from(([127, 0, 0, 1], 7))]);
     }
 
     #[tokio::test]
-    async fn all_clients_together_have_a_bound() {
-        let (lookups, go_on) = silent();
+    async fn the_lookups_of_all_clients_together_are_limited() {
+        let (lookups, release) = hanging_lookups();
         for _ in 0..10 {
             let allowance = LookupAllowance::default();
-            for _ in 0..LOOKUPS_OF_A_CLIENT {
-                give_up(&lookups, &allowance).await;
+            for _ in 0..MAX_LOOKUPS_PER_CLIENT {
+                start_and_cancel(&lookups, &allowance).await;
             }
         }
-        assert_eq!(lookups.places.available_permits(), 0);
+        assert_eq!(lookups.permits.available_permits(), 0);
         let allowance = LookupAllowance::default();
-        give_up(&lookups, &allowance).await;
-        assert_eq!(allowance.0.available_permits(), LOOKUPS_OF_A_CLIENT, "what waits in vain holds nothing");
+        start_and_cancel(&lookups, &allowance).await;
+        assert_eq!(
+            allowance.0.available_permits(),
+            MAX_LOOKUPS_PER_CLIENT,
+            "a cancelled wait returns the permit of the client"
+        );
         let literal = lookups.addresses("::1", 7, &allowance).await.unwrap();
         assert_eq!(literal, ["[::1]:7".parse().unwrap()], "an address needs no look-up");
-        drop(go_on);
+        drop(release);
     }
 }

@@ -1,4 +1,5 @@
-//! Where a redirect leads and what is taken along. Rules only: nothing is sent from here.
+//! The rules of redirects: which request follows from a response, and which method, body and headers it keeps. Nothing is sent from here.
+//! Start with [`next_hop`].
 
 use bytes::Bytes;
 use http::header::{
@@ -11,10 +12,10 @@ use url::{Position, Url};
 use crate::error::{Failure, FailureKind};
 use crate::validate::Hop;
 
-/// How many redirects are followed for one request.
+/// The most redirects that are followed for one request.
 pub(crate) const MAX_REDIRECTS: usize = 10;
 
-/// The request that an answer asks for, `None` if it is an answer for the caller.
+/// The next request, if the response is a redirect with a `Location`. `None` if the response goes to the caller.
 pub(crate) fn next_hop(hop: &Hop, status: StatusCode, headers: &HeaderMap) -> Result<Option<Hop>, Failure> {
     if !matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308) {
         return Ok(None);
@@ -30,7 +31,7 @@ pub(crate) fn next_hop(hop: &Hop, status: StatusCode, headers: &HeaderMap) -> Re
     Ok(Some(followed(hop, url, status)))
 }
 
-/// Said when there is one more than are followed; also the end of every circle.
+/// The error for a request with more than [`MAX_REDIRECTS`] redirects, for example because they form a circle.
 pub(crate) fn too_many() -> Failure {
     failure(format!("too many redirects, more than {MAX_REDIRECTS}"))
 }
@@ -49,18 +50,18 @@ fn followed(hop: &Hop, url: Url, status: StatusCode) -> Hop {
     if becomes_get {
         next.method = Method::GET;
         next.body = Bytes::new();
-        for about_the_body in [CONTENT_TYPE, CONTENT_ENCODING] {
-            next.headers.remove(about_the_body);
+        for body_header in [CONTENT_TYPE, CONTENT_ENCODING] {
+            next.headers.remove(body_header);
         }
     }
     if url.origin() != hop.url.origin() {
-        // The URL of the old origin is its own affair too: the query often holds a secret.
-        for for_the_old_origin in [AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION, WWW_AUTHENTICATE, HOST, REFERER] {
-            next.headers.remove(for_the_old_origin);
+        // The referer is removed too, because the query of the old URL often contains a secret.
+        for private_header in [AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION, WWW_AUTHENTICATE, HOST, REFERER] {
+            next.headers.remove(private_header);
         }
-        // Whoever is redirected to was not meant to have them, whatever they are called.
-        for from_environment in &hop.from_environment {
-            next.headers.remove(from_environment);
+        // Values from the environment of this machine were meant for the old origin only, whatever the headers are called.
+        for header in &hop.from_environment {
+            next.headers.remove(header);
         }
     } else if let Some(referer) = referer(&hop.url) {
         next.headers.insert(REFERER, referer);
@@ -69,7 +70,7 @@ fn followed(hop: &Hop, url: Url, status: StatusCode) -> Hop {
     next
 }
 
-/// Where a redirect came from: the whole URL without user, password and fragment.
+/// The `Referer` header of a redirect: the old URL without user, password and fragment.
 fn referer(url: &Url) -> Option<HeaderValue> {
     let (before_user, after_user) =
         (&url[..Position::BeforeUsername], &url[Position::BeforeHost..Position::AfterQuery]);
@@ -129,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_origin_learns_where_it_came_from() {
+    fn a_redirect_within_an_origin_has_a_referer() {
         let referer = |from, to| {
             let next = next(&hop("GET", from), 302, to).unwrap().unwrap();
             next.headers.get(REFERER).map(|value| value.to_str().unwrap().to_owned())
@@ -141,14 +142,14 @@ mod tests {
     }
 
     #[test]
-    fn what_came_from_the_environment_stays_too() {
+    fn values_from_the_environment_stay_with_their_origin() {
         let from = Hop { from_environment: vec!["x-own".parse().unwrap()], ..hop("GET", "http://a/x") };
         let has_own = |to| next(&from, 302, to).unwrap().unwrap().headers.contains_key("x-own");
         assert!(has_own("/y") && !has_own("http://b/") && !has_own("https://a/"));
     }
 
     #[test]
-    fn what_cannot_be_followed_is_an_error_that_does_not_say_where_to() {
+    fn a_redirect_that_cannot_be_followed_is_an_error_without_the_target() {
         let hop = hop("GET", "http://a/x");
         let scheme = "a redirect leads to a URL of the scheme ftp, and only http and https are followed";
         assert_eq!(next(&hop, 302, "ftp://b/secret").err().unwrap(), scheme);
@@ -156,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn other_answers_are_for_the_caller() {
+    fn other_responses_are_returned_to_the_caller() {
         let hop = hop("GET", "http://a/x");
         for status in [200, 201, 300, 304, 305, 400] {
             assert!(next(&hop, status, "/y").unwrap().is_none());
