@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
-use transport::{HttpSurface, Incoming, Limits, ListenUrl, Listener, MessageStream, accept_messages};
+use transport::{HttpSurface, Limits, ListenUrl, Listener, MessageStream, ReadEvent, accept_messages};
 
 /// The argument that makes this program the peer.
 pub(crate) const ARGUMENT: &str = "--echo-peer";
@@ -59,12 +59,12 @@ async fn echo(stream: MessageStream) -> Result<()> {
     let mut out = Vec::new();
     loop {
         match reader.next().await? {
-            Incoming::Message(message) => {
+            ReadEvent::Message(message) => {
                 out.clear();
                 framing.frame(&mut out, message.len(), |out| out.extend_from_slice(&message));
                 writer.write_all(&out).await?;
             }
-            Incoming::Closed(_) => return Ok(()),
+            ReadEvent::Closed(_) => return Ok(()),
             _ => {}
         }
     }

@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 use bytes::Bytes;
 use memchr::memmem;
-use transport::{ConnectOptions, Framing, Incoming, MessageStream, Reader, Writer, connect};
+use transport::{ConnectOptions, Framing, MessageStream, ReadEvent, Reader, Writer, connect};
 
 /// A connection with a session.
 pub(crate) struct Client {
@@ -93,14 +93,14 @@ impl Client {
     pub(crate) async fn next(&mut self) -> Result<Bytes> {
         loop {
             match self.reader.next().await? {
-                Incoming::Message(message) => return Ok(message),
-                Incoming::Ping(payload) => {
+                ReadEvent::Message(message) => return Ok(message),
+                ReadEvent::Ping(payload) => {
                     let mut out = Vec::new();
                     self.framing.pong(&mut out, &payload);
                     self.writer.write_all(&out).await?;
                 }
-                Incoming::Pong(_) => {}
-                Incoming::TooLarge { .. } | Incoming::Closed(_) => bail!("the connection ended"),
+                ReadEvent::Pong(_) => {}
+                ReadEvent::TooLarge { .. } | ReadEvent::Closed(_) => bail!("the connection ended"),
             }
         }
     }

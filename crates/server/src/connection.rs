@@ -192,7 +192,7 @@ async fn converse(connection: &Arc<Connection>, reader: Reader, writer: Writer, 
                 let end = loop {
                     match incoming.take() {
                         Some(Ok(incoming)) => {
-                            if let transport::Incoming::Closed(reason) = &incoming {
+                            if let transport::ReadEvent::Closed(reason) = &incoming {
                                 let in_order = reason.as_ref().is_some_and(|reason| reason.code == NORMAL);
                                 connection.said_goodbye.store(in_order, Ordering::Relaxed);
                                 let may_still_read = reason.is_none() && framing == Framing::Lines;
@@ -295,10 +295,10 @@ impl End {
 }
 
 impl Connection {
-    async fn handle(self: &Arc<Self>, incoming: transport::Incoming) {
+    async fn handle(self: &Arc<Self>, incoming: transport::ReadEvent) {
         match incoming {
-            transport::Incoming::Message(message) => self.handle_message(message).await,
-            transport::Incoming::TooLarge { prefix } => {
+            transport::ReadEvent::Message(message) => self.handle_message(message).await,
+            transport::ReadEvent::TooLarge { prefix } => {
                 let id = sniff_id(&prefix).unwrap_or(RequestId::UNKNOWN);
                 let limit = self.shared.config.max_message_bytes;
                 let from = self.peer_words();
@@ -307,16 +307,16 @@ impl Connection {
                 let data = ErrorData::of_kind(error_kind::MESSAGE_TOO_LARGE);
                 self.outbound.reply(encode_error(&id, &WireError::invalid_request(reason).with_data(data)));
             }
-            transport::Incoming::Ping(payload) => self.outbound.pong(payload),
-            transport::Incoming::Pong(payload) => self.outbound.note_answer(&payload),
+            transport::ReadEvent::Ping(payload) => self.outbound.pong(payload),
+            transport::ReadEvent::Pong(payload) => self.outbound.note_answer(&payload),
             // The loop that reads ends the connection.
-            transport::Incoming::Closed(_) => {}
+            transport::ReadEvent::Closed(_) => {}
         }
     }
 
     /// Handles what came before the end of the connection and had to wait for room for its answers. Whoever closes a connection has a
     /// right to what it has asked for before, but nobody reads the answers.
-    async fn carry_out(self: &Arc<Self>, requests: VecDeque<transport::Incoming>) {
+    async fn carry_out(self: &Arc<Self>, requests: VecDeque<transport::ReadEvent>) {
         if requests.is_empty() {
             return;
         }

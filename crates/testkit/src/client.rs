@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use protocol::decode_base64;
 use serde_json::{Value, json};
-use transport::{CloseReason, ConnectOptions, Framing, Incoming, MessageStream, Reader, Writer, connect};
+use transport::{CloseReason, ConnectOptions, Framing, MessageStream, ReadEvent, Reader, Writer, connect};
 
 /// Longer than a single message takes on a loaded machine. Reached only by a failing test.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -209,16 +209,16 @@ impl Client {
             let incoming =
                 tokio::time::timeout(WAIT_TIMEOUT, self.reader.next()).await.expect("nothing came for too long");
             match incoming {
-                Ok(Incoming::Message(message)) => return Some(message),
-                Ok(Incoming::Ping(payload)) => {
+                Ok(ReadEvent::Message(message)) => return Some(message),
+                Ok(ReadEvent::Ping(payload)) => {
                     let mut out = Vec::new();
                     self.framing.pong(&mut out, &payload);
                     // If the connection has just ended, the next read reports it.
                     let _ = self.writer.write_all(&out).await;
                 }
-                Ok(Incoming::Pong(_)) => {}
-                Ok(Incoming::TooLarge { .. }) => panic!("the server sent a message over the limit"),
-                Ok(Incoming::Closed(reason)) => {
+                Ok(ReadEvent::Pong(_)) => {}
+                Ok(ReadEvent::TooLarge { .. }) => panic!("the server sent a message over the limit"),
+                Ok(ReadEvent::Closed(reason)) => {
                     self.close_reason = reason;
                     return None;
                 }

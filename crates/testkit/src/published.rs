@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Map, Value, json};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinHandle;
-use transport::{ConnectOptions, Framing, Incoming, Limits, MessageStream, PeerLabel, Reader, Writer};
+use transport::{ConnectOptions, Framing, Limits, MessageStream, PeerLabel, ReadEvent, Reader, Writer};
 
 use crate::TestServer;
 
@@ -151,7 +151,7 @@ async fn carry(client: UnixStream, upstream: String, known: HashSet<&'static str
 
 impl Filter {
     async fn requests(&self, mut reader: Reader) {
-        while let Ok(Incoming::Message(message)) = reader.next().await {
+        while let Ok(ReadEvent::Message(message)) = reader.next().await {
             let mut message: Value = serde_json::from_slice(&message).unwrap();
             let method = message["method"].as_str().unwrap_or_default().to_owned();
             let Some(id) = message["id"].as_i64() else {
@@ -189,15 +189,15 @@ impl Filter {
     async fn answers(&self, mut reader: Reader) {
         loop {
             let message = match reader.next().await {
-                Ok(Incoming::Message(message)) => message,
-                Ok(Incoming::Ping(payload)) => {
+                Ok(ReadEvent::Message(message)) => message,
+                Ok(ReadEvent::Ping(payload)) => {
                     let (writer, framing) = &mut *self.to_server.lock().await;
                     let mut pong = Vec::new();
                     framing.pong(&mut pong, &payload);
                     let _gone = writer.write_all(&pong).await;
                     continue;
                 }
-                Ok(Incoming::Pong(_)) => continue,
+                Ok(ReadEvent::Pong(_)) => continue,
                 _ => return,
             };
             let mut message: Value = serde_json::from_slice(&message).unwrap();

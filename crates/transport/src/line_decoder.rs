@@ -3,7 +3,7 @@
 use bytes::{Buf, Bytes, BytesMut};
 use memchr::memchr;
 
-use crate::message::{Incoming, PREFIX_BYTES};
+use crate::message::{PREFIX_BYTES, ReadEvent};
 use crate::reader::take;
 
 /// The state between two reads.
@@ -22,7 +22,7 @@ impl LineDecoder {
     }
 
     /// Takes the next line out of `buffer`, or `None` until more has arrived.
-    pub(crate) fn decode(&mut self, buffer: &mut BytesMut) -> Option<Incoming> {
+    pub(crate) fn decode(&mut self, buffer: &mut BytesMut) -> Option<ReadEvent> {
         loop {
             let Some(newline) = memchr(b'\n', &buffer[self.searched..]).map(|at| self.searched + at) else {
                 return self.wait_for_newline(buffer);
@@ -36,12 +36,12 @@ impl LineDecoder {
     }
 
     /// What an unterminated last line is worth when the stream ends.
-    pub(crate) fn finish(&mut self, buffer: &mut BytesMut) -> Option<Incoming> {
+    pub(crate) fn finish(&mut self, buffer: &mut BytesMut) -> Option<ReadEvent> {
         let line_bytes = buffer.len();
         self.take_line(buffer, line_bytes)
     }
 
-    fn wait_for_newline(&mut self, buffer: &mut BytesMut) -> Option<Incoming> {
+    fn wait_for_newline(&mut self, buffer: &mut BytesMut) -> Option<ReadEvent> {
         if self.discarding {
             buffer.clear();
             return None;
@@ -51,7 +51,7 @@ impl LineDecoder {
         if without_carriage_return(buffer).len() <= self.limit {
             return None;
         }
-        let too_large = Incoming::TooLarge { prefix: prefix(buffer) };
+        let too_large = ReadEvent::TooLarge { prefix: prefix(buffer) };
         buffer.clear();
         self.searched = 0;
         self.discarding = true;
@@ -59,7 +59,7 @@ impl LineDecoder {
     }
 
     /// Removes a whole line and says what it was, if it was anything.
-    fn take_line(&mut self, buffer: &mut BytesMut, line_bytes: usize) -> Option<Incoming> {
+    fn take_line(&mut self, buffer: &mut BytesMut, line_bytes: usize) -> Option<ReadEvent> {
         self.searched = 0;
         let was_reported = std::mem::take(&mut self.discarding);
         let line = without_carriage_return(&buffer[..line_bytes]);
@@ -67,7 +67,7 @@ impl LineDecoder {
         if message_bytes > self.limit && !was_reported {
             let prefix = prefix(line);
             buffer.advance(line_bytes);
-            return Some(Incoming::TooLarge { prefix });
+            return Some(ReadEvent::TooLarge { prefix });
         }
         if was_reported || line.trim_ascii().is_empty() {
             buffer.advance(line_bytes);
@@ -75,7 +75,7 @@ impl LineDecoder {
         }
         let message = take(buffer, message_bytes);
         buffer.advance(line_bytes - message_bytes);
-        Some(Incoming::Message(message))
+        Some(ReadEvent::Message(message))
     }
 }
 
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn decode_in_pieces(limit: usize, pieces: &[&[u8]]) -> Vec<Incoming> {
+    fn decode_in_pieces(limit: usize, pieces: &[&[u8]]) -> Vec<ReadEvent> {
         let (mut decoder, mut buffer, mut seen) = (LineDecoder::new(limit), BytesMut::new(), Vec::new());
         for piece in pieces {
             buffer.extend_from_slice(piece);
@@ -102,12 +102,12 @@ mod tests {
         seen
     }
 
-    fn message(text: &str) -> Incoming {
-        Incoming::Message(Bytes::copy_from_slice(text.as_bytes()))
+    fn message(text: &str) -> ReadEvent {
+        ReadEvent::Message(Bytes::copy_from_slice(text.as_bytes()))
     }
 
-    fn too_large(prefix: &str) -> Incoming {
-        Incoming::TooLarge { prefix: Bytes::copy_from_slice(prefix.as_bytes()) }
+    fn too_large(prefix: &str) -> ReadEvent {
+        ReadEvent::TooLarge { prefix: Bytes::copy_from_slice(prefix.as_bytes()) }
     }
 
     #[test]
@@ -144,7 +144,7 @@ mod tests {
         #[test]
         fn any_split_of_the_bytes_gives_the_same_messages(bytes in proptest::collection::vec(prop_oneof![Just(b'\n'), Just(b'\r'), Just(b' '), Just(b'x')], 0..200), at in 0usize..200, limit in 0usize..8) {
             let (head, tail) = bytes.split_at(at.min(bytes.len()));
-            let messages = |seen: Vec<Incoming>| seen.into_iter().filter(|one| matches!(one, Incoming::Message(_))).collect::<Vec<_>>();
+            let messages = |seen: Vec<ReadEvent>| seen.into_iter().filter(|one| matches!(one, ReadEvent::Message(_))).collect::<Vec<_>>();
             prop_assert_eq!(messages(decode_in_pieces(limit, &[head, tail])), messages(decode_in_pieces(limit, &[&bytes])));
         }
     }

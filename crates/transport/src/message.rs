@@ -24,7 +24,7 @@ impl Default for Limits {
 
 /// One thing that arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Incoming {
+pub enum ReadEvent {
     /// A whole message, text or binary alike; not checked for UTF-8.
     Message(Bytes),
     /// A message over the limit. Its rest is discarded as it arrives and the next message is read as usual.
@@ -49,7 +49,7 @@ pub struct CloseReason {
     pub reason: String,
 }
 
-/// Why no more can be read. After one of these the stream only reports [`Incoming::Closed`].
+/// Why no more can be read. After one of these the stream only reports [`ReadEvent::Closed`].
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The connection itself failed.

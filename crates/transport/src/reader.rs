@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use crate::framing::Framing;
 use crate::line_decoder::LineDecoder;
-use crate::message::{Incoming, Limits, ReadError};
+use crate::message::{Limits, ReadError, ReadEvent};
 use crate::websocket;
 use buffer::ReadBuffer;
 pub(crate) use buffer::take;
@@ -62,18 +62,18 @@ impl Reader {
         }
     }
 
-    /// Waits for the next thing from the peer. Cancel safe. After [`Incoming::Closed`] or an error it only ever says closed.
-    pub async fn next(&mut self) -> Result<Incoming, ReadError> {
+    /// Waits for the next thing from the peer. Cancel safe. After [`ReadEvent::Closed`] or an error it only ever says closed.
+    pub async fn next(&mut self) -> Result<ReadEvent, ReadError> {
         poll_fn(|cx| self.poll_next(cx)).await
     }
 
     /// What has arrived already, if that is a whole message or an end. Reads nothing.
-    pub fn next_buffered(&mut self) -> Option<Result<Incoming, ReadError>> {
+    pub fn next_buffered(&mut self) -> Option<Result<ReadEvent, ReadError>> {
         if self.has_ended {
             return None;
         }
         let outcome = self.decoder.decode(&mut self.buffer.bytes).transpose()?;
-        self.has_ended |= matches!(outcome, Err(_) | Ok(Incoming::Closed(_)));
+        self.has_ended |= matches!(outcome, Err(_) | Ok(ReadEvent::Closed(_)));
         Some(outcome)
     }
 
@@ -101,9 +101,9 @@ impl Reader {
         self.last_received
     }
 
-    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Incoming, ReadError>> {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<ReadEvent, ReadError>> {
         if self.has_ended {
-            return Poll::Ready(Ok(Incoming::Closed(None)));
+            return Poll::Ready(Ok(ReadEvent::Closed(None)));
         }
         let outcome = loop {
             match self.decoder.decode(&mut self.buffer.bytes) {
@@ -125,7 +125,7 @@ impl Reader {
                 Err(error) => break Err(error.into()),
             }
         };
-        self.has_ended |= matches!(outcome, Err(_) | Ok(Incoming::Closed(_)));
+        self.has_ended |= matches!(outcome, Err(_) | Ok(ReadEvent::Closed(_)));
         Poll::Ready(outcome)
     }
 
@@ -136,7 +136,7 @@ impl Reader {
 }
 
 impl Decoder {
-    fn decode(&mut self, bytes: &mut BytesMut) -> Result<Option<Incoming>, ReadError> {
+    fn decode(&mut self, bytes: &mut BytesMut) -> Result<Option<ReadEvent>, ReadError> {
         match self {
             Self::WebSocket(decoder) => Ok(decoder.decode(bytes)?),
             Self::Lines(decoder) => Ok(decoder.decode(bytes)),
@@ -151,13 +151,13 @@ impl Decoder {
     }
 
     /// What the end of the byte stream means after what came before.
-    fn finish(&mut self, bytes: &mut BytesMut) -> Result<Incoming, ReadError> {
+    fn finish(&mut self, bytes: &mut BytesMut) -> Result<ReadEvent, ReadError> {
         match self {
             Self::WebSocket(decoder) if decoder.is_between_messages() && bytes.is_empty() => {
-                Ok(Incoming::Closed(None))
+                Ok(ReadEvent::Closed(None))
             }
             Self::WebSocket(_) => Err(ReadError::Truncated),
-            Self::Lines(decoder) => Ok(decoder.finish(bytes).unwrap_or(Incoming::Closed(None))),
+            Self::Lines(decoder) => Ok(decoder.finish(bytes).unwrap_or(ReadEvent::Closed(None))),
         }
     }
 }

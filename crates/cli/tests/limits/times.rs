@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use testkit::{Client, CuttingProxy, Signal, TestServer, eventually, eventually_async, json, process_state};
 
-use transport::{ConnectOptions, Framing, Incoming};
+use transport::{ConnectOptions, Framing, ReadEvent};
 
 use crate::metric;
 
@@ -63,7 +63,7 @@ async fn the_ping_interval_does_not_depend_on_the_deadline() {
     let mut stream = transport::connect(server.url(), ConnectOptions::default()).await.unwrap();
     let mut pings = Vec::new();
     while pings.len() < 6 {
-        if let Incoming::Ping(payload) = stream.reader.next().await.unwrap() {
+        if let ReadEvent::Ping(payload) = stream.reader.next().await.unwrap() {
             pings.push(Instant::now());
             let mut pong = Vec::new();
             stream.framing.pong(&mut pong, &payload);

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use protocol::{DecodeError, Incoming as Message, RequestId, encode_error, encode_response, sniff_id};
 use recovery::{LifeSigns, Silence};
 use tokio::time::{Instant, sleep_until};
-use transport::{Incoming, ReadError, Reader};
+use transport::{ReadError, ReadEvent, Reader};
 
 use super::{End, Rpc};
 use crate::inbound::Inbound;
@@ -84,15 +84,15 @@ fn end_of(error: &ReadError) -> Option<String> {
     }
 }
 
-fn handle(rpc: &Rpc, inbound: &Inbound, incoming: Incoming) -> Result<(), End> {
+fn handle(rpc: &Rpc, inbound: &Inbound, incoming: ReadEvent) -> Result<(), End> {
     match incoming {
-        Incoming::Message(message) => handle_message(rpc, inbound, &message),
-        Incoming::Ping(payload) => {
+        ReadEvent::Message(message) => handle_message(rpc, inbound, &message),
+        ReadEvent::Ping(payload) => {
             rpc.outbox.push_pong(&payload);
             is_read(rpc)
         }
-        Incoming::Pong(_) => Ok(()),
-        Incoming::TooLarge { prefix } => {
+        ReadEvent::Pong(_) => Ok(()),
+        ReadEvent::TooLarge { prefix } => {
             let Some(RequestId::Integer(id)) = sniff_id(&prefix) else {
                 return Err(End(Some("exec-server sent a message that is too large".to_owned())));
             };
@@ -100,7 +100,7 @@ fn handle(rpc: &Rpc, inbound: &Inbound, incoming: Incoming) -> Result<(), End> {
             rpc.calls.lock().settle(id, Err(error));
             Ok(())
         }
-        Incoming::Closed(reason) => {
+        ReadEvent::Closed(reason) => {
             if reason.as_ref().is_some_and(|reason| reason.code == TAKEN_OVER) {
                 rpc.note_takeover();
             }

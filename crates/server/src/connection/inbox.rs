@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::future::pending;
 use std::io;
 
-use transport::{Incoming, ReadError, Reader};
+use transport::{ReadError, ReadEvent, Reader};
 
 /// Messages that are parked before the connection is no longer read at all. The message that reaches this is parked too. Pongs stand between requests, so the more is parked
 /// the longer they are seen; but many small messages leave holes in the memory of the server when they are gone. A peer whose
@@ -27,7 +27,7 @@ pub(super) enum Handling {
 /// The reading half of a connection.
 pub(super) struct Inbox {
     reader: Reader,
-    parked: VecDeque<Incoming>,
+    parked: VecDeque<ReadEvent>,
     parked_bytes: usize,
 }
 
@@ -37,12 +37,12 @@ impl Inbox {
     }
 
     /// The next thing to handle. Cancel safe.
-    pub(super) async fn next(&mut self, handling: Handling) -> Result<Incoming, ReadError> {
+    pub(super) async fn next(&mut self, handling: Handling) -> Result<ReadEvent, ReadError> {
         loop {
             if let Some(parked) = self.take_parked(handling) {
                 return Ok(parked);
             }
-            if self.is_full() || matches!(self.parked.back(), Some(Incoming::Closed(_))) {
+            if self.is_full() || matches!(self.parked.back(), Some(ReadEvent::Closed(_))) {
                 // The peer has to take answers first.
                 return pending().await;
             }
@@ -54,7 +54,7 @@ impl Inbox {
     }
 
     /// The same, of what has arrived already.
-    pub(super) fn next_buffered(&mut self, handling: Handling) -> Option<Result<Incoming, ReadError>> {
+    pub(super) fn next_buffered(&mut self, handling: Handling) -> Option<Result<ReadEvent, ReadError>> {
         if let Some(parked) = self.take_parked(handling) {
             return Some(Ok(parked));
         }
@@ -72,7 +72,7 @@ impl Inbox {
     }
 
     /// What is parked when the connection ends: requests that came before the end and were not handled yet.
-    pub(super) fn take_rest(&mut self) -> VecDeque<Incoming> {
+    pub(super) fn take_rest(&mut self) -> VecDeque<ReadEvent> {
         self.parked_bytes = 0;
         std::mem::take(&mut self.parked)
     }
@@ -92,7 +92,7 @@ impl Inbox {
         self.parked_bytes >= PARKED_BYTES
     }
 
-    fn take_parked(&mut self, handling: Handling) -> Option<Incoming> {
+    fn take_parked(&mut self, handling: Handling) -> Option<ReadEvent> {
         if handling == Handling::ControlFrames {
             return None;
         }
@@ -104,11 +104,11 @@ impl Inbox {
         Some(parked)
     }
 
-    fn pass_or_park(&mut self, incoming: Incoming, handling: Handling) -> Option<Incoming> {
+    fn pass_or_park(&mut self, incoming: ReadEvent, handling: Handling) -> Option<ReadEvent> {
         let may_overtake = match &incoming {
-            Incoming::Ping(_) | Incoming::Pong(_) | Incoming::Closed(Some(_)) => true,
+            ReadEvent::Ping(_) | ReadEvent::Pong(_) | ReadEvent::Closed(Some(_)) => true,
             // The end of the stream comes after the requests before it, which may still be answered.
-            Incoming::Message(_) | Incoming::TooLarge { .. } | Incoming::Closed(None) => false,
+            ReadEvent::Message(_) | ReadEvent::TooLarge { .. } | ReadEvent::Closed(None) => false,
         };
         if may_overtake || handling == Handling::Everything {
             return Some(incoming);
@@ -119,13 +119,13 @@ impl Inbox {
     }
 }
 
-fn cost(incoming: &Incoming) -> usize {
+fn cost(incoming: &ReadEvent) -> usize {
     let bytes = match incoming {
-        Incoming::Message(bytes)
-        | Incoming::TooLarge { prefix: bytes }
-        | Incoming::Ping(bytes)
-        | Incoming::Pong(bytes) => bytes.len(),
-        Incoming::Closed(_) => 0,
+        ReadEvent::Message(bytes)
+        | ReadEvent::TooLarge { prefix: bytes }
+        | ReadEvent::Ping(bytes)
+        | ReadEvent::Pong(bytes) => bytes.len(),
+        ReadEvent::Closed(_) => 0,
     };
     bytes + PARKED_OVERHEAD_BYTES
 }
@@ -166,11 +166,11 @@ mod tests {
         peer.send(b"one").await;
         peer.send(b"two").await;
         peer.pong().await;
-        assert_eq!(inbox.next(Handling::ControlFrames).await.unwrap(), Incoming::Pong("1".into()));
+        assert_eq!(inbox.next(Handling::ControlFrames).await.unwrap(), ReadEvent::Pong("1".into()));
         assert!(inbox.next_buffered(Handling::ControlFrames).is_none());
         peer.send(b"three").await;
         for expected in ["one", "two", "three"] {
-            assert_eq!(inbox.next(Handling::Everything).await.unwrap(), Incoming::Message(expected.into()));
+            assert_eq!(inbox.next(Handling::Everything).await.unwrap(), ReadEvent::Message(expected.into()));
         }
         assert_eq!(inbox.parked_bytes, 0);
     }
@@ -184,8 +184,8 @@ mod tests {
         Framing::WebSocketClient.close(&mut out, 1000, "");
         peer.0.writer.write_all(&out).await.unwrap();
         let next = inbox.next(Handling::ControlFrames).await.unwrap();
-        assert!(matches!(next, Incoming::Closed(Some(_))), "{next:?}");
-        assert_eq!(inbox.take_rest(), ["one", "two"].map(|text| Incoming::Message(text.into())));
+        assert!(matches!(next, ReadEvent::Closed(Some(_))), "{next:?}");
+        assert_eq!(inbox.take_rest(), ["one", "two"].map(|text| ReadEvent::Message(text.into())));
         assert_eq!((inbox.take_rest().len(), inbox.parked_bytes), (0, 0));
     }
 
@@ -195,8 +195,8 @@ mod tests {
         peer.send(b"one").await;
         drop(peer);
         assert!(timeout(Duration::from_millis(20), inbox.next(Handling::ControlFrames)).await.is_err());
-        assert_eq!(inbox.next(Handling::Everything).await.unwrap(), Incoming::Message("one".into()));
-        assert_eq!(inbox.next(Handling::Everything).await.unwrap(), Incoming::Closed(None));
+        assert_eq!(inbox.next(Handling::Everything).await.unwrap(), ReadEvent::Message("one".into()));
+        assert_eq!(inbox.next(Handling::Everything).await.unwrap(), ReadEvent::Closed(None));
     }
 
     #[tokio::test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
-use transport::{Framing, Incoming, MessageStream, Reader, Writer};
+use transport::{Framing, MessageStream, ReadEvent, Reader, Writer};
 
 use super::Reply;
 use super::state::{ClientMessage, ScriptedState};
@@ -120,17 +120,17 @@ async fn read(mut reader: Reader, connection: ScriptedConnection, state: Arc<Scr
             incoming = reader.next() => incoming,
         };
         match incoming {
-            Ok(Incoming::Message(message)) => {
+            Ok(ReadEvent::Message(message)) => {
                 handle(&serde_json::from_slice(&message).unwrap(), &connection, &state);
             }
-            Ok(Incoming::Ping(payload)) => {
+            Ok(ReadEvent::Ping(payload)) => {
                 let mut pong = Vec::new();
                 connection.framing.pong(&mut pong, &payload);
                 connection.send(pong);
             }
-            Ok(Incoming::Pong(_)) => {}
-            Ok(Incoming::TooLarge { .. }) => panic!("the client sent a message over the limit"),
-            Ok(Incoming::Closed(_)) | Err(_) => return connection.cut(),
+            Ok(ReadEvent::Pong(_)) => {}
+            Ok(ReadEvent::TooLarge { .. }) => panic!("the client sent a message over the limit"),
+            Ok(ReadEvent::Closed(_)) | Err(_) => return connection.cut(),
         }
     }
 }

@@ -8,7 +8,7 @@ use tokio::io::AsyncRead;
 use tokio::task::JoinHandle;
 
 use crate::framing::Framing;
-use crate::message::{Incoming, Limits};
+use crate::message::{Limits, ReadEvent};
 use crate::reader::Reader;
 
 /// A longer line is cut to what a reader keeps of too long messages.
@@ -44,7 +44,7 @@ pub(super) fn listen(
 ) -> JoinHandle<()> {
     let mut reader = Reader::new(stderr, Framing::Lines, Bytes::new(), Limits { message_bytes: MAX_LINE_BYTES });
     tokio::spawn(async move {
-        while let Ok(Incoming::Message(line) | Incoming::TooLarge { prefix: line }) = reader.next().await {
+        while let Ok(ReadEvent::Message(line) | ReadEvent::TooLarge { prefix: line }) = reader.next().await {
             let line = String::from_utf8_lossy(&line).into_owned();
             tell(&line);
             last_words.keep(line);

@@ -58,12 +58,12 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 }
 
 /// Reads to the end; the error, if any, as text.
-fn read_all(source: Pieces, framing: Framing, limits: Limits) -> (Vec<Incoming>, Option<String>) {
+fn read_all(source: Pieces, framing: Framing, limits: Limits) -> (Vec<ReadEvent>, Option<String>) {
     let mut reader = Reader::new(source, framing, Bytes::new(), limits);
     let mut seen = Vec::new();
     loop {
         match block_on(reader.next()) {
-            Ok(Incoming::Closed(_)) => return (seen, None),
+            Ok(ReadEvent::Closed(_)) => return (seen, None),
             Ok(incoming) => seen.push(incoming),
             Err(error) => return (seen, Some(error.to_string())),
         }
@@ -94,13 +94,13 @@ fn what_has_arrived_is_there_without_a_read() {
     // The first read brings all but the end of the third.
     let source = Pieces::cut(&bytes, &[all - 1, 1, 2]);
     let mut reader = Reader::new(source, Framing::WebSocketClient, Bytes::new(), LIMITS);
-    let message = |text: &'static [u8]| Incoming::Message(Bytes::from_static(text));
+    let message = |text: &'static [u8]| ReadEvent::Message(Bytes::from_static(text));
     assert!(reader.next_buffered().is_none());
     assert_eq!(block_on(reader.next()).unwrap(), message(b"one"));
     assert_eq!(reader.next_buffered().unwrap().unwrap(), message(b"two"));
     assert!(reader.next_buffered().is_none());
     assert_eq!(block_on(reader.next()).unwrap(), message(b"three"));
-    assert!(matches!(block_on(reader.next()), Ok(Incoming::Closed(_))));
+    assert!(matches!(block_on(reader.next()), Ok(ReadEvent::Closed(_))));
     assert!(reader.next_buffered().is_none());
 }
 
@@ -113,7 +113,7 @@ struct Sent {
 }
 
 impl Sent {
-    fn put(&self, out: &mut Vec<u8>, expected: &mut Vec<Incoming>, mask: Option<[u8; 4]>) {
+    fn put(&self, out: &mut Vec<u8>, expected: &mut Vec<ReadEvent>, mask: Option<[u8; 4]>) {
         let (mut rest, mut opcode, mut pings) = (&self.payload[..], Opcode::Binary, self.pings.iter());
         for size in &self.fragments {
             let (piece, later) = rest.split_at((*size).min(rest.len()));
@@ -121,11 +121,11 @@ impl Sent {
             (rest, opcode) = (later, Opcode::Continuation);
             if let Some(ping) = pings.next() {
                 put_frame(out, Opcode::Ping, true, mask, ping);
-                expected.push(Incoming::Ping(Bytes::copy_from_slice(ping)));
+                expected.push(ReadEvent::Ping(Bytes::copy_from_slice(ping)));
             }
         }
         put_frame(out, opcode, true, mask, rest);
-        expected.push(Incoming::Message(Bytes::copy_from_slice(&self.payload)));
+        expected.push(ReadEvent::Message(Bytes::copy_from_slice(&self.payload)));
     }
 }
 
@@ -155,7 +155,7 @@ proptest! {
     fn any_lines_in_any_pieces_arrive(lines in vec("[a-z{}\" ]{0,40}x", 0..10), sizes in vec(1usize..50, 1..5), ends_with_carriage_return: bool) {
         let terminator = if ends_with_carriage_return { "\r\n" } else { "\n" };
         let bytes: String = lines.iter().flat_map(|line| [line, terminator]).collect();
-        let expected = lines.iter().map(|line| Incoming::Message(Bytes::copy_from_slice(line.as_bytes()))).collect();
+        let expected = lines.iter().map(|line| ReadEvent::Message(Bytes::copy_from_slice(line.as_bytes()))).collect();
         prop_assert_eq!(read_all(Pieces::cut(bytes.as_bytes(), &sizes), Framing::Lines, LIMITS), (expected, None));
     }
 
@@ -176,7 +176,7 @@ proptest! {
         }
         bytes.truncate(kept);
         let (seen, _) = read_all(Pieces::cut(&bytes, &[size]), Framing::WebSocketServer, Limits { message_bytes: limit });
-        let fits = |one: &Incoming| !matches!(one, Incoming::Message(message) if message.len() > limit);
+        let fits = |one: &ReadEvent| !matches!(one, ReadEvent::Message(message) if message.len() > limit);
         prop_assert!(seen.iter().all(fits));
     }
 }
@@ -188,7 +188,7 @@ fn masked_text(payload: &[u8]) -> Vec<u8> {
 }
 
 /// Polls once and drops the future, as a `select!` would.
-fn poll_and_drop(reader: &mut Reader) -> Poll<Result<Incoming, ReadError>> {
+fn poll_and_drop(reader: &mut Reader) -> Poll<Result<ReadEvent, ReadError>> {
     let mut next = std::pin::pin!(reader.next());
     next.as_mut().poll(&mut Context::from_waker(std::task::Waker::noop()))
 }
@@ -204,7 +204,7 @@ fn a_reader_that_is_dropped_at_every_wait_loses_nothing() {
         }
     }
     let expected =
-        [&b"one"[..], &[b'2'; 5000], b"three"].map(|payload| Incoming::Message(Bytes::copy_from_slice(payload)));
+        [&b"one"[..], &[b'2'; 5000], b"three"].map(|payload| ReadEvent::Message(Bytes::copy_from_slice(payload)));
     assert_eq!(seen, expected);
 }
 
@@ -214,7 +214,7 @@ fn what_was_read_during_the_upgrade_comes_first() {
     let (early, late) = bytes.split_at(4);
     let mut reader =
         Reader::new(Pieces::cut(late, &[100]), Framing::WebSocketServer, Bytes::copy_from_slice(early), LIMITS);
-    assert_eq!(block_on(reader.next()).unwrap(), Incoming::Message(Bytes::from_static(b"early")));
+    assert_eq!(block_on(reader.next()).unwrap(), ReadEvent::Message(Bytes::from_static(b"early")));
 }
 
 #[test]
@@ -224,7 +224,7 @@ fn an_end_inside_a_websocket_message_is_a_cut_and_then_closed() {
         let mut reader =
             Reader::new(Pieces::cut(&bytes[..kept], &[100]), Framing::WebSocketServer, Bytes::new(), LIMITS);
         assert!(matches!(block_on(reader.next()), Err(ReadError::Truncated)), "{kept}");
-        assert!(matches!(block_on(reader.next()), Ok(Incoming::Closed(None))));
+        assert!(matches!(block_on(reader.next()), Ok(ReadEvent::Closed(None))));
     }
 }
 
@@ -236,9 +236,9 @@ fn an_end_between_messages_is_a_close_without_reason() {
         (Framing::Lines, b"x".to_vec()),
     ] {
         let mut reader = Reader::new(Pieces::cut(&bytes, &[100]), framing, Bytes::new(), LIMITS);
-        assert_eq!(block_on(reader.next()).unwrap(), Incoming::Message(Bytes::from_static(b"x")));
-        assert_eq!(block_on(reader.next()).unwrap(), Incoming::Closed(None));
-        assert_eq!(block_on(reader.next()).unwrap(), Incoming::Closed(None));
+        assert_eq!(block_on(reader.next()).unwrap(), ReadEvent::Message(Bytes::from_static(b"x")));
+        assert_eq!(block_on(reader.next()).unwrap(), ReadEvent::Closed(None));
+        assert_eq!(block_on(reader.next()).unwrap(), ReadEvent::Closed(None));
     }
 }
 
@@ -250,7 +250,7 @@ async fn an_idle_reader_holds_almost_nothing_even_after_a_large_message() {
     let bytes = masked_text(&large);
     let (written, message) = tokio::join!(peer.write_all(&bytes), reader.next());
     written.unwrap();
-    assert_eq!(message.unwrap(), Incoming::Message(large.into()));
+    assert_eq!(message.unwrap(), ReadEvent::Message(large.into()));
 
     assert!(poll_and_drop(&mut reader).is_pending());
     assert_eq!(reader.buffered_capacity(), 0);
@@ -278,10 +278,10 @@ async fn an_overlong_line_is_reported_while_it_still_goes_on() {
     let (mut peer, ours) = tokio::io::duplex(1 << 20);
     let mut reader = Reader::new(ours, Framing::Lines, Bytes::new(), Limits { message_bytes: 10 });
     peer.write_all(b"12345678901").await.unwrap();
-    assert_eq!(reader.next().await.unwrap(), Incoming::TooLarge { prefix: Bytes::from_static(b"12345678901") });
+    assert_eq!(reader.next().await.unwrap(), ReadEvent::TooLarge { prefix: Bytes::from_static(b"12345678901") });
     peer.write_all(&[b'x'; 500_000]).await.unwrap();
     assert!(poll_and_drop(&mut reader).is_pending());
     assert_eq!(reader.buffered_capacity(), 0);
     peer.write_all(b"\r\n1234567890\r\n").await.unwrap();
-    assert_eq!(reader.next().await.unwrap(), Incoming::Message(Bytes::from_static(b"1234567890")));
+    assert_eq!(reader.next().await.unwrap(), ReadEvent::Message(Bytes::from_static(b"1234567890")));
 }

@@ -8,7 +8,7 @@ use bytes::{Buf, Bytes, BytesMut};
 
 use super::header::{Header, Opcode};
 use super::{Role, Violation, apply_mask};
-use crate::message::{CloseReason, Incoming, PREFIX_BYTES};
+use crate::message::{CloseReason, PREFIX_BYTES, ReadEvent};
 use crate::reader::take;
 
 /// The status a close frame without one stands for.
@@ -49,7 +49,7 @@ impl Decoder {
     }
 
     /// Takes the next thing out of `buffer`, or `None` until more has arrived.
-    pub(crate) fn decode(&mut self, buffer: &mut BytesMut) -> Result<Option<Incoming>, Violation> {
+    pub(crate) fn decode(&mut self, buffer: &mut BytesMut) -> Result<Option<ReadEvent>, Violation> {
         loop {
             match self.stage {
                 Stage::Header => {
@@ -135,7 +135,7 @@ impl Decoder {
     }
 
     /// Reports the message as soon as its prefix is complete, and from then on discards it.
-    fn report_overlong(&mut self, header: Header, buffer: &mut BytesMut) -> Option<Incoming> {
+    fn report_overlong(&mut self, header: Header, buffer: &mut BytesMut) -> Option<ReadEvent> {
         let assembled: &[u8] = match &self.message {
             Message::Assembling(message) => message,
             Message::None | Message::Discarding => &[],
@@ -151,15 +151,15 @@ impl Decoder {
         buffer.advance(from_frame);
         self.message = Message::Discarding;
         self.stage = Stage::Piece(header, from_frame as u64);
-        Some(Incoming::TooLarge { prefix })
+        Some(ReadEvent::TooLarge { prefix })
     }
 
-    fn end_piece(&mut self, header: &Header) -> Option<Incoming> {
+    fn end_piece(&mut self, header: &Header) -> Option<ReadEvent> {
         if !header.fin {
             return None;
         }
         match std::mem::replace(&mut self.message, Message::None) {
-            Message::Assembling(message) => Some(Incoming::Message(message.freeze())),
+            Message::Assembling(message) => Some(ReadEvent::Message(message.freeze())),
             Message::None | Message::Discarding => None,
         }
     }
@@ -172,12 +172,12 @@ fn unmask(data: &mut [u8], header: &Header, offset: u64) {
     }
 }
 
-fn whole_frame(opcode: Opcode, payload: Bytes) -> Result<Incoming, Violation> {
+fn whole_frame(opcode: Opcode, payload: Bytes) -> Result<ReadEvent, Violation> {
     Ok(match opcode {
-        Opcode::Continuation | Opcode::Text | Opcode::Binary => Incoming::Message(payload),
-        Opcode::Ping => Incoming::Ping(payload),
-        Opcode::Pong => Incoming::Pong(payload),
-        Opcode::Close => Incoming::Closed(Some(close_reason(&payload)?)),
+        Opcode::Continuation | Opcode::Text | Opcode::Binary => ReadEvent::Message(payload),
+        Opcode::Ping => ReadEvent::Ping(payload),
+        Opcode::Pong => ReadEvent::Pong(payload),
+        Opcode::Close => ReadEvent::Closed(Some(close_reason(&payload)?)),
     })
 }
 

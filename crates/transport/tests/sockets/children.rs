@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::send;
 use transport::{
-    ChildCommand, ChildGuard, ChildStderr, Incoming, Limits, MessageStream, PeerLabel, SpawnError, spawn_child,
+    ChildCommand, ChildGuard, ChildStderr, Limits, MessageStream, PeerLabel, ReadEvent, SpawnError, spawn_child,
 };
 
 fn shell(script: &str) -> ChildCommand {
@@ -20,7 +20,7 @@ fn start(script: &str) -> (MessageStream, ChildGuard) {
 
 async fn line(stream: &mut MessageStream) -> String {
     match stream.reader.next().await.unwrap() {
-        Incoming::Message(line) => String::from_utf8(line.to_vec()).unwrap(),
+        ReadEvent::Message(line) => String::from_utf8(line.to_vec()).unwrap(),
         other => panic!("{other:?}"),
     }
 }
@@ -55,7 +55,7 @@ async fn messages_are_lines_of_its_pipes() {
     send(&mut stream, b"{\"id\":1}").await;
     assert_eq!(line(&mut stream).await, "{\"id\":1}");
     stream.writer.shutdown().await;
-    assert_eq!(stream.reader.next().await.unwrap(), Incoming::Closed(None));
+    assert_eq!(stream.reader.next().await.unwrap(), ReadEvent::Closed(None));
     assert!(guard.ended().await.status.unwrap().success());
     assert!(!is_left(guard.pid()));
 }
@@ -103,7 +103,7 @@ async fn a_child_that_ends_at_once_says_why() {
     let stderr = ChildStderr::Lines(Box::new(move |line| keep.lock().unwrap().push(line.to_owned())));
     let script = "for n in 1 2 3 4 5 6 7 8; do echo line $n >&2; done; printf 'no route' >&2; exit 3";
     let (mut stream, mut guard) = spawn_child(ChildCommand { stderr, ..shell(script) }, Limits::default()).unwrap();
-    assert_eq!(stream.reader.next().await.unwrap(), Incoming::Closed(None));
+    assert_eq!(stream.reader.next().await.unwrap(), ReadEvent::Closed(None));
     let end = guard.ended().await;
     assert_eq!(end.status.unwrap().code(), Some(3));
     assert_eq!(
@@ -140,8 +140,8 @@ async fn garbage_is_handed_on_as_it_is() {
     )
     .unwrap();
     assert_eq!(line(&mut stream).await, "not json");
-    assert_eq!(stream.reader.next().await.unwrap(), Incoming::Message(b"\xff\xfe"[..].into()));
-    assert!(matches!(stream.reader.next().await.unwrap(), Incoming::TooLarge { .. }));
+    assert_eq!(stream.reader.next().await.unwrap(), ReadEvent::Message(b"\xff\xfe"[..].into()));
+    assert!(matches!(stream.reader.next().await.unwrap(), ReadEvent::TooLarge { .. }));
     assert_eq!(line(&mut stream).await, "fine");
     guard.ended().await;
 }
@@ -173,7 +173,7 @@ async fn a_child_that_exits_takes_its_group_along() {
     let (mut stream, mut guard) = start("trap '' TERM; sleep 1000 & echo $!");
     let pids = [guard.pid(), line(&mut stream).await.parse().unwrap()];
     assert!(guard.ended().await.status.unwrap().success());
-    assert_eq!(stream.reader.next().await.unwrap(), Incoming::Closed(None));
+    assert_eq!(stream.reader.next().await.unwrap(), ReadEvent::Closed(None));
     gone(&pids).await;
 }
 

@@ -13,7 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use transport::{
-    CertificateFault, ConnectError, ConnectOptions, Incoming, Listener, TlsAcceptor, TlsRoots, connect, tls_acceptor,
+    CertificateFault, ConnectError, ConnectOptions, Listener, ReadEvent, TlsAcceptor, TlsRoots, connect, tls_acceptor,
 };
 
 /// An authority whose certificate lies in a file.
@@ -104,7 +104,7 @@ async fn a_named_authority_is_trusted_again_and_again() {
         let mut client = connect(&url, options.clone()).await.unwrap();
         tokio::spawn(echo(accepted.await.unwrap().unwrap().unwrap()));
         send(&mut client, b"{}").await;
-        assert_eq!(client.reader.next().await.unwrap(), Incoming::Message(b"{}"[..].into()));
+        assert_eq!(client.reader.next().await.unwrap(), ReadEvent::Message(b"{}"[..].into()));
     }
 }
 

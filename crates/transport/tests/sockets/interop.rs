@@ -6,11 +6,11 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_websockets::{ClientBuilder, CloseCode, Message, ServerBuilder};
 use transport::{
-    CloseReason, ConnectError, ConnectOptions, Framing, Incoming, Limits, ReadError, Violation, connect,
+    CloseReason, ConnectError, ConnectOptions, Framing, Limits, ReadError, ReadEvent, Violation, connect,
 };
 
-fn closed(code: u16, reason: &str) -> Incoming {
-    Incoming::Closed(Some(CloseReason { code, reason: reason.into() }))
+fn closed(code: u16, reason: &str) -> ReadEvent {
+    ReadEvent::Closed(Some(CloseReason { code, reason: reason.into() }))
 }
 
 #[tokio::test]
@@ -60,13 +60,13 @@ async fn our_client_talks_to_their_server() {
         ..ConnectOptions::default()
     };
     let mut client = connect(&url, options).await.unwrap();
-    assert_eq!(client.reader.next().await.unwrap(), Incoming::Ping(b"you?"[..].into()));
+    assert_eq!(client.reader.next().await.unwrap(), ReadEvent::Ping(b"you?"[..].into()));
     let mut pong = Vec::new();
     assert!(client.framing.pong(&mut pong, b"you?"));
     client.writer.write_all(&pong).await.unwrap();
     for payload in ["", "{}", &"x".repeat(126), &"x".repeat(70_000), &"x".repeat(1 << 20)] {
         send(&mut client, payload.as_bytes()).await;
-        assert_eq!(client.reader.next().await.unwrap(), Incoming::Message(payload.to_owned().into()));
+        assert_eq!(client.reader.next().await.unwrap(), ReadEvent::Message(payload.to_owned().into()));
     }
     send_close(&mut client, 1000, "bye").await;
     assert_eq!(client.reader.next().await.unwrap(), closed(1000, ""));
@@ -86,7 +86,7 @@ async fn an_overlong_message_leaves_the_connection_usable() {
     let server = tokio::spawn(echo(accepted.await.unwrap().unwrap().unwrap()));
     for (sent, answered) in [(1000, 1000), (1001, 1001), (5_000_000, 1024), (3, 3)] {
         send(&mut client, &vec![b'x'; sent]).await;
-        assert_eq!(client.reader.next().await.unwrap(), Incoming::Message(vec![b'x'; answered].into()));
+        assert_eq!(client.reader.next().await.unwrap(), ReadEvent::Message(vec![b'x'; answered].into()));
     }
     send_close(&mut client, 1000, "").await;
     assert_eq!(server.await.unwrap(), closed(1000, ""));
@@ -106,9 +106,9 @@ async fn a_byte_at_a_time_is_fast_enough() {
         tokio::task::yield_now().await;
     }
     let mut server = accepted.await.unwrap().unwrap().unwrap();
-    assert_eq!(server.reader.next().await.unwrap(), Incoming::Message(vec![b'x'; 300].into()));
+    assert_eq!(server.reader.next().await.unwrap(), ReadEvent::Message(vec![b'x'; 300].into()));
     client.shutdown().await.unwrap();
-    assert_eq!(server.reader.next().await.unwrap(), Incoming::Closed(None));
+    assert_eq!(server.reader.next().await.unwrap(), ReadEvent::Closed(None));
 }
 
 #[tokio::test]
@@ -121,7 +121,7 @@ async fn messages_sent_with_the_upgrade_request_are_not_lost() {
     let mut client = TcpStream::connect(address).await.unwrap();
     client.write_all(&bytes).await.unwrap();
     let mut server = accepted.await.unwrap().unwrap().unwrap();
-    assert_eq!(server.reader.next().await.unwrap(), Incoming::Message(b"early"[..].into()));
+    assert_eq!(server.reader.next().await.unwrap(), ReadEvent::Message(b"early"[..].into()));
 }
 
 #[tokio::test]
@@ -144,7 +144,7 @@ async fn an_in_memory_pair_talks() {
     client.framing.frame(&mut out, large.len(), |out| out.extend_from_slice(&large));
     let (written, answer) = tokio::join!(client.writer.write_all(&out), client.reader.next());
     written.unwrap();
-    assert_eq!(answer.unwrap(), Incoming::Message(large.into()));
+    assert_eq!(answer.unwrap(), ReadEvent::Message(large.into()));
     send_close(&mut client, 1000, "").await;
     assert_eq!(server.await.unwrap(), closed(1000, ""));
 }

@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use transport::{
-    AcceptError, HttpSurface, Incoming, Limits, ListenUrl, Listener, MessageStream, TlsAcceptor, accept_messages,
+    AcceptError, HttpSurface, Limits, ListenUrl, Listener, MessageStream, ReadEvent, TlsAcceptor, accept_messages,
 };
 
 /// Lets those in who know the token, if there is one.
@@ -56,16 +56,16 @@ pub(crate) fn accept_one_within(listener: Listener, owner: Owner, limits: Limits
 }
 
 /// Answers pings and sends every message back until the peer closes; then says what the close was.
-pub(crate) async fn echo(mut stream: MessageStream) -> Incoming {
+pub(crate) async fn echo(mut stream: MessageStream) -> ReadEvent {
     loop {
         let mut out = Vec::new();
         match stream.reader.next().await.unwrap() {
-            Incoming::Message(payload) | Incoming::TooLarge { prefix: payload } => {
+            ReadEvent::Message(payload) | ReadEvent::TooLarge { prefix: payload } => {
                 stream.framing.frame(&mut out, payload.len(), |out| out.extend_from_slice(&payload));
             }
-            Incoming::Ping(payload) => assert!(stream.framing.pong(&mut out, &payload)),
-            Incoming::Pong(_) => {}
-            closed @ Incoming::Closed(_) => {
+            ReadEvent::Ping(payload) => assert!(stream.framing.pong(&mut out, &payload)),
+            ReadEvent::Pong(_) => {}
+            closed @ ReadEvent::Closed(_) => {
                 stream.framing.close(&mut out, 1000, "");
                 stream.writer.write_all(&out).await.unwrap();
                 stream.writer.shutdown().await;

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use transport::{
-    AcceptError, BindError, CloseReason, ConnectOptions, Incoming, Listener, PeerLabel, tls_acceptor, upgrade_client,
+    AcceptError, BindError, CloseReason, ConnectOptions, Listener, PeerLabel, ReadEvent, tls_acceptor, upgrade_client,
 };
 
 struct Files {
@@ -72,10 +72,10 @@ async fn messages_travel_encrypted() {
     for size in [0, 10, 100_000, 1 << 20] {
         let payload = vec![b'x'; size];
         send(&mut client, &payload).await;
-        assert_eq!(client.reader.next().await.unwrap(), Incoming::Message(payload.into()));
+        assert_eq!(client.reader.next().await.unwrap(), ReadEvent::Message(payload.into()));
     }
     send_close(&mut client, 1000, "bye").await;
-    assert_eq!(server.await.unwrap(), Incoming::Closed(Some(CloseReason { code: 1000, reason: "bye".into() })));
+    assert_eq!(server.await.unwrap(), ReadEvent::Closed(Some(CloseReason { code: 1000, reason: "bye".into() })));
 }
 
 #[tokio::test]

@@ -9,7 +9,9 @@ use crate::support::{Owner, accept_one, echo, send};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
-use transport::{AcceptError, BindError, ConnectOptions, Framing, Incoming, ListenUrl, Listener, PeerLabel, connect};
+use transport::{
+    AcceptError, BindError, ConnectOptions, Framing, ListenUrl, Listener, PeerLabel, ReadEvent, connect,
+};
 
 async fn bind(path: &Path) -> Result<Listener, BindError> {
     Listener::bind(&ListenUrl::Unix(path.into()), None).await
@@ -96,10 +98,10 @@ async fn lines_are_spoken_at_once_and_need_no_token() {
     let server = accepted.await.unwrap().unwrap().unwrap();
     assert_eq!((server.framing, server.peer), (Framing::Lines, PeerLabel::Unix));
     let server = tokio::spawn(echo(server));
-    assert_eq!(client.reader.next().await.unwrap(), Incoming::Message(b"{\"id\":1}"[..].into()));
+    assert_eq!(client.reader.next().await.unwrap(), ReadEvent::Message(b"{\"id\":1}"[..].into()));
     client.writer.shutdown().await;
-    assert_eq!(server.await.unwrap(), Incoming::Closed(None));
-    assert_eq!(client.reader.next().await.unwrap(), Incoming::Closed(None));
+    assert_eq!(server.await.unwrap(), ReadEvent::Closed(None));
+    assert_eq!(client.reader.next().await.unwrap(), ReadEvent::Closed(None));
 }
 
 #[tokio::test]
@@ -124,7 +126,7 @@ async fn a_websocket_is_spoken_too() {
     let mut server = accepted.await.unwrap().unwrap().unwrap();
     assert_eq!(server.framing, Framing::WebSocketServer);
     send(&mut client, b"{}").await;
-    assert_eq!(server.reader.next().await.unwrap(), Incoming::Message(b"{}"[..].into()));
+    assert_eq!(server.reader.next().await.unwrap(), ReadEvent::Message(b"{}"[..].into()));
 }
 
 #[tokio::test]

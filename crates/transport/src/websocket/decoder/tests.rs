@@ -20,7 +20,7 @@ fn text(payload: &[u8]) -> Vec<u8> {
 }
 
 /// Everything the server side makes of `bytes`, up to the first violation.
-fn decode(limit: usize, bytes: &[u8]) -> (Vec<Incoming>, Option<Violation>) {
+fn decode(limit: usize, bytes: &[u8]) -> (Vec<ReadEvent>, Option<Violation>) {
     let (mut decoder, mut buffer, mut seen) = (Decoder::new(Role::Server, limit), BytesMut::from(bytes), Vec::new());
     loop {
         match decoder.decode(&mut buffer) {
@@ -31,12 +31,12 @@ fn decode(limit: usize, bytes: &[u8]) -> (Vec<Incoming>, Option<Violation>) {
     }
 }
 
-fn message(payload: &[u8]) -> Incoming {
-    Incoming::Message(Bytes::copy_from_slice(payload))
+fn message(payload: &[u8]) -> ReadEvent {
+    ReadEvent::Message(Bytes::copy_from_slice(payload))
 }
 
-fn too_large(prefix: &[u8]) -> Incoming {
-    Incoming::TooLarge { prefix: Bytes::copy_from_slice(prefix) }
+fn too_large(prefix: &[u8]) -> ReadEvent {
+    ReadEvent::TooLarge { prefix: Bytes::copy_from_slice(prefix) }
 }
 
 #[test]
@@ -87,14 +87,18 @@ fn control_frames_are_seen_inside_messages_even_discarded_ones() {
         frame(FIN, b"g"),
         text(b"ok"),
     ];
-    let expected =
-        vec![Incoming::Ping(b"1"[..].into()), too_large(b"abcdef"), Incoming::Pong(b"2"[..].into()), message(b"ok")];
+    let expected = vec![
+        ReadEvent::Ping(b"1"[..].into()),
+        too_large(b"abcdef"),
+        ReadEvent::Pong(b"2"[..].into()),
+        message(b"ok"),
+    ];
     assert_eq!(decode(4, &bytes.concat()), (expected, None));
 }
 
 #[test]
 fn a_close_frame_carries_its_reason() {
-    let closed = |code, reason: &str| Incoming::Closed(Some(CloseReason { code, reason: reason.into() }));
+    let closed = |code, reason: &str| ReadEvent::Closed(Some(CloseReason { code, reason: reason.into() }));
     assert_eq!(decode(9, &frame(FIN | 8, b"\x03\xe9going away")).0, [closed(1001, "going away")]);
     assert_eq!(decode(9, &frame(FIN | 8, b"")).0, [closed(NO_STATUS, "")]);
     assert_eq!(decode(9, &frame(FIN | 8, b"\x03")).1, Some(Violation::HalfStatusCode));
