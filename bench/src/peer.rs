@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
-use transport::{HttpSurface, Limits, ListenUrl, Listener, MessageStream, ReadEvent, accept_messages};
+use transport::{HttpSurface, ListenUrl, Listener, MessageLimits, MessageStream, ReadEvent, accept_messages};
 
 /// The argument that makes this program the peer.
 pub(crate) const ARGUMENT: &str = "--echo-peer";
@@ -46,7 +46,7 @@ pub(crate) fn serve() -> Result<()> {
         println!("{}", listener.url());
         loop {
             let socket = listener.accept(|_| {}).await?;
-            let limits = Limits { message_bytes: 64 << 20 };
+            let limits = MessageLimits { message_bytes: 64 << 20 };
             if let Some(stream) = accept_messages(socket, Arc::new(Open), limits).await? {
                 tokio::spawn(echo(stream));
             }

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use session::LogBound;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use transport::{
-    AcceptError, AcceptTrouble, BindError, HttpSurface, Limits, ListenUrl, Listener, MessageStream, PeerLabel,
+    AcceptError, AcceptTrouble, BindError, HttpSurface, ListenUrl, Listener, MessageLimits, MessageStream, PeerLabel,
     Socket, TlsAcceptor, accept_messages,
 };
 
@@ -109,8 +109,8 @@ impl Server {
     }
 }
 
-fn limits(shared: &Shared) -> Limits {
-    Limits { message_bytes: shared.config.max_message_bytes }
+fn limits(shared: &Shared) -> MessageLimits {
+    MessageLimits { message_bytes: shared.config.max_message_bytes }
 }
 
 /// The places that a connection takes one after the other: as a handshake, perhaps as a client that waits, and as a connection.
@@ -194,7 +194,7 @@ async fn accept(listener: &Listener, shared: &Arc<Shared>, door: &Arc<Door>, pla
 async fn shake_hands(
     socket: Socket,
     surface: Arc<dyn HttpSurface>,
-    limits: Limits,
+    limits: MessageLimits,
     handshake: &Handshake,
 ) -> Option<MessageStream> {
     let peer = socket.peer;

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::{Value, json};
 use tokio::net::UnixListener;
 use tokio::task::JoinHandle;
-use transport::{Limits, MessageStream, PeerLabel, in_memory};
+use transport::{MessageLimits, MessageStream, PeerLabel, in_memory};
 
 pub use connection::ScriptedConnection;
 pub use state::ClientMessage;
@@ -69,7 +69,7 @@ impl ScriptedServer {
 
     /// Opens a new connection in memory, and returns the client's end of it.
     pub fn dial(&self) -> MessageStream {
-        let (server, client) = in_memory(Limits::default());
+        let (server, client) = in_memory(MessageLimits::default());
         self.dialled.fetch_add(1, Ordering::SeqCst);
         ScriptedConnection::serve(server, &self.state);
         client
@@ -84,7 +84,7 @@ impl ScriptedServer {
             while let Ok((client, _)) = listener.accept().await {
                 let (read, write) = client.into_split();
                 server.dialled.fetch_add(1, Ordering::SeqCst);
-                let stream = transport::lines(read, write, PeerLabel::Unix, Limits::default());
+                let stream = transport::lines(read, write, PeerLabel::Unix, MessageLimits::default());
                 ScriptedConnection::serve(stream, &server.state);
             }
         });

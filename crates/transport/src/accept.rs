@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::framing::Framing;
 use crate::http::{self, END_OF_PATIENCE, HttpError, HttpSurface, Trust, Upgraded};
-use crate::message::Limits;
+use crate::message::MessageLimits;
 use crate::peer::PeerLabel;
 use crate::socket::{Socket, Wire};
 use crate::stream::{MessageStream, lines};
@@ -39,7 +39,7 @@ pub enum AcceptError {
 pub async fn accept_messages(
     socket: Socket,
     surface: Arc<dyn HttpSurface>,
-    limits: Limits,
+    limits: MessageLimits,
 ) -> Result<Option<MessageStream>, AcceptError> {
     let Socket { wire, peer, trust, accepted_at } = socket;
     let deadline = accepted_at + END_OF_PATIENCE;
@@ -65,7 +65,7 @@ pub async fn accept_messages(
 struct Visit {
     surface: Arc<dyn HttpSurface>,
     peer: PeerLabel,
-    limits: Limits,
+    limits: MessageLimits,
     deadline: Instant,
 }
 

@@ -18,7 +18,7 @@ use std::process::{Command, Stdio};
 
 use tokio::net::unix::pipe;
 
-use crate::message::Limits;
+use crate::message::MessageLimits;
 use crate::peer::PeerLabel;
 use crate::stream::{MessageStream, lines};
 pub use guard::{ChildEnd, ChildGuard};
@@ -82,7 +82,7 @@ pub enum SpawnError {
 ///
 /// The child and its process group end with the guard, whatever becomes of the stream; the end of the stream does not end
 /// the child. Dropping the writer, or shutting it down, closes its stdin.
-pub fn spawn_child(command: ChildCommand, limits: Limits) -> Result<(MessageStream, ChildGuard), SpawnError> {
+pub fn spawn_child(command: ChildCommand, limits: MessageLimits) -> Result<(MessageStream, ChildGuard), SpawnError> {
     let program = command.program.to_string_lossy().into_owned();
     // The system reports a missing directory in the same words as a missing program.
     if let Some(cwd) = command.cwd.as_ref().filter(|cwd| !cwd.is_dir()) {
@@ -91,7 +91,7 @@ pub fn spawn_child(command: ChildCommand, limits: Limits) -> Result<(MessageStre
     start(command, &program, limits).map_err(|source| SpawnError::Io { program, source })
 }
 
-fn start(command: ChildCommand, program: &str, limits: Limits) -> io::Result<(MessageStream, ChildGuard)> {
+fn start(command: ChildCommand, program: &str, limits: MessageLimits) -> io::Result<(MessageStream, ChildGuard)> {
     let mut spawned = prepare(&command).spawn()?;
     let pipes = (spawned.stdin.take(), spawned.stdout.take(), spawned.stderr.take());
     // From here on every way out of this function ends the child.

@@ -15,7 +15,7 @@ use tokio::net::{TcpStream, UnixStream, lookup_host};
 use tokio_rustls::TlsConnector;
 
 use crate::framing::Framing;
-use crate::message::Limits;
+use crate::message::MessageLimits;
 use crate::peer::PeerLabel;
 use crate::stream::{MessageStream, lines};
 pub use error::{CertificateFault, ConnectError};
@@ -29,7 +29,7 @@ pub struct ConnectOptions {
     /// Sent as `Authorization: Bearer …`.
     pub bearer_token: Option<String>,
     /// For what the server sends.
-    pub limits: Limits,
+    pub limits: MessageLimits,
     /// Further headers of the upgrade request.
     pub headers: Vec<(String, String)>,
     /// Whose certificates `wss://` accepts; the system's roots unless chosen otherwise.

@@ -31,7 +31,7 @@ pub use framing::Framing;
 pub use http::HttpSurface;
 pub use listen_url::{DEFAULT_LISTEN_URL, ListenUrl, ListenUrlError};
 pub use listener::{AcceptTrouble, BindError, Listener, OtherUser};
-pub use message::{CloseReason, Limits, ReadError, ReadEvent};
+pub use message::{CloseReason, MessageLimits, ReadError, ReadEvent};
 pub use peer::PeerLabel;
 pub use reader::Reader;
 pub use socket::Socket;

@@ -11,12 +11,12 @@ pub(crate) const PREFIX_BYTES: usize = 1024;
 
 /// The bounds a message stream keeps to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct MessageLimits {
     /// The longest message that is handed out; framing is not counted.
     pub message_bytes: usize,
 }
 
-impl Default for Limits {
+impl Default for MessageLimits {
     fn default() -> Self {
         Self { message_bytes: 64 * 1024 * 1024 }
     }

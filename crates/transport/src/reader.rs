@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use crate::framing::Framing;
 use crate::line_decoder::LineDecoder;
-use crate::message::{Limits, ReadError, ReadEvent};
+use crate::message::{MessageLimits, ReadError, ReadEvent};
 use crate::websocket;
 use buffer::ReadBuffer;
 pub(crate) use buffer::take;
@@ -43,7 +43,7 @@ impl Reader {
         source: impl AsyncRead + Send + Unpin + 'static,
         framing: Framing,
         already_read: Bytes,
-        limits: Limits,
+        limits: MessageLimits,
     ) -> Self {
         let limit = limits.message_bytes;
         let decoder = match framing {

@@ -10,12 +10,12 @@ use rustix::fs::FileType;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::unix::pipe;
 
-use crate::message::Limits;
+use crate::message::MessageLimits;
 use crate::peer::PeerLabel;
 use crate::stream::{MessageStream, lines};
 
 /// Lines over our own stdin and stdout.
-pub fn stdio(limits: Limits) -> MessageStream {
+pub fn stdio(limits: MessageLimits) -> MessageStream {
     lines(input(), output(), PeerLabel::Stdio, limits)
 }
 

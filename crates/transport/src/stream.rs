@@ -4,7 +4,7 @@ use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::framing::Framing;
-use crate::message::Limits;
+use crate::message::MessageLimits;
 use crate::peer::PeerLabel;
 use crate::reader::Reader;
 use crate::writer::Writer;
@@ -31,7 +31,7 @@ impl MessageStream {
         framing: Framing,
         already_read: Bytes,
         peer: PeerLabel,
-        limits: Limits,
+        limits: MessageLimits,
     ) -> Self
     where
         R: AsyncRead + Send + Unpin + 'static,
@@ -42,7 +42,7 @@ impl MessageStream {
 }
 
 /// Lines over any two byte streams, such as the pipes of a child.
-pub fn lines<R, W>(read: R, write: W, peer: PeerLabel, limits: Limits) -> MessageStream
+pub fn lines<R, W>(read: R, write: W, peer: PeerLabel, limits: MessageLimits) -> MessageStream
 where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
@@ -51,7 +51,7 @@ where
 }
 
 /// Two connected streams with WebSocket framing, the server's end first.
-pub fn in_memory(limits: Limits) -> (MessageStream, MessageStream) {
+pub fn in_memory(limits: MessageLimits) -> (MessageStream, MessageStream) {
     let (server, client) = tokio::io::duplex(IN_MEMORY_BYTES);
     let end =
         |io, framing| MessageStream::new(tokio::io::split(io), framing, Bytes::new(), PeerLabel::Memory, limits);

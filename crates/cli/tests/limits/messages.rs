@@ -1,7 +1,7 @@
 //! The limit on the size of a message, both ways.
 
 use testkit::{Client, TestServer, json};
-use transport::{ConnectOptions, Limits};
+use transport::{ConnectOptions, MessageLimits};
 
 const LIMIT: usize = 64 << 10;
 
@@ -68,7 +68,7 @@ async fn a_read_returns_as_much_as_fits_a_message() {
 #[tokio::test]
 async fn output_is_cut_so_that_every_message_fits() {
     let server = server().await;
-    let limits = Limits { message_bytes: LIMIT };
+    let limits = MessageLimits { message_bytes: LIMIT };
     let mut client =
         Client::connect_with(server.url(), ConnectOptions { limits, ..Default::default() }).await.unwrap();
     client.handshake(None).await;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use testkit::{Client, Signal, binary, descendants, eventually, is_alive, json, send_signal};
 use tokio::process::{Child, Command};
-use transport::{Limits, PeerLabel, lines};
+use transport::{MessageLimits, PeerLabel, lines};
 
 /// The server process, and a client that holds both ends.
 fn start(args: &[&str]) -> (Child, Client) {
@@ -13,7 +13,7 @@ fn start(args: &[&str]) -> (Child, Client) {
     command.args(["--listen", "stdio"]).args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
     let mut server = command.spawn().unwrap();
     let (read, write) = (server.stdout.take().unwrap(), server.stdin.take().unwrap());
-    (server, Client::over(lines(read, write, PeerLabel::Stdio, Limits::default())))
+    (server, Client::over(lines(read, write, PeerLabel::Stdio, MessageLimits::default())))
 }
 
 #[tokio::test]

@@ -135,7 +135,7 @@ mod tests {
     use std::time::Duration;
 
     use tokio::time::timeout;
-    use transport::{Framing, Limits, MessageStream, in_memory};
+    use transport::{Framing, MessageLimits, MessageStream, in_memory};
 
     use super::*;
 
@@ -156,7 +156,7 @@ mod tests {
     }
 
     fn pair() -> (Inbox, Peer) {
-        let (ours, theirs) = in_memory(Limits::default());
+        let (ours, theirs) = in_memory(MessageLimits::default());
         (Inbox::new(ours.reader), Peer(theirs))
     }
 

@@ -8,7 +8,7 @@ use tokio::io::AsyncRead;
 use tokio::task::JoinHandle;
 
 use crate::framing::Framing;
-use crate::message::{Limits, ReadEvent};
+use crate::message::{MessageLimits, ReadEvent};
 use crate::reader::Reader;
 
 /// A longer line is cut to what a reader keeps of too long messages.
@@ -42,7 +42,8 @@ pub(super) fn listen(
     mut tell: Box<dyn FnMut(&str) + Send>,
     last_words: LastWords,
 ) -> JoinHandle<()> {
-    let mut reader = Reader::new(stderr, Framing::Lines, Bytes::new(), Limits { message_bytes: MAX_LINE_BYTES });
+    let mut reader =
+        Reader::new(stderr, Framing::Lines, Bytes::new(), MessageLimits { message_bytes: MAX_LINE_BYTES });
     tokio::spawn(async move {
         while let Ok(ReadEvent::Message(line) | ReadEvent::TooLarge { prefix: line }) = reader.next().await {
             let line = String::from_utf8_lossy(&line).into_owned();

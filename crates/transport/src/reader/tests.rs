@@ -11,7 +11,7 @@ use tokio::io::{AsyncWriteExt, ReadBuf};
 use super::*;
 use crate::websocket::{Opcode, apply_mask, write_header};
 
-const LIMITS: Limits = Limits { message_bytes: 64 * 1024 * 1024 };
+const LIMITS: MessageLimits = MessageLimits { message_bytes: 64 * 1024 * 1024 };
 
 /// Gives out its pieces one read at a time and makes the reader wait before each.
 struct Pieces {
@@ -58,7 +58,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 }
 
 /// Reads to the end; the error, if any, as text.
-fn read_all(source: Pieces, framing: Framing, limits: Limits) -> (Vec<ReadEvent>, Option<String>) {
+fn read_all(source: Pieces, framing: Framing, limits: MessageLimits) -> (Vec<ReadEvent>, Option<String>) {
     let mut reader = Reader::new(source, framing, Bytes::new(), limits);
     let mut seen = Vec::new();
     loop {
@@ -162,7 +162,7 @@ proptest! {
     #[test]
     fn random_bytes_end_without_a_panic(bytes in vec(any::<u8>(), 0..2000), size in 1usize..100, limit in 0usize..300) {
         for framing in [Framing::WebSocketServer, Framing::WebSocketClient, Framing::Lines] {
-            read_all(Pieces::cut(&bytes, &[size]), framing, Limits { message_bytes: limit });
+            read_all(Pieces::cut(&bytes, &[size]), framing, MessageLimits { message_bytes: limit });
         }
     }
 
@@ -175,7 +175,7 @@ proptest! {
             one.put(&mut bytes, &mut expected, Some(key));
         }
         bytes.truncate(kept);
-        let (seen, _) = read_all(Pieces::cut(&bytes, &[size]), Framing::WebSocketServer, Limits { message_bytes: limit });
+        let (seen, _) = read_all(Pieces::cut(&bytes, &[size]), Framing::WebSocketServer, MessageLimits { message_bytes: limit });
         let fits = |one: &ReadEvent| !matches!(one, ReadEvent::Message(message) if message.len() > limit);
         prop_assert!(seen.iter().all(fits));
     }
@@ -276,7 +276,7 @@ async fn a_claimed_length_is_not_believed_until_it_arrives() {
 #[tokio::test]
 async fn an_overlong_line_is_reported_while_it_still_goes_on() {
     let (mut peer, ours) = tokio::io::duplex(1 << 20);
-    let mut reader = Reader::new(ours, Framing::Lines, Bytes::new(), Limits { message_bytes: 10 });
+    let mut reader = Reader::new(ours, Framing::Lines, Bytes::new(), MessageLimits { message_bytes: 10 });
     peer.write_all(b"12345678901").await.unwrap();
     assert_eq!(reader.next().await.unwrap(), ReadEvent::TooLarge { prefix: Bytes::from_static(b"12345678901") });
     peer.write_all(&[b'x'; 500_000]).await.unwrap();

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use crate::support::send;
 use transport::{
-    ChildCommand, ChildGuard, ChildStderr, Limits, MessageStream, PeerLabel, ReadEvent, SpawnError, spawn_child,
+    ChildCommand, ChildGuard, ChildStderr, MessageLimits, MessageStream, PeerLabel, ReadEvent, SpawnError,
+    spawn_child,
 };
 
 fn shell(script: &str) -> ChildCommand {
@@ -15,7 +16,7 @@ fn shell(script: &str) -> ChildCommand {
 }
 
 fn start(script: &str) -> (MessageStream, ChildGuard) {
-    spawn_child(shell(script), Limits::default()).unwrap()
+    spawn_child(shell(script), MessageLimits::default()).unwrap()
 }
 
 async fn line(stream: &mut MessageStream) -> String {
@@ -50,7 +51,7 @@ async fn gone(pids: &[u32]) {
 #[tokio::test]
 async fn messages_are_lines_of_its_pipes() {
     let command = ChildCommand { program: "cat".into(), ..ChildCommand::default() };
-    let (mut stream, mut guard) = spawn_child(command, Limits::default()).unwrap();
+    let (mut stream, mut guard) = spawn_child(command, MessageLimits::default()).unwrap();
     assert_eq!(stream.peer, PeerLabel::Child(guard.pid()));
     send(&mut stream, b"{\"id\":1}").await;
     assert_eq!(line(&mut stream).await, "{\"id\":1}");
@@ -79,7 +80,7 @@ async fn environment_and_directory_are_as_asked_for() {
             "echo \"$GIVEN $HOME ${CARGO_MANIFEST_DIR:+inherited}\"; /usr/bin/env | /bin/grep -c '^PATH='; pwd -P; echo",
         )
     };
-    let (mut stream, mut guard) = spawn_child(command, Limits::default()).unwrap();
+    let (mut stream, mut guard) = spawn_child(command, MessageLimits::default()).unwrap();
     assert_eq!(line(&mut stream).await, "yes /given inherited");
     assert_eq!(line(&mut stream).await, "0");
     assert_eq!(line(&mut stream).await, directory.path().canonicalize().unwrap().to_string_lossy());
@@ -89,10 +90,10 @@ async fn environment_and_directory_are_as_asked_for() {
 #[tokio::test]
 async fn what_cannot_be_started_is_named() {
     let missing = ChildCommand { program: "no-such-program-here".into(), ..ChildCommand::default() };
-    let error = spawn_child(missing, Limits::default()).unwrap_err();
+    let error = spawn_child(missing, MessageLimits::default()).unwrap_err();
     assert_eq!(error.to_string(), "cannot start `no-such-program-here`: No such file or directory (os error 2)");
     let nowhere = ChildCommand { cwd: Some("/no/such/directory".into()), ..shell("true") };
-    let error = spawn_child(nowhere, Limits::default()).unwrap_err();
+    let error = spawn_child(nowhere, MessageLimits::default()).unwrap_err();
     assert!(matches!(error, SpawnError::NoDirectory { .. }), "{error}");
 }
 
@@ -102,7 +103,8 @@ async fn a_child_that_ends_at_once_says_why() {
     let keep = told.clone();
     let stderr = ChildStderr::Lines(Box::new(move |line| keep.lock().unwrap().push(line.to_owned())));
     let script = "for n in 1 2 3 4 5 6 7 8; do echo line $n >&2; done; printf 'no route' >&2; exit 3";
-    let (mut stream, mut guard) = spawn_child(ChildCommand { stderr, ..shell(script) }, Limits::default()).unwrap();
+    let (mut stream, mut guard) =
+        spawn_child(ChildCommand { stderr, ..shell(script) }, MessageLimits::default()).unwrap();
     assert_eq!(stream.reader.next().await.unwrap(), ReadEvent::Closed(None));
     let end = guard.ended().await;
     assert_eq!(end.status.unwrap().code(), Some(3));
@@ -136,7 +138,7 @@ async fn somebody_else_who_holds_stderr_does_not_delay_the_end() {
 async fn garbage_is_handed_on_as_it_is() {
     let (mut stream, mut guard) = spawn_child(
         shell("printf 'not json\\n\\377\\376\\n'; head -c 100000 /dev/zero; echo; echo fine"),
-        Limits { message_bytes: 1000 },
+        MessageLimits { message_bytes: 1000 },
     )
     .unwrap();
     assert_eq!(line(&mut stream).await, "not json");

@@ -6,7 +6,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_websockets::{ClientBuilder, CloseCode, Message, ServerBuilder};
 use transport::{
-    CloseReason, ConnectError, ConnectOptions, Framing, Limits, ReadError, ReadEvent, Violation, connect,
+    CloseReason, ConnectError, ConnectOptions, Framing, MessageLimits, ReadError, ReadEvent, Violation, connect,
 };
 
 fn closed(code: u16, reason: &str) -> ReadEvent {
@@ -81,7 +81,7 @@ async fn our_client_talks_to_their_server() {
 async fn an_overlong_message_leaves_the_connection_usable() {
     let listener = listen(None).await;
     let url = listener.url();
-    let accepted = accept_one_within(listener, Owner::default(), Limits { message_bytes: 1000 });
+    let accepted = accept_one_within(listener, Owner::default(), MessageLimits { message_bytes: 1000 });
     let mut client = connect(&url, ConnectOptions::default()).await.unwrap();
     let server = tokio::spawn(echo(accepted.await.unwrap().unwrap().unwrap()));
     for (sent, answered) in [(1000, 1000), (1001, 1001), (5_000_000, 1024), (3, 3)] {
@@ -126,7 +126,7 @@ async fn messages_sent_with_the_upgrade_request_are_not_lost() {
 
 #[tokio::test]
 async fn an_unmasked_frame_is_a_violation() {
-    let (mut server, mut client) = transport::in_memory(Limits::default());
+    let (mut server, mut client) = transport::in_memory(MessageLimits::default());
     let mut out = Vec::new();
     Framing::WebSocketServer.frame(&mut out, 2, |out| out.extend_from_slice(b"{}"));
     client.writer.write_all(&out).await.unwrap();
@@ -137,7 +137,7 @@ async fn an_unmasked_frame_is_a_violation() {
 
 #[tokio::test]
 async fn an_in_memory_pair_talks() {
-    let (server, mut client) = transport::in_memory(Limits::default());
+    let (server, mut client) = transport::in_memory(MessageLimits::default());
     let server = tokio::spawn(echo(server));
     let large = vec![b'x'; 1 << 20];
     let mut out = Vec::new();

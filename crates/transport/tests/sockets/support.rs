@@ -6,7 +6,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use transport::{
-    AcceptError, HttpSurface, Limits, ListenUrl, Listener, MessageStream, ReadEvent, TlsAcceptor, accept_messages,
+    AcceptError, HttpSurface, ListenUrl, Listener, MessageLimits, MessageStream, ReadEvent, TlsAcceptor,
+    accept_messages,
 };
 
 /// Lets those in who know the token, if there is one.
@@ -45,10 +46,10 @@ pub(crate) fn address(listener: &Listener) -> String {
 
 /// Accepts one connection and takes it as far as it goes.
 pub(crate) fn accept_one(listener: Listener, owner: Owner) -> JoinHandle<Accepted> {
-    accept_one_within(listener, owner, Limits::default())
+    accept_one_within(listener, owner, MessageLimits::default())
 }
 
-pub(crate) fn accept_one_within(listener: Listener, owner: Owner, limits: Limits) -> JoinHandle<Accepted> {
+pub(crate) fn accept_one_within(listener: Listener, owner: Owner, limits: MessageLimits) -> JoinHandle<Accepted> {
     tokio::spawn(async move {
         let socket = listener.accept(|_| {}).await.unwrap();
         accept_messages(socket, Arc::new(owner), limits).await
