@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use session::LogBound;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use transport::{
-    AcceptError, AcceptTrouble, BindError, HttpSurface, ListenUrl, Listener, MessageLimits, MessageStream, PeerLabel,
+    AcceptError, AcceptWarning, BindError, HttpSurface, ListenUrl, Listener, MessageLimits, MessageStream, PeerLabel,
     Socket, TlsAcceptor, accept_messages,
 };
 
@@ -258,10 +258,10 @@ struct Door {
 }
 
 impl Door {
-    fn note(&self, shared: &Shared, listener: &Listener, trouble: &AcceptTrouble) {
+    fn note(&self, shared: &Shared, listener: &Listener, trouble: &AcceptWarning) {
         let log = match trouble {
-            AcceptTrouble::Shortage(_) => &self.shortage_log,
-            AcceptTrouble::OtherUser(_) => {
+            AcceptWarning::OutOfResources(_) => &self.shortage_log,
+            AcceptWarning::OtherUser(_) => {
                 shared.metrics.authentication_failed(Refusal::other_user);
                 &self.log
             }

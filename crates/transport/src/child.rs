@@ -21,7 +21,7 @@ use tokio::net::unix::pipe;
 use crate::message::MessageLimits;
 use crate::peer::PeerLabel;
 use crate::stream::{MessageStream, lines};
-pub use guard::{ChildEnd, ChildGuard};
+pub use guard::{ChildExit, ChildGuard};
 use leader::Leader;
 use stderr::LastWords;
 use stdin::ChildStdin;
@@ -53,13 +53,13 @@ pub enum ChildStderr {
     #[default]
     Inherit,
     /// To this function, line by line: without its end, cut after 1 KiB if it is longer than 4 KiB, blank lines left out. It
-    /// is called in a task and must not block. The last lines are kept for [`ChildEnd`].
+    /// is called in a task and must not block. The last lines are kept for [`ChildExit`].
     Lines(Box<dyn FnMut(&str) + Send>),
 }
 
 /// Why there is no child.
 #[derive(Debug, thiserror::Error)]
-pub enum SpawnError {
+pub enum ChildSpawnError {
     /// The working directory is not one.
     #[error("cannot start `{program}` in {}: it is not a directory", cwd.display())]
     NoDirectory {
@@ -82,13 +82,16 @@ pub enum SpawnError {
 ///
 /// The child and its process group end with the guard, whatever becomes of the stream; the end of the stream does not end
 /// the child. Dropping the writer, or shutting it down, closes its stdin.
-pub fn spawn_child(command: ChildCommand, limits: MessageLimits) -> Result<(MessageStream, ChildGuard), SpawnError> {
+pub fn spawn_child(
+    command: ChildCommand,
+    limits: MessageLimits,
+) -> Result<(MessageStream, ChildGuard), ChildSpawnError> {
     let program = command.program.to_string_lossy().into_owned();
     // The system reports a missing directory in the same words as a missing program.
     if let Some(cwd) = command.cwd.as_ref().filter(|cwd| !cwd.is_dir()) {
-        return Err(SpawnError::NoDirectory { program, cwd: cwd.clone() });
+        return Err(ChildSpawnError::NoDirectory { program, cwd: cwd.clone() });
     }
-    start(command, &program, limits).map_err(|source| SpawnError::Io { program, source })
+    start(command, &program, limits).map_err(|source| ChildSpawnError::Io { program, source })
 }
 
 fn start(command: ChildCommand, program: &str, limits: MessageLimits) -> io::Result<(MessageStream, ChildGuard)> {

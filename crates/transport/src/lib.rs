@@ -25,12 +25,12 @@ mod websocket;
 mod writer;
 
 pub use accept::{AcceptError, accept_messages};
-pub use child::{ChildCommand, ChildEnd, ChildGuard, ChildStderr, SpawnError, spawn_child};
+pub use child::{ChildCommand, ChildExit, ChildGuard, ChildSpawnError, ChildStderr, spawn_child};
 pub use connect::{CertificateFault, ConnectError, ConnectOptions, TlsRoots, connect, upgrade_client};
 pub use framing::Framing;
 pub use http::HttpSurface;
 pub use listen_url::{DEFAULT_LISTEN_URL, ListenUrl, ListenUrlError};
-pub use listener::{AcceptTrouble, BindError, Listener, OtherUser};
+pub use listener::{AcceptWarning, BindError, Listener, OtherUser};
 pub use message::{CloseReason, MessageLimits, ReadError, ReadEvent};
 pub use peer::PeerLabel;
 pub use reader::Reader;

@@ -72,10 +72,10 @@ pub enum BindError {
 
 /// Why a connection was not accepted. The listener goes on.
 #[derive(Debug, thiserror::Error)]
-pub enum AcceptTrouble {
+pub enum AcceptWarning {
     /// The machine is short of something, most likely of descriptors. The listener tries again after a pause.
     #[error("cannot accept a connection, trying again: {0}")]
-    Shortage(io::Error),
+    OutOfResources(io::Error),
     /// The peer of a Unix socket was turned away.
     #[error(transparent)]
     OtherUser(OtherUser),
@@ -121,15 +121,15 @@ impl Listener {
 
     /// Waits for the next connection. Cancel safe. Fails only if the listener itself is broken: shortage of descriptors or
     /// memory is waited out. `note` is told of what went wrong meanwhile, which can be many times a second.
-    pub async fn accept(&self, note: impl Fn(AcceptTrouble)) -> io::Result<Socket> {
+    pub async fn accept(&self, note: impl Fn(AcceptWarning)) -> io::Result<Socket> {
         loop {
             match self.try_accept().await {
                 Ok(Ok(Some(socket))) => return Ok(socket),
                 Ok(Ok(None)) => {}
-                Ok(Err(other_user)) => note(AcceptTrouble::OtherUser(other_user)),
+                Ok(Err(other_user)) => note(AcceptWarning::OtherUser(other_user)),
                 Err(error) if is_broken(&error) => return Err(error),
                 Err(error) => {
-                    note(AcceptTrouble::Shortage(error));
+                    note(AcceptWarning::OutOfResources(error));
                     tokio::time::sleep(PAUSE_AFTER_FAILED_ACCEPT).await;
                 }
             }

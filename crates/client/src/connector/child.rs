@@ -54,6 +54,6 @@ impl Connector for ChildConnector {
 
 impl Companion for ChildGuard {
     fn last_words(&mut self) -> Pin<Box<dyn Future<Output = String> + Send + '_>> {
-        Box::pin(async { self.ended().await.to_string() })
+        Box::pin(async { self.wait_for_exit().await.to_string() })
     }
 }

@@ -38,7 +38,7 @@ pub struct ChildGuard {
 
 /// How a child ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ChildEnd {
+pub struct ChildExit {
     /// The program, for messages.
     pub program: String,
     /// Its status; `None` if somebody else has reaped it.
@@ -89,20 +89,20 @@ impl ChildGuard {
     }
 
     /// Waits until the child has exited of its own accord, its group has been killed and it has been reaped. Cancel safe.
-    pub async fn ended(&mut self) -> ChildEnd {
+    pub async fn wait_for_exit(&mut self) -> ChildExit {
         let outcome = self.status.wait_for(|outcome| matches!(outcome, Outcome::Ended(_))).await;
         let status = match outcome.as_deref() {
             Ok(Outcome::Ended(status)) => *status,
             // The runtime is ending and has dropped the keeper.
             Ok(Outcome::Running) | Err(_) => None,
         };
-        ChildEnd { program: self.program.clone(), status, last_words: self.last_words.lines() }
+        ChildExit { program: self.program.clone(), status, last_words: self.last_words.lines() }
     }
 
     /// Closes stdin, sends SIGTERM to the group, after two seconds SIGKILL, and waits until the child has been reaped.
-    pub async fn end(mut self) -> ChildEnd {
+    pub async fn end(mut self) -> ChildExit {
         self.begin_end();
-        self.ended().await
+        self.wait_for_exit().await
     }
 
     fn begin_end(&mut self) {
@@ -146,7 +146,7 @@ impl Keeper {
     }
 }
 
-impl fmt::Display for ChildEnd {
+impl fmt::Display for ChildExit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.status {
             Some(status) => write!(f, "`{}` ended with {status}", self.program)?,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::send;
 use transport::{
-    ChildCommand, ChildGuard, ChildStderr, MessageLimits, MessageStream, PeerLabel, ReadEvent, SpawnError,
+    ChildCommand, ChildGuard, ChildSpawnError, ChildStderr, MessageLimits, MessageStream, PeerLabel, ReadEvent,
     spawn_child,
 };
 
@@ -57,7 +57,7 @@ async fn messages_are_lines_of_its_pipes() {
     assert_eq!(line(&mut stream).await, "{\"id\":1}");
     stream.writer.shutdown().await;
     assert_eq!(stream.reader.next().await.unwrap(), ReadEvent::Closed(None));
-    assert!(guard.ended().await.status.unwrap().success());
+    assert!(guard.wait_for_exit().await.status.unwrap().success());
     assert!(!is_left(guard.pid()));
 }
 
@@ -65,7 +65,7 @@ async fn messages_are_lines_of_its_pipes() {
 async fn a_dropped_writer_closes_stdin() {
     let (stream, mut guard) = start("cat");
     drop(stream);
-    assert!(guard.ended().await.status.unwrap().success());
+    assert!(guard.wait_for_exit().await.status.unwrap().success());
 }
 
 #[tokio::test]
@@ -84,7 +84,7 @@ async fn environment_and_directory_are_as_asked_for() {
     assert_eq!(line(&mut stream).await, "yes /given inherited");
     assert_eq!(line(&mut stream).await, "0");
     assert_eq!(line(&mut stream).await, directory.path().canonicalize().unwrap().to_string_lossy());
-    guard.ended().await;
+    guard.wait_for_exit().await;
 }
 
 #[tokio::test]
@@ -94,7 +94,7 @@ async fn what_cannot_be_started_is_named() {
     assert_eq!(error.to_string(), "cannot start `no-such-program-here`: No such file or directory (os error 2)");
     let nowhere = ChildCommand { cwd: Some("/no/such/directory".into()), ..shell("true") };
     let error = spawn_child(nowhere, MessageLimits::default()).unwrap_err();
-    assert!(matches!(error, SpawnError::NoDirectory { .. }), "{error}");
+    assert!(matches!(error, ChildSpawnError::NoDirectory { .. }), "{error}");
 }
 
 #[tokio::test]
@@ -106,7 +106,7 @@ async fn a_child_that_ends_at_once_says_why() {
     let (mut stream, mut guard) =
         spawn_child(ChildCommand { stderr, ..shell(script) }, MessageLimits::default()).unwrap();
     assert_eq!(stream.reader.next().await.unwrap(), ReadEvent::Closed(None));
-    let end = guard.ended().await;
+    let end = guard.wait_for_exit().await;
     assert_eq!(end.status.unwrap().code(), Some(3));
     assert_eq!(
         end.to_string(),
@@ -120,7 +120,7 @@ async fn a_child_that_ends_at_once_says_why() {
 #[tokio::test]
 async fn a_long_line_on_stderr_is_cut() {
     let (_stream, mut guard) = start("head -c 1000000 /dev/zero | tr '\\0' x >&2; echo >&2; echo after >&2");
-    let words = guard.ended().await.last_words;
+    let words = guard.wait_for_exit().await.last_words;
     assert_eq!((words[0].len(), words[1].as_str()), (1024, "after"));
 }
 
@@ -129,7 +129,7 @@ async fn somebody_else_who_holds_stderr_does_not_delay_the_end() {
     let (mut stream, mut guard) = start("setsid sh -c 'echo $$; exec sleep 1000' & read line; echo last >&2");
     let outsider: u32 = line(&mut stream).await.parse().unwrap();
     stream.writer.shutdown().await;
-    assert_eq!(guard.ended().await.last_words, ["last"]);
+    assert_eq!(guard.wait_for_exit().await.last_words, ["last"]);
     let pid = rustix::process::Pid::from_raw(outsider.cast_signed()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
 }
@@ -145,7 +145,7 @@ async fn garbage_is_handed_on_as_it_is() {
     assert_eq!(stream.reader.next().await.unwrap(), ReadEvent::Message(b"\xff\xfe"[..].into()));
     assert!(matches!(stream.reader.next().await.unwrap(), ReadEvent::TooLarge { .. }));
     assert_eq!(line(&mut stream).await, "fine");
-    guard.ended().await;
+    guard.wait_for_exit().await;
 }
 
 #[tokio::test]
@@ -174,7 +174,7 @@ async fn whoever_ignores_the_signal_is_killed_with_its_group() {
 async fn a_child_that_exits_takes_its_group_along() {
     let (mut stream, mut guard) = start("trap '' TERM; sleep 1000 & echo $!");
     let pids = [guard.pid(), line(&mut stream).await.parse().unwrap()];
-    assert!(guard.ended().await.status.unwrap().success());
+    assert!(guard.wait_for_exit().await.status.unwrap().success());
     assert_eq!(stream.reader.next().await.unwrap(), ReadEvent::Closed(None));
     gone(&pids).await;
 }
@@ -208,7 +208,7 @@ async fn a_guard_dropped_at_any_time_leaves_nobody() {
     }
     let mut impatient = start("exec sleep 1000");
     pids.push(impatient.1.pid());
-    assert!(tokio::time::timeout(Duration::from_millis(1), impatient.1.ended()).await.is_err());
+    assert!(tokio::time::timeout(Duration::from_millis(1), impatient.1.wait_for_exit()).await.is_err());
     drop(impatient.1.end());
     gone(&pids).await;
 }
