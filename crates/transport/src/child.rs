@@ -9,7 +9,6 @@ mod stderr;
 mod stdin;
 
 use std::ffi::OsString;
-use std::fmt;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::process::CommandExt;
@@ -42,19 +41,6 @@ pub struct ChildCommand {
     pub env_remove: Vec<OsString>,
     /// Where it runs, if not where we do.
     pub cwd: Option<PathBuf>,
-    /// Where its stderr goes.
-    pub stderr: ChildStderr,
-}
-
-/// Where the stderr of a child goes.
-#[derive(Default)]
-pub enum ChildStderr {
-    /// To our own.
-    #[default]
-    Inherit,
-    /// To this function, line by line: without its end, cut after 1 KiB if it is longer than 4 KiB, blank lines left out. It
-    /// is called in a task and must not block. The last lines are kept for [`ChildExit`].
-    Lines(Box<dyn FnMut(&str) + Send>),
 }
 
 /// Why there is no child.
@@ -82,24 +68,33 @@ pub enum ChildSpawnError {
 ///
 /// The child and its process group end with the guard, whatever becomes of the stream; the end of the stream does not end
 /// the child. Dropping the writer, or shutting it down, closes its stdin.
+///
+/// `on_stderr_line` is called in a task for every line of the child's stderr that is not blank, without its line end. It must
+/// not block. A line of more than 4 KiB is cut to its first KiB. The last lines are kept for [`ChildExit`].
 pub fn spawn_child(
-    command: ChildCommand,
+    command: &ChildCommand,
     limits: MessageLimits,
+    on_stderr_line: impl FnMut(&str) + Send + 'static,
 ) -> Result<(MessageStream, ChildGuard), ChildSpawnError> {
     let program = command.program.to_string_lossy().into_owned();
     // The system reports a missing directory in the same words as a missing program.
     if let Some(cwd) = command.cwd.as_ref().filter(|cwd| !cwd.is_dir()) {
         return Err(ChildSpawnError::NoDirectory { program, cwd: cwd.clone() });
     }
-    start(command, &program, limits).map_err(|source| ChildSpawnError::Io { program, source })
+    start(command, &program, limits, on_stderr_line).map_err(|source| ChildSpawnError::Io { program, source })
 }
 
-fn start(command: ChildCommand, program: &str, limits: MessageLimits) -> io::Result<(MessageStream, ChildGuard)> {
-    let mut spawned = prepare(&command).spawn()?;
+fn start(
+    command: &ChildCommand,
+    program: &str,
+    limits: MessageLimits,
+    on_stderr_line: impl FnMut(&str) + Send + 'static,
+) -> io::Result<(MessageStream, ChildGuard)> {
+    let mut spawned = prepare(command).spawn()?;
     let pipes = (spawned.stdin.take(), spawned.stdout.take(), spawned.stderr.take());
     // From here on every way out of this function ends the child.
     let leader = Leader::new(spawned);
-    let (Some(stdin), Some(stdout), stderr) = pipes else {
+    let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
         return Err(io::Error::other("its pipes are missing"));
     };
     for pipe in [stdin.as_fd(), stdout.as_fd()] {
@@ -108,13 +103,8 @@ fn start(command: ChildCommand, program: &str, limits: MessageLimits) -> io::Res
     let stdin = ChildStdin::new(pipe::Sender::from_owned_fd(OwnedFd::from(stdin))?);
     let stdout = pipe::Receiver::from_owned_fd(OwnedFd::from(stdout))?;
     let last_words = LastWords::default();
-    let listener = match (command.stderr, stderr) {
-        (ChildStderr::Lines(tell), Some(stderr)) => {
-            let stderr = pipe::Receiver::from_owned_fd(OwnedFd::from(stderr))?;
-            Some(stderr::listen(stderr, tell, last_words.clone()))
-        }
-        _ => None,
-    };
+    let stderr = pipe::Receiver::from_owned_fd(OwnedFd::from(stderr))?;
+    let listener = stderr::listen(stderr, on_stderr_line, last_words.clone());
     let (peer, closer) = (PeerLabel::Child(leader.pid()), stdin.closer());
     let guard = ChildGuard::new(program.to_owned(), leader, closer, listener, last_words)?;
     Ok((lines(stdout, stdin, peer, limits), guard))
@@ -122,7 +112,7 @@ fn start(command: ChildCommand, program: &str, limits: MessageLimits) -> io::Res
 
 fn prepare(command: &ChildCommand) -> Command {
     let mut prepared = Command::new(&command.program);
-    prepared.args(&command.args).process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());
+    prepared.args(&command.args).process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     for name in &command.env_remove {
         prepared.env_remove(name);
     }
@@ -130,18 +120,5 @@ fn prepare(command: &ChildCommand) -> Command {
     if let Some(cwd) = &command.cwd {
         prepared.current_dir(cwd);
     }
-    prepared.stderr(match command.stderr {
-        ChildStderr::Inherit => Stdio::inherit(),
-        ChildStderr::Lines(_) => Stdio::piped(),
-    });
     prepared
-}
-
-impl fmt::Debug for ChildStderr {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Inherit => "Inherit",
-            Self::Lines(_) => "Lines",
-        })
-    }
 }

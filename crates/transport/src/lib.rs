@@ -25,7 +25,7 @@ mod websocket;
 mod writer;
 
 pub use accept::{AcceptError, accept_messages};
-pub use child::{ChildCommand, ChildExit, ChildGuard, ChildSpawnError, ChildStderr, spawn_child};
+pub use child::{ChildCommand, ChildExit, ChildGuard, ChildSpawnError, spawn_child};
 pub use connect::{CertificateFault, ConnectError, ConnectOptions, TlsRoots, connect, upgrade_client};
 pub use framing::Framing;
 pub use http::HttpSurface;

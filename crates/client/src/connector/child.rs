@@ -5,7 +5,7 @@ use std::future::Future;
 use std::path::PathBuf;
 use std::pin::Pin;
 
-use transport::{ChildCommand, ChildGuard, ChildStderr, MessageLimits, spawn_child};
+use transport::{ChildCommand, ChildGuard, MessageLimits, spawn_child};
 
 use super::{Companion, Connecting, Connection, Connector};
 use crate::error::ExecServerError;
@@ -35,10 +35,10 @@ impl Connector for ChildConnector {
                 env: self.env.clone(),
                 env_remove: self.env_remove.clone(),
                 cwd: self.cwd.clone(),
-                stderr: ChildStderr::Lines(Box::new(move |line| tracing::debug!(%program, line))),
             };
-            let (stream, guard) = spawn_child(command, MessageLimits::default())
-                .map_err(|error| ExecServerError::Spawn(error.to_string()))?;
+            let (stream, guard) =
+                spawn_child(&command, MessageLimits::default(), move |line| tracing::debug!(%program, line))
+                    .map_err(|error| ExecServerError::Spawn(error.to_string()))?;
             Ok(Connection { stream, companion: Some(Box::new(guard)) })
         })
     }

@@ -32,7 +32,7 @@ pub struct ChildGuard {
     stdin: StdinCloser,
     last_words: LastWords,
     /// Dropped with the guard, which wakes the keeper.
-    order_to_end: Option<oneshot::Sender<()>>,
+    _order_to_end: oneshot::Sender<()>,
     status: watch::Receiver<Outcome>,
 }
 
@@ -43,7 +43,7 @@ pub struct ChildExit {
     pub program: String,
     /// Its status; `None` if somebody else has reaped it.
     pub status: Option<ExitStatus>,
-    /// The last lines of its stderr, if they were listened to.
+    /// The last lines of its stderr, oldest first; at most eight.
     pub last_words: Vec<String>,
 }
 
@@ -59,7 +59,7 @@ impl ChildGuard {
         program: String,
         leader: Leader,
         stdin: StdinCloser,
-        stderr: Option<JoinHandle<()>>,
+        stderr: JoinHandle<()>,
         last_words: LastWords,
     ) -> io::Result<Self> {
         let leader = Arc::new(leader);
@@ -75,17 +75,7 @@ impl ChildGuard {
             let status = keeper.keep(ordered_to_end).await;
             outcome.send_replace(Outcome::Ended(status));
         });
-        Ok(Self { program, leader, stdin, last_words, order_to_end: Some(order_to_end), status })
-    }
-
-    /// The number of the child and of its process group.
-    pub fn pid(&self) -> u32 {
-        self.leader.pid()
-    }
-
-    /// The last lines of its stderr so far, oldest first; at most eight.
-    pub fn last_words(&self) -> Vec<String> {
-        self.last_words.lines()
+        Ok(Self { program, leader, stdin, last_words, _order_to_end: order_to_end, status })
     }
 
     /// Waits until the child has exited of its own accord, its group has been killed and it has been reaped. Cancel safe.
@@ -98,24 +88,12 @@ impl ChildGuard {
         };
         ChildExit { program: self.program.clone(), status, last_words: self.last_words.lines() }
     }
-
-    /// Closes stdin, sends SIGTERM to the group, after two seconds SIGKILL, and waits until the child has been reaped.
-    pub async fn end(mut self) -> ChildExit {
-        self.begin_end();
-        self.wait_for_exit().await
-    }
-
-    fn begin_end(&mut self) {
-        if self.order_to_end.take().is_some() {
-            self.stdin.close();
-            self.leader.signal_group(Signal::TERM);
-        }
-    }
 }
 
 impl Drop for ChildGuard {
     fn drop(&mut self) {
-        self.begin_end();
+        self.stdin.close();
+        self.leader.signal_group(Signal::TERM);
     }
 }
 
@@ -123,11 +101,11 @@ impl Drop for ChildGuard {
 struct Keeper {
     leader: Arc<Leader>,
     exit: AsyncFd<std::os::fd::OwnedFd>,
-    stderr: Option<JoinHandle<()>>,
+    stderr: JoinHandle<()>,
 }
 
 impl Keeper {
-    async fn keep(self, ordered_to_end: oneshot::Receiver<()>) -> Option<ExitStatus> {
+    async fn keep(mut self, ordered_to_end: oneshot::Receiver<()>) -> Option<ExitStatus> {
         let was_ordered = tokio::select! {
             _ = self.exit.readable() => false,
             _ = ordered_to_end => true,
@@ -137,10 +115,8 @@ impl Keeper {
             let _ = self.exit.readable().await;
         }
         let status = self.leader.kill_and_reap();
-        if let Some(mut stderr) = self.stderr
-            && timeout(LAST_WORDS_PATIENCE, &mut stderr).await.is_err()
-        {
-            stderr.abort();
+        if timeout(LAST_WORDS_PATIENCE, &mut self.stderr).await.is_err() {
+            self.stderr.abort();
         }
         status
     }

@@ -39,7 +39,7 @@ impl LastWords {
 /// Hands out lines until nobody can write any.
 pub(super) fn listen(
     stderr: impl AsyncRead + Send + Unpin + 'static,
-    mut tell: Box<dyn FnMut(&str) + Send>,
+    mut on_line: impl FnMut(&str) + Send + 'static,
     last_words: LastWords,
 ) -> JoinHandle<()> {
     let mut reader =
@@ -47,7 +47,7 @@ pub(super) fn listen(
     tokio::spawn(async move {
         while let Ok(ReadEvent::Message(line) | ReadEvent::TooLarge { prefix: line }) = reader.next().await {
             let line = String::from_utf8_lossy(&line).into_owned();
-            tell(&line);
+            on_line(&line);
             last_words.keep(line);
         }
     })

@@ -6,17 +6,26 @@ use std::time::{Duration, Instant};
 
 use crate::support::send;
 use transport::{
-    ChildCommand, ChildGuard, ChildSpawnError, ChildStderr, MessageLimits, MessageStream, PeerLabel, ReadEvent,
-    spawn_child,
+    ChildCommand, ChildGuard, ChildSpawnError, MessageLimits, MessageStream, PeerLabel, ReadEvent, spawn_child,
 };
 
 fn shell(script: &str) -> ChildCommand {
-    let stderr = ChildStderr::Lines(Box::new(|_| {}));
-    ChildCommand { program: "sh".into(), args: vec!["-c".into(), script.into()], stderr, ..ChildCommand::default() }
+    ChildCommand { program: "sh".into(), args: vec!["-c".into(), script.into()], ..ChildCommand::default() }
 }
 
 fn start(script: &str) -> (MessageStream, ChildGuard) {
-    spawn_child(shell(script), MessageLimits::default()).unwrap()
+    spawn(&shell(script)).unwrap()
+}
+
+fn spawn(command: &ChildCommand) -> Result<(MessageStream, ChildGuard), ChildSpawnError> {
+    spawn_child(command, MessageLimits::default(), |_| {})
+}
+
+fn pid(stream: &MessageStream) -> u32 {
+    match stream.peer {
+        PeerLabel::Child(pid) => pid,
+        other => panic!("{other} is not a child"),
+    }
 }
 
 async fn line(stream: &mut MessageStream) -> String {
@@ -51,14 +60,13 @@ async fn gone(pids: &[u32]) {
 #[tokio::test]
 async fn messages_are_lines_of_its_pipes() {
     let command = ChildCommand { program: "cat".into(), ..ChildCommand::default() };
-    let (mut stream, mut guard) = spawn_child(command, MessageLimits::default()).unwrap();
-    assert_eq!(stream.peer, PeerLabel::Child(guard.pid()));
+    let (mut stream, mut guard) = spawn(&command).unwrap();
     send(&mut stream, b"{\"id\":1}").await;
     assert_eq!(line(&mut stream).await, "{\"id\":1}");
     stream.writer.shutdown().await;
     assert_eq!(stream.reader.next().await.unwrap(), ReadEvent::Closed(None));
     assert!(guard.wait_for_exit().await.status.unwrap().success());
-    assert!(!is_left(guard.pid()));
+    assert!(!is_left(pid(&stream)));
 }
 
 #[tokio::test]
@@ -80,7 +88,7 @@ async fn environment_and_directory_are_as_asked_for() {
             "echo \"$GIVEN $HOME ${CARGO_MANIFEST_DIR:+inherited}\"; /usr/bin/env | /bin/grep -c '^PATH='; pwd -P; echo",
         )
     };
-    let (mut stream, mut guard) = spawn_child(command, MessageLimits::default()).unwrap();
+    let (mut stream, mut guard) = spawn(&command).unwrap();
     assert_eq!(line(&mut stream).await, "yes /given inherited");
     assert_eq!(line(&mut stream).await, "0");
     assert_eq!(line(&mut stream).await, directory.path().canonicalize().unwrap().to_string_lossy());
@@ -90,10 +98,10 @@ async fn environment_and_directory_are_as_asked_for() {
 #[tokio::test]
 async fn what_cannot_be_started_is_named() {
     let missing = ChildCommand { program: "no-such-program-here".into(), ..ChildCommand::default() };
-    let error = spawn_child(missing, MessageLimits::default()).unwrap_err();
+    let error = spawn(&missing).unwrap_err();
     assert_eq!(error.to_string(), "cannot start `no-such-program-here`: No such file or directory (os error 2)");
     let nowhere = ChildCommand { cwd: Some("/no/such/directory".into()), ..shell("true") };
-    let error = spawn_child(nowhere, MessageLimits::default()).unwrap_err();
+    let error = spawn(&nowhere).unwrap_err();
     assert!(matches!(error, ChildSpawnError::NoDirectory { .. }), "{error}");
 }
 
@@ -101,10 +109,9 @@ async fn what_cannot_be_started_is_named() {
 async fn a_child_that_ends_at_once_says_why() {
     let told = Arc::new(Mutex::new(Vec::new()));
     let keep = told.clone();
-    let stderr = ChildStderr::Lines(Box::new(move |line| keep.lock().unwrap().push(line.to_owned())));
+    let keep = move |line: &str| keep.lock().unwrap().push(line.to_owned());
     let script = "for n in 1 2 3 4 5 6 7 8; do echo line $n >&2; done; printf 'no route' >&2; exit 3";
-    let (mut stream, mut guard) =
-        spawn_child(ChildCommand { stderr, ..shell(script) }, MessageLimits::default()).unwrap();
+    let (mut stream, mut guard) = spawn_child(&shell(script), MessageLimits::default(), keep).unwrap();
     assert_eq!(stream.reader.next().await.unwrap(), ReadEvent::Closed(None));
     let end = guard.wait_for_exit().await;
     assert_eq!(end.status.unwrap().code(), Some(3));
@@ -113,8 +120,7 @@ async fn a_child_that_ends_at_once_says_why() {
         "`sh` ended with exit status: 3: line 2; line 3; line 4; line 5; line 6; line 7; line 8; no route"
     );
     assert_eq!(told.lock().unwrap().len(), 9);
-    // Asked again, and ended after its end, it says the same.
-    assert_eq!(guard.end().await, end);
+    assert_eq!(guard.wait_for_exit().await, end, "a second call says the same");
 }
 
 #[tokio::test]
@@ -137,8 +143,9 @@ async fn somebody_else_who_holds_stderr_does_not_delay_the_end() {
 #[tokio::test]
 async fn garbage_is_handed_on_as_it_is() {
     let (mut stream, mut guard) = spawn_child(
-        shell("printf 'not json\\n\\377\\376\\n'; head -c 100000 /dev/zero; echo; echo fine"),
+        &shell("printf 'not json\\n\\377\\376\\n'; head -c 100000 /dev/zero; echo; echo fine"),
         MessageLimits { message_bytes: 1000 },
+        |_| {},
     )
     .unwrap();
     assert_eq!(line(&mut stream).await, "not json");
@@ -153,27 +160,27 @@ async fn ending_is_a_closed_stdin_and_a_signal() {
     let (mut stream, guard) = start("trap 'echo termed; exit 7' TERM; echo ready; while :; do read line || :; done");
     assert_eq!(line(&mut stream).await, "ready");
     let started = Instant::now();
-    assert_eq!(guard.end().await.status.unwrap().code(), Some(7));
-    assert!(started.elapsed() < Duration::from_secs(2));
+    drop(guard);
     assert_eq!(line(&mut stream).await, "termed");
+    gone(&[pid(&stream)]).await;
+    assert!(started.elapsed() < Duration::from_secs(2));
     assert!(stream.writer.write_all(b"{}\n").await.is_err());
 }
 
 #[tokio::test]
 async fn whoever_ignores_the_signal_is_killed_with_its_group() {
-    use std::os::unix::process::ExitStatusExt;
     let (mut stream, guard) = start("trap '' TERM; sleep 1000 & echo $!; while :; do wait; done");
-    let pids = [guard.pid(), line(&mut stream).await.parse().unwrap()];
+    let pids = [pid(&stream), line(&mut stream).await.parse().unwrap()];
     let started = Instant::now();
-    assert_eq!(guard.end().await.status.unwrap().signal(), Some(9));
-    assert!((2..10).contains(&started.elapsed().as_secs()));
+    drop(guard);
     gone(&pids).await;
+    assert!((2..10).contains(&started.elapsed().as_secs()));
 }
 
 #[tokio::test]
 async fn a_child_that_exits_takes_its_group_along() {
     let (mut stream, mut guard) = start("trap '' TERM; sleep 1000 & echo $!");
-    let pids = [guard.pid(), line(&mut stream).await.parse().unwrap()];
+    let pids = [pid(&stream), line(&mut stream).await.parse().unwrap()];
     assert!(guard.wait_for_exit().await.status.unwrap().success());
     assert_eq!(stream.reader.next().await.unwrap(), ReadEvent::Closed(None));
     gone(&pids).await;
@@ -198,7 +205,7 @@ async fn a_guard_dropped_at_any_time_leaves_nobody() {
     let mut pids = Vec::new();
     for round in 0..40u64 {
         let (stream, guard) = start("sleep 1000 & read line; sleep 1000");
-        pids.push(guard.pid());
+        pids.push(pid(&stream));
         // sleep: the moment is what varies
         tokio::time::sleep(Duration::from_micros(round * 100)).await;
         if round % 2 == 0 {
@@ -207,9 +214,9 @@ async fn a_guard_dropped_at_any_time_leaves_nobody() {
         drop(guard);
     }
     let mut impatient = start("exec sleep 1000");
-    pids.push(impatient.1.pid());
+    pids.push(pid(&impatient.0));
     assert!(tokio::time::timeout(Duration::from_millis(1), impatient.1.wait_for_exit()).await.is_err());
-    drop(impatient.1.end());
+    drop(impatient.1);
     gone(&pids).await;
 }
 
@@ -218,7 +225,7 @@ fn a_runtime_that_ends_kills_at_once() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let script = "trap '' TERM; sleep 1000 & echo $!; while :; do wait; done";
     let pids_of = async |child: &mut (MessageStream, ChildGuard)| -> [u32; 2] {
-        [child.1.pid(), line(&mut child.0).await.parse().unwrap()]
+        [pid(&child.0), line(&mut child.0).await.parse().unwrap()]
     };
 
     // The guard survives the runtime.
