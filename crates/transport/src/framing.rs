@@ -1,52 +1,52 @@
-//! How a message looks on the wire of one transport. Payloads are written straight behind their header, so that the caller
-//! can encode into the buffer that is then given to the socket.
+//! Encodes messages and control frames for the wire. The caller writes each payload directly behind its header, into the buffer that
+//! goes to the socket, so a payload is not copied. Decoding is in [`crate::Reader`].
 
 use crate::websocket::{MAX_CONTROL_BYTES, Opcode, apply_mask, mask_key, write_header};
 
-/// The way messages are delimited.
+/// How messages are separated on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
-    /// WebSocket frames, unmasked.
+    /// WebSocket frames as a server sends them: unmasked.
     WebSocketServer,
-    /// WebSocket frames, masked.
+    /// WebSocket frames as a client sends them: masked.
     WebSocketClient,
-    /// One message per line.
+    /// One message per line, with `\n` at its end. There are no control frames.
     Lines,
 }
 
 impl Framing {
-    /// Appends one message whose payload has exactly `len` bytes; `fill` appends the payload to `out`. On a line transport the
-    /// payload must hold no newline.
+    /// Appends one message to `out`. `fill` appends the payload, which must have exactly `len` bytes. With [`Framing::Lines`] the payload
+    /// must not contain a newline.
     pub fn frame(self, out: &mut Vec<u8>, len: usize, fill: impl FnOnce(&mut Vec<u8>)) {
         match self {
             Self::WebSocketServer | Self::WebSocketClient => self.websocket_frame(out, Opcode::Text, len, fill),
             Self::Lines => {
                 out.reserve(len + 1);
                 let start = append_exactly(out, len, fill);
-                debug_assert!(!out[start..].contains(&b'\n'), "a newline inside a line message");
+                debug_assert!(!out[start..].contains(&b'\n'), "the payload of a line contains a newline");
                 out.push(b'\n');
             }
         }
     }
 
-    /// Appends a ping with at most 125 bytes of `payload`; false if this transport has none.
+    /// Appends a ping with the first 125 bytes of `payload`. Returns false, and appends nothing, if the framing has no pings.
     pub fn ping(self, out: &mut Vec<u8>, payload: &[u8]) -> bool {
         self.control_frame(out, Opcode::Ping, payload)
     }
 
-    /// Appends the answer to a ping; false if this transport has none.
+    /// Appends a pong with the first 125 bytes of `payload`. Returns false, and appends nothing, if the framing has no pongs.
     pub fn pong(self, out: &mut Vec<u8>, payload: &[u8]) -> bool {
         self.control_frame(out, Opcode::Pong, payload)
     }
 
-    /// Appends a close frame, with as much of the reason as it can hold. A line transport says nothing.
+    /// Appends a close frame. The reason is cut to 123 bytes. With [`Framing::Lines`] nothing is appended.
     pub fn close(self, out: &mut Vec<u8>, code: u16, reason: &str) {
         let code = code.to_be_bytes();
         let reason = &reason[..reason.floor_char_boundary(MAX_CONTROL_BYTES - code.len())];
         self.control_frame(out, Opcode::Close, &[&code, reason.as_bytes()].concat());
     }
 
-    /// Whether [`Framing::ping`] and [`Framing::pong`] reach the peer.
+    /// Whether this framing has pings and pongs.
     pub fn supports_ping(self) -> bool {
         match self {
             Self::WebSocketServer | Self::WebSocketClient => true,
@@ -76,11 +76,11 @@ impl Framing {
     }
 }
 
-/// Lets the caller append its payload and returns where it begins.
+/// Appends the payload with `fill` and returns the offset at which it begins.
 fn append_exactly(out: &mut Vec<u8>, len: usize, fill: impl FnOnce(&mut Vec<u8>)) -> usize {
     let start = out.len();
     fill(out);
-    debug_assert_eq!(out.len() - start, len, "the payload has another length than was announced");
+    debug_assert_eq!(out.len() - start, len, "the payload does not have the announced length");
     start
 }
 

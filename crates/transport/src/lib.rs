@@ -1,8 +1,11 @@
-//! Message streams between two programs: WebSocket over TCP or TLS, lines over a Unix socket, stdio or the pipes of a
-//! child, and a pair in memory.
+//! Message streams between two programs: WebSocket over TCP or TLS; one message per line over a Unix socket, stdio or the pipes of a
+//! child process; and a pair of streams in memory.
 //!
-//! A message is bytes with a beginning and an end. This crate finds those ends, keeps each message below a limit and keeps an
-//! idle connection cheap; it knows nothing of JSON-RPC, sessions or what a message says.
+//! A message is a byte string. This crate splits the received bytes into messages, reports a message that is longer than a limit instead
+//! of delivering it, and keeps the memory of an idle connection small. It does not know JSON-RPC, sessions or the content of a message.
+//!
+//! Start with [`MessageStream`], which is both directions of a connection. A server gets one from [`Listener`] and [`accept_messages`],
+//! a client from [`connect`] or [`spawn_child`].
 
 #![forbid(unsafe_code)]
 

@@ -1,46 +1,46 @@
-//! Where to listen, as written after `--listen`. Host names are refused on purpose: what they resolve to could be more than
-//! the one interface the user had in mind.
+//! The URLs that `--listen` accepts. Host names are refused on purpose, because a name can resolve to more interfaces than the user had
+//! in mind. Binding is in [`crate::Listener`].
 
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Loopback only, on a port the kernel picks, so that two servers never collide.
+/// Default of `--listen`: reachable from this machine only, on a free port that the kernel picks, so two servers never want the same one.
 pub const DEFAULT_LISTEN_URL: &str = "ws://127.0.0.1:0";
 
-/// A place to listen.
+/// An address to listen on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListenUrl {
-    /// `ws://IP:PORT`
+    /// `ws://IP:PORT`: WebSocket over TCP. Port 0 means that the kernel picks a free port.
     WebSocket(SocketAddr),
-    /// `wss://IP:PORT`
+    /// `wss://IP:PORT`: WebSocket over TLS. Port 0 means that the kernel picks a free port.
     SecureWebSocket(SocketAddr),
-    /// `unix:///PATH`
+    /// `unix:///PATH`: a Unix socket at this absolute path.
     Unix(PathBuf),
-    /// `stdio` or `stdio://`
+    /// `stdio` or `stdio://`: the single connection over stdin and stdout.
     Stdio,
 }
 
 /// Why a `--listen` URL is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ListenUrlError {
-    /// None of our schemes.
+    /// The scheme is not one of ours. Holds the URL.
     #[error("unsupported --listen URL `{0}`; expected `ws://IP:PORT`, `wss://IP:PORT`, `unix:///PATH` or `stdio`")]
     UnsupportedListenUrl(String),
-    /// `ws://` without a plain IP address and port.
+    /// `ws://` is not followed by an IP address and a port. Holds the URL.
     #[error("invalid websocket --listen URL `{0}`; expected `ws://IP:PORT`")]
     InvalidWebSocketListenUrl(String),
-    /// `wss://` without a plain IP address and port.
+    /// `wss://` is not followed by an IP address and a port. Holds the URL.
     #[error("invalid websocket --listen URL `{0}`; expected `wss://IP:PORT`")]
     InvalidSecureWebSocket(String),
-    /// `unix://` without an absolute path.
+    /// `unix://` is not followed by an absolute path of a file. Holds the URL.
     #[error("invalid unix --listen URL `{0}`; expected `unix:///PATH`")]
     InvalidUnix(String),
 }
 
 impl ListenUrl {
-    /// Whether only this machine can reach it.
+    /// Whether the address can be reached from this machine only.
     pub fn is_local(&self) -> bool {
         match self {
             Self::WebSocket(address) | Self::SecureWebSocket(address) => address.ip().to_canonical().is_loopback(),
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_is_read_and_shown() {
+    fn every_form_is_parsed_and_displayed() {
         assert_eq!(parsed(DEFAULT_LISTEN_URL), ListenUrl::WebSocket("127.0.0.1:0".parse().unwrap()));
         assert_eq!(parsed("ws://[::1]:0"), ListenUrl::WebSocket("[::1]:0".parse().unwrap()));
         assert_eq!(parsed("wss://0.0.0.0:443"), ListenUrl::SecureWebSocket("0.0.0.0:443".parse().unwrap()));

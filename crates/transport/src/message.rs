@@ -1,4 +1,4 @@
-//! What a reader hands out, and how reading fails. These are plain values, the same for every transport.
+//! The values that [`crate::Reader`] returns, the same for every transport: messages, control frames, the close, and read errors.
 
 use std::io;
 
@@ -6,13 +6,13 @@ use bytes::Bytes;
 
 use crate::websocket::Violation;
 
-/// How much of an over-long message is kept, enough to find the id of a request in it.
+/// Length of the prefix that is kept of a message over the limit. It is long enough to contain the id of a request.
 pub(crate) const PREFIX_BYTES: usize = 1024;
 
-/// The bounds a message stream keeps to.
+/// Limits of one message stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MessageLimits {
-    /// The longest message that is handed out; framing is not counted.
+    /// Length of the longest message that is delivered, in bytes, without its framing. 64 MiB by default.
     pub message_bytes: usize,
 }
 
@@ -22,43 +22,44 @@ impl Default for MessageLimits {
     }
 }
 
-/// One thing that arrived.
+/// One message or control frame from the peer, or the end of the stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReadEvent {
-    /// A whole message, text or binary alike; not checked for UTF-8.
+    /// A complete message. Text and binary frames are treated alike, and the text is not checked for UTF-8.
     Message(Bytes),
-    /// A message over the limit. Its rest is discarded as it arrives and the next message is read as usual.
+    /// A message that is longer than [`MessageLimits::message_bytes`]. The rest of it is discarded as it arrives, and the next message is
+    /// read as usual.
     TooLarge {
-        /// Up to 1 KiB of the message's start.
+        /// The first bytes of the message, at most 1 KiB.
         prefix: Bytes,
     },
-    /// The peer asks for a pong with this payload.
+    /// A WebSocket ping. The caller has to answer it with a pong that has the same payload ([`crate::Framing::pong`]).
     Ping(Bytes),
-    /// The peer answers a ping.
+    /// A WebSocket pong, with the payload of the ping that it answers.
     Pong(Bytes),
-    /// Nothing more will come: a close frame with its reason, or the end of the byte stream.
+    /// The stream has ended: with a WebSocket close frame and its reason, or, if `None`, with the end of the byte stream.
     Closed(Option<CloseReason>),
 }
 
 /// Why the peer closed a WebSocket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CloseReason {
-    /// The status code; 1005 if the peer gave none.
+    /// The WebSocket status code; 1005 if the close frame has none.
     pub code: u16,
-    /// The peer's words, possibly empty.
+    /// The text that the peer sent with the code; empty if it sent none. Invalid UTF-8 is replaced by U+FFFD.
     pub reason: String,
 }
 
-/// Why no more can be read. After one of these the stream only reports [`ReadEvent::Closed`].
+/// Why a message could not be read. After an error, the reader returns only [`ReadEvent::Closed`].
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The connection itself failed.
+    /// Reading from the connection failed.
     #[error("the connection failed: {0}")]
     Io(#[from] io::Error),
-    /// The peer broke the WebSocket protocol; close with status 1002.
+    /// The peer sent a frame that RFC 6455 forbids. The caller should close with status 1002.
     #[error("the peer broke the WebSocket protocol: {0}")]
     Violation(#[from] Violation),
-    /// The peer vanished before it had finished a message.
+    /// The byte stream ended inside a WebSocket message.
     #[error("the connection ended in the middle of a message")]
     Truncated,
 }

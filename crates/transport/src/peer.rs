@@ -1,20 +1,21 @@
-//! The name of the other end, for logs and error messages. It identifies nobody: a Unix peer is just "unix".
+//! A short name of the peer of a connection, for logs and error messages. It is no proof of identity, and it is not unique: every Unix
+//! peer is called "unix".
 
 use std::fmt;
 use std::net::SocketAddr;
 
-/// Who is at the other end of a message stream.
+/// The kind of peer of a message stream, with its address if it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerLabel {
     /// A TCP peer, with or without TLS.
     Tcp(SocketAddr),
-    /// A process of this machine, over a Unix socket.
+    /// A process on this machine that is connected over a Unix socket.
     Unix,
-    /// The process that holds the other ends of our stdin and stdout.
+    /// The process at the other end of our stdin and stdout.
     Stdio,
-    /// A process that we have started, by its number.
+    /// A child process of ours, with its process id.
     Child(u32),
-    /// The other half of an in-memory pair.
+    /// The other stream of an in-memory pair.
     Memory,
 }
 
@@ -35,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_read_as_addresses_or_kinds() {
+    fn a_label_is_shown_as_an_address_or_a_kind() {
         let tcp = PeerLabel::Tcp("127.0.0.1:53112".parse().unwrap());
         let shown = [tcp, PeerLabel::Unix, PeerLabel::Stdio, PeerLabel::Child(7), PeerLabel::Memory];
         let shown: Vec<String> = shown.iter().map(ToString::to_string).collect();

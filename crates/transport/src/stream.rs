@@ -1,4 +1,4 @@
-//! A message stream and the ways to make one without a listener: over any pair of pipes, or in memory.
+//! A message stream, and how to make one without a listener: over any two byte streams, or in memory.
 
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -9,19 +9,19 @@ use crate::peer::PeerLabel;
 use crate::reader::Reader;
 use crate::writer::Writer;
 
-/// What an in-memory pair holds in each direction before the writer waits, about what a socket would.
+/// Capacity of each direction of an in-memory pair, about that of a socket. A writer waits when it is full.
 const IN_MEMORY_BYTES: usize = 64 * 1024;
 
-/// Both directions of a connection. The halves are independent and can live in different tasks.
+/// Both directions of a connection. The reader and the writer are independent and can be moved to different tasks.
 #[derive(Debug)]
 pub struct MessageStream {
-    /// What the peer sends.
+    /// Returns the messages that the peer sends.
     pub reader: Reader,
-    /// What we send, framed by `framing`.
+    /// Sends bytes to the peer, which the caller has framed with `framing`.
     pub writer: Writer,
-    /// How messages for `writer` are framed.
+    /// Turns messages into the bytes for `writer`.
     pub framing: Framing,
-    /// Who the peer is.
+    /// The peer, for logs and errors.
     pub peer: PeerLabel,
 }
 
@@ -41,7 +41,7 @@ impl MessageStream {
     }
 }
 
-/// Lines over any two byte streams, such as the pipes of a child.
+/// A message stream with one message per line over any two byte streams, such as two pipes.
 pub fn lines<R, W>(read: R, write: W, peer: PeerLabel, limits: MessageLimits) -> MessageStream
 where
     R: AsyncRead + Send + Unpin + 'static,
@@ -50,10 +50,10 @@ where
     MessageStream::new((read, write), Framing::Lines, Bytes::new(), peer, limits)
 }
 
-/// Two connected streams with WebSocket framing, the server's end first.
+/// Two connected streams with WebSocket framing: the one of the server, then the one of the client.
 pub fn in_memory(limits: MessageLimits) -> (MessageStream, MessageStream) {
     let (server, client) = tokio::io::duplex(IN_MEMORY_BYTES);
-    let end =
+    let stream =
         |io, framing| MessageStream::new(tokio::io::split(io), framing, Bytes::new(), PeerLabel::Memory, limits);
-    (end(server, Framing::WebSocketServer), end(client, Framing::WebSocketClient))
+    (stream(server, Framing::WebSocketServer), stream(client, Framing::WebSocketClient))
 }
