@@ -1,7 +1,9 @@
-//! A child process as the peer: messages are lines of its stdin and stdout, and its process group ends with the guard.
+//! A child process as the peer: one message per line over its stdin and stdout. Start reading at [`spawn_child`].
 //!
-//! The child is the leader of a group of its own, and the group is only signalled while the leader has not been reaped:
-//! until then its number cannot belong to anybody else.
+//! The child leads a process group of its own, and the group is terminated when the caller drops the [`ChildGuard`]. The group is
+//! signalled only while the child has not been reaped: until then the kernel cannot give the group's number to another group.
+//!
+//! The parts: `guard` terminates and reaps, `leader` holds the process, `stdin` can be closed from two sides, `stderr` reads lines.
 
 mod guard;
 mod leader;
@@ -21,55 +23,56 @@ use crate::message::MessageLimits;
 use crate::peer::PeerLabel;
 use crate::stream::{MessageStream, lines};
 pub use guard::{ChildExit, ChildGuard};
-use leader::Leader;
-use stderr::LastWords;
+use leader::GroupLeader;
+use stderr::StderrTail;
 use stdin::ChildStdin;
 
-/// Several messages of output; with less, the two ends would wake each other up within each of them.
+/// Requested capacity of the stdin and stdout pipes. It holds several output messages; with less, the two processes would wake each
+/// other several times for each message.
 const PIPE_BYTES: usize = 1 << 20;
 
-/// What to start. It inherits our environment without `env_remove`, and with `env`.
+/// The program to start. It inherits our environment, without the variables in `env_remove` and with those in `env`.
 #[derive(Debug, Default)]
 pub struct ChildCommand {
     /// A path, or a name that is looked up in our `PATH`.
     pub program: OsString,
-    /// What follows the program's name.
+    /// The arguments, without the name of the program.
     pub args: Vec<OsString>,
-    /// Variables that the child gets; they win over everything else.
+    /// Variables to set. They win over inherited variables and over `env_remove`.
     pub env: Vec<(OsString, OsString)>,
-    /// Variables of ours that the child must not inherit.
+    /// Names of variables that the child does not inherit.
     pub env_remove: Vec<OsString>,
-    /// Where it runs, if not where we do.
+    /// Working directory of the child; ours if `None`.
     pub cwd: Option<PathBuf>,
 }
 
-/// Why there is no child.
+/// Why a child could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum ChildSpawnError {
-    /// The working directory is not one.
+    /// The working directory does not exist or is not a directory.
     #[error("cannot start `{program}` in {}: it is not a directory", cwd.display())]
     NoDirectory {
-        /// The program.
+        /// The program as the caller named it.
         program: String,
-        /// Where it was to run.
+        /// The working directory as the caller named it.
         cwd: PathBuf,
     },
-    /// The system refused.
+    /// The operating system refused to start the program.
     #[error("cannot start `{program}`: {source}")]
     Io {
-        /// The program.
+        /// The program as the caller named it.
         program: String,
-        /// What the system said.
+        /// The error of the system call.
         source: io::Error,
     },
 }
 
-/// Starts a child and speaks lines with it. Must be called inside a tokio runtime.
+/// Starts a child and returns a message stream over its stdin and stdout. Must be called inside a tokio runtime.
 ///
-/// The child and its process group end with the guard, whatever becomes of the stream; the end of the stream does not end
-/// the child. Dropping the writer, or shutting it down, closes its stdin.
+/// The child and its process group are terminated when the guard is dropped. Dropping or closing the stream does not terminate
+/// them, but dropping the writer, or shutting it down, closes the stdin of the child.
 ///
-/// `on_stderr_line` is called in a task for every line of the child's stderr that is not blank, without its line end. It must
+/// `on_stderr_line` is called in a task for every line of the child's stderr that is not blank, without the line end. It must
 /// not block. A line of more than 4 KiB is cut to its first KiB. The last lines are kept for [`ChildExit`].
 pub fn spawn_child(
     command: &ChildCommand,
@@ -77,7 +80,7 @@ pub fn spawn_child(
     on_stderr_line: impl FnMut(&str) + Send + 'static,
 ) -> Result<(MessageStream, ChildGuard), ChildSpawnError> {
     let program = command.program.to_string_lossy().into_owned();
-    // The system reports a missing directory in the same words as a missing program.
+    // The system reports a missing working directory with the same error as a missing program.
     if let Some(cwd) = command.cwd.as_ref().filter(|cwd| !cwd.is_dir()) {
         return Err(ChildSpawnError::NoDirectory { program, cwd: cwd.clone() });
     }
@@ -90,27 +93,27 @@ fn start(
     limits: MessageLimits,
     on_stderr_line: impl FnMut(&str) + Send + 'static,
 ) -> io::Result<(MessageStream, ChildGuard)> {
-    let mut spawned = prepare(command).spawn()?;
+    let mut spawned = to_std_command(command).spawn()?;
     let pipes = (spawned.stdin.take(), spawned.stdout.take(), spawned.stderr.take());
-    // From here on every way out of this function ends the child.
-    let leader = Leader::new(spawned);
+    // From here on the child is killed if this function returns an error.
+    let leader = GroupLeader::new(spawned);
     let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
-        return Err(io::Error::other("its pipes are missing"));
+        return Err(io::Error::other("the pipes to it are missing"));
     };
     for pipe in [stdin.as_fd(), stdout.as_fd()] {
         let _best_effort = rustix::pipe::fcntl_setpipe_size(pipe, PIPE_BYTES);
     }
     let stdin = ChildStdin::new(pipe::Sender::from_owned_fd(OwnedFd::from(stdin))?);
     let stdout = pipe::Receiver::from_owned_fd(OwnedFd::from(stdout))?;
-    let last_words = LastWords::default();
+    let stderr_tail = StderrTail::default();
     let stderr = pipe::Receiver::from_owned_fd(OwnedFd::from(stderr))?;
-    let listener = stderr::listen(stderr, on_stderr_line, last_words.clone());
+    let stderr_task = stderr::read_lines(stderr, on_stderr_line, stderr_tail.clone());
     let (peer, closer) = (PeerLabel::Child(leader.pid()), stdin.closer());
-    let guard = ChildGuard::new(program.to_owned(), leader, closer, listener, last_words)?;
+    let guard = ChildGuard::new(program.to_owned(), leader, closer, stderr_task, stderr_tail)?;
     Ok((lines(stdout, stdin, peer, limits), guard))
 }
 
-fn prepare(command: &ChildCommand) -> Command {
+fn to_std_command(command: &ChildCommand) -> Command {
     let mut prepared = Command::new(&command.program);
     prepared.args(&command.args).process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     for name in &command.env_remove {

@@ -1,5 +1,5 @@
-//! The client's side of making a connection: WebSocket over TCP or TLS, and lines over a Unix socket. It sets no deadline of
-//! its own: how long to wait, and whether to try again, is the caller's policy.
+//! Connects a client to a server: WebSocket over TCP or TLS, or one message per line over a Unix socket. Start reading at [`connect`].
+//! This module has no timeout and does not retry; the caller decides about both. [`ConnectError::is_retryable`] helps with the second.
 
 mod error;
 mod race;
@@ -21,24 +21,24 @@ use crate::stream::{MessageStream, lines};
 pub use error::{CertificateFault, ConnectError};
 use server_url::{ServerUrl, WebSocketUrl};
 pub use tls_roots::TlsRoots;
-use upgrade::Target;
+use upgrade::UpgradeTarget;
 
-/// What a client may choose.
+/// Options of a client connection.
 #[derive(Clone, Default)]
 pub struct ConnectOptions {
-    /// Sent as `Authorization: Bearer …`.
+    /// Token for the `Authorization: Bearer` header of the upgrade request. Not used with `unix://`.
     pub bearer_token: Option<String>,
-    /// For what the server sends.
+    /// Limits for the messages that the server sends.
     pub limits: MessageLimits,
-    /// Further headers of the upgrade request.
+    /// Further headers of the upgrade request, as name and value. Not used with `unix://`.
     pub headers: Vec<(String, String)>,
-    /// Whose certificates `wss://` accepts; the system's roots unless chosen otherwise.
+    /// Root certificates for `wss://`; by default those of the system.
     pub tls_roots: TlsRoots,
 }
 
 impl fmt::Debug for ConnectOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Token and headers are secrets, and what is shown ends up in a log.
+        // The token and the values of the headers are secrets, and this text may end up in a log.
         let headers: Vec<&str> = self.headers.iter().map(|(name, _)| name.as_str()).collect();
         f.debug_struct("ConnectOptions")
             .field("bearer_token", &self.bearer_token.as_ref().map(|_| "…"))
@@ -49,7 +49,7 @@ impl fmt::Debug for ConnectOptions {
     }
 }
 
-/// Connects to `ws://HOST[:PORT][/PATH]`, `wss://HOST[:PORT][/PATH]` or, without token and headers, to `unix:///PATH`.
+/// Connects to `ws://HOST[:PORT][/PATH]`, `wss://HOST[:PORT][/PATH]` or `unix:///PATH`. The port is 80 or 443 if the URL has none.
 pub async fn connect(url: &str, options: ConnectOptions) -> Result<MessageStream, ConnectError> {
     match ServerUrl::parse(url)? {
         ServerUrl::Unix(path) => {
@@ -62,7 +62,7 @@ pub async fn connect(url: &str, options: ConnectOptions) -> Result<MessageStream
     }
 }
 
-/// Makes a WebSocket of any connected byte stream, such as a TLS session. `host` goes into the `Host` header.
+/// Upgrades any connected byte stream, such as a TLS session, to a WebSocket. `host` is sent in the `Host` header.
 pub async fn upgrade_client<T>(
     mut io: T,
     host: &str,
@@ -72,29 +72,30 @@ pub async fn upgrade_client<T>(
 where
     T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let target = Target { authority: host, path_and_query: "/", shown_url: host };
+    let target = UpgradeTarget { authority: host, path_and_query: "/", display_url: host };
     let already_read = upgrade::request(&mut io, target, &options).await?;
     Ok(MessageStream::new(tokio::io::split(io), Framing::WebSocketClient, already_read, peer, options.limits))
 }
 
 async fn connect_websocket(url: &WebSocketUrl, options: ConnectOptions) -> Result<MessageStream, ConnectError> {
-    let target = Target { authority: &url.authority, path_and_query: &url.path_and_query, shown_url: &url.shown };
-    // Nobody is called before it is known that there is something to say.
+    let target =
+        UpgradeTarget { authority: &url.authority, path_and_query: &url.path_and_query, display_url: &url.display };
+    // Checked before connecting: a request that cannot be sent must not reach the network.
     upgrade::check_headers(&options)?;
-    let (mut tcp, peer) = dial(url).await?;
+    let (mut tcp, peer) = connect_tcp(url).await?;
     let limits = options.limits;
     if !url.is_secure {
         let already_read = upgrade::request(&mut tcp, target, &options).await?;
         return Ok(MessageStream::new(tcp.into_split(), Framing::WebSocketClient, already_read, peer, limits));
     }
-    let mut tls = encrypt(tcp, url, &options.tls_roots).await?;
+    let mut tls = handshake_tls(tcp, url, &options.tls_roots).await?;
     let already_read = upgrade::request(&mut tls, target, &options).await?;
     Ok(MessageStream::new(tokio::io::split(tls), Framing::WebSocketClient, already_read, peer, limits))
 }
 
-/// Connects to whichever address of the host answers first.
-async fn dial(url: &WebSocketUrl) -> Result<(TcpStream, PeerLabel), ConnectError> {
-    let failed = |source| ConnectError::Io { url: url.shown.clone(), source };
+/// Resolves the host and connects to the first of its addresses that answers.
+async fn connect_tcp(url: &WebSocketUrl) -> Result<(TcpStream, PeerLabel), ConnectError> {
+    let failed = |source| ConnectError::Io { url: url.display.clone(), source };
     let resolved = lookup_host((url.host.as_str(), url.port)).await;
     let addresses = resolved.map_err(|source| ConnectError::Unresolved { host: url.host.clone(), source })?;
     let tcp = race::connect_to_first(addresses.collect()).await.map_err(failed)?;
@@ -103,15 +104,15 @@ async fn dial(url: &WebSocketUrl) -> Result<(TcpStream, PeerLabel), ConnectError
     Ok((tcp, peer))
 }
 
-async fn encrypt(
+async fn handshake_tls(
     tcp: TcpStream,
     url: &WebSocketUrl,
     roots: &TlsRoots,
 ) -> Result<tokio_rustls::client::TlsStream<TcpStream>, ConnectError> {
     let name = ServerName::try_from(url.host.clone()).map_err(|_| ConnectError::InvalidUrl {
-        url: url.shown.clone(),
-        reason: "no certificate can be for its host",
+        url: url.display.clone(),
+        reason: "no certificate can be valid for its host",
     })?;
     let connector = TlsConnector::from(roots.client_config().await?);
-    connector.connect(name, tcp).await.map_err(|error| error::handshake_failure(&url.shown, error))
+    connector.connect(name, tcp).await.map_err(|error| error::handshake_failure(&url.display, error))
 }

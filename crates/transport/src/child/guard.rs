@@ -1,5 +1,6 @@
-//! Who is responsible for a child: the guard that the caller holds, and a task that sees the child's end, ends its group and
-//! reaps it. When the runtime takes the task away, the last of the two kills at once.
+//! Ends a child process. The caller holds a guard; a watcher task waits until the child exits or the guard is dropped, kills the rest of
+//! the process group and reaps the child. If the runtime shuts down and drops the task, the child is killed as soon as the guard is
+//! dropped too.
 
 use std::fmt;
 use std::io;
@@ -14,53 +15,53 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::leader::Leader;
-use super::stderr::LastWords;
+use super::leader::GroupLeader;
+use super::stderr::StderrTail;
 use super::stdin::StdinCloser;
 
-/// Between SIGTERM and SIGKILL.
-const GRACE: Duration = Duration::from_secs(2);
-/// For the last lines of stderr after the child's end: somebody outside of its group may hold the pipe open for ever.
-const LAST_WORDS_PATIENCE: Duration = Duration::from_millis(200);
+/// Time between SIGTERM and SIGKILL.
+const GRACE_PERIOD: Duration = Duration::from_secs(2);
+/// How long the end of stderr is waited for after the child has exited. A process outside of its group may keep the pipe open for ever.
+const STDERR_DRAIN_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// Ends a child. Dropped, it closes the child's stdin and sends SIGTERM to its process group; what is left after two seconds,
-/// or when the runtime ends before, is killed.
+/// Terminates a child when it is dropped: it closes the child's stdin and sends SIGTERM to its process group. What is left of the
+/// group is killed when the child has exited, after two seconds, or when the runtime shuts down, whichever comes first.
 #[derive(Debug)]
 pub struct ChildGuard {
     program: String,
-    leader: Arc<Leader>,
+    leader: Arc<GroupLeader>,
     stdin: StdinCloser,
-    last_words: LastWords,
-    /// Dropped with the guard, which wakes the keeper.
-    _order_to_end: oneshot::Sender<()>,
-    status: watch::Receiver<Outcome>,
+    stderr_tail: StderrTail,
+    /// Never sends. Dropping it with the guard wakes the watcher.
+    _dropped: oneshot::Sender<()>,
+    state: watch::Receiver<ChildState>,
 }
 
-/// How a child ended.
+/// How a child ended. Its `Display` is a sentence with the program, the exit status and the last lines of stderr.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChildExit {
-    /// The program, for messages.
+    /// The program as the caller of [`crate::spawn_child`] named it.
     pub program: String,
-    /// Its status; `None` if somebody else has reaped it.
+    /// The exit status. `None` if it is not known: other code in this process has reaped the child, or the runtime is shutting down.
     pub status: Option<ExitStatus>,
     /// The last lines of its stderr, oldest first; at most eight.
-    pub last_words: Vec<String>,
+    pub stderr_tail: Vec<String>,
 }
 
-/// What the keeper knows.
 #[derive(Clone, Copy, Debug)]
-enum Outcome {
+enum ChildState {
     Running,
-    Ended(Option<ExitStatus>),
+    /// Reaped, with the exit status if it is known.
+    Exited(Option<ExitStatus>),
 }
 
 impl ChildGuard {
     pub(super) fn new(
         program: String,
-        leader: Leader,
+        leader: GroupLeader,
         stdin: StdinCloser,
         stderr: JoinHandle<()>,
-        last_words: LastWords,
+        stderr_tail: StderrTail,
     ) -> io::Result<Self> {
         let leader = Arc::new(leader);
         #[expect(
@@ -68,25 +69,26 @@ impl ChildGuard {
             reason = "its successor is unsafe for types that change their descriptor; OwnedFd never does"
         )]
         let exit = AsyncFd::with_interest(leader.pidfd()?, Interest::READABLE)?;
-        let (order_to_end, ordered_to_end) = oneshot::channel();
-        let (outcome, status) = watch::channel(Outcome::Running);
-        let keeper = Keeper { leader: leader.clone(), exit, stderr };
+        let (dropped, guard_dropped) = oneshot::channel();
+        let (set_state, state) = watch::channel(ChildState::Running);
+        let watcher = ChildWatcher { leader: leader.clone(), exit, stderr };
         tokio::spawn(async move {
-            let status = keeper.keep(ordered_to_end).await;
-            outcome.send_replace(Outcome::Ended(status));
+            let status = watcher.run(guard_dropped).await;
+            set_state.send_replace(ChildState::Exited(status));
         });
-        Ok(Self { program, leader, stdin, last_words, _order_to_end: order_to_end, status })
+        Ok(Self { program, leader, stdin, stderr_tail, _dropped: dropped, state })
     }
 
-    /// Waits until the child has exited of its own accord, its group has been killed and it has been reaped. Cancel safe.
+    /// Waits until the child has exited by itself, the rest of its group has been killed and the child has been reaped. Cancel safe.
+    /// Further calls return the same value at once.
     pub async fn wait_for_exit(&mut self) -> ChildExit {
-        let outcome = self.status.wait_for(|outcome| matches!(outcome, Outcome::Ended(_))).await;
-        let status = match outcome.as_deref() {
-            Ok(Outcome::Ended(status)) => *status,
-            // The runtime is ending and has dropped the keeper.
-            Ok(Outcome::Running) | Err(_) => None,
+        let exited = self.state.wait_for(|state| matches!(state, ChildState::Exited(_))).await;
+        let status = match exited.as_deref() {
+            Ok(ChildState::Exited(status)) => *status,
+            // The runtime is shutting down and has dropped the watcher.
+            Ok(ChildState::Running) | Err(_) => None,
         };
-        ChildExit { program: self.program.clone(), status, last_words: self.last_words.lines() }
+        ChildExit { program: self.program.clone(), status, stderr_tail: self.stderr_tail.lines() }
     }
 }
 
@@ -97,25 +99,26 @@ impl Drop for ChildGuard {
     }
 }
 
-/// The task behind a guard.
-struct Keeper {
-    leader: Arc<Leader>,
+/// The task of a guard.
+struct ChildWatcher {
+    leader: Arc<GroupLeader>,
+    /// Readable when the child has exited.
     exit: AsyncFd<std::os::fd::OwnedFd>,
     stderr: JoinHandle<()>,
 }
 
-impl Keeper {
-    async fn keep(mut self, ordered_to_end: oneshot::Receiver<()>) -> Option<ExitStatus> {
-        let was_ordered = tokio::select! {
+impl ChildWatcher {
+    async fn run(mut self, guard_dropped: oneshot::Receiver<()>) -> Option<ExitStatus> {
+        let must_terminate = tokio::select! {
             _ = self.exit.readable() => false,
-            _ = ordered_to_end => true,
+            _ = guard_dropped => true,
         };
-        if was_ordered && timeout(GRACE, self.exit.readable()).await.is_err() {
+        if must_terminate && timeout(GRACE_PERIOD, self.exit.readable()).await.is_err() {
             self.leader.signal_group(Signal::KILL);
             let _ = self.exit.readable().await;
         }
         let status = self.leader.kill_and_reap();
-        if timeout(LAST_WORDS_PATIENCE, &mut self.stderr).await.is_err() {
+        if timeout(STDERR_DRAIN_TIMEOUT, &mut self.stderr).await.is_err() {
             self.stderr.abort();
         }
         status
@@ -128,8 +131,8 @@ impl fmt::Display for ChildExit {
             Some(status) => write!(f, "`{}` ended with {status}", self.program)?,
             None => write!(f, "`{}` has ended", self.program)?,
         }
-        if !self.last_words.is_empty() {
-            write!(f, ": {}", self.last_words.join("; "))?;
+        if !self.stderr_tail.is_empty() {
+            write!(f, ": {}", self.stderr_tail.join("; "))?;
         }
         Ok(())
     }

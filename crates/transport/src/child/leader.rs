@@ -1,5 +1,5 @@
-//! The process that leads the group: signalled as long as it has not been reaped, and reaped once. One lock is around both,
-//! so that no signal can reach a group that took over the number.
+//! The child process, which leads a process group. One lock covers signalling the group and reaping the leader: after the leader has been
+//! reaped, another group may get its number, and no signal must reach that group.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -9,18 +9,18 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
-/// How long a drop waits for a process that was killed. Only one that hangs in the kernel needs any time.
-const PATIENCE_OF_DROP: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+/// How long a drop waits for the killed leader to exit. Only a process that hangs in the kernel needs noticeable time.
+const DROP_TIMEOUT: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
-/// A child that leads its own process group. Dropped before it was reaped, it is killed with its group.
+/// A child that leads its own process group. If it is dropped before it was reaped, the whole group is killed.
 #[derive(Debug)]
-pub(super) struct Leader {
+pub(super) struct GroupLeader {
     pid: u32,
-    /// Gone when it was reaped.
+    /// `None` after it was reaped.
     child: Mutex<Option<Child>>,
 }
 
-impl Leader {
+impl GroupLeader {
     pub(super) fn new(child: Child) -> Self {
         Self { pid: child.id(), child: Mutex::new(Some(child)) }
     }
@@ -29,10 +29,10 @@ impl Leader {
         self.pid
     }
 
-    /// Becomes readable when the leader has exited.
+    /// Opens a descriptor that becomes readable when the leader has exited.
     pub(super) fn pidfd(&self) -> io::Result<OwnedFd> {
         let child = self.lock();
-        let child = child.as_ref().ok_or_else(|| io::Error::other("it has ended"))?;
+        let child = child.as_ref().ok_or_else(|| io::Error::other("it has exited already"))?;
         Ok(pidfd_open(Pid::from_child(child), PidfdFlags::empty())?)
     }
 
@@ -42,8 +42,8 @@ impl Leader {
         }
     }
 
-    /// Kills what is left of the group and reaps the leader. It waits for the leader, which should have exited or been killed.
-    /// `None` if somebody else has reaped it.
+    /// Kills the rest of the group, waits for the leader and reaps it. Blocks while the leader runs, so the leader must have exited or
+    /// been killed. Returns `None` if other code has reaped it.
     pub(super) fn kill_and_reap(&self) -> Option<ExitStatus> {
         let mut child = self.lock().take()?;
         signal_group_of(&child, Signal::KILL);
@@ -55,20 +55,20 @@ impl Leader {
     }
 }
 
-impl Drop for Leader {
+impl Drop for GroupLeader {
     fn drop(&mut self) {
         let pidfd = self.pidfd();
         let Some(mut child) = self.lock().take() else { return };
         signal_group_of(&child, Signal::KILL);
         if let Ok(pidfd) = pidfd {
-            // Whether it waited or not, what can be done is done.
-            let _ = rustix::event::poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&PATIENCE_OF_DROP));
+            // Failure and timeout are ignored: the leader has been killed, and a drop must not block for longer.
+            let _ = rustix::event::poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&DROP_TIMEOUT));
         }
         let _ = child.try_wait();
     }
 }
 
-/// Only for a child that has not been reaped.
+/// The child must not have been reaped.
 fn signal_group_of(child: &Child, signal: Signal) {
     if let Err(error) = kill_process_group(Pid::from_child(child), signal) {
         tracing::debug!(pid = child.id(), ?signal, %error, "cannot signal the process group of a child");

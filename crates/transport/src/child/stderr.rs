@@ -1,4 +1,4 @@
-//! What a child says on its stderr: every line goes to whoever listens, and the last ones are kept for the report of its end.
+//! Reads the stderr of a child line by line: passes each line to a callback and keeps the last lines for the report of its exit.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,23 +11,23 @@ use crate::framing::Framing;
 use crate::message::{MessageLimits, ReadEvent};
 use crate::reader::Reader;
 
-/// A longer line is cut to what a reader keeps of too long messages.
+/// A line that is longer is cut to the prefix that a [`Reader`] keeps of a message over its limit.
 const MAX_LINE_BYTES: usize = 4 * 1024;
-/// Enough for an error and its reason.
+/// Usually enough for an error message and its cause.
 const KEPT_LINES: usize = 8;
 
-/// The last lines, oldest first.
+/// The last lines of stderr, at most [`KEPT_LINES`], oldest first. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub(super) struct LastWords {
+pub(super) struct StderrTail {
     lines: Arc<Mutex<VecDeque<String>>>,
 }
 
-impl LastWords {
+impl StderrTail {
     pub(super) fn lines(&self) -> Vec<String> {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
 
-    fn keep(&self, line: String) {
+    fn push(&self, line: String) {
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         if lines.len() == KEPT_LINES {
             lines.pop_front();
@@ -36,11 +36,11 @@ impl LastWords {
     }
 }
 
-/// Hands out lines until nobody can write any.
-pub(super) fn listen(
+/// Reads lines in a task until every copy of the pipe is closed.
+pub(super) fn read_lines(
     stderr: impl AsyncRead + Send + Unpin + 'static,
     mut on_line: impl FnMut(&str) + Send + 'static,
-    last_words: LastWords,
+    stderr_tail: StderrTail,
 ) -> JoinHandle<()> {
     let mut reader =
         Reader::new(stderr, Framing::Lines, Bytes::new(), MessageLimits { message_bytes: MAX_LINE_BYTES });
@@ -48,7 +48,7 @@ pub(super) fn listen(
         while let Ok(ReadEvent::Message(line) | ReadEvent::TooLarge { prefix: line }) = reader.next().await {
             let line = String::from_utf8_lossy(&line).into_owned();
             on_line(&line);
-            last_words.keep(line);
+            stderr_tail.push(line);
         }
     })
 }

@@ -1,5 +1,5 @@
-//! The stdin of a child, which two may close: the writer of the stream when it has nothing more to say or is dropped, and the
-//! guard.
+//! The stdin of a child. Two owners can close it: the writer of the message stream, when it is shut down or dropped, and the guard of
+//! the child.
 
 use std::io;
 use std::pin::Pin;
@@ -9,67 +9,67 @@ use std::task::{Context, Poll, Waker};
 use tokio::io::AsyncWrite;
 use tokio::net::unix::pipe;
 
-/// The end that is written to.
+/// The writing end of the pipe. Dropping it closes the pipe.
 #[derive(Debug)]
 pub(super) struct ChildStdin {
-    shared: Arc<Mutex<Shared>>,
+    state: Arc<Mutex<StdinState>>,
 }
 
-/// The right to close it, which does not keep it open.
+/// Closes the pipe from elsewhere. It does not keep the pipe open.
 #[derive(Debug)]
 pub(super) struct StdinCloser {
-    shared: Weak<Mutex<Shared>>,
+    state: Weak<Mutex<StdinState>>,
 }
 
 #[derive(Debug)]
-struct Shared {
-    /// Gone when it was closed.
+struct StdinState {
+    /// `None` after it was closed.
     pipe: Option<pipe::Sender>,
-    /// A writer that waits for room. The pipe would not wake it when it is closed on our side.
-    waiting: Option<Waker>,
+    /// The task that waits for room in the pipe. tokio does not wake it when we close the pipe ourselves.
+    blocked_writer: Option<Waker>,
 }
 
 impl ChildStdin {
     pub(super) fn new(pipe: pipe::Sender) -> Self {
-        Self { shared: Arc::new(Mutex::new(Shared { pipe: Some(pipe), waiting: None })) }
+        Self { state: Arc::new(Mutex::new(StdinState { pipe: Some(pipe), blocked_writer: None })) }
     }
 
     pub(super) fn closer(&self) -> StdinCloser {
-        StdinCloser { shared: Arc::downgrade(&self.shared) }
+        StdinCloser { state: Arc::downgrade(&self.state) }
     }
 }
 
 impl StdinCloser {
     pub(super) fn close(&self) {
-        if let Some(shared) = self.shared.upgrade() {
-            close(&shared);
+        if let Some(state) = self.state.upgrade() {
+            close(&state);
         }
     }
 }
 
-fn close(shared: &Mutex<Shared>) {
-    let mut shared = lock(shared);
-    let (pipe, waiting) = (shared.pipe.take(), shared.waiting.take());
-    drop(shared);
+fn close(state: &Mutex<StdinState>) {
+    let mut state = lock(state);
+    let (pipe, blocked_writer) = (state.pipe.take(), state.blocked_writer.take());
+    drop(state);
     drop(pipe);
-    if let Some(waker) = waiting {
+    if let Some(waker) = blocked_writer {
         waker.wake();
     }
 }
 
-fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(state: &Mutex<StdinState>) -> MutexGuard<'_, StdinState> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl AsyncWrite for ChildStdin {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let mut shared = lock(&self.shared);
-        let Some(pipe) = &mut shared.pipe else {
+        let mut state = lock(&self.state);
+        let Some(pipe) = &mut state.pipe else {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         };
-        let outcome = Pin::new(pipe).poll_write(cx, bytes);
-        shared.waiting = outcome.is_pending().then(|| cx.waker().clone());
-        outcome
+        let written = Pin::new(pipe).poll_write(cx, bytes);
+        state.blocked_writer = written.is_pending().then(|| cx.waker().clone());
+        written
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -77,7 +77,7 @@ impl AsyncWrite for ChildStdin {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        close(&self.shared);
+        close(&self.state);
         Poll::Ready(Ok(()))
     }
 }

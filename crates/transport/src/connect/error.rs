@@ -1,70 +1,70 @@
-//! Why there is no connection, said so that the reader knows what to do, and whether trying again could help. No message
-//! holds the query of a URL: it may be a secret.
+//! The errors of connecting. Each message says what to do next, and [`ConnectError::is_retryable`] says whether a retry can help.
+//! No message contains the query of a URL, because it may be a secret.
 
 use std::fmt;
 use std::io;
 
 use rustls::CertificateError;
 
-/// Why there is no connection.
+/// Why a client could not connect.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// None of the schemes we know.
+    /// The scheme is not `ws`, `wss` or `unix`. Holds the URL, without user and query.
     #[error("cannot connect to `{0}`; expected `ws://HOST:PORT`, `wss://HOST:PORT` or `unix:///PATH`")]
     UnsupportedUrl(String),
-    /// A scheme we know with something behind it that cannot be used.
+    /// The scheme is known, but the rest of the URL cannot be used.
     #[error("cannot connect to `{url}`: {reason}")]
     InvalidUrl {
-        /// The URL, without what may be secret in it.
+        /// The URL, without user and query.
         url: String,
-        /// What is wrong with it.
+        /// What is wrong with the URL, as the second half of a sentence about it.
         reason: &'static str,
     },
-    /// A header that cannot be sent as given.
+    /// A header of the upgrade request contains characters that HTTP forbids. Holds its name.
     #[error("the header `{0}` has characters that no header may have")]
     InvalidHeader(String),
-    /// The host has no address, or nobody can be asked for it.
+    /// The name of the host could not be resolved.
     #[error("cannot find the address of `{host}`: {source}")]
     Unresolved {
-        /// The host.
+        /// The host name in the URL.
         host: String,
-        /// What the resolver said.
+        /// The error of the resolver.
         source: io::Error,
     },
-    /// The connection failed.
+    /// The connection could not be made, or it broke before the upgrade was done.
     #[error("cannot connect to {url}: {source}")]
     Io {
-        /// Where to.
+        /// The URL, without user and query.
         url: String,
-        /// What the system said.
+        /// The error of the system call.
         source: io::Error,
     },
-    /// The server showed a certificate that we do not accept.
+    /// The certificate of the server is not accepted.
     #[error("the certificate of {url} {fault}")]
     Certificate {
-        /// Where to.
+        /// The URL, without user and query.
         url: String,
-        /// What is wrong with it.
+        /// What is wrong with the certificate.
         fault: CertificateFault,
     },
     /// The TLS handshake failed for another reason than the certificate.
-    #[error("cannot speak TLS with {url}: {}", tls_words(.source))]
+    #[error("cannot speak TLS with {url}: {}", tls_message(.source))]
     Tls {
-        /// Where to.
+        /// The URL, without user and query.
         url: String,
-        /// What the TLS library said.
+        /// The error of the TLS library.
         source: rustls::Error,
     },
-    /// This machine trusts nobody.
-    #[error("this system has no root certificates{}; install the package `ca-certificates` or name a file with --ca-file", because(.0))]
+    /// The system has no root certificates that can be used. Holds the error of the loader, or an empty string.
+    #[error("this system has no root certificates{}; install the package `ca-certificates` or name a file with --ca-file", in_parentheses(.0))]
     NoSystemRoots(String),
-    /// The server answered, but not with an upgrade.
-    #[error("the server refused the connection with HTTP status {status}{}", hint(*.status))]
+    /// The server answered the upgrade request with an HTTP status other than 101.
+    #[error("the server refused the connection with HTTP status {status}{}", next_step(*.status))]
     Refused {
-        /// The HTTP status.
+        /// The HTTP status of the answer.
         status: u16,
     },
-    /// What answered is not a WebSocket server.
+    /// The answer is not that of a WebSocket server. Holds the reason, as a sentence about the answer.
     #[error("the server's answer is not a WebSocket upgrade: {0}")]
     BadResponse(&'static str),
 }
@@ -73,38 +73,38 @@ pub enum ConnectError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CertificateFault {
-    /// No chain from it to a trusted root.
+    /// No chain of certificates leads from it to a trusted root.
     Untrusted,
-    /// It is for other hosts than the one in the URL.
+    /// It is not valid for the host in the URL.
     WrongName,
-    /// Its time is over.
+    /// Its validity has ended.
     Expired,
-    /// Its time has not come.
+    /// Its validity has not begun.
     NotYetValid,
-    /// It is the certificate of an authority, and a server may not show that one itself.
+    /// It is the certificate of an authority, which a server must not use as its own.
     IsAuthority,
-    /// It was issued by a certificate that may issue none.
+    /// It was issued by a certificate that is not the one of an authority.
     IssuerIsNoAuthority,
-    /// It may be used, but not by a server.
+    /// Its key usage does not include servers.
     NotForServers,
-    /// Its authority has taken it back.
+    /// Its authority has revoked it.
     Revoked,
-    /// It is none, or is damaged.
+    /// It cannot be parsed.
     Unreadable,
-    /// It is signed in a way, or has a property, that this program does not know.
+    /// Its version, its signature algorithm or a critical extension is not supported.
     Unsupported,
-    /// Something rarer, in the words of the TLS library.
+    /// Another reason, as the message of the TLS library.
     Other(String),
 }
 
 impl ConnectError {
-    /// Whether the same attempt may succeed later without anybody changing it. It is about networks and servers that come
-    /// back; what a person must correct is not.
+    /// Whether the same attempt can succeed later. True for failures of the network and of the server, false for errors that a person
+    /// has to correct, such as a wrong URL.
     pub fn is_retryable(&self) -> bool {
         match self {
-            // A machine that wakes up has no resolver for a while, and resolvers do not say this reliably.
+            // A machine that wakes up has no name resolution for a while, and the error does not tell this from an unknown name.
             Self::Unresolved { .. } => true,
-            Self::Io { source, .. } => !is_lasting(source.kind()),
+            Self::Io { source, .. } => !is_permanent(source.kind()),
             Self::Refused { status } => matches!(status, 408 | 429 | 500..=599),
             Self::UnsupportedUrl(_)
             | Self::InvalidUrl { .. }
@@ -117,8 +117,8 @@ impl ConnectError {
     }
 }
 
-/// Failures that are about what was asked for. A missing file is none: a server that starts makes its socket.
-fn is_lasting(kind: io::ErrorKind) -> bool {
+/// Errors that a retry does not change. A missing file is not one of them: a server that starts creates its socket.
+fn is_permanent(kind: io::ErrorKind) -> bool {
     use io::ErrorKind as Kind;
     matches!(
         kind,
@@ -131,7 +131,7 @@ fn is_lasting(kind: io::ErrorKind) -> bool {
     )
 }
 
-/// Sorts what a failed TLS handshake left: the network's fault, the certificate's, or that of what answered.
+/// Classifies the error of a TLS handshake: a failure of the network, of the certificate or of the TLS protocol.
 pub(super) fn handshake_failure(url: &str, error: io::Error) -> ConnectError {
     let url = url.to_owned();
     match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
@@ -144,7 +144,7 @@ pub(super) fn handshake_failure(url: &str, error: io::Error) -> ConnectError {
 impl From<&CertificateError> for CertificateFault {
     fn from(error: &CertificateError) -> Self {
         match error {
-            // A bad signature is what is left of a root that only has the name of the trusted one.
+            // A bad signature means that the issuer has the name of a trusted root, but another key.
             CertificateError::UnknownIssuer | CertificateError::BadSignature => Self::Untrusted,
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => Self::WrongName,
             CertificateError::Expired | CertificateError::ExpiredContext { .. } => Self::Expired,
@@ -172,29 +172,29 @@ impl fmt::Display for CertificateFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Untrusted => {
-                "is not trusted; name the file with the certificate of its authority, or with itself, with --ca-file"
+                "is not trusted; if you trust it, give a file with the certificate of its authority, or with the certificate itself, with --ca-file"
             }
-            Self::WrongName => "is for another host; connect with a name that it has, or give the server another one",
-            Self::Expired => "has expired; renew it, and look whether the clock of this machine is right",
-            Self::NotYetValid => "is not valid yet; look whether the clock of this machine is right",
+            Self::WrongName => "is for another host; connect with a host name that is in the certificate, or give the server a certificate for this host",
+            Self::Expired => "has expired; renew it, or correct the clock of this machine if it is wrong",
+            Self::NotYetValid => "is not valid yet; check the clock of this machine",
             Self::IsAuthority => {
-                "is that of a certificate authority, which no server may show; give the server one that the authority has issued, or a self-signed one with `basicConstraints=CA:FALSE`"
+                "is that of a certificate authority, which a server must not use as its own; give the server one that the authority has issued, or a self-signed one with `basicConstraints=CA:FALSE`"
             }
             Self::IssuerIsNoAuthority => {
-                "was issued by a certificate that may not issue any; issue it with one that has `basicConstraints=CA:TRUE`"
+                "was issued by a certificate that is not an authority; issue it with one that has `basicConstraints=CA:TRUE`"
             }
             Self::NotForServers => "is not for servers; give the server one with `extendedKeyUsage=serverAuth`",
             Self::Revoked => "was revoked by its authority; give the server another one",
             Self::Unreadable => "cannot be read; give the server another one",
             Self::Unsupported => {
-                "is signed in a way, or has a property, that is not supported; give the server one of version 3 that is signed with SHA-256 or better"
+                "has a version, a signature or an extension that is not supported; give the server one of version 3 that is signed with SHA-256 or better"
             }
-            Self::Other(words) => return write!(f, "is not accepted: {words}"),
+            Self::Other(message) => return write!(f, "is not accepted: {message}"),
         })
     }
 }
 
-fn tls_words(error: &rustls::Error) -> String {
+fn tls_message(error: &rustls::Error) -> String {
     match error {
         rustls::Error::InvalidMessage(_) => {
             "what it answers is not TLS; a server without TLS is reached with ws://".to_owned()
@@ -202,17 +202,17 @@ fn tls_words(error: &rustls::Error) -> String {
         rustls::Error::PeerIncompatible(_) => {
             "it has no version of TLS or no cipher that this program has; it needs TLS 1.2 or 1.3".to_owned()
         }
-        // The names of alerts are those of the standard, by which one can look for them.
+        // The Debug form of an alert is its name in the TLS standard, which a user can search for.
         rustls::Error::AlertReceived(alert) => format!("it refused the handshake with the alert {alert:?}"),
         other => other.to_string(),
     }
 }
 
-fn because(words: &str) -> String {
-    if words.is_empty() { String::new() } else { format!(" ({words})") }
+fn in_parentheses(text: &str) -> String {
+    if text.is_empty() { String::new() } else { format!(" ({text})") }
 }
 
-fn hint(status: u16) -> &'static str {
+fn next_step(status: u16) -> &'static str {
     match status {
         300..=399 => "; it names another address, and redirects are not followed: connect to that one",
         401 | 403 => "; check the token",
@@ -226,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_passes_is_retried_and_what_a_person_must_correct_is_not() {
+    fn only_failures_of_network_and_server_are_retryable() {
         let io = |kind: io::ErrorKind| ConnectError::Io { url: "ws://x".into(), source: kind.into() };
         let refused = |status| ConnectError::Refused { status };
         let certificate = ConnectError::Certificate { url: "wss://x".into(), fault: CertificateFault::Untrusted };

@@ -1,6 +1,6 @@
-//! Finds the address of a host that answers. A host often has addresses of two families, and one family may lead nowhere: its packets
-//! vanish without an error. So the addresses race, as RFC 8305 ("Happy Eyeballs") describes it, and one dead address costs a moment
-//! and not the whole time that connecting may take. It does not look names up and sets no deadline.
+//! Connects to the first address of a host that answers. A host often has IPv4 and IPv6 addresses, and packets to one of the families
+//! may be lost without an error. So several attempts run at the same time, as RFC 8305 ("Happy Eyeballs") describes, and an address that
+//! does not answer costs 250 ms instead of a whole timeout. This module does not resolve names and has no timeout.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,10 +10,10 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-/// How long an attempt runs alone before the next address is tried beside it; what RFC 8305 recommends.
+/// How long an attempt runs before the next address is tried at the same time; the value that RFC 8305 recommends.
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
-/// Connects to the first address that answers. The others are given up. Fails with the error of the last address that failed.
+/// Connects to the first address that answers and cancels the other attempts. If all fail, returns the error of the last one that failed.
 pub(super) async fn connect_to_first(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
     let mut untried = interleaved(addresses).into_iter().peekable();
     let mut attempts = JoinSet::new();
@@ -33,7 +33,7 @@ pub(super) async fn connect_to_first(addresses: Vec<SocketAddr>) -> io::Result<T
                 Ok(stream) => return Ok(stream),
                 Err(error) => {
                     failure = error;
-                    // An address that says no makes room for the next one at once.
+                    // After a refusal the next address is tried at once.
                     next_attempt = Instant::now();
                 }
             },
@@ -42,8 +42,8 @@ pub(super) async fn connect_to_first(addresses: Vec<SocketAddr>) -> io::Result<T
     }
 }
 
-/// The addresses with their families in turn, beginning with the family that the system prefers: when a family leads nowhere, the
-/// second attempt is one of the other family.
+/// Alternates between the address families, beginning with the one that the system lists first. If that family does not work, the
+/// second attempt already uses the other one.
 fn interleaved(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     let prefers_v6 = addresses.first().is_some_and(SocketAddr::is_ipv6);
     let (preferred, rest): (Vec<_>, Vec<_>) =
@@ -63,18 +63,18 @@ mod tests {
 
     use tokio::net::{TcpListener, TcpSocket};
 
-    /// Longer than a healthy attempt takes on a loaded machine, and shorter than the system takes to give an address up.
-    const PATIENCE: Duration = Duration::from_secs(20);
+    /// Longer than an attempt that succeeds takes on a busy machine, and shorter than the connect timeout of the system.
+    const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
-    /// An address whose connections are never answered: its queue is full, and nobody accepts.
-    struct BlackHole {
+    /// An address that never answers: the accept queue of its listener is full, and nothing accepts.
+    struct UnresponsiveAddress {
         address: SocketAddr,
         _listener: TcpListener,
         _queued: Vec<JoinSet<io::Result<TcpStream>>>,
     }
 
-    impl BlackHole {
-        async fn dig() -> Self {
+    impl UnresponsiveAddress {
+        async fn new() -> Self {
             let socket = TcpSocket::new_v4().unwrap();
             socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
             let listener = socket.listen(1).unwrap();
@@ -85,12 +85,12 @@ mod tests {
                 attempt.spawn(TcpStream::connect(address));
                 let answered = tokio::time::timeout(Duration::from_millis(200), attempt.join_next()).await;
                 let is_full = answered.is_err();
-                // Kept: a connection that is dropped makes room in the queue.
+                // The connection is kept, because dropping it would free its slot in the queue.
                 if let Ok(Some(Ok(stream))) = answered {
                     attempt.spawn(async { stream });
                 }
                 queued.push(attempt);
-                assert!(queued.len() < 64, "the queue of a listener does not fill");
+                assert!(queued.len() < 64, "the accept queue does not fill up");
                 if is_full {
                     return Self { address, _listener: listener, _queued: queued };
                 }
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn families_take_turns() {
+    fn address_families_alternate() {
         let given = addresses(&["[::1]:1", "[::2]:1", "[::3]:1", "127.0.0.1:1"]);
         assert_eq!(interleaved(given), addresses(&["[::1]:1", "127.0.0.1:1", "[::2]:1", "[::3]:1"]));
         let given = addresses(&["127.0.0.1:1", "[::1]:1", "[::2]:1"]);
@@ -112,18 +112,19 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_address_that_leads_nowhere_costs_a_moment() {
-        let black_hole = BlackHole::dig().await;
+    async fn an_address_that_does_not_answer_costs_a_short_delay() {
+        let unresponsive = UnresponsiveAddress::new().await;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let answering = listener.local_addr().unwrap();
-        let connecting = connect_to_first(vec![black_hole.address, answering]);
-        let stream =
-            tokio::time::timeout(PATIENCE, connecting).await.expect("it waits for an address that leads nowhere");
+        let connecting = connect_to_first(vec![unresponsive.address, answering]);
+        let stream = tokio::time::timeout(TEST_TIMEOUT, connecting)
+            .await
+            .expect("the attempt waits for the address that does not answer");
         assert_eq!(stream.unwrap().peer_addr().unwrap(), answering);
     }
 
     #[tokio::test]
-    async fn an_address_that_refuses_gives_way_at_once() {
+    async fn after_a_refusal_the_next_address_is_tried_at_once() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
         let answering = listener.local_addr().unwrap();

@@ -1,5 +1,5 @@
-//! Where a client connects to, as a person writes it. What may be secret in a URL, user and query, is taken out of the
-//! form that is shown.
+//! Parses the URL of a server as a person writes it. The user and the query of a URL may be secret, so messages show the URL without
+//! them.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use http::Uri;
 
 use super::error::ConnectError;
 
-/// A parsed URL.
+/// The URL of a server, by transport.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ServerUrl {
     Unix(PathBuf),
@@ -18,15 +18,15 @@ pub(super) enum ServerUrl {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct WebSocketUrl {
     pub(super) is_secure: bool,
-    /// A name or an address, the latter without brackets.
+    /// A host name or an IP address. An IPv6 address has no brackets here.
     pub(super) host: String,
     pub(super) port: u16,
-    /// Host and port as given, for the `Host` header.
+    /// Host and port as written in the URL, for the `Host` header.
     pub(super) authority: String,
-    /// What the upgrade request asks for.
+    /// The target of the upgrade request.
     pub(super) path_and_query: String,
-    /// For messages.
-    pub(super) shown: String,
+    /// The URL for messages: without user, query and fragment.
+    pub(super) display: String,
 }
 
 impl ServerUrl {
@@ -43,7 +43,7 @@ impl ServerUrl {
 }
 
 fn parse_websocket(url: &str, is_secure: bool) -> Result<WebSocketUrl, &'static str> {
-    // The parser would drop a fragment without a word.
+    // `Uri` would ignore a fragment silently.
     if url.contains('#') {
         return Err("it has a fragment (`#…`), which is never sent; remove it");
     }
@@ -75,14 +75,14 @@ fn parse_websocket(url: &str, is_secure: bool) -> Result<WebSocketUrl, &'static 
         port,
         authority: authority.to_owned(),
         path_and_query: format!("{}{query}", uri.path()),
-        shown: without_secrets(url),
+        display: without_secrets(url),
     })
 }
 
 fn without_secrets(url: &str) -> String {
     let end = url.find(['?', '#']).unwrap_or(url.len());
     let (scheme, rest) = url[..end].split_once("://").unwrap_or(("", &url[..end]));
-    // A user that is not escaped may hold anything, a slash too.
+    // A user that is not percent-encoded may contain any character, even a slash.
     let rest = rest.rsplit_once('@').map_or(rest.to_owned(), |(_, host)| format!("…@{host}"));
     if scheme.is_empty() { rest } else { format!("{scheme}://{rest}") }
 }
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_connected_to_says_why_and_keeps_secrets() {
+    fn an_invalid_url_is_refused_with_a_reason_and_without_its_secrets() {
         for (url, shown, reason) in [
             ("ws://ann:pass@box/x?token=1", "ws://…@box/x", "it has a user"),
             ("wss://a/b@box?token=1#f", "wss://…@box", "it has a fragment"),
@@ -138,8 +138,8 @@ mod tests {
             ("unix://", "unix://", "it has no path"),
         ] {
             let error = ServerUrl::parse(url).unwrap_err();
-            let words = error.to_string();
-            assert!(words.starts_with(&format!("cannot connect to `{shown}`: {reason}")), "{words}");
+            let message = error.to_string();
+            assert!(message.starts_with(&format!("cannot connect to `{shown}`: {reason}")), "{message}");
             assert!(!error.is_retryable());
         }
         let unsupported = ServerUrl::parse("http://a:b@box/?token=1").unwrap_err().to_string();

@@ -1,4 +1,5 @@
-//! The client's upgrade request and what the server says to it. Just enough HTTP/1.1 for this one exchange.
+//! Sends the HTTP upgrade request of a client and checks the answer of the server. It implements only as much of HTTP/1.1 as this
+//! exchange needs.
 
 use std::io;
 
@@ -10,27 +11,28 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use super::{ConnectError, ConnectOptions};
 use crate::websocket::{accept_key, new_key};
 
-/// Far more than any server sends with a 101.
+/// Limit for the headers of the answer. An answer to an upgrade is usually shorter than 1 KiB.
 const MAX_RESPONSE_BYTES: usize = 16 * 1024;
-/// How a TLS record begins that carries an alert: what a server with TLS says to a request without it.
+/// First bytes of a TLS record with an alert. A server with TLS answers a request without TLS like this.
 const TLS_ALERT: &[u8] = &[0x15, 0x03];
 const END_OF_HEADERS: &[u8] = b"\r\n\r\n";
 
-/// What is asked for, and how it is called in messages.
+/// Where the upgrade request goes.
 #[derive(Clone, Copy)]
-pub(super) struct Target<'a> {
+pub(super) struct UpgradeTarget<'a> {
     pub(super) authority: &'a str,
     pub(super) path_and_query: &'a str,
-    pub(super) shown_url: &'a str,
+    /// The URL for error messages, without user and query.
+    pub(super) display_url: &'a str,
 }
 
-/// Upgrades `io` and returns what the server sent right behind its answer.
+/// Upgrades `io` to a WebSocket. Returns the bytes that were read behind the headers of the answer: the begin of the first frames.
 pub(super) async fn request<T: AsyncRead + AsyncWrite + Unpin>(
     io: &mut T,
-    target: Target<'_>,
+    target: UpgradeTarget<'_>,
     options: &ConnectOptions,
 ) -> Result<Bytes, ConnectError> {
-    let failed = |source| ConnectError::Io { url: target.shown_url.into(), source };
+    let failed = |source| ConnectError::Io { url: target.display_url.into(), source };
     check_headers(options)?;
     let key = new_key();
     let request = request_head(target, &key, options);
@@ -51,39 +53,39 @@ pub(super) async fn request<T: AsyncRead + AsyncWrite + Unpin>(
             return Err(ConnectError::BadResponse("its headers do not end"));
         }
         if io.read_buf(&mut response).await.map_err(failed)? == 0 {
-            let words = match response.is_empty() {
+            let message = match response.is_empty() {
                 true => "the server closed the connection without an answer",
                 false => "the connection ended in the middle of the server's answer",
             };
-            return Err(failed(io::Error::new(io::ErrorKind::UnexpectedEof, words)));
+            return Err(failed(io::Error::new(io::ErrorKind::UnexpectedEof, message)));
         }
     }
 }
 
-/// Whether the headers can be sent. A line break in one would be a header of somebody else's choice.
+/// Checks that the headers can be sent. A line break in a value would inject another header.
 pub(super) fn check_headers(options: &ConnectOptions) -> Result<(), ConnectError> {
-    let is_bad = |(name, value): &(String, String)| {
+    let is_invalid = |(name, value): &(String, String)| {
         HeaderName::try_from(name).is_err() || HeaderValue::try_from(value).is_err()
     };
-    match bearer(options).iter().chain(&options.headers).find(|header| is_bad(header)) {
+    match authorization(options).iter().chain(&options.headers).find(|header| is_invalid(header)) {
         Some((name, _)) => Err(ConnectError::InvalidHeader(name.clone())),
         None => Ok(()),
     }
 }
 
-fn request_head(target: Target<'_>, key: &str, options: &ConnectOptions) -> String {
-    let Target { authority, path_and_query, .. } = target;
+fn request_head(target: UpgradeTarget<'_>, key: &str, options: &ConnectOptions) -> String {
+    let UpgradeTarget { authority, path_and_query, .. } = target;
     let mut head = format!(
         "GET {path_and_query} HTTP/1.1\r\nHost: {authority}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n"
     );
-    for (name, value) in bearer(options).iter().chain(&options.headers) {
+    for (name, value) in authorization(options).iter().chain(&options.headers) {
         head.extend([name, ": ", value, "\r\n"]);
     }
     head.push_str("\r\n");
     head
 }
 
-fn bearer(options: &ConnectOptions) -> Option<(String, String)> {
+fn authorization(options: &ConnectOptions) -> Option<(String, String)> {
     options.bearer_token.as_ref().map(|token| ("Authorization".to_owned(), format!("Bearer {token}")))
 }
 
@@ -104,6 +106,6 @@ fn check_response(head: &[u8], key: &str) -> Result<(), ConnectError> {
 }
 
 fn status(line: &str) -> Option<u16> {
-    // Proxies say in HTTP/1.0 that there is no server behind them.
+    // Some proxies answer in HTTP/1.0 when they cannot reach the server.
     line.strip_prefix("HTTP/1.1 ").or_else(|| line.strip_prefix("HTTP/1.0 "))?.get(..3)?.parse().ok()
 }

@@ -1,4 +1,4 @@
-//! Children that are spoken to over their pipes, and that none of them is left.
+//! Child processes as peers: messages over their pipes, their stderr, and that no process is left after the guard is dropped.
 
 use std::fs;
 use std::sync::{Arc, Mutex};
@@ -35,8 +35,8 @@ async fn line(stream: &mut MessageStream) -> String {
     }
 }
 
-/// A child of ours that was not reaped exists; somebody else's zombie is theirs to reap.
-fn is_left(pid: u32) -> bool {
+/// Whether a process runs, or is a zombie that this process has to reap. A zombie with another parent does not count.
+fn exists(pid: u32) -> bool {
     let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
     let mut fields = stat.rsplit_once(") ").unwrap().1.split(' ');
     let (state, parent) = (fields.next().unwrap(), fields.next().unwrap());
@@ -45,20 +45,20 @@ fn is_left(pid: u32) -> bool {
 
 fn wait_until_gone(pids: &[u32]) {
     let started = Instant::now();
-    while pids.iter().any(|pid| is_left(*pid)) {
-        assert!(started.elapsed() < Duration::from_secs(30), "still there: {pids:?}");
-        // sleep: the end of somebody else's process can only be looked for
+    while pids.iter().any(|pid| exists(*pid)) {
+        assert!(started.elapsed() < Duration::from_secs(30), "still running or not reaped: {pids:?}");
+        // sleep: nothing tells when a process that is not our child ends
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
-async fn gone(pids: &[u32]) {
+async fn wait_until_all_gone(pids: &[u32]) {
     let pids = pids.to_vec();
     tokio::task::spawn_blocking(move || wait_until_gone(&pids)).await.unwrap();
 }
 
 #[tokio::test]
-async fn messages_are_lines_of_its_pipes() {
+async fn messages_are_lines_on_stdin_and_stdout() {
     let command = ChildCommand { program: "cat".into(), ..ChildCommand::default() };
     let (mut stream, mut guard) = spawn(&command).unwrap();
     send(&mut stream, b"{\"id\":1}").await;
@@ -66,7 +66,7 @@ async fn messages_are_lines_of_its_pipes() {
     stream.writer.shutdown().await;
     assert_eq!(stream.reader.next().await.unwrap(), ReadEvent::Closed(None));
     assert!(guard.wait_for_exit().await.status.unwrap().success());
-    assert!(!is_left(pid(&stream)));
+    assert!(!exists(pid(&stream)));
 }
 
 #[tokio::test]
@@ -77,7 +77,7 @@ async fn a_dropped_writer_closes_stdin() {
 }
 
 #[tokio::test]
-async fn environment_and_directory_are_as_asked_for() {
+async fn environment_and_working_directory_are_set() {
     let directory = tempfile::tempdir().unwrap();
     let command = ChildCommand {
         env: vec![("GIVEN".into(), "yes".into()), ("HOME".into(), "/given".into())],
@@ -96,7 +96,7 @@ async fn environment_and_directory_are_as_asked_for() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_started_is_named() {
+async fn a_failed_start_names_the_program_or_the_directory() {
     let missing = ChildCommand { program: "no-such-program-here".into(), ..ChildCommand::default() };
     let error = spawn(&missing).unwrap_err();
     assert_eq!(error.to_string(), "cannot start `no-such-program-here`: No such file or directory (os error 2)");
@@ -106,42 +106,42 @@ async fn what_cannot_be_started_is_named() {
 }
 
 #[tokio::test]
-async fn a_child_that_ends_at_once_says_why() {
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let keep = told.clone();
+async fn the_exit_of_a_child_reports_its_status_and_last_lines_of_stderr() {
+    let received = Arc::new(Mutex::new(Vec::new()));
+    let keep = received.clone();
     let keep = move |line: &str| keep.lock().unwrap().push(line.to_owned());
     let script = "for n in 1 2 3 4 5 6 7 8; do echo line $n >&2; done; printf 'no route' >&2; exit 3";
     let (mut stream, mut guard) = spawn_child(&shell(script), MessageLimits::default(), keep).unwrap();
     assert_eq!(stream.reader.next().await.unwrap(), ReadEvent::Closed(None));
-    let end = guard.wait_for_exit().await;
-    assert_eq!(end.status.unwrap().code(), Some(3));
+    let exit = guard.wait_for_exit().await;
+    assert_eq!(exit.status.unwrap().code(), Some(3));
     assert_eq!(
-        end.to_string(),
+        exit.to_string(),
         "`sh` ended with exit status: 3: line 2; line 3; line 4; line 5; line 6; line 7; line 8; no route"
     );
-    assert_eq!(told.lock().unwrap().len(), 9);
-    assert_eq!(guard.wait_for_exit().await, end, "a second call says the same");
+    assert_eq!(received.lock().unwrap().len(), 9);
+    assert_eq!(guard.wait_for_exit().await, exit, "a second call returns the same");
 }
 
 #[tokio::test]
 async fn a_long_line_on_stderr_is_cut() {
     let (_stream, mut guard) = start("head -c 1000000 /dev/zero | tr '\\0' x >&2; echo >&2; echo after >&2");
-    let words = guard.wait_for_exit().await.last_words;
-    assert_eq!((words[0].len(), words[1].as_str()), (1024, "after"));
+    let tail = guard.wait_for_exit().await.stderr_tail;
+    assert_eq!((tail[0].len(), tail[1].as_str()), (1024, "after"));
 }
 
 #[tokio::test]
-async fn somebody_else_who_holds_stderr_does_not_delay_the_end() {
+async fn a_process_outside_of_the_group_that_holds_stderr_does_not_delay_the_exit() {
     let (mut stream, mut guard) = start("setsid sh -c 'echo $$; exec sleep 1000' & read line; echo last >&2");
     let outsider: u32 = line(&mut stream).await.parse().unwrap();
     stream.writer.shutdown().await;
-    assert_eq!(guard.wait_for_exit().await.last_words, ["last"]);
+    assert_eq!(guard.wait_for_exit().await.stderr_tail, ["last"]);
     let pid = rustix::process::Pid::from_raw(outsider.cast_signed()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
 }
 
 #[tokio::test]
-async fn garbage_is_handed_on_as_it_is() {
+async fn lines_that_are_not_json_are_delivered_unchanged() {
     let (mut stream, mut guard) = spawn_child(
         &shell("printf 'not json\\n\\377\\376\\n'; head -c 100000 /dev/zero; echo; echo fine"),
         MessageLimits { message_bytes: 1000 },
@@ -156,38 +156,39 @@ async fn garbage_is_handed_on_as_it_is() {
 }
 
 #[tokio::test]
-async fn ending_is_a_closed_stdin_and_a_signal() {
-    let (mut stream, guard) = start("trap 'echo termed; exit 7' TERM; echo ready; while :; do read line || :; done");
+async fn dropping_the_guard_closes_stdin_and_sends_sigterm() {
+    let (mut stream, guard) =
+        start("trap 'echo terminated; exit 7' TERM; echo ready; while :; do read line || :; done");
     assert_eq!(line(&mut stream).await, "ready");
     let started = Instant::now();
     drop(guard);
-    assert_eq!(line(&mut stream).await, "termed");
-    gone(&[pid(&stream)]).await;
+    assert_eq!(line(&mut stream).await, "terminated");
+    wait_until_all_gone(&[pid(&stream)]).await;
     assert!(started.elapsed() < Duration::from_secs(2));
     assert!(stream.writer.write_all(b"{}\n").await.is_err());
 }
 
 #[tokio::test]
-async fn whoever_ignores_the_signal_is_killed_with_its_group() {
+async fn a_child_that_ignores_sigterm_is_killed_with_its_group() {
     let (mut stream, guard) = start("trap '' TERM; sleep 1000 & echo $!; while :; do wait; done");
     let pids = [pid(&stream), line(&mut stream).await.parse().unwrap()];
     let started = Instant::now();
     drop(guard);
-    gone(&pids).await;
+    wait_until_all_gone(&pids).await;
     assert!((2..10).contains(&started.elapsed().as_secs()));
 }
 
 #[tokio::test]
-async fn a_child_that_exits_takes_its_group_along() {
+async fn the_group_of_a_child_that_exits_is_killed() {
     let (mut stream, mut guard) = start("trap '' TERM; sleep 1000 & echo $!");
     let pids = [pid(&stream), line(&mut stream).await.parse().unwrap()];
     assert!(guard.wait_for_exit().await.status.unwrap().success());
     assert_eq!(stream.reader.next().await.unwrap(), ReadEvent::Closed(None));
-    gone(&pids).await;
+    wait_until_all_gone(&pids).await;
 }
 
 #[tokio::test]
-async fn a_writer_that_waits_for_room_is_told_of_the_end() {
+async fn a_writer_that_waits_for_room_fails_when_the_guard_is_dropped() {
     let (mut stream, guard) = start("trap '' TERM; echo ready; exec sleep 1000");
     assert_eq!(line(&mut stream).await, "ready");
     let flood = vec![b'x'; 4 << 20];
@@ -201,34 +202,34 @@ async fn a_writer_that_waits_for_room_is_told_of_the_end() {
 }
 
 #[tokio::test]
-async fn a_guard_dropped_at_any_time_leaves_nobody() {
+async fn a_guard_that_is_dropped_at_any_time_leaves_no_process() {
     let mut pids = Vec::new();
     for round in 0..40u64 {
         let (stream, guard) = start("sleep 1000 & read line; sleep 1000");
         pids.push(pid(&stream));
-        // sleep: the moment is what varies
+        // sleep: each round drops the guard at another moment after the start
         tokio::time::sleep(Duration::from_micros(round * 100)).await;
         if round % 2 == 0 {
             drop(stream);
         }
         drop(guard);
     }
-    let mut impatient = start("exec sleep 1000");
-    pids.push(pid(&impatient.0));
-    assert!(tokio::time::timeout(Duration::from_millis(1), impatient.1.wait_for_exit()).await.is_err());
-    drop(impatient.1);
-    gone(&pids).await;
+    let (stream, mut guard) = start("exec sleep 1000");
+    pids.push(pid(&stream));
+    assert!(tokio::time::timeout(Duration::from_millis(1), guard.wait_for_exit()).await.is_err());
+    drop(guard);
+    wait_until_all_gone(&pids).await;
 }
 
 #[test]
-fn a_runtime_that_ends_kills_at_once() {
+fn the_end_of_the_runtime_kills_without_a_grace_period() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let script = "trap '' TERM; sleep 1000 & echo $!; while :; do wait; done";
     let pids_of = async |child: &mut (MessageStream, ChildGuard)| -> [u32; 2] {
         [pid(&child.0), line(&mut child.0).await.parse().unwrap()]
     };
 
-    // The guard survives the runtime.
+    // The guard lives longer than the runtime.
     let first = runtime();
     let (child, pids) = first.block_on(async {
         let mut child = start(script);
@@ -236,18 +237,18 @@ fn a_runtime_that_ends_kills_at_once() {
         (child, pids)
     });
     drop(first);
-    assert!(is_left(pids[0]));
+    assert!(exists(pids[0]));
     drop(child.1);
-    assert!(!is_left(pids[0]));
+    assert!(!exists(pids[0]));
     wait_until_gone(&pids);
 
-    // The guard was dropped before, and the grace had just begun.
+    // The guard is dropped before the runtime, so the grace period has just begun.
     let second = runtime();
     let pids = second.block_on(async {
         let mut child = start(script);
         pids_of(&mut child).await
     });
     drop(second);
-    assert!(!is_left(pids[0]));
+    assert!(!exists(pids[0]));
     wait_until_gone(&pids);
 }
