@@ -1,4 +1,5 @@
-//! From an accepted socket to a message stream: TLS, HTTP and its upgrade, or plain lines on a Unix socket.
+//! Turns an accepted socket into a message stream: with the TLS handshake, HTTP and its upgrade to a WebSocket, or with lines on a Unix
+//! socket. Start reading at [`accept_messages`].
 
 use std::io;
 use std::sync::Arc;
@@ -9,50 +10,50 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::time::{Instant, timeout_at};
 
 use crate::framing::Framing;
-use crate::http::{self, END_OF_PATIENCE, HttpError, HttpSurface, Trust, Upgraded};
+use crate::http::{self, HttpError, HttpSurface, REQUEST_TIMEOUT, Trust, Upgraded};
 use crate::message::MessageLimits;
 use crate::peer::PeerLabel;
-use crate::socket::{Socket, Wire};
+use crate::socket::{Socket, SocketStream};
 use crate::stream::{MessageStream, lines};
 
-/// Why an accepted socket came to nothing.
+/// Why an accepted socket did not become a message stream.
 #[derive(Debug, thiserror::Error)]
 pub enum AcceptError {
-    /// Handshake, headers or the next request took too long.
-    #[error("the peer sent no complete request within {} seconds", END_OF_PATIENCE.as_secs())]
+    /// The TLS handshake, the first byte or a complete request did not arrive within 10 seconds.
+    #[error("the peer sent no complete request within {} seconds", REQUEST_TIMEOUT.as_secs())]
     Deadline,
     /// The TLS handshake failed.
     #[error("the TLS handshake failed: {0}")]
     Tls(io::Error),
-    /// What the peer sent is not HTTP, or it left in the middle.
+    /// The peer sent something that is not HTTP/1, or left in the middle of a request.
     #[error("the HTTP exchange failed: {0}")]
     Http(hyper::Error),
-    /// The connection itself failed.
+    /// Reading from the socket failed.
     #[error("the connection failed: {0}")]
     Io(#[from] io::Error),
 }
 
-/// Serves HTTP/1 on a fresh socket until it is upgraded or ends; `None` if the peer only used HTTP.
+/// Serves HTTP/1 on an accepted socket until the peer upgrades to a WebSocket. Returns `None` if the peer leaves without an upgrade.
 ///
-/// On a Unix socket a first byte that is no letter, so that no HTTP method begins with it, means one message per line; and
-/// nobody is asked for a token there, because the kernel has already said whose process it is.
+/// A Unix socket has two protocols. If the first byte is a letter, as in every HTTP method, it is HTTP; otherwise it is one message per
+/// line. Neither needs a token on a Unix socket, because the kernel has reported the user of the peer.
 pub async fn accept_messages(
     socket: Socket,
     surface: Arc<dyn HttpSurface>,
     limits: MessageLimits,
 ) -> Result<Option<MessageStream>, AcceptError> {
-    let Socket { wire, peer, trust, accepted_at } = socket;
-    let deadline = accepted_at + END_OF_PATIENCE;
-    let visit = Visit { surface, peer, limits, deadline };
-    match wire {
-        Wire::Tcp(stream) => visit.over_http(stream, TcpStream::into_split, trust).await,
-        Wire::Tls(stream, tls) => {
+    let Socket { stream, peer, trust, accepted_at } = socket;
+    let deadline = accepted_at + REQUEST_TIMEOUT;
+    let connection = HttpConnection { surface, peer, limits, deadline };
+    match stream {
+        SocketStream::Tcp(stream) => connection.serve(stream, TcpStream::into_split, trust).await,
+        SocketStream::Tls(stream, tls) => {
             let handshake = timeout_at(deadline, tls.accept(stream)).await.map_err(|_| AcceptError::Deadline)?;
-            visit.over_http(handshake.map_err(AcceptError::Tls)?, tokio::io::split, trust).await
+            connection.serve(handshake.map_err(AcceptError::Tls)?, tokio::io::split, trust).await
         }
-        Wire::Unix(stream) => match first_byte(&stream, deadline).await? {
+        SocketStream::Unix(stream) => match first_byte(&stream, deadline).await? {
             None => Ok(None),
-            Some(byte) if byte.is_ascii_alphabetic() => visit.over_http(stream, UnixStream::into_split, trust).await,
+            Some(byte) if byte.is_ascii_alphabetic() => connection.serve(stream, UnixStream::into_split, trust).await,
             Some(_) => {
                 let (read, write) = stream.into_split();
                 Ok(Some(lines(read, write, peer, limits)))
@@ -61,16 +62,16 @@ pub async fn accept_messages(
     }
 }
 
-/// What is known of a connection whatever its wire.
-struct Visit {
+/// The settings of a connection over HTTP, the same for every kind of socket.
+struct HttpConnection {
     surface: Arc<dyn HttpSurface>,
     peer: PeerLabel,
     limits: MessageLimits,
     deadline: Instant,
 }
 
-impl Visit {
-    async fn over_http<T, R, W>(
+impl HttpConnection {
+    async fn serve<T, R, W>(
         self,
         io: T,
         split: impl FnOnce(T) -> (R, W),
@@ -88,7 +89,7 @@ impl Visit {
     }
 }
 
-/// Looks at the first byte without taking it; `None` if the peer left without sending any.
+/// Returns the first byte without consuming it, or `None` if the peer left without sending one.
 async fn first_byte(stream: &UnixStream, deadline: Instant) -> Result<Option<u8>, AcceptError> {
     let mut byte = [0];
     let peek = stream.async_io(Interest::READABLE, || Ok(rustix::net::recv(stream, &mut byte, RecvFlags::PEEK)?));
@@ -99,8 +100,8 @@ async fn first_byte(stream: &UnixStream, deadline: Instant) -> Result<Option<u8>
 impl From<HttpError> for AcceptError {
     fn from(error: HttpError) -> Self {
         match error {
-            HttpError::OutOfPatience => Self::Deadline,
-            HttpError::Broken(error) => Self::Http(error),
+            HttpError::TimedOut => Self::Deadline,
+            HttpError::Failed(error) => Self::Http(error),
         }
     }
 }

@@ -1,31 +1,32 @@
-//! The HTTP side of a listener: health, metrics and the door to the WebSocket. What the answers depend on is asked from the
-//! owner of the listener.
+//! The HTTP endpoints of a listener: `/healthz`, `/readyz`, `/metrics`, and the upgrade to a WebSocket at `/`. The server that owns the
+//! listener decides about access and provides the metrics, through [`HttpSurface`]. `connection` drives hyper, `routes` has the endpoints,
+//! `host` checks the `Host` header.
 
 mod connection;
 mod host;
 mod routes;
 
-pub(crate) use connection::{END_OF_PATIENCE, HttpError, Upgraded, serve};
+pub(crate) use connection::{HttpError, REQUEST_TIMEOUT, Upgraded, serve};
 
-/// What the HTTP side of the listener needs from its owner.
+/// What the HTTP endpoints ask the server that owns the listener.
 pub trait HttpSurface: Send + Sync + 'static {
-    /// Whether a request with these headers may open a connection or read metrics.
+    /// Whether a request with these headers may upgrade to a WebSocket or read the metrics. Not asked on a Unix socket.
     fn authorize(&self, headers: &::http::HeaderMap) -> bool;
-    /// The metrics in Prometheus text format.
+    /// The body of `/metrics`, in OpenMetrics text format.
     fn metrics(&self) -> String;
-    /// Whether a listener on loopback also answers requests for this host, a name or an IP address without a port. It always
-    /// answers those for `localhost` and for loopback addresses.
+    /// Whether a listener on loopback answers requests whose `Host` is `host`: a name or an IP address, without port and brackets. Not
+    /// asked for `localhost` and loopback addresses, which are always answered.
     fn serves_host(&self, host: &str) -> bool;
 }
 
-/// What the listener knows of whoever connects.
+/// What a listener knows about its peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trust {
-    /// The kernel vouches for the peer's user.
-    Vouched,
-    /// A program of this machine, or a web page in a browser of this machine whose own host name was made to point here. Only the
-    /// `Host` header tells them apart.
-    OnLoopback,
-    /// [`HttpSurface::authorize`] decides.
-    Unknown,
+    /// Unix socket: the kernel has reported the user of the peer, and the listener has accepted this user.
+    VerifiedUser,
+    /// TCP on a loopback address: the peer is a program on this machine, or a web page in a browser on this machine whose host name
+    /// resolves to this address (DNS rebinding). Only the `Host` header tells them apart.
+    Loopback,
+    /// TCP on any other address: nothing is known about the peer.
+    Network,
 }

@@ -1,4 +1,5 @@
-//! Listening sockets, TCP and Unix. `accept` outlives every trouble that passes, so that its owner needs no rules for it.
+//! Listening sockets: TCP, TLS and Unix. [`Listener::accept`] handles temporary errors itself, so its caller has no error handling to do.
+//! The TLS handshake and HTTP come later, in [`crate::accept_messages`]. `unix` has the rules for the file of a Unix socket.
 
 mod unix;
 
@@ -13,84 +14,85 @@ use tokio_rustls::TlsAcceptor;
 use crate::http::Trust;
 use crate::listen_url::ListenUrl;
 use crate::peer::PeerLabel;
-use crate::socket::{Socket, Wire};
+use crate::socket::{Socket, SocketStream};
 use unix::UnixSocketFile;
 
-/// Long enough not to burn a processor while the machine is out of descriptors, short enough to go unnoticed after.
+/// Pause between two failed attempts to accept. Long enough to use little CPU time while the machine is out of descriptors, and short
+/// enough that a client does not notice it afterwards.
 const PAUSE_AFTER_FAILED_ACCEPT: Duration = Duration::from_millis(50);
 
 /// A bound socket that accepts connections.
 #[derive(Debug)]
 pub struct Listener {
-    door: Door,
+    socket: BoundSocket,
     url: ListenUrl,
 }
 
-enum Door {
+enum BoundSocket {
     Tcp(TcpListener),
     Tls(TcpListener, TlsAcceptor),
     Unix(UnixSocketFile),
 }
 
-/// Why nothing can be listened on.
+/// Why a listener could not be bound.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
-    /// The system refused.
+    /// The operating system refused to bind or listen.
     #[error("cannot listen on {url}: {source}")]
     Refused {
-        /// Where.
+        /// The URL to listen on.
         url: ListenUrl,
-        /// What the system said.
+        /// The error of the system call.
         source: io::Error,
     },
-    /// Stdio is one connection, not a place that accepts them.
+    /// Stdio is a single connection and cannot accept others. Use [`crate::stdio`] for it.
     #[error("stdio has no listener; serve its one connection directly")]
     Stdio,
-    /// `wss://` without a certificate.
+    /// `wss://` was given without a certificate.
     #[error("cannot listen on {0}: wss:// needs a certificate and a key")]
     MissingCertificate(ListenUrl),
-    /// A certificate that would not be used, which would leave its owner believing in encryption.
+    /// A certificate was given for an address without TLS. It is refused because the user may believe that the connection is encrypted.
     #[error("cannot listen on {0}: only wss:// takes a certificate")]
     UnusedCertificate(ListenUrl),
-    /// Another server is listening there.
+    /// Another server listens on this Unix socket.
     #[error("cannot listen on unix://{}: another server is listening there; stop it or choose another path", .0.display())]
     UnixInUse(PathBuf),
-    /// The file that keeps other servers away cannot be made or locked.
+    /// The lock file beside a Unix socket cannot be created or locked.
     #[error("cannot listen on unix://{}: cannot lock {}: {source}", socket.display(), lock.display())]
     Lock {
-        /// Where the socket would be.
+        /// Path of the socket.
         socket: PathBuf,
-        /// The file beside it.
+        /// Path of the lock file: that of the socket with `.lock` appended.
         lock: PathBuf,
-        /// What the system said.
+        /// The error of the system call.
         source: io::Error,
     },
-    /// Something that is not ours to remove.
+    /// A file that is not a socket exists at the path of the Unix socket. It is not removed.
     #[error("cannot listen on unix://{}: the path exists and is not a socket; remove it or choose another path", .0.display())]
     NotASocket(PathBuf),
 }
 
-/// Why a connection was not accepted. The listener goes on.
+/// Why a connection was not accepted, while the listener keeps listening.
 #[derive(Debug, thiserror::Error)]
 pub enum AcceptWarning {
-    /// The machine is short of something, most likely of descriptors. The listener tries again after a pause.
+    /// Accepting failed, most likely because file descriptors or memory ran out. The listener tries again after 50 ms.
     #[error("cannot accept a connection, trying again: {0}")]
     OutOfResources(io::Error),
-    /// The peer of a Unix socket was turned away.
+    /// The peer of a Unix socket was refused because of its user.
     #[error(transparent)]
     OtherUser(OtherUser),
 }
 
 /// A peer of a Unix socket that is neither the user of the server nor root.
 #[derive(Debug, thiserror::Error)]
-#[error("turned away a connection from another user{}", .uid.map(|uid| format!(" (uid {uid})")).unwrap_or_default())]
+#[error("refused a connection from another user{}", .uid.map(|uid| format!(" (uid {uid})")).unwrap_or_default())]
 pub struct OtherUser {
-    /// None if the kernel did not say who it is.
+    /// User id of the peer; `None` if the kernel did not report it.
     pub uid: Option<u32>,
 }
 
 impl Listener {
-    /// Binds and listens. Must be called inside a tokio runtime.
+    /// Binds the address and listens on it. `wss://` needs `tls`, and the other schemes must not have it.
     pub async fn bind(url: &ListenUrl, tls: Option<TlsAcceptor>) -> Result<Self, BindError> {
         let refused = |source| BindError::Refused { url: url.clone(), source };
         match (url, tls) {
@@ -100,82 +102,82 @@ impl Listener {
             (ListenUrl::WebSocket(address), None) => {
                 let listener = TcpListener::bind(address).await.map_err(refused)?;
                 let url = ListenUrl::WebSocket(listener.local_addr().map_err(refused)?);
-                Ok(Self { door: Door::Tcp(listener), url })
+                Ok(Self { socket: BoundSocket::Tcp(listener), url })
             }
             (ListenUrl::SecureWebSocket(address), Some(tls)) => {
                 let listener = TcpListener::bind(address).await.map_err(refused)?;
                 let url = ListenUrl::SecureWebSocket(listener.local_addr().map_err(refused)?);
-                Ok(Self { door: Door::Tls(listener, tls), url })
+                Ok(Self { socket: BoundSocket::Tls(listener, tls), url })
             }
             (ListenUrl::Unix(path), None) => {
                 let file = UnixSocketFile::bind(path).await?;
-                Ok(Self { door: Door::Unix(file), url: url.clone() })
+                Ok(Self { socket: BoundSocket::Unix(file), url: url.clone() })
             }
         }
     }
 
-    /// Where clients can connect: the URL with the port the kernel picked.
+    /// The URL that clients can connect to. If the port to listen on was 0, it has the port that the kernel picked.
     pub fn url(&self) -> String {
         self.url.to_string()
     }
 
-    /// Waits for the next connection. Cancel safe. Fails only if the listener itself is broken: shortage of descriptors or
-    /// memory is waited out. `note` is told of what went wrong meanwhile, which can be many times a second.
-    pub async fn accept(&self, note: impl Fn(AcceptWarning)) -> io::Result<Socket> {
+    /// Waits for the next connection. Cancel safe. Fails only if the listener can never accept again; after other errors, such as a lack
+    /// of descriptors, it tries again. `warn` is called for each connection that was not accepted, up to many times a second.
+    pub async fn accept(&self, warn: impl Fn(AcceptWarning)) -> io::Result<Socket> {
         loop {
             match self.try_accept().await {
                 Ok(Ok(Some(socket))) => return Ok(socket),
                 Ok(Ok(None)) => {}
-                Ok(Err(other_user)) => note(AcceptWarning::OtherUser(other_user)),
-                Err(error) if is_broken(&error) => return Err(error),
+                Ok(Err(other_user)) => warn(AcceptWarning::OtherUser(other_user)),
+                Err(error) if is_permanent(&error) => return Err(error),
                 Err(error) => {
-                    note(AcceptWarning::OutOfResources(error));
+                    warn(AcceptWarning::OutOfResources(error));
                     tokio::time::sleep(PAUSE_AFTER_FAILED_ACCEPT).await;
                 }
             }
         }
     }
 
-    /// One connection, `None` if it is gone already, or who was turned away.
+    /// Accepts one connection. Returns `None` if the peer has left already, and the user of a Unix peer that is not allowed to connect.
     async fn try_accept(&self) -> io::Result<Result<Option<Socket>, OtherUser>> {
-        let (wire, peer) = match &self.door {
-            Door::Tcp(listener) => {
+        let (stream, peer) = match &self.socket {
+            BoundSocket::Tcp(listener) => {
                 let Some((stream, peer)) = accept_tcp(listener).await? else { return Ok(Ok(None)) };
-                (Wire::Tcp(stream), peer)
+                (SocketStream::Tcp(stream), peer)
             }
-            Door::Tls(listener, tls) => {
+            BoundSocket::Tls(listener, tls) => {
                 let Some((stream, peer)) = accept_tcp(listener).await? else { return Ok(Ok(None)) };
-                (Wire::Tls(stream, tls.clone()), peer)
+                (SocketStream::Tls(stream, tls.clone()), peer)
             }
-            Door::Unix(file) => match file.accept().await? {
-                Ok(stream) => (Wire::Unix(stream), PeerLabel::Unix),
+            BoundSocket::Unix(file) => match file.accept().await? {
+                Ok(stream) => (SocketStream::Unix(stream), PeerLabel::Unix),
                 Err(other_user) => return Ok(Err(other_user)),
             },
         };
-        Ok(Ok(Some(Socket::new(wire, peer, self.trust()))))
+        Ok(Ok(Some(Socket::new(stream, peer, self.trust()))))
     }
 
     fn trust(&self) -> Trust {
-        match self.door {
-            Door::Unix(_) => Trust::Vouched,
-            Door::Tcp(_) | Door::Tls(..) if self.url.is_local() => Trust::OnLoopback,
-            Door::Tcp(_) | Door::Tls(..) => Trust::Unknown,
+        match self.socket {
+            BoundSocket::Unix(_) => Trust::VerifiedUser,
+            BoundSocket::Tcp(_) | BoundSocket::Tls(..) if self.url.is_local() => Trust::Loopback,
+            BoundSocket::Tcp(_) | BoundSocket::Tls(..) => Trust::Network,
         }
     }
 }
 
 async fn accept_tcp(listener: &TcpListener) -> io::Result<Option<(TcpStream, PeerLabel)>> {
     let (stream, peer) = listener.accept().await?;
-    // It fails only on a connection that is gone, which is no reason to slow down the next one.
+    // This fails only if the peer has left. It must not cause the pause after a failed accept.
     Ok(stream.set_nodelay(true).is_ok().then_some((stream, PeerLabel::Tcp(peer))))
 }
 
-/// Errors that would come again for ever. All others are about one connection or about a shortage.
-fn is_broken(error: &io::Error) -> bool {
+/// Whether the listening socket can never accept again. All other errors are about one connection or a lack of resources.
+fn is_permanent(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::BADF | Errno::INVAL | Errno::NOTSOCK | Errno::OPNOTSUPP))
 }
 
-impl std::fmt::Debug for Door {
+impl std::fmt::Debug for BoundSocket {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Tcp(_) => "Tcp",

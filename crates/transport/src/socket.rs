@@ -1,4 +1,4 @@
-//! A connection as it comes out of the listener, before anything was read from it.
+//! An accepted connection from which nothing has been read. [`crate::accept_messages`] makes a message stream of it.
 
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::Instant;
@@ -7,31 +7,32 @@ use tokio_rustls::TlsAcceptor;
 use crate::http::Trust;
 use crate::peer::PeerLabel;
 
-/// An accepted connection.
+/// An accepted connection, before the TLS handshake and HTTP.
 #[derive(Debug)]
 pub struct Socket {
-    pub(crate) wire: Wire,
-    /// Who connected.
+    pub(crate) stream: SocketStream,
+    /// The peer that connected, for logs and errors.
     pub peer: PeerLabel,
     pub(crate) trust: Trust,
-    /// From here the time until the first request is counted.
+    /// Start of the timeout for the first request.
     pub(crate) accepted_at: Instant,
 }
 
-/// What the bytes travel on. The TLS handshake is still to be made: it waits for the peer, which the accept loop must not.
-pub(crate) enum Wire {
+/// The byte stream of an accepted connection. The TLS handshake has not been made: it waits for the peer, and the accept loop must not
+/// wait.
+pub(crate) enum SocketStream {
     Tcp(TcpStream),
     Tls(TcpStream, TlsAcceptor),
     Unix(UnixStream),
 }
 
 impl Socket {
-    pub(crate) fn new(wire: Wire, peer: PeerLabel, trust: Trust) -> Self {
-        Self { wire, peer, trust, accepted_at: Instant::now() }
+    pub(crate) fn new(stream: SocketStream, peer: PeerLabel, trust: Trust) -> Self {
+        Self { stream, peer, trust, accepted_at: Instant::now() }
     }
 }
 
-impl std::fmt::Debug for Wire {
+impl std::fmt::Debug for SocketStream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Tcp(_) => "Tcp",

@@ -1,5 +1,5 @@
-//! Certificate and key files for `wss://`. Each error names the file and what is wrong with it, because whoever reads it is
-//! looking at two file names.
+//! Reads certificate and key files: for a `wss://` listener with [`tls_acceptor`], and the root certificates of a client. Each error names
+//! the file, because the user has given more than one.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,63 +14,63 @@ use tokio_rustls::TlsAcceptor;
 /// Why TLS cannot be set up from the given files.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// A file cannot be read.
+    /// The file cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Unreadable {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system call.
         source: io::Error,
     },
-    /// A file is not well-formed PEM.
+    /// The file is not valid PEM.
     #[error("{} is not a valid PEM file: {source}", path.display())]
     Malformed {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What the parser said.
+        /// The error of the PEM parser.
         source: pem::Error,
     },
-    /// The certificate file has no certificate.
+    /// The certificate file contains no certificate. Holds its path.
     #[error("{} has no certificate in it; expected a section `BEGIN CERTIFICATE`", .0.display())]
     NoCertificate(PathBuf),
-    /// The key file has no usable key.
+    /// The key file contains no unencrypted private key. Holds its path.
     #[error("{} has no private key in it; expected an unencrypted section `BEGIN PRIVATE KEY`", .0.display())]
     NoKey(PathBuf),
-    /// A certificate that cannot be a root of trust.
+    /// A certificate of the file cannot be used as a root.
     #[error("a certificate in {} cannot be trusted as a root: {source}", path.display())]
     UnusableRoot {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What the TLS library said.
+        /// The error of the TLS library.
         source: rustls::Error,
     },
-    /// Both were read but cannot serve together.
+    /// The certificate and the key were read, but do not belong together or are not supported.
     #[error("the certificate in {} and the key in {} cannot be used together: {source}", certificate.display(), key.display())]
     Unusable {
-        /// The certificate file.
+        /// Path of the certificate file.
         certificate: PathBuf,
-        /// The key file.
+        /// Path of the key file.
         key: PathBuf,
-        /// What the TLS library said.
+        /// The error of the TLS library.
         source: rustls::Error,
     },
 }
 
-/// Reads a certificate chain and its private key for a `wss://` listener.
+/// Reads a certificate chain and its private key, both in PEM format, for a `wss://` listener.
 pub fn tls_acceptor(cert_pem: &Path, key_pem: &Path) -> Result<TlsAcceptor, TlsError> {
     let certificates = read_certificates(cert_pem)?;
     let key = read_key(key_pem)?;
-    // The provider is passed along: a default for the whole process would be a surprise for whoever embeds us.
+    // The crypto provider is passed explicitly. Setting a default for the whole process would affect a program that embeds this crate.
     let mut config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
         .with_safe_default_protocol_versions()
         .and_then(|builder| builder.with_no_client_auth().with_single_cert(certificates, key))
         .map_err(|source| TlsError::Unusable { certificate: cert_pem.into(), key: key_pem.into(), source })?;
-    // Clients that also know HTTP/2 would otherwise be free to assume it.
+    // Without this, a client that supports HTTP/2 could use it.
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-/// All certificates of a PEM file, at least one.
+/// Reads all certificates of a PEM file. Fails if there is none.
 pub(crate) fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let certificates = CertificateDer::pem_slice_iter(&read(path)?)
         .collect::<Result<Vec<_>, _>>()

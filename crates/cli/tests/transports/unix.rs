@@ -177,6 +177,6 @@ async fn other_users_are_turned_away_counted_and_do_not_fill_the_log() {
     })
     .await;
     let lines = std::fs::read_to_string(&log).unwrap();
-    let lines = lines.matches(&format!("turned away a connection from another user (uid {STRANGER})")).count();
+    let lines = lines.matches(&format!("refused a connection from another user (uid {STRANGER})")).count();
     assert!((1..ATTEMPTS / 2).contains(&lines), "{lines} lines in the log");
 }

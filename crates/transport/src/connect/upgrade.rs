@@ -26,7 +26,7 @@ pub(super) struct UpgradeTarget<'a> {
     pub(super) display_url: &'a str,
 }
 
-/// Upgrades `io` to a WebSocket. Returns the bytes that were read behind the headers of the answer: the begin of the first frames.
+/// Upgrades `io` to a WebSocket. Returns the bytes that were read behind the headers of the answer: the beginning of the first frames.
 pub(super) async fn request<T: AsyncRead + AsyncWrite + Unpin>(
     io: &mut T,
     target: UpgradeTarget<'_>,

@@ -1,5 +1,5 @@
-//! Serves HTTP/1 on one connection until it is upgraded, ends, or tries our patience. There is no task behind it: whoever
-//! awaits [`serve`] drives the connection.
+//! Serves HTTP/1 on one connection until it is upgraded, ends or times out. It starts no task: the future of [`serve`] drives the
+//! connection.
 
 use std::convert::Infallible;
 use std::future::{Ready, poll_fn, ready};
@@ -21,25 +21,26 @@ use tokio::time::Instant;
 
 use super::{HttpSurface, Trust, routes};
 
-/// From accept to the first whole request, and then from request to request. Whoever needs longer is idle or hostile.
-pub(crate) const END_OF_PATIENCE: Duration = Duration::from_secs(10);
-/// Far more than the headers of an upgrade need; hyper answers 431 beyond.
+/// Longest time from accept to the first complete request, and from one request to the next.
+pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// Limit for the headers of a request, far more than an upgrade needs. hyper answers 431 to longer ones.
 const MAX_HEADER_BYTES: usize = 16 * 1024;
 
-/// The connection after a 101, and what the peer sent behind its request.
+/// A connection after the upgrade.
 pub(crate) struct Upgraded<T> {
     pub(crate) io: T,
+    /// Bytes that were read behind the headers of the request: the beginning of the first frames.
     pub(crate) already_read: Bytes,
 }
 
-/// Why HTTP ended without an upgrade or an orderly close.
+/// Why HTTP ended without an upgrade and without an orderly close.
 #[derive(Debug)]
 pub(crate) enum HttpError {
-    OutOfPatience,
-    Broken(hyper::Error),
+    TimedOut,
+    Failed(hyper::Error),
 }
 
-/// Answers requests on `io`; `None` when the peer is done without having upgraded.
+/// Answers requests on `io` until the upgrade. Returns `None` if the peer closes without an upgrade.
 pub(crate) async fn serve<T>(
     io: T,
     surface: Arc<dyn HttpSurface>,
@@ -49,37 +50,38 @@ pub(crate) async fn serve<T>(
 where
     T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let exchanges = Arc::new(Exchanges::default());
-    let router = Router { surface, trust, exchanges: exchanges.clone() };
+    let activity = Arc::new(HttpActivity::default());
+    let router = Router { surface, trust, activity: activity.clone() };
     let mut connection =
         http1::Builder::new().max_buf_size(MAX_HEADER_BYTES).serve_connection(TokioIo::new(io), router);
-    let mut patience = pin!(tokio::time::sleep_until(deadline));
+    let mut timeout = pin!(tokio::time::sleep_until(deadline));
     let mut answered = 0;
     let ended = poll_fn(|cx| {
         if let Poll::Ready(ended) = connection.poll_without_shutdown(cx) {
-            return Poll::Ready(ended.map_err(HttpError::Broken));
+            return Poll::Ready(ended.map_err(HttpError::Failed));
         }
-        let answered_now = exchanges.answered.load(Ordering::Relaxed);
+        let answered_now = activity.answered.load(Ordering::Relaxed);
         if answered_now != answered {
             answered = answered_now;
-            patience.as_mut().reset(Instant::now() + END_OF_PATIENCE);
+            timeout.as_mut().reset(Instant::now() + REQUEST_TIMEOUT);
         }
-        patience.as_mut().poll(cx).map(|()| Err(HttpError::OutOfPatience))
+        timeout.as_mut().poll(cx).map(|()| Err(HttpError::TimedOut))
     });
     ended.await?;
     let parts = connection.into_parts();
     let mut io = parts.io.into_inner();
-    if exchanges.upgraded.load(Ordering::Relaxed) {
+    if activity.upgraded.load(Ordering::Relaxed) {
         return Ok(Some(Upgraded { io, already_read: parts.read_buf }));
     }
-    // For TLS this is the goodbye without which some clients suspect a cut; a peer that does not take it is gone.
-    let _ = tokio::time::timeout_at(patience.deadline(), io.shutdown()).await;
+    // Over TLS this sends `close_notify`; without it some clients report a truncated answer. A failure means that the peer has left.
+    let _ = tokio::time::timeout_at(timeout.deadline(), io.shutdown()).await;
     Ok(None)
 }
 
-/// What the router tells the loop that drives the connection. Both run in the same task, so no ordering is needed.
+/// What the router reports to the loop in [`serve`]. Both run in the same task, so relaxed memory ordering is enough.
 #[derive(Default)]
-struct Exchanges {
+struct HttpActivity {
+    /// Number of requests that were answered.
     answered: AtomicU64,
     upgraded: AtomicBool,
 }
@@ -87,7 +89,7 @@ struct Exchanges {
 struct Router {
     surface: Arc<dyn HttpSurface>,
     trust: Trust,
-    exchanges: Arc<Exchanges>,
+    activity: Arc<HttpActivity>,
 }
 
 impl Service<Request<Incoming>> for Router {
@@ -96,11 +98,11 @@ impl Service<Request<Incoming>> for Router {
     type Future = Ready<Result<Self::Response, Infallible>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        let answer = routes::answer(&request, &*self.surface, self.trust);
-        self.exchanges.answered.fetch_add(1, Ordering::Relaxed);
-        if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
-            self.exchanges.upgraded.store(true, Ordering::Relaxed);
+        let response = routes::respond(&request, &*self.surface, self.trust);
+        self.activity.answered.fetch_add(1, Ordering::Relaxed);
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            self.activity.upgraded.store(true, Ordering::Relaxed);
         }
-        ready(Ok(answer))
+        ready(Ok(response))
     }
 }

@@ -1,5 +1,6 @@
-//! For which host a request was meant. A web page can make its own host name point to 127.0.0.1 (DNS rebinding); its browser then
-//! sends requests here that carry no `Origin`, and lets the page read the answers. They still name the page's host.
+//! Checks which host a request is meant for. A web page can make its own host name resolve to 127.0.0.1 (DNS rebinding). Its browser then
+//! sends requests to this server without an `Origin` header and lets the page read the answers. But these requests still name the host of
+//! the page.
 
 use std::net::IpAddr;
 
@@ -7,12 +8,13 @@ use http::Request;
 use http::header::HOST;
 use http::uri::Authority;
 
-/// Whether every host that a request names is `localhost`, a loopback address, or one that `is_served` knows. A request that names
-/// none comes from no browser.
+/// Whether every host that the request names is `localhost`, a loopback address, or one that `is_served` accepts. A request that names
+/// no host is accepted, because browsers always send one.
 pub(super) fn is_for_this_machine<B>(request: &Request<B>, is_served: impl Fn(&str) -> bool) -> bool {
     let is_ours = |host: &str| is_loopback(host) || is_served(host);
-    let in_target = request.uri().authority().is_none_or(|authority| is_ours(without_brackets(authority.host())));
-    in_target
+    let target_is_ours =
+        request.uri().authority().is_none_or(|authority| is_ours(without_brackets(authority.host())));
+    target_is_ours
         && request.headers().get_all(HOST).iter().all(|value| {
             let authority = Authority::try_from(value.as_bytes());
             authority.is_ok_and(|authority| is_ours(without_brackets(authority.host())))
@@ -24,7 +26,7 @@ fn is_loopback(host: &str) -> bool {
     name.eq_ignore_ascii_case("localhost") || host.parse().is_ok_and(|ip: IpAddr| ip.to_canonical().is_loopback())
 }
 
-/// An IPv6 address stands in brackets.
+/// Removes the brackets around an IPv6 address.
 fn without_brackets(host: &str) -> &str {
     host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
 }
@@ -42,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_addresses_of_this_machine_are_answered() {
+    fn requests_for_this_machine_are_answered() {
         for host in [
             "localhost",
             "LocalHost:8080",
@@ -58,11 +60,11 @@ mod tests {
         ] {
             assert!(is_answered("/metrics", &[host]), "{host}");
         }
-        assert!(is_answered("/metrics", &[]), "no browser leaves the header out");
+        assert!(is_answered("/metrics", &[]), "a request without the header does not come from a browser");
     }
 
     #[test]
-    fn other_hosts_are_not() {
+    fn requests_for_other_hosts_are_refused() {
         for host in [
             "evil.example",
             "evil.example:80",
@@ -79,7 +81,7 @@ mod tests {
         ] {
             assert!(!is_answered("/metrics", &[host]), "{host:?}");
         }
-        assert!(!is_answered("/metrics", &["localhost", "evil.example"]), "one of two");
-        assert!(!is_answered("http://evil.example/metrics", &["localhost"]), "in the target");
+        assert!(!is_answered("/metrics", &["localhost", "evil.example"]), "one of two headers names another host");
+        assert!(!is_answered("http://evil.example/metrics", &["localhost"]), "the request target names another host");
     }
 }

@@ -1,5 +1,4 @@
-//! Which request gets which answer. Pure: a request in, a response out; a response with status 101 means that the connection
-//! is a WebSocket from then on.
+//! Maps a request to its response, without I/O. After a response with status 101 the connection is a WebSocket.
 
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -10,7 +9,7 @@ use super::host::is_for_this_machine;
 use super::{HttpSurface, Trust};
 use crate::websocket::accept_key;
 
-type Answer = Response<Full<Bytes>>;
+type RouteResponse = Response<Full<Bytes>>;
 
 const METRICS_TEXT: HeaderValue =
     HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
@@ -18,19 +17,19 @@ const WEBSOCKET: HeaderValue = HeaderValue::from_static("websocket");
 const UPGRADE: HeaderValue = HeaderValue::from_static("upgrade");
 const SUPPORTED_VERSION: HeaderValue = HeaderValue::from_static("13");
 
-/// The answer to one request.
-pub(super) fn answer<B>(request: &Request<B>, surface: &dyn HttpSurface, trust: Trust) -> Answer {
-    // Only browsers send it, and no web page has any business here.
+/// Returns the response to one request.
+pub(super) fn respond<B>(request: &Request<B>, surface: &dyn HttpSurface, trust: Trust) -> RouteResponse {
+    // Only browsers send an `Origin`, and no web page may use this server.
     if request.headers().contains_key(header::ORIGIN) {
         return status(StatusCode::FORBIDDEN);
     }
-    if trust == Trust::OnLoopback && !is_for_this_machine(request, |host| surface.serves_host(host)) {
+    if trust == Trust::Loopback && !is_for_this_machine(request, |host| surface.serves_host(host)) {
         return foreign_host();
     }
-    let is_authorized = || trust == Trust::Vouched || surface.authorize(request.headers());
+    let is_authorized = || trust == Trust::VerifiedUser || surface.authorize(request.headers());
     match request.uri().path() {
         "/healthz" => text("ok"),
-        // A server that takes on no new work has stopped listening, so whoever is answered is answered yes.
+        // A server that is shutting down has stopped listening, so a server that answers is ready.
         "/readyz" => status(StatusCode::OK),
         "/metrics" if !is_authorized() => unauthorized(),
         "/metrics" => with_header(text(surface.metrics()), header::CONTENT_TYPE, METRICS_TEXT),
@@ -46,60 +45,60 @@ pub(super) fn answer<B>(request: &Request<B>, surface: &dyn HttpSurface, trust: 
 /// The key of a complete WebSocket upgrade request.
 fn websocket_key<B>(request: &Request<B>) -> Option<&HeaderValue> {
     let headers = request.headers();
-    let asks = request.method() == Method::GET
+    let is_upgrade = request.method() == Method::GET
         && has_token(headers, header::CONNECTION, "upgrade")
         && has_token(headers, header::UPGRADE, "websocket")
         && headers.get(header::SEC_WEBSOCKET_VERSION) == Some(&SUPPORTED_VERSION);
-    if asks { headers.get(header::SEC_WEBSOCKET_KEY) } else { None }
+    if is_upgrade { headers.get(header::SEC_WEBSOCKET_KEY) } else { None }
 }
 
 fn has_token(headers: &HeaderMap, name: HeaderName, token: &str) -> bool {
     let values = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
-    values.flat_map(|value| value.split(',')).any(|one| one.trim().eq_ignore_ascii_case(token))
+    values.flat_map(|value| value.split(',')).any(|item| item.trim().eq_ignore_ascii_case(token))
 }
 
-fn switching_protocols(key: &HeaderValue) -> Answer {
-    let mut answer = status(StatusCode::SWITCHING_PROTOCOLS);
-    answer.headers_mut().insert(header::UPGRADE, WEBSOCKET);
-    answer.headers_mut().insert(header::CONNECTION, UPGRADE);
+fn switching_protocols(key: &HeaderValue) -> RouteResponse {
+    let mut response = status(StatusCode::SWITCHING_PROTOCOLS);
+    response.headers_mut().insert(header::UPGRADE, WEBSOCKET);
+    response.headers_mut().insert(header::CONNECTION, UPGRADE);
     if let Ok(accept) = HeaderValue::try_from(accept_key(key.as_bytes())) {
-        answer.headers_mut().insert(header::SEC_WEBSOCKET_ACCEPT, accept);
+        response.headers_mut().insert(header::SEC_WEBSOCKET_ACCEPT, accept);
     }
-    answer
+    response
 }
 
-fn upgrade_required() -> Answer {
-    let mut answer = text("this is an exec-server; connect with a WebSocket client (version 13)\n");
-    *answer.status_mut() = StatusCode::UPGRADE_REQUIRED;
-    answer.headers_mut().insert(header::UPGRADE, WEBSOCKET);
-    answer.headers_mut().insert(header::CONNECTION, UPGRADE);
-    with_header(answer, header::SEC_WEBSOCKET_VERSION, SUPPORTED_VERSION)
+fn upgrade_required() -> RouteResponse {
+    let mut response = text("this is an exec-server; connect with a WebSocket client (version 13)\n");
+    *response.status_mut() = StatusCode::UPGRADE_REQUIRED;
+    response.headers_mut().insert(header::UPGRADE, WEBSOCKET);
+    response.headers_mut().insert(header::CONNECTION, UPGRADE);
+    with_header(response, header::SEC_WEBSOCKET_VERSION, SUPPORTED_VERSION)
 }
 
-fn foreign_host() -> Answer {
-    let mut answer = text(
+fn foreign_host() -> RouteResponse {
+    let mut response = text(
         "this exec-server listens on loopback and answers requests for localhost and loopback addresses only; --allow-host NAME adds a host\n",
     );
-    *answer.status_mut() = StatusCode::FORBIDDEN;
-    answer
+    *response.status_mut() = StatusCode::FORBIDDEN;
+    response
 }
 
-fn unauthorized() -> Answer {
+fn unauthorized() -> RouteResponse {
     with_header(status(StatusCode::UNAUTHORIZED), header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))
 }
 
-fn text(body: impl Into<Bytes>) -> Answer {
-    let answer = Response::new(Full::new(body.into()));
-    with_header(answer, header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"))
+fn text(body: impl Into<Bytes>) -> RouteResponse {
+    let response = Response::new(Full::new(body.into()));
+    with_header(response, header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"))
 }
 
-fn status(code: StatusCode) -> Answer {
-    let mut answer = Response::new(Full::default());
-    *answer.status_mut() = code;
-    answer
+fn status(code: StatusCode) -> RouteResponse {
+    let mut response = Response::new(Full::default());
+    *response.status_mut() = code;
+    response
 }
 
-fn with_header(mut answer: Answer, name: HeaderName, value: HeaderValue) -> Answer {
-    answer.headers_mut().insert(name, value);
-    answer
+fn with_header(mut response: RouteResponse, name: HeaderName, value: HeaderValue) -> RouteResponse {
+    response.headers_mut().insert(name, value);
+    response
 }

@@ -1,4 +1,5 @@
-//! A Unix socket in the file system: who may connect, whose file it is, and when it may be replaced or removed.
+//! The file of a Unix socket: which users may connect, and when the file may be replaced or removed. Start reading at
+//! [`UnixSocketFile::bind`]. A lock file beside the socket keeps servers with the same path apart.
 
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -15,13 +16,14 @@ use tokio::time::{Instant, sleep};
 use super::{BindError, OtherUser};
 use crate::listen_url::ListenUrl;
 
-/// The connections that may wait to be accepted, the same as for TCP.
+/// How many connections the kernel queues until they are accepted; the value that tokio uses for TCP.
 const BACKLOG: i32 = 1024;
+/// User id of root.
 const ROOT: u32 = 0;
 
-/// How long a server waits for the lock of another one that does not listen: that one is just starting or leaving.
+/// How long a server waits for the lock while its holder does not listen. Such a holder is just starting or stopping.
 const LOCK_PATIENCE: Duration = Duration::from_secs(2);
-/// How often it looks meanwhile. Starting takes well under a millisecond.
+/// Time between two attempts to take the lock. The start of another server takes well under a millisecond.
 const LOCK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// A listening socket and its file.
@@ -29,7 +31,7 @@ pub(super) struct UnixSocketFile {
     listener: UnixListener,
     path: PathBuf,
     identity: Identity,
-    /// Released last, when the socket file is gone.
+    /// Dropped last: after the socket file was removed and the listener was closed.
     _lock: LockFile,
 }
 
@@ -42,12 +44,12 @@ struct LockFile {
     identity: Identity,
 }
 
-/// Device and inode: a file made later at the same path has another.
+/// Device and inode number of a file. They tell it from another file that is created at the same path later.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Identity(u64, u64);
 
 impl UnixSocketFile {
-    /// Binds, replacing a file that a dead server left behind, and nothing else.
+    /// Binds the socket. Replaces the socket file of a server that has ended, and no other file.
     pub(super) async fn bind(path: &Path) -> Result<Self, BindError> {
         let lock = LockFile::acquire(path).await?;
         let refused = |source| BindError::Refused { url: ListenUrl::Unix(path.into()), source };
@@ -63,12 +65,12 @@ impl UnixSocketFile {
         Ok(Self { listener, path: path.into(), identity, _lock: lock })
     }
 
-    /// The next connection, or who was turned away.
+    /// Accepts the next connection, or returns the user of a peer that is not allowed to connect.
     pub(super) async fn accept(&self) -> io::Result<Result<UnixStream, OtherUser>> {
         let (stream, _) = self.listener.accept().await?;
         let uid = stream.peer_cred().ok().map(|credentials| credentials.uid());
-        let is_welcome = uid.is_some_and(|uid| may_connect(uid, rustix::process::geteuid().as_raw()));
-        Ok(if is_welcome { Ok(stream) } else { Err(OtherUser { uid }) })
+        let is_allowed = uid.is_some_and(|uid| may_connect(uid, rustix::process::geteuid().as_raw()));
+        Ok(if is_allowed { Ok(stream) } else { Err(OtherUser { uid }) })
     }
 }
 
@@ -83,7 +85,7 @@ impl Drop for UnixSocketFile {
 }
 
 impl LockFile {
-    /// Takes the lock for the socket at `socket`, unless another server has it and listens.
+    /// Takes the lock for the socket at path `socket`. Fails if its holder listens, or does not release it within [`LOCK_PATIENCE`].
     async fn acquire(socket: &Path) -> Result<Self, BindError> {
         let mut path = socket.as_os_str().to_owned();
         path.push(".lock");
@@ -104,7 +106,7 @@ impl LockFile {
         }
     }
 
-    /// None: another server has it.
+    /// Returns `None` if another server has the lock.
     fn try_acquire(path: &Path) -> io::Result<Option<Self>> {
         loop {
             let flags = OFlags::CREATE | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -114,8 +116,8 @@ impl LockFile {
                 Err(Errno::WOULDBLOCK) => return Ok(None),
                 Err(errno) => return Err(errno.into()),
             }
-            // The last holder may have removed the file after it was opened here. The next server would then lock a new file
-            // and hold a lock as well, so only a lock on the file that is at the path counts.
+            // The previous holder may have removed the file after it was opened here. The next server would then create and lock a new
+            // file, and both would hold a lock. So a lock counts only if the locked file is still at the path.
             let identity = Identity::of_open(&file)?;
             if identity.is_at(path) {
                 return Ok(Some(Self { locked: file, path: path.into(), identity }));
@@ -126,13 +128,14 @@ impl LockFile {
 
 impl Drop for LockFile {
     fn drop(&mut self) {
-        // Removed while the lock is still held: nobody else can hold a lock on the file that is at the path.
+        // Removed while the lock is held, so the file at the path cannot be one that another server has locked.
         if self.identity.is_at(&self.path)
             && let Err(error) = fs::remove_file(&self.path)
         {
             tracing::warn!(path = %self.path.display(), %error, "cannot remove the lock file");
         }
-        // Closing would not release it while a copy of the descriptor is open, such as in a child that has not executed yet.
+        // Unlocked explicitly: closing the descriptor does not release the lock while a copy of it is open, for example in a child process
+        // that has not called exec yet.
         if let Err(error) = rustix::fs::flock(&self.locked, FlockOperation::Unlock) {
             tracing::warn!(path = %self.path.display(), %error, "cannot unlock the lock file");
         }
@@ -145,7 +148,7 @@ impl Identity {
         Ok(Self(metadata.dev(), metadata.ino()))
     }
 
-    /// Whether the file is the one at `path` now.
+    /// Whether this file is at `path` now.
     fn is_at(self, path: &Path) -> bool {
         Self::of(path).is_ok_and(|now| now == self)
     }
@@ -156,12 +159,13 @@ impl Identity {
     }
 }
 
-/// Root could read our memory anyway, so nothing is kept from it.
+/// Only the same user and root may connect. Root is allowed because it could control this process anyway.
 fn may_connect(peer: u32, own: u32) -> bool {
     peer == own || peer == ROOT
 }
 
-/// Linux gives the file the mode of the socket, so a mode set before `bind` leaves no moment in which others could connect.
+/// Binds and listens with mode 0600. Linux gives the file the mode of the socket, so with the mode set before `bind` there is no moment in
+/// which other users could connect.
 fn bind_private(path: &Path) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -171,7 +175,7 @@ fn bind_private(path: &Path) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Removes the socket at `path` if nobody listens on it.
+/// Removes the socket at `path` if no process listens on it.
 async fn remove_stale(path: &Path) -> Result<(), BindError> {
     let refused = |source| BindError::Refused { url: ListenUrl::Unix(path.into()), source };
     let metadata = match fs::symlink_metadata(path) {
@@ -190,7 +194,7 @@ async fn remove_stale(path: &Path) -> Result<(), BindError> {
     }
 }
 
-/// Whether a server accepts connections at `path`. What cannot be tried, such as the socket of another user, counts as such a server.
+/// Whether a server accepts connections at `path`. A socket that cannot be tried, such as one of another user, counts as listening.
 async fn is_listening(path: &Path) -> bool {
     match UnixStream::connect(path).await {
         Ok(_) => true,
