@@ -1,18 +1,19 @@
-//! Turns newline-delimited bytes into messages. A value without IO, with the same shape as the WebSocket decoder.
+//! Splits bytes into messages at newlines, without I/O. It has the same interface as the WebSocket decoder.
 
 use bytes::{Buf, Bytes, BytesMut};
 use memchr::memchr;
 
 use crate::message::{PREFIX_BYTES, ReadEvent};
-use crate::reader::take;
+use crate::reader::take_message;
 
-/// The state between two reads.
+/// The state of the decoder between two reads. The bytes themselves stay in the read buffer, which the caller passes to each call.
 #[derive(Debug)]
 pub(crate) struct LineDecoder {
+    /// Length of the longest message, without the line end.
     limit: usize,
-    /// Bytes at the start of the read buffer that are known to hold no newline, so that no byte is searched twice.
+    /// How many bytes at the start of the read buffer were searched and contain no newline. They are not searched again.
     searched: usize,
-    /// The current line was reported as too long; its rest is dropped.
+    /// The current line was reported as too long, and the rest of it is discarded.
     discarding: bool,
 }
 
@@ -21,7 +22,7 @@ impl LineDecoder {
         Self { limit, searched: 0, discarding: false }
     }
 
-    /// Takes the next line out of `buffer`, or `None` until more has arrived.
+    /// Removes the next line from `buffer`. Returns `None` if more bytes are needed. Blank lines are skipped.
     pub(crate) fn decode(&mut self, buffer: &mut BytesMut) -> Option<ReadEvent> {
         loop {
             let Some(newline) = memchr(b'\n', &buffer[self.searched..]).map(|at| self.searched + at) else {
@@ -35,7 +36,7 @@ impl LineDecoder {
         }
     }
 
-    /// What an unterminated last line is worth when the stream ends.
+    /// Handles the end of the byte stream: a last line without a newline counts like any other line.
     pub(crate) fn finish(&mut self, buffer: &mut BytesMut) -> Option<ReadEvent> {
         let line_bytes = buffer.len();
         self.take_line(buffer, line_bytes)
@@ -47,7 +48,7 @@ impl LineDecoder {
             return None;
         }
         self.searched = buffer.len();
-        // A carriage return at the very end may be half of the terminator, which the limit does not count.
+        // A carriage return at the end may be the first byte of the line end, which does not count towards the limit.
         if without_carriage_return(buffer).len() <= self.limit {
             return None;
         }
@@ -58,7 +59,7 @@ impl LineDecoder {
         Some(too_large)
     }
 
-    /// Removes a whole line and says what it was, if it was anything.
+    /// Removes a line of `line_bytes` bytes. Returns `None` for a blank line and for the rest of a line that was reported as too long.
     fn take_line(&mut self, buffer: &mut BytesMut, line_bytes: usize) -> Option<ReadEvent> {
         self.searched = 0;
         let was_reported = std::mem::take(&mut self.discarding);
@@ -73,7 +74,7 @@ impl LineDecoder {
             buffer.advance(line_bytes);
             return None;
         }
-        let message = take(buffer, message_bytes);
+        let message = take_message(buffer, message_bytes);
         buffer.advance(line_bytes - message_bytes);
         Some(ReadEvent::Message(message))
     }
@@ -111,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_end_with_or_without_carriage_return_and_blank_ones_are_nothing() {
+    fn lines_end_with_or_without_carriage_return_and_blank_lines_are_skipped() {
         let seen = decode_in_pieces(100, &[b"one\ntwo\r\n\n \t\r\n  three\r\nla", b"st"]);
         assert_eq!(seen, [message("one"), message("two"), message("  three"), message("last")]);
     }
@@ -125,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn an_overlong_line_is_reported_before_its_end_and_then_forgotten() {
+    fn an_overlong_line_is_reported_before_its_end_and_the_rest_discarded() {
         let (mut decoder, mut buffer) = (LineDecoder::new(4), BytesMut::from(&b"12345"[..]));
         assert_eq!(decoder.decode(&mut buffer), Some(too_large("12345")));
         buffer.extend_from_slice(&[b'x'; 10_000]);
@@ -144,7 +145,7 @@ mod tests {
         #[test]
         fn any_split_of_the_bytes_gives_the_same_messages(bytes in proptest::collection::vec(prop_oneof![Just(b'\n'), Just(b'\r'), Just(b' '), Just(b'x')], 0..200), at in 0usize..200, limit in 0usize..8) {
             let (head, tail) = bytes.split_at(at.min(bytes.len()));
-            let messages = |seen: Vec<ReadEvent>| seen.into_iter().filter(|one| matches!(one, ReadEvent::Message(_))).collect::<Vec<_>>();
+            let messages = |seen: Vec<ReadEvent>| seen.into_iter().filter(|event| matches!(event, ReadEvent::Message(_))).collect::<Vec<_>>();
             prop_assert_eq!(messages(decode_in_pieces(limit, &[head, tail])), messages(decode_in_pieces(limit, &[&bytes])));
         }
     }

@@ -1,5 +1,6 @@
-//! The reading half of a message stream: a byte source, a buffer and the decoder of the framing. Everything that was read
-//! lives in the reader, so a dropped `next` loses nothing.
+//! The reading half of a message stream: a byte source, a buffer and the decoder of the framing. All bytes that were read are kept in the
+//! [`Reader`], so dropping the future of [`Reader::next`] loses nothing. `buffer` decides how much to read at a time; the decoders are in
+//! `line_decoder` and `websocket`.
 
 mod buffer;
 
@@ -15,30 +16,31 @@ use tokio::time::Instant;
 use crate::framing::Framing;
 use crate::line_decoder::LineDecoder;
 use crate::message::{MessageLimits, ReadError, ReadEvent};
-use crate::websocket;
+use crate::websocket::{WebSocketDecoder, WebSocketRole};
 use buffer::ReadBuffer;
-pub(crate) use buffer::take;
+pub(crate) use buffer::take_message;
 
-/// Reads messages.
+/// Reads the messages and control frames that the peer sends.
 pub struct Reader {
     source: Box<dyn AsyncRead + Send + Unpin>,
     buffer: ReadBuffer,
-    decoder: Decoder,
+    decoder: MessageDecoder,
+    /// The end of the messages, or an error, has been returned.
     has_ended: bool,
-    /// The source itself has ended, not just the messages in it.
+    /// The byte stream has ended.
     source_has_ended: bool,
     received_bytes: u64,
     last_received: Instant,
 }
 
 #[derive(Debug)]
-enum Decoder {
-    WebSocket(websocket::Decoder),
+enum MessageDecoder {
+    WebSocket(WebSocketDecoder),
     Lines(LineDecoder),
 }
 
 impl Reader {
-    /// Reads from `source` what follows `already_read`.
+    /// Decodes the bytes in `already_read` and then those from `source`.
     pub(crate) fn new(
         source: impl AsyncRead + Send + Unpin + 'static,
         framing: Framing,
@@ -47,9 +49,13 @@ impl Reader {
     ) -> Self {
         let limit = limits.message_bytes;
         let decoder = match framing {
-            Framing::WebSocketServer => Decoder::WebSocket(websocket::Decoder::new(websocket::Role::Server, limit)),
-            Framing::WebSocketClient => Decoder::WebSocket(websocket::Decoder::new(websocket::Role::Client, limit)),
-            Framing::Lines => Decoder::Lines(LineDecoder::new(limit)),
+            Framing::WebSocketServer => {
+                MessageDecoder::WebSocket(WebSocketDecoder::new(WebSocketRole::Server, limit))
+            }
+            Framing::WebSocketClient => {
+                MessageDecoder::WebSocket(WebSocketDecoder::new(WebSocketRole::Client, limit))
+            }
+            Framing::Lines => MessageDecoder::Lines(LineDecoder::new(limit)),
         };
         Self {
             source: Box::new(source),
@@ -62,24 +68,26 @@ impl Reader {
         }
     }
 
-    /// Waits for the next thing from the peer. Cancel safe. After [`ReadEvent::Closed`] or an error it only ever says closed.
+    /// Waits for the next message, control frame or the end. Cancel safe. After [`ReadEvent::Closed`] or an error it returns only
+    /// `Closed(None)`.
     pub async fn next(&mut self) -> Result<ReadEvent, ReadError> {
         poll_fn(|cx| self.poll_next(cx)).await
     }
 
-    /// What has arrived already, if that is a whole message or an end. Reads nothing.
+    /// Like [`Reader::next`], but decodes only bytes that were read already and does not wait. Returns `None` if they are not a complete
+    /// message, or if the end was returned.
     pub fn next_buffered(&mut self) -> Option<Result<ReadEvent, ReadError>> {
         if self.has_ended {
             return None;
         }
-        let outcome = self.decoder.decode(&mut self.buffer.bytes).transpose()?;
-        self.has_ended |= matches!(outcome, Err(_) | Ok(ReadEvent::Closed(_)));
-        Some(outcome)
+        let event = self.decoder.decode(&mut self.buffer.bytes).transpose()?;
+        self.has_ended |= matches!(event, Err(_) | Ok(ReadEvent::Closed(_)));
+        Some(event)
     }
 
-    /// Waits for more bytes and drops them, whatever they say; 0 is the end of the byte stream. Cancel safe. For a connection on
-    /// which the last word was said: a socket that is closed while bytes arrive is reset, and the peer may lose what it has not
-    /// read yet. After this the reader only ever says closed.
+    /// Waits for more bytes and discards them. Returns how many; 0 is the end of the byte stream. Cancel safe. It is for a connection that
+    /// is about to be closed: the kernel resets a socket that is closed with unread bytes, and then the peer may lose data that it has
+    /// not read yet. Afterwards, [`Reader::next`] returns only `Closed(None)`.
     pub async fn discard(&mut self) -> io::Result<usize> {
         self.has_ended = true;
         if self.source_has_ended {
@@ -91,12 +99,14 @@ impl Reader {
         Ok(count)
     }
 
-    /// How much has come so far, of messages that are not whole yet too.
+    /// Number of bytes received so far, including those of a message that is not complete. Bytes that [`Reader::discard`] has read do not
+    /// count.
     pub fn received_bytes(&self) -> u64 {
         self.received_bytes
     }
 
-    /// When bytes came for the last time, of messages that are not whole yet too; at first, when the connection was made.
+    /// When the last bytes were received, including those of a message that is not complete. Before the first bytes, the time at which
+    /// the reader was made.
     pub fn last_received(&self) -> Instant {
         self.last_received
     }
@@ -105,14 +115,14 @@ impl Reader {
         if self.has_ended {
             return Poll::Ready(Ok(ReadEvent::Closed(None)));
         }
-        let outcome = loop {
+        let event = loop {
             match self.decoder.decode(&mut self.buffer.bytes) {
-                Ok(Some(incoming)) => break Ok(incoming),
+                Ok(Some(event)) => break Ok(event),
                 Ok(None) => {}
                 Err(error) => break Err(error),
             }
-            let missing = self.decoder.missing(self.buffer.bytes.len());
-            match ready!(self.buffer.poll_fill(&mut self.source, missing, cx)) {
+            let missing_bytes = self.decoder.missing_bytes(self.buffer.bytes.len());
+            match ready!(self.buffer.poll_fill(&mut self.source, missing_bytes, cx)) {
                 Ok(0) => {
                     self.has_ended = true;
                     self.source_has_ended = true;
@@ -125,8 +135,8 @@ impl Reader {
                 Err(error) => break Err(error.into()),
             }
         };
-        self.has_ended |= matches!(outcome, Err(_) | Ok(ReadEvent::Closed(_)));
-        Poll::Ready(outcome)
+        self.has_ended |= matches!(event, Err(_) | Ok(ReadEvent::Closed(_)));
+        Poll::Ready(event)
     }
 
     #[cfg(test)]
@@ -135,7 +145,7 @@ impl Reader {
     }
 }
 
-impl Decoder {
+impl MessageDecoder {
     fn decode(&mut self, bytes: &mut BytesMut) -> Result<Option<ReadEvent>, ReadError> {
         match self {
             Self::WebSocket(decoder) => Ok(decoder.decode(bytes)?),
@@ -143,14 +153,15 @@ impl Decoder {
         }
     }
 
-    fn missing(&self, buffered: usize) -> usize {
+    /// How many more bytes the current frame has, as far as the decoder knows.
+    fn missing_bytes(&self, buffered: usize) -> usize {
         match self {
-            Self::WebSocket(decoder) => decoder.missing(buffered),
+            Self::WebSocket(decoder) => decoder.missing_bytes(buffered),
             Self::Lines(_) => 0,
         }
     }
 
-    /// What the end of the byte stream means after what came before.
+    /// Handles the end of the byte stream: a last line without a newline is a message, and an incomplete WebSocket message is an error.
     fn finish(&mut self, bytes: &mut BytesMut) -> Result<ReadEvent, ReadError> {
         match self {
             Self::WebSocket(decoder) if decoder.is_between_messages() && bytes.is_empty() => {

@@ -1,7 +1,7 @@
-//! The WebSocket wire format (RFC 6455) as values: frame headers, masking, the decoder and the handshake key.
+//! The WebSocket wire format (RFC 6455): frame headers, masking, the decoder and the key of the upgrade handshake. There is no I/O here.
 //!
-//! It is our own because an over-long message must be skipped with the connection left usable, and because payloads are
-//! written straight into their frame. There is no IO in here.
+//! The implementation is our own for two reasons: a message over the limit is skipped and the connection stays usable, and payloads are
+//! encoded directly into their frame. Start reading at `decoder`; encoding is in [`crate::Framing`].
 
 mod decoder;
 mod handshake;
@@ -10,16 +10,16 @@ mod mask;
 mod random;
 mod violation;
 
-pub(crate) use decoder::Decoder;
+pub(crate) use decoder::WebSocketDecoder;
 pub(crate) use handshake::{accept_key, new_key};
 pub(crate) use header::{MAX_CONTROL_BYTES, Opcode, write_header};
 pub(crate) use mask::apply_mask;
 pub(crate) use random::mask_key;
 pub use violation::Violation;
 
-/// Which end of the connection we are. Clients mask what they send, servers do not.
+/// Our role in the connection. A client masks its frames, and a server does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
+pub(crate) enum WebSocketRole {
     Server,
     Client,
 }

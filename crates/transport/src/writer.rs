@@ -1,4 +1,4 @@
-//! The writing half of a message stream. It takes bytes that [`crate::Framing`] has already framed and adds nothing to them.
+//! The writing half of a message stream. It sends bytes that the caller has framed with [`crate::Framing`], and adds nothing to them.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -8,16 +8,16 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
-/// What a write found out about the peer.
+/// Whether the transport accepts bytes during a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteProgress {
-    /// The transport takes no more bytes until the peer has taken some.
+    /// The transport accepts no more bytes until the peer has read some.
     Blocked,
-    /// The transport takes bytes again.
+    /// The transport accepts bytes again.
     Resumed,
 }
 
-/// Writes framed bytes.
+/// Sends framed bytes to the peer.
 pub struct Writer {
     sink: Box<dyn AsyncWrite + Send + Unpin>,
 }
@@ -27,15 +27,15 @@ impl Writer {
         Self { sink: Box::new(sink) }
     }
 
-    /// Hands all of `bytes` to the transport, in one system call where it takes them at once. Not cancel safe: a dropped call
-    /// may have written a part.
+    /// Writes all of `bytes`, in one system call if the transport accepts them at once. Not cancel safe: if the future is dropped, a part
+    /// of the bytes may have been written.
     pub async fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.sink.write_all(bytes).await?;
-        // TLS and stdout keep bytes of their own; for sockets this does nothing.
+        // TLS and stdout have buffers of their own. For sockets this does nothing.
         self.sink.flush().await
     }
 
-    /// Like [`Writer::write_all`], and tells `watch` whenever the transport stops and begins again to take bytes.
+    /// Like [`Writer::write_all`], and calls `watch` each time the transport stops accepting bytes or accepts them again.
     pub async fn write_all_watched(
         &mut self,
         mut bytes: &[u8],
@@ -43,25 +43,25 @@ impl Writer {
     ) -> io::Result<()> {
         let mut is_blocked = false;
         poll_fn(|cx| {
-            let step = self.poll_write_all(&mut bytes, cx, &mut || {
+            let written = self.poll_write_all(&mut bytes, cx, &mut || {
                 if std::mem::take(&mut is_blocked) {
                     watch(WriteProgress::Resumed);
                 }
             });
-            if step.is_pending() && !std::mem::replace(&mut is_blocked, true) {
+            if written.is_pending() && !std::mem::replace(&mut is_blocked, true) {
                 watch(WriteProgress::Blocked);
             }
-            step
+            written
         })
         .await
     }
 
-    /// Calls `taken` each time the transport has taken something.
+    /// Calls `accepted` each time the transport has accepted bytes.
     fn poll_write_all(
         &mut self,
         bytes: &mut &[u8],
         cx: &mut Context<'_>,
-        taken: &mut impl FnMut(),
+        accepted: &mut impl FnMut(),
     ) -> Poll<io::Result<()>> {
         while !bytes.is_empty() {
             let count = ready!(Pin::new(&mut self.sink).poll_write(cx, bytes))?;
@@ -69,17 +69,18 @@ impl Writer {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
             *bytes = &bytes[count..];
-            taken();
+            accepted();
         }
         ready!(Pin::new(&mut self.sink).poll_flush(cx))?;
-        taken();
+        accepted();
         Poll::Ready(Ok(()))
     }
 
-    /// Tells the peer that nothing more will come. A peer that is gone already is no failure.
+    /// Closes the writing direction, so that the peer sees the end of the byte stream. Errors are ignored, because they mean that the
+    /// connection is closed already.
     pub async fn shutdown(&mut self) {
         if let Err(error) = self.sink.shutdown().await {
-            tracing::trace!(%error, "shutting down a connection that was gone");
+            tracing::trace!(%error, "cannot shut down a connection, most likely because the peer has closed it");
         }
     }
 }
@@ -97,7 +98,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_peer_that_reads_now_and_then_is_seen_to_do_so() {
+    async fn each_stop_and_resume_of_a_slow_peer_is_reported() {
         let (ours, mut theirs) = tokio::io::duplex(4);
         let mut writer = Writer::new(ours);
         let mut seen = Vec::new();
@@ -105,19 +106,19 @@ mod tests {
         let reading = async {
             let mut piece = [0; 4];
             for _ in 0..2 {
-                // The writer gets its turn before the next read.
+                // Lets the writer run before the next read.
                 tokio::task::yield_now().await;
                 theirs.read_exact(&mut piece).await.unwrap();
             }
         };
         let (written, ()) = tokio::join!(writing, reading);
         written.unwrap();
-        let twice = [WriteProgress::Blocked, WriteProgress::Resumed].repeat(2);
-        assert_eq!(seen, twice);
+        let expected = [WriteProgress::Blocked, WriteProgress::Resumed].repeat(2);
+        assert_eq!(seen, expected);
     }
 
     #[tokio::test]
-    async fn a_write_that_never_waits_says_nothing() {
+    async fn a_write_that_does_not_wait_reports_nothing() {
         let (ours, _theirs) = tokio::io::duplex(64);
         let mut writer = Writer::new(ours);
         writer.write_all_watched(b"0123456789", |progress| panic!("{progress:?}")).await.unwrap();

@@ -1,5 +1,5 @@
-//! The bytes between the kernel and a decoder. Reads begin small, grow while the peer keeps up with them, and are large at
-//! once for a message whose length is known; the memory is given back whenever the peer makes us wait with little in hand.
+//! The buffer between a byte source and a decoder. Reads start small and grow while they fill the buffer; for a message whose length is
+//! known they are large at once. The memory is freed when the reader has to wait with few bytes in the buffer.
 
 use std::io;
 use std::pin::pin;
@@ -8,60 +8,61 @@ use std::task::{Context, Poll};
 use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// A request usually fits, and a page costs nothing to get.
+/// Size of the first read. Most requests fit, and one page of memory is cheap to allocate.
 const FIRST_READ_BYTES: usize = 4 * 1024;
-/// Beyond this a larger read no longer saves noticeable time.
+/// Size of the largest read. Larger ones were not noticeably faster.
 const LARGE_READ_BYTES: usize = 256 * 1024;
-/// With less than this in hand while waiting, only what is in hand is kept.
+/// If the buffer has fewer bytes than this while the reader waits, it is shrunk to their number.
 const IDLE_BYTES: usize = 2 * 1024;
-/// Messages up to here are copied out of the buffer: one that is kept for long would otherwise pin all of a large read that it
-/// shares with its neighbours.
+/// Messages of up to this size are copied out of the buffer. Without the copy, a small message that is kept for long would keep the whole
+/// read allocated that it was a part of.
 const COPIED_BYTES: usize = 16 * 1024;
 
-/// Read bytes that no decoder has taken yet.
+/// Bytes that were read and not decoded yet.
 #[derive(Debug)]
 pub(super) struct ReadBuffer {
     pub(super) bytes: BytesMut,
-    read_bytes: usize,
+    /// Size of the next read if the decoder does not know how many bytes it needs.
+    read_size: usize,
 }
 
 impl ReadBuffer {
     pub(super) fn new(already_read: Bytes) -> Self {
-        Self { bytes: already_read.into(), read_bytes: FIRST_READ_BYTES }
+        Self { bytes: already_read.into(), read_size: FIRST_READ_BYTES }
     }
 
-    /// Reads once; 0 is the end. `missing` is how much the decoder knows it still needs. The buffer at most doubles for it: the
-    /// peer has to send a length, not just to claim it, before we hold memory for it.
+    /// Reads once and returns how many bytes were read; 0 is the end. `missing_bytes` is how many the decoder knows it still needs. The
+    /// buffer at most doubles for them (or grows by 256 KiB): a peer that announces a long message gets memory only as it sends it.
     pub(super) fn poll_fill(
         &mut self,
         source: &mut (impl AsyncRead + Unpin),
-        missing: usize,
+        missing_bytes: usize,
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<usize>> {
-        let known = missing.min(LARGE_READ_BYTES.max(self.bytes.len()));
-        self.bytes.reserve(known.max(self.read_bytes));
+        let needed = missing_bytes.min(LARGE_READ_BYTES.max(self.bytes.len()));
+        self.bytes.reserve(needed.max(self.read_size));
         let room = self.bytes.capacity() - self.bytes.len();
         let read = pin!(source.read_buf(&mut self.bytes)).poll(cx);
         match read {
-            Poll::Pending => self.release(),
+            Poll::Pending => self.shrink(),
             Poll::Ready(Ok(count)) if count == room => {
-                self.read_bytes = (self.read_bytes * 4).min(LARGE_READ_BYTES);
+                self.read_size = (self.read_size * 4).min(LARGE_READ_BYTES);
             }
             Poll::Ready(_) => {}
         }
         read
     }
 
-    fn release(&mut self) {
+    fn shrink(&mut self) {
         if self.bytes.len() < IDLE_BYTES {
             self.bytes = BytesMut::from(&self.bytes[..]);
-            self.read_bytes = FIRST_READ_BYTES;
+            self.read_size = FIRST_READ_BYTES;
         }
     }
 }
 
-/// Takes a message off the front of a read buffer, without a copy if it is large.
-pub(crate) fn take(buffer: &mut BytesMut, message_bytes: usize) -> Bytes {
+/// Removes a message from the front of a read buffer, without a copy if it is large.
+pub(crate) fn take_message(buffer: &mut BytesMut, message_bytes: usize) -> Bytes {
     if message_bytes > COPIED_BYTES {
         return buffer.split_to(message_bytes).freeze();
     }

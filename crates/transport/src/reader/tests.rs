@@ -1,4 +1,5 @@
-//! The reader over scripted sources: any split of the bytes, any fragmentation, garbage, ends, cancellation, idle memory.
+//! The reader over sources that return given bytes in given pieces: any split and fragmentation, random bytes, the end of the stream,
+//! cancellation, and the memory of an idle reader.
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,40 +14,40 @@ use crate::websocket::{Opcode, apply_mask, write_header};
 
 const LIMITS: MessageLimits = MessageLimits { message_bytes: 64 * 1024 * 1024 };
 
-/// Gives out its pieces one read at a time and makes the reader wait before each.
-struct Pieces {
-    left: VecDeque<Vec<u8>>,
-    has_waited: bool,
+/// A source that returns one piece for each read and is pending once before each.
+struct PiecewiseSource {
+    unread: VecDeque<Vec<u8>>,
+    was_pending: bool,
 }
 
-impl Pieces {
-    /// Cuts `bytes` into pieces with the given sizes, over and over.
+impl PiecewiseSource {
+    /// Cuts `bytes` into pieces of the given sizes, and begins again with the first size after the last.
     fn cut(bytes: &[u8], sizes: &[usize]) -> Self {
-        let (mut rest, mut left) = (bytes, VecDeque::new());
+        let (mut rest, mut unread) = (bytes, VecDeque::new());
         for size in sizes.iter().cycle() {
             if rest.is_empty() {
                 break;
             }
             let (piece, later) = rest.split_at((*size).min(rest.len()));
-            left.push_back(piece.to_vec());
+            unread.push_back(piece.to_vec());
             rest = later;
         }
-        Self { left, has_waited: false }
+        Self { unread, was_pending: false }
     }
 }
 
-impl AsyncRead for Pieces {
+impl AsyncRead for PiecewiseSource {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        self.has_waited = !self.has_waited;
-        if self.has_waited {
+        self.was_pending = !self.was_pending;
+        if self.was_pending {
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
-        if let Some(mut piece) = self.left.pop_front() {
+        if let Some(mut piece) = self.unread.pop_front() {
             let rest = piece.split_off(piece.len().min(buffer.remaining()));
             buffer.put_slice(&piece);
             if !rest.is_empty() {
-                self.left.push_front(rest);
+                self.unread.push_front(rest);
             }
         }
         Poll::Ready(Ok(()))
@@ -57,14 +58,14 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
 }
 
-/// Reads to the end; the error, if any, as text.
-fn read_all(source: Pieces, framing: Framing, limits: MessageLimits) -> (Vec<ReadEvent>, Option<String>) {
+/// Reads to the end. Returns the events before it, and the error as text if it ended with one.
+fn read_all(source: PiecewiseSource, framing: Framing, limits: MessageLimits) -> (Vec<ReadEvent>, Option<String>) {
     let mut reader = Reader::new(source, framing, Bytes::new(), limits);
     let mut seen = Vec::new();
     loop {
         match block_on(reader.next()) {
             Ok(ReadEvent::Closed(_)) => return (seen, None),
-            Ok(incoming) => seen.push(incoming),
+            Ok(event) => seen.push(event),
             Err(error) => return (seen, Some(error.to_string())),
         }
     }
@@ -84,15 +85,15 @@ fn put_frame(out: &mut Vec<u8>, opcode: Opcode, is_last: bool, mask: Option<[u8;
 }
 
 #[test]
-fn what_has_arrived_is_there_without_a_read() {
+fn next_buffered_returns_messages_that_were_read_already() {
     let mut bytes = Vec::new();
     for text in [&b"one"[..], b"two", b"three"] {
         put_frame(&mut bytes, Opcode::Text, true, None, text);
     }
     let all = bytes.len();
     put_frame(&mut bytes, Opcode::Close, true, None, b"");
-    // The first read brings all but the end of the third.
-    let source = Pieces::cut(&bytes, &[all - 1, 1, 2]);
+    // The first read returns everything but the last byte of the third message.
+    let source = PiecewiseSource::cut(&bytes, &[all - 1, 1, 2]);
     let mut reader = Reader::new(source, Framing::WebSocketClient, Bytes::new(), LIMITS);
     let message = |text: &'static [u8]| ReadEvent::Message(Bytes::from_static(text));
     assert!(reader.next_buffered().is_none());
@@ -104,18 +105,19 @@ fn what_has_arrived_is_there_without_a_read() {
     assert!(reader.next_buffered().is_none());
 }
 
-/// A message, where to cut it into frames, and the pings that go between the frames.
+/// A message, the sizes of the fragments before its last one, and the pings between the fragments.
 #[derive(Clone, Debug)]
-struct Sent {
+struct MessageInFrames {
     payload: Vec<u8>,
-    fragments: Vec<usize>,
+    fragment_sizes: Vec<usize>,
     pings: Vec<Vec<u8>>,
 }
 
-impl Sent {
+impl MessageInFrames {
+    /// Appends the frames to `out` and the events of a correct decoder to `expected`.
     fn put(&self, out: &mut Vec<u8>, expected: &mut Vec<ReadEvent>, mask: Option<[u8; 4]>) {
         let (mut rest, mut opcode, mut pings) = (&self.payload[..], Opcode::Binary, self.pings.iter());
-        for size in &self.fragments {
+        for size in &self.fragment_sizes {
             let (piece, later) = rest.split_at((*size).min(rest.len()));
             put_frame(out, opcode, false, mask, piece);
             (rest, opcode) = (later, Opcode::Continuation);
@@ -129,10 +131,10 @@ impl Sent {
     }
 }
 
-fn any_sent() -> impl Strategy<Value = Sent> {
+fn any_message_in_frames() -> impl Strategy<Value = MessageInFrames> {
     let payload = prop_oneof![8 => vec(any::<u8>(), 0..300), 1 => vec(any::<u8>(), 60_000..140_000)];
     (payload, vec(0usize..200, 0..4), vec(vec(any::<u8>(), 0..=125), 0..4))
-        .prop_map(|(payload, fragments, pings)| Sent { payload, fragments, pings })
+        .prop_map(|(payload, fragment_sizes, pings)| MessageInFrames { payload, fragment_sizes, pings })
 }
 
 proptest! {
@@ -140,15 +142,15 @@ proptest! {
 
     #[test]
     fn any_messages_in_any_frames_in_any_pieces_arrive(
-        sent in vec(any_sent(), 0..6), key: [u8; 4], is_masked: bool,
+        messages in vec(any_message_in_frames(), 0..6), key: [u8; 4], is_masked: bool,
         sizes in prop_oneof![vec(1usize..20, 1..5), vec(1usize..100_000, 1..5)],
     ) {
         let (mask, framing) = if is_masked { (Some(key), Framing::WebSocketServer) } else { (None, Framing::WebSocketClient) };
         let (mut bytes, mut expected) = (Vec::new(), Vec::new());
-        for one in &sent {
-            one.put(&mut bytes, &mut expected, mask);
+        for message in &messages {
+            message.put(&mut bytes, &mut expected, mask);
         }
-        prop_assert_eq!(read_all(Pieces::cut(&bytes, &sizes), framing, LIMITS), (expected, None));
+        prop_assert_eq!(read_all(PiecewiseSource::cut(&bytes, &sizes), framing, LIMITS), (expected, None));
     }
 
     #[test]
@@ -156,27 +158,27 @@ proptest! {
         let terminator = if ends_with_carriage_return { "\r\n" } else { "\n" };
         let bytes: String = lines.iter().flat_map(|line| [line, terminator]).collect();
         let expected = lines.iter().map(|line| ReadEvent::Message(Bytes::copy_from_slice(line.as_bytes()))).collect();
-        prop_assert_eq!(read_all(Pieces::cut(bytes.as_bytes(), &sizes), Framing::Lines, LIMITS), (expected, None));
+        prop_assert_eq!(read_all(PiecewiseSource::cut(bytes.as_bytes(), &sizes), Framing::Lines, LIMITS), (expected, None));
     }
 
     #[test]
-    fn random_bytes_end_without_a_panic(bytes in vec(any::<u8>(), 0..2000), size in 1usize..100, limit in 0usize..300) {
+    fn random_bytes_cause_no_panic(bytes in vec(any::<u8>(), 0..2000), size in 1usize..100, limit in 0usize..300) {
         for framing in [Framing::WebSocketServer, Framing::WebSocketClient, Framing::Lines] {
-            read_all(Pieces::cut(&bytes, &[size]), framing, MessageLimits { message_bytes: limit });
+            read_all(PiecewiseSource::cut(&bytes, &[size]), framing, MessageLimits { message_bytes: limit });
         }
     }
 
     #[test]
-    fn valid_headers_over_random_limits_end_without_a_panic(
-        sent in vec(any_sent(), 0..6), key: [u8; 4], limit in 0usize..400, size in 1usize..2000, kept in 0usize..10_000,
+    fn no_message_over_the_limit_is_delivered(
+        messages in vec(any_message_in_frames(), 0..6), key: [u8; 4], limit in 0usize..400, size in 1usize..2000, kept in 0usize..10_000,
     ) {
         let (mut bytes, mut expected) = (Vec::new(), Vec::new());
-        for one in &sent {
-            one.put(&mut bytes, &mut expected, Some(key));
+        for message in &messages {
+            message.put(&mut bytes, &mut expected, Some(key));
         }
         bytes.truncate(kept);
-        let (seen, _) = read_all(Pieces::cut(&bytes, &[size]), Framing::WebSocketServer, MessageLimits { message_bytes: limit });
-        let fits = |one: &ReadEvent| !matches!(one, ReadEvent::Message(message) if message.len() > limit);
+        let (seen, _) = read_all(PiecewiseSource::cut(&bytes, &[size]), Framing::WebSocketServer, MessageLimits { message_bytes: limit });
+        let fits = |event: &ReadEvent| !matches!(event, ReadEvent::Message(message) if message.len() > limit);
         prop_assert!(seen.iter().all(fits));
     }
 }
@@ -187,20 +189,20 @@ fn masked_text(payload: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Polls once and drops the future, as a `select!` would.
+/// Polls `next` once and drops the future, as a `select!` with another branch that is ready does.
 fn poll_and_drop(reader: &mut Reader) -> Poll<Result<ReadEvent, ReadError>> {
     let mut next = std::pin::pin!(reader.next());
     next.as_mut().poll(&mut Context::from_waker(std::task::Waker::noop()))
 }
 
 #[test]
-fn a_reader_that_is_dropped_at_every_wait_loses_nothing() {
+fn dropping_the_future_of_next_at_every_wait_loses_nothing() {
     let bytes = [masked_text(b"one"), masked_text(&[b'2'; 5000]), masked_text(b"three")].concat();
-    let mut reader = Reader::new(Pieces::cut(&bytes, &[7]), Framing::WebSocketServer, Bytes::new(), LIMITS);
+    let mut reader = Reader::new(PiecewiseSource::cut(&bytes, &[7]), Framing::WebSocketServer, Bytes::new(), LIMITS);
     let mut seen = Vec::new();
     while seen.len() < 3 {
-        if let Poll::Ready(incoming) = poll_and_drop(&mut reader) {
-            seen.push(incoming.unwrap());
+        if let Poll::Ready(event) = poll_and_drop(&mut reader) {
+            seen.push(event.unwrap());
         }
     }
     let expected =
@@ -209,33 +211,37 @@ fn a_reader_that_is_dropped_at_every_wait_loses_nothing() {
 }
 
 #[test]
-fn what_was_read_during_the_upgrade_comes_first() {
+fn bytes_that_were_read_with_the_upgrade_are_decoded_first() {
     let bytes = masked_text(b"early");
     let (early, late) = bytes.split_at(4);
-    let mut reader =
-        Reader::new(Pieces::cut(late, &[100]), Framing::WebSocketServer, Bytes::copy_from_slice(early), LIMITS);
+    let mut reader = Reader::new(
+        PiecewiseSource::cut(late, &[100]),
+        Framing::WebSocketServer,
+        Bytes::copy_from_slice(early),
+        LIMITS,
+    );
     assert_eq!(block_on(reader.next()).unwrap(), ReadEvent::Message(Bytes::from_static(b"early")));
 }
 
 #[test]
-fn an_end_inside_a_websocket_message_is_a_cut_and_then_closed() {
+fn an_end_inside_a_websocket_message_is_an_error_and_then_closed() {
     let bytes = masked_text(b"hello");
     for kept in 1..bytes.len() {
         let mut reader =
-            Reader::new(Pieces::cut(&bytes[..kept], &[100]), Framing::WebSocketServer, Bytes::new(), LIMITS);
+            Reader::new(PiecewiseSource::cut(&bytes[..kept], &[100]), Framing::WebSocketServer, Bytes::new(), LIMITS);
         assert!(matches!(block_on(reader.next()), Err(ReadError::Truncated)), "{kept}");
         assert!(matches!(block_on(reader.next()), Ok(ReadEvent::Closed(None))));
     }
 }
 
 #[test]
-fn an_end_between_messages_is_a_close_without_reason() {
+fn an_end_between_messages_is_a_close_without_a_reason() {
     for (framing, bytes) in [
         (Framing::WebSocketServer, masked_text(b"x")),
         (Framing::Lines, b"x\n".to_vec()),
         (Framing::Lines, b"x".to_vec()),
     ] {
-        let mut reader = Reader::new(Pieces::cut(&bytes, &[100]), framing, Bytes::new(), LIMITS);
+        let mut reader = Reader::new(PiecewiseSource::cut(&bytes, &[100]), framing, Bytes::new(), LIMITS);
         assert_eq!(block_on(reader.next()).unwrap(), ReadEvent::Message(Bytes::from_static(b"x")));
         assert_eq!(block_on(reader.next()).unwrap(), ReadEvent::Closed(None));
         assert_eq!(block_on(reader.next()).unwrap(), ReadEvent::Closed(None));
@@ -243,7 +249,7 @@ fn an_end_between_messages_is_a_close_without_reason() {
 }
 
 #[tokio::test]
-async fn an_idle_reader_holds_almost_nothing_even_after_a_large_message() {
+async fn an_idle_reader_keeps_almost_no_memory_even_after_a_large_message() {
     let (mut peer, ours) = tokio::io::duplex(1 << 20);
     let mut reader = Reader::new(ours, Framing::WebSocketServer, Bytes::new(), LIMITS);
     let large = vec![b'x'; 3 << 20];
@@ -261,7 +267,7 @@ async fn an_idle_reader_holds_almost_nothing_even_after_a_large_message() {
 }
 
 #[tokio::test]
-async fn a_claimed_length_is_not_believed_until_it_arrives() {
+async fn memory_for_an_announced_length_is_not_allocated_before_its_bytes_arrive() {
     let (mut peer, ours) = tokio::io::duplex(1 << 20);
     let mut reader = Reader::new(ours, Framing::WebSocketServer, Bytes::new(), LIMITS);
     let bytes = masked_text(&vec![b'x'; LIMITS.message_bytes]);

@@ -1,91 +1,96 @@
-//! Turns the bytes of a WebSocket into messages. A value without IO: it takes bytes out of the read buffer it is shown and
-//! says how many more would help.
+//! Decodes WebSocket frames into messages, without I/O: it removes bytes from the read buffer of the caller.
 //!
-//! A message in one frame stays in the read buffer until it is whole and is then handed out without a copy; fragments are moved
-//! into a message of their own; an over-long message is reported once and the rest of it dropped as it arrives.
+//! A message in a single frame stays in the read buffer until it is complete, so a large one is delivered without a copy. The fragments of
+//! a message are copied into a buffer of its own. A message over the limit is reported once, and the rest of it is discarded as it arrives.
 
 use bytes::{Buf, Bytes, BytesMut};
 
-use super::header::{Header, Opcode};
-use super::{Role, Violation, apply_mask};
+use super::header::{FrameHeader, Opcode};
+use super::{Violation, WebSocketRole, apply_mask};
 use crate::message::{CloseReason, PREFIX_BYTES, ReadEvent};
-use crate::reader::take;
+use crate::reader::take_message;
 
-/// The status a close frame without one stands for.
+/// The status code that RFC 6455 defines for a close frame without a code.
 const NO_STATUS: u16 = 1005;
 
-/// The state between two reads.
+/// The state of the decoder between two reads. Bytes that are not decoded stay in the read buffer, which the caller passes to each call.
 #[derive(Debug)]
-pub(crate) struct Decoder {
-    role: Role,
+pub(crate) struct WebSocketDecoder {
+    role: WebSocketRole,
+    /// Length of the longest message.
     limit: usize,
-    message: Message,
-    stage: Stage,
+    fragmented: FragmentedMessage,
+    frame: FrameState,
 }
 
-/// The data message that goes on over several frames.
+/// A message of several frames whose last frame has not been decoded.
 #[derive(Debug)]
-enum Message {
+enum FragmentedMessage {
     None,
+    /// The payload so far.
     Assembling(BytesMut),
+    /// The message is over the limit and was reported.
     Discarding,
 }
 
+/// How far the current frame is decoded.
 #[derive(Debug)]
-enum Stage {
-    /// The next bytes are a header.
+enum FrameState {
+    /// The next bytes are the header of a frame.
     Header,
-    /// A control frame, or a message in one frame: it waits in the read buffer. The number counts its bytes that are unmasked.
-    Whole(Header, usize),
-    /// A frame that takes its message over the limit: it waits until the prefix is there.
-    Overlong(Header),
-    /// A piece of a fragmented or discarded message. The number counts its bytes that have left the read buffer.
-    Piece(Header, u64),
+    /// A control frame, or a message in a single frame. Its payload stays in the read buffer until it is complete. The number is how many
+    /// bytes of it are unmasked.
+    Buffering(FrameHeader, usize),
+    /// The frame makes its message longer than the limit. Its payload stays in the read buffer until the prefix is complete.
+    Overlong(FrameHeader),
+    /// A frame of a fragmented or discarded message. The number is how many bytes of its payload were removed from the read buffer.
+    Fragment(FrameHeader, u64),
 }
 
-impl Decoder {
-    pub(crate) fn new(role: Role, limit: usize) -> Self {
-        Self { role, limit, message: Message::None, stage: Stage::Header }
+impl WebSocketDecoder {
+    pub(crate) fn new(role: WebSocketRole, limit: usize) -> Self {
+        Self { role, limit, fragmented: FragmentedMessage::None, frame: FrameState::Header }
     }
 
-    /// Takes the next thing out of `buffer`, or `None` until more has arrived.
+    /// Removes the next message or control frame from `buffer`. Returns `None` if more bytes are needed. After a violation the decoder
+    /// must not be used again.
     pub(crate) fn decode(&mut self, buffer: &mut BytesMut) -> Result<Option<ReadEvent>, Violation> {
         loop {
-            match self.stage {
-                Stage::Header => {
-                    let Some((header, header_bytes)) = Header::parse(buffer, self.role)? else {
+            match self.frame {
+                FrameState::Header => {
+                    let Some((header, header_bytes)) = FrameHeader::parse(buffer, self.role)? else {
                         return Ok(None);
                     };
                     buffer.advance(header_bytes);
-                    self.stage = self.begin_frame(header)?;
+                    self.frame = self.begin_frame(header)?;
                 }
-                Stage::Whole(header, unmasked) => {
+                FrameState::Buffering(header, unmasked) => {
                     let payload_bytes = header.payload_bytes as usize;
                     let arrived = payload_bytes.min(buffer.len());
                     unmask(&mut buffer[unmasked..arrived], &header, unmasked as u64);
                     if arrived < payload_bytes {
-                        self.stage = Stage::Whole(header, arrived);
+                        self.frame = FrameState::Buffering(header, arrived);
                         return Ok(None);
                     }
-                    self.stage = Stage::Header;
-                    return whole_frame(header.opcode, take(buffer, payload_bytes)).map(Some);
+                    self.frame = FrameState::Header;
+                    return event_of_frame(header.opcode, take_message(buffer, payload_bytes)).map(Some);
                 }
-                Stage::Overlong(header) => return Ok(self.report_overlong(header, buffer)),
-                Stage::Piece(header, done) => {
+                FrameState::Overlong(header) => return Ok(self.report_overlong(header, buffer)),
+                FrameState::Fragment(header, done) => {
                     let arrived =
                         buffer.len().min(usize::try_from(header.payload_bytes - done).unwrap_or(usize::MAX));
-                    if let Message::Assembling(message) = &mut self.message {
+                    if let FragmentedMessage::Assembling(message) = &mut self.fragmented {
                         unmask(&mut buffer[..arrived], &header, done);
                         message.extend_from_slice(&buffer[..arrived]);
                     }
                     buffer.advance(arrived);
                     let done = done + arrived as u64;
                     if done < header.payload_bytes {
-                        self.stage = Stage::Piece(header, done);
+                        self.frame = FrameState::Fragment(header, done);
                         return Ok(None);
                     }
-                    self.stage = Stage::Header;
-                    if let Some(message) = self.end_piece(&header) {
+                    self.frame = FrameState::Header;
+                    if let Some(message) = self.end_fragment(&header) {
                         return Ok(Some(message));
                     }
                 }
@@ -93,52 +98,54 @@ impl Decoder {
         }
     }
 
-    /// How many more bytes the current frame has, as far as that is known.
-    pub(crate) fn missing(&self, buffered: usize) -> usize {
-        let missing = match self.stage {
-            Stage::Header => 0,
-            Stage::Whole(header, _) | Stage::Overlong(header) => header.payload_bytes.saturating_sub(buffered as u64),
-            Stage::Piece(header, done) => header.payload_bytes - done,
+    /// How many more bytes the current frame has if the read buffer has `buffered` bytes. 0 if the header is not complete.
+    pub(crate) fn missing_bytes(&self, buffered: usize) -> usize {
+        let missing = match self.frame {
+            FrameState::Header => 0,
+            FrameState::Buffering(header, _) | FrameState::Overlong(header) => {
+                header.payload_bytes.saturating_sub(buffered as u64)
+            }
+            FrameState::Fragment(header, done) => header.payload_bytes - done,
         };
         usize::try_from(missing).unwrap_or(usize::MAX)
     }
 
-    /// Whether the peer may end the byte stream here without having cut a message.
+    /// Whether the last message and its last frame are complete, so that the byte stream may end here.
     pub(crate) fn is_between_messages(&self) -> bool {
-        matches!((&self.message, &self.stage), (Message::None, Stage::Header))
+        matches!((&self.fragmented, &self.frame), (FragmentedMessage::None, FrameState::Header))
     }
 
-    fn begin_frame(&mut self, header: Header) -> Result<Stage, Violation> {
+    fn begin_frame(&mut self, header: FrameHeader) -> Result<FrameState, Violation> {
         if header.opcode.is_control() {
-            return Ok(Stage::Whole(header, 0));
+            return Ok(FrameState::Buffering(header, 0));
         }
         let continues = header.opcode == Opcode::Continuation;
-        let assembled = match (&self.message, continues) {
-            (Message::None, true) => return Err(Violation::LoneContinuation),
-            (Message::Assembling(_) | Message::Discarding, false) => {
+        let assembled = match (&self.fragmented, continues) {
+            (FragmentedMessage::None, true) => return Err(Violation::LoneContinuation),
+            (FragmentedMessage::Assembling(_) | FragmentedMessage::Discarding, false) => {
                 return Err(Violation::InterruptedMessage);
             }
-            (Message::Discarding, true) => return Ok(Stage::Piece(header, 0)),
-            (Message::Assembling(message), true) => message.len(),
-            (Message::None, false) => 0,
+            (FragmentedMessage::Discarding, true) => return Ok(FrameState::Fragment(header, 0)),
+            (FragmentedMessage::Assembling(message), true) => message.len(),
+            (FragmentedMessage::None, false) => 0,
         };
         if header.payload_bytes > (self.limit - assembled) as u64 {
-            return Ok(Stage::Overlong(header));
+            return Ok(FrameState::Overlong(header));
         }
         if header.fin && !continues {
-            return Ok(Stage::Whole(header, 0));
+            return Ok(FrameState::Buffering(header, 0));
         }
         if !continues {
-            self.message = Message::Assembling(BytesMut::new());
+            self.fragmented = FragmentedMessage::Assembling(BytesMut::new());
         }
-        Ok(Stage::Piece(header, 0))
+        Ok(FrameState::Fragment(header, 0))
     }
 
-    /// Reports the message as soon as its prefix is complete, and from then on discards it.
-    fn report_overlong(&mut self, header: Header, buffer: &mut BytesMut) -> Option<ReadEvent> {
-        let assembled: &[u8] = match &self.message {
-            Message::Assembling(message) => message,
-            Message::None | Message::Discarding => &[],
+    /// Reports the message as soon as its prefix is complete. From then on the message is discarded.
+    fn report_overlong(&mut self, header: FrameHeader, buffer: &mut BytesMut) -> Option<ReadEvent> {
+        let assembled: &[u8] = match &self.fragmented {
+            FragmentedMessage::Assembling(message) => message,
+            FragmentedMessage::None | FragmentedMessage::Discarding => &[],
         };
         let assembled = &assembled[..assembled.len().min(PREFIX_BYTES)];
         let room = (PREFIX_BYTES - assembled.len()) as u64;
@@ -149,30 +156,30 @@ impl Decoder {
         unmask(&mut buffer[..from_frame], &header, 0);
         let prefix = [assembled, &buffer[..from_frame]].concat().into();
         buffer.advance(from_frame);
-        self.message = Message::Discarding;
-        self.stage = Stage::Piece(header, from_frame as u64);
+        self.fragmented = FragmentedMessage::Discarding;
+        self.frame = FrameState::Fragment(header, from_frame as u64);
         Some(ReadEvent::TooLarge { prefix })
     }
 
-    fn end_piece(&mut self, header: &Header) -> Option<ReadEvent> {
+    fn end_fragment(&mut self, header: &FrameHeader) -> Option<ReadEvent> {
         if !header.fin {
             return None;
         }
-        match std::mem::replace(&mut self.message, Message::None) {
-            Message::Assembling(message) => Some(ReadEvent::Message(message.freeze())),
-            Message::None | Message::Discarding => None,
+        match std::mem::replace(&mut self.fragmented, FragmentedMessage::None) {
+            FragmentedMessage::Assembling(message) => Some(ReadEvent::Message(message.freeze())),
+            FragmentedMessage::None | FragmentedMessage::Discarding => None,
         }
     }
 }
 
-fn unmask(data: &mut [u8], header: &Header, offset: u64) {
+fn unmask(data: &mut [u8], header: &FrameHeader, offset: u64) {
     if let Some(key) = header.mask {
-        // Only the offset within the four bytes of the key matters.
+        // The key has four bytes, so only the offset modulo four matters.
         apply_mask(data, key, (offset % 4) as usize);
     }
 }
 
-fn whole_frame(opcode: Opcode, payload: Bytes) -> Result<ReadEvent, Violation> {
+fn event_of_frame(opcode: Opcode, payload: Bytes) -> Result<ReadEvent, Violation> {
     Ok(match opcode {
         Opcode::Continuation | Opcode::Text | Opcode::Binary => ReadEvent::Message(payload),
         Opcode::Ping => ReadEvent::Ping(payload),

@@ -1,4 +1,5 @@
-//! The proof in the upgrade handshake that the server speaks WebSocket and is not a cache that replays.
+//! The key and its answer in the upgrade handshake. They prove that the server understands WebSocket and that the answer does not come
+//! from a cache.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -14,7 +15,7 @@ pub(crate) fn accept_key(key: &[u8]) -> String {
     STANDARD.encode(hash.digest().bytes())
 }
 
-/// A `Sec-WebSocket-Key` for one handshake.
+/// A random `Sec-WebSocket-Key` for one handshake.
 pub(crate) fn new_key() -> String {
     let mut nonce = [0; 16];
     nonce[..8].copy_from_slice(&random_u64().to_ne_bytes());
@@ -27,12 +28,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_example_of_the_rfc() {
+    fn accept_key_matches_the_example_of_the_rfc() {
         assert_eq!(accept_key(b"dGhlIHNhbXBsZSBub25jZQ=="), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
     }
 
     #[test]
-    fn a_key_is_sixteen_bytes_in_base64() {
+    fn a_key_is_16_bytes_in_base64() {
         assert_eq!(STANDARD.decode(new_key()).unwrap().len(), 16);
     }
 }

@@ -1,19 +1,20 @@
-//! The two to fourteen bytes before each payload. Rules about a single frame are checked here, rules about the sequence of
-//! frames in the decoder.
+//! Parses and writes the header of a frame, 2 to 14 bytes. The rules for a single frame are checked here; those for the sequence of frames
+//! are checked in the decoder.
 
-use super::{Role, Violation};
+use super::{Violation, WebSocketRole};
 
-/// The most a ping, pong or close may carry.
+/// Longest payload of a ping, pong or close frame.
 pub(crate) const MAX_CONTROL_BYTES: usize = 125;
 
 const FIN: u8 = 0x80;
 const RESERVED: u8 = 0x70;
 const MASKED: u8 = 0x80;
-/// In the seven-bit length: the real one follows in 16 or 64 bits.
+/// Value of the 7-bit length that means that the length follows in 16 bits.
 const LENGTH_IN_16_BITS: u8 = 126;
+/// Value of the 7-bit length that means that the length follows in 64 bits.
 const LENGTH_IN_64_BITS: u8 = 127;
 
-/// What a frame is.
+/// The type of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Opcode {
     Continuation = 0,
@@ -42,19 +43,19 @@ impl Opcode {
     }
 }
 
-/// A frame header that arrived.
+/// The header of a received frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Header {
+pub(super) struct FrameHeader {
     pub(super) fin: bool,
     pub(super) opcode: Opcode,
     pub(super) payload_bytes: u64,
     pub(super) mask: Option<[u8; 4]>,
 }
 
-impl Header {
-    /// The header at the start of `bytes` and its own length, or `None` until more has arrived. Violations are found in the
-    /// first two bytes already.
-    pub(super) fn parse(bytes: &[u8], role: Role) -> Result<Option<(Self, usize)>, Violation> {
+impl FrameHeader {
+    /// Parses the header at the start of `bytes`. Returns it with its length in bytes, or `None` if more bytes are needed. All violations
+    /// but [`Violation::ImpossibleLength`] are found in the first two bytes.
+    pub(super) fn parse(bytes: &[u8], role: WebSocketRole) -> Result<Option<(Self, usize)>, Violation> {
         let Some((&[first, second], rest)) = bytes.split_first_chunk() else {
             return Ok(None);
         };
@@ -65,9 +66,9 @@ impl Header {
             return Err(Violation::ReservedBits);
         }
         match (role, second & MASKED != 0) {
-            (Role::Server, false) => return Err(Violation::Unmasked),
-            (Role::Client, true) => return Err(Violation::Masked),
-            (Role::Server, true) | (Role::Client, false) => {}
+            (WebSocketRole::Server, false) => return Err(Violation::Unmasked),
+            (WebSocketRole::Client, true) => return Err(Violation::Masked),
+            (WebSocketRole::Server, true) | (WebSocketRole::Client, false) => {}
         }
         if opcode.is_control() && !fin {
             return Err(Violation::FragmentedControl);
@@ -82,8 +83,8 @@ impl Header {
             return Err(Violation::ImpossibleLength);
         }
         let (mask, rest) = match role {
-            Role::Client => (None, rest),
-            Role::Server => match rest.split_first_chunk() {
+            WebSocketRole::Client => (None, rest),
+            WebSocketRole::Server => match rest.split_first_chunk() {
                 Some((key, rest)) => (Some(*key), rest),
                 None => return Ok(None),
             },
@@ -102,7 +103,7 @@ fn parse_length(short: u8, rest: &[u8]) -> Option<(u64, &[u8])> {
     }
 }
 
-/// Appends the header of an unfragmented frame.
+/// Appends the header of a frame that is a whole message or a control frame.
 pub(crate) fn write_header(out: &mut Vec<u8>, opcode: Opcode, payload_bytes: usize, mask: Option<[u8; 4]>) {
     out.push(FIN | opcode as u8);
     let masked = if mask.is_some() { MASKED } else { 0 };
@@ -124,38 +125,39 @@ pub(crate) fn write_header(out: &mut Vec<u8>, opcode: Opcode, payload_bytes: usi
 mod tests {
     use super::*;
 
-    fn violation(bytes: &[u8], role: Role) -> Violation {
-        Header::parse(bytes, role).unwrap_err()
+    fn violation(bytes: &[u8], role: WebSocketRole) -> Violation {
+        FrameHeader::parse(bytes, role).unwrap_err()
     }
 
     #[test]
-    fn what_is_written_is_read_back_at_every_length_form() {
+    fn a_written_header_is_parsed_back_for_every_form_of_the_length() {
         for payload_bytes in [0, 1, 125, 126, 65_535, 65_536, 1 << 40] {
-            for (mask, role) in [(None, Role::Client), (Some([1, 2, 3, 4]), Role::Server)] {
+            for (mask, role) in [(None, WebSocketRole::Client), (Some([1, 2, 3, 4]), WebSocketRole::Server)] {
                 let mut out = Vec::new();
                 write_header(&mut out, Opcode::Text, payload_bytes, mask);
-                let expected = Header { fin: true, opcode: Opcode::Text, payload_bytes: payload_bytes as u64, mask };
-                assert_eq!(Header::parse(&out, role), Ok(Some((expected, out.len()))));
+                let expected =
+                    FrameHeader { fin: true, opcode: Opcode::Text, payload_bytes: payload_bytes as u64, mask };
+                assert_eq!(FrameHeader::parse(&out, role), Ok(Some((expected, out.len()))));
                 for partial in 0..out.len() {
-                    assert_eq!(Header::parse(&out[..partial], role), Ok(None));
+                    assert_eq!(FrameHeader::parse(&out[..partial], role), Ok(None));
                 }
             }
         }
     }
 
     #[test]
-    fn each_violation_is_seen_in_the_first_two_bytes() {
-        assert_eq!(violation(&[0xc1, 0x80], Role::Server), Violation::ReservedBits);
-        assert_eq!(violation(&[0x83, 0x80], Role::Server), Violation::UnknownOpcode(3));
-        assert_eq!(violation(&[0x81, 0x00], Role::Server), Violation::Unmasked);
-        assert_eq!(violation(&[0x81, 0x80], Role::Client), Violation::Masked);
-        assert_eq!(violation(&[0x09, 0x80], Role::Server), Violation::FragmentedControl);
-        assert_eq!(violation(&[0x89, 0xfe], Role::Server), Violation::LongControl);
+    fn violations_are_found_in_the_first_two_bytes() {
+        assert_eq!(violation(&[0xc1, 0x80], WebSocketRole::Server), Violation::ReservedBits);
+        assert_eq!(violation(&[0x83, 0x80], WebSocketRole::Server), Violation::UnknownOpcode(3));
+        assert_eq!(violation(&[0x81, 0x00], WebSocketRole::Server), Violation::Unmasked);
+        assert_eq!(violation(&[0x81, 0x80], WebSocketRole::Client), Violation::Masked);
+        assert_eq!(violation(&[0x09, 0x80], WebSocketRole::Server), Violation::FragmentedControl);
+        assert_eq!(violation(&[0x89, 0xfe], WebSocketRole::Server), Violation::LongControl);
     }
 
     #[test]
-    fn a_length_with_its_highest_bit_set_is_impossible() {
+    fn a_length_with_its_highest_bit_set_is_a_violation() {
         let header = [0x82, 0x7f, 0x80, 0, 0, 0, 0, 0, 0, 0];
-        assert_eq!(violation(&header, Role::Client), Violation::ImpossibleLength);
+        assert_eq!(violation(&header, WebSocketRole::Client), Violation::ImpossibleLength);
     }
 }

@@ -1,6 +1,7 @@
-//! The XOR that clients put over every payload. It runs over each byte that arrives, so it goes a word at a time.
+//! Masks and unmasks payloads with the 4-byte key of a frame. A server unmasks every byte that it receives, so this works on 8 bytes at a
+//! time.
 
-/// Masks or unmasks `data`, which begins `offset` bytes into the payload.
+/// Masks or unmasks `data`, a part of a payload that begins at `offset`.
 pub(crate) fn apply_mask(data: &mut [u8], mut key: [u8; 4], offset: usize) {
     key.rotate_left(offset % 4);
     let [a, b, c, d] = key;
@@ -21,7 +22,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn equals_the_definition_at_every_offset(data: Vec<u8>, key: [u8; 4], offset in 0usize..100) {
+        fn masking_matches_the_definition_at_every_offset(data: Vec<u8>, key: [u8; 4], offset in 0usize..100) {
             let expected: Vec<u8> = data.iter().enumerate().map(|(i, byte)| byte ^ key[(offset + i) % 4]).collect();
             let mut masked = data;
             apply_mask(&mut masked, key, offset);

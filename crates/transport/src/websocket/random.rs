@@ -1,15 +1,15 @@
-//! Unpredictable bits for masks and handshake keys. They come from the standard library's hasher seed, which costs no system
-//! call per frame and cannot fail; nothing secret depends on them.
+//! Random numbers for masks and handshake keys. They come from the seed of the standard library's hasher, so they cannot fail and need no
+//! system call for each frame. They are not meant for secrets.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-/// A fresh key for one frame.
+/// A random mask for one frame.
 pub(crate) fn mask_key() -> [u8; 4] {
     let [a, b, c, d, ..] = random_u64().to_ne_bytes();
     [a, b, c, d]
 }
 
-/// Each new hasher has other keys, so each empty hash is another number.
+/// Each new hasher has other keys, so the hash of nothing is another number each time.
 pub(super) fn random_u64() -> u64 {
     RandomState::new().build_hasher().finish()
 }
@@ -19,7 +19,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_differ() {
+    fn a_thousand_numbers_differ() {
         let drawn: std::collections::HashSet<u64> = (0..1000).map(|_| random_u64()).collect();
         assert_eq!(drawn.len(), 1000);
     }

@@ -1,4 +1,4 @@
-//! Limits and violations, frame by frame. That any split of the bytes gives the same messages is tested at the reader.
+//! Limits and violations, frame by frame. The tests of the reader check that the result does not depend on how the bytes are split.
 
 use super::*;
 
@@ -19,9 +19,10 @@ fn text(payload: &[u8]) -> Vec<u8> {
     frame(FIN | 1, payload)
 }
 
-/// Everything the server side makes of `bytes`, up to the first violation.
+/// Decodes `bytes` as a server, up to the first violation.
 fn decode(limit: usize, bytes: &[u8]) -> (Vec<ReadEvent>, Option<Violation>) {
-    let (mut decoder, mut buffer, mut seen) = (Decoder::new(Role::Server, limit), BytesMut::from(bytes), Vec::new());
+    let (mut decoder, mut buffer, mut seen) =
+        (WebSocketDecoder::new(WebSocketRole::Server, limit), BytesMut::from(bytes), Vec::new());
     loop {
         match decoder.decode(&mut buffer) {
             Ok(Some(incoming)) => seen.push(incoming),
@@ -55,20 +56,20 @@ fn the_limit_is_exact_for_a_fragmented_message() {
 }
 
 #[test]
-fn a_prefix_is_gathered_over_fragments_and_never_longer_than_the_message() {
+fn a_prefix_spans_fragments_and_ends_with_the_frame_that_exceeds_the_limit() {
     let exceeds = [frame(1, b"12"), frame(0, b"3"), frame(0, b"45"), frame(0, b"67"), frame(FIN, b"8")].concat();
     assert_eq!(decode(4, &[exceeds, text(b"next")].concat()), (vec![too_large(b"12345"), message(b"next")], None));
 }
 
 #[test]
-fn an_overlong_frame_is_reported_before_it_ends_and_its_rest_is_not_kept() {
+fn an_overlong_frame_is_reported_before_it_ends_and_the_rest_is_not_kept() {
     let bytes = text(&[b'x'; 1 << 20]);
-    let (mut decoder, mut buffer) = (Decoder::new(Role::Server, 10), BytesMut::new());
+    let (mut decoder, mut buffer) = (WebSocketDecoder::new(WebSocketRole::Server, 10), BytesMut::new());
     let mut arrive = |part: &[u8]| {
         buffer.extend_from_slice(part);
         (decoder.decode(&mut buffer), buffer.len())
     };
-    // Fourteen bytes of header, then all of the prefix but one byte.
+    // The header has 14 bytes. The first part ends one byte before the end of the prefix.
     assert_eq!(arrive(&bytes[..14 + 1023]), (Ok(None), 1023));
     assert_eq!(arrive(&bytes[14 + 1023..][..1]), (Ok(Some(too_large(&[b'x'; 1024]))), 0));
     for part in bytes[14 + 1024..].chunks(100_000) {
@@ -78,7 +79,7 @@ fn an_overlong_frame_is_reported_before_it_ends_and_its_rest_is_not_kept() {
 }
 
 #[test]
-fn control_frames_are_seen_inside_messages_even_discarded_ones() {
+fn control_frames_inside_messages_are_delivered_even_if_the_message_is_discarded() {
     let bytes = [
         frame(1, b"ab"),
         frame(FIN | 9, b"1"),
