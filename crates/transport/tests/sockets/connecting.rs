@@ -1,10 +1,10 @@
-//! The client's ways to a server: what it asks for, whom it trusts, and what it says when it does not get there.
+//! Connecting as a client: the upgrade request, the certificates it trusts, and the errors of each kind of failure.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::support::{Owner, accept_one, echo, listen, send};
+use crate::support::{TestSurface, accept_one, echo, listen, send};
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair, date_time_ymd,
 };
@@ -16,7 +16,7 @@ use transport::{
     CertificateFault, ConnectError, ConnectOptions, Listener, ReadEvent, TlsAcceptor, TlsRoots, connect, tls_acceptor,
 };
 
-/// An authority whose certificate lies in a file.
+/// A certificate authority whose certificate is in a file.
 struct Authority {
     directory: TempDir,
     issuer: CertifiedIssuer<'static, KeyPair>,
@@ -55,27 +55,28 @@ fn trusting(ca_file: &Path) -> ConnectOptions {
     ConnectOptions { tls_roots: TlsRoots::from_ca_file(ca_file).unwrap(), ..ConnectOptions::default() }
 }
 
-/// By name, so that it is resolved and checked; the listener has an IPv4 address.
-fn by_name(listener: &Listener) -> String {
+/// The URL with `localhost` instead of the address, so that the name is resolved and compared with the certificate.
+fn url_with_name(listener: &Listener) -> String {
     listener.url().replace("127.0.0.1", "localhost")
 }
 
+/// Connects to a server whose certificate is refused. Returns the reason and the message of the error.
 async fn fault(acceptor: TlsAcceptor, options: ConnectOptions) -> (CertificateFault, String) {
     let listener = listen(Some(acceptor)).await;
-    let url = by_name(&listener);
-    let _accepted = accept_one(listener, Owner::default());
+    let url = url_with_name(&listener);
+    let _accepted = accept_one(listener, TestSurface::default());
     let error = connect(&format!("{url}/?token=secret"), options).await.unwrap_err();
     assert!(!error.is_retryable());
-    let words = error.to_string();
-    assert!(words.contains(&format!("the certificate of {url}/ ")) && !words.contains("secret"), "{words}");
+    let message = error.to_string();
+    assert!(message.contains(&format!("the certificate of {url}/ ")) && !message.contains("secret"), "{message}");
     match error {
-        ConnectError::Certificate { fault, .. } => (fault, words),
+        ConnectError::Certificate { fault, .. } => (fault, message),
         other => panic!("{other:?}"),
     }
 }
 
-/// Answers one connection with `answer`; the task returns the request.
-async fn answering(answer: &'static str) -> (String, JoinHandle<String>) {
+/// Starts a server that answers one connection with `answer`. The task returns the request.
+async fn server_that_answers(answer: &'static str) -> (String, JoinHandle<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("ws://{}", listener.local_addr().unwrap());
     let server = tokio::spawn(async move {
@@ -91,16 +92,16 @@ async fn answering(answer: &'static str) -> (String, JoinHandle<String>) {
 }
 
 #[tokio::test]
-async fn a_named_authority_is_trusted_again_and_again() {
+async fn an_authority_from_a_file_is_trusted_for_every_connection() {
     let authority = Authority::new();
     let acceptor = authority.acceptor(certificate_for("localhost"));
     let options = trusting(&authority.file());
-    // What was read once is enough for all later connections.
+    // The file is not read again for later connections.
     fs::remove_file(authority.file()).unwrap();
     for _ in 0..3 {
         let listener = listen(Some(acceptor.clone())).await;
-        let url = by_name(&listener);
-        let accepted = accept_one(listener, Owner::default());
+        let url = url_with_name(&listener);
+        let accepted = accept_one(listener, TestSurface::default());
         let mut client = connect(&url, options.clone()).await.unwrap();
         tokio::spawn(echo(accepted.await.unwrap().unwrap().unwrap()));
         send(&mut client, b"{}").await;
@@ -109,28 +110,28 @@ async fn a_named_authority_is_trusted_again_and_again() {
 }
 
 #[tokio::test]
-async fn an_address_in_the_certificate_is_a_name_too() {
+async fn a_certificate_for_an_ip_address_is_accepted() {
     let authority = Authority::new();
     let listener = listen(Some(authority.acceptor(certificate_for("127.0.0.1")))).await;
     let url = listener.url();
-    let accepted = accept_one(listener, Owner::default());
+    let accepted = accept_one(listener, TestSurface::default());
     connect(&url, trusting(&authority.file())).await.unwrap();
     accepted.await.unwrap().unwrap().unwrap();
 }
 
 #[tokio::test]
-async fn an_authority_that_nobody_named_is_not_trusted() {
+async fn an_authority_that_is_not_in_the_file_is_not_trusted() {
     let (authority, other) = (Authority::new(), Authority::new());
-    let (untrusted, words) = fault(authority.acceptor(certificate_for("localhost")), trusting(&other.file())).await;
+    let (untrusted, message) = fault(authority.acceptor(certificate_for("localhost")), trusting(&other.file())).await;
     assert_eq!(untrusted, CertificateFault::Untrusted);
-    assert!(words.contains("--ca-file"), "{words}");
+    assert!(message.contains("--ca-file"), "{message}");
 }
 
 #[tokio::test]
-async fn the_system_does_not_know_our_authority() {
+async fn an_authority_that_the_system_does_not_know_is_not_trusted() {
     let listener = listen(Some(Authority::new().acceptor(certificate_for("localhost")))).await;
-    let url = by_name(&listener);
-    let _accepted = accept_one(listener, Owner::default());
+    let url = url_with_name(&listener);
+    let _accepted = accept_one(listener, TestSurface::default());
     let error = connect(&url, ConnectOptions::default()).await.unwrap_err();
     assert!(!error.is_retryable() && error.to_string().contains("--ca-file"), "{error}");
 }
@@ -139,13 +140,13 @@ async fn the_system_does_not_know_our_authority() {
 async fn a_certificate_for_another_host_is_refused() {
     let authority = Authority::new();
     let acceptor = authority.acceptor(certificate_for("elsewhere.example"));
-    let (wrong, words) = fault(acceptor, trusting(&authority.file())).await;
+    let (wrong, message) = fault(acceptor, trusting(&authority.file())).await;
     assert_eq!(wrong, CertificateFault::WrongName);
-    assert!(words.contains("is for another host"), "{words}");
+    assert!(message.contains("is for another host"), "{message}");
 }
 
 #[tokio::test]
-async fn a_certificate_out_of_its_time_is_refused() {
+async fn an_expired_or_not_yet_valid_certificate_is_refused() {
     let authority = Authority::new();
     let mut old = certificate_for("localhost");
     (old.not_before, old.not_after) = (date_time_ymd(2001, 1, 1), date_time_ymd(2002, 1, 1));
@@ -155,30 +156,30 @@ async fn a_certificate_out_of_its_time_is_refused() {
     assert_eq!(fault(authority.acceptor(early), trusting(&authority.file())).await.0, CertificateFault::NotYetValid);
 }
 
-/// As `openssl req -x509` makes it if nothing else is said.
+/// `openssl req -x509` makes such a certificate by default.
 #[tokio::test]
-async fn a_certificate_that_is_its_own_authority_is_refused_in_words() {
+async fn a_certificate_of_an_authority_is_refused_with_an_explanation() {
     let authority = Authority::new();
     let mut both = certificate_for("localhost");
     both.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let (refused, words) = fault(authority.acceptor(both), trusting(&authority.file())).await;
+    let (refused, message) = fault(authority.acceptor(both), trusting(&authority.file())).await;
     assert_eq!(refused, CertificateFault::IsAuthority);
-    assert!(words.contains("is that of a certificate authority"), "{words}");
-    assert!(words.ends_with("`basicConstraints=CA:FALSE`"), "{words}");
+    assert!(message.contains("is that of a certificate authority"), "{message}");
+    assert!(message.ends_with("`basicConstraints=CA:FALSE`"), "{message}");
 }
 
 #[tokio::test]
-async fn a_certificate_for_another_purpose_is_refused_in_words() {
+async fn a_certificate_for_clients_is_refused_with_an_explanation() {
     let authority = Authority::new();
     let mut for_clients = certificate_for("localhost");
     for_clients.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-    let (refused, words) = fault(authority.acceptor(for_clients), trusting(&authority.file())).await;
+    let (refused, message) = fault(authority.acceptor(for_clients), trusting(&authority.file())).await;
     assert_eq!(refused, CertificateFault::NotForServers);
-    assert!(words.contains("is not for servers"), "{words}");
+    assert!(message.contains("is not for servers"), "{message}");
 }
 
 #[tokio::test]
-async fn a_server_without_tls_is_said_to_be_one() {
+async fn the_error_for_a_server_without_tls_says_so() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("wss://{}", listener.local_addr().unwrap());
     let server = tokio::spawn(async move {
@@ -197,7 +198,7 @@ async fn a_server_without_tls_is_said_to_be_one() {
 }
 
 #[test]
-fn a_ca_file_that_does_not_work_is_named() {
+fn an_error_about_a_ca_file_names_the_file() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("ca.pem");
     let refusal = || TlsRoots::from_ca_file(&path).unwrap_err().to_string();
@@ -210,7 +211,7 @@ fn a_ca_file_that_does_not_work_is_named() {
 
 #[tokio::test]
 async fn path_and_query_reach_the_server() {
-    let (url, server) = answering("HTTP/1.1 503 Service Unavailable\r\n\r\n").await;
+    let (url, server) = server_that_answers("HTTP/1.1 503 Service Unavailable\r\n\r\n").await;
     let error = connect(&format!("{url}/a/b?c=d"), ConnectOptions::default()).await.unwrap_err();
     assert!(matches!(error, ConnectError::Refused { status: 503 }) && error.is_retryable(), "{error}");
     let request = server.await.unwrap();
@@ -219,22 +220,22 @@ async fn path_and_query_reach_the_server() {
 }
 
 #[tokio::test]
-async fn refusals_say_what_to_do() {
-    for (answer, words) in [
+async fn a_refused_upgrade_says_what_to_do() {
+    for (answer, message) in [
         ("HTTP/1.1 301 Moved\r\nLocation: https://elsewhere.example/\r\n\r\n", "301; it names another address"),
         ("HTTP/1.1 401 Unauthorized\r\n\r\n", "401; check the token"),
         ("HTTP/1.1 404 Not Found\r\n\r\n", "404; check the path"),
     ] {
-        let (url, _server) = answering(answer).await;
+        let (url, _server) = server_that_answers(answer).await;
         let error = connect(&url, ConnectOptions::default()).await.unwrap_err();
-        assert!(error.to_string().contains(words) && !error.is_retryable(), "{error}");
+        assert!(error.to_string().contains(message) && !error.is_retryable(), "{error}");
     }
-    let (url, _server) = answering("HTTP/1.0 503 Service Unavailable\r\n\r\n").await;
+    let (url, _server) = server_that_answers("HTTP/1.0 503 Service Unavailable\r\n\r\n").await;
     assert!(connect(&url, ConnectOptions::default()).await.unwrap_err().is_retryable());
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_yet_is_worth_another_try() {
+async fn a_server_that_does_not_listen_yet_is_retryable() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
@@ -243,7 +244,7 @@ async fn a_server_that_is_not_there_yet_is_worth_another_try() {
         refused.is_retryable() && refused.to_string().starts_with(&format!("cannot connect to ws://{address}/x: "))
     );
 
-    let (url, _server) = answering("").await;
+    let (url, _server) = server_that_answers("").await;
     let silent = connect(&url, ConnectOptions::default()).await.unwrap_err();
     assert!(silent.is_retryable(), "{silent}");
 
@@ -261,7 +262,7 @@ async fn a_server_that_is_not_there_yet_is_worth_another_try() {
 }
 
 #[test]
-fn secrets_are_not_shown() {
+fn the_debug_text_of_options_contains_no_secrets() {
     let options = ConnectOptions {
         bearer_token: Some("secret".into()),
         headers: vec![("X-Key".into(), "secret".into())],

@@ -1,21 +1,22 @@
-//! Peers that keep us waiting. The clock is paused and jumps to the next deadline whenever everybody waits.
+//! Timeouts for peers that send nothing or too slowly. The clock is paused and jumps to the next deadline whenever all tasks wait.
 
 use std::time::Duration;
 
-use crate::support::{Owner, accept_one, address, listen};
+use crate::support::{TestSurface, accept_one, address, listen};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 use transport::AcceptError;
 
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Has to be the timeout of the server for a request.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Sends `bytes`, waits for the server to give up, and says how long that took and what it had answered.
-async fn stall(tls: Option<transport::TlsAcceptor>, bytes: &str) -> (Duration, String) {
+/// Sends `bytes` and waits until the server closes the connection. Returns how long that took, and what the server answered before.
+async fn send_and_wait_for_timeout(tls: Option<transport::TlsAcceptor>, bytes: &str) -> (Duration, String) {
     let listener = listen(tls).await;
     let address = address(&listener);
     let started = Instant::now();
-    let accepted = accept_one(listener, Owner::default());
+    let accepted = accept_one(listener, TestSurface::default());
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(bytes.as_bytes()).await.unwrap();
     let mut answered = String::new();
@@ -24,50 +25,51 @@ async fn stall(tls: Option<transport::TlsAcceptor>, bytes: &str) -> (Duration, S
     (started.elapsed(), answered)
 }
 
-fn is_patience(waited: Duration) -> bool {
-    (PATIENCE..PATIENCE + Duration::from_millis(100)).contains(&waited)
+fn is_timeout(waited: Duration) -> bool {
+    (TIMEOUT..TIMEOUT + Duration::from_millis(100)).contains(&waited)
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_peer_is_dropped() {
-    let (waited, answered) = stall(None, "").await;
-    assert!(is_patience(waited) && answered.is_empty(), "{waited:?} {answered}");
+async fn a_silent_peer_times_out() {
+    let (waited, answered) = send_and_wait_for_timeout(None, "").await;
+    assert!(is_timeout(waited) && answered.is_empty(), "{waited:?} {answered}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn unfinished_headers_are_dropped() {
-    let (waited, answered) = stall(None, "GET / HTTP/1.1\r\nHost: localhost\r\n").await;
-    assert!(is_patience(waited) && answered.is_empty(), "{waited:?} {answered}");
+async fn incomplete_headers_time_out() {
+    let (waited, answered) = send_and_wait_for_timeout(None, "GET / HTTP/1.1\r\nHost: localhost\r\n").await;
+    assert!(is_timeout(waited) && answered.is_empty(), "{waited:?} {answered}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_idle_connection_is_dropped_after_its_last_request() {
-    let (waited, answered) = stall(None, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
-    assert!(is_patience(waited) && answered.starts_with("HTTP/1.1 200 "), "{waited:?} {answered}");
+async fn an_idle_connection_times_out_after_its_last_request() {
+    let (waited, answered) =
+        send_and_wait_for_timeout(None, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
+    assert!(is_timeout(waited) && answered.starts_with("HTTP/1.1 200 "), "{waited:?} {answered}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_request_buys_more_time_but_dripping_headers_do_not() {
+async fn a_request_restarts_the_timeout_but_single_bytes_of_headers_do_not() {
     let listener = listen(None).await;
     let address = address(&listener);
-    let accepted = accept_one(listener, Owner::default());
+    let accepted = accept_one(listener, TestSurface::default());
     let started = Instant::now();
     let mut stream = TcpStream::connect(address).await.unwrap();
     let mut buffer = [0; 1024];
     for _ in 0..3 {
-        // sleep: on a paused clock, the idle time that is under test
+        // sleep: the idle time between requests, on a paused clock
         tokio::time::sleep(Duration::from_secs(8)).await;
         stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
         assert!(stream.read(&mut buffer).await.unwrap() > 0);
     }
     stream.write_all(b"GET /healthz HTTP/1.1\r\nX: ").await.unwrap();
-    let drip = async {
+    let slow_headers = async {
         while stream.write_all(b"x").await.is_ok() {
-            // sleep: on a paused clock, the pace of a peer that drips
+            // sleep: the time between two bytes of a slow peer, on a paused clock
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
     };
-    let (_, accepted) = tokio::join!(drip, async {
+    let (_, accepted) = tokio::join!(slow_headers, async {
         let accepted = accepted.await.unwrap();
         assert!((34..36).contains(&started.elapsed().as_secs()), "{:?}", started.elapsed());
         accepted
@@ -76,12 +78,12 @@ async fn each_request_buys_more_time_but_dripping_headers_do_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tls_handshake_that_never_comes_is_dropped() {
+async fn a_missing_tls_handshake_times_out() {
     let files = tempfile::tempdir().unwrap();
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let (certificate, key) = (files.path().join("cert.pem"), files.path().join("key.pem"));
     std::fs::write(&certificate, made.cert.pem()).unwrap();
     std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
-    let (waited, _) = stall(Some(transport::tls_acceptor(&certificate, &key).unwrap()), "").await;
-    assert!(is_patience(waited), "{waited:?}");
+    let (waited, _) = send_and_wait_for_timeout(Some(transport::tls_acceptor(&certificate, &key).unwrap()), "").await;
+    assert!(is_timeout(waited), "{waited:?}");
 }

@@ -1,14 +1,14 @@
-//! Plain HTTP against a listener on a real socket.
+//! The HTTP endpoints of a listener, with and without a token.
 
-use crate::support::{Owner, accept_one, address, exchange, listen};
+use crate::support::{TestSurface, accept_one, address, exchange, listen};
 
 const UPGRADE: &str = "Connection: keep-alive, Upgrade\r\nUpgrade: WebSocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
 
-/// One request on its own connection; the whole response.
-async fn ask(owner: Owner, request_line: &str, headers: &str) -> String {
+/// Sends one request on a new connection and returns the whole response.
+async fn ask(surface: TestSurface, request_line: &str, headers: &str) -> String {
     let listener = listen(None).await;
     let address = address(&listener);
-    let accepted = accept_one(listener, owner);
+    let accepted = accept_one(listener, surface);
     let close = if headers.contains("Upgrade") { "" } else { "Connection: close\r\n" };
     let request = format!("{request_line} HTTP/1.1\r\nHost: localhost\r\n{headers}{close}\r\n");
     let (response, accepted) = tokio::join!(exchange(&address, &request), async {
@@ -19,47 +19,47 @@ async fn ask(owner: Owner, request_line: &str, headers: &str) -> String {
     response
 }
 
-async fn status(owner: Owner, request_line: &str, headers: &str) -> u16 {
-    ask(owner, request_line, headers).await[9..12].parse().unwrap()
+async fn status(surface: TestSurface, request_line: &str, headers: &str) -> u16 {
+    ask(surface, request_line, headers).await[9..12].parse().unwrap()
 }
 
-fn guarded() -> Owner {
-    Owner { token: Some("secret") }
+fn with_token() -> TestSurface {
+    TestSurface { token: Some("secret") }
 }
 
 #[tokio::test]
 async fn health_needs_no_token() {
-    let response = ask(guarded(), "GET /healthz", "").await;
+    let response = ask(with_token(), "GET /healthz", "").await;
     assert!(response.starts_with("HTTP/1.1 200 ") && response.ends_with("\r\n\r\nok"), "{response}");
 }
 
 #[tokio::test]
-async fn readiness_is_an_empty_answer() {
-    let response = ask(guarded(), "GET /readyz", "").await;
+async fn readiness_needs_no_token_and_has_an_empty_body() {
+    let response = ask(with_token(), "GET /readyz", "").await;
     assert!(response.starts_with("HTTP/1.1 200 ") && response.ends_with("\r\n\r\n"), "{response}");
 }
 
 #[tokio::test]
 async fn metrics_need_the_token() {
-    let response = ask(guarded(), "GET /metrics", "Authorization: Bearer secret\r\n").await;
+    let response = ask(with_token(), "GET /metrics", "Authorization: Bearer secret\r\n").await;
     let (head, body) = response.split_once("\r\n\r\n").unwrap();
     assert!(head.contains("content-type: application/openmetrics-text; version=1.0.0"), "{head}");
     assert_eq!(body, "sessions 3\n".repeat(20_000));
-    assert_eq!(status(guarded(), "GET /metrics", "").await, 401);
+    assert_eq!(status(with_token(), "GET /metrics", "").await, 401);
 }
 
 #[tokio::test]
-async fn a_browser_is_refused_everywhere() {
+async fn a_request_with_an_origin_is_refused_on_every_path() {
     for path in ["/", "/readyz", "/healthz", "/metrics", "/nothing"] {
         assert_eq!(
-            status(Owner::default(), &format!("GET {path}"), "Origin: http://127.0.0.1\r\n").await,
+            status(TestSurface::default(), &format!("GET {path}"), "Origin: http://127.0.0.1\r\n").await,
             403,
             "{path}"
         );
     }
     let listener = listen(None).await;
     let address = address(&listener);
-    let accepted = accept_one(listener, Owner::default());
+    let accepted = accept_one(listener, TestSurface::default());
     let request = format!(
         "GET / HTTP/1.1\r\nHost: localhost\r\nOrigin: null\r\n{}\r\n",
         UPGRADE.replace("keep-alive", "close")
@@ -69,46 +69,47 @@ async fn a_browser_is_refused_everywhere() {
 }
 
 #[tokio::test]
-async fn an_upgrade_needs_the_token_and_gets_the_proof() {
-    let response = ask(guarded(), "GET /", &format!("{UPGRADE}Authorization: Bearer secret\r\n")).await;
+async fn an_upgrade_needs_the_token_and_gets_the_accept_key() {
+    let response = ask(with_token(), "GET /", &format!("{UPGRADE}Authorization: Bearer secret\r\n")).await;
     assert!(response.starts_with("HTTP/1.1 101 ") && response.contains("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="), "{response}");
-    let response = ask(guarded(), "GET /", &UPGRADE.replace("keep-alive", "close")).await;
+    let response = ask(with_token(), "GET /", &UPGRADE.replace("keep-alive", "close")).await;
     assert!(response.starts_with("HTTP/1.1 401 ") && response.contains("www-authenticate: Bearer\r\n"), "{response}");
 }
 
 #[tokio::test]
-async fn the_root_without_a_proper_upgrade_says_what_it_is() {
-    let response = ask(Owner::default(), "GET /", "").await;
+async fn the_root_without_a_valid_upgrade_requires_one() {
+    let response = ask(TestSurface::default(), "GET /", "").await;
     assert!(
         response.starts_with("HTTP/1.1 426 ") && response.contains("connect with a WebSocket client"),
         "{response}"
     );
     let old = UPGRADE.replace("Version: 13", "Version: 8").replace("keep-alive", "close");
-    assert_eq!(status(Owner::default(), "GET /", &old).await, 426);
-    assert_eq!(status(Owner::default(), "POST /", &UPGRADE.replace("keep-alive", "close")).await, 426);
+    assert_eq!(status(TestSurface::default(), "GET /", &old).await, 426);
+    assert_eq!(status(TestSurface::default(), "POST /", &UPGRADE.replace("keep-alive", "close")).await, 426);
 }
 
 #[tokio::test]
-async fn everything_else_is_not_found() {
-    assert_eq!(status(Owner::default(), "GET /nothing", "").await, 404);
+async fn an_unknown_path_is_not_found() {
+    assert_eq!(status(TestSurface::default(), "GET /nothing", "").await, 404);
 }
 
 #[tokio::test]
-async fn a_connection_takes_several_requests() {
+async fn a_connection_serves_several_requests() {
     let listener = listen(None).await;
     let address = address(&listener);
-    let accepted = accept_one(listener, Owner::default());
+    let accepted = accept_one(listener, TestSurface::default());
     let twice = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nGET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     assert_eq!(exchange(&address, twice).await.matches("HTTP/1.1 200 ").count(), 2);
     assert!(accepted.await.unwrap().unwrap().is_none());
 }
 
 #[tokio::test]
-async fn headers_without_end_are_refused() {
+async fn headers_over_the_limit_are_refused() {
     let listener = listen(None).await;
     let address = address(&listener);
-    let accepted = accept_one(listener, Owner::default());
-    // Exactly what the server is willing to buffer, so that it closes with nothing unread and the answer is not lost to a reset.
+    let accepted = accept_one(listener, TestSurface::default());
+    // Exactly as long as the buffer of the server. With more, bytes would be unread when the server closes, and the kernel would reset the
+    // connection before the answer is read.
     let mut request = "GET /healthz HTTP/1.1\r\nX: ".to_owned();
     request.push_str(&"x".repeat(16 * 1024 - request.len()));
     let response = exchange(&address, &request).await;

@@ -1,6 +1,6 @@
-//! Our codec against somebody else's, in both roles, and against ourselves.
+//! Our WebSocket implementation with `tokio-websockets` as the peer, in both roles, and with itself.
 
-use crate::support::{Owner, accept_one, accept_one_within, address, echo, listen, send, send_close};
+use crate::support::{TestSurface, accept_one, accept_one_within, address, echo, listen, send, send_close};
 use futures_util::{SinkExt, StreamExt};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
@@ -14,10 +14,10 @@ fn closed(code: u16, reason: &str) -> ReadEvent {
 }
 
 #[tokio::test]
-async fn their_client_talks_to_our_server() {
+async fn a_client_of_tokio_websockets_talks_to_our_server() {
     let listener = listen(None).await;
     let url = listener.url();
-    let accepted = accept_one(listener, Owner::default());
+    let accepted = accept_one(listener, TestSurface::default());
     let (mut client, _) = ClientBuilder::new().uri(&url).unwrap().connect().await.unwrap();
     let server = tokio::spawn(echo(accepted.await.unwrap().unwrap().unwrap()));
 
@@ -35,7 +35,7 @@ async fn their_client_talks_to_our_server() {
 }
 
 #[tokio::test]
-async fn our_client_talks_to_their_server() {
+async fn our_client_talks_to_a_server_of_tokio_websockets() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("ws://{}", listener.local_addr().unwrap());
     let server = tokio::spawn(async move {
@@ -81,7 +81,7 @@ async fn our_client_talks_to_their_server() {
 async fn an_overlong_message_leaves_the_connection_usable() {
     let listener = listen(None).await;
     let url = listener.url();
-    let accepted = accept_one_within(listener, Owner::default(), MessageLimits { message_bytes: 1000 });
+    let accepted = accept_one_within(listener, TestSurface::default(), MessageLimits { message_bytes: 1000 });
     let mut client = connect(&url, ConnectOptions::default()).await.unwrap();
     let server = tokio::spawn(echo(accepted.await.unwrap().unwrap().unwrap()));
     for (sent, answered) in [(1000, 1000), (1001, 1001), (5_000_000, 1024), (3, 3)] {
@@ -93,10 +93,10 @@ async fn an_overlong_message_leaves_the_connection_usable() {
 }
 
 #[tokio::test]
-async fn a_byte_at_a_time_is_fast_enough() {
+async fn an_upgrade_and_a_message_sent_byte_by_byte_arrive() {
     let listener = listen(None).await;
     let address = address(&listener);
-    let accepted = accept_one(listener, Owner::default());
+    let accepted = accept_one(listener, TestSurface::default());
     let mut bytes = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n".to_vec();
     Framing::WebSocketClient.frame(&mut bytes, 300, |out| out.extend_from_slice(&[b'x'; 300]));
     let mut client = TcpStream::connect(address).await.unwrap();
@@ -115,7 +115,7 @@ async fn a_byte_at_a_time_is_fast_enough() {
 async fn messages_sent_with_the_upgrade_request_are_not_lost() {
     let listener = listen(None).await;
     let address = address(&listener);
-    let accepted = accept_one(listener, Owner::default());
+    let accepted = accept_one(listener, TestSurface::default());
     let mut bytes = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n".to_vec();
     Framing::WebSocketClient.frame(&mut bytes, 5, |out| out.extend_from_slice(b"early"));
     let mut client = TcpStream::connect(address).await.unwrap();
@@ -136,7 +136,7 @@ async fn an_unmasked_frame_is_a_violation() {
 }
 
 #[tokio::test]
-async fn an_in_memory_pair_talks() {
+async fn an_in_memory_pair_exchanges_messages() {
     let (server, mut client) = transport::in_memory(MessageLimits::default());
     let server = tokio::spawn(echo(server));
     let large = vec![b'x'; 1 << 20];
@@ -150,16 +150,16 @@ async fn an_in_memory_pair_talks() {
 }
 
 #[tokio::test]
-async fn a_refused_upgrade_has_its_status() {
+async fn a_refused_upgrade_is_an_error_with_the_http_status() {
     let listener = listen(None).await;
     let url = listener.url();
-    let _accepted = accept_one(listener, Owner { token: Some("secret") });
+    let _accepted = accept_one(listener, TestSurface { token: Some("secret") });
     let refused = connect(&url, ConnectOptions::default()).await.unwrap_err();
     assert!(matches!(refused, ConnectError::Refused { status: 401 }), "{refused}");
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_know_our_key_is_refused() {
+async fn an_answer_with_a_wrong_accept_key_is_refused() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("ws://{}", listener.local_addr().unwrap());
     let server = tokio::spawn(async move {
@@ -176,7 +176,7 @@ async fn a_server_that_does_not_know_our_key_is_refused() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_asked_for_is_refused_before_anything_is_sent() {
+async fn invalid_headers_and_urls_are_refused() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("ws://{}", listener.local_addr().unwrap());
     let options = ConnectOptions { bearer_token: Some("a\r\nX: b".into()), ..ConnectOptions::default() };

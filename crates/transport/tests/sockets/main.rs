@@ -1,5 +1,5 @@
-//! The crate from outside, over real sockets and real children. One binary, so that it links once.
-#![allow(clippy::unwrap_used, reason = "clippy exempts test functions, but not what they share")]
+//! Tests of the public API over real sockets and child processes. They are one binary, because linking takes long.
+#![allow(clippy::unwrap_used, reason = "clippy exempts test functions, but not their helper functions")]
 
 mod children;
 mod connecting;

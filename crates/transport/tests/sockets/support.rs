@@ -1,4 +1,5 @@
-//! What the tests over real sockets share: a listener that accepts in a task, and an owner whose answers can be chosen.
+//! Helpers of the tests over real sockets: a listener that accepts in a task, an HTTP surface with an optional token, and an echo server.
+
 use std::sync::Arc;
 
 use http::HeaderMap;
@@ -10,13 +11,13 @@ use transport::{
     accept_messages,
 };
 
-/// Lets those in who know the token, if there is one.
+/// Accepts requests with the bearer token, or all requests if there is none.
 #[derive(Default)]
-pub(crate) struct Owner {
+pub(crate) struct TestSurface {
     pub token: Option<&'static str>,
 }
 
-impl HttpSurface for Owner {
+impl HttpSurface for TestSurface {
     fn authorize(&self, headers: &HeaderMap) -> bool {
         let given = headers.get("authorization").and_then(|value| value.to_str().ok());
         self.token.is_none_or(|token| given == Some(&format!("Bearer {token}")))
@@ -33,7 +34,7 @@ impl HttpSurface for Owner {
 
 pub(crate) type Accepted = Result<Option<MessageStream>, AcceptError>;
 
-/// A listener on a free port.
+/// Listens on a free loopback port.
 pub(crate) async fn listen(tls: Option<TlsAcceptor>) -> Listener {
     let scheme = if tls.is_some() { "wss" } else { "ws" };
     let url: ListenUrl = format!("{scheme}://127.0.0.1:0").parse().unwrap();
@@ -44,19 +45,23 @@ pub(crate) fn address(listener: &Listener) -> String {
     listener.url().split_once("://").unwrap().1.to_owned()
 }
 
-/// Accepts one connection and takes it as far as it goes.
-pub(crate) fn accept_one(listener: Listener, owner: Owner) -> JoinHandle<Accepted> {
-    accept_one_within(listener, owner, MessageLimits::default())
+/// Accepts one connection in a task and makes a message stream of it.
+pub(crate) fn accept_one(listener: Listener, surface: TestSurface) -> JoinHandle<Accepted> {
+    accept_one_within(listener, surface, MessageLimits::default())
 }
 
-pub(crate) fn accept_one_within(listener: Listener, owner: Owner, limits: MessageLimits) -> JoinHandle<Accepted> {
+pub(crate) fn accept_one_within(
+    listener: Listener,
+    surface: TestSurface,
+    limits: MessageLimits,
+) -> JoinHandle<Accepted> {
     tokio::spawn(async move {
         let socket = listener.accept(|_| {}).await.unwrap();
-        accept_messages(socket, Arc::new(owner), limits).await
+        accept_messages(socket, Arc::new(surface), limits).await
     })
 }
 
-/// Answers pings and sends every message back until the peer closes; then says what the close was.
+/// Answers pings and sends every message back until the peer closes. Returns the close.
 pub(crate) async fn echo(mut stream: MessageStream) -> ReadEvent {
     loop {
         let mut out = Vec::new();
@@ -91,7 +96,7 @@ pub(crate) async fn send_close(stream: &mut MessageStream, code: u16, reason: &s
     stream.writer.write_all(&out).await.unwrap();
 }
 
-/// Sends a request and reads until the server closes.
+/// Sends a request and returns everything that the server sends until it closes.
 pub(crate) async fn exchange(address: &str, request: &str) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(request.as_bytes()).await.unwrap();

@@ -1,10 +1,10 @@
-//! `wss://` with a certificate made for the test, and what is said about files that do not work.
+//! `wss://` with a self-signed certificate, and the errors for certificate and key files that cannot be used.
 
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::support::{Owner, accept_one, address, echo, listen, send, send_close};
+use crate::support::{TestSurface, accept_one, address, echo, listen, send, send_close};
 use rustls::ClientConfig;
 use rustls::pki_types::{CertificateDer, ServerName};
 use tempfile::TempDir;
@@ -46,23 +46,24 @@ fn refusal(certificate: &std::path::Path, key: &std::path::Path) -> String {
 }
 
 #[tokio::test]
-async fn a_client_without_tls_is_told_of_it() {
+async fn a_client_without_tls_gets_an_error_that_names_wss() {
     let files = files();
     let listener = listen(Some(tls_acceptor(&files.certificate, &files.key).unwrap())).await;
     let url = format!("ws://{}", address(&listener));
-    let _accepted = accept_one(listener, Owner { token: None });
+    let _accepted = accept_one(listener, TestSurface { token: None });
     let refused = transport::connect(&url, ConnectOptions::default()).await.err().unwrap();
-    let words = "the server's answer is not a WebSocket upgrade: it is TLS; a server with TLS is reached with wss://";
-    assert_eq!(refused.to_string(), words);
+    let expected =
+        "the server's answer is not a WebSocket upgrade: it is TLS; a server with TLS is reached with wss://";
+    assert_eq!(refused.to_string(), expected);
 }
 
 #[tokio::test]
-async fn messages_travel_encrypted() {
+async fn messages_are_exchanged_over_tls() {
     let files = files();
     let listener = listen(Some(tls_acceptor(&files.certificate, &files.key).unwrap())).await;
     assert!(listener.url().starts_with("wss://127.0.0.1:"));
     let address = address(&listener);
-    let accepted = accept_one(listener, Owner { token: Some("secret") });
+    let accepted = accept_one(listener, TestSurface { token: Some("secret") });
     let tcp = TcpStream::connect(&address).await.unwrap();
     let peer = PeerLabel::Tcp(tcp.peer_addr().unwrap());
     let tls = connector(files.der).connect(ServerName::try_from("localhost").unwrap(), tcp).await.unwrap();
@@ -79,17 +80,17 @@ async fn messages_travel_encrypted() {
 }
 
 #[tokio::test]
-async fn a_client_without_tls_is_an_error_of_the_handshake() {
+async fn a_client_without_tls_fails_the_handshake_of_the_server() {
     let files = files();
     let listener = listen(Some(tls_acceptor(&files.certificate, &files.key).unwrap())).await;
     let url = listener.url().replace("wss://", "ws://");
-    let accepted = accept_one(listener, Owner::default());
+    let accepted = accept_one(listener, TestSurface::default());
     assert!(transport::connect(&url, ConnectOptions::default()).await.is_err());
     assert!(matches!(accepted.await.unwrap(), Err(AcceptError::Tls(_))));
 }
 
 #[tokio::test]
-async fn certificate_and_scheme_must_agree() {
+async fn only_wss_takes_a_certificate_and_it_needs_one() {
     let files = files();
     let acceptor = tls_acceptor(&files.certificate, &files.key).unwrap();
     let plain = Listener::bind(&"ws://127.0.0.1:0".parse().unwrap(), Some(acceptor)).await;
@@ -99,7 +100,7 @@ async fn certificate_and_scheme_must_agree() {
 }
 
 #[test]
-fn each_error_names_the_file_and_what_is_wrong() {
+fn each_error_names_the_file_and_the_problem() {
     let (files, others) = (files(), files());
     let missing = files.certificate.with_file_name("missing.pem");
     assert_eq!(

@@ -1,11 +1,11 @@
-//! The Unix listener: its file, its peers and its two ways to speak.
+//! The Unix listener: its socket file, its timeout, and its two protocols, lines and HTTP.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::support::{Owner, accept_one, echo, send};
+use crate::support::{TestSurface, accept_one, echo, send};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
@@ -17,16 +17,16 @@ async fn bind(path: &Path) -> Result<Listener, BindError> {
     Listener::bind(&ListenUrl::Unix(path.into()), None).await
 }
 
-/// A directory with a path for a socket in it.
-fn place() -> (TempDir, std::path::PathBuf) {
+/// A temporary directory and the path of a socket in it.
+fn socket_path() -> (TempDir, std::path::PathBuf) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("exec.sock");
     (directory, path)
 }
 
 #[tokio::test]
-async fn the_file_is_private_and_goes_with_the_listener() {
-    let (_directory, path) = place();
+async fn the_socket_file_is_private_and_removed_with_the_listener() {
+    let (_directory, path) = socket_path();
     let listener = bind(&path).await.unwrap();
     assert_eq!(listener.url(), format!("unix://{}", path.display()));
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
@@ -35,20 +35,20 @@ async fn the_file_is_private_and_goes_with_the_listener() {
 }
 
 #[tokio::test]
-async fn a_file_that_a_dead_server_left_is_replaced() {
-    let (_directory, path) = place();
+async fn the_socket_file_of_a_server_that_has_ended_is_replaced() {
+    let (_directory, path) = socket_path();
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
     assert!(path.exists());
     let listener = bind(&path).await.unwrap();
-    let accepted = accept_one(listener, Owner::default());
+    let accepted = accept_one(listener, TestSurface::default());
     let mut client = connect(&format!("unix://{}", path.display()), ConnectOptions::default()).await.unwrap();
     send(&mut client, b"{}").await;
     assert!(accepted.await.unwrap().unwrap().is_some());
 }
 
 #[tokio::test]
-async fn a_live_server_keeps_its_path() {
-    let (_directory, path) = place();
+async fn the_path_of_a_running_server_is_refused() {
+    let (_directory, path) = socket_path();
     let first = bind(&path).await.unwrap();
     let refused = bind(&path).await.unwrap_err();
     assert!(matches!(refused, BindError::UnixInUse(_)));
@@ -58,11 +58,11 @@ async fn a_live_server_keeps_its_path() {
 }
 
 #[tokio::test]
-async fn any_other_file_is_left_alone() {
-    let (directory, path) = place();
-    fs::write(&path, "precious").unwrap();
+async fn a_file_that_is_not_a_socket_is_not_replaced() {
+    let (directory, path) = socket_path();
+    fs::write(&path, "user data").unwrap();
     assert!(matches!(bind(&path).await, Err(BindError::NotASocket(_))));
-    assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
+    assert_eq!(fs::read_to_string(&path).unwrap(), "user data");
 
     let link = directory.path().join("link");
     std::os::unix::fs::symlink(&path, &link).unwrap();
@@ -70,7 +70,7 @@ async fn any_other_file_is_left_alone() {
 }
 
 #[tokio::test]
-async fn a_missing_directory_is_named() {
+async fn a_missing_directory_is_an_error_with_the_path() {
     let refused = bind(Path::new("/nowhere/at/all.sock")).await.unwrap_err();
     assert_eq!(
         refused.to_string(),
@@ -79,10 +79,10 @@ async fn a_missing_directory_is_named() {
 }
 
 #[tokio::test]
-async fn a_file_that_took_our_place_is_not_removed() {
-    let (_directory, path) = place();
+async fn a_socket_of_another_program_at_the_path_is_not_removed() {
+    let (_directory, path) = socket_path();
     let first = bind(&path).await.unwrap();
-    // Moved, not removed: its inode stays in use and cannot come back as the successor's.
+    // The file is moved and not removed, so its inode stays in use and the new socket cannot get the same inode number.
     fs::rename(&path, path.with_extension("old")).unwrap();
     let _other_program = std::os::unix::net::UnixListener::bind(&path).unwrap();
     drop(first);
@@ -90,9 +90,9 @@ async fn a_file_that_took_our_place_is_not_removed() {
 }
 
 #[tokio::test]
-async fn lines_are_spoken_at_once_and_need_no_token() {
-    let (_directory, path) = place();
-    let accepted = accept_one(bind(&path).await.unwrap(), Owner { token: Some("secret") });
+async fn lines_need_no_upgrade_and_no_token() {
+    let (_directory, path) = socket_path();
+    let accepted = accept_one(bind(&path).await.unwrap(), TestSurface { token: Some("secret") });
     let mut client = connect(&format!("unix://{}", path.display()), ConnectOptions::default()).await.unwrap();
     send(&mut client, b"{\"id\":1}").await;
     let server = accepted.await.unwrap().unwrap().unwrap();
@@ -105,9 +105,9 @@ async fn lines_are_spoken_at_once_and_need_no_token() {
 }
 
 #[tokio::test]
-async fn http_is_spoken_to_whoever_begins_with_a_letter() {
-    let (_directory, path) = place();
-    let accepted = accept_one(bind(&path).await.unwrap(), Owner { token: Some("secret") });
+async fn a_first_byte_that_is_a_letter_means_http() {
+    let (_directory, path) = socket_path();
+    let accepted = accept_one(bind(&path).await.unwrap(), TestSurface { token: Some("secret") });
     let mut client = UnixStream::connect(&path).await.unwrap();
     client.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await.unwrap();
     let mut response = String::new();
@@ -117,9 +117,9 @@ async fn http_is_spoken_to_whoever_begins_with_a_letter() {
 }
 
 #[tokio::test]
-async fn a_websocket_is_spoken_too() {
-    let (_directory, path) = place();
-    let accepted = accept_one(bind(&path).await.unwrap(), Owner { token: Some("secret") });
+async fn a_websocket_works_over_a_unix_socket() {
+    let (_directory, path) = socket_path();
+    let accepted = accept_one(bind(&path).await.unwrap(), TestSurface { token: Some("secret") });
     let stream = UnixStream::connect(&path).await.unwrap();
     let mut client =
         transport::upgrade_client(stream, "localhost", PeerLabel::Unix, ConnectOptions::default()).await.unwrap();
@@ -130,17 +130,17 @@ async fn a_websocket_is_spoken_too() {
 }
 
 #[tokio::test]
-async fn a_peer_that_leaves_at_once_is_no_error() {
-    let (_directory, path) = place();
-    let accepted = accept_one(bind(&path).await.unwrap(), Owner::default());
+async fn a_peer_that_leaves_at_once_is_not_an_error() {
+    let (_directory, path) = socket_path();
+    let accepted = accept_one(bind(&path).await.unwrap(), TestSurface::default());
     drop(UnixStream::connect(&path).await.unwrap());
     assert!(accepted.await.unwrap().unwrap().is_none());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_peer_is_dropped() {
-    let (_directory, path) = place();
-    let accepted = accept_one(bind(&path).await.unwrap(), Owner::default());
+async fn a_silent_peer_times_out() {
+    let (_directory, path) = socket_path();
+    let accepted = accept_one(bind(&path).await.unwrap(), TestSurface::default());
     let started = tokio::time::Instant::now();
     let _client = UnixStream::connect(&path).await.unwrap();
     assert!(matches!(accepted.await.unwrap(), Err(AcceptError::Deadline)));
