@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "clippy exempts test functions, but not their helper functions")]
 
 mod children;
+mod codec_comparison;
 mod connecting;
 mod deadlines;
 mod http_surface;
