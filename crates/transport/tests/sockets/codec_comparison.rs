@@ -175,7 +175,7 @@ fn ours(receiver: Receiver, wire: &[u8], piece: usize) -> (Vec<Delivered>, Strea
             writing.write_all(piece).await.unwrap();
         }
         writing.shutdown().await;
-        std::future::pending().await
+        std::future::pending::<()>().await;
     };
     block_on(async {
         tokio::select! {
