@@ -35,22 +35,22 @@ pub use cancel::Cancel;
 pub use copy::copy;
 pub use create_directory::create_directory;
 pub use error::FileError;
-pub use extents::{Extent, Extents};
+pub use extents::{DataExtent, DataExtents};
 pub use links::{canonicalize, read_link, symlink};
-pub use listing::{Dangling, DirectoryEntry, read_directory, read_directory_while};
+pub use listing::{DanglingLinks, ListedEntry, read_directory, read_directory_while};
 pub use place::Follow;
 pub use read::{open_file, read_file};
 pub use regular_file::RegularFile;
 pub use remove::remove;
 pub use rename::rename;
 pub use search::{
-    Case, Ending, Found, FoundLine, MAX_BRACES, MAX_CONTEXT_LINES, MAX_GLOB_BYTES, MAX_GLOBS, MAX_LINE_BYTES,
-    MAX_PATTERN_BYTES, MAX_SEARCH_ERRORS, MAX_SEARCHED_BYTES, Pattern, PreparedSearch, Search, SearchEnd,
-    SearchError, SearchFailure, check_size,
+    CaseSensitivity, HitLine, MAX_BRACES, MAX_CONTEXT_LINES, MAX_GLOB_BYTES, MAX_GLOBS, MAX_LINE_BYTES,
+    MAX_PATTERN_BYTES, MAX_SEARCH_ERRORS, MAX_SEARCHED_BYTES, Pattern, PrepareSearchError, PreparedSearch,
+    SearchCompletion, SearchFailure, SearchHit, SearchQuery, SearchSummary, check_search_size,
 };
 pub use set_metadata::set_metadata;
 pub use stat::{Metadata, metadata};
 pub use upload::{CommitOptions, Upload};
-pub use walk::{EntryKind, WalkEnd, WalkItem, WalkOptions, walk};
-pub use watch::{Change, ChangeKind, Changes, Watch, WatchEnd, WatchOptions, WatchShare};
+pub use walk::{EntryKind, TreeWalkOptions, WalkItem, WalkSummary, walk};
+pub use watch::{ChangeBatch, PathChange, PathChangeKind, PathWatch, WatchEnd, WatchOptions, WatchedDirectoryCount};
 pub use write::write_file;

@@ -20,7 +20,7 @@ const BUFFER_SIZE: usize = 32 * 1024;
 
 /// A name in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DirectoryEntry {
+pub struct ListedEntry {
     /// The name, of whatever bytes.
     pub name: OsString,
     /// It is a directory, or a link to one.
@@ -33,7 +33,7 @@ pub struct DirectoryEntry {
 
 /// What becomes of links that lead nowhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Dangling {
+pub enum DanglingLinks {
     /// They are not there.
     LeftOut,
     /// They are entries that are links, and neither file nor directory.
@@ -42,7 +42,7 @@ pub enum Dangling {
 
 /// The entries of a directory in no particular order. With more than `limit` entries there is an error that says how many there
 /// are, and no more than `limit` are held meanwhile.
-pub fn read_directory(path: &Path, limit: usize, dangling: Dangling) -> Result<Vec<DirectoryEntry>, FileError> {
+pub fn read_directory(path: &Path, limit: usize, dangling: DanglingLinks) -> Result<Vec<ListedEntry>, FileError> {
     Ok(read_directory_while(path, limit, dangling, |_| true)?.unwrap_or_default())
 }
 
@@ -52,9 +52,9 @@ pub fn read_directory(path: &Path, limit: usize, dangling: Dangling) -> Result<V
 pub fn read_directory_while(
     path: &Path,
     limit: usize,
-    dangling: Dangling,
+    dangling: DanglingLinks,
     mut may_hold: impl FnMut(&OsStr) -> bool,
-) -> Result<Option<Vec<DirectoryEntry>>, FileError> {
+) -> Result<Option<Vec<ListedEntry>>, FileError> {
     let directory = openat(CWD, path, READABLE, Mode::empty()).map_err(FileError::at(path))?;
     let mut entries = Some(Vec::new());
     let mut count = 0usize;
@@ -70,7 +70,7 @@ pub fn read_directory_while(
         let kind = match is_symlink.then(|| stat(&directory, name, AtFlags::empty())) {
             None => own_kind,
             Some(Ok(target)) => kind(&target),
-            Some(Err(_)) if dangling == Dangling::Listed => own_kind,
+            Some(Err(_)) if dangling == DanglingLinks::Listed => own_kind,
             Some(Err(_)) => return ControlFlow::Continue(()),
         };
         count += 1;
@@ -82,7 +82,7 @@ pub fn read_directory_while(
             entries = None;
         }
         if let Some(entries) = &mut entries {
-            entries.push(DirectoryEntry {
+            entries.push(ListedEntry {
                 name: name.to_owned(),
                 is_directory: kind == FileType::Directory,
                 is_file: kind == FileType::RegularFile,

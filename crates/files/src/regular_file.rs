@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use rustix::buffer::spare_capacity;
 use rustix::io::{pread, retry_on_intr};
 
-use crate::extents::{self, Extents};
+use crate::extents::{self, DataExtents};
 use crate::stat::{Metadata, describe, stat_open};
 use crate::{FileError, Follow};
 
@@ -82,7 +82,7 @@ impl RegularFile {
     }
 
     /// The stretches of the file from `from` on that hold data, at most `max` of them.
-    pub fn extents(&self, from: u64, max: usize) -> Result<Extents, FileError> {
+    pub fn extents(&self, from: u64, max: usize) -> Result<DataExtents, FileError> {
         extents::find(&self.file, self.size()?, from, max).map_err(FileError::at(&self.path))
     }
 }

@@ -44,7 +44,7 @@ pub const MAX_SEARCH_ERRORS: usize = 100;
 
 /// What to look for, and where.
 #[derive(Clone, Debug)]
-pub struct Search {
+pub struct SearchQuery {
     /// Absolute path of the directory or file to search. A symbolic link here is followed.
     pub root: PathBuf,
     /// What lines must contain; `None` lists files.
@@ -74,7 +74,7 @@ pub struct Search {
     pub threads: Option<usize>,
 }
 
-impl Search {
+impl SearchQuery {
     /// A listing of all files below `root` that are neither hidden nor ignored.
     pub fn below(root: impl Into<PathBuf>) -> Self {
         Self {
@@ -103,38 +103,38 @@ impl Search {
     }
 
     /// Checks everything that can be wrong with the question, before anything is searched.
-    pub fn prepare(self) -> Result<PreparedSearch, SearchError> {
-        check_size(self.pattern.as_ref().map(|pattern| pattern.text.as_str()), &self.globs)?;
+    pub fn prepare(self) -> Result<PreparedSearch, PrepareSearchError> {
+        check_search_size(self.pattern.as_ref().map(|pattern| pattern.text.as_str()), &self.globs)?;
         if !self.root.is_absolute() {
             return Err(FileError::refused("the root of a search must be an absolute path", &self.root).into());
         }
         for lines in [self.context_before, self.context_after] {
             if lines > MAX_CONTEXT_LINES {
-                return Err(SearchError::Context { asked: lines });
+                return Err(PrepareSearchError::Context { asked: lines });
             }
         }
         std::fs::metadata(&self.root).map_err(FileError::at(&self.root))?;
         let matcher = self.pattern.as_ref().map(matcher::build).transpose()?;
-        let mut noted = SearchEnd::default();
+        let mut noted = SearchSummary::default();
         let walk = Walk::prepare(&self, &mut noted)?;
         Ok(PreparedSearch { search: self, matcher, walk, noted })
     }
 }
 
 /// Refuses a question that would cost too much to prepare. It costs nothing itself, so callers need not wait for their turn.
-pub fn check_size(pattern: Option<&str>, globs: &[String]) -> Result<(), SearchError> {
+pub fn check_search_size(pattern: Option<&str>, globs: &[String]) -> Result<(), PrepareSearchError> {
     if let Some(pattern) = pattern.filter(|pattern| pattern.len() > MAX_PATTERN_BYTES) {
-        return Err(SearchError::PatternTooLong { bytes: pattern.len() });
+        return Err(PrepareSearchError::PatternTooLong { bytes: pattern.len() });
     }
     if globs.len() > MAX_GLOBS {
-        return Err(SearchError::TooManyGlobs { count: globs.len() });
+        return Err(PrepareSearchError::TooManyGlobs { count: globs.len() });
     }
     let bytes = globs.iter().map(String::len).sum();
     if bytes > MAX_GLOB_BYTES {
-        return Err(SearchError::GlobsTooLong { bytes });
+        return Err(PrepareSearchError::GlobsTooLong { bytes });
     }
     if globs.iter().any(|glob| has_too_many_braces(glob.as_bytes())) {
-        return Err(SearchError::TooManyBraces);
+        return Err(PrepareSearchError::TooManyBraces);
     }
     Ok(())
 }
@@ -152,7 +152,7 @@ pub struct Pattern {
     /// Take the text as it stands, not as a regular expression.
     pub fixed_strings: bool,
     /// Whether `a` finds `A`.
-    pub case: Case,
+    pub case: CaseSensitivity,
     /// Only whole words.
     pub word: bool,
     /// A match may span lines. Each file is then read as a whole, up to [`MAX_SEARCHED_BYTES`].
@@ -161,7 +161,7 @@ pub struct Pattern {
 
 /// Whether `a` finds `A`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Case {
+pub enum CaseSensitivity {
     /// It does not.
     #[default]
     Sensitive,
@@ -174,16 +174,16 @@ pub enum Case {
 /// A search that is known to make sense. It can be run more than once.
 #[derive(Debug)]
 pub struct PreparedSearch {
-    search: Search,
+    search: SearchQuery,
     matcher: Option<RegexMatcher>,
     walk: Walk,
     /// Ignore files that are not used, found before the search began.
-    noted: SearchEnd,
+    noted: SearchSummary,
 }
 
 /// What is handed over.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum SearchHit {
     /// A file, when there is no pattern.
     File {
         /// Its path, which begins with the root as it was given.
@@ -194,13 +194,13 @@ pub enum Found {
         /// Its path, which begins with the root as it was given.
         path: Arc<Path>,
         /// At most about 256 lines or 256 KiB.
-        lines: Vec<FoundLine>,
+        lines: Vec<HitLine>,
     },
 }
 
 /// A line with a match, or one near it. A match over several lines is told line by line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FoundLine {
+pub struct HitLine {
     /// Counted from 1.
     pub number: u64,
     /// Where in the file the line begins, in bytes; in a file with a UTF-16 byte order mark, where it begins after decoding.
@@ -217,7 +217,7 @@ pub struct FoundLine {
 
 /// How a search went.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SearchEnd {
+pub struct SearchSummary {
     /// Files that were opened, or listed when there is no pattern.
     pub files_searched: u64,
     /// Files with at least one match, or listed.
@@ -229,10 +229,10 @@ pub struct SearchEnd {
     /// How many there were in all.
     pub error_count: u64,
     /// Whether everything was looked at.
-    pub ending: Ending,
+    pub completion: SearchCompletion,
 }
 
-impl SearchEnd {
+impl SearchSummary {
     fn note_error(&mut self, path: &Path, error: impl Display) {
         self.error_count += 1;
         if self.errors.len() < MAX_SEARCH_ERRORS {
@@ -262,7 +262,7 @@ pub struct SearchFailure {
 
 /// Whether everything was looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Ending {
+pub enum SearchCompletion {
     /// Yes.
     #[default]
     Complete,
@@ -274,7 +274,7 @@ pub enum Ending {
 
 /// Why a search cannot begin. It is the fault of who asked.
 #[derive(Debug, thiserror::Error)]
-pub enum SearchError {
+pub enum PrepareSearchError {
     /// The pattern is longer than [`MAX_PATTERN_BYTES`].
     #[error("the pattern has {bytes} bytes, and at most {MAX_PATTERN_BYTES} are allowed; search for a part of it")]
     PatternTooLong {

@@ -25,7 +25,7 @@ const HELD_OPEN: usize = 128;
 
 /// How far a walk goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WalkOptions {
+pub struct TreeWalkOptions {
     /// Directories deeper than this below the root are listed but not opened.
     pub max_depth: usize,
     /// So many directories are opened, with the root.
@@ -38,7 +38,7 @@ pub struct WalkOptions {
     pub prune_hidden_directories: bool,
 }
 
-impl WalkOptions {
+impl TreeWalkOptions {
     /// Refuses limits that are zero or more than anybody may ask for.
     pub fn check(&self, root: &Path) -> Result<(), FileError> {
         if self.max_directories == 0 || self.max_entries == 0 {
@@ -85,7 +85,7 @@ pub enum WalkItem<'a> {
 
 /// How a walk ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WalkEnd {
+pub struct WalkSummary {
     /// A limit was reached or the visitor had enough: there is more.
     pub truncated: bool,
 }
@@ -94,10 +94,10 @@ pub struct WalkEnd {
 /// directory has nothing below it.
 pub fn walk(
     root: &Path,
-    options: &WalkOptions,
+    options: &TreeWalkOptions,
     cancel: &Cancel,
     visit: &mut dyn FnMut(WalkItem<'_>) -> ControlFlow<()>,
-) -> Result<WalkEnd, FileError> {
+) -> Result<WalkSummary, FileError> {
     options.check(root)?;
     cancel.check()?;
     let mut found = stat(CWD, root, AtFlags::SYMLINK_NOFOLLOW).map_err(FileError::at(root))?;
@@ -105,7 +105,7 @@ pub fn walk(
         found = stat(CWD, root, AtFlags::empty()).map_err(FileError::at(root))?;
     }
     if kind(&found) != FileType::Directory {
-        return Ok(WalkEnd { truncated: false });
+        return Ok(WalkSummary { truncated: false });
     }
     let mut walk = Walk {
         options,
@@ -128,11 +128,11 @@ pub fn walk(
             break;
         }
     }
-    Ok(WalkEnd { truncated: walk.truncated })
+    Ok(WalkSummary { truncated: walk.truncated })
 }
 
 struct Walk<'a> {
-    options: &'a WalkOptions,
+    options: &'a TreeWalkOptions,
     cancel: &'a Cancel,
     visit: &'a mut dyn FnMut(WalkItem<'_>) -> ControlFlow<()>,
     waiting: VecDeque<Waiting>,

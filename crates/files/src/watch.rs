@@ -35,7 +35,7 @@ use parking_lot::Mutex;
 
 use crate::FileError;
 use inbox::Inbox;
-pub use share::WatchShare;
+pub use share::WatchedDirectoryCount;
 use watcher::Watcher;
 
 /// How much a watch may take, and how long it may wait.
@@ -57,9 +57,9 @@ impl Default for WatchOptions {
 
 /// One delivery.
 #[derive(Debug, Default)]
-pub struct Changes {
+pub struct ChangeBatch {
     /// In an order in which they can be applied one after the other.
-    pub changes: Vec<Change>,
+    pub changes: Vec<PathChange>,
     /// More has happened than can be told: whoever needs to know must look at everything again. Whatever happens after this
     /// delivery is told as usual.
     pub overflow: bool,
@@ -69,18 +69,18 @@ pub struct Changes {
 
 /// Something is different.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
+pub struct PathChange {
     /// What it is about. Begins with the root as it was given.
     pub path: PathBuf,
     /// What is different.
-    pub kind: ChangeKind,
+    pub kind: PathChangeKind,
     /// Whether it is, or was, a directory.
     pub is_directory: bool,
 }
 
 /// What is different.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ChangeKind {
+pub enum PathChangeKind {
     /// It is new; or it took the place of something else by being moved there, which cannot always be told apart.
     Created,
     /// Its content, mode, owner or times, or it was replaced by another file.
@@ -105,11 +105,11 @@ pub enum WatchEnd {
 
 /// A watch under way. Dropping it ends it: its thread is woken and ends by itself, and only a delivery that has begun is finished.
 #[derive(Debug)]
-pub struct Watch {
+pub struct PathWatch {
     inbox: Arc<Inbox>,
 }
 
-impl Watch {
+impl PathWatch {
     /// Begins to watch the absolute path `root`; when this returns, nothing that happens is missed. If it is not a directory, the
     /// name is watched: the file may be removed, replaced and made again.
     ///
@@ -119,8 +119,8 @@ impl Watch {
         root: &Path,
         recursive: bool,
         options: WatchOptions,
-        share: &WatchShare,
-        sink: Box<dyn FnMut(Changes) -> ControlFlow<()> + Send>,
+        share: &WatchedDirectoryCount,
+        sink: Box<dyn FnMut(ChangeBatch) -> ControlFlow<()> + Send>,
     ) -> Result<Self, FileError> {
         if !root.is_absolute() {
             return Err(FileError::refused("the root of a watch must be an absolute path", root));
@@ -142,12 +142,12 @@ impl Watch {
 }
 
 /// The last delivery of a watch whose thread has panicked. What it had collected is lost.
-fn end_of_panic(root: &Path) -> Changes {
+fn end_of_panic(root: &Path) -> ChangeBatch {
     let error = FileError::check(ErrorKind::Other, "the watch has failed; begin a new one", root);
-    Changes { changes: Vec::new(), overflow: true, end: Some(WatchEnd::Failed(error)) }
+    ChangeBatch { changes: Vec::new(), overflow: true, end: Some(WatchEnd::Failed(error)) }
 }
 
-impl Drop for Watch {
+impl Drop for PathWatch {
     fn drop(&mut self) {
         self.inbox.close();
     }

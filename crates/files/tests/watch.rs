@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use files::{Change, ChangeKind, Changes, Watch, WatchEnd, WatchOptions, WatchShare};
+use files::{ChangeBatch, PathChange, PathChangeKind, PathWatch, WatchEnd, WatchOptions, WatchedDirectoryCount};
 use tempfile::TempDir;
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -21,13 +21,13 @@ fn options() -> WatchOptions {
     WatchOptions { settle: Duration::from_millis(20), ..WatchOptions::default() }
 }
 
-fn watch(root: &Path, recursive: bool, options: WatchOptions) -> (Watch, Receiver<Changes>) {
+fn watch(root: &Path, recursive: bool, options: WatchOptions) -> (PathWatch, Receiver<ChangeBatch>) {
     let (sender, receiver) = channel();
     let sink = Box::new(move |changes| match sender.send(changes) {
         Ok(()) => ControlFlow::Continue(()),
         Err(_) => ControlFlow::Break(()),
     });
-    (Watch::start(root, recursive, options, &WatchShare::default(), sink).unwrap(), receiver)
+    (PathWatch::start(root, recursive, options, &WatchedDirectoryCount::default(), sink).unwrap(), receiver)
 }
 
 /// Whether each path is a directory, as the tree is now.
@@ -54,8 +54,8 @@ struct Mirror {
     overflows: usize,
     renames: usize,
     told: usize,
-    receiver: Receiver<Changes>,
-    _watch: Watch,
+    receiver: Receiver<ChangeBatch>,
+    _watch: PathWatch,
 }
 
 impl Mirror {
@@ -65,17 +65,17 @@ impl Mirror {
         Self { root: root.to_owned(), known, overflows: 0, renames: 0, told: 0, receiver, _watch: watch }
     }
 
-    fn apply(&mut self, changes: Changes) {
+    fn apply(&mut self, changes: ChangeBatch) {
         assert!(changes.end.is_none(), "{:?}", changes.end);
         self.told += changes.changes.len();
         for change in changes.changes {
             match change.kind {
-                ChangeKind::Created | ChangeKind::Modified if change.path == self.root => {}
-                ChangeKind::Created | ChangeKind::Modified => {
+                PathChangeKind::Created | PathChangeKind::Modified if change.path == self.root => {}
+                PathChangeKind::Created | PathChangeKind::Modified => {
                     self.known.insert(change.path, change.is_directory);
                 }
-                ChangeKind::Removed => self.known.retain(|path, _| !path.starts_with(&change.path)),
-                ChangeKind::Renamed { from } => {
+                PathChangeKind::Removed => self.known.retain(|path, _| !path.starts_with(&change.path)),
+                PathChangeKind::Renamed { from } => {
                     self.renames += 1;
                     self.rename(&from, &change.path, change.is_directory);
                 }
@@ -127,15 +127,15 @@ impl Mirror {
 }
 
 /// The changes of as many deliveries as it takes until one is about `path`.
-fn changes_until(receiver: &Receiver<Changes>, path: &Path) -> Vec<Change> {
+fn changes_until(receiver: &Receiver<ChangeBatch>, path: &Path) -> Vec<PathChange> {
     let mut all = Vec::new();
-    while !all.iter().any(|change: &Change| change.path == path) {
+    while !all.iter().any(|change: &PathChange| change.path == path) {
         all.extend(receiver.recv_timeout(PATIENCE).unwrap().changes);
     }
     all
 }
 
-fn kinds(changes: &[Change], path: &Path) -> Vec<ChangeKind> {
+fn kinds(changes: &[PathChange], path: &Path) -> Vec<PathChangeKind> {
     changes.iter().filter(|change| change.path == path).map(|change| change.kind.clone()).collect()
 }
 
@@ -149,14 +149,17 @@ fn one_change_of_each_kind_is_told() {
     let (a, b) = (root.path().join("a"), root.path().join("b"));
     let (_watch, told) = watch(root.path(), true, options());
     fs::write(&a, "1").unwrap();
-    assert_eq!(kinds(&changes_until(&told, &a), &a), [ChangeKind::Created]);
+    assert_eq!(kinds(&changes_until(&told, &a), &a), [PathChangeKind::Created]);
     fs::write(&a, "2").unwrap();
-    assert_eq!(kinds(&changes_until(&told, &a), &a), [ChangeKind::Modified]);
+    assert_eq!(kinds(&changes_until(&told, &a), &a), [PathChangeKind::Modified]);
     fs::rename(&a, &b).unwrap();
     let renamed = changes_until(&told, &b);
-    assert_eq!(renamed, [Change { path: b.clone(), kind: ChangeKind::Renamed { from: a }, is_directory: false }]);
+    assert_eq!(
+        renamed,
+        [PathChange { path: b.clone(), kind: PathChangeKind::Renamed { from: a }, is_directory: false }]
+    );
     fs::remove_file(&b).unwrap();
-    assert_eq!(kinds(&changes_until(&told, &b), &b), [ChangeKind::Removed]);
+    assert_eq!(kinds(&changes_until(&told, &b), &b), [PathChangeKind::Removed]);
 }
 
 #[test]
@@ -426,7 +429,7 @@ fn instances() -> usize {
 }
 
 /// Waits until a change of this path is told.
-fn told(receiver: &Receiver<Changes>, path: &Path) {
+fn told(receiver: &Receiver<ChangeBatch>, path: &Path) {
     loop {
         let changes = receiver.recv_timeout(PATIENCE).unwrap();
         assert!(changes.end.is_none(), "{:?}", changes.end);
@@ -505,7 +508,7 @@ fn an_overflow_of_the_kernel_is_told_and_what_was_missed_is_watched() {
         let _released = wait.recv();
         ControlFlow::Continue(())
     });
-    let watch = Watch::start(root.path(), true, options(), &WatchShare::default(), sink).unwrap();
+    let watch = PathWatch::start(root.path(), true, options(), &WatchedDirectoryCount::default(), sink).unwrap();
     let mut mirror = Mirror {
         root: root.path().to_owned(),
         known: listing(root.path()),
@@ -539,7 +542,7 @@ fn an_overflow_of_the_kernel_is_told_and_what_was_missed_is_watched() {
     mirror.catch_up();
 }
 
-fn last(receiver: &Receiver<Changes>) -> Changes {
+fn last(receiver: &Receiver<ChangeBatch>) -> ChangeBatch {
     loop {
         let changes = receiver.recv_timeout(PATIENCE).unwrap();
         if changes.end.is_some() {
@@ -553,7 +556,7 @@ fn last(receiver: &Receiver<Changes>) -> Changes {
 fn the_end_of_the_root_is_the_end() {
     let outer = tree();
     let root = outer.path().join("root");
-    let removed = || Change { path: root.clone(), kind: ChangeKind::Removed, is_directory: true };
+    let removed = || PathChange { path: root.clone(), kind: PathChangeKind::Removed, is_directory: true };
 
     fs::create_dir_all(root.join("a/b")).unwrap();
     let (_removed_watch, told) = watch(&root, true, options());
@@ -589,15 +592,15 @@ fn a_single_file_survives_being_replaced() {
     fs::write(root.path().join("other"), "").unwrap();
     for _ in 0..3 {
         fs::rename(root.path().join("other"), &file).unwrap();
-        assert_eq!(next(), [ChangeKind::Modified]);
+        assert_eq!(next(), [PathChangeKind::Modified]);
         fs::write(root.path().join("other"), "").unwrap();
     }
     fs::remove_file(&file).unwrap();
-    assert_eq!(next(), [ChangeKind::Removed]);
+    assert_eq!(next(), [PathChangeKind::Removed]);
     fs::write(&file, "").unwrap();
-    assert_eq!(next(), [ChangeKind::Created]);
+    assert_eq!(next(), [PathChangeKind::Created]);
     fs::write(&file, "x").unwrap();
-    assert_eq!(next(), [ChangeKind::Modified]);
+    assert_eq!(next(), [PathChangeKind::Modified]);
     fs::remove_dir_all(root.path()).unwrap();
     assert!(matches!(last(&told).end, Some(WatchEnd::RootRemoved)));
 }
@@ -614,8 +617,13 @@ fn a_tree_with_too_many_directories_is_refused_and_one_that_grows_ends_the_watch
         matches!(&end.end, Some(WatchEnd::Failed(error)) if error.to_string().contains("more than 3")),
         "{end:?}"
     );
-    let refused =
-        Watch::start(root.path(), true, few, &WatchShare::default(), Box::new(|_| ControlFlow::Continue(())));
+    let refused = PathWatch::start(
+        root.path(),
+        true,
+        few,
+        &WatchedDirectoryCount::default(),
+        Box::new(|_| ControlFlow::Continue(())),
+    );
     assert_eq!(refused.unwrap_err().kind(), std::io::ErrorKind::QuotaExceeded);
 }
 
@@ -623,7 +631,13 @@ fn a_tree_with_too_many_directories_is_refused_and_one_that_grows_ends_the_watch
 fn what_is_not_there_or_not_absolute_cannot_be_watched() {
     let root = tree();
     let start = |path: &Path| {
-        Watch::start(path, true, options(), &WatchShare::default(), Box::new(|_| ControlFlow::Continue(())))
+        PathWatch::start(
+            path,
+            true,
+            options(),
+            &WatchedDirectoryCount::default(),
+            Box::new(|_| ControlFlow::Continue(())),
+        )
     };
     assert_eq!(start(&root.path().join("missing")).unwrap_err().kind(), std::io::ErrorKind::NotFound);
     assert_eq!(start(Path::new("relative")).unwrap_err().kind(), std::io::ErrorKind::InvalidInput);
@@ -655,7 +669,7 @@ fn a_sink_that_breaks_ends_the_watch() {
         sender.send(changes).unwrap();
         ControlFlow::Break(())
     });
-    let _watch = Watch::start(root.path(), true, options(), &WatchShare::default(), sink).unwrap();
+    let _watch = PathWatch::start(root.path(), true, options(), &WatchedDirectoryCount::default(), sink).unwrap();
     fs::write(root.path().join("a"), "").unwrap();
     told.recv_timeout(PATIENCE).unwrap();
     assert!(matches!(told.recv_timeout(PATIENCE), Err(RecvTimeoutError::Disconnected)));
@@ -666,13 +680,13 @@ fn a_watch_whose_thread_panics_says_that_it_has_ended() {
     let root = TempDir::new().unwrap();
     let (sender, receiver) = channel();
     let mut deliveries = 0;
-    let sink = Box::new(move |changes: Changes| {
+    let sink = Box::new(move |changes: ChangeBatch| {
         deliveries += 1;
         assert!(deliveries > 1, "a mistake in whoever takes the first delivery");
         let _nobody_listens = sender.send(changes);
         ControlFlow::Continue(())
     });
-    let _watch = Watch::start(root.path(), true, options(), &WatchShare::default(), sink).unwrap();
+    let _watch = PathWatch::start(root.path(), true, options(), &WatchedDirectoryCount::default(), sink).unwrap();
     File::create(root.path().join("file")).unwrap();
     let last = receiver.recv_timeout(PATIENCE).expect("the watch ended without a word");
     assert!(last.overflow && matches!(last.end, Some(WatchEnd::Failed(_))), "{last:?}");

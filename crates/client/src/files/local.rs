@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use files::{Cancel, CommitOptions, Dangling, FileError, Follow, RegularFile, Upload};
+use files::{Cancel, CommitOptions, DanglingLinks, FileError, Follow, RegularFile, Upload};
 use protocol::fs::{DirectoryEntry, Extent, ExtentsResult, FileMetadata, FileTime, WalkOptions, WalkResult};
 use protocol::{PathUri, SandboxContext};
 
@@ -94,7 +94,7 @@ impl ExecutorFileSystem for LocalFileSystem {
         path: &'a PathUri,
         sandbox: Option<&'a SandboxContext>,
     ) -> FileFuture<'a, Vec<DirectoryEntry>> {
-        on_path(path, sandbox, |path| read_directory(path, Dangling::LeftOut))
+        on_path(path, sandbox, |path| read_directory(path, DanglingLinks::LeftOut))
     }
 
     fn read_directory_with_links<'a>(
@@ -102,7 +102,7 @@ impl ExecutorFileSystem for LocalFileSystem {
         path: &'a PathUri,
         sandbox: Option<&'a SandboxContext>,
     ) -> FileFuture<'a, Vec<DirectoryEntry>> {
-        on_path(path, sandbox, |path| read_directory(path, Dangling::Listed))
+        on_path(path, sandbox, |path| read_directory(path, DanglingLinks::Listed))
     }
 
     fn walk<'a>(
@@ -230,10 +230,10 @@ fn described(metadata: &files::Metadata) -> FileMetadata {
 }
 
 /// Links are told apart where those that lead nowhere are listed, as servers do.
-fn read_directory(directory: &Path, dangling: Dangling) -> Result<Vec<DirectoryEntry>, FileError> {
+fn read_directory(directory: &Path, dangling: DanglingLinks) -> Result<Vec<DirectoryEntry>, FileError> {
     let entries = files::read_directory(directory, DIRECTORY_ENTRIES, dangling)?.into_iter().map(|entry| {
         let (is_directory, is_file) = (entry.is_directory, entry.is_file);
-        let is_symlink = (dangling == Dangling::Listed).then_some(entry.is_symlink);
+        let is_symlink = (dangling == DanglingLinks::Listed).then_some(entry.is_symlink);
         let (file_name, path) = match entry.name.into_string() {
             Ok(name) => (name, None),
             Err(name) => (name.to_string_lossy().into_owned(), Some(uri(&directory.join(&name))?)),

@@ -13,7 +13,7 @@ use grep_regex::RegexMatcher;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
 use super::run::open;
-use super::{SearchEnd, has_too_many_braces};
+use super::{SearchSummary, has_too_many_braces};
 
 /// Bytes of an ignore file: far more than anybody writes.
 const LARGEST: usize = 1 << 20;
@@ -75,7 +75,7 @@ impl UnreadableRules {
 
 /// The rules of an ignore file, for paths below `directory`. There are none if the file does not exist or may not be read. A line that is
 /// no rule is skipped; the first such line is noted.
-pub(super) fn rules(path: &Path, directory: &Path, notes: &mut SearchEnd) -> Result<Gitignore, UnreadableRules> {
+pub(super) fn rules(path: &Path, directory: &Path, notes: &mut SearchSummary) -> Result<Gitignore, UnreadableRules> {
     let Some(bytes) = read(path)? else { return Ok(Gitignore::empty()) };
     if costs_too_much(&bytes) {
         return Err(UnreadableRules { path: path.to_owned(), cause: Cause::NotOrdinary });
@@ -114,7 +114,7 @@ pub(super) fn exclude_file(directory: &Path) -> Result<Option<PathBuf>, Unreadab
 }
 
 /// The global excludes of git, for paths below `directory`: of the file that a configuration of git names, or of the usual one.
-pub(super) fn global_excludes(directory: &Path, notes: &mut SearchEnd) -> Result<Gitignore, UnreadableRules> {
+pub(super) fn global_excludes(directory: &Path, notes: &mut SearchSummary) -> Result<Gitignore, UnreadableRules> {
     let home = std::env::home_dir();
     let user_configurations = variable("XDG_CONFIG_HOME")
         .or_else(|| home.as_deref().map(|home| home.join(".config")))

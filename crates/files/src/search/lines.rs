@@ -10,7 +10,7 @@ use grep_matcher::Matcher;
 use grep_regex::RegexMatcher;
 use grep_searcher::{LineIter, Searcher, Sink, SinkContext, SinkFinish, SinkMatch};
 
-use super::{Found, FoundLine, MAX_LINE_BYTES};
+use super::{HitLine, MAX_LINE_BYTES, SearchHit};
 
 const BATCH_LINES: usize = 256;
 const BATCH_BYTES: usize = 256 << 10;
@@ -33,7 +33,7 @@ impl<'a> Lines<'a> {
         self.matches
     }
 
-    fn take(&mut self, line: FoundLine) -> ControlFlow<()> {
+    fn take(&mut self, line: HitLine) -> ControlFlow<()> {
         self.pending.take(line)
     }
 }
@@ -41,7 +41,7 @@ impl<'a> Lines<'a> {
 /// Lines of one file that were found and not yet handed over. Whoever reads the file hands them over before a read that may take long.
 pub(super) struct PendingLines<'a> {
     path: &'a Path,
-    hand_over: &'a dyn Fn(Found) -> ControlFlow<()>,
+    hand_over: &'a dyn Fn(SearchHit) -> ControlFlow<()>,
     batch: RefCell<PendingBatch>,
 }
 
@@ -49,13 +49,13 @@ pub(super) struct PendingLines<'a> {
 struct PendingBatch {
     /// Made when the first line is found: most files have none.
     shared_path: Option<Arc<Path>>,
-    lines: Vec<FoundLine>,
+    lines: Vec<HitLine>,
     bytes: usize,
     is_stopped: bool,
 }
 
 impl<'a> PendingLines<'a> {
-    pub(super) fn of(path: &'a Path, hand_over: &'a dyn Fn(Found) -> ControlFlow<()>) -> Self {
+    pub(super) fn of(path: &'a Path, hand_over: &'a dyn Fn(SearchHit) -> ControlFlow<()>) -> Self {
         Self { path, hand_over, batch: RefCell::default() }
     }
 
@@ -70,14 +70,14 @@ impl<'a> PendingLines<'a> {
         }
         let path = batch.shared_path.get_or_insert_with(|| Arc::from(self.path)).clone();
         batch.bytes = 0;
-        let handed = (self.hand_over)(Found::Lines { path, lines: std::mem::take(&mut batch.lines) });
+        let handed = (self.hand_over)(SearchHit::Lines { path, lines: std::mem::take(&mut batch.lines) });
         batch.is_stopped = handed.is_break();
         handed
     }
 
-    fn take(&self, line: FoundLine) -> ControlFlow<()> {
+    fn take(&self, line: HitLine) -> ControlFlow<()> {
         let mut batch = self.batch.borrow_mut();
-        batch.bytes += line.text.len() + line.matches.len() * size_of::<(u32, u32)>() + size_of::<FoundLine>();
+        batch.bytes += line.text.len() + line.matches.len() * size_of::<(u32, u32)>() + size_of::<HitLine>();
         batch.lines.push(line);
         if batch.lines.len() < BATCH_LINES && batch.bytes < BATCH_BYTES {
             return ControlFlow::Continue(());
@@ -119,7 +119,7 @@ impl Sink for Lines<'_> {
     fn context(&mut self, _: &Searcher, context: &SinkContext<'_>) -> io::Result<bool> {
         let number = context.line_number().unwrap_or(0);
         let line = shown(number, context.absolute_byte_offset(), context.bytes());
-        Ok(self.take(FoundLine { is_context: true, ..line }).is_continue())
+        Ok(self.take(HitLine { is_context: true, ..line }).is_continue())
     }
 
     fn finish(&mut self, _: &Searcher, _: &SinkFinish) -> io::Result<()> {
@@ -136,7 +136,7 @@ struct Marking<'b> {
     offset: u64,
     /// Where in the buffer the rest begins.
     start: usize,
-    current: Option<(FoundLine, Range<usize>)>,
+    current: Option<(HitLine, Range<usize>)>,
 }
 
 impl<'b> Marking<'b> {
@@ -153,7 +153,7 @@ impl<'b> Marking<'b> {
     }
 
     /// Goes on to the next line and returns the one before.
-    fn step(&mut self) -> Option<FoundLine> {
+    fn step(&mut self) -> Option<HitLine> {
         let next = self.rest.next().map(|raw| {
             let line = (shown(self.number, self.offset, raw), self.start..self.start + without_line_feed(raw).len());
             self.number += 1;
@@ -186,10 +186,10 @@ impl<'b> Marking<'b> {
     }
 }
 
-fn shown(number: u64, offset: u64, raw: &[u8]) -> FoundLine {
+fn shown(number: u64, offset: u64, raw: &[u8]) -> HitLine {
     let text = without_line_feed(raw);
     let kept = text.len().min(MAX_LINE_BYTES);
-    FoundLine {
+    HitLine {
         number,
         offset,
         text: text[..kept].to_owned(),

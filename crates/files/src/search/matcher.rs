@@ -2,7 +2,7 @@
 
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 
-use super::{Case, Pattern, SearchError, shortened};
+use super::{CaseSensitivity, Pattern, PrepareSearchError, shortened};
 
 /// Of a compiled expression: enough for every pattern a person writes.
 const PROGRAM_BYTES: usize = 16 << 20;
@@ -10,13 +10,13 @@ const PROGRAM_BYTES: usize = 16 << 20;
 /// searches of a session can have so many.
 const CACHE_BYTES: usize = 4 << 20;
 
-pub(super) fn build(pattern: &Pattern) -> Result<RegexMatcher, SearchError> {
+pub(super) fn build(pattern: &Pattern) -> Result<RegexMatcher, PrepareSearchError> {
     let mut builder = RegexMatcherBuilder::new();
     builder
         .multi_line(true)
         .fixed_strings(pattern.fixed_strings)
-        .case_insensitive(pattern.case == Case::Insensitive)
-        .case_smart(pattern.case == Case::Smart)
+        .case_insensitive(pattern.case == CaseSensitivity::Insensitive)
+        .case_smart(pattern.case == CaseSensitivity::Smart)
         .word(pattern.word)
         .size_limit(PROGRAM_BYTES)
         .dfa_size_limit(CACHE_BYTES);
@@ -24,7 +24,9 @@ pub(super) fn build(pattern: &Pattern) -> Result<RegexMatcher, SearchError> {
         // The promise that no match spans lines is what lets the searcher jump to candidates instead of going line by line.
         builder.line_terminator(Some(b'\n'));
     }
-    builder.build(&pattern.text).map_err(|error| SearchError::Pattern(shortened(&in_one_line(&error.to_string()))))
+    builder
+        .build(&pattern.text)
+        .map_err(|error| PrepareSearchError::Pattern(shortened(&in_one_line(&error.to_string()))))
 }
 
 /// What is wrong, without the drawing of where.

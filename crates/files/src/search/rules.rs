@@ -12,7 +12,7 @@ use ignore::Match;
 use ignore::gitignore::Gitignore;
 use ignore::overrides::Override;
 
-use super::SearchEnd;
+use super::SearchSummary;
 use super::ignore_files::{self, UnreadableRules};
 
 /// Ignore files of a directory, those that decide first before the others.
@@ -81,7 +81,7 @@ impl DirectoryRules {
         names: RuleNames,
         above: Option<&Arc<Self>>,
         place: RulesPlace,
-        notes: &mut SearchEnd,
+        notes: &mut SearchSummary,
     ) -> Result<Option<Arc<Self>>, UnreadableRules> {
         let mut kinds = [const { None }; KINDS];
         for ((rules, name), is_present) in kinds.iter_mut().zip(IGNORE_FILES).zip(names.ignore_files) {

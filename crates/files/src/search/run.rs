@@ -17,7 +17,7 @@ use rustix::fs::OFlags;
 use super::lines::{Lines, PendingLines};
 use super::tasks::TaskStack;
 use super::walk::Task;
-use super::{Ending, Found, MAX_SEARCHED_BYTES, PreparedSearch, Search, SearchEnd};
+use super::{MAX_SEARCHED_BYTES, PreparedSearch, SearchCompletion, SearchHit, SearchQuery, SearchSummary};
 use crate::Cancel;
 
 /// What a thread may hold of one file: the longest line and the lines around it, or, if matches may span lines, all of the file.
@@ -29,7 +29,7 @@ impl PreparedSearch {
     ///
     /// Binary files are those with a NUL byte: they are left as soon as it is met, so one that begins like a text may have been told
     /// of up to there. Only regular files are opened, and none is waited for.
-    pub fn run(&self, cancel: &Cancel, sink: &(dyn Fn(Found) -> ControlFlow<()> + Sync)) -> SearchEnd {
+    pub fn run(&self, cancel: &Cancel, sink: &(dyn Fn(SearchHit) -> ControlFlow<()> + Sync)) -> SearchSummary {
         let mut end = self.noted.clone();
         let first = self.walk.first_task().unwrap_or_else(|error| {
             end.note_error(&self.search.root, &error);
@@ -45,10 +45,10 @@ impl PreparedSearch {
             Worker::of(&run).work();
         });
         end.add(run.total.into_inner());
-        end.ending = match (run.is_stopped.into_inner(), cancel.is_cancelled()) {
-            (true, _) => Ending::Stopped,
-            (false, true) => Ending::Cancelled,
-            (false, false) => Ending::Complete,
+        end.completion = match (run.is_stopped.into_inner(), cancel.is_cancelled()) {
+            (true, _) => SearchCompletion::Stopped,
+            (false, true) => SearchCompletion::Cancelled,
+            (false, false) => SearchCompletion::Complete,
         };
         end
     }
@@ -58,14 +58,14 @@ impl PreparedSearch {
 struct Run<'r> {
     prepared: &'r PreparedSearch,
     cancel: &'r Cancel,
-    sink: &'r (dyn Fn(Found) -> ControlFlow<()> + Sync),
+    sink: &'r (dyn Fn(SearchHit) -> ControlFlow<()> + Sync),
     tasks: TaskStack<Task>,
     is_stopped: AtomicBool,
-    total: Mutex<SearchEnd>,
+    total: Mutex<SearchSummary>,
 }
 
 impl Run<'_> {
-    fn hand_over(&self, found: Found) -> ControlFlow<()> {
+    fn hand_over(&self, found: SearchHit) -> ControlFlow<()> {
         if self.is_over() {
             return ControlFlow::Break(());
         }
@@ -89,7 +89,7 @@ enum SearchedUnit {
     File,
 }
 
-fn searcher(search: &Search, unit: SearchedUnit) -> Searcher {
+fn searcher(search: &SearchQuery, unit: SearchedUnit) -> Searcher {
     SearcherBuilder::new()
         .line_number(true)
         .multi_line(unit == SearchedUnit::File)
@@ -108,7 +108,7 @@ struct Worker<'r> {
     run: &'r Run<'r>,
     searcher: Searcher,
     unit: SearchedUnit,
-    part: SearchEnd,
+    part: SearchSummary,
 }
 
 impl<'r> Worker<'r> {
@@ -116,7 +116,7 @@ impl<'r> Worker<'r> {
         let search = &run.prepared.search;
         let is_multi_line = search.pattern.as_ref().is_some_and(|pattern| pattern.multi_line);
         let unit = if is_multi_line { SearchedUnit::File } else { SearchedUnit::Line };
-        Self { run, searcher: searcher(search, unit), unit, part: SearchEnd::default() }
+        Self { run, searcher: searcher(search, unit), unit, part: SearchSummary::default() }
     }
 
     /// Does one task after the other until all are done or the search is over.
@@ -156,7 +156,7 @@ impl<'r> Worker<'r> {
     fn list(&mut self, path: PathBuf) -> ControlFlow<()> {
         self.part.files_searched += 1;
         self.part.files_matched += 1;
-        self.run.hand_over(Found::File { path: path.into() })
+        self.run.hand_over(SearchHit::File { path: path.into() })
     }
 
     fn search(&mut self, path: &Path, matcher: &RegexMatcher) -> ControlFlow<()> {

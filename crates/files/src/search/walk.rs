@@ -13,7 +13,7 @@ use ignore::overrides::{Override, OverrideBuilder};
 
 use super::ignore_files::{self, UnreadableRules};
 use super::rules::{DirectoryRules, EntryFilter, RuleNames, RulesPlace};
-use super::{Search, SearchEnd, SearchError, shortened};
+use super::{PrepareSearchError, SearchQuery, SearchSummary, shortened};
 use crate::FileError;
 
 /// What a thread of a search looks at next.
@@ -51,7 +51,7 @@ pub(super) struct Walk {
 
 impl Walk {
     /// Reads the rules above the root and those of the root. If that is impossible, the search cannot begin.
-    pub(super) fn prepare(search: &Search, notes: &mut SearchEnd) -> Result<Self, SearchError> {
+    pub(super) fn prepare(search: &SearchQuery, notes: &mut SearchSummary) -> Result<Self, PrepareSearchError> {
         let root = &search.root;
         let globs = globs(search)?;
         let (mut canonical_root, mut rules_above_root) = (root.clone(), None);
@@ -87,9 +87,9 @@ impl Walk {
     pub(super) fn tasks_in(
         &self,
         directory: &Directory,
-        search: &Search,
+        search: &SearchQuery,
         is_over: &dyn Fn() -> bool,
-        notes: &mut SearchEnd,
+        notes: &mut SearchSummary,
     ) -> Vec<Task> {
         if search.max_depth.is_some_and(|most| directory.depth >= most) {
             return Vec::new();
@@ -112,7 +112,12 @@ impl Walk {
     }
 
     /// What is to be done with an entry. `None` if it is left out.
-    fn task_of(&self, entry: &DirEntry, listed: &ListedDirectory, search: &Search) -> Result<Option<Task>, Error> {
+    fn task_of(
+        &self,
+        entry: &DirEntry,
+        listed: &ListedDirectory,
+        search: &SearchQuery,
+    ) -> Result<Option<Task>, Error> {
         let mut kind = entry.file_type()?;
         let mut followed = None;
         if kind.is_symlink() {
@@ -170,9 +175,9 @@ impl Directory {
     /// Reads the names in the directory and the ignore files among them.
     fn list(
         &self,
-        search: &Search,
+        search: &SearchQuery,
         is_over: &dyn Fn() -> bool,
-        notes: &mut SearchEnd,
+        notes: &mut SearchSummary,
     ) -> Result<ListedDirectory, FileError> {
         let path = &self.path;
         let mut names = RuleNames::NONE;
@@ -207,20 +212,23 @@ impl Directory {
 
 /// The rules of all directories above the root. Those of the root are read too, and again when it is listed: if they cannot be read, there
 /// is nothing to search.
-fn rules_above(canonical_root: &Path, notes: &mut SearchEnd) -> Result<Option<Arc<DirectoryRules>>, UnreadableRules> {
+fn rules_above(
+    canonical_root: &Path,
+    notes: &mut SearchSummary,
+) -> Result<Option<Arc<DirectoryRules>>, UnreadableRules> {
     let above: Vec<&Path> = canonical_root.ancestors().skip(1).collect();
     let mut rules = None;
     for directory in above.into_iter().rev() {
         rules =
             DirectoryRules::read(directory, RuleNames::PERHAPS_ALL, rules.as_ref(), RulesPlace::AboveRoot, notes)?;
     }
-    let mut noted_again = SearchEnd::default();
+    let mut noted_again = SearchSummary::default();
     DirectoryRules::read(canonical_root, RuleNames::PERHAPS_ALL, None, RulesPlace::AboveRoot, &mut noted_again)?;
     Ok(rules)
 }
 
-fn globs(search: &Search) -> Result<Override, SearchError> {
-    let refused = |glob: &str, error: &Error| SearchError::Glob {
+fn globs(search: &SearchQuery) -> Result<Override, PrepareSearchError> {
+    let refused = |glob: &str, error: &Error| PrepareSearchError::Glob {
         glob: shortened(glob),
         text: shortened(&reason(error).to_string()),
     };

@@ -16,7 +16,7 @@ use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::{Change, ChangeKind};
+use super::{PathChange, PathChangeKind};
 
 /// Something that happened to one path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub(super) struct Coalescer {
     since: Option<Instant>,
     is_overflow: bool,
     /// In order, and no longer merged with what comes.
-    sealed: Vec<Change>,
+    sealed: Vec<PathChange>,
     /// Ordered by path, so that what is below a directory follows it.
     entries: BTreeMap<PathBuf, Entry>,
     clock: u64,
@@ -102,7 +102,7 @@ impl Coalescer {
     }
 
     /// Takes what is to be delivered: the changes, and whether there were too many.
-    pub(super) fn take(&mut self) -> (Vec<Change>, bool) {
+    pub(super) fn take(&mut self) -> (Vec<PathChange>, bool) {
         self.seal();
         self.since = None;
         self.found_before = std::mem::take(&mut self.found);
@@ -224,7 +224,7 @@ impl Coalescer {
 
     fn directory_renamed(&mut self, from: PathBuf, to: PathBuf) {
         self.seal();
-        self.sealed.push(Change { path: to, kind: ChangeKind::Renamed { from }, is_directory: true });
+        self.sealed.push(PathChange { path: to, kind: PathChangeKind::Renamed { from }, is_directory: true });
     }
 
     fn file_renamed(&mut self, from: PathBuf, to: PathBuf) {
@@ -296,7 +296,7 @@ impl Coalescer {
 }
 
 impl Entry {
-    fn tell(self, path: PathBuf, mut tell: impl FnMut(u64, Change)) {
+    fn tell(self, path: PathBuf, mut tell: impl FnMut(u64, PathChange)) {
         let is_replaced_file = match (&self.gone, &self.now) {
             (Some(gone), Some(now)) => !gone.is_directory && !now.is_directory,
             _ => false,
@@ -304,19 +304,20 @@ impl Entry {
         if let Some(gone) = self.gone
             && !is_replaced_file
         {
-            let change = Change { path: path.clone(), kind: ChangeKind::Removed, is_directory: gone.is_directory };
+            let change =
+                PathChange { path: path.clone(), kind: PathChangeKind::Removed, is_directory: gone.is_directory };
             tell(gone.order, change);
         }
         let Some(Now { what, is_directory, order }) = self.now else { return };
-        let mut told = |path, kind| tell(order, Change { path, kind, is_directory });
+        let mut told = |path, kind| tell(order, PathChange { path, kind, is_directory });
         match what {
-            What::Created if is_replaced_file => told(path, ChangeKind::Modified),
-            What::Created => told(path, ChangeKind::Created),
-            What::Modified => told(path, ChangeKind::Modified),
+            What::Created if is_replaced_file => told(path, PathChangeKind::Modified),
+            What::Created => told(path, PathChangeKind::Created),
+            What::Modified => told(path, PathChangeKind::Modified),
             What::Renamed { from, is_modified } => {
-                told(path.clone(), ChangeKind::Renamed { from });
+                told(path.clone(), PathChangeKind::Renamed { from });
                 if is_modified {
-                    told(path, ChangeKind::Modified);
+                    told(path, PathChangeKind::Modified);
                 }
             }
         }

@@ -16,7 +16,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::fs::inotify::{self, CreateFlags, Reader, WatchFlags};
 use rustix::io::Errno;
 
-use super::WatchShare;
+use super::WatchedDirectoryCount;
 use super::inbox::Inbox;
 use super::kernel::{Event, Number};
 use super::routes::{Addition, Routes, WatchNumber};
@@ -78,7 +78,7 @@ impl Hub {
         Ok(Self { instance, stop, limit: AtomicUsize::new(most_directories()) })
     }
 
-    pub(super) fn join(&self, inbox: Arc<Inbox>, share: WatchShare) -> WatchNumber {
+    pub(super) fn join(&self, inbox: Arc<Inbox>, share: WatchedDirectoryCount) -> WatchNumber {
         self.instance.routes.lock().join(inbox, share)
     }
 
@@ -239,9 +239,9 @@ mod tests {
             let hub = Hub::current_of(&slot, path).unwrap();
             assert!(Arc::ptr_eq(&hub, &Hub::current_of(&slot, path).unwrap()), "one for all watches");
             let (before, after) = (Arc::new(Inbox::default()), Arc::new(Inbox::default()));
-            hub.join(Arc::clone(&before), WatchShare::default());
+            hub.join(Arc::clone(&before), WatchedDirectoryCount::default());
             hub.instance.tell_failure(work);
-            hub.join(Arc::clone(&after), WatchShare::default());
+            hub.join(Arc::clone(&after), WatchedDirectoryCount::default());
             for inbox in [before, after] {
                 assert_eq!(inbox.take(&mut Vec::new()), Err(expected));
             }

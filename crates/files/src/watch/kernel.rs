@@ -13,7 +13,7 @@ use rustix::fs::inotify::{ReadFlags, WatchFlags};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, openat};
 use rustix::io::Errno;
 
-use super::WatchShare;
+use super::WatchedDirectoryCount;
 use super::hub::{AddError, Hub};
 use super::inbox::Inbox;
 use super::routes::WatchNumber;
@@ -94,7 +94,7 @@ pub(super) struct Kernel {
 }
 
 impl Kernel {
-    pub(super) fn new(root: &Path, share: &WatchShare, inbox: Arc<Inbox>) -> Result<Self, FileError> {
+    pub(super) fn new(root: &Path, share: &WatchedDirectoryCount, inbox: Arc<Inbox>) -> Result<Self, FileError> {
         let hub = Hub::current(root)?;
         let watch = hub.join(Arc::clone(&inbox), share.clone());
         Ok(Self { hub, watch, inbox })

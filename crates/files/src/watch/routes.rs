@@ -10,7 +10,7 @@ use std::sync::Arc;
 use rustix::fs::inotify::{ReadFlags, WatchFlags};
 use rustix::io::Errno;
 
-use super::WatchShare;
+use super::WatchedDirectoryCount;
 use super::inbox::Inbox;
 use super::kernel::{Event, Number};
 
@@ -55,7 +55,7 @@ pub(super) struct Routes {
 
 struct Member {
     inbox: Arc<Inbox>,
-    share: WatchShare,
+    share: WatchedDirectoryCount,
     numbers: HashSet<Number>,
 }
 
@@ -66,7 +66,7 @@ struct Route {
 }
 
 impl Routes {
-    pub(super) fn join(&mut self, inbox: Arc<Inbox>, share: WatchShare) -> WatchNumber {
+    pub(super) fn join(&mut self, inbox: Arc<Inbox>, share: WatchedDirectoryCount) -> WatchNumber {
         if let Some(error) = self.failure {
             inbox.fail(error);
         }
@@ -250,7 +250,7 @@ mod tests {
 
     fn member(routes: &mut Routes) -> (WatchNumber, Arc<Inbox>) {
         let inbox = Arc::new(Inbox::default());
-        (routes.join(Arc::clone(&inbox), WatchShare::default()), inbox)
+        (routes.join(Arc::clone(&inbox), WatchedDirectoryCount::default()), inbox)
     }
 
     fn add(routes: &mut Routes, watch: WatchNumber, number: Number, flags: WatchFlags) {
@@ -319,8 +319,8 @@ mod tests {
     #[test]
     fn a_session_leaves_as_many_as_it_takes() {
         let mut routes = Routes::default();
-        let share = WatchShare::default();
-        let mut taken_by = |share: &WatchShare| {
+        let share = WatchedDirectoryCount::default();
+        let mut taken_by = |share: &WatchedDirectoryCount| {
             let watch = routes.join(Arc::default(), share.clone());
             for number in 0.. {
                 let ticket = routes.begin_addition();
@@ -338,8 +338,8 @@ mod tests {
         };
         assert_eq!(taken_by(&share), 50);
         assert_eq!(taken_by(&share), 50, "all watches of a session count");
-        assert_eq!(taken_by(&WatchShare::default()), 25);
-        assert_eq!(taken_by(&WatchShare::default()), 13);
+        assert_eq!(taken_by(&WatchedDirectoryCount::default()), 25);
+        assert_eq!(taken_by(&WatchedDirectoryCount::default()), 13);
         for number in routes.numbers_of(1) {
             assert!(routes.remove(1, number));
         }

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Counts the directories that some watches have together, those of one session for example. The kernel allows a user so many in all
 /// (`fs.inotify.max_user_watches`). A session may have as many as it leaves free for others, so that none can take all of them.
 #[derive(Clone, Debug, Default)]
-pub struct WatchShare(Arc<AtomicUsize>);
+pub struct WatchedDirectoryCount(Arc<AtomicUsize>);
 
-impl WatchShare {
+impl WatchedDirectoryCount {
     pub(super) fn taken(&self) -> usize {
         self.0.load(Ordering::Relaxed)
     }

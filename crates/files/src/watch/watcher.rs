@@ -13,7 +13,7 @@ use super::inbox::Inbox;
 use super::kernel::{Event, Kernel};
 use super::single_file::SingleFile;
 use super::watched_tree::WatchedTree;
-use super::{Change, ChangeKind, Changes, WatchEnd, WatchOptions, WatchShare};
+use super::{ChangeBatch, PathChange, PathChangeKind, WatchEnd, WatchOptions, WatchedDirectoryCount};
 use crate::FileError;
 
 pub(super) struct Watcher {
@@ -21,7 +21,7 @@ pub(super) struct Watcher {
     kernel: Kernel,
     subject: Subject,
     coalescer: Coalescer,
-    sink: Box<dyn FnMut(Changes) -> ControlFlow<()> + Send>,
+    sink: Box<dyn FnMut(ChangeBatch) -> ControlFlow<()> + Send>,
 }
 
 /// What is watched.
@@ -36,9 +36,9 @@ impl Watcher {
         root: &Path,
         recursive: bool,
         options: WatchOptions,
-        share: &WatchShare,
+        share: &WatchedDirectoryCount,
         inbox: Arc<Inbox>,
-        sink: Box<dyn FnMut(Changes) -> ControlFlow<()> + Send>,
+        sink: Box<dyn FnMut(ChangeBatch) -> ControlFlow<()> + Send>,
     ) -> Result<Self, FileError> {
         let is_directory = match std::fs::metadata(root) {
             Ok(metadata) => metadata.is_dir(),
@@ -132,7 +132,7 @@ impl Watcher {
         if overflow {
             self.subject.announced();
         }
-        (self.sink)(Changes { changes, overflow, end: None })
+        (self.sink)(ChangeBatch { changes, overflow, end: None })
     }
 
     fn deliver_last(mut self, end: WatchEnd) {
@@ -143,9 +143,9 @@ impl Watcher {
         }
         let (mut changes, overflow) = self.coalescer.take();
         if is_root_removed && overflow {
-            changes.push(Change { path: self.root, kind: ChangeKind::Removed, is_directory });
+            changes.push(PathChange { path: self.root, kind: PathChangeKind::Removed, is_directory });
         }
-        let _nothing_to_break = (self.sink)(Changes { changes, overflow, end: Some(end) });
+        let _nothing_to_break = (self.sink)(ChangeBatch { changes, overflow, end: Some(end) });
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 
-use files::{Extent, Follow, open_file};
+use files::{DataExtent, Follow, open_file};
 
 use crate::support::{World, assert_refused};
 
@@ -68,7 +68,7 @@ fn a_large_file_with_holes_tells_where_its_data_is() {
         sparse.write_all_at(&[1; 4096], at).unwrap();
     }
     let file = open_file(&path, Follow::Yes).unwrap();
-    let covers = |extents: &[Extent], at: u64| extents.iter().any(|e| e.offset <= at && at + 4096 <= e.end());
+    let covers = |extents: &[DataExtent], at: u64| extents.iter().any(|e| e.offset <= at && at + 4096 <= e.end());
 
     let all = file.extents(0, 10).unwrap();
     assert_eq!((all.size, all.more, all.extents.len()), (20 * GIB, false, 3));
@@ -90,12 +90,12 @@ fn a_large_file_with_holes_tells_where_its_data_is() {
 fn a_file_of_which_nothing_is_known_is_one_extent() {
     let world = World::new();
     let file = open_file(&world.file("a", [1; 10_000]), Follow::Yes).unwrap();
-    assert_eq!(file.extents(10, 5).unwrap().extents, [Extent { offset: 10, length: 9_990 }]);
+    assert_eq!(file.extents(10, 5).unwrap().extents, [DataExtent { offset: 10, length: 9_990 }]);
     // Files of the system do not know SEEK_DATA.
     let page = open_file("/sys/kernel/fscaps".as_ref(), Follow::Yes).unwrap();
     let size = page.size().unwrap();
     assert!(size > 0);
-    assert_eq!(page.extents(1, 5).unwrap().extents, [Extent { offset: 1, length: size - 1 }]);
+    assert_eq!(page.extents(1, 5).unwrap().extents, [DataExtent { offset: 1, length: size - 1 }]);
     let made_up = open_file("/proc/self/status".as_ref(), Follow::Yes).unwrap();
     assert_eq!(made_up.extents(0, 5).unwrap().extents, []);
 }

@@ -5,8 +5,8 @@ use std::fs;
 use std::path::Path;
 
 use files::{
-    CommitOptions, Dangling, FileError, Follow, Upload, copy, create_directory, metadata, read_directory, read_file,
-    remove, rename, write_file,
+    CommitOptions, DanglingLinks, FileError, Follow, Upload, copy, create_directory, metadata, read_directory,
+    read_file, remove, rename, write_file,
 };
 use proptest::prelude::*;
 use rustix::io::Errno;
@@ -245,7 +245,7 @@ fn apply(root: &Path, operation: &Operation, follow: Follow) -> Outcome {
         Operation::Copy(from, to, recursive) => nothing(copy(&at(from), &at(to), *recursive, &never())),
         Operation::Describe(name) => metadata(&at(name), follow)
             .map(|found| if found.is_directory { "directory".into() } else { format!("file of {}", found.size) }),
-        Operation::List(name) => read_directory(&at(name), 1000, Dangling::LeftOut).map(|entries| {
+        Operation::List(name) => read_directory(&at(name), 1000, DanglingLinks::LeftOut).map(|entries| {
             let mut names: Vec<_> =
                 entries.iter().map(|entry| format!("{} ", entry.name.to_string_lossy())).collect();
             names.sort();

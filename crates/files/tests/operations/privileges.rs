@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use files::{
-    CommitOptions, Follow, Upload, WalkItem, WalkOptions, create_directory, metadata, read_file, remove,
+    CommitOptions, Follow, TreeWalkOptions, Upload, WalkItem, create_directory, metadata, read_file, remove,
     set_metadata, walk, write_file,
 };
 
@@ -74,7 +74,7 @@ fn role_of_one_who_is_refused() {
     let (tree, closed) = (world.at("tree"), world.at("tree/closed"));
     chmod(&closed, 0);
 
-    let options = WalkOptions {
+    let options = TreeWalkOptions {
         max_depth: 9,
         max_directories: 99,
         max_entries: 99,

@@ -9,19 +9,19 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use files::{Cancel, EntryKind, FileError, WalkItem, WalkOptions, walk};
+use files::{Cancel, EntryKind, FileError, TreeWalkOptions, WalkItem, walk};
 
 use crate::roles::{is_played, play_with_few_descriptors, played};
 use crate::support::{World, assert_refused, deep_tree, never};
 
-const ALL: WalkOptions = WalkOptions {
+const ALL: TreeWalkOptions = TreeWalkOptions {
     max_depth: 64,
     max_directories: 10_000,
     max_entries: 50_000,
     follow_directory_symlinks: false,
     prune_hidden_directories: false,
 };
-const FOLLOWING: WalkOptions = WalkOptions { follow_directory_symlinks: true, ..ALL };
+const FOLLOWING: TreeWalkOptions = TreeWalkOptions { follow_directory_symlinks: true, ..ALL };
 
 struct Walked {
     entries: Vec<String>,
@@ -30,7 +30,7 @@ struct Walked {
 }
 
 /// Directories end with a slash here.
-fn walked(root: &Path, options: &WalkOptions) -> Result<Walked, FileError> {
+fn walked(root: &Path, options: &TreeWalkOptions) -> Result<Walked, FileError> {
     let (mut entries, mut errors) = (Vec::new(), Vec::new());
     let end = walk(root, options, &never(), &mut |item| {
         match item {
@@ -45,13 +45,13 @@ fn walked(root: &Path, options: &WalkOptions) -> Result<Walked, FileError> {
     Ok(Walked { entries, errors, truncated: end.truncated })
 }
 
-fn entries(root: &Path, options: &WalkOptions) -> Vec<String> {
+fn entries(root: &Path, options: &TreeWalkOptions) -> Vec<String> {
     let walked = walked(root, options).unwrap();
     assert!(walked.errors.is_empty() && !walked.truncated);
     walked.entries
 }
 
-fn cut(root: &Path, options: &WalkOptions) -> Vec<String> {
+fn cut(root: &Path, options: &TreeWalkOptions) -> Vec<String> {
     let walked = walked(root, options).unwrap();
     assert!(walked.truncated);
     walked.entries
@@ -74,14 +74,14 @@ fn level_by_level_and_in_order() {
 #[test]
 fn limits_cut_it_off() {
     let world = sample();
-    let depth = |max_depth| WalkOptions { max_depth, ..ALL };
+    let depth = |max_depth| TreeWalkOptions { max_depth, ..ALL };
     assert_eq!(entries(world.root(), &depth(0)), ["B", "a/", "b/", "c"]);
     assert_eq!(entries(world.root(), &depth(1)).len(), 8);
-    let directories = |max_directories| WalkOptions { max_directories, ..ALL };
+    let directories = |max_directories| TreeWalkOptions { max_directories, ..ALL };
     assert_eq!(cut(world.root(), &directories(1)), ["B", "a/", "b/", "c"]);
     assert_eq!(cut(world.root(), &directories(2)), ["B", "a/", "b/", "c", "a/x/", "a/y"]);
     assert_eq!(entries(world.root(), &directories(4)).len(), 9);
-    let names = |max_entries| WalkOptions { max_entries, ..ALL };
+    let names = |max_entries| TreeWalkOptions { max_entries, ..ALL };
     assert_eq!(cut(world.root(), &names(3)), ["B", "a/", "b/"]);
     assert_eq!(cut(world.root(), &names(5)), ["B", "a/", "b/", "c", "a/x/"]);
     assert_eq!(entries(world.root(), &names(9)).len(), 9);
@@ -92,13 +92,13 @@ fn limits_cut_it_off() {
 #[test]
 fn limits_are_checked_before_anything_else() {
     let none = Path::new("/none/at/all");
-    for options in [WalkOptions { max_directories: 0, ..ALL }, WalkOptions { max_entries: 0, ..ALL }] {
+    for options in [TreeWalkOptions { max_directories: 0, ..ALL }, TreeWalkOptions { max_entries: 0, ..ALL }] {
         assert_refused(walked(none, &options).map(|_| ()), "filesystem walk limits must be greater than zero");
     }
     for options in [
-        WalkOptions { max_depth: 65, ..ALL },
-        WalkOptions { max_directories: 10_001, ..ALL },
-        WalkOptions { max_entries: 50_001, ..ALL },
+        TreeWalkOptions { max_depth: 65, ..ALL },
+        TreeWalkOptions { max_directories: 10_001, ..ALL },
+        TreeWalkOptions { max_entries: 50_001, ..ALL },
     ] {
         let text = "filesystem walk limits exceed maximums: depth=64, directories=10000, entries=50000";
         assert_refused(walked(none, &options).map(|_| ()), text);
@@ -147,9 +147,9 @@ fn hidden_directories_are_listed_but_not_entered() {
     world.file("seen/b", "");
     world.file(".file", "");
     world.link(".hidden", "alias");
-    let options = WalkOptions { prune_hidden_directories: true, ..ALL };
+    let options = TreeWalkOptions { prune_hidden_directories: true, ..ALL };
     assert_eq!(entries(world.root(), &options), [".file", ".hidden/", "seen/", "seen/b"]);
-    let options = WalkOptions { follow_directory_symlinks: true, ..options };
+    let options = TreeWalkOptions { follow_directory_symlinks: true, ..options };
     let expected = [".file", ".hidden/", "alias/", "seen/", "alias/a", "seen/b"];
     assert_eq!(entries(world.root(), &options), expected, "the alias is not hidden");
 }

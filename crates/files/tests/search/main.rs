@@ -12,8 +12,8 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use files::{
-    Cancel, Case, Ending, Found, FoundLine, MAX_LINE_BYTES, MAX_SEARCHED_BYTES, Pattern, Search, SearchEnd,
-    SearchError,
+    Cancel, CaseSensitivity, HitLine, MAX_LINE_BYTES, MAX_SEARCHED_BYTES, Pattern, PrepareSearchError,
+    SearchCompletion, SearchHit, SearchQuery, SearchSummary,
 };
 use tempfile::TempDir;
 
@@ -27,7 +27,7 @@ fn tree(files: &[(&str, &str)]) -> TempDir {
     root
 }
 
-fn run(search: Search) -> (Vec<Found>, SearchEnd) {
+fn run(search: SearchQuery) -> (Vec<SearchHit>, SearchSummary) {
     let found = Mutex::new(Vec::new());
     let end = search.prepare().unwrap().run(&Cancel::new(), &|one| {
         found.lock().unwrap().push(one);
@@ -36,23 +36,23 @@ fn run(search: Search) -> (Vec<Found>, SearchEnd) {
     (found.into_inner().unwrap(), end)
 }
 
-fn names(root: &Path, search: Search) -> BTreeSet<String> {
+fn names(root: &Path, search: SearchQuery) -> BTreeSet<String> {
     let relative = |path: &Path| path.strip_prefix(root).unwrap().to_string_lossy().into_owned();
     let (found, _) = run(search);
     found
         .iter()
         .map(|one| match one {
-            Found::File { path } | Found::Lines { path, .. } => relative(path),
+            SearchHit::File { path } | SearchHit::Lines { path, .. } => relative(path),
         })
         .collect()
 }
 
-fn lines(search: Search) -> Vec<FoundLine> {
+fn lines(search: SearchQuery) -> Vec<HitLine> {
     let (found, end) = run(search);
     assert_eq!(end.errors, []);
     let of_one = |found| match found {
-        Found::Lines { lines, .. } => lines,
-        Found::File { .. } => panic!("a file where lines were asked for"),
+        SearchHit::Lines { lines, .. } => lines,
+        SearchHit::File { .. } => panic!("a file where lines were asked for"),
     };
     found.into_iter().flat_map(of_one).collect()
 }
@@ -61,12 +61,12 @@ fn pattern(text: &str) -> Pattern {
     Pattern { text: text.into(), ..Pattern::default() }
 }
 
-fn search(root: &TempDir, pattern: Pattern) -> Search {
-    Search { pattern: Some(pattern), ..Search::below(root.path()) }
+fn search(root: &TempDir, pattern: Pattern) -> SearchQuery {
+    SearchQuery { pattern: Some(pattern), ..SearchQuery::below(root.path()) }
 }
 
-fn listing(root: &TempDir) -> Search {
-    Search::below(root.path())
+fn listing(root: &TempDir) -> SearchQuery {
+    SearchQuery::below(root.path())
 }
 
 fn set(names: &[&str]) -> BTreeSet<String> {
@@ -83,7 +83,7 @@ fn a_match_does_not_wait_for_the_end_of_its_file() {
     prepared.run(&Cancel::new(), &|one| {
         // Whoever is told in time can still take the end away.
         file.set_len(1 << 20).unwrap();
-        let Found::Lines { lines, .. } = one else { panic!("a file where lines were asked for") };
+        let SearchHit::Lines { lines, .. } = one else { panic!("a file where lines were asked for") };
         found.lock().unwrap().extend(lines.iter().map(|line| line.number));
         ControlFlow::Continue(())
     });
@@ -95,7 +95,7 @@ fn a_line_is_told_with_its_place_and_its_matches() {
     let root = tree(&[("a.txt", "one\ntwo two\nthree\n")]);
     assert_eq!(
         lines(search(&root, pattern("two"))),
-        [FoundLine {
+        [HitLine {
             number: 2,
             offset: 4,
             text: b"two two".to_vec(),
@@ -109,7 +109,7 @@ fn a_line_is_told_with_its_place_and_its_matches() {
 #[test]
 fn context_comes_in_order_and_is_marked() {
     let root = tree(&[("a.txt", "1\n2\n3x\n4\n5\n6x\n7")]);
-    let found = lines(Search { context_before: 1, context_after: 1, ..search(&root, pattern("x")) });
+    let found = lines(SearchQuery { context_before: 1, context_after: 1, ..search(&root, pattern("x")) });
     let told: Vec<_> = found.iter().map(|line| (line.number, line.is_context)).collect();
     assert_eq!(told, [(2, true), (3, false), (4, true), (5, true), (6, false), (7, true)]);
     assert!(found.iter().all(|line| line.is_context == line.matches.is_empty()));
@@ -129,10 +129,10 @@ fn case_words_and_fixed_strings_are_respected() {
     let root = tree(&[("a.txt", "Alpha\nalphabet\na.c\nabc\n")]);
     let numbers = |pattern: Pattern| lines(search(&root, pattern)).iter().map(|line| line.number).collect::<Vec<_>>();
     assert_eq!(numbers(pattern("alpha")), [2]);
-    assert_eq!(numbers(Pattern { case: Case::Insensitive, ..pattern("ALPHA") }), [1, 2]);
-    assert_eq!(numbers(Pattern { case: Case::Smart, ..pattern("alpha") }), [1, 2]);
-    assert_eq!(numbers(Pattern { case: Case::Smart, ..pattern("Alpha") }), [1]);
-    assert_eq!(numbers(Pattern { word: true, case: Case::Insensitive, ..pattern("alpha") }), [1]);
+    assert_eq!(numbers(Pattern { case: CaseSensitivity::Insensitive, ..pattern("ALPHA") }), [1, 2]);
+    assert_eq!(numbers(Pattern { case: CaseSensitivity::Smart, ..pattern("alpha") }), [1, 2]);
+    assert_eq!(numbers(Pattern { case: CaseSensitivity::Smart, ..pattern("Alpha") }), [1]);
+    assert_eq!(numbers(Pattern { word: true, case: CaseSensitivity::Insensitive, ..pattern("alpha") }), [1]);
     assert_eq!(numbers(pattern("a.c")), [3, 4]);
     assert_eq!(numbers(Pattern { fixed_strings: true, ..pattern("a.c") }), [3]);
 }
@@ -147,7 +147,8 @@ fn empty_matches_are_matches() {
 #[test]
 fn globs_choose_and_exclude() {
     let root = tree(&[("a.rs", "x"), ("b.txt", "x"), ("deep/c.rs", "x"), ("deep/d_test.rs", "x")]);
-    let globs = |globs: &[&str]| Search { globs: globs.iter().map(|&glob| glob.into()).collect(), ..listing(&root) };
+    let globs =
+        |globs: &[&str]| SearchQuery { globs: globs.iter().map(|&glob| glob.into()).collect(), ..listing(&root) };
     assert_eq!(names(root.path(), globs(&[])), set(&["a.rs", "b.txt", "deep/c.rs", "deep/d_test.rs"]));
     assert_eq!(names(root.path(), globs(&["*.rs"])), set(&["a.rs", "deep/c.rs", "deep/d_test.rs"]));
     assert_eq!(names(root.path(), globs(&["*.rs", "!*_test.rs"])), set(&["a.rs", "deep/c.rs"]));
@@ -162,29 +163,32 @@ fn ignore_files_count_and_gitignore_only_in_a_repository() {
     assert_eq!(names(root.path(), listing(&root)), set(&["g.txt"]));
     fs::create_dir(root.path().join(".git")).unwrap();
     assert_eq!(names(root.path(), listing(&root)), set(&[]));
-    let all = Search { respect_ignore: false, ..listing(&root) };
+    let all = SearchQuery { respect_ignore: false, ..listing(&root) };
     assert_eq!(names(root.path(), all.clone()), set(&["g.txt", "i.txt"]));
-    let hidden = Search { hidden: true, ..all };
+    let hidden = SearchQuery { hidden: true, ..all };
     assert_eq!(names(root.path(), hidden), set(&[".ignore", ".gitignore", ".h.txt", "g.txt", "i.txt"]));
 }
 
 #[test]
 fn depth_size_and_matches_per_file_are_bounded() {
     let root = tree(&[("a", "x\nx\nx\n"), ("d/b", "x\n"), ("large", &"x\n".repeat(1000))]);
-    assert_eq!(names(root.path(), Search { max_depth: Some(1), ..listing(&root) }), set(&["a", "large"]));
-    assert_eq!(names(root.path(), Search { max_file_size: Some(100), ..listing(&root) }), set(&["a", "d/b"]));
-    let (_, end) = run(Search { max_matches_per_file: Some(2), ..search(&root, pattern("x")) });
+    assert_eq!(names(root.path(), SearchQuery { max_depth: Some(1), ..listing(&root) }), set(&["a", "large"]));
+    assert_eq!(names(root.path(), SearchQuery { max_file_size: Some(100), ..listing(&root) }), set(&["a", "d/b"]));
+    let (_, end) = run(SearchQuery { max_matches_per_file: Some(2), ..search(&root, pattern("x")) });
     assert_eq!((end.files_searched, end.files_matched, end.matches), (3, 3, 5));
 }
 
 #[test]
 fn a_file_as_root_and_a_link_as_root_are_searched() {
     let root = tree(&[("d/a", "x\n")]);
-    assert_eq!(lines(Search { pattern: Some(pattern("x")), ..Search::below(root.path().join("d/a")) }).len(), 1);
+    assert_eq!(
+        lines(SearchQuery { pattern: Some(pattern("x")), ..SearchQuery::below(root.path().join("d/a")) }).len(),
+        1
+    );
     symlink("d", root.path().join("link")).unwrap();
-    assert_eq!(names(root.path(), Search::below(root.path().join("link"))), set(&["link/a"]));
+    assert_eq!(names(root.path(), SearchQuery::below(root.path().join("link"))), set(&["link/a"]));
     assert_eq!(names(root.path(), listing(&root)), set(&["d/a"]));
-    let following = Search { follow_symlinks: true, ..listing(&root) };
+    let following = SearchQuery { follow_symlinks: true, ..listing(&root) };
     assert_eq!(names(root.path(), following), set(&["d/a", "link/a"]));
 }
 
@@ -192,7 +196,7 @@ fn a_file_as_root_and_a_link_as_root_are_searched() {
 fn a_loop_of_links_ends_and_is_told() {
     let root = tree(&[("d/a", "x\n")]);
     symlink("..", root.path().join("d/up")).unwrap();
-    let (found, end) = run(Search { follow_symlinks: true, ..listing(&root) });
+    let (found, end) = run(SearchQuery { follow_symlinks: true, ..listing(&root) });
     assert_eq!((found.len(), end.error_count), (1, 1));
     assert_eq!(end.errors[0].path, root.path().join("d/up"));
 }
@@ -203,8 +207,8 @@ fn binary_files_and_what_is_no_file_are_left_alone() {
     let pipe = root.path().join("pipe");
     rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
     assert_eq!(names(root.path(), search(&root, pattern("needle"))), set(&["text"]));
-    let the_pipe = Search { pattern: Some(pattern("needle")), ..Search::below(pipe) };
-    assert_eq!(run(the_pipe), (vec![], SearchEnd::default()));
+    let the_pipe = SearchQuery { pattern: Some(pattern("needle")), ..SearchQuery::below(pipe) };
+    assert_eq!(run(the_pipe), (vec![], SearchSummary::default()));
 }
 
 #[test]
@@ -225,7 +229,7 @@ fn many_matches_come_in_order_in_small_batches() {
     assert_eq!((end.files_matched, end.matches), (1, 10_000));
     let mut numbers = Vec::new();
     for one in &found {
-        let Found::Lines { lines, .. } = one else { panic!("{one:?}") };
+        let SearchHit::Lines { lines, .. } = one else { panic!("{one:?}") };
         assert!(lines.len() <= 256);
         numbers.extend(lines.iter().map(|line| line.number));
     }
@@ -235,20 +239,20 @@ fn many_matches_come_in_order_in_small_batches() {
 #[test]
 fn a_sink_that_breaks_ends_the_search() {
     let root = tree(&[("a", &"x\n".repeat(100_000)), ("b", &"x\n".repeat(100_000))]);
-    let prepared = Search { threads: Some(1), ..search(&root, pattern("x")) }.prepare().unwrap();
+    let prepared = SearchQuery { threads: Some(1), ..search(&root, pattern("x")) }.prepare().unwrap();
     let calls = Mutex::new(0);
     let end = prepared.run(&Cancel::new(), &|_| {
         *calls.lock().unwrap() += 1;
         ControlFlow::Break(())
     });
-    assert_eq!((end.ending, *calls.lock().unwrap()), (Ending::Stopped, 1));
+    assert_eq!((end.completion, *calls.lock().unwrap()), (SearchCompletion::Stopped, 1));
     assert!(end.matches < 1000, "{end:?}");
 }
 
 #[test]
 fn a_sink_that_panics_ends_the_search_on_all_threads() {
     let root = tree(&[("a/a", "x\n"), ("b/b", "x\n"), ("c/c", "x\n")]);
-    let prepared = Search { threads: Some(3), ..search(&root, pattern("x")) }.prepare().unwrap();
+    let prepared = SearchQuery { threads: Some(3), ..search(&root, pattern("x")) }.prepare().unwrap();
     let run = || prepared.run(&Cancel::new(), &|_| panic!("as the test wants it"));
     assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).is_err());
 }
@@ -262,7 +266,7 @@ fn cancelling_ends_the_search() {
         cancel.cancel();
         ControlFlow::Continue(())
     });
-    assert_eq!(end.ending, Ending::Cancelled);
+    assert_eq!(end.completion, SearchCompletion::Cancelled);
     assert!(end.matches < 1000, "{end:?}");
     assert_eq!(end.errors, []);
 }
@@ -274,29 +278,35 @@ fn what_cannot_be_read_is_told_and_the_rest_is_searched() {
     for number in 0..150 {
         symlink("nowhere", root.path().join(format!("broken-{number}"))).unwrap();
     }
-    let (found, end) = run(Search { follow_symlinks: true, ..search(&root, pattern("x")) });
+    let (found, end) = run(SearchQuery { follow_symlinks: true, ..search(&root, pattern("x")) });
     assert_eq!((found.len(), end.errors.len(), end.error_count), (1, 100, 150));
 }
 
 #[test]
 fn a_bad_question_is_refused_with_the_reason() {
     let root = tree(&[]);
-    let refusal = |search: Search| search.prepare().unwrap_err();
+    let refusal = |search: SearchQuery| search.prepare().unwrap_err();
     let bad_pattern = refusal(search(&root, pattern("a(")));
-    assert!(matches!(&bad_pattern, SearchError::Pattern(text) if text.contains("unclosed group")), "{bad_pattern}");
+    assert!(
+        matches!(&bad_pattern, PrepareSearchError::Pattern(text) if text.contains("unclosed group")),
+        "{bad_pattern}"
+    );
     assert_eq!(bad_pattern.to_string(), "bad pattern: unclosed group");
     let two_lines = refusal(search(&root, pattern("a\n(")));
     assert_eq!(two_lines.to_string(), "bad pattern: unclosed group");
     let across = refusal(search(&root, pattern("a\\nb")));
-    assert!(matches!(across, SearchError::Pattern(_)), "{across}");
-    let bad_glob = refusal(Search { globs: vec!["a[".into()], ..listing(&root) });
-    assert!(matches!(&bad_glob, SearchError::Glob { glob, .. } if glob == "a["), "{bad_glob}");
+    assert!(matches!(across, PrepareSearchError::Pattern(_)), "{across}");
+    let bad_glob = refusal(SearchQuery { globs: vec!["a[".into()], ..listing(&root) });
+    assert!(matches!(&bad_glob, PrepareSearchError::Glob { glob, .. } if glob == "a["), "{bad_glob}");
     let long = refusal(search(&root, pattern(&format!("({}", "é".repeat(10_000)))));
     assert!(long.to_string().len() < 600, "{long}");
-    assert!(matches!(refusal(Search { context_after: 21, ..listing(&root) }), SearchError::Context { asked: 21 }));
-    assert!(matches!(refusal(Search::below("relative")), SearchError::Root(_)));
-    let missing = refusal(Search::below(root.path().join("missing")));
-    assert!(matches!(missing, SearchError::Root(error) if error.kind() == std::io::ErrorKind::NotFound));
+    assert!(matches!(
+        refusal(SearchQuery { context_after: 21, ..listing(&root) }),
+        PrepareSearchError::Context { asked: 21 }
+    ));
+    assert!(matches!(refusal(SearchQuery::below("relative")), PrepareSearchError::Root(_)));
+    let missing = refusal(SearchQuery::below(root.path().join("missing")));
+    assert!(matches!(missing, PrepareSearchError::Root(error) if error.kind() == std::io::ErrorKind::NotFound));
 }
 
 #[test]
@@ -335,7 +345,9 @@ fn ignore_files_that_would_never_end_are_not_read() {
     let found: BTreeSet<_> = found
         .iter()
         .map(|one| match one {
-            Found::File { path } | Found::Lines { path, .. } => path.strip_prefix(root.path()).unwrap().to_owned(),
+            SearchHit::File { path } | SearchHit::Lines { path, .. } => {
+                path.strip_prefix(root.path()).unwrap().to_owned()
+            }
         })
         .collect();
     assert_eq!(found, ["directory/g", "fine/a"].into_iter().map(Into::into).collect());
@@ -344,9 +356,9 @@ fn ignore_files_that_would_never_end_are_not_read() {
 
     // Of a root, or above it, the trap is an error; and whoever wants no rules walks past it.
     for root in [at("fifo"), at("device"), at("fifo/b")] {
-        assert!(matches!(Search::below(root).prepare(), Err(SearchError::Root(_))));
+        assert!(matches!(SearchQuery::below(root).prepare(), Err(PrepareSearchError::Root(_))));
     }
-    let all = Search { respect_ignore: false, ..Search::below(at("fifo")) };
+    let all = SearchQuery { respect_ignore: false, ..SearchQuery::below(at("fifo")) };
     assert_eq!(names(root.path(), all), set(&["fifo/b"]));
 }
 
@@ -356,12 +368,12 @@ fn a_long_line_with_many_matches_does_not_outlive_its_search() {
     let root = tree(&[("long", &"a".repeat(8 << 20)), ("short", "a")]);
     let cancel = Cancel::new();
     let over_lines = Pattern { multi_line: true, ..pattern("a\\n?") };
-    let search = Search { threads: Some(2), ..search(&root, over_lines) };
+    let search = SearchQuery { threads: Some(2), ..search(&root, over_lines) };
     let end = search.prepare().unwrap().run(&cancel, &|_| {
         cancel.cancel();
         ControlFlow::Continue(())
     });
-    assert_eq!(end.ending, Ending::Cancelled);
+    assert_eq!(end.completion, SearchCompletion::Cancelled);
 }
 
 /// In this mode all of its lines are told as one.
@@ -373,7 +385,7 @@ fn many_matches_over_many_lines_take_no_more_memory_than_the_file() {
     let told = Mutex::new((0, 0));
     let over_lines = Pattern { multi_line: true, ..pattern("a\\n?") };
     let end = search(&root, over_lines).prepare().unwrap().run(&Cancel::new(), &|found| {
-        let Found::Lines { lines, .. } = found else { panic!("a file where lines were asked for") };
+        let SearchHit::Lines { lines, .. } = found else { panic!("a file where lines were asked for") };
         let mut told = told.lock().unwrap();
         told.0 += lines.len();
         told.1 += lines.iter().map(|line| line.matches.len()).sum::<usize>();
@@ -399,8 +411,8 @@ fn a_line_that_is_too_long_is_an_error_of_its_file() {
     let expected = "it has a line of more than 8 MiB, so it was searched only up to there";
     assert_eq!(errors, [(root.path().join("long"), expected)]);
     let numbers = |name: &str| -> Vec<u64> {
-        let lines_of = |one: &Found| match one {
-            Found::Lines { path, lines } if path.ends_with(name) => lines.clone(),
+        let lines_of = |one: &SearchHit| match one {
+            SearchHit::Lines { path, lines } if path.ends_with(name) => lines.clone(),
             _ => Vec::new(),
         };
         found.iter().flat_map(lines_of).map(|line| line.number).collect()

@@ -7,7 +7,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use files::{Found, Search};
+use files::{SearchHit, SearchQuery};
 use ignore::WalkBuilder;
 use ignore::overrides::OverrideBuilder;
 use proptest::prelude::*;
@@ -154,7 +154,7 @@ fn make(directory: &RandomDirectory, at: &Path, elsewhere: &Path) {
 }
 
 /// What the walker of ripgrep finds.
-fn expected(search: &Search) -> BTreeSet<PathBuf> {
+fn expected(search: &SearchQuery) -> BTreeSet<PathBuf> {
     let mut overrides = OverrideBuilder::new(&search.root);
     for glob in &search.globs {
         overrides.add(glob).unwrap();
@@ -184,10 +184,10 @@ fn expected(search: &Search) -> BTreeSet<PathBuf> {
     found.into_inner().unwrap()
 }
 
-fn found(search: Search) -> BTreeSet<PathBuf> {
+fn found(search: SearchQuery) -> BTreeSet<PathBuf> {
     let (found, _) = run(search);
-    let path = |one: &Found| match one {
-        Found::File { path } | Found::Lines { path, .. } => path.to_path_buf(),
+    let path = |one: &SearchHit| match one {
+        SearchHit::File { path } | SearchHit::Lines { path, .. } => path.to_path_buf(),
     };
     found.iter().map(path).collect()
 }
@@ -212,7 +212,7 @@ fn roots(tree: &Path, elsewhere: &Path) -> Vec<PathBuf> {
     roots
 }
 
-fn options() -> impl Strategy<Value = Search> {
+fn options() -> impl Strategy<Value = SearchQuery> {
     let globs = prop_oneof![3 => Just(Vec::new()), 1 => prop::collection::vec(select(&GLOBS), 1..3)];
     (
         any::<bool>(),
@@ -222,7 +222,7 @@ fn options() -> impl Strategy<Value = Search> {
         prop::option::weighted(0.1, Just(15)),
         globs,
     )
-        .prop_map(|(hidden, respect_ignore, follow_symlinks, max_depth, max_file_size, globs)| Search {
+        .prop_map(|(hidden, respect_ignore, follow_symlinks, max_depth, max_file_size, globs)| SearchQuery {
             hidden,
             respect_ignore,
             follow_symlinks,
@@ -230,7 +230,7 @@ fn options() -> impl Strategy<Value = Search> {
             max_file_size,
             globs: globs.into_iter().map(str::to_owned).collect(),
             threads: Some(2),
-            ..Search::below("/")
+            ..SearchQuery::below("/")
         })
 }
 
@@ -243,7 +243,7 @@ proptest! {
         fs::create_dir(&elsewhere).unwrap();
         make(&tree, &root, &elsewhere);
         for root in roots(&root, &elsewhere) {
-            let search = Search { root, ..options.clone() };
+            let search = SearchQuery { root, ..options.clone() };
             let expected = expected(&search);
             prop_assert_eq!(found(search.clone()), expected, "{:?}", search);
         }
@@ -257,7 +257,7 @@ fn rules_above_the_root_count_however_the_root_is_written() {
     let link = elsewhere.path().join("link");
     symlink(tree.path().join("d"), &link).unwrap();
     for root in [tree.path().join("d"), tree.path().join("d/."), tree.path().join("d/e/.."), link] {
-        let search = Search::below(&root);
+        let search = SearchQuery::below(&root);
         assert_eq!(found(search.clone()), [root.join("b"), root.join("e/a")].into());
         assert_eq!(found(search.clone()), expected(&search));
     }
@@ -268,7 +268,7 @@ fn rules_above_the_root_count_however_the_root_is_written() {
 fn global_excludes_of_git_count_as_for_ripgrep() {
     const INNER: &str = "SEARCH_WITH_GLOBAL_EXCLUDES";
     if let Some(root) = std::env::var_os(INNER) {
-        let search = Search::below(root);
+        let search = SearchQuery::below(root);
         let found = found(search.clone());
         assert_eq!(found, expected(&search));
         assert_eq!(found.len(), 3, "{found:?}");

@@ -12,7 +12,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use files::{Cancel, Ending, Search, SearchEnd, SearchError};
+use files::{Cancel, PrepareSearchError, SearchCompletion, SearchQuery, SearchSummary};
 use rustix::fs::{CWD, FileType, RenameFlags, mknodat, renameat_with};
 
 use super::{listing, names, run, set, tree};
@@ -73,8 +73,11 @@ fn a_leased_ignore_file_keeps_only_its_directory_from_being_searched() {
         assert_eq!(end.errors[0].path, leased);
         assert!(end.errors[0].text.contains("lease"), "{}", end.errors[0].text);
         let below = root.path().join("leased");
-        let refusal = in_time(move || Search::below(below).prepare().unwrap_err());
-        assert!(matches!(&refusal, SearchError::Root(error) if error.path() == Some(leased.as_path())), "{refusal}");
+        let refusal = in_time(move || SearchQuery::below(below).prepare().unwrap_err());
+        assert!(
+            matches!(&refusal, PrepareSearchError::Root(error) if error.path() == Some(leased.as_path())),
+            "{refusal}"
+        );
         drop(holder);
         assert_eq!(names(root.path(), listing(&root)), set(&["fine/a", "leased/b"]));
     }
@@ -120,12 +123,12 @@ impl Drop for Swapping {
 /// Searches this often while something is swapped: a walker that looks first and opens later hangs within some tens of searches.
 const SEARCHES: usize = 100;
 
-fn search_often(search: Search) -> Vec<SearchEnd> {
+fn search_often(search: SearchQuery) -> Vec<SearchSummary> {
     in_time(move || (0..SEARCHES).filter_map(|_| end_of(search.clone())).collect())
 }
 
 /// `None` if the root cannot be searched at this moment.
-fn end_of(search: Search) -> Option<SearchEnd> {
+fn end_of(search: SearchQuery) -> Option<SearchSummary> {
     let prepared = search.prepare().ok()?;
     Some(prepared.run(&Cancel::new(), &|_| ControlFlow::Continue(())))
 }
@@ -144,10 +147,10 @@ fn an_ignore_file_that_turns_into_a_fifo_does_not_hold_a_search() {
         make_fifo(&fifo);
         let _swapping = Swapping::of(raced.clone(), fifo);
         for end in search_often(listing(&root)) {
-            assert_eq!(end.ending, Ending::Complete);
+            assert_eq!(end.completion, SearchCompletion::Complete);
             assert!(end.errors.iter().all(|error| error.path == raced), "{end:?}");
         }
-        search_often(Search::below(root.path().join("raced")));
+        search_often(SearchQuery::below(root.path().join("raced")));
     }
 }
 
@@ -158,8 +161,8 @@ fn a_followed_directory_that_turns_into_a_fifo_does_not_hold_a_search() {
     make_fifo(&fifo);
     symlink("target", root.path().join("link")).unwrap();
     let _swapping = Swapping::of(root.path().join("target"), fifo);
-    for end in search_often(Search { follow_symlinks: true, ..listing(&root) }) {
-        assert_eq!(end.ending, Ending::Complete);
+    for end in search_often(SearchQuery { follow_symlinks: true, ..listing(&root) }) {
+        assert_eq!(end.completion, SearchCompletion::Complete);
     }
 }
 
@@ -170,7 +173,7 @@ fn a_file_that_turns_into_a_fifo_does_not_hold_a_search() {
     make_fifo(&fifo);
     let _swapping = Swapping::of(root.path().join("raced"), fifo);
     for end in search_often(super::search(&root, super::pattern("x"))) {
-        assert_eq!(end.ending, Ending::Complete);
+        assert_eq!(end.completion, SearchCompletion::Complete);
     }
 }
 
@@ -179,7 +182,7 @@ fn a_file_that_turns_into_a_fifo_does_not_hold_a_search() {
 fn a_leased_configuration_of_git_does_not_hold_a_search() {
     const INNER: &str = "SEARCH_WITH_LEASED_CONFIGURATION";
     if let Some(root) = std::env::var_os(INNER) {
-        let (found, end) = in_time(move || run(Search::below(root)));
+        let (found, end) = in_time(move || run(SearchQuery::below(root)));
         assert_eq!((found.len(), end.error_count), (2, 1), "{end:?}");
         assert!(end.errors[0].text.contains("lease"), "{}", end.errors[0].text);
         return;

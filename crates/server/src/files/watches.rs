@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
-use files::{Changes, FileError, Watch, WatchOptions, WatchShare};
+use files::{ChangeBatch, FileError, PathWatch, WatchOptions, WatchedDirectoryCount};
 use parking_lot::Mutex;
 use protocol::fs::{ChangeKind, ChangedNotification, FileChange};
 use protocol::{PathUri, encode_notification, notification};
@@ -33,9 +33,9 @@ pub(crate) struct Watched {
     /// while.
     listener: Mutex<ConnectionNumber>,
     /// What sees the changes, while it does.
-    eyes: Mutex<Option<Watch>>,
+    eyes: Mutex<Option<PathWatch>>,
     /// What the watches of the session take together.
-    share: WatchShare,
+    share: WatchedDirectoryCount,
 }
 
 /// Why there is no watch.
@@ -48,12 +48,12 @@ pub(crate) enum WatchRefusal {
 pub(crate) struct Watches {
     limit: usize,
     by_id: Mutex<HashMap<String, Arc<Watched>>>,
-    share: WatchShare,
+    share: WatchedDirectoryCount,
 }
 
 impl Watches {
     pub(crate) fn new(limit: usize) -> Self {
-        Self { limit, by_id: Mutex::default(), share: WatchShare::default() }
+        Self { limit, by_id: Mutex::default(), share: WatchedDirectoryCount::default() }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -131,7 +131,7 @@ impl Watched {
     pub(crate) fn open_eyes(self: &Arc<Self>, path: PathBuf, recursive: bool) -> Result<(), FileError> {
         let watched = Arc::downgrade(self);
         let sink = Box::new(move |changes| Self::seen(&watched, changes));
-        let eyes = Watch::start(&path, recursive, WatchOptions::default(), &self.share, sink)?;
+        let eyes = PathWatch::start(&path, recursive, WatchOptions::default(), &self.share, sink)?;
         *self.eyes.lock() = Some(eyes);
         if self.over.is_cancelled() {
             self.eyes.lock().take();
@@ -139,7 +139,7 @@ impl Watched {
         Ok(())
     }
 
-    fn seen(watched: &Weak<Self>, changes: Changes) -> ControlFlow<()> {
+    fn seen(watched: &Weak<Self>, changes: ChangeBatch) -> ControlFlow<()> {
         let Some(watched) = watched.upgrade() else { return ControlFlow::Break(()) };
         let is_over = changes.end.is_some();
         let mut log = watched.log.lock();
@@ -216,12 +216,12 @@ fn wire_bytes(change: &FileChange) -> usize {
     CHANGE_BYTES + change.path.as_str().len() + change.from.as_ref().map_or(0, |from| from.as_str().len())
 }
 
-fn on_the_wire(change: files::Change) -> Option<FileChange> {
+fn on_the_wire(change: files::PathChange) -> Option<FileChange> {
     let (kind, from) = match change.kind {
-        files::ChangeKind::Created => (ChangeKind::Created, None),
-        files::ChangeKind::Modified => (ChangeKind::Modified, None),
-        files::ChangeKind::Removed => (ChangeKind::Removed, None),
-        files::ChangeKind::Renamed { from } => (ChangeKind::Renamed, PathUri::from_native(&from)),
+        files::PathChangeKind::Created => (ChangeKind::Created, None),
+        files::PathChangeKind::Modified => (ChangeKind::Modified, None),
+        files::PathChangeKind::Removed => (ChangeKind::Removed, None),
+        files::PathChangeKind::Renamed { from } => (ChangeKind::Renamed, PathUri::from_native(&from)),
     };
     Some(FileChange { path: PathUri::from_native(&change.path)?, kind, from, is_directory: change.is_directory })
 }

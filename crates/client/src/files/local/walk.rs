@@ -12,7 +12,7 @@ const RESULT_BYTES: usize = 4 << 20;
 const ENTRY_BYTES: usize = 64;
 
 pub(super) fn walk(root: &Path, options: WalkOptions, cancel: &Cancel) -> Result<WalkResult, FileError> {
-    let options = files::WalkOptions {
+    let options = files::TreeWalkOptions {
         max_depth: options.max_depth,
         max_directories: options.max_directories,
         max_entries: options.max_entries,

@@ -25,14 +25,14 @@ fn told(happenings: &[(&str, Happening)]) -> String {
     changes.iter().map(shown).collect::<Vec<_>>().join(" ")
 }
 
-fn shown(change: &Change) -> String {
+fn shown(change: &PathChange) -> String {
     let path = change.path.display();
     let slash = if change.is_directory { "/" } else { "" };
     match &change.kind {
-        ChangeKind::Created => format!("+{path}{slash}"),
-        ChangeKind::Modified => format!("~{path}{slash}"),
-        ChangeKind::Removed => format!("-{path}{slash}"),
-        ChangeKind::Renamed { from } => format!("{}>{path}{slash}", from.display()),
+        PathChangeKind::Created => format!("+{path}{slash}"),
+        PathChangeKind::Modified => format!("~{path}{slash}"),
+        PathChangeKind::Removed => format!("-{path}{slash}"),
+        PathChangeKind::Renamed { from } => format!("{}>{path}{slash}", from.display()),
     }
 }
 
@@ -240,14 +240,14 @@ impl Model {
     fn deliver(&mut self) {
         for change in self.coalescer.take().0 {
             match change.kind {
-                ChangeKind::Created | ChangeKind::Modified if change.is_directory => {
+                PathChangeKind::Created | PathChangeKind::Modified if change.is_directory => {
                     self.reader.insert(change.path, Thing::Directory);
                 }
-                ChangeKind::Created | ChangeKind::Modified => {
+                PathChangeKind::Created | PathChangeKind::Modified => {
                     self.reader.insert(change.path, Thing::Unread);
                 }
-                ChangeKind::Removed => remove(&mut self.reader, &change.path),
-                ChangeKind::Renamed { from } => {
+                PathChangeKind::Removed => remove(&mut self.reader, &change.path),
+                PathChangeKind::Renamed { from } => {
                     assert!(self.reader.contains_key(&from), "{from:?} is not known");
                     rename(&mut self.reader, &from, &change.path);
                 }

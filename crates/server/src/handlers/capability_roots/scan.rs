@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use files::{Cancel, EntryKind, FileError, WalkItem, WalkOptions};
+use files::{Cancel, EntryKind, FileError, TreeWalkOptions, WalkItem};
 use protocol::{CapabilityFile, DiscoveredPlugin, DiscoveredSkill, PathUri};
 
 use super::bundle::Bundle;
@@ -17,7 +17,7 @@ const SKILL: &str = "SKILL.md";
 const SKILL_METADATA: &str = "agents/openai.yaml";
 const MCP_CONFIG: &str = ".mcp.json";
 
-const LIMITS: WalkOptions = WalkOptions {
+const LIMITS: TreeWalkOptions = TreeWalkOptions {
     max_depth: 6,
     max_directories: 2_000,
     max_entries: 20_000,

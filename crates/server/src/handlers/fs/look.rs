@@ -6,7 +6,7 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use files::{Cancel, Dangling, EntryKind, FileError, WalkItem};
+use files::{Cancel, DanglingLinks, EntryKind, FileError, WalkItem};
 use protocol::fs::{
     DirectoryEntry, FileMetadata, FileParams, FileTime, LinkTarget, PathParams, PathResult, ReadDirectoryParams,
     ReadDirectoryResult, WalkEntry, WalkFailure, WalkKind, WalkParams, WalkResult,
@@ -208,7 +208,7 @@ fn list(
     dangling_links: bool,
     may_hold: impl FnMut(&OsStr) -> bool,
 ) -> Result<Option<ReadDirectoryResult>, WireError> {
-    let dangling = if dangling_links { Dangling::Listed } else { Dangling::LeftOut };
+    let dangling = if dangling_links { DanglingLinks::Listed } else { DanglingLinks::LeftOut };
     let listed = files::read_directory_while(path, DIRECTORY_ENTRIES, dangling, may_hold).map_err(failed)?;
     let Some(entries) = listed else { return Ok(None) };
     let entries = entries.into_iter().map(|entry| {
@@ -257,7 +257,7 @@ pub(in crate::handlers) fn walk(call: Call, params: WalkParams, session: Arc<Ses
         Ok(path) => path,
         Err(error) => return call.finish::<()>(Err(error)),
     };
-    let options = files::WalkOptions {
+    let options = files::TreeWalkOptions {
         max_depth: params.options.max_depth,
         max_directories: params.options.max_directories,
         max_entries: params.options.max_entries,
@@ -282,7 +282,7 @@ impl Drop for CancelOnDrop {
     }
 }
 
-fn walk_now(root: &Path, options: &files::WalkOptions, cancel: &Cancel) -> Result<WalkResult, WireError> {
+fn walk_now(root: &Path, options: &files::TreeWalkOptions, cancel: &Cancel) -> Result<WalkResult, WireError> {
     let mut result = WalkResult::default();
     let mut left = WALK_REPLY_BYTES;
     let mut take = |bytes: usize| match left.checked_sub(bytes) {

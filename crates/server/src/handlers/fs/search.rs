@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use files::{Cancel, Ending, Found, Pattern, PreparedSearch, SearchEnd};
+use files::{Cancel, Pattern, PreparedSearch, SearchCompletion, SearchHit, SearchSummary};
 use parking_lot::Mutex;
 use protocol::fs::{
     CancelSearchParams, FoundFile, FoundLine, FoundNotification, MatchRange, SearchCase, SearchError, SearchParams,
@@ -79,7 +79,7 @@ impl Drop for Running {
 
 pub(in crate::handlers) fn search(call: Call, params: SearchParams, session: Arc<Session>) {
     let begun = native(&params.path, params.sandbox.as_ref()).and_then(|root| {
-        files::check_size(params.pattern.as_deref(), &params.globs).map_err(|error| refused(&error))?;
+        files::check_search_size(params.pattern.as_deref(), &params.globs).map_err(|error| refused(&error))?;
         Ok((root, Running::begin(&call.connection, params.search_id.clone())?))
     });
     let (root, running) = match begun {
@@ -91,7 +91,7 @@ pub(in crate::handlers) fn search(call: Call, params: SearchParams, session: Arc
         let (gather, mut telling) = gather(params.max_matches);
         let SearchCancel { running: cancel, waiting } = running.cancel.clone();
         let question = Question::of(params.pattern.as_deref(), &params.globs);
-        let place = session.files.searches.place(question, files::Search::default_threads());
+        let place = session.files.searches.place(question, files::SearchQuery::default_threads());
         let place = match waiting.run_until_cancelled(place).await {
             Some(Some(place)) => place,
             Some(None) => return,
@@ -149,22 +149,22 @@ pub(in crate::handlers) fn cancel(call: Call, params: CancelSearchParams, _: Arc
     call.finish(Ok(NoResult {}));
 }
 
-fn cancelled() -> SearchEnd {
-    SearchEnd { ending: Ending::Cancelled, ..SearchEnd::default() }
+fn cancelled() -> SearchSummary {
+    SearchSummary { completion: SearchCompletion::Cancelled, ..SearchSummary::default() }
 }
 
 fn prepare(root: std::path::PathBuf, params: &SearchParams, threads: usize) -> Result<PreparedSearch, WireError> {
     // A root that is not there would be an error among the results; as the only thing asked for, it is the answer.
     std::fs::symlink_metadata(&root).map_err(|error| super::wire_error(&files::FileError::os(error, &root)))?;
     let context = params.context_lines.unwrap_or(0);
-    let search = files::Search {
+    let search = files::SearchQuery {
         pattern: params.pattern.as_ref().map(|text| Pattern {
             text: text.clone(),
             fixed_strings: params.fixed_strings,
             case: match params.case {
-                SearchCase::Sensitive => files::Case::Sensitive,
-                SearchCase::Insensitive => files::Case::Insensitive,
-                SearchCase::Smart => files::Case::Smart,
+                SearchCase::Sensitive => files::CaseSensitivity::Sensitive,
+                SearchCase::Insensitive => files::CaseSensitivity::Insensitive,
+                SearchCase::Smart => files::CaseSensitivity::Smart,
             },
             word: params.word,
             multi_line: params.multi_line,
@@ -179,22 +179,22 @@ fn prepare(root: std::path::PathBuf, params: &SearchParams, threads: usize) -> R
         context_before: context,
         context_after: context,
         threads: Some(threads),
-        ..files::Search::below(root)
+        ..files::SearchQuery::below(root)
     };
     search.prepare().map_err(|error| refused(&error))
 }
 
-fn refused(error: &files::SearchError) -> WireError {
+fn refused(error: &files::PrepareSearchError) -> WireError {
     WireError::invalid_params(format!("fs/search: {error}"))
 }
 
-fn result(end: SearchEnd, last_seq: u64) -> SearchResult {
+fn result(end: SearchSummary, last_seq: u64) -> SearchResult {
     let errors = end.errors.into_iter();
     SearchResult {
         files_searched: end.files_searched,
         files_matched: end.files_matched,
         matches: end.matches,
-        stopped: end.ending != Ending::Complete,
+        stopped: end.completion != SearchCompletion::Complete,
         last_seq,
         errors: errors
             .map(|error| SearchError { path: PathUri::from_native(&error.path), message: error.text })
@@ -253,10 +253,10 @@ fn gather(max_matches: Option<u64>) -> (Gather, Telling) {
 }
 
 impl Gather {
-    fn add(&self, found: Found) -> ControlFlow<()> {
+    fn add(&self, found: SearchHit) -> ControlFlow<()> {
         let (path, lines) = match found {
-            Found::File { path } => (path, None),
-            Found::Lines { path, lines } => (path, Some(lines)),
+            SearchHit::File { path } => (path, None),
+            SearchHit::Lines { path, lines } => (path, Some(lines)),
         };
         let Some(path) = PathUri::from_native(&path) else { return ControlFlow::Continue(()) };
         let mut batch = self.open.batch.lock();
@@ -343,7 +343,7 @@ fn wire_bytes(line: &FoundLine) -> usize {
 }
 
 /// As many as may be found; lines around them do not count.
-fn take_lines(lines: Vec<files::FoundLine>, left: &mut u64) -> Vec<FoundLine> {
+fn take_lines(lines: Vec<files::HitLine>, left: &mut u64) -> Vec<FoundLine> {
     let mut taken = Vec::with_capacity(lines.len());
     for line in lines {
         if !line.is_context {
@@ -378,7 +378,7 @@ mod tests {
     #[test]
     fn matches_count_as_what_they_take_on_the_wire() {
         let (gather, mut telling) = gather(None);
-        let line = files::FoundLine {
+        let line = files::HitLine {
             number: 1,
             offset: 0,
             text: vec![b'a'; 4096],
@@ -387,14 +387,14 @@ mod tests {
             is_context: false,
         };
         let path = std::path::Path::new("/a").into();
-        assert!(gather.add(Found::Lines { path, lines: vec![line] }).is_continue());
+        assert!(gather.add(SearchHit::Lines { path, lines: vec![line] }).is_continue());
         let batch = telling.batches.try_recv().expect("it is as much as is gathered at most");
         let encoded = serde_json::to_string(&batch.files).unwrap().len();
         assert!((encoded / 2..encoded * 2).contains(&batch.bytes), "{} for {encoded}", batch.bytes);
     }
 
-    fn listed(name: &str) -> Found {
-        Found::File { path: std::path::Path::new(name).into() }
+    fn listed(name: &str) -> SearchHit {
+        SearchHit::File { path: std::path::Path::new(name).into() }
     }
 
     fn names(batches: Vec<Batch>) -> Vec<String> {
