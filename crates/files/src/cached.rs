@@ -1,5 +1,5 @@
-//! What the kernel can answer at once, for callers on a thread that must not block. `None` means nothing but that the blocking call
-//! has to be made: here only the plain case is answered, and it is answered as there.
+//! Metadata and contents that the kernel has in its cache, for callers on a thread that must not block. These functions return exactly
+//! what the blocking functions would, or `None`. `None` says nothing about the file: the caller must make the blocking call.
 
 use std::io::IoSliceMut;
 use std::os::fd::OwnedFd;
@@ -12,10 +12,11 @@ use crate::local_devices::is_local;
 use crate::stat::{Metadata, describe, kind, stat};
 use crate::{FileError, Follow};
 
-/// More than this takes long enough to copy that a thread that may block should do it.
-const LARGEST_READ: u64 = 64 * 1024;
+/// Copying more bytes than this takes too long for a thread that must not block.
+const MAX_CACHED_READ_BYTES: u64 = 64 * 1024;
 
-/// What [`metadata`](crate::metadata) says of `path`, following links, if that is known without waiting.
+/// What [`metadata`](crate::metadata) returns for `path` with [`Follow::Yes`], if the kernel can answer without waiting. Always `None`
+/// for a symbolic link and for a file on a device that is not known to be local.
 pub fn metadata_if_cached(path: &Path) -> Option<Result<Metadata, FileError>> {
     let found = match open_cached(path, OFlags::PATH | OFlags::NOFOLLOW)? {
         Ok(opened) => stat_cached(&opened)?,
@@ -25,15 +26,16 @@ pub fn metadata_if_cached(path: &Path) -> Option<Result<Metadata, FileError>> {
     is_plain.then(|| Ok(describe(&found, Follow::Yes)))
 }
 
-/// What [`read_file`](crate::read_file) says of `path`, following links, if the file is small and in memory.
+/// What [`read_file`](crate::read_file) returns for `path` with [`Follow::Yes`], if the file is in the page cache and has at most
+/// 64 KiB.
 pub fn read_file_if_cached(path: &Path, limit: u64) -> Option<Result<Vec<u8>, FileError>> {
-    // Looked at before it is opened, since opening anything but a file of a local device may wait.
+    // Checked before the file is opened for reading, because opening anything but a regular file on a local device may block.
     let size = match open_cached(path, OFlags::PATH)? {
         Ok(opened) => readable_size(&stat_cached(&opened)?, limit)?,
         Err(error) => return Some(Err(error)),
     };
-    // Whatever stands there by now: to read it without waiting works for a file only, and one byte more than there should be shows
-    // whether it is as long.
+    // The path may name something else by now. A read without waiting works only for regular files, and asking for one byte more than
+    // the expected size shows whether the size is still the same.
     let file = open_cached(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?.ok()?;
     let mut bytes = vec![0; size + 1];
     let count = preadv2(&file, &mut [IoSliceMut::new(&mut bytes)], 0, ReadWriteFlags::NOWAIT).ok()?;
@@ -44,7 +46,7 @@ pub fn read_file_if_cached(path: &Path, limit: u64) -> Option<Result<Vec<u8>, Fi
 fn open_cached(path: &Path, flags: OFlags) -> Option<Result<OwnedFd, FileError>> {
     match openat2(CWD, path, flags | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::CACHED) {
         Ok(opened) => Some(Ok(opened)),
-        // The kernel remembers names that are not there, too.
+        // The cache of the kernel also holds names that do not exist.
         Err(error @ (Errno::NOENT | Errno::NOTDIR)) => Some(Err(FileError::os(error, path))),
         Err(_) => None,
     }
@@ -56,7 +58,7 @@ fn stat_cached(opened: &OwnedFd) -> Option<Statx> {
 
 fn readable_size(stat: &Statx, limit: u64) -> Option<usize> {
     let is_plain = kind(stat) == FileType::RegularFile && is_local(stat);
-    // A file that says it is empty may be one that is made up while it is read.
-    let fits = stat.stx_size > 0 && stat.stx_size <= limit.min(LARGEST_READ);
+    // Files whose contents are generated when they are read, as in `/proc`, have size 0.
+    let fits = stat.stx_size > 0 && stat.stx_size <= limit.min(MAX_CACHED_READ_BYTES);
     if is_plain && fits { usize::try_from(stat.stx_size).ok() } else { None }
 }

@@ -1,31 +1,31 @@
-//! How a long operation learns that nobody wants its result any more.
+//! Cancelling a long operation from another thread.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::FileError;
 
-/// A flag that the operation looks at between steps. Clones share it.
+/// A flag that a running operation checks between steps. Clones share the flag, and it is never cleared.
 #[derive(Clone, Debug, Default)]
 pub struct Cancel(Arc<AtomicBool>);
 
 impl Cancel {
-    /// A flag that nobody has raised.
+    /// A flag that is not set.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Asks the operation to end.
+    /// Sets the flag. The operation returns at its next check, with an error or with what it has so far.
     pub fn cancel(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it was asked to.
+    /// Whether [`cancel`](Self::cancel) was called.
     pub fn is_cancelled(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// An error once it was asked to, for `?` between steps.
+    /// Fails with [`FileError::cancelled`] once the flag is set.
     pub fn check(&self) -> Result<(), FileError> {
         if self.is_cancelled() { Err(FileError::cancelled()) } else { Ok(()) }
     }

@@ -1,5 +1,5 @@
-//! Moving the contents of one open file to another: by the kernel where it can, with holes left as holes, and never more than a
-//! block in memory.
+//! Copying the contents of one open file to another. The kernel copies where it can (`copy_file_range`); otherwise the data passes through
+//! a buffer. Holes stay holes. Names, permissions and times are the concern of `copy`.
 
 use std::os::fd::OwnedFd;
 
@@ -11,34 +11,38 @@ use crate::extents;
 use crate::write::write_at;
 use crate::{Cancel, FileError};
 
-/// How much is copied before it is asked again whether anybody still wants it.
-const STRIDE: usize = 16 * 1024 * 1024;
-/// Where we have to copy ourselves.
-const BLOCK: usize = 256 * 1024;
+/// Bytes that are copied between two checks for cancellation.
+const CANCEL_CHECK_BYTES: usize = 16 * 1024 * 1024;
+/// Size of the buffer where the kernel cannot copy.
+const BUFFER_BYTES: usize = 256 * 1024;
 
-/// Why contents could not be moved.
-pub(crate) enum Failure {
+pub(crate) enum CopyContentsError {
     Os(Errno),
     Cancelled(FileError),
 }
 
-impl From<Errno> for Failure {
+impl From<Errno> for CopyContentsError {
     fn from(error: Errno) -> Self {
         Self::Os(error)
     }
 }
 
-/// Copies everything in `from`, which said to have `size` bytes, to the empty file `to`.
-pub(crate) fn copy_contents(from: &OwnedFd, size: u64, to: &OwnedFd, cancel: &Cancel) -> Result<(), Failure> {
-    let mut mover = Mover { from, to, cancel, by_kernel: true, block: Vec::new() };
-    // Files that are made up while they are read say they are empty.
+/// Copies the contents of `from`, whose `stat` says that it has `size` bytes, to the empty file `to`.
+pub(crate) fn copy_contents(
+    from: &OwnedFd,
+    size: u64,
+    to: &OwnedFd,
+    cancel: &Cancel,
+) -> Result<(), CopyContentsError> {
+    let mut copier = ContentsCopier { from, to, cancel, uses_kernel: true, buffer: Vec::new() };
+    // Files whose contents are generated when they are read, as in `/proc`, have size 0.
     if size == 0 {
-        mover.by_kernel = false;
-        return mover.copy(0, u64::MAX);
+        copier.uses_kernel = false;
+        return copier.copy(0, u64::MAX);
     }
     let mut at = 0;
     while let Some(extent) = extents::next(from, size, at)? {
-        mover.copy(extent.offset, extent.length)?;
+        copier.copy(extent.offset, extent.length)?;
         at = extent.end();
     }
     if at < size {
@@ -47,35 +51,35 @@ pub(crate) fn copy_contents(from: &OwnedFd, size: u64, to: &OwnedFd, cancel: &Ca
     Ok(())
 }
 
-struct Mover<'a> {
+struct ContentsCopier<'a> {
     from: &'a OwnedFd,
     to: &'a OwnedFd,
     cancel: &'a Cancel,
-    by_kernel: bool,
-    block: Vec<u8>,
+    uses_kernel: bool,
+    buffer: Vec<u8>,
 }
 
-impl Mover<'_> {
-    /// Copies a stretch, or what there is of it.
-    fn copy(&mut self, offset: u64, length: u64) -> Result<(), Failure> {
+impl ContentsCopier<'_> {
+    /// Copies a range of bytes, or less if the file ends before.
+    fn copy(&mut self, offset: u64, length: u64) -> Result<(), CopyContentsError> {
         let mut done = 0;
         while done < length {
-            self.cancel.check().map_err(Failure::Cancelled)?;
-            let wanted = usize::try_from(length - done).unwrap_or(usize::MAX).min(STRIDE);
-            let copied = if self.by_kernel {
-                match self.by_kernel(offset + done, wanted) {
-                    // Nothing is also what some kernels say of files that are made up while they are read.
+            self.cancel.check().map_err(CopyContentsError::Cancelled)?;
+            let wanted = usize::try_from(length - done).unwrap_or(usize::MAX).min(CANCEL_CHECK_BYTES);
+            let copied = if self.uses_kernel {
+                match self.copy_in_kernel(offset + done, wanted) {
+                    // Some kernels return 0 for files whose contents are generated when they are read.
                     Ok(0)
                     | Err(
                         Errno::XDEV | Errno::NOSYS | Errno::OPNOTSUPP | Errno::INVAL | Errno::PERM | Errno::TXTBSY,
                     ) => {
-                        self.by_kernel = false;
+                        self.uses_kernel = false;
                         continue;
                     }
                     copied => copied?,
                 }
             } else {
-                self.by_hand(offset + done, wanted)?
+                self.copy_through_buffer(offset + done, wanted)?
             };
             if copied == 0 {
                 break;
@@ -85,19 +89,19 @@ impl Mover<'_> {
         Ok(())
     }
 
-    fn by_kernel(&self, offset: u64, wanted: usize) -> Result<usize, Errno> {
+    fn copy_in_kernel(&self, offset: u64, wanted: usize) -> Result<usize, Errno> {
         retry_on_intr(|| {
             let (mut source, mut target) = (offset, offset);
             copy_file_range(self.from, Some(&mut source), self.to, Some(&mut target), wanted)
         })
     }
 
-    fn by_hand(&mut self, offset: u64, wanted: usize) -> Result<usize, Errno> {
-        self.block.clear();
-        self.block.reserve_exact(BLOCK);
-        retry_on_intr(|| pread(self.from, spare_capacity(&mut self.block), offset))?;
-        let count = self.block.len().min(wanted);
-        write_at(self.to, offset, &self.block[..count])?;
+    fn copy_through_buffer(&mut self, offset: u64, wanted: usize) -> Result<usize, Errno> {
+        self.buffer.clear();
+        self.buffer.reserve_exact(BUFFER_BYTES);
+        retry_on_intr(|| pread(self.from, spare_capacity(&mut self.buffer), offset))?;
+        let count = self.buffer.len().min(wanted);
+        write_at(self.to, offset, &self.buffer[..count])?;
         Ok(count)
     }
 }

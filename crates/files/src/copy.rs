@@ -1,4 +1,4 @@
-//! Copying a file, a link or a tree.
+//! Copying a file, a symbolic link or a directory tree. Start reading at [`copy`]; the bytes are copied by `contents`.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::fs::DirBuilder;
@@ -13,26 +13,26 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::path::Arg;
 
-use crate::contents::{Failure, copy_contents};
-use crate::descent::Descent;
-use crate::listing::{READABLE, buffer, each_entry};
-use crate::place::PASSAGE;
-use crate::stat::{Identity, kind, permissions, stat, stat_open};
+use crate::contents::{CopyContentsError, copy_contents};
+use crate::directory_stack::DirectoryStack;
+use crate::listing::{OPEN_TO_LIST, buffer, each_entry};
+use crate::resolve::OPEN_TO_PASS;
+use crate::stat::{FileIdentity, kind, permissions, stat, stat_open};
 use crate::{Cancel, FileError, Follow, read, write};
 
-/// Copies `source` to `destination`: a file with its permissions, a link as it is, a directory only if `recursive`. What a directory
-/// has is merged into one that is there; things in it that are neither file, link nor directory are left out.
+/// Copies `source` to `destination`: a file with its permissions, a symbolic link as a link, a directory only if `recursive`. A
+/// directory is merged into an existing one; FIFOs, sockets and devices in it are left out.
 ///
-/// After an error there may be a part of a tree. A file that was there before keeps its inode and may hold a part of the contents; a new
-/// file that could not be finished is removed.
+/// After an error, a tree may be copied in part. An existing file keeps its inode and may hold a part of the new contents. A new file
+/// that could not be finished is removed.
 ///
-/// A link at `destination` itself is followed. No link below it is: an earlier copy of a hostile tree may have left one that leads
-/// elsewhere. A file takes the place of such a link; a directory is refused with `EEXIST`.
+/// A link at `destination` itself is followed. Links below `destination` are not, because an earlier copy of a hostile tree may have
+/// left a link that leads out of it: a copied file replaces such a link, and a directory fails with `EEXIST`.
 pub fn copy(source: &Path, destination: &Path, recursive: bool, cancel: &Cancel) -> Result<(), FileError> {
     cancel.check()?;
     let found = stat(CWD, source, AtFlags::SYMLINK_NOFOLLOW).map_err(FileError::at(source))?;
-    let from = End { directory: CWD, name: source };
-    let to = End { directory: CWD, name: destination };
+    let from = CopyEndpoint { directory: CWD, name: source };
+    let to = CopyEndpoint { directory: CWD, name: destination };
     match kind(&found) {
         FileType::RegularFile => copy_file(from, to, source, destination, Follow::Yes, cancel),
         FileType::Symlink => copy_link(from, to).map_err(FileError::at(destination)),
@@ -44,22 +44,22 @@ pub fn copy(source: &Path, destination: &Path, recursive: bool, cancel: &Cancel)
     }
 }
 
-/// One end of a copy: a name in a directory.
+/// The source or the destination of one copied file or link: a name relative to an open directory.
 #[derive(Clone, Copy)]
-struct End<F, P> {
+struct CopyEndpoint<F, P> {
     directory: F,
     name: P,
 }
 
-fn copy_link<F: AsFd, P: Arg>(from: End<F, P>, to: End<F, P>) -> Result<(), Errno> {
+fn copy_link<F: AsFd, P: Arg>(from: CopyEndpoint<F, P>, to: CopyEndpoint<F, P>) -> Result<(), Errno> {
     let target = readlinkat(from.directory, from.name, Vec::new())?;
     symlinkat(&*target, to.directory, to.name)
 }
 
-/// `follow` decides what becomes of a link at the destination: it is followed, or a file takes its place.
+/// With [`Follow::Yes`] a link at the destination is followed, with [`Follow::No`] the file replaces it.
 fn copy_file<F: AsFd + Copy, P: Arg + Copy>(
-    from: End<F, P>,
-    to: End<F, P>,
+    from: CopyEndpoint<F, P>,
+    to: CopyEndpoint<F, P>,
     source: &Path,
     destination: &Path,
     follow: Follow,
@@ -71,38 +71,38 @@ fn copy_file<F: AsFd + Copy, P: Arg + Copy>(
     }
     let new_mode = Mode::from_raw_mode(permissions(&found) & 0o777);
     let target = write::open_at(to.directory, to.name, destination, follow, new_mode)?;
-    if Identity::of(&found) == Identity::of(&target.found) {
+    if FileIdentity::of(&found) == FileIdentity::of(&target.found) {
         return Err(FileError::refused("fs/copy cannot copy a file onto itself", destination));
     }
     let output = &target.file;
     let mode = mode_of_copy(&found, &target.found);
     let copied = fchmod(output, mode)
         .and_then(|()| ftruncate(output, 0))
-        .map_err(Failure::from)
+        .map_err(CopyContentsError::from)
         .and_then(|()| copy_contents(&input, found.stx_size, output, cancel))
-        // Writing takes away the bits that let a program run as somebody else.
+        // Writing to a file clears its set-user-ID and set-group-ID bits, so they are set again.
         .and_then(|()| if mode.bits() & 0o7000 == 0 { Ok(()) } else { Ok(fchmod(output, mode)?) });
     if copied.is_err() && target.is_new {
         remove_unfinished(to, &target.found);
     }
     copied.map_err(|failure| match failure {
-        Failure::Os(error) => FileError::os(error, destination),
-        Failure::Cancelled(error) => error,
+        CopyContentsError::Os(error) => FileError::os(error, destination),
+        CopyContentsError::Cancelled(error) => error,
     })
 }
 
-/// Removes a new file that holds a part of its contents, unless something else has its name by now.
-fn remove_unfinished<F: AsFd + Copy, P: Arg + Copy>(at: End<F, P>, made: &Statx) {
+/// Removes a new file that holds a part of its contents, unless another file has its name by now.
+fn remove_unfinished<F: AsFd + Copy, P: Arg + Copy>(at: CopyEndpoint<F, P>, made: &Statx) {
     let still_there = stat(at.directory, at.name, AtFlags::SYMLINK_NOFOLLOW)
-        .is_ok_and(|found| Identity::of(&found) == Identity::of(made));
+        .is_ok_and(|found| FileIdentity::of(&found) == FileIdentity::of(made));
     if still_there {
-        // The error that is told is why the copy failed.
-        let _as_far_as_possible = unlinkat(at.directory, at.name, AtFlags::empty());
+        // The caller returns the error of the copy, which matters more than an error here.
+        let _ignored = unlinkat(at.directory, at.name, AtFlags::empty());
     }
 }
 
-/// The permissions of the source. Set-user-ID and set-group-ID lend the rights of an owner and a group, so they are kept only where the
-/// copy has the same ones.
+/// The permissions of the source. The set-user-ID bit is kept only if the copy has the same owner, the set-group-ID bit only if it has
+/// the same group: otherwise the copy would run with the rights of another user or group than the source.
 fn mode_of_copy(source: &Statx, copy: &Statx) -> Mode {
     let mut mode = permissions(source);
     if source.stx_uid != copy.stx_uid {
@@ -114,8 +114,8 @@ fn mode_of_copy(source: &Statx, copy: &Statx) -> Mode {
     Mode::from_raw_mode(mode)
 }
 
-/// Removes a link that stands where a file is to be. A FIFO is refused here, because opening it would disturb its reader.
-fn remove_link<F: AsFd + Copy, P: Arg + Copy>(at: End<F, P>, path: &Path) -> Result<(), FileError> {
+/// Removes a link that has the name of the new file. Fails for a FIFO, because opening a FIFO would disturb its reader.
+fn remove_link<F: AsFd + Copy, P: Arg + Copy>(at: CopyEndpoint<F, P>, path: &Path) -> Result<(), FileError> {
     match stat(at.directory, at.name, AtFlags::SYMLINK_NOFOLLOW).map(|stat| kind(&stat)) {
         Ok(FileType::Symlink) => unlinkat(at.directory, at.name, AtFlags::empty()).map_err(FileError::at(path)),
         Ok(FileType::Fifo) => Err(FileError::not_a_file(path, Follow::Yes)),
@@ -128,12 +128,12 @@ fn copy_tree(source: &Path, destination: &Path, cancel: &Cancel) -> Result<(), F
     if canonical_as_far_as_it_exists(destination).starts_with(canonical) {
         return Err(into_itself(destination));
     }
-    let from = openat(CWD, source, READABLE | OFlags::NOFOLLOW, Mode::empty()).map_err(FileError::at(source))?;
+    let from = openat(CWD, source, OPEN_TO_LIST | OFlags::NOFOLLOW, Mode::empty()).map_err(FileError::at(source))?;
     DirBuilder::new().recursive(true).create(destination).map_err(FileError::at(destination))?;
-    let to = openat(CWD, destination, PASSAGE, Mode::empty()).map_err(FileError::at(destination))?;
+    let to = openat(CWD, destination, OPEN_TO_PASS, Mode::empty()).map_err(FileError::at(destination))?;
     let mut copying = TreeCopy {
-        source: Descent::below(source, READABLE | OFlags::NOFOLLOW),
-        destination: Descent::below(destination, PASSAGE),
+        source: DirectoryStack::new(source, OPEN_TO_LIST | OFlags::NOFOLLOW),
+        destination: DirectoryStack::new(destination, OPEN_TO_PASS),
         made: identity(&to, destination)?,
         buffer: buffer(),
         cancel,
@@ -153,29 +153,29 @@ fn into_itself(destination: &Path) -> FileError {
     FileError::refused(text, destination)
 }
 
-fn identity(opened: &OwnedFd, path: &Path) -> Result<Identity, FileError> {
-    Ok(Identity::of(&stat_open(opened).map_err(FileError::at(path))?))
+fn identity(opened: &OwnedFd, path: &Path) -> Result<FileIdentity, FileError> {
+    Ok(FileIdentity::of(&stat_open(opened).map_err(FileError::at(path))?))
 }
 
 struct TreeCopy<'a> {
-    /// With the names of the directories that have yet to be copied.
-    source: Descent<Vec<CString>>,
-    destination: Descent<()>,
-    /// The copy, which must not be met on the way, by whatever mount.
-    made: Identity,
+    /// Each level holds the names of its subdirectories that are not yet copied.
+    source: DirectoryStack<Vec<CString>>,
+    destination: DirectoryStack<()>,
+    /// The top directory of the copy. If the source contains it, through a bind mount for example, the copy would never end.
+    made: FileIdentity,
     buffer: Vec<u8>,
     cancel: &'a Cancel,
 }
 
 impl TreeCopy<'_> {
     fn run(mut self) -> Result<(), FileError> {
-        while let Some((_, pending)) = self.source.here() {
+        while let Some((_, pending)) = self.source.current() {
             self.cancel.check()?;
             match pending.pop() {
                 Some(name) => self.copy_directory(&name)?,
                 None => {
-                    self.source.leave()?;
-                    self.destination.leave()?;
+                    self.source.pop()?;
+                    self.destination.pop()?;
                 }
             }
         }
@@ -183,34 +183,36 @@ impl TreeCopy<'_> {
     }
 
     fn copy_directory(&mut self, name: &CStr) -> Result<(), FileError> {
-        let (Some((from, _)), Some((to, ()))) = (self.source.here(), self.destination.here()) else { return Ok(()) };
-        let opened = openat(from, name, READABLE | OFlags::NOFOLLOW, Mode::empty());
-        let opened = opened.map_err(|error| FileError::os(error, &self.source.path_of(name)))?;
+        let (Some((from, _)), Some((to, ()))) = (self.source.current(), self.destination.current()) else {
+            return Ok(());
+        };
+        let opened = openat(from, name, OPEN_TO_LIST | OFlags::NOFOLLOW, Mode::empty());
+        let opened = opened.map_err(|error| FileError::os(error, &self.source.child_path(name)))?;
         let made = match mkdirat(to, name, Mode::from_raw_mode(0o777)) {
-            Ok(()) | Err(Errno::EXIST) => openat(to, name, PASSAGE | OFlags::NOFOLLOW, Mode::empty()),
+            Ok(()) | Err(Errno::EXIST) => openat(to, name, OPEN_TO_PASS | OFlags::NOFOLLOW, Mode::empty()),
             Err(error) => Err(error),
         };
         let made = made.map_err(|error| {
             let error = if error == Errno::NOTDIR { Errno::EXIST } else { error };
-            FileError::os(error, &self.destination.path_of(name))
+            FileError::os(error, &self.destination.child_path(name))
         })?;
         self.enter(opened, made, name)
     }
 
-    /// Copies what is right in a directory and notes the directories in it.
+    /// Copies the files and links of a directory, and notes its subdirectories for later.
     fn enter(&mut self, from: OwnedFd, to: OwnedFd, name: &CStr) -> Result<(), FileError> {
-        let path = || self.source.path_of(name);
+        let path = || self.source.child_path(name);
         let copied = identity(&from, &path())?;
         if copied == self.made {
             return Err(into_itself(&path()));
         }
-        let made = identity(&to, &self.destination.path_of(name))?;
-        self.source.enter(from, copied, name, Vec::new());
-        self.destination.enter(to, made, name, ());
+        let made = identity(&to, &self.destination.child_path(name))?;
+        self.source.push(from, copied, name, Vec::new());
+        self.destination.push(to, made, name, ());
 
-        let source = self.source.path().to_owned();
-        let destination = self.destination.path().to_owned();
-        let (Some((from, pending)), Some((to, ()))) = (self.source.here(), self.destination.here()) else {
+        let source = self.source.current_path().to_owned();
+        let destination = self.destination.current_path().to_owned();
+        let (Some((from, pending)), Some((to, ()))) = (self.source.current(), self.destination.current()) else {
             return Ok(());
         };
         let mut result = Ok(());
@@ -221,13 +223,23 @@ impl TreeCopy<'_> {
                     known => Ok(known),
                 };
                 let below = |directory: &Path| directory.join(OsStr::from_bytes(name.to_bytes()));
-                let (one, other) = (End { directory: from, name }, End { directory: to, name });
+                let (from_entry, to_entry) =
+                    (CopyEndpoint { directory: from, name }, CopyEndpoint { directory: to, name });
                 match kind.map_err(FileError::at(&source))? {
                     FileType::Directory => pending.push(name.to_owned()),
                     FileType::RegularFile => {
-                        copy_file(one, other, &below(&source), &below(&destination), Follow::No, self.cancel)?;
+                        copy_file(
+                            from_entry,
+                            to_entry,
+                            &below(&source),
+                            &below(&destination),
+                            Follow::No,
+                            self.cancel,
+                        )?;
                     }
-                    FileType::Symlink => copy_link(one, other).map_err(FileError::at(&below(&destination)))?,
+                    FileType::Symlink => {
+                        copy_link(from_entry, to_entry).map_err(FileError::at(&below(&destination)))?
+                    }
                     _ => {}
                 }
                 Ok(())

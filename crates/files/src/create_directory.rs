@@ -1,4 +1,4 @@
-//! Making directories.
+//! Creating directories.
 
 use std::fs::DirBuilder;
 use std::io::ErrorKind;
@@ -7,16 +7,16 @@ use std::path::Path;
 use rustix::fs::{Mode, mkdirat};
 use rustix::io::Errno;
 
-use crate::place::{Place, normal_components, open_root, step};
+use crate::resolve::{NameInDirectory, normal_components, open_child, open_root};
 use crate::{FileError, Follow};
 
-/// Makes a directory. With `recursive` also those above it, and one that is there already is fine.
+/// Creates a directory. With `recursive`, missing parents are created too, and a directory that exists already is no error.
 pub fn create_directory(path: &Path, recursive: bool, follow: Follow) -> Result<(), FileError> {
     match (follow, recursive) {
         (Follow::Yes, _) => DirBuilder::new().recursive(recursive).create(path).map_err(FileError::at(path)),
         (Follow::No, true) => create_all_without_links(path),
-        (Follow::No, false) => match Place::find(path, follow)? {
-            Some(place) => mkdirat(&place.directory, &place.name, mode()).map_err(FileError::at(path)),
+        (Follow::No, false) => match NameInDirectory::resolve(path, follow)? {
+            Some(target) => mkdirat(&target.directory, &target.name, mode()).map_err(FileError::at(path)),
             None => Err(FileError::check(ErrorKind::AlreadyExists, "directory already exists", path)),
         },
     }
@@ -26,10 +26,10 @@ fn create_all_without_links(path: &Path) -> Result<(), FileError> {
     let names = normal_components(path)?;
     let mut reached = open_root(path)?;
     for (index, name) in names.iter().enumerate() {
-        let next = match step(&reached, name) {
-            // Somebody else may be making the same.
+        let next = match open_child(&reached, name) {
+            // Another process may create the same directory at the same time.
             Err(Errno::NOENT) => match mkdirat(&reached, *name, mode()) {
-                Ok(()) | Err(Errno::EXIST) => step(&reached, name),
+                Ok(()) | Err(Errno::EXIST) => open_child(&reached, name),
                 Err(error) => Err(error),
             },
             stepped => stepped,

@@ -1,11 +1,12 @@
-//! Why something could not be done with a file.
+//! The error of every operation of this crate: an error of the operating system or of a check, with the path it concerns.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::Follow;
 
-/// Why an operation failed: what the operating system said, or a check of ours, and which path it was about.
+/// Why an operation failed: an error of the operating system, or a check of this crate that refused, and the path concerned.
+/// Displays as the text of the cause, without the path.
 #[derive(Debug, thiserror::Error)]
 #[error("{source}")]
 pub struct FileError {
@@ -13,7 +14,7 @@ pub struct FileError {
     path: Option<PathBuf>,
 }
 
-/// Travels inside the error, so that a caller can word it with its own limit.
+/// The inner error of [`FileError::too_large`], from which [`FileError::size_limit`] reads the limit.
 #[derive(Debug, thiserror::Error)]
 #[error("file is too large to read: limit is {limit} bytes")]
 struct TooLarge {
@@ -21,37 +22,38 @@ struct TooLarge {
 }
 
 impl FileError {
-    /// What the operating system said about `path`.
+    /// An error of the operating system about `path`.
     pub fn os(source: impl Into<io::Error>, path: &Path) -> Self {
         Self { source: source.into(), path: Some(path.to_owned()) }
     }
 
-    /// For `map_err`: what the operating system said about `path`.
+    /// [`os`](Self::os) as a function for `map_err`.
     pub fn at<E: Into<io::Error>>(path: &Path) -> impl FnOnce(E) -> Self {
         move |source| Self::os(source, path)
     }
 
-    /// A check of ours refused `path`: it is the caller's fault, and nothing was done.
+    /// A check refused `path` as invalid input (`ErrorKind::InvalidInput`), before anything was changed.
     pub fn refused(text: impl Into<String>, path: &Path) -> Self {
         Self::check(io::ErrorKind::InvalidInput, text, path)
     }
 
-    /// A check of ours failed for another reason than bad input.
+    /// A check failed for a reason other than invalid input. `kind` is what [`kind`](Self::kind) will return.
     pub fn check(kind: io::ErrorKind, text: impl Into<String>, path: &Path) -> Self {
         Self { source: io::Error::new(kind, text.into()), path: Some(path.to_owned()) }
     }
 
-    /// There is more in the file than the caller wants to have.
+    /// The file at `path` has more than `limit` bytes, the most that the caller wants to read.
     pub fn too_large(limit: u64, path: &Path) -> Self {
         Self { source: io::Error::new(io::ErrorKind::FileTooLarge, TooLarge { limit }), path: Some(path.to_owned()) }
     }
 
-    /// The limit that a file was over. The operating system has an error of the same kind, for which this is `None`.
+    /// The limit in bytes, if this error is [`too_large`](Self::too_large). `None` for all others, also for `EFBIG`, which has the same
+    /// `ErrorKind`.
     pub fn size_limit(&self) -> Option<u64> {
         self.source.get_ref()?.downcast_ref::<TooLarge>().map(|too_large| too_large.limit)
     }
 
-    /// Something that is neither a file nor a directory stands at `path`, or a directory where a file is wanted.
+    /// `path` is not a regular file although the operation needs one. The two texts are part of the wire contract.
     pub(crate) fn not_a_file(path: &Path, follow: Follow) -> Self {
         match follow {
             Follow::Yes => Self::refused(format!("path `{}` is not a file", path.display()), path),
@@ -59,27 +61,27 @@ impl FileError {
         }
     }
 
-    /// A symbolic link stands where the caller wants none to be followed.
+    /// `path` is a symbolic link, and the caller asked for [`Follow::No`].
     pub(crate) fn symbolic_link(path: &Path) -> Self {
         Self::refused("path contains a symbolic link", path)
     }
 
-    /// The caller asked the operation to end.
+    /// The caller cancelled the operation. Its kind is `ErrorKind::Interrupted`, and it has no path.
     pub fn cancelled() -> Self {
         Self { source: io::Error::new(io::ErrorKind::Interrupted, "cancelled"), path: None }
     }
 
-    /// The error of the operating system, or our check in the same clothes.
+    /// The cause. A check of this crate is an `io::Error` without an errno.
     pub fn io(&self) -> &io::Error {
         &self.source
     }
 
-    /// What kind of failure it is.
+    /// The kind of the cause.
     pub fn kind(&self) -> io::ErrorKind {
         self.source.kind()
     }
 
-    /// The path it is about.
+    /// The path that the error concerns. `None` only after a cancellation.
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()
     }

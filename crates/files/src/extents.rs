@@ -1,38 +1,40 @@
-//! Where a file holds data, and where it has holes that need not be read, sent or copied.
+//! Finding the parts of a sparse file that hold data. The holes between them need not be read, sent or copied.
 
 use std::os::fd::AsFd;
 
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 
-/// A stretch of a file that holds data.
+/// A range of a file that holds data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataExtent {
-    /// Where it begins.
+    /// Offset of the first byte.
     pub offset: u64,
-    /// How long it is.
+    /// Length in bytes, at least 1.
     pub length: u64,
 }
 
 impl DataExtent {
-    /// Where it ends.
+    /// Offset of the first byte after the range.
     pub fn end(self) -> u64 {
         self.offset + self.length
     }
 }
 
-/// Some of the data of a file. What lies between, and up to `size`, reads as zeros.
+/// Consecutive extents of a file. The bytes between two of them read as zeros, and so do those between the last extent and `size`
+/// unless `more` is set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DataExtents {
-    /// In the order of the file.
+    /// In ascending order of their offsets, at most as many as the caller asked for.
     pub extents: Vec<DataExtent>,
-    /// How many bytes the file has.
+    /// Size of the file in bytes.
     pub size: u64,
-    /// Whether there is data behind the last one.
+    /// Whether the file has further data after the last extent.
     pub more: bool,
 }
 
-/// The first `max` extents of a file at or behind `from`. A file system that does not tell has one.
+/// The first `max` extents at or after offset `from`. On a file system that cannot tell data from holes, the rest of the file is one
+/// extent.
 pub(crate) fn find<F: AsFd>(file: F, size: u64, from: u64, max: usize) -> Result<DataExtents, Errno> {
     let mut found = DataExtents { extents: Vec::new(), size, more: false };
     let mut at = from;
@@ -47,7 +49,7 @@ pub(crate) fn find<F: AsFd>(file: F, size: u64, from: u64, max: usize) -> Result
     Ok(found)
 }
 
-/// The first extent at or behind `from`.
+/// The first extent at or after offset `from`.
 pub(crate) fn next<F: AsFd>(file: F, size: u64, from: u64) -> Result<Option<DataExtent>, Errno> {
     if from >= size {
         return Ok(None);

@@ -1,5 +1,8 @@
-//! What can be done with files, as blocking calls on native paths. Knows nothing of JSON-RPC, of URIs or of tasks: whoever calls
-//! decides on which thread.
+//! Operations on files and directories, as blocking calls on native paths: read, write, copy, move, remove, list, search and watch.
+//! The crate knows nothing of JSON-RPC, URIs or async tasks; the caller chooses the thread on which a call blocks.
+//!
+//! Most operations are one file with one public function of the same name. The two large parts are `search` and `watch`. The shared
+//! basics are `resolve` (opening the parent directory of a path), `stat` and `listing`.
 
 #![forbid(unsafe_code)]
 
@@ -8,27 +11,27 @@ mod cancel;
 mod contents;
 mod copy;
 mod create_directory;
-mod descent;
+mod directory_stack;
 mod error;
 mod extents;
 mod links;
 mod listing;
 mod local_devices;
 mod names;
-mod one_writer;
-mod place;
 mod read;
 mod regular_file;
 mod remove;
 mod rename;
+mod resolve;
 mod search;
 mod set_metadata;
 mod stat;
-mod temporary;
+mod temporary_file;
 mod upload;
 mod walk;
 mod watch;
 mod write;
+mod write_lock;
 
 pub use cached::{metadata_if_cached, read_file_if_cached};
 pub use cancel::Cancel;
@@ -38,11 +41,11 @@ pub use error::FileError;
 pub use extents::{DataExtent, DataExtents};
 pub use links::{canonicalize, read_link, symlink};
 pub use listing::{DanglingLinks, ListedEntry, read_directory, read_directory_while};
-pub use place::Follow;
 pub use read::{open_file, read_file};
 pub use regular_file::RegularFile;
 pub use remove::remove;
 pub use rename::rename;
+pub use resolve::Follow;
 pub use search::{
     CaseSensitivity, HitLine, MAX_BRACES, MAX_CONTEXT_LINES, MAX_GLOB_BYTES, MAX_GLOBS, MAX_LINE_BYTES,
     MAX_PATTERN_BYTES, MAX_SEARCH_ERRORS, MAX_SEARCHED_BYTES, Pattern, PrepareSearchError, PreparedSearch,

@@ -1,4 +1,4 @@
-//! What is in one directory.
+//! Listing one directory. Trees are listed by `walk`.
 
 use std::ffi::{CStr, OsStr, OsString};
 use std::io::ErrorKind;
@@ -13,35 +13,35 @@ use rustix::io::Errno;
 use crate::FileError;
 use crate::stat::{kind, stat};
 
-/// A directory whose entries are read.
-pub(crate) const READABLE: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
-/// As much as one system call can be asked for without being noticed as memory.
+/// Flags to open a directory whose entries are read.
+pub(crate) const OPEN_TO_LIST: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+/// Size of the buffer for one `getdents` call.
 const BUFFER_SIZE: usize = 32 * 1024;
 
-/// A name in a directory.
+/// An entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedEntry {
-    /// The name, of whatever bytes.
+    /// The name without the directory. It need not be UTF-8.
     pub name: OsString,
-    /// It is a directory, or a link to one.
+    /// Whether the entry is a directory or a symbolic link to one.
     pub is_directory: bool,
-    /// It is a regular file, or a link to one.
+    /// Whether the entry is a regular file or a symbolic link to one.
     pub is_file: bool,
-    /// The name itself is a link.
+    /// Whether the entry itself is a symbolic link.
     pub is_symlink: bool,
 }
 
-/// What becomes of links that lead nowhere.
+/// How a listing treats symbolic links whose target does not exist or cannot be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DanglingLinks {
-    /// They are not there.
+    /// The listing does not contain them.
     LeftOut,
-    /// They are entries that are links, and neither file nor directory.
+    /// The listing contains them, with only `is_symlink` set.
     Listed,
 }
 
-/// The entries of a directory in no particular order. With more than `limit` entries there is an error that says how many there
-/// are, and no more than `limit` are held meanwhile.
+/// The entries of a directory in no particular order. A directory with more than `limit` entries is an error that says how many it has;
+/// no more than `limit` entries are in memory meanwhile.
 pub fn read_directory(path: &Path, limit: usize, dangling: DanglingLinks) -> Result<Vec<ListedEntry>, FileError> {
     Ok(read_directory_while(path, limit, dangling, |_| true)?.unwrap_or_default())
 }
@@ -55,7 +55,7 @@ pub fn read_directory_while(
     dangling: DanglingLinks,
     mut may_hold: impl FnMut(&OsStr) -> bool,
 ) -> Result<Option<Vec<ListedEntry>>, FileError> {
-    let directory = openat(CWD, path, READABLE, Mode::empty()).map_err(FileError::at(path))?;
+    let directory = openat(CWD, path, OPEN_TO_LIST, Mode::empty()).map_err(FileError::at(path))?;
     let mut entries = Some(Vec::new());
     let mut count = 0usize;
     let listed = each_entry(&directory, &mut buffer(), |name, listed_kind| {
@@ -99,12 +99,12 @@ pub fn read_directory_while(
     Ok(entries)
 }
 
-/// Room for listings, to be used for one after another.
+/// A buffer for [`each_entry`], which can be used again for further directories.
 pub(crate) fn buffer() -> Vec<u8> {
     Vec::with_capacity(BUFFER_SIZE)
 }
 
-/// Calls `visit` for each name but `.` and `..`, with the kind as far as the directory knows it.
+/// Calls `visit` for each name except `.` and `..`. The file type is `Unknown` where the file system does not store it in the directory.
 pub(crate) fn each_entry<F: AsFd>(
     directory: F,
     buffer: &mut Vec<u8>,
@@ -113,7 +113,7 @@ pub(crate) fn each_entry<F: AsFd>(
     let mut listing = RawDir::new(directory, buffer.spare_capacity_mut());
     while let Some(entry) = listing.next() {
         let entry = match entry {
-            // The directory was removed since it was opened, so there is nothing in it.
+            // The directory was removed after it was opened, so it is empty.
             Err(Errno::NOENT) => break,
             entry => entry?,
         };

@@ -1,6 +1,6 @@
-//! Which devices answer from memory once something is cached. A network file system can wait for its server in the midst of an
-//! open although the path was cached, and asking it what it is can wait as well. So callers that may block find that out, and
-//! those that may not only look it up.
+//! Remembers which devices are local, so that `cached` uses only those. A network file system can wait for its server even for a cached
+//! path, and `statfs`, which tells the kind of file system, can wait too. So operations that may block call [`learn`], and those that must
+//! not block only ask [`is_local`].
 
 use std::path::Path;
 
@@ -9,8 +9,8 @@ use rustix::fs::{Statx, statfs};
 
 use crate::stat::device;
 
-/// File systems that keep their data on this machine, by the number that `statfs` gives.
-const LOCAL: &[i64] = &[
+/// File systems that keep their data on this machine, by their magic number in `statfs`.
+const LOCAL_FILE_SYSTEMS: &[i64] = &[
     0xEF53,      // ext2, ext3, ext4
     0x5846_5342, // xfs
     0x9123_683E, // btrfs
@@ -20,29 +20,29 @@ const LOCAL: &[i64] = &[
     0x8584_58F6, // ramfs
     0x794C_7630, // overlayfs
 ];
-/// Devices come and go with mounts; with so many the oldest is forgotten.
-const REMEMBERED: usize = 64;
+/// With more devices than this, the one that was learned first is forgotten. Devices come and go with mounts.
+const MAX_KNOWN_DEVICES: usize = 64;
 
-static SEEN: RwLock<Vec<(u64, bool)>> = RwLock::new(Vec::new());
+static KNOWN_DEVICES: RwLock<Vec<(u64, bool)>> = RwLock::new(Vec::new());
 
-/// Finds out about the device of a file, once. May block.
+/// Finds out whether the device of a file is local, once for each device. May block.
 pub(crate) fn learn(stat: &Statx, path: &Path) {
     let device = device(stat);
-    if SEEN.read().iter().any(|(seen, _)| *seen == device) {
+    if KNOWN_DEVICES.read().iter().any(|(known, _)| *known == device) {
         return;
     }
     let Ok(system) = statfs(path) else { return };
-    // Some architectures have fewer bits for it.
+    // `f_type` has 32 bits on some architectures.
     let number = i64::from(system.f_type as u32);
-    let mut seen = SEEN.write();
-    if seen.len() == REMEMBERED {
-        seen.remove(0);
+    let mut known = KNOWN_DEVICES.write();
+    if known.len() == MAX_KNOWN_DEVICES {
+        known.remove(0);
     }
-    seen.push((device, LOCAL.contains(&number)));
+    known.push((device, LOCAL_FILE_SYSTEMS.contains(&number)));
 }
 
-/// Whether it was found out that this device is local.
+/// Whether [`learn`] has found that the device of this file is local. `false` for an unknown device.
 pub(crate) fn is_local(stat: &Statx) -> bool {
     let device = device(stat);
-    SEEN.read().iter().any(|(seen, local)| *seen == device && *local)
+    KNOWN_DEVICES.read().iter().any(|(known, local)| *known == device && *local)
 }

@@ -1,4 +1,4 @@
-//! The names of one directory in order, in one piece of memory.
+//! The names in one directory, sorted, in a single buffer instead of one allocation a name.
 
 use std::ffi::{CStr, OsStr};
 use std::ops::Range;
@@ -6,20 +6,20 @@ use std::os::unix::ffi::OsStrExt;
 
 use rustix::fs::FileType;
 
-/// Names with what the directory knows of them, of which only the first few are kept.
+/// The first names of a directory in byte order, each with the file type that the directory listing gave.
 #[derive(Default)]
-pub(crate) struct Names {
+pub(crate) struct SortedNames {
     bytes: Vec<u8>,
     entries: Vec<(Range<usize>, FileType)>,
 }
 
-impl Names {
+impl SortedNames {
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.entries.clear();
     }
 
-    /// Adds a name. No more than twice `wanted` are held at a time: those that come last in order go.
+    /// Adds a name. When twice `wanted` names are held, only the first `wanted` in byte order are kept.
     pub(crate) fn push(&mut self, name: &CStr, kind: FileType, wanted: usize) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(name.to_bytes());
@@ -29,7 +29,7 @@ impl Names {
         }
     }
 
-    /// Puts them in the order of their bytes.
+    /// Sorts the names by their bytes.
     pub(crate) fn sort(&mut self) {
         let bytes = &self.bytes;
         self.entries.sort_unstable_by(|(one, _), (other, _)| bytes[one.clone()].cmp(&bytes[other.clone()]));
@@ -59,8 +59,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_names_are_kept_whatever_the_order_they_come_in() {
-        let mut names = Names::default();
+    fn the_first_names_in_byte_order_are_kept_in_any_order_of_insertion() {
+        let mut names = SortedNames::default();
         for number in (0..1000).rev() {
             names.push(&CString::new(format!("{number:04}")).unwrap(), FileType::RegularFile, 10);
             assert!(names.entries.len() < 20);

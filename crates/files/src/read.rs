@@ -1,5 +1,5 @@
-//! Reading a file. Only regular files are opened: a FIFO would wait for a writer or disturb one, and opening a device can be an
-//! act of its own.
+//! Reading a file at once ([`read_file`]) or in blocks ([`open_file`]). Only regular files are opened: opening a FIFO would wait for a
+//! writer or disturb one, and opening a device can have side effects.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -10,27 +10,33 @@ use rustix::io::{Errno, read, retry_on_intr};
 use rustix::path::Arg;
 
 use crate::local_devices;
-use crate::place::Place;
 use crate::regular_file::RegularFile;
+use crate::resolve::NameInDirectory;
 use crate::stat::{kind, stat, stat_open};
 use crate::{FileError, Follow};
 
-/// Where nothing is known of the size, as in `/proc`.
-const FIRST_GUESS: usize = 4096;
+/// Capacity of the first buffer for a file that has size 0, which may be one with generated contents, as in `/proc`.
+const UNKNOWN_SIZE_CAPACITY: usize = 4096;
 
-/// The whole of a file, if that is not more than `limit` bytes.
+/// Reads a whole file. A file of more than `limit` bytes fails with [`FileError::too_large`].
 pub fn read_file(path: &Path, follow: Follow, limit: u64) -> Result<Vec<u8>, FileError> {
     let (file, stat) = open_regular(path, follow)?;
     if stat.stx_size > limit {
         return Err(FileError::too_large(limit, path));
     }
-    // One byte more than wanted, so that the read which finds the end needs no room of its own.
-    let most = usize::try_from(limit).unwrap_or(usize::MAX).saturating_add(1);
+    // One byte more than the contents, so that the last read, which returns 0, needs no larger buffer.
+    let max_capacity = usize::try_from(limit).unwrap_or(usize::MAX).saturating_add(1);
     let expected = usize::try_from(stat.stx_size).unwrap_or(usize::MAX).saturating_add(1);
-    let mut bytes = Vec::with_capacity(if stat.stx_size == 0 { FIRST_GUESS.min(most) } else { expected.min(most) });
+    let mut bytes = Vec::with_capacity(if stat.stx_size == 0 {
+        UNKNOWN_SIZE_CAPACITY.min(max_capacity)
+    } else {
+        expected.min(max_capacity)
+    });
     loop {
         if bytes.len() == bytes.capacity() {
-            bytes.reserve_exact(bytes.len().max(FIRST_GUESS).min(most.saturating_sub(bytes.len()).max(1)));
+            bytes.reserve_exact(
+                bytes.len().max(UNKNOWN_SIZE_CAPACITY).min(max_capacity.saturating_sub(bytes.len()).max(1)),
+            );
         }
         let count = retry_on_intr(|| read(&file, spare_capacity(&mut bytes))).map_err(FileError::at(path))?;
         if count == 0 {
@@ -42,7 +48,7 @@ pub fn read_file(path: &Path, follow: Follow, limit: u64) -> Result<Vec<u8>, Fil
     }
 }
 
-/// Opens a file to be read in pieces. What is read stays the file that was opened, whatever becomes of the path.
+/// Opens a file to be read in blocks. It stays the same file when `path` is removed or replaced.
 pub fn open_file(path: &Path, follow: Follow) -> Result<RegularFile, FileError> {
     let (file, _) = open_regular(path, follow)?;
     Ok(RegularFile::new(file, path))
@@ -51,8 +57,8 @@ pub fn open_file(path: &Path, follow: Follow) -> Result<RegularFile, FileError> 
 fn open_regular(path: &Path, follow: Follow) -> Result<(OwnedFd, Statx), FileError> {
     let opened = match follow {
         Follow::Yes => open_at(CWD, path, path, follow),
-        Follow::No => match Place::find(path, follow)? {
-            Some(place) => open_at(&place.directory, &place.name, path, follow),
+        Follow::No => match NameInDirectory::resolve(path, follow)? {
+            Some(target) => open_at(&target.directory, &target.name, path, follow),
             None => Err(FileError::not_a_file(path, follow)),
         },
     };
@@ -77,7 +83,7 @@ pub(crate) fn open_at<F: AsFd, P: Arg + Copy>(
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC | no_follow;
     let file = match openat(&directory, name, flags, Mode::empty()) {
         Ok(file) => file,
-        // A socket was put there since.
+        // A socket has taken the name after the check above.
         Err(Errno::NXIO) => return Err(FileError::not_a_file(path, follow)),
         Err(error) => return Err(FileError::os(error, path)),
     };

@@ -1,4 +1,4 @@
-//! A file that is read in pieces, in any order, from any thread.
+//! An open file that is read in blocks, in any order and from several threads at once.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use crate::extents::{self, DataExtents};
 use crate::stat::{Metadata, describe, stat_open};
 use crate::{FileError, Follow};
 
-/// An open regular file.
+/// An open regular file. Made by [`open_file`](crate::open_file).
 #[derive(Debug)]
 pub struct RegularFile {
     file: OwnedFd,
@@ -22,18 +22,18 @@ impl RegularFile {
         Self { file, path: path.to_owned() }
     }
 
-    /// How many bytes it has now.
+    /// The present size in bytes.
     pub fn size(&self) -> Result<u64, FileError> {
         Ok(self.metadata()?.size)
     }
 
-    /// What the operating system says about it now.
+    /// The present metadata of the open file, not of what is at its path by now.
     pub fn metadata(&self) -> Result<Metadata, FileError> {
         let stat = stat_open(&self.file).map_err(FileError::at(&self.path))?;
         Ok(describe(&stat, Follow::Yes))
     }
 
-    /// Appends up to `len` bytes from `offset` on to `into`, and says whether the file ended before that many.
+    /// Appends up to `len` bytes, from `offset` on, to `into`. Returns whether the file ended before `len` bytes were read.
     pub fn read_block(&self, offset: u64, len: usize, into: &mut Vec<u8>) -> Result<bool, FileError> {
         let end = self.end_of(offset, len)?;
         let start = into.len();
@@ -47,12 +47,13 @@ impl RegularFile {
             }
             at += read as u64;
         }
-        // The buffer may have had more room than was asked for.
+        // `pread` fills all the spare capacity, which may be more than `len`.
         into.truncate(start + len);
         Ok(false)
     }
 
-    /// As [`read_block`](Self::read_block), a piece at a time in the same memory. All but the last have `piece` bytes.
+    /// As [`read_block`](Self::read_block), but passes the data to `take` in pieces that share one buffer. All pieces but the last have
+    /// `piece` bytes.
     pub fn read_pieces(
         &self,
         offset: u64,
@@ -62,7 +63,7 @@ impl RegularFile {
     ) -> Result<bool, FileError> {
         let mut buffer = Vec::with_capacity(piece.min(len));
         let mut done = 0;
-        // An offset that is too large for all of it is refused before any of it is read.
+        // A range that is too large is refused before `take` gets any piece.
         self.end_of(offset, len)?;
         while done < len {
             buffer.clear();
@@ -81,7 +82,7 @@ impl RegularFile {
         offset.checked_add(len as u64).filter(|end| i64::try_from(*end).is_ok()).ok_or_else(overflowed)
     }
 
-    /// The stretches of the file from `from` on that hold data, at most `max` of them.
+    /// The first `max` ranges that hold data, at or after offset `from`.
     pub fn extents(&self, from: u64, max: usize) -> Result<DataExtents, FileError> {
         extents::find(&self.file, self.size()?, from, max).map_err(FileError::at(&self.path))
     }

@@ -1,5 +1,5 @@
-//! Removing. Everything is removed by its name in a directory that is held open, so nobody can lead the operation out of the tree by
-//! swapping a directory for a link. Mounts are never removed nor entered.
+//! Removing files and directory trees. Every entry is removed by its name relative to an open directory, so that another process cannot
+//! lead the operation out of the tree by replacing a directory by a link. Mount points are neither entered nor removed.
 
 use std::ffi::{CStr, CString};
 use std::io::ErrorKind;
@@ -11,19 +11,20 @@ use std::path::Path;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, SeekFrom, Statx, openat, seek, unlinkat};
 use rustix::io::Errno;
 
-use crate::descent::Descent;
-use crate::listing::{READABLE, buffer, each_entry};
-use crate::place::Place;
-use crate::stat::{Identity, device, is_mount_point, kind, stat, stat_open};
+use crate::directory_stack::DirectoryStack;
+use crate::listing::{OPEN_TO_LIST, buffer, each_entry};
+use crate::resolve::NameInDirectory;
+use crate::stat::{FileIdentity, device, is_mount_point, kind, stat, stat_open};
 use crate::{Cancel, FileError, Follow};
 
-/// So many names of subdirectories are kept at a time; the directory is listed again for the rest.
-const SUBDIRECTORIES_KEPT: usize = 1024;
-/// How often something may turn out to be other than it was just found before whoever changes it has won.
-const SURPRISES: usize = 64;
+/// Names of subdirectories that are held in memory for one directory. If there are more, the directory is listed again later.
+const MAX_PENDING_DIRECTORIES: usize = 1024;
+/// Retries after an entry turned out to be of another kind than just before, because another process changes the tree. After that the
+/// removal fails.
+const MAX_RETRIES: usize = 64;
 
-/// Removes what is at `path`; a link itself, not what it leads to. A directory must be empty unless `recursive`. With `force` it is
-/// fine if there is nothing.
+/// Removes a file, directory or symbolic link; of a link not its target. A directory must be empty unless `recursive`. With `force`, a
+/// `path` that does not exist is no error. `recursive` with [`Follow::No`] is unsupported.
 pub fn remove(path: &Path, recursive: bool, force: bool, follow: Follow, cancel: &Cancel) -> Result<(), FileError> {
     if recursive && follow == Follow::No {
         let text = "recursive no-follow removal is unsupported";
@@ -31,29 +32,29 @@ pub fn remove(path: &Path, recursive: bool, force: bool, follow: Follow, cancel:
     }
     cancel.check()?;
     match remove_present(path, recursive, follow, cancel) {
-        // Once a tree is being removed, what is missing in it is no error to begin with.
+        // Only `path` itself is meant: entries of a tree that disappear during the removal never cause `NotFound`.
         Err(error) if force && error.kind() == ErrorKind::NotFound => Ok(()),
         done => done,
     }
 }
 
 fn remove_present(path: &Path, recursive: bool, follow: Follow, cancel: &Cancel) -> Result<(), FileError> {
-    let place = Place::find(path, follow)?.ok_or_else(|| mount_point(path))?;
-    let found = stat(&place.directory, &place.name, AtFlags::SYMLINK_NOFOLLOW).map_err(FileError::at(path))?;
-    let above = device(&stat_open(&place.directory).map_err(FileError::at(path))?);
-    if is_mount_point(&found, above) {
+    let target = NameInDirectory::resolve(path, follow)?.ok_or_else(|| mount_point(path))?;
+    let found = stat(&target.directory, &target.name, AtFlags::SYMLINK_NOFOLLOW).map_err(FileError::at(path))?;
+    let parent = device(&stat_open(&target.directory).map_err(FileError::at(path))?);
+    if is_mount_point(&found, parent) {
         return Err(mount_point(path));
     }
     match kind(&found) {
         FileType::Symlink if follow == Follow::No => Err(FileError::symbolic_link(path)),
         FileType::Directory if recursive => {
-            let name = CString::new(place.name.into_vec()).map_err(FileError::at(path))?;
-            Removal::new(&place.directory, path, &found, cancel).run(&name)
+            let name = CString::new(target.name.into_vec()).map_err(FileError::at(path))?;
+            Removal::new(&target.directory, path, &found, cancel).run(&name)
         }
         FileType::Directory => {
-            unlinkat(&place.directory, &place.name, AtFlags::REMOVEDIR).map_err(FileError::at(path))
+            unlinkat(&target.directory, &target.name, AtFlags::REMOVEDIR).map_err(FileError::at(path))
         }
-        _ => unlinkat(&place.directory, &place.name, AtFlags::empty()).map_err(FileError::at(path)),
+        _ => unlinkat(&target.directory, &target.name, AtFlags::empty()).map_err(FileError::at(path)),
     }
 }
 
@@ -65,69 +66,69 @@ fn mount_point(path: &Path) -> FileError {
     )
 }
 
-/// Names of directories that were found in a directory and have yet to be removed.
-type Pending = Vec<CString>;
+/// Names of the subdirectories of one directory that are not yet removed.
+type PendingDirectories = Vec<CString>;
 
 struct Removal<'a> {
-    above: &'a OwnedFd,
-    descent: Descent<Pending>,
+    parent: &'a OwnedFd,
+    stack: DirectoryStack<PendingDirectories>,
     device: u64,
-    surprises: usize,
+    retries: usize,
     buffer: Vec<u8>,
     cancel: &'a Cancel,
 }
 
 impl<'a> Removal<'a> {
-    fn new(above: &'a OwnedFd, path: &Path, top: &Statx, cancel: &'a Cancel) -> Self {
-        let descent = Descent::below(path, READABLE | OFlags::NOFOLLOW);
-        Self { above, descent, device: device(top), surprises: 0, buffer: buffer(), cancel }
+    fn new(parent: &'a OwnedFd, path: &Path, top: &Statx, cancel: &'a Cancel) -> Self {
+        let stack = DirectoryStack::new(path, OPEN_TO_LIST | OFlags::NOFOLLOW);
+        Self { parent, stack, device: device(top), retries: 0, buffer: buffer(), cancel }
     }
 
     fn run(mut self, name: &CStr) -> Result<(), FileError> {
         self.enter(name)?;
         loop {
             self.cancel.check()?;
-            let Some((_, pending)) = self.descent.here() else { return Ok(()) };
+            let Some((_, pending)) = self.stack.current() else { return Ok(()) };
             if let Some(child) = pending.pop() {
                 self.enter(&child)?;
-            } else if !self.sweep()? {
+            } else if !self.remove_files()? {
                 self.leave()?;
             }
         }
     }
 
-    /// Opens a directory below where it is; what turns out to be none is removed at once.
+    /// Opens a subdirectory of the current directory and makes it the current one. If the name is not a directory any more, it is unlinked.
     fn enter(&mut self, name: &CStr) -> Result<(), FileError> {
-        let here = self.descent.here().map_or(self.above, |(directory, _)| directory);
-        let opened = match openat(here, name, READABLE | OFlags::NOFOLLOW, Mode::empty()) {
+        let directory = self.stack.current().map_or(self.parent, |(current, _)| current);
+        let opened = match openat(directory, name, OPEN_TO_LIST | OFlags::NOFOLLOW, Mode::empty()) {
             Ok(opened) => opened,
             Err(Errno::NOENT) => return Ok(()),
             Err(Errno::NOTDIR | Errno::LOOP) => {
-                return match unlinkat(here, name, AtFlags::empty()) {
-                    Err(Errno::ISDIR) if self.may_try_again() => self.enter(name),
+                return match unlinkat(directory, name, AtFlags::empty()) {
+                    Err(Errno::ISDIR) if self.may_retry() => self.enter(name),
                     removed => self.removed(removed, name),
                 };
             }
-            // What cannot be listed may still be empty.
+            // A directory that may not be read can be removed if it is empty.
             Err(error @ Errno::ACCESS) => {
-                let removed = unlinkat(here, name, AtFlags::REMOVEDIR).map_err(|_| error);
+                let removed = unlinkat(directory, name, AtFlags::REMOVEDIR).map_err(|_| error);
                 return self.removed(removed, name);
             }
-            Err(error) => return Err(FileError::os(error, &self.descent.path_of(name))),
+            Err(error) => return Err(FileError::os(error, &self.stack.child_path(name))),
         };
-        let found = stat_open(&opened).map_err(|error| FileError::os(error, &self.descent.path_of(name)))?;
+        let found = stat_open(&opened).map_err(|error| FileError::os(error, &self.stack.child_path(name)))?;
         if is_mount_point(&found, self.device) {
-            return Err(mount_point(&self.descent.path_of(name)));
+            return Err(mount_point(&self.stack.child_path(name)));
         }
-        self.descent.enter(opened, Identity::of(&found), name, Pending::new());
+        self.stack.push(opened, FileIdentity::of(&found), name, PendingDirectories::new());
         Ok(())
     }
 
-    /// Removes everything but directories from where it is and notes those. Says whether there are any.
-    fn sweep(&mut self) -> Result<bool, FileError> {
-        let Some((directory, pending)) = self.descent.here() else { return Ok(false) };
+    /// Unlinks everything but the subdirectories of the current directory, and notes those as pending. Returns whether there are any.
+    fn remove_files(&mut self) -> Result<bool, FileError> {
+        let Some((directory, pending)) = self.stack.current() else { return Ok(false) };
         let mut failed = None;
-        let swept = seek(directory, SeekFrom::Start(0)).and_then(|_| {
+        let listed = seek(directory, SeekFrom::Start(0)).and_then(|_| {
             each_entry(directory, &mut self.buffer, |name, kind| {
                 if self.cancel.is_cancelled() {
                     return ControlFlow::Break(());
@@ -140,7 +141,7 @@ impl<'a> Removal<'a> {
                     Ok(()) | Err(Errno::NOENT) => ControlFlow::Continue(()),
                     Err(Errno::ISDIR) => {
                         pending.push(name.to_owned());
-                        if pending.len() < SUBDIRECTORIES_KEPT {
+                        if pending.len() < MAX_PENDING_DIRECTORIES {
                             ControlFlow::Continue(())
                         } else {
                             ControlFlow::Break(())
@@ -154,7 +155,7 @@ impl<'a> Removal<'a> {
             })
         });
         let found_any = !pending.is_empty();
-        swept.map_err(|error| FileError::os(error, self.descent.path()))?;
+        listed.map_err(|error| FileError::os(error, self.stack.current_path()))?;
         if let Some((error, name)) = failed {
             return Err(self.refusal(error, &name));
         }
@@ -162,23 +163,23 @@ impl<'a> Removal<'a> {
         Ok(found_any)
     }
 
-    /// Removes the directory that was emptied.
+    /// Removes the current directory, which is empty now, and makes its parent the current one.
     fn leave(&mut self) -> Result<(), FileError> {
-        let Some(name) = self.descent.leave()? else { return Ok(()) };
-        let here = self.descent.here().map_or(self.above, |(directory, _)| directory);
-        match unlinkat(here, &*name, AtFlags::REMOVEDIR) {
-            // Some file systems leave out names when others are removed during a listing, and somebody may have made new ones.
-            Err(Errno::NOTEMPTY | Errno::EXIST | Errno::NOTDIR) if self.may_try_again() => self.enter(&name),
+        let Some(name) = self.stack.pop()? else { return Ok(()) };
+        let directory = self.stack.current().map_or(self.parent, |(current, _)| current);
+        match unlinkat(directory, &*name, AtFlags::REMOVEDIR) {
+            // Some file systems skip names when entries are removed during a listing, and another process may have created new ones.
+            Err(Errno::NOTEMPTY | Errno::EXIST | Errno::NOTDIR) if self.may_retry() => self.enter(&name),
             removed => {
-                self.surprises = 0;
+                self.retries = 0;
                 self.removed(removed, &name)
             }
         }
     }
 
-    fn may_try_again(&mut self) -> bool {
-        self.surprises += 1;
-        self.surprises <= SURPRISES
+    fn may_retry(&mut self) -> bool {
+        self.retries += 1;
+        self.retries <= MAX_RETRIES
     }
 
     fn removed(&self, removed: Result<(), Errno>, name: &CStr) -> Result<(), FileError> {
@@ -188,9 +189,9 @@ impl<'a> Removal<'a> {
         }
     }
 
-    /// The kernel's word for a mount is the one for everything that is in use.
+    /// The error for an entry that could not be removed. `EBUSY` has many causes, so a mount point gets a text of its own.
     fn refusal(&self, error: Errno, name: &CStr) -> FileError {
-        let path = self.descent.path_of(name);
+        let path = self.stack.child_path(name);
         let looked_at = stat(CWD, &path, AtFlags::SYMLINK_NOFOLLOW);
         match (error, looked_at) {
             (Errno::BUSY, Ok(found)) if is_mount_point(&found, self.device) => mount_point(&path),

@@ -1,4 +1,4 @@
-//! Moving within a file system.
+//! Renaming, also to another directory of the same file system.
 
 use std::path::Path;
 
@@ -8,13 +8,13 @@ use rustix::io::Errno;
 use crate::FileError;
 use crate::stat::{kind, stat};
 
-/// Gives `source` the name `destination`, in one step. Without `replace` that name must be free.
+/// Renames `source` to `destination` atomically. Without `replace`, an existing `destination` fails with `EEXIST`.
 pub fn rename(source: &Path, destination: &Path, replace: bool) -> Result<(), FileError> {
     let renamed = if replace {
         renameat(CWD, source, CWD, destination)
     } else {
         match renameat_with(CWD, source, CWD, destination, RenameFlags::NOREPLACE) {
-            // An old kernel, or a file system that does not know the flag. What is wrong in itself is refused again.
+            // The kernel or the file system does not know the flag. A request that is invalid in itself fails again there.
             Err(Errno::NOSYS | Errno::INVAL) => rename_to_free_name(source, destination),
             renamed => renamed,
         }
@@ -25,7 +25,8 @@ pub fn rename(source: &Path, destination: &Path, replace: bool) -> Result<(), Fi
     })
 }
 
-/// Without help from the kernel only what can have a second name is safe from somebody who takes the name meanwhile.
+/// Renames without `RENAME_NOREPLACE`. A hard link makes that safe against another process that creates `destination` meanwhile; for
+/// directories, which cannot have hard links, and on file systems without them, a short race remains.
 fn rename_to_free_name(source: &Path, destination: &Path) -> Result<(), Errno> {
     let is_directory = kind(&stat(CWD, source, AtFlags::SYMLINK_NOFOLLOW)?) == FileType::Directory;
     if !is_directory {
@@ -49,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_free_name_is_found_without_help_from_the_kernel() {
+    fn without_the_kernel_flag_an_existing_name_is_not_replaced() {
         let root = tempfile::tempdir().unwrap();
         let at = |name: &str| root.path().join(name);
         fs::write(at("a"), "a").unwrap();

@@ -1,4 +1,4 @@
-//! Changing what is known of a file.
+//! Changing the permissions and the modification time of a file.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
@@ -8,12 +8,12 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::place::Place;
+use crate::resolve::NameInDirectory;
 use crate::stat::{kind, stat_open};
 use crate::{FileError, Follow};
 
-/// Sets the permission bits of a file, or when it was last written in seconds and nanoseconds since 1970. A link that is not to be
-/// followed has a time of its own, but no permissions.
+/// Sets the permission bits of a file (`mode`), its modification time in seconds and nanoseconds since 1970 (`mtime`), or both. With
+/// [`Follow::No`], the time of a symbolic link itself is set; its permissions cannot be set.
 pub fn set_metadata(
     path: &Path,
     mode: Option<u32>,
@@ -21,19 +21,19 @@ pub fn set_metadata(
     follow: Follow,
 ) -> Result<(), FileError> {
     let times = mtime.map(|mtime| timestamps(mtime, path)).transpose()?;
-    let place = match follow {
+    let target = match follow {
         Follow::Yes => None,
-        Follow::No => Place::find(path, follow)?,
+        Follow::No => NameInDirectory::resolve(path, follow)?,
     };
     if let Some(mode) = mode.map(|bits| Mode::from_raw_mode(bits & 0o7777)) {
-        match &place {
-            Some(place) => chmod_without_links(place, mode, path)?,
+        match &target {
+            Some(target) => chmod_without_links(target, mode, path)?,
             None => chmodat(CWD, path, mode, AtFlags::empty()).map_err(FileError::at(path))?,
         }
     }
     if let Some(times) = times {
-        match &place {
-            Some(place) => utimensat(&place.directory, &place.name, &times, AtFlags::SYMLINK_NOFOLLOW),
+        match &target {
+            Some(target) => utimensat(&target.directory, &target.name, &times, AtFlags::SYMLINK_NOFOLLOW),
             None => utimensat(CWD, path, &times, AtFlags::empty()),
         }
         .map_err(FileError::at(path))?;
@@ -41,9 +41,9 @@ pub fn set_metadata(
     Ok(())
 }
 
-/// Only the time of the last write; that of the last access stays.
+/// Timestamps that change the modification time and keep the access time.
 pub(crate) fn timestamps((seconds, nanos): (i64, u32), path: &Path) -> Result<Timestamps, FileError> {
-    // Larger numbers mean something else to the kernel.
+    // Some larger numbers, such as `UTIME_NOW`, have a special meaning for the kernel.
     if nanos >= 1_000_000_000 {
         return Err(FileError::refused("nanoseconds must be below 1000000000", path));
     }
@@ -53,21 +53,21 @@ pub(crate) fn timestamps((seconds, nanos): (i64, u32), path: &Path) -> Result<Ti
     })
 }
 
-fn chmod_without_links(place: &Place, mode: Mode, path: &Path) -> Result<(), FileError> {
+fn chmod_without_links(target: &NameInDirectory, mode: Mode, path: &Path) -> Result<(), FileError> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let found = openat(&place.directory, &place.name, flags, Mode::empty()).map_err(FileError::at(path))?;
+    let found = openat(&target.directory, &target.name, flags, Mode::empty()).map_err(FileError::at(path))?;
     if kind(&stat_open(&found).map_err(FileError::at(path))?) == FileType::Symlink {
         return Err(FileError::symbolic_link(path));
     }
-    chmod_found(&found, place, mode).map_err(FileError::at(path))
+    chmod_found(&found, target, mode).map_err(FileError::at(path))
 }
 
-fn chmod_found(found: &OwnedFd, place: &Place, mode: Mode) -> Result<(), Errno> {
+fn chmod_found(found: &OwnedFd, target: &NameInDirectory, mode: Mode) -> Result<(), Errno> {
     match chmodat(CWD, format!("/proc/self/fd/{}", found.as_raw_fd()), mode, AtFlags::empty()) {
-        // Without /proc the file has to be opened for real.
+        // Without `/proc`, the file has to be opened for reading.
         Err(Errno::NOENT | Errno::NOTDIR) => {
             let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            fchmod(openat(&place.directory, &place.name, flags, Mode::empty())?, mode)
+            fchmod(openat(&target.directory, &target.name, flags, Mode::empty())?, mode)
         }
         done => done,
     }

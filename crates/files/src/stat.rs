@@ -1,4 +1,4 @@
-//! What is known of a file without opening it.
+//! Metadata of files, through `statx`.
 
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -8,43 +8,43 @@ use rustix::io::Errno;
 use rustix::path::Arg;
 
 use crate::local_devices;
-use crate::place::Place;
+use crate::resolve::NameInDirectory;
 use crate::{FileError, Follow};
 
-/// What the operating system says about a file.
+/// Metadata of a file. For a symbolic link that was followed, everything but `is_symlink` describes the target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metadata {
-    /// It is a directory, or a link to one.
+    /// Whether the path names a directory or a link to one.
     pub is_directory: bool,
-    /// It is a regular file, or a link to one.
+    /// Whether the path names a regular file or a link to one.
     pub is_file: bool,
-    /// The path names a symbolic link; everything else here is about what the link leads to.
+    /// Whether the path itself names a symbolic link.
     pub is_symlink: bool,
-    /// In bytes; for directories what the file system makes of it.
+    /// Size in bytes. For directories the number depends on the file system.
     pub size: u64,
-    /// Milliseconds since 1970, 0 if unknown.
+    /// Creation time in milliseconds since 1970, or 0 if the file system does not store it.
     pub created_at_ms: i64,
-    /// Milliseconds since 1970.
+    /// Modification time in milliseconds since 1970. With [`Follow::Yes`], earlier times are 0.
     pub modified_at_ms: i64,
-    /// Permission bits, with set-user-ID, set-group-ID and sticky.
+    /// Permission bits including set-user-ID, set-group-ID and sticky (`0o7777`), without the file type.
     pub mode: u32,
-    /// The owner.
+    /// User id of the owner.
     pub uid: u32,
-    /// The group.
+    /// Group id.
     pub gid: u32,
-    /// Its number on the device.
+    /// Inode number, unique on its device.
     pub inode: u64,
-    /// The device it is on.
+    /// Number of the device that holds the file, as `st_dev`.
     pub device: u64,
-    /// How many names it has.
+    /// Number of hard links.
     pub links: u64,
-    /// When it was last written, in whole seconds since 1970.
+    /// Modification time in whole seconds since 1970. Negative for earlier times, whatever `follow` is.
     pub modified_seconds: i64,
-    /// The nanoseconds to be added to that.
+    /// Nanoseconds to add to `modified_seconds`.
     pub modified_nanos: u32,
 }
 
-/// Looks at `path`. A link that is followed is described by what it leads to; one that must not be is refused.
+/// The metadata of `path`. With [`Follow::Yes`] a symbolic link is described by its target, with [`Follow::No`] it is an error.
 pub fn metadata(path: &Path, follow: Follow) -> Result<Metadata, FileError> {
     match follow {
         Follow::Yes => {
@@ -57,8 +57,8 @@ pub fn metadata(path: &Path, follow: Follow) -> Result<Metadata, FileError> {
             Ok(Metadata { is_symlink: true, ..describe(&target, follow) })
         }
         Follow::No => {
-            let own = match Place::find(path, follow)? {
-                Some(place) => stat(&place.directory, &place.name, AtFlags::SYMLINK_NOFOLLOW),
+            let own = match NameInDirectory::resolve(path, follow)? {
+                Some(target) => stat(&target.directory, &target.name, AtFlags::SYMLINK_NOFOLLOW),
                 None => stat(CWD, path, AtFlags::SYMLINK_NOFOLLOW),
             };
             let own = own.map_err(FileError::at(path))?;
@@ -74,7 +74,7 @@ pub(crate) fn stat<F: AsFd, P: Arg>(directory: F, path: P, flags: AtFlags) -> Re
     rustix::fs::statx(directory, path, flags, StatxFlags::BASIC_STATS | StatxFlags::BTIME)
 }
 
-/// The same of something that is open.
+/// `stat` of an open file.
 pub(crate) fn stat_open<F: AsFd>(opened: F) -> Result<Statx, Errno> {
     stat(opened, c"", AtFlags::EMPTY_PATH)
 }
@@ -87,20 +87,20 @@ pub(crate) fn permissions(stat: &Statx) -> u32 {
     u32::from(stat.stx_mode) & 0o7777
 }
 
-/// What makes two names the same file.
+/// Device and inode number. Two names with the same identity are the same file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Identity {
+pub(crate) struct FileIdentity {
     device: u64,
     inode: u64,
 }
 
-impl Identity {
+impl FileIdentity {
     pub(crate) fn of(stat: &Statx) -> Self {
         Self { device: device(stat), inode: stat.stx_ino }
     }
 }
 
-/// Whether something is mounted right there. Kernels that do not say so leave the change of the device as a sign.
+/// Whether `stat` is of a mount point. On kernels that do not report this, a device other than that of the parent directory tells it.
 pub(crate) fn is_mount_point(stat: &Statx, device_above: u64) -> bool {
     if stat.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT) {
         return stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT);
@@ -114,7 +114,7 @@ pub(crate) fn device(stat: &Statx) -> u64 {
 
 pub(crate) fn describe(stat: &Statx, follow: Follow) -> Metadata {
     let has_birth = StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::BTIME);
-    // Only the strict mode of the protocol knows times before 1970.
+    // The wire contract reports times before 1970 only if links are not followed.
     let milliseconds = |seconds: i64, nanos: u32| {
         let whole = seconds.saturating_mul(1000).saturating_add(i64::from(nanos / 1_000_000));
         if follow == Follow::Yes { whole.max(0) } else { whole }
@@ -142,17 +142,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mounts_are_known_by_their_device_where_the_kernel_says_no_more() {
-        let looked_at = |path: &str| stat(CWD, path, AtFlags::empty()).unwrap();
-        let (root, mounted) = (looked_at("/"), looked_at("/proc"));
-        let silent = |mut stat: Statx| {
+    fn a_mount_point_is_recognized_by_its_device_if_the_kernel_does_not_report_it() {
+        let stat_of = |path: &str| stat(CWD, path, AtFlags::empty()).unwrap();
+        let (root, mounted) = (stat_of("/"), stat_of("/proc"));
+        let without_attribute = |mut stat: Statx| {
             stat.stx_attributes_mask.remove(StatxAttributes::MOUNT_ROOT);
             stat.stx_attributes.remove(StatxAttributes::MOUNT_ROOT);
             stat
         };
         assert!(is_mount_point(&mounted, device(&root)));
-        assert!(is_mount_point(&silent(mounted), device(&root)));
-        assert!(!is_mount_point(&silent(mounted), device(&mounted)));
-        assert!(!is_mount_point(&looked_at("/proc/self/"), device(&mounted)));
+        assert!(is_mount_point(&without_attribute(mounted), device(&root)));
+        assert!(!is_mount_point(&without_attribute(mounted), device(&mounted)));
+        assert!(!is_mount_point(&stat_of("/proc/self/"), device(&mounted)));
     }
 }

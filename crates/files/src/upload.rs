@@ -1,4 +1,4 @@
-//! A file that arrives in pieces, and stands where it belongs only when it is whole.
+//! Writing a file in blocks. The file appears under its name, or replaces the file there, only with [`Upload::commit`].
 
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
@@ -12,54 +12,56 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use crate::links::read_link;
-use crate::place::Place;
+use crate::resolve::NameInDirectory;
 use crate::set_metadata::timestamps;
 use crate::stat::{kind, permissions, stat, stat_open};
-use crate::temporary::Temporary;
+use crate::temporary_file::TemporaryFile;
 use crate::write::write_at;
 use crate::{FileError, Follow};
 
-/// As many as the kernel follows.
-const MOST_LINKS: usize = 40;
+/// Symbolic links that are followed in a row, as many as the kernel follows.
+const MAX_LINKS: usize = 40;
 
-/// What is to be done with the file before it takes its place.
+/// What [`Upload::commit`] does with the file before it appears under its name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommitOptions {
-    /// Cut off or filled up with zeros to so many bytes.
+    /// Final size in bytes: a longer file is truncated, a shorter one is filled with zeros. `None` keeps the size.
     pub size: Option<u64>,
-    /// Permission bits. Otherwise those of the file that is replaced, or those of any new file.
+    /// Permission bits, regardless of the umask. `None` keeps those of the replaced file; for a new file see `mode_if_new`.
     pub mode: Option<u32>,
-    /// Permission bits of a file that replaces none, less those that the umask takes. Without them, those of any new file.
+    /// Permission bits of a file that replaces none, reduced by the umask. `None` is `0o666`, as for any new file.
     pub mode_if_new: Option<u32>,
-    /// When it was last written, in seconds and nanoseconds since 1970.
+    /// Modification time in seconds and nanoseconds since 1970. `None` is the time of the last write.
     pub mtime: Option<(i64, u32)>,
-    /// Wait until it is on the disk.
+    /// Whether the commit waits until the file and its name are on the disk.
     pub sync: bool,
 }
 
-/// A file on its way. Dropped without a commit, it leaves nothing behind.
+/// A file that is being written. Dropping it without a commit removes what was written.
 #[derive(Debug)]
 pub struct Upload {
     destination: PathBuf,
     replace: bool,
     follow: Follow,
-    /// `None` once it was committed, whether that succeeded or not. Blocks are written side by side, and none after that.
-    temporary: RwLock<Option<Temporary>>,
-    /// Why a block was not written, as a kind and a sentence. Such a file has a hole that nobody asked for, so it is never committed.
+    /// `None` after a commit, whether it succeeded or not. Blocks are written under the read lock, several at once; a commit takes the
+    /// write lock.
+    temporary: RwLock<Option<TemporaryFile>>,
+    /// Why a block was not written: the kind of the error and a sentence. A file that misses a block is never committed.
     failure: OnceLock<(ErrorKind, String)>,
 }
 
 impl Upload {
-    /// Begins a file that is to stand at `destination`, or, if links are followed, where the link there leads. Without `replace`
-    /// nothing may be there.
+    /// Begins to write a file for `destination`. With `replace` and [`Follow::Yes`], a symbolic link there is followed, and its target is
+    /// replaced. Without `replace`, a `destination` that exists fails with `EEXIST`.
     pub fn create(destination: &Path, replace: bool, follow: Follow) -> Result<Self, FileError> {
         let target = match follow {
-            Follow::Yes if replace => end_of_links(destination)?,
+            Follow::Yes if replace => follow_links(destination)?,
             _ => destination.to_owned(),
         };
-        let place = Place::find(&target, follow)?.ok_or_else(|| FileError::os(Errno::ISDIR, destination))?;
-        replaceable(&place, destination, replace, follow)?;
-        let temporary = Temporary::create(place).map_err(FileError::at(destination))?;
+        let target =
+            NameInDirectory::resolve(&target, follow)?.ok_or_else(|| FileError::os(Errno::ISDIR, destination))?;
+        existing_file(&target, destination, replace, follow)?;
+        let temporary = TemporaryFile::create(target).map_err(FileError::at(destination))?;
         Ok(Self {
             destination: destination.to_owned(),
             replace,
@@ -69,15 +71,15 @@ impl Upload {
         })
     }
 
-    /// Writes a piece, in any order and beside others. One that fails ends the upload: no further piece is written, and the commit
-    /// fails too, so that callers may ask for it before they know what became of the pieces.
+    /// Writes a block. Blocks may come in any order and from several threads at once. After one has failed, every further block and the
+    /// commit fail, so that a caller may request the commit before it knows the results of the blocks.
     pub fn write_block(&self, offset: u64, data: &[u8]) -> Result<(), FileError> {
         self.check()?;
         let written = self.try_write_block(offset, data);
         if let Err(error) = &written {
             let sentence = format!("{} bytes at offset {offset} were not written: {error}", data.len());
-            // The first failure explains those that follow it.
-            let _explained = self.failure.set((error.kind(), sentence));
+            // Only the first failure is kept: it is the cause of the others.
+            let _is_first = self.failure.set((error.kind(), sentence));
         }
         written
     }
@@ -97,12 +99,12 @@ impl Upload {
         Err(FileError::check(*kind, format!("the upload has failed: {sentence}"), &self.destination))
     }
 
-    /// Puts the file where it belongs, in one step. Once, whether that succeeds or not: after an error everything is as it was
-    /// before the upload, except that a disk may fail when all that is left is to sync the directory.
+    /// Gives the file its name atomically. An upload can be committed once, whether that succeeds or not. After an error the old file is
+    /// unchanged, with one exception: if only the sync of the directory fails, the new file is in place.
     pub fn commit(&self, options: &CommitOptions) -> Result<(), FileError> {
         let mut temporary = self.temporary.write().take().ok_or_else(|| self.finished())?;
         self.check()?;
-        let existing = replaceable(temporary.place(), &self.destination, self.replace, self.follow)?;
+        let existing = existing_file(temporary.target(), &self.destination, self.replace, self.follow)?;
         let times = options.mtime.map(|mtime| timestamps(mtime, &self.destination)).transpose()?;
         let placed = (|| {
             if let Some(size) = options.size {
@@ -115,8 +117,8 @@ impl Upload {
             if options.sync {
                 fsync(&temporary.file)?;
             }
-            temporary.take_place(self.replace)?;
-            if options.sync { sync_directory(&temporary.place().directory) } else { Ok(()) }
+            temporary.publish(self.replace)?;
+            if options.sync { sync_directory(&temporary.target().directory) } else { Ok(()) }
         })();
         placed.map_err(FileError::at(&self.destination))
     }
@@ -126,10 +128,10 @@ impl Upload {
     }
 }
 
-/// What the last link of a chain says, which need not exist.
-fn end_of_links(path: &Path) -> Result<PathBuf, FileError> {
+/// Follows symbolic links from `path` on. The target of the last link need not exist.
+fn follow_links(path: &Path) -> Result<PathBuf, FileError> {
     let mut target = path.to_owned();
-    for _ in 0..MOST_LINKS {
+    for _ in 0..MAX_LINKS {
         match read_link(&target) {
             Ok(next) => target = target.parent().unwrap_or(Path::new("/")).join(next),
             Err(error) if matches!(error.io().raw_os_error(), Some(code) if is_no_link(code)) => return Ok(target),
@@ -143,9 +145,14 @@ fn is_no_link(code: i32) -> bool {
     [Errno::INVAL, Errno::NOENT].contains(&Errno::from_raw_os_error(code))
 }
 
-/// What stands there, if it may be replaced.
-fn replaceable(place: &Place, path: &Path, replace: bool, follow: Follow) -> Result<Option<Statx>, FileError> {
-    match stat(&place.directory, &place.name, AtFlags::SYMLINK_NOFOLLOW) {
+/// The file that the upload will replace, or `None` if the name is free. Fails if what has the name may not be replaced.
+fn existing_file(
+    target: &NameInDirectory,
+    path: &Path,
+    replace: bool,
+    follow: Follow,
+) -> Result<Option<Statx>, FileError> {
+    match stat(&target.directory, &target.name, AtFlags::SYMLINK_NOFOLLOW) {
         Err(Errno::NOENT) => Ok(None),
         Err(error) => Err(FileError::os(error, path)),
         Ok(_) if !replace => Err(FileError::os(Errno::EXIST, path)),
@@ -158,32 +165,37 @@ fn replaceable(place: &Place, path: &Path, replace: bool, follow: Follow) -> Res
     }
 }
 
-/// The permission bits of a new file of which nothing is said, before the umask.
-const USUAL_MODE: u32 = 0o666;
+/// Permission bits of a new file before the umask, if [`CommitOptions`] has none.
+const DEFAULT_NEW_MODE: u32 = 0o666;
 
-fn set_owner_and_mode(temporary: &Temporary, existing: Option<&Statx>, options: &CommitOptions) -> Result<(), Errno> {
+fn set_owner_and_mode(
+    temporary: &TemporaryFile,
+    existing: Option<&Statx>,
+    options: &CommitOptions,
+) -> Result<(), Errno> {
     let mut kept = existing.map(permissions);
     if let Some(existing) = existing {
         let own = stat_open(&temporary.file)?;
         let (uid, gid) = (Uid::from_raw(existing.stx_uid), Gid::from_raw(existing.stx_gid));
         let is_same = own.stx_uid == existing.stx_uid && own.stx_gid == existing.stx_gid;
         if !is_same && fchown(&temporary.file, Some(uid), Some(gid)).is_err() {
-            // The group alone may be ours to give. As somebody else's program it must not run under our name.
+            // Without privileges, only the group can be kept, perhaps. The set-user-ID and set-group-ID bits are dropped: with another
+            // owner, they would let the program run as the user of this process.
             let _ = fchown(&temporary.file, None, Some(gid));
             kept = kept.map(|bits| bits & 0o1777);
         }
     }
-    let of_new = Mode::from_raw_mode(options.mode_if_new.unwrap_or(USUAL_MODE)) & temporary.allowed_mode;
+    let of_new = Mode::from_raw_mode(options.mode_if_new.unwrap_or(DEFAULT_NEW_MODE)) & temporary.allowed_mode;
     let mode = options.mode.map(|bits| bits & 0o7777).or(kept).map_or(of_new, Mode::from_raw_mode);
     fchmod(&temporary.file, mode)
 }
 
-/// Only then does the name outlast a power cut as well.
+/// Syncs the directory, without which the new name could be lost in a power failure.
 fn sync_directory(directory: &OwnedFd) -> Result<(), Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     match openat(directory, c".", flags, Mode::empty()) {
         Ok(opened) => fsync(opened),
-        // One that we may only write to cannot be synced by us.
+        // A directory that this process may write but not read cannot be synced.
         Err(Errno::ACCESS) => Ok(()),
         Err(error) => Err(error),
     }

@@ -1,4 +1,5 @@
-//! Listing a tree, level by level, within limits.
+//! Listing a directory tree level by level, within limits. Start reading at [`walk`]. A search has a walk of its own in `search/walk.rs`,
+//! because it follows ignore files.
 
 use std::cell::Cell;
 use std::collections::{HashSet, VecDeque};
@@ -12,42 +13,44 @@ use std::rc::Rc;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, openat};
 use rustix::io::Errno;
 
-use crate::listing::{READABLE, buffer, each_entry};
-use crate::names::Names;
-use crate::stat::{Identity, kind, stat};
+use crate::listing::{OPEN_TO_LIST, buffer, each_entry};
+use crate::names::SortedNames;
+use crate::stat::{FileIdentity, kind, stat};
 use crate::{Cancel, FileError};
 
-const MOST_DEPTH: usize = 64;
-const MOST_DIRECTORIES: usize = 10_000;
-const MOST_ENTRIES: usize = 50_000;
-/// Directories held open for those below them that wait; beyond that, those are opened by their whole path.
-const HELD_OPEN: usize = 128;
+const MAX_DEPTH: usize = 64;
+const MAX_DIRECTORIES: usize = 10_000;
+const MAX_ENTRIES: usize = 50_000;
+/// Directories that stay open while some of their subdirectories are in the queue, so that these can be opened relative to them. With
+/// more, subdirectories are opened by their whole path.
+const MAX_OPEN_DIRECTORIES: usize = 128;
 
-/// How far a walk goes.
+/// How far a walk goes and what it enters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TreeWalkOptions {
-    /// Directories deeper than this below the root are listed but not opened.
+    /// Directories deeper than this are visited but not entered. The root has depth 0. At most 64.
     pub max_depth: usize,
-    /// So many directories are opened, with the root.
+    /// Most directories that are entered, including the root. Between 1 and 10,000.
     pub max_directories: usize,
-    /// So many names are looked at.
+    /// Most names that are examined, including those that are not visited. Between 1 and 50,000.
     pub max_entries: usize,
-    /// Whether links to directories are listed and entered.
+    /// Whether symbolic links to directories are visited and entered as directories. A directory is entered once. Without this, symbolic
+    /// links are not visited.
     pub follow_directory_symlinks: bool,
-    /// Directories whose name begins with a dot are listed but not opened.
+    /// Whether directories whose name begins with a dot are visited but not entered.
     pub prune_hidden_directories: bool,
 }
 
 impl TreeWalkOptions {
-    /// Refuses limits that are zero or more than anybody may ask for.
+    /// Fails if a limit is outside of its range. `root` is the path in the error.
     pub fn check(&self, root: &Path) -> Result<(), FileError> {
         if self.max_directories == 0 || self.max_entries == 0 {
             return Err(FileError::refused("filesystem walk limits must be greater than zero", root));
         }
-        if self.max_depth > MOST_DEPTH || self.max_directories > MOST_DIRECTORIES || self.max_entries > MOST_ENTRIES {
+        if self.max_depth > MAX_DEPTH || self.max_directories > MAX_DIRECTORIES || self.max_entries > MAX_ENTRIES {
             let text = format!(
-                "filesystem walk limits exceed maximums: depth={MOST_DEPTH}, directories={MOST_DIRECTORIES}, \
-                 entries={MOST_ENTRIES}"
+                "filesystem walk limits exceed maximums: depth={MAX_DEPTH}, directories={MAX_DIRECTORIES}, \
+                 entries={MAX_ENTRIES}"
             );
             return Err(FileError::refused(text, root));
         }
@@ -55,43 +58,43 @@ impl TreeWalkOptions {
     }
 }
 
-/// What a name in a tree is.
+/// The kind of a visited entry. Entries of other kinds are not visited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryKind {
-    /// A directory, or a link to one that is followed.
+    /// A directory, or a symbolic link to one if those are followed.
     Directory,
     /// A regular file.
     File,
 }
 
-/// What a walk comes by.
+/// What the visitor of a walk is called with.
 #[derive(Debug)]
 pub enum WalkItem<'a> {
-    /// A directory or a file.
+    /// A directory or a regular file.
     Entry {
-        /// Where it is.
+        /// The path, which begins with the root as it was given.
         path: &'a Path,
-        /// What it is.
+        /// Whether it is a directory or a file.
         kind: EntryKind,
     },
-    /// Something that could not be looked at; the walk goes on.
+    /// An entry that could not be examined or a directory that could not be listed. The walk continues.
     Error {
-        /// Where it is.
+        /// The path, which begins with the root as it was given.
         path: &'a Path,
-        /// Why not.
+        /// The error of the operating system.
         error: FileError,
     },
 }
 
-/// How a walk ended.
+/// The result of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WalkSummary {
-    /// A limit was reached or the visitor had enough: there is more.
+    /// Whether a limit was reached or the visitor broke off, so that there may be more entries.
     pub truncated: bool,
 }
 
-/// Visits what is below `root`, breadth first and in each directory in the order of the bytes of the names. A root that is no
-/// directory has nothing below it.
+/// Visits the directories and files below `root`, breadth first, and in each directory in byte order of the names. A root that is not a
+/// directory has no entries. The walk ends when `visit` breaks.
 pub fn walk(
     root: &Path,
     options: &TreeWalkOptions,
@@ -107,21 +110,21 @@ pub fn walk(
     if kind(&found) != FileType::Directory {
         return Ok(WalkSummary { truncated: false });
     }
-    let mut walk = Walk {
+    let mut walk = TreeWalk {
         options,
         cancel,
         visit,
-        waiting: VecDeque::new(),
-        met: HashSet::from([Identity::of(&found)]),
-        held: Rc::default(),
+        queue: VecDeque::new(),
+        seen: HashSet::from([FileIdentity::of(&found)]),
+        open_count: Rc::default(),
         directories: 1,
         examined: 0,
         truncated: false,
-        names: Names::default(),
+        names: SortedNames::default(),
         buffer: buffer(),
     };
-    walk.waiting.push_back(Waiting { path: root.to_owned(), above: None, depth: 0 });
-    while let Some(next) = walk.waiting.pop_front() {
+    walk.queue.push_back(QueuedDirectory { path: root.to_owned(), above: None, depth: 0 });
+    while let Some(next) = walk.queue.pop_front() {
         cancel.check()?;
         if walk.list(&next)?.is_break() {
             walk.truncated = true;
@@ -131,49 +134,49 @@ pub fn walk(
     Ok(WalkSummary { truncated: walk.truncated })
 }
 
-struct Walk<'a> {
+struct TreeWalk<'a> {
     options: &'a TreeWalkOptions,
     cancel: &'a Cancel,
     visit: &'a mut dyn FnMut(WalkItem<'_>) -> ControlFlow<()>,
-    waiting: VecDeque<Waiting>,
-    /// What was entered or waits to be; needed only where links can lead back.
-    met: HashSet<Identity>,
-    held: Rc<Cell<usize>>,
+    queue: VecDeque<QueuedDirectory>,
+    /// Directories that were entered or are in the queue. Filled only if links are followed, which can lead back.
+    seen: HashSet<FileIdentity>,
+    open_count: Rc<Cell<usize>>,
     directories: usize,
     examined: usize,
     truncated: bool,
-    names: Names,
+    names: SortedNames,
     buffer: Vec<u8>,
 }
 
-/// A directory that has yet to be listed.
-struct Waiting {
+/// A directory that is not yet listed.
+struct QueuedDirectory {
     path: PathBuf,
-    above: Option<Rc<Held>>,
+    above: Option<Rc<OpenDirectory>>,
     depth: usize,
 }
 
-/// A directory that is open while something below it waits.
-struct Held {
+/// A directory that stays open while subdirectories of it are in the queue. `count` is the number of such directories of the walk.
+struct OpenDirectory {
     directory: OwnedFd,
     count: Rc<Cell<usize>>,
 }
 
-impl Drop for Held {
+impl Drop for OpenDirectory {
     fn drop(&mut self) {
         self.count.set(self.count.get() - 1);
     }
 }
 
-impl Walk<'_> {
-    fn list(&mut self, waiting: &Waiting) -> Result<ControlFlow<()>, FileError> {
-        let directory = match self.open(waiting) {
+impl TreeWalk<'_> {
+    fn list(&mut self, queued: &QueuedDirectory) -> Result<ControlFlow<()>, FileError> {
+        let directory = match self.open(queued) {
             Ok(directory) => Rc::new(directory),
-            Err(error) => return Ok(self.report(&waiting.path, error)),
+            Err(error) => return Ok(self.report(&queued.path, error)),
         };
         let mut names = std::mem::take(&mut self.names);
         names.clear();
-        // One more than may be examined, to know that there is one.
+        // One more than may be examined, to learn whether the limit cuts the listing off.
         let wanted = self.options.max_entries - self.examined + 1;
         let listed = each_entry(&directory.directory, &mut self.buffer, |name, kind| {
             names.push(name, kind, wanted);
@@ -181,27 +184,32 @@ impl Walk<'_> {
         });
         self.cancel.check()?;
         names.sort();
-        let mut flow = listed.map_or_else(|error| self.report(&waiting.path, error), ControlFlow::Continue);
+        let mut flow = listed.map_or_else(|error| self.report(&queued.path, error), ControlFlow::Continue);
         if flow.is_continue() {
-            flow = self.examine(waiting, &directory, &names);
+            flow = self.examine(queued, &directory, &names);
         }
         self.names = names;
         Ok(flow)
     }
 
-    fn open(&self, waiting: &Waiting) -> Result<Held, Errno> {
+    fn open(&self, queued: &QueuedDirectory) -> Result<OpenDirectory, Errno> {
         let follows = self.options.follow_directory_symlinks;
-        let flags = if follows { READABLE } else { READABLE | OFlags::NOFOLLOW };
-        let directory = match (&waiting.above, waiting.path.file_name()) {
+        let flags = if follows { OPEN_TO_LIST } else { OPEN_TO_LIST | OFlags::NOFOLLOW };
+        let directory = match (&queued.above, queued.path.file_name()) {
             (Some(above), Some(name)) => openat(&above.directory, name, flags, Mode::empty()),
-            _ => openat(CWD, &waiting.path, flags, Mode::empty()),
+            _ => openat(CWD, &queued.path, flags, Mode::empty()),
         }?;
-        self.held.set(self.held.get() + 1);
-        Ok(Held { directory, count: Rc::clone(&self.held) })
+        self.open_count.set(self.open_count.get() + 1);
+        Ok(OpenDirectory { directory, count: Rc::clone(&self.open_count) })
     }
 
-    fn examine(&mut self, waiting: &Waiting, directory: &Rc<Held>, names: &Names) -> ControlFlow<()> {
-        let mut path = waiting.path.as_os_str().as_bytes().to_vec();
+    fn examine(
+        &mut self,
+        queued: &QueuedDirectory,
+        directory: &Rc<OpenDirectory>,
+        names: &SortedNames,
+    ) -> ControlFlow<()> {
+        let mut path = queued.path.as_os_str().as_bytes().to_vec();
         if path.last() != Some(&b'/') {
             path.push(b'/');
         }
@@ -213,51 +221,62 @@ impl Walk<'_> {
             self.examined += 1;
             path.truncate(length);
             path.extend_from_slice(name.as_bytes());
-            let here = Path::new(OsStr::from_bytes(&path));
+            let entry_path = Path::new(OsStr::from_bytes(&path));
             match self.entry_kind(directory, name, listed_kind) {
                 Ok(Some(kind)) => {
-                    (self.visit)(WalkItem::Entry { path: here, kind })?;
+                    (self.visit)(WalkItem::Entry { path: entry_path, kind })?;
                     if kind == EntryKind::Directory
-                        && let Err(error) = self.enqueue(waiting, directory, name, here)
+                        && let Err(error) = self.enqueue(queued, directory, name, entry_path)
                     {
-                        self.report(here, error)?;
+                        self.report(entry_path, error)?;
                     }
                 }
                 Ok(None) => {}
-                Err(error) => self.report(here, error)?,
+                Err(error) => self.report(entry_path, error)?,
             }
         }
         ControlFlow::Continue(())
     }
 
-    /// What a name is listed as, if at all.
-    fn entry_kind(&self, directory: &Held, name: &OsStr, listed: FileType) -> Result<Option<EntryKind>, Errno> {
-        let look = |flags| match stat(&directory.directory, name, flags) {
+    /// The kind of an entry, or `None` if it is not visited.
+    fn entry_kind(
+        &self,
+        directory: &OpenDirectory,
+        name: &OsStr,
+        listed: FileType,
+    ) -> Result<Option<EntryKind>, Errno> {
+        let kind_with = |flags| match stat(&directory.directory, name, flags) {
             Ok(stat) => Ok(kind(&stat)),
-            // It is gone, or it is a link that leads nowhere.
+            // The entry was removed meanwhile, or it is a link without a target.
             Err(Errno::NOENT) => Ok(FileType::Unknown),
             Err(error) => Err(error),
         };
-        let own = if listed == FileType::Unknown { look(AtFlags::SYMLINK_NOFOLLOW)? } else { listed };
+        let own = if listed == FileType::Unknown { kind_with(AtFlags::SYMLINK_NOFOLLOW)? } else { listed };
         Ok(match own {
             FileType::Directory => Some(EntryKind::Directory),
             FileType::RegularFile => Some(EntryKind::File),
             FileType::Symlink if self.options.follow_directory_symlinks => {
-                (look(AtFlags::empty())? == FileType::Directory).then_some(EntryKind::Directory)
+                (kind_with(AtFlags::empty())? == FileType::Directory).then_some(EntryKind::Directory)
             }
             _ => None,
         })
     }
 
-    /// Lets a directory wait to be listed, if it is to be.
-    fn enqueue(&mut self, parent: &Waiting, directory: &Rc<Held>, name: &OsStr, path: &Path) -> Result<(), Errno> {
+    /// Adds a directory to the queue, unless the options or the limits forbid it.
+    fn enqueue(
+        &mut self,
+        parent: &QueuedDirectory,
+        directory: &Rc<OpenDirectory>,
+        name: &OsStr,
+        path: &Path,
+    ) -> Result<(), Errno> {
         let is_hidden = name.as_bytes().starts_with(b".");
         if parent.depth >= self.options.max_depth || self.options.prune_hidden_directories && is_hidden {
             return Ok(());
         }
         let identity = if self.options.follow_directory_symlinks {
-            let identity = Identity::of(&stat(&directory.directory, name, AtFlags::empty())?);
-            if self.met.contains(&identity) {
+            let identity = FileIdentity::of(&stat(&directory.directory, name, AtFlags::empty())?);
+            if self.seen.contains(&identity) {
                 return Ok(());
             }
             Some(identity)
@@ -269,9 +288,9 @@ impl Walk<'_> {
             return Ok(());
         }
         self.directories += 1;
-        self.met.extend(identity);
-        let above = (self.held.get() <= HELD_OPEN).then(|| Rc::clone(directory));
-        self.waiting.push_back(Waiting { path: path.to_owned(), above, depth: parent.depth + 1 });
+        self.seen.extend(identity);
+        let above = (self.open_count.get() <= MAX_OPEN_DIRECTORIES).then(|| Rc::clone(directory));
+        self.queue.push_back(QueuedDirectory { path: path.to_owned(), above, depth: parent.depth + 1 });
         Ok(())
     }
 

@@ -1,4 +1,4 @@
-//! Writing a file in place.
+//! Writing a whole file in place. A file that must never be seen incomplete is written by `upload` instead.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -7,22 +7,22 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Statx, ftruncate, openat}
 use rustix::io::{Errno, pwrite, retry_on_intr};
 use rustix::path::Arg;
 
-use crate::one_writer::OneWriter;
-use crate::place::Place;
-use crate::stat::{Identity, kind, stat, stat_open};
+use crate::resolve::NameInDirectory;
+use crate::stat::{FileIdentity, kind, stat, stat_open};
+use crate::write_lock::WriteLock;
 use crate::{FileError, Follow};
 
-/// Makes `data` the contents of a file, which is created if it is not there. An existing file keeps its inode, and so its mode,
-/// owner and other names. It is written in place: after an error, such as a full disk, it may hold a part of the data.
+/// Replaces the contents of a file by `data`, or creates the file. An existing file keeps its inode, and so its mode, owner and hard
+/// links. After an error, such as a full disk, the file may hold a part of the data.
 pub fn write_file(path: &Path, data: &[u8], follow: Follow) -> Result<(), FileError> {
     let target = match follow {
         Follow::Yes => open_at(CWD, path, path, follow, Mode::from_raw_mode(0o666))?,
-        Follow::No => match Place::find(path, follow)? {
-            Some(place) => open_at(&place.directory, &place.name, path, follow, Mode::from_raw_mode(0o666))?,
+        Follow::No => match NameInDirectory::resolve(path, follow)? {
+            Some(target) => open_at(&target.directory, &target.name, path, follow, Mode::from_raw_mode(0o666))?,
             None => return Err(FileError::os(Errno::ISDIR, path)),
         },
     };
-    let _alone = OneWriter::of(Identity::of(&target.found));
+    let _lock = WriteLock::acquire(FileIdentity::of(&target.found));
     replace_contents(&target.file, data).map_err(FileError::at(path))
 }
 
@@ -30,23 +30,23 @@ pub fn write_file(path: &Path, data: &[u8], follow: Follow) -> Result<(), FileEr
 pub(crate) struct WriteTarget {
     pub(crate) file: OwnedFd,
     pub(crate) found: Statx,
-    /// Whether the file was made by opening it, under the very name that was asked for.
+    /// Whether opening the file has created it under the requested name.
     pub(crate) is_new: bool,
 }
 
-/// Writes over what is there and cuts off the rest. To empty the file first would cost several times as much: ext4, for one, waits
-/// for the disk when a file that was emptied is closed.
+/// Overwrites the contents and truncates the rest. Truncating first would be several times slower: ext4, for example, waits for the disk
+/// when a file that was truncated to 0 is closed.
 fn replace_contents(file: &OwnedFd, data: &[u8]) -> Result<(), Errno> {
-    let written = write_as_much(file, 0, data);
+    let written = write_reporting_progress(file, 0, data);
     let length = written.as_ref().map_or_else(|(length, _)| *length, |()| data.len() as u64);
-    // After an error too: what is left must not be a mixture of both. The size is looked up only now, because another program may have
-    // made the file longer since it was opened.
+    // Also after an error, so that the file never holds new data followed by old data. The size is read only now, because another
+    // program may have made the file longer since it was opened.
     let size = stat_open(file).map(|stat| stat.stx_size);
     let cut = size.and_then(|size| if length < size { ftruncate(file, length) } else { Ok(()) });
     written.map_err(|(_, error)| error).and(cut)
 }
 
-/// Opens a regular file for writing by its name in a directory, or creates it. Nothing is truncated yet.
+/// Opens a regular file for writing by its name in a directory, or creates it. The contents are not truncated.
 pub(crate) fn open_at<F: AsFd, P: Arg + Copy>(
     directory: F,
     name: P,
@@ -58,7 +58,7 @@ pub(crate) fn open_at<F: AsFd, P: Arg + Copy>(
         Follow::Yes => (AtFlags::empty(), OFlags::empty()),
         Follow::No => (AtFlags::SYMLINK_NOFOLLOW, OFlags::NOFOLLOW),
     };
-    // Opening a device can be an act of its own, and a FIFO would wait for a reader.
+    // Opening a device can have side effects, and opening a FIFO would wait for a reader.
     let before = stat(&directory, name, at).map(|stat| kind(&stat));
     match (before, follow) {
         (Ok(FileType::CharacterDevice | FileType::BlockDevice | FileType::Socket), _)
@@ -66,12 +66,12 @@ pub(crate) fn open_at<F: AsFd, P: Arg + Copy>(
         _ => {}
     }
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC | no_follow;
-    let made = match before {
+    let created = match before {
         Err(Errno::NOENT) => openat(&directory, name, flags | OFlags::EXCL, mode).ok(),
         _ => None,
     };
-    let is_new = made.is_some();
-    let file = made.map_or_else(|| openat(&directory, name, flags, mode), Ok).map_err(FileError::at(path))?;
+    let is_new = created.is_some();
+    let file = created.map_or_else(|| openat(&directory, name, flags, mode), Ok).map_err(FileError::at(path))?;
     let found = stat_open(&file).map_err(FileError::at(path))?;
     if kind(&found) != FileType::RegularFile {
         return Err(FileError::not_a_file(path, follow));
@@ -79,13 +79,13 @@ pub(crate) fn open_at<F: AsFd, P: Arg + Copy>(
     Ok(WriteTarget { file, found, is_new })
 }
 
-/// Writes all of `data` from `offset` on.
+/// Writes all of `data`, from `offset` on.
 pub(crate) fn write_at<F: AsFd>(file: F, offset: u64, data: &[u8]) -> Result<(), Errno> {
-    write_as_much(file, offset, data).map_err(|(_, error)| error)
+    write_reporting_progress(file, offset, data).map_err(|(_, error)| error)
 }
 
-/// The same. Fails with how many bytes were written.
-fn write_as_much<F: AsFd>(file: F, offset: u64, data: &[u8]) -> Result<(), (u64, Errno)> {
+/// As [`write_at`]. The error has the number of bytes that were written before it.
+fn write_reporting_progress<F: AsFd>(file: F, offset: u64, data: &[u8]) -> Result<(), (u64, Errno)> {
     let mut done = 0;
     while done < data.len() {
         let at = offset + done as u64;

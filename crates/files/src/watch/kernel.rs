@@ -18,8 +18,8 @@ use super::hub::{AddError, Hub};
 use super::inbox::Inbox;
 use super::routes::WatchNumber;
 use crate::FileError;
-use crate::listing::{READABLE, buffer, each_entry};
-use crate::place::{PASSAGE, step};
+use crate::listing::{OPEN_TO_LIST, buffer, each_entry};
+use crate::resolve::{OPEN_TO_PASS, open_child};
 use crate::stat::{kind, stat};
 
 /// What is asked about a directory whose content matters.
@@ -80,7 +80,7 @@ impl Look {
 /// What is in a directory.
 #[derive(Default)]
 pub(super) struct Listing {
-    /// Names, and whether each is a directory.
+    /// SortedNames, and whether each is a directory.
     pub(super) entries: Vec<(OsString, bool)>,
     /// There were more files than wanted, and some are left out.
     pub(super) is_cut: bool,
@@ -168,18 +168,18 @@ impl Drop for Kernel {
 
 fn open(root: &Path, path: &Path) -> Result<OwnedFd, Errno> {
     if path == root {
-        return openat(CWD, path, READABLE, Mode::empty());
+        return openat(CWD, path, OPEN_TO_LIST, Mode::empty());
     }
-    match openat(CWD, path, READABLE | OFlags::NOFOLLOW, Mode::empty()) {
+    match openat(CWD, path, OPEN_TO_LIST | OFlags::NOFOLLOW, Mode::empty()) {
         Err(Errno::NAMETOOLONG) => {}
         opened => return opened,
     }
     // The path is longer than the kernel takes at once.
-    let mut directory = openat(CWD, root, PASSAGE, Mode::empty())?;
+    let mut directory = openat(CWD, root, OPEN_TO_PASS, Mode::empty())?;
     for name in path.strip_prefix(root).unwrap_or(path) {
-        directory = step(&directory, name)?;
+        directory = open_child(&directory, name)?;
     }
-    openat(&directory, c".", READABLE, Mode::empty())
+    openat(&directory, c".", OPEN_TO_LIST, Mode::empty())
 }
 
 fn list(directory: &OwnedFd, most_files: Option<usize>) -> Result<Listing, Errno> {

@@ -1,5 +1,5 @@
-//! Where a path leads: the directory that holds its last component, opened, and the name in it. Whoever works relative to that
-//! directory cannot be led elsewhere by somebody who swaps a component meanwhile.
+//! Resolving a path to its parent directory, opened, and the name in that directory. An operation that works relative to the opened
+//! directory stays in it, even if another process replaces a component of the path by a symbolic link meanwhile.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
@@ -13,26 +13,26 @@ use crate::FileError;
 /// Whether symbolic links in a path are followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Follow {
-    /// As the operating system does.
+    /// Links are followed everywhere in the path, as the operating system does.
     Yes,
-    /// No component may be one.
+    /// No component of the path may be a link; the operation fails if one is. The path must be absolute and without `..`.
     No,
 }
 
-/// A directory by which something is reached; needs no permission to read it.
-pub(crate) const PASSAGE: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+/// Flags to open a directory only to reach its entries by name. The directory need not be readable.
+pub(crate) const OPEN_TO_PASS: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 /// A name in a directory that is held open.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct NameInDirectory {
     pub(crate) directory: OwnedFd,
     pub(crate) name: OsString,
 }
 
-impl Place {
-    /// Opens the directory that holds the last component of `path`; that component itself is not looked at. `None` is `/`,
-    /// which nothing holds.
-    pub(crate) fn find(path: &Path, follow: Follow) -> Result<Option<Self>, FileError> {
+impl NameInDirectory {
+    /// Opens the parent directory of `path`. The last component itself is not examined and need not exist. Returns `None` for `/`,
+    /// which has no parent.
+    pub(crate) fn resolve(path: &Path, follow: Follow) -> Result<Option<Self>, FileError> {
         if !path.is_absolute() {
             return Err(not_normalized(path));
         }
@@ -40,7 +40,7 @@ impl Place {
             Some(Component::Normal(name)) => {
                 let parent = path.parent().unwrap_or(Path::new("/"));
                 let directory = match follow {
-                    Follow::Yes => openat(CWD, parent, PASSAGE, Mode::empty()).map_err(FileError::at(path))?,
+                    Follow::Yes => openat(CWD, parent, OPEN_TO_PASS, Mode::empty()).map_err(FileError::at(path))?,
                     Follow::No => open_without_links(parent, path)?,
                 };
                 Ok(Some(Self { directory, name: name.to_owned() }))
@@ -51,7 +51,7 @@ impl Place {
     }
 }
 
-/// The components below `/`, none of which leads up.
+/// The components of an absolute path. A `..` among them is an error.
 pub(crate) fn normal_components(path: &Path) -> Result<Vec<&OsStr>, FileError> {
     let mut components = path.components();
     if components.next() != Some(Component::RootDir) {
@@ -64,26 +64,26 @@ pub(crate) fn normal_components(path: &Path) -> Result<Vec<&OsStr>, FileError> {
     names.collect()
 }
 
-/// Opens the root directory, where every way without links begins.
+/// Opens `/`. An error names `path`.
 pub(crate) fn open_root(path: &Path) -> Result<OwnedFd, FileError> {
-    openat(CWD, "/", PASSAGE, Mode::empty()).map_err(FileError::at(path))
+    openat(CWD, "/", OPEN_TO_PASS, Mode::empty()).map_err(FileError::at(path))
 }
 
-/// One step of a way without links. A link is `ENOTDIR`.
-pub(crate) fn step(directory: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
-    openat(directory, name, PASSAGE | OFlags::NOFOLLOW, Mode::empty())
+/// Opens a subdirectory without following links. A link fails with `ENOTDIR`.
+pub(crate) fn open_child(directory: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
+    openat(directory, name, OPEN_TO_PASS | OFlags::NOFOLLOW, Mode::empty())
 }
 
 fn open_without_links(directory: &Path, asked: &Path) -> Result<OwnedFd, FileError> {
     let names = normal_components(directory)?;
-    let flags = PASSAGE | OFlags::NOFOLLOW;
-    // What the one call refuses, for whatever reason, the steps refuse with the error that belongs to the component.
+    let flags = OPEN_TO_PASS | OFlags::NOFOLLOW;
+    // If this single call fails for any reason, the loop below fails too, with the error of the component that is at fault.
     if let Ok(opened) = openat2(CWD, directory, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
         return Ok(opened);
     }
     let mut reached = open_root(asked)?;
     for name in names {
-        reached = step(&reached, name).map_err(FileError::at(asked))?;
+        reached = open_child(&reached, name).map_err(FileError::at(asked))?;
     }
     Ok(reached)
 }

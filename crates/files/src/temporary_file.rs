@@ -1,0 +1,183 @@
+//! A new file that other programs see under its final name only when it is complete. Until then it has no name (`O_TMPFILE`) or, where
+//! the file system cannot do that, a hidden one. What is written to it and its permissions are the concern of `upload`.
+
+use std::ffi::{OsStr, OsString};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+use rustix::fs::{
+    Access, AtFlags, CWD, Mode, OFlags, RenameFlags, accessat, fchmod, linkat, openat, renameat, renameat_with,
+    unlinkat,
+};
+use rustix::io::Errno;
+
+use crate::resolve::NameInDirectory;
+use crate::stat::{permissions, stat_open};
+
+/// Bytes of the final name that fit into a hidden name, since most file systems allow 255 bytes.
+const MAX_STEM_BYTES: usize = 255 - "..0123456789abcdef.partial".len();
+/// Random hidden names that are tried before creating the file fails with `EEXIST`.
+const MAX_NAME_TRIES: usize = 16;
+
+/// A file in the directory where it will get its final name. Dropping it before [`publish`](Self::publish) removes it.
+#[derive(Debug)]
+pub(crate) struct TemporaryFile {
+    pub(crate) file: OwnedFd,
+    /// The permission bits that the umask allows for a new file in this directory.
+    pub(crate) allowed_mode: Mode,
+    target: NameInDirectory,
+    hidden_name: Option<OsString>,
+}
+
+impl TemporaryFile {
+    /// Creates the file, without a name where the file system can do that, so that even a crash leaves no file behind.
+    pub(crate) fn create(target: NameInDirectory) -> Result<Self, Errno> {
+        match Self::create_nameless(&target) {
+            Ok((file, allowed_mode)) => Ok(Self { file, allowed_mode, target, hidden_name: None }),
+            Err(_) => Self::create_hidden(target),
+        }
+    }
+
+    fn create_nameless(target: &NameInDirectory) -> Result<(OwnedFd, Mode), Errno> {
+        // Needed later to give the file its name.
+        accessat(CWD, "/proc/self/fd", Access::EXEC_OK, AtFlags::empty())?;
+        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+        let file = openat(&target.directory, c".", flags, Mode::from_raw_mode(0o777))?;
+        let mode = Mode::from_raw_mode(permissions(&stat_open(&file)?));
+        Ok((file, mode))
+    }
+
+    pub(crate) fn create_hidden(target: NameInDirectory) -> Result<Self, Errno> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let (name, file) = with_hidden_name(&target.name, |name| {
+            openat(&target.directory, name, flags, Mode::from_raw_mode(0o777))
+        })?;
+        let mut temporary = Self { file, allowed_mode: Mode::empty(), target, hidden_name: Some(name) };
+        temporary.allowed_mode = Mode::from_raw_mode(permissions(&stat_open(&temporary.file)?));
+        // The complete file may be readable only for its owner, so other users must not read the hidden one either.
+        fchmod(&temporary.file, Mode::from_raw_mode(0o600))?;
+        Ok(temporary)
+    }
+
+    /// Gives the file its final name atomically. Without `replace`, an existing file of that name fails with `EEXIST`.
+    pub(crate) fn publish(&mut self, replace: bool) -> Result<(), Errno> {
+        if self.hidden_name.is_none() {
+            let source = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+            let link = |name: &OsStr| linkat(CWD, &*source, &self.target.directory, name, AtFlags::SYMLINK_FOLLOW);
+            if !replace {
+                return link(&self.target.name);
+            }
+            let (name, ()) = with_hidden_name(&self.target.name, link)?;
+            self.hidden_name = Some(name);
+        }
+        let Some(hidden) = &self.hidden_name else { return Ok(()) };
+        let directory = &self.target.directory;
+        if replace {
+            renameat(directory, hidden, directory, &self.target.name)?;
+        } else {
+            match renameat_with(directory, hidden, directory, &self.target.name, RenameFlags::NOREPLACE) {
+                // The kernel or the file system does not know the flag. A hard link fails if the name exists, and `drop` removes the
+                // hidden name.
+                Err(Errno::NOSYS | Errno::INVAL) => {
+                    return linkat(directory, hidden, directory, &self.target.name, AtFlags::empty());
+                }
+                renamed => renamed?,
+            }
+        }
+        self.hidden_name = None;
+        Ok(())
+    }
+
+    /// The final name and its directory.
+    pub(crate) fn target(&self) -> &NameInDirectory {
+        &self.target
+    }
+
+    /// Removes the hidden name, if there is one.
+    pub(crate) fn discard(&mut self) {
+        if let Some(name) = self.hidden_name.take() {
+            let _ = unlinkat(&self.target.directory, name, AtFlags::empty());
+        }
+    }
+}
+
+impl Drop for TemporaryFile {
+    fn drop(&mut self) {
+        self.discard();
+    }
+}
+
+/// Calls `make` with hidden names for `name` until one does not exist yet, and returns that name with the result.
+fn with_hidden_name<T>(
+    name: &OsStr,
+    mut make: impl FnMut(&OsStr) -> Result<T, Errno>,
+) -> Result<(OsString, T), Errno> {
+    for _ in 0..MAX_NAME_TRIES {
+        let hidden = hidden_name(name);
+        match make(&hidden) {
+            Err(Errno::EXIST) => {}
+            made => return Ok((hidden, made?)),
+        }
+    }
+    Err(Errno::EXIST)
+}
+
+fn hidden_name(name: &OsStr) -> OsString {
+    let stem = &name.as_bytes()[..name.len().min(MAX_STEM_BYTES)];
+    let random = RandomState::new().build_hasher().finish();
+    OsString::from_vec([b".", stem, format!(".{random:016x}.partial").as_bytes()].concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+    use crate::Follow;
+    use crate::write::write_at;
+
+    /// A file as on a file system without `O_TMPFILE`.
+    fn hidden(path: &Path) -> TemporaryFile {
+        let temporary =
+            TemporaryFile::create_hidden(NameInDirectory::resolve(path, Follow::Yes).unwrap().unwrap()).unwrap();
+        write_at(&temporary.file, 0, b"new").unwrap();
+        temporary
+    }
+
+    fn names(directory: &Path) -> Vec<OsString> {
+        fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name()).collect()
+    }
+
+    #[test]
+    fn a_hidden_file_gets_its_final_name_or_is_removed() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("a");
+        let temporary = hidden(&path);
+        let name = names(root.path()).remove(0).into_string().unwrap();
+        assert!(name.starts_with(".a.") && name.ends_with(".partial"), "{name}");
+        assert_eq!(stat_open(&temporary.file).unwrap().stx_mode & 0o777, 0o600);
+        drop(temporary);
+        assert!(names(root.path()).is_empty());
+
+        hidden(&path).publish(false).unwrap();
+        fs::write(&path, "old").unwrap();
+        assert_eq!(hidden(&path).publish(false), Err(Errno::EXIST));
+        assert_eq!(fs::read(&path).unwrap(), b"old");
+        hidden(&path).publish(true).unwrap();
+        assert_eq!((fs::read(&path).unwrap(), names(root.path())), (b"new".to_vec(), vec!["a".into()]));
+
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        assert_eq!(hidden(&path).publish(true), Err(Errno::ISDIR));
+        assert_eq!(names(root.path()), ["a"]);
+    }
+
+    #[test]
+    fn a_hidden_name_is_never_too_long() {
+        for length in [1, 228, 229, 230, 255] {
+            assert!(hidden_name(OsStr::from_bytes(&vec![b'x'; length])).len() <= 255);
+        }
+    }
+}
