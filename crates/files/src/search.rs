@@ -1,5 +1,9 @@
-//! Searching the contents or the names of the files below a directory, with the ignore rules and the matcher of ripgrep, so
-//! that people find what they expect. Results are handed over as they are found, in batches of bounded size; nothing is sorted.
+//! Searching the contents or the names of the files below a directory, with the ignore rules and the regular expressions of ripgrep.
+//! Results are delivered as they are found, in batches of bounded size, unsorted.
+//!
+//! [`SearchQuery::prepare`] checks a query, and [`PreparedSearch::run`] (in `run`) starts the threads. `tasks` is their shared stack of
+//! work, `walk` lists directories, `rules` decides which entries are skipped, `ignore_files` reads ignore files, and `lines` turns
+//! matches into [`SearchHit`]s. Requests, clients and limits across searches are the concern of the caller.
 
 mod ignore_files;
 mod lines;
@@ -18,64 +22,65 @@ use std::thread::available_parallelism;
 use grep_regex::RegexMatcher;
 
 use crate::FileError;
-use walk::Walk;
+use walk::SearchWalk;
 
-/// More context than this is better read from the file.
+/// Most lines of context before or after a match. A client that needs more reads the file.
 pub const MAX_CONTEXT_LINES: u32 = 20;
-/// Of a line, or, if matches may span lines, of a file. A longer one is an error of its file, because each thread of each search may hold
-/// so much.
+/// Longest line that is searched, in bytes. If matches may span lines, the largest file. More is an error for that file, because every
+/// thread of every search may hold this much in memory.
 pub const MAX_SEARCHED_BYTES: usize = 8 << 20;
-/// Text of a line beyond this is cut, so that a file without line ends does not become one huge result.
+/// Bytes of a line that a result contains. The rest is cut off, so that a file without line ends is not one huge result.
 pub const MAX_LINE_BYTES: usize = 4096;
-/// Of a pattern. Two bytes of one, `\w`, can take 20 KB of memory before the size of the compiled expression is known, so this bounds
-/// what a pattern costs before it is refused: about 90 MB and half a second.
+/// Longest pattern in bytes. Two bytes of a pattern, `\w`, can take 20 KB of memory before the size of the compiled expression is known.
+/// With this limit, a pattern costs at most about 90 MB and half a second before it is refused.
 pub const MAX_PATTERN_BYTES: usize = 8 << 10;
-/// Globs of a search. Each can take 30 KB when it is compiled.
+/// Most globs of a search. Each can take 30 KB when it is compiled.
 pub const MAX_GLOBS: usize = 1000;
-/// Of all globs of a search together. Compiled they take at most about 60 MB.
+/// Most bytes of all globs of a search together. Compiled, they take at most about 60 MB.
 pub const MAX_GLOB_BYTES: usize = 64 << 10;
 
-/// Opening braces of one glob. The parser of globs calls itself for each level, and a stack has room for some thousands.
+/// Most opening braces of one glob. The glob parser calls itself for each level, and the stack of a thread has room for a few thousand.
 pub const MAX_BRACES: usize = 1000;
-/// Threads of a search that does not say how many it wants. More of them mostly wait for each other.
-const MOST_THREADS: usize = 12;
-/// Errors beyond this are only counted.
+/// Most threads of a search whose query does not set a number. More threads mostly wait for each other.
+const MAX_DEFAULT_THREADS: usize = 12;
+/// Most errors that a [`SearchSummary`] lists. Further errors are only counted.
 pub const MAX_SEARCH_ERRORS: usize = 100;
 
-/// What to look for, and where.
+/// What to search for, and where. [`SearchQuery::below`] has the defaults.
 #[derive(Clone, Debug)]
 pub struct SearchQuery {
     /// Absolute path of the directory or file to search. A symbolic link here is followed.
     pub root: PathBuf,
-    /// What lines must contain; `None` lists files.
+    /// What lines must contain. `None` lists files instead.
     pub pattern: Option<Pattern>,
-    /// As `rg -g`: only files that match one of them, relative to the root; with `!` in front, files that are left out. The last
-    /// that matches decides, and what is named by one is found even if it is hidden or ignored.
+    /// Globs as for `rg -g`, relative to the root: only files that match one are searched, and files that match one with a leading `!`
+    /// are skipped. The last glob that matches decides. A file that a glob includes is searched even if it is hidden or ignored.
     pub globs: Vec<String>,
-    /// Also look at files and directories whose names begin with a dot.
+    /// Whether files and directories whose names begin with a dot are searched.
     pub hidden: bool,
-    /// Leave out what `.ignore` and `.rgignore` name, and, inside a git repository only, what `.gitignore`, `.git/info/exclude`
-    /// and the global excludes of git name. Such files in parents of the root count too. A directory where one of them is something
-    /// else than a file, larger than 1 MiB or 10,000 lines, or under a lease of another program, is not searched.
+    /// Whether the files that `.ignore` and `.rgignore` name are skipped, and, inside a git repository only, those that `.gitignore`,
+    /// `.git/info/exclude` and the global excludes of git name. Ignore files in parents of the root apply too. A directory is not
+    /// searched if one of its ignore files is not a regular file, has more than 1 MiB or 10,000 lines, or is under a lease of another
+    /// program.
     pub respect_ignore: bool,
-    /// Go where symbolic links point to. Loops are found and reported as errors.
+    /// Whether symbolic links below the root are followed. A link to a directory above it is reported as an error.
     pub follow_symlinks: bool,
-    /// How deep to descend; 1 is the content of the root itself.
+    /// How deep to descend; 1 is the entries of the root itself. `None` is no limit.
     pub max_depth: Option<usize>,
-    /// Leave out larger files.
+    /// Size in bytes above which files are skipped. `None` is no limit.
     pub max_file_size: Option<u64>,
-    /// Stop in a file after so many matching lines.
+    /// Matching lines after which the search of one file stops. `None` is no limit.
     pub max_matches_per_file: Option<u64>,
-    /// Lines to show before a match, at most [`MAX_CONTEXT_LINES`].
+    /// Lines to deliver before each match, at most [`MAX_CONTEXT_LINES`].
     pub context_before: u32,
-    /// Lines to show after a match, at most [`MAX_CONTEXT_LINES`].
+    /// Lines to deliver after each match, at most [`MAX_CONTEXT_LINES`].
     pub context_after: u32,
-    /// How many threads work on it; `None` is one per processor, at most twelve.
+    /// Number of threads, including the calling one. `None` is [`SearchQuery::default_threads`].
     pub threads: Option<usize>,
 }
 
 impl SearchQuery {
-    /// A listing of all files below `root` that are neither hidden nor ignored.
+    /// A query that lists all files below `root` that are neither hidden nor ignored.
     pub fn below(root: impl Into<PathBuf>) -> Self {
         Self {
             root: root.into(),
@@ -93,16 +98,16 @@ impl SearchQuery {
         }
     }
 
-    /// How many threads work on a search that does not say how many it wants.
+    /// Threads of a search whose query does not set a number: one for each processor, at most twelve.
     pub fn default_threads() -> usize {
-        available_parallelism().map_or(1, NonZero::get).min(MOST_THREADS)
+        available_parallelism().map_or(1, NonZero::get).min(MAX_DEFAULT_THREADS)
     }
 
     fn thread_count(&self) -> usize {
         self.threads.unwrap_or_else(Self::default_threads).max(1)
     }
 
-    /// Checks everything that can be wrong with the question, before anything is searched.
+    /// Checks the query, compiles its pattern and globs, and reads the ignore files that apply to the root. May block.
     pub fn prepare(self) -> Result<PreparedSearch, PrepareSearchError> {
         check_search_size(self.pattern.as_ref().map(|pattern| pattern.text.as_str()), &self.globs)?;
         if !self.root.is_absolute() {
@@ -110,18 +115,19 @@ impl SearchQuery {
         }
         for lines in [self.context_before, self.context_after] {
             if lines > MAX_CONTEXT_LINES {
-                return Err(PrepareSearchError::Context { asked: lines });
+                return Err(PrepareSearchError::TooMuchContext { lines });
             }
         }
         std::fs::metadata(&self.root).map_err(FileError::at(&self.root))?;
         let matcher = self.pattern.as_ref().map(matcher::build).transpose()?;
-        let mut noted = SearchSummary::default();
-        let walk = Walk::prepare(&self, &mut noted)?;
-        Ok(PreparedSearch { search: self, matcher, walk, noted })
+        let mut preparation = SearchSummary::default();
+        let walk = SearchWalk::prepare(&self, &mut preparation)?;
+        Ok(PreparedSearch { query: self, matcher, walk, preparation })
     }
 }
 
-/// Refuses a question that would cost too much to prepare. It costs nothing itself, so callers need not wait for their turn.
+/// Refuses a pattern or globs that would cost too much memory to compile. The check itself is cheap: a caller that queues searches can
+/// make it before a search waits in the queue.
 pub fn check_search_size(pattern: Option<&str>, globs: &[String]) -> Result<(), PrepareSearchError> {
     if let Some(pattern) = pattern.filter(|pattern| pattern.len() > MAX_PATTERN_BYTES) {
         return Err(PrepareSearchError::PatternTooLong { bytes: pattern.len() });
@@ -139,7 +145,7 @@ pub fn check_search_size(pattern: Option<&str>, globs: &[String]) -> Result<(), 
     Ok(())
 }
 
-/// Whether a glob could nest so deep that parsing it overflows the stack.
+/// Whether a glob may be nested so deep that parsing it overflows the stack.
 fn has_too_many_braces(glob: &[u8]) -> bool {
     glob.iter().filter(|byte| **byte == b'{').count() > MAX_BRACES
 }
@@ -147,100 +153,101 @@ fn has_too_many_braces(glob: &[u8]) -> bool {
 /// What a line must contain.
 #[derive(Clone, Debug, Default)]
 pub struct Pattern {
-    /// A regular expression in the syntax of the `regex` crate, at most [`MAX_PATTERN_BYTES`].
+    /// A regular expression in the syntax of the `regex` crate, of at most [`MAX_PATTERN_BYTES`].
     pub text: String,
-    /// Take the text as it stands, not as a regular expression.
+    /// Whether the text is searched literally and not as a regular expression.
     pub fixed_strings: bool,
-    /// Whether `a` finds `A`.
+    /// Whether upper and lower case are distinguished.
     pub case: CaseSensitivity,
-    /// Only whole words.
+    /// Whether a match must begin and end at a word boundary.
     pub word: bool,
-    /// A match may span lines. Each file is then read as a whole, up to [`MAX_SEARCHED_BYTES`].
+    /// Whether a match may span lines. Each file is then read as a whole, up to [`MAX_SEARCHED_BYTES`].
     pub multi_line: bool,
 }
 
-/// Whether `a` finds `A`.
+/// Whether upper and lower case are distinguished.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CaseSensitivity {
-    /// It does not.
+    /// `a` does not match `A`.
     #[default]
     Sensitive,
-    /// It does.
+    /// `a` matches `A`.
     Insensitive,
-    /// It does unless the pattern has a capital letter.
+    /// As `Insensitive`, unless the pattern contains an upper-case letter.
     Smart,
 }
 
-/// A search that is known to make sense. It can be run more than once.
+/// A query that was checked and compiled. It can be run more than once.
 #[derive(Debug)]
 pub struct PreparedSearch {
-    search: SearchQuery,
+    query: SearchQuery,
     matcher: Option<RegexMatcher>,
-    walk: Walk,
-    /// Ignore files that are not used, found before the search began.
-    noted: SearchSummary,
+    walk: SearchWalk,
+    /// Errors of the preparation, such as ignore files that are not used. Every run begins with them.
+    preparation: SearchSummary,
 }
 
-/// What is handed over.
+/// One result, as the sink of [`PreparedSearch::run`] gets it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SearchHit {
-    /// A file, when there is no pattern.
+    /// A file, if the query has no pattern.
     File {
-        /// Its path, which begins with the root as it was given.
+        /// The path, which begins with the root as it was given.
         path: Arc<Path>,
     },
-    /// Some lines of a file. All of one file come in order, from one thread; other files may come in between.
+    /// Lines of one file. Several hits of the same file come in order and from one thread; hits of other files may come in between.
     Lines {
-        /// Its path, which begins with the root as it was given.
+        /// The path, which begins with the root as it was given.
         path: Arc<Path>,
-        /// At most about 256 lines or 256 KiB.
+        /// Lines with a match and lines of context, in the order of the file. At most about 256 lines or 256 KiB.
         lines: Vec<HitLine>,
     },
 }
 
-/// A line with a match, or one near it. A match over several lines is told line by line.
+/// A line with a match, or a line of context. A match that spans lines gives one `HitLine` for each of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HitLine {
-    /// Counted from 1.
+    /// Line number, counted from 1.
     pub number: u64,
-    /// Where in the file the line begins, in bytes; in a file with a UTF-16 byte order mark, where it begins after decoding.
+    /// Byte offset of the line in the file; in a file with a UTF-16 byte order mark, in the text decoded to UTF-8.
     pub offset: u64,
-    /// Without the line feed, at most [`MAX_LINE_BYTES`].
+    /// The line without its line feed, at most [`MAX_LINE_BYTES`]. Need not be UTF-8.
     pub text: Vec<u8>,
-    /// Whether the line is longer than the text.
+    /// Whether the line is longer than `text`.
     pub cut: bool,
-    /// Byte ranges of the text that match. Empty for context, and when all matches are in what was cut off.
+    /// Start and end of each match, as byte offsets in `text`. Empty for a line of context, and if all matches are in the part that was
+    /// cut off.
     pub matches: Vec<(u32, u32)>,
-    /// Whether it is only here because it is near a match.
+    /// Whether the line is delivered only as context of a match.
     pub is_context: bool,
 }
 
-/// How a search went.
+/// What a search has counted, and how it ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SearchSummary {
-    /// Files that were opened, or listed when there is no pattern.
+    /// Files that were opened, or listed if the query has no pattern.
     pub files_searched: u64,
-    /// Files with at least one match, or listed.
+    /// Files with at least one match, or listed if the query has no pattern.
     pub files_matched: u64,
-    /// Matching lines; a match over several lines counts once. Zero when files are listed.
+    /// Matching lines; a match that spans lines counts once. 0 if the query has no pattern.
     pub matches: u64,
-    /// What could not be searched, the first [`MAX_SEARCH_ERRORS`] of them.
+    /// Files and directories that could not be searched, at most [`MAX_SEARCH_ERRORS`].
     pub errors: Vec<SearchFailure>,
-    /// How many there were in all.
+    /// Number of all errors, including those that are not in `errors`.
     pub error_count: u64,
-    /// Whether everything was looked at.
+    /// Whether all files were searched.
     pub completion: SearchCompletion,
 }
 
 impl SearchSummary {
-    fn note_error(&mut self, path: &Path, error: impl Display) {
+    fn add_error(&mut self, path: &Path, error: impl Display) {
         self.error_count += 1;
         if self.errors.len() < MAX_SEARCH_ERRORS {
             self.errors.push(SearchFailure { path: path.to_owned(), text: shortened(&error.to_string()) });
         }
     }
 
-    /// Adds what another part of the search has counted.
+    /// Adds the counts and errors of another thread. `completion` stays.
     fn add(&mut self, part: Self) {
         self.files_searched += part.files_searched;
         self.files_matched += part.files_matched;
@@ -251,79 +258,79 @@ impl SearchSummary {
     }
 }
 
-/// What could not be searched.
+/// A file or directory that could not be searched, or not completely.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SearchFailure {
-    /// The file or directory.
+    /// The file or directory; of an ignore file that is not used, that file.
     pub path: PathBuf,
-    /// Why.
+    /// The reason, shortened to about 500 bytes.
     pub text: String,
 }
 
-/// Whether everything was looked at.
+/// Whether a search covered all files, and if not, why it ended early.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SearchCompletion {
-    /// Yes.
+    /// All files were searched, apart from those with errors.
     #[default]
     Complete,
-    /// Whoever takes the results had enough.
+    /// The sink returned `Break`.
     Stopped,
-    /// It was cancelled.
+    /// The [`Cancel`](crate::Cancel) flag was set.
     Cancelled,
 }
 
-/// Why a search cannot begin. It is the fault of who asked.
+/// Why a query is refused. The caller has to change the query.
 #[derive(Debug, thiserror::Error)]
 pub enum PrepareSearchError {
     /// The pattern is longer than [`MAX_PATTERN_BYTES`].
     #[error("the pattern has {bytes} bytes, and at most {MAX_PATTERN_BYTES} are allowed; search for a part of it")]
     PatternTooLong {
-        /// How long it is.
+        /// Length of the pattern.
         bytes: usize,
     },
     /// There are more globs than [`MAX_GLOBS`].
     #[error("there are {count} globs, and at most {MAX_GLOBS} are allowed; search several times")]
     TooManyGlobs {
-        /// How many there are.
+        /// Number of globs.
         count: usize,
     },
     /// The globs are longer than [`MAX_GLOB_BYTES`].
     #[error("the globs have {bytes} bytes together, and at most {MAX_GLOB_BYTES} are allowed; search several times")]
     GlobsTooLong {
-        /// How long they are together.
+        /// Length of all globs together.
         bytes: usize,
     },
     /// A glob has more than [`MAX_BRACES`] opening braces.
     #[error("a glob has more than {MAX_BRACES} opening braces; search several times")]
     TooManyBraces,
-    /// The pattern is not a regular expression.
+    /// The pattern is not a valid regular expression, or its compiled form is too large. Holds the text of the regex library.
     #[error("bad pattern: {0}")]
-    Pattern(String),
-    /// One of the globs is not one.
+    InvalidPattern(String),
+    /// A glob has a syntax error.
     #[error("bad glob `{glob}`: {text}")]
-    Glob {
-        /// Which.
+    InvalidGlob {
+        /// The glob; all of them, if the fault is not in a single one. Shortened to about 500 bytes.
         glob: String,
-        /// Why.
+        /// The text of the glob library.
         text: String,
     },
-    /// More context than [`MAX_CONTEXT_LINES`].
-    #[error("{asked} lines of context are more than {MAX_CONTEXT_LINES}")]
-    Context {
-        /// How many were asked for.
-        asked: u32,
+    /// The query asks for more context than [`MAX_CONTEXT_LINES`].
+    #[error("{lines} lines of context are more than {MAX_CONTEXT_LINES}; ask for fewer lines")]
+    TooMuchContext {
+        /// Lines of context that the query asks for.
+        lines: u32,
     },
-    /// The root is not there or not absolute.
+    /// The root does not exist, is not an absolute path, or has an ignore file that cannot be used.
     #[error(transparent)]
     Root(#[from] FileError),
 }
 
-/// The texts of the libraries repeat the input, which can be as long as a message.
+/// Cuts a text to about 500 bytes. Errors of the regex and glob libraries repeat the input, which can be as long as a whole message.
 fn shortened(text: &str) -> String {
-    const MOST_BYTES: usize = 500;
+    const MAX_BYTES: usize = 500;
     let text = text.trim();
-    if text.len() <= MOST_BYTES {
+    if text.len() <= MAX_BYTES {
         return text.to_owned();
     }
-    format!("{}…", &text[..text.floor_char_boundary(MOST_BYTES)])
+    format!("{}…", &text[..text.floor_char_boundary(MAX_BYTES)])
 }

@@ -1,4 +1,5 @@
-//! From what the searcher reports about one file to batches of lines.
+//! Turns the matches that the searcher reports for one file into batches of [`HitLine`]s. [`LineSink`] gets the matches, [`MatchMarker`]
+//! splits them into lines, and [`PendingLines`] collects the lines and delivers them.
 
 use std::cell::RefCell;
 use std::io;
@@ -12,20 +13,21 @@ use grep_searcher::{LineIter, Searcher, Sink, SinkContext, SinkFinish, SinkMatch
 
 use super::{HitLine, MAX_LINE_BYTES, SearchHit};
 
+/// A batch is delivered when it has this many lines or bytes.
 const BATCH_LINES: usize = 256;
 const BATCH_BYTES: usize = 256 << 10;
-/// As far as an expression may look past the end of a match over several lines, `\b` or `$` for example.
-const LOOK_AHEAD_BYTES: usize = 128;
+/// Bytes after a match that spans lines which the expression may examine, for `\b` or `$` for example.
+const LOOKAHEAD_BYTES: usize = 128;
 
-/// Takes the lines of one file.
-pub(super) struct Lines<'a> {
+/// Receives the matches and the lines of context of one file from the searcher.
+pub(super) struct LineSink<'a> {
     matcher: &'a RegexMatcher,
     pending: &'a PendingLines<'a>,
     matches: u64,
 }
 
-impl<'a> Lines<'a> {
-    pub(super) fn of(matcher: &'a RegexMatcher, pending: &'a PendingLines<'a>) -> Self {
+impl<'a> LineSink<'a> {
+    pub(super) fn new(matcher: &'a RegexMatcher, pending: &'a PendingLines<'a>) -> Self {
         Self { matcher, pending, matches: 0 }
     }
 
@@ -33,33 +35,34 @@ impl<'a> Lines<'a> {
         self.matches
     }
 
-    fn take(&mut self, line: HitLine) -> ControlFlow<()> {
-        self.pending.take(line)
+    fn push(&mut self, line: HitLine) -> ControlFlow<()> {
+        self.pending.push(line)
     }
 }
 
-/// Lines of one file that were found and not yet handed over. Whoever reads the file hands them over before a read that may take long.
+/// Lines of one file that are not yet delivered. The reader of the file calls [`flush`](Self::flush) before each read, because a read may
+/// take long.
 pub(super) struct PendingLines<'a> {
     path: &'a Path,
-    hand_over: &'a dyn Fn(SearchHit) -> ControlFlow<()>,
+    deliver: &'a dyn Fn(SearchHit) -> ControlFlow<()>,
     batch: RefCell<PendingBatch>,
 }
 
 #[derive(Default)]
 struct PendingBatch {
-    /// Made when the first line is found: most files have none.
-    shared_path: Option<Arc<Path>>,
+    /// Allocated for the first batch only, because most files have no match.
+    path: Option<Arc<Path>>,
     lines: Vec<HitLine>,
     bytes: usize,
     is_stopped: bool,
 }
 
 impl<'a> PendingLines<'a> {
-    pub(super) fn of(path: &'a Path, hand_over: &'a dyn Fn(SearchHit) -> ControlFlow<()>) -> Self {
-        Self { path, hand_over, batch: RefCell::default() }
+    pub(super) fn new(path: &'a Path, deliver: &'a dyn Fn(SearchHit) -> ControlFlow<()>) -> Self {
+        Self { path, deliver, batch: RefCell::default() }
     }
 
-    /// Hands over what there is; also after an error, which may come long after the last line.
+    /// Delivers the collected lines, if any. Breaks once the sink of the search has broken.
     pub(super) fn flush(&self) -> ControlFlow<()> {
         let mut batch = self.batch.borrow_mut();
         if batch.is_stopped {
@@ -68,14 +71,14 @@ impl<'a> PendingLines<'a> {
         if batch.lines.is_empty() {
             return ControlFlow::Continue(());
         }
-        let path = batch.shared_path.get_or_insert_with(|| Arc::from(self.path)).clone();
+        let path = batch.path.get_or_insert_with(|| Arc::from(self.path)).clone();
         batch.bytes = 0;
-        let handed = (self.hand_over)(SearchHit::Lines { path, lines: std::mem::take(&mut batch.lines) });
-        batch.is_stopped = handed.is_break();
-        handed
+        let delivered = (self.deliver)(SearchHit::Lines { path, lines: std::mem::take(&mut batch.lines) });
+        batch.is_stopped = delivered.is_break();
+        delivered
     }
 
-    fn take(&self, line: HitLine) -> ControlFlow<()> {
+    fn push(&self, line: HitLine) -> ControlFlow<()> {
         let mut batch = self.batch.borrow_mut();
         batch.bytes += line.text.len() + line.matches.len() * size_of::<(u32, u32)>() + size_of::<HitLine>();
         batch.lines.push(line);
@@ -87,21 +90,21 @@ impl<'a> PendingLines<'a> {
     }
 }
 
-impl Sink for Lines<'_> {
+impl Sink for LineSink<'_> {
     type Error = io::Error;
 
     fn matched(&mut self, searcher: &Searcher, found: &SinkMatch<'_>) -> io::Result<bool> {
         self.matches += 1;
         let Range { start, end } = found.bytes_range_in_buffer();
         let is_multi_line = searcher.multi_line_with_matcher(self.matcher);
-        // What is beyond the text that is kept of a line is not looked for.
+        // Matches are not looked for in the part of a line that is cut off.
         let (haystack, wanted_end) = if is_multi_line {
-            (&found.buffer()[..(end + LOOK_AHEAD_BYTES).min(found.buffer().len())], end)
+            (&found.buffer()[..(end + LOOKAHEAD_BYTES).min(found.buffer().len())], end)
         } else {
             let line = without_line_feed(&found.buffer()[start..end]);
             (&found.buffer()[..start + line.len()], end.min(start + MAX_LINE_BYTES))
         };
-        let (mut lines, mut flow) = (Marking::of(found), ControlFlow::Continue(()));
+        let (mut lines, mut flow) = (MatchMarker::new(found), ControlFlow::Continue(()));
         let mut is_first = true;
         self.matcher
             .find_iter_at(haystack, start, |one| {
@@ -118,44 +121,49 @@ impl Sink for Lines<'_> {
 
     fn context(&mut self, _: &Searcher, context: &SinkContext<'_>) -> io::Result<bool> {
         let number = context.line_number().unwrap_or(0);
-        let line = shown(number, context.absolute_byte_offset(), context.bytes());
-        Ok(self.take(HitLine { is_context: true, ..line }).is_continue())
+        let line = line_without_matches(number, context.absolute_byte_offset(), context.bytes());
+        Ok(self.push(HitLine { is_context: true, ..line }).is_continue())
     }
 
     fn finish(&mut self, _: &Searcher, _: &SinkFinish) -> io::Result<()> {
-        let _stop_is_remembered = self.pending.flush();
+        // The pending lines remember a break themselves.
+        let _flow = self.pending.flush();
         Ok(())
     }
 }
 
-/// The lines of a match, or of many in a row, each handed on as soon as all matches in it are known: together they can be as large as
-/// the file.
-struct Marking<'b> {
+/// The lines of one report of the searcher, with their matches. If matches span lines, one report can cover the whole file. So each line
+/// goes to the sink as soon as all its matches are known.
+struct MatchMarker<'b> {
     rest: LineIter<'b>,
     number: u64,
     offset: u64,
-    /// Where in the buffer the rest begins.
+    /// Offset in the buffer at which `rest` begins.
     start: usize,
+    /// The current line, and its range in the buffer without the line feed.
     current: Option<(HitLine, Range<usize>)>,
 }
 
-impl<'b> Marking<'b> {
-    fn of(found: &SinkMatch<'b>) -> Self {
-        let mut marking = Self {
+impl<'b> MatchMarker<'b> {
+    fn new(found: &SinkMatch<'b>) -> Self {
+        let mut marker = Self {
             rest: found.lines(),
             number: found.line_number().unwrap_or(0),
             offset: found.absolute_byte_offset(),
             start: found.bytes_range_in_buffer().start,
             current: None,
         };
-        marking.step();
-        marking
+        marker.next_line();
+        marker
     }
 
-    /// Goes on to the next line and returns the one before.
-    fn step(&mut self) -> Option<HitLine> {
+    /// Advances to the next line, and returns the line that was current before.
+    fn next_line(&mut self) -> Option<HitLine> {
         let next = self.rest.next().map(|raw| {
-            let line = (shown(self.number, self.offset, raw), self.start..self.start + without_line_feed(raw).len());
+            let line = (
+                line_without_matches(self.number, self.offset, raw),
+                self.start..self.start + without_line_feed(raw).len(),
+            );
             self.number += 1;
             self.offset += raw.len() as u64;
             self.start += raw.len();
@@ -164,29 +172,29 @@ impl<'b> Marking<'b> {
         std::mem::replace(&mut self.current, next).map(|(line, _)| line)
     }
 
-    /// Marks a match in all lines it is in. Matches come in order.
-    fn mark(&mut self, range: &Range<usize>, sink: &mut Lines<'_>) -> ControlFlow<()> {
+    /// Adds a match to all lines that it covers. Matches come in ascending order.
+    fn mark(&mut self, range: &Range<usize>, sink: &mut LineSink<'_>) -> ControlFlow<()> {
         while let Some((line, span)) = &mut self.current {
             if range.start <= span.end {
-                line.matches.extend(within(range, span, line.text.len()));
+                line.matches.extend(match_within_line(range, span, line.text.len()));
                 if range.end <= span.end {
                     break;
                 }
             }
-            self.step().map_or(ControlFlow::Continue(()), |line| sink.take(line))?;
+            self.next_line().map_or(ControlFlow::Continue(()), |line| sink.push(line))?;
         }
         ControlFlow::Continue(())
     }
 
-    fn finish(mut self, sink: &mut Lines<'_>) -> ControlFlow<()> {
-        while let Some(line) = self.step() {
-            sink.take(line)?;
+    fn finish(mut self, sink: &mut LineSink<'_>) -> ControlFlow<()> {
+        while let Some(line) = self.next_line() {
+            sink.push(line)?;
         }
         ControlFlow::Continue(())
     }
 }
 
-fn shown(number: u64, offset: u64, raw: &[u8]) -> HitLine {
+fn line_without_matches(number: u64, offset: u64, raw: &[u8]) -> HitLine {
     let text = without_line_feed(raw);
     let kept = text.len().min(MAX_LINE_BYTES);
     HitLine {
@@ -203,9 +211,9 @@ fn without_line_feed(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\n").unwrap_or(line)
 }
 
-/// The part of a match that lies in a line, relative to its text. A match that only touches the line is not in it, unless it is
-/// empty itself.
-fn within(range: &Range<usize>, span: &Range<usize>, kept: usize) -> Option<(u32, u32)> {
+/// The part of a match that lies in a line, as offsets in the first `kept` bytes of the line. An empty intersection is no match, unless
+/// the match itself is empty.
+fn match_within_line(range: &Range<usize>, span: &Range<usize>, kept: usize) -> Option<(u32, u32)> {
     let start = range.start.max(span.start) - span.start;
     let end = range.end.min(span.end).checked_sub(span.start)?.min(kept);
     if end < start || (start == end && !range.is_empty()) {

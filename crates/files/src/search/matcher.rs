@@ -1,13 +1,12 @@
-//! From a pattern to a matcher. The limits keep a pattern that somebody else wrote from taking the memory of the machine.
+//! Compiling a pattern to a matcher. The patterns come from clients, so their memory is limited.
 
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 
 use super::{CaseSensitivity, Pattern, PrepareSearchError, shortened};
 
-/// Of a compiled expression: enough for every pattern a person writes.
+/// Largest compiled expression. Enough for every pattern that a person writes.
 const PROGRAM_BYTES: usize = 16 << 20;
-/// Of the states a thread finds while it searches, forward and backward; with fewer the search is only slower. All threads of all
-/// searches of a session can have so many.
+/// Largest cache of automaton states, one for each direction in each thread of a search. A smaller cache only makes a search slower.
 const CACHE_BYTES: usize = 4 << 20;
 
 pub(super) fn build(pattern: &Pattern) -> Result<RegexMatcher, PrepareSearchError> {
@@ -21,15 +20,15 @@ pub(super) fn build(pattern: &Pattern) -> Result<RegexMatcher, PrepareSearchErro
         .size_limit(PROGRAM_BYTES)
         .dfa_size_limit(CACHE_BYTES);
     if !pattern.multi_line {
-        // The promise that no match spans lines is what lets the searcher jump to candidates instead of going line by line.
+        // If no match can span lines, the searcher can jump to candidate matches instead of going line by line.
         builder.line_terminator(Some(b'\n'));
     }
     builder
         .build(&pattern.text)
-        .map_err(|error| PrepareSearchError::Pattern(shortened(&in_one_line(&error.to_string()))))
+        .map_err(|error| PrepareSearchError::InvalidPattern(shortened(&in_one_line(&error.to_string()))))
 }
 
-/// What is wrong, without the drawing of where.
+/// The reason in an error of the regex library, without the lines that show the position in the pattern.
 fn in_one_line(error: &str) -> String {
     let what = error.rsplit_once("\nerror: ").map_or(error, |(_, what)| what);
     what.replace(char::is_control, " ")

@@ -1,6 +1,6 @@
-//! Which entries of a directory a search leaves out, with the meaning and the precedence of ripgrep: `.rgignore` before `.ignore` before
-//! `.gitignore` before `.git/info/exclude` before the global excludes of git; of one kind, the file of the deeper directory decides.
-//! The walker of ripgrep has the same rules, but opens their files in a way that can block for ever.
+//! Decides which entries of a directory a search skips. Meaning and precedence are those of ripgrep: `.rgignore` before `.ignore` before
+//! `.gitignore` before `.git/info/exclude` before the global excludes of git. Of two files of the same kind, the one in the deeper
+//! directory decides. The walker of ripgrep itself is not used, because it opens ignore files in a way that can block for ever.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -15,53 +15,54 @@ use ignore::overrides::Override;
 use super::SearchSummary;
 use super::ignore_files::{self, UnreadableRules};
 
-/// Ignore files of a directory, those that decide first before the others.
+/// Names of the ignore files of a directory, in descending precedence.
 const IGNORE_FILES: [&str; 3] = [".rgignore", ".ignore", ".gitignore"];
-/// From this place on, the kinds of rules count only inside a repository, and only up to its top.
-const FIRST_OF_GIT: usize = 2;
-const KINDS: usize = IGNORE_FILES.len() + 1;
-/// Rules of a directory and all directories above it. Each can take 10 KB, and a tree can be 2,000 levels deep.
-const MOST_RULES_IN_FORCE: usize = 20_000;
+/// Rules of this kind and the following kinds are those of git. They apply only inside a repository, and only up to its top directory.
+const FIRST_GIT_KIND: usize = 2;
+const RULE_KINDS: usize = IGNORE_FILES.len() + 1;
+/// Most rules of a directory and all directories above it together. Each can take 10 KB, and a tree can be 2,000 levels deep.
+const MAX_RULES_IN_EFFECT: usize = 20_000;
 
 /// The rules of a directory and of the directories above it.
 #[derive(Debug)]
 pub(super) struct DirectoryRules {
-    /// Of the nearest directory above that has any.
+    /// The rules of the nearest directory above that has any.
     above: Option<Arc<Self>>,
-    place: RulesPlace,
-    /// Of each ignore file, and at the end those of `.git/info/exclude`.
-    kinds: [Gitignore; KINDS],
-    /// How many rules this directory and those above it have.
-    in_force: usize,
+    origin: RulesOrigin,
+    /// The rules of each ignore file, in the order of [`IGNORE_FILES`], and at the end those of `.git/info/exclude`.
+    by_kind: [Gitignore; RULE_KINDS],
+    /// Number of rules of this directory and all directories above it.
+    rules_in_effect: usize,
     /// Whether the directory is the top of a repository.
     is_repository: bool,
     /// Whether this directory or one above it is the top of a repository.
     is_in_repository: bool,
 }
 
-/// Where a directory with rules is. The paths that its rules are asked about are written differently.
+/// Whether rules come from a directory above the root of the search or from one in the tree. The two need different forms of the path of
+/// an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RulesPlace {
-    /// Its path is canonical.
+pub(super) enum RulesOrigin {
+    /// The path of the directory is canonical.
     AboveRoot,
-    /// Its path begins with the root as the client wrote it.
+    /// The path of the directory begins with the root as it is written in the query.
     InTree,
 }
 
-/// Which names in a directory matter for its rules.
+/// Which of the names that matter for the rules a directory contains.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct RuleNames {
+pub(super) struct RuleFileNames {
     ignore_files: [bool; IGNORE_FILES.len()],
     git: bool,
     jujutsu: bool,
 }
 
-impl RuleNames {
+impl RuleFileNames {
     pub(super) const NONE: Self = Self { ignore_files: [false; IGNORE_FILES.len()], git: false, jujutsu: false };
-    /// For a directory whose names are not known.
-    pub(super) const PERHAPS_ALL: Self = Self { ignore_files: [true; IGNORE_FILES.len()], git: true, jujutsu: true };
+    /// For a directory that was not listed: any of the names may exist.
+    pub(super) const ALL_POSSIBLE: Self = Self { ignore_files: [true; IGNORE_FILES.len()], git: true, jujutsu: true };
 
-    /// Notes a name that is in the directory.
+    /// Records a name that is in the directory.
     pub(super) fn note(&mut self, name: &OsStr) {
         if name.as_bytes().first() != Some(&b'.') {
             return;
@@ -75,61 +76,69 @@ impl RuleNames {
 }
 
 impl DirectoryRules {
-    /// Reads the rules of a directory. The result is `above` itself if the directory adds nothing.
+    /// Reads the rules of a directory. Returns `above` itself if the directory adds none.
     pub(super) fn read(
         directory: &Path,
-        names: RuleNames,
+        names: RuleFileNames,
         above: Option<&Arc<Self>>,
-        place: RulesPlace,
-        notes: &mut SearchSummary,
+        origin: RulesOrigin,
+        summary: &mut SearchSummary,
     ) -> Result<Option<Arc<Self>>, UnreadableRules> {
-        let mut kinds = [const { None }; KINDS];
-        for ((rules, name), is_present) in kinds.iter_mut().zip(IGNORE_FILES).zip(names.ignore_files) {
+        let mut by_kind = [const { None }; RULE_KINDS];
+        for ((rules, name), is_present) in by_kind.iter_mut().zip(IGNORE_FILES).zip(names.ignore_files) {
             if is_present {
-                *rules = Some(ignore_files::rules(&directory.join(name), directory, notes)?);
+                *rules = Some(ignore_files::rules(&directory.join(name), directory, summary)?);
             }
         }
         let has_git = names.git && directory.join(".git").exists();
         if has_git && let Some(exclude) = ignore_files::exclude_file(directory)? {
-            kinds[KINDS - 1] = Some(ignore_files::rules(&exclude, directory, notes)?);
+            by_kind[RULE_KINDS - 1] = Some(ignore_files::rules(&exclude, directory, summary)?);
         }
         let is_repository = has_git || (names.jujutsu && directory.join(".jj").exists());
-        let kinds = kinds.map(|rules| rules.unwrap_or_else(Gitignore::empty));
-        if !is_repository && kinds.iter().all(Gitignore::is_empty) {
+        let by_kind = by_kind.map(|rules| rules.unwrap_or_else(Gitignore::empty));
+        if !is_repository && by_kind.iter().all(Gitignore::is_empty) {
             return Ok(above.cloned());
         }
-        let in_force = above.map_or(0, |above| above.in_force) + kinds.iter().map(Gitignore::len).sum::<usize>();
-        if in_force > MOST_RULES_IN_FORCE {
-            return Err(UnreadableRules::beyond_limit(directory));
+        let rules_in_effect =
+            above.map_or(0, |above| above.rules_in_effect) + by_kind.iter().map(Gitignore::len).sum::<usize>();
+        if rules_in_effect > MAX_RULES_IN_EFFECT {
+            return Err(UnreadableRules::too_many_rules(directory));
         }
         let is_in_repository = is_repository || above.is_some_and(|above| above.is_in_repository);
-        Ok(Some(Arc::new(Self { above: above.cloned(), place, kinds, in_force, is_repository, is_in_repository })))
+        Ok(Some(Arc::new(Self {
+            above: above.cloned(),
+            origin,
+            by_kind,
+            rules_in_effect,
+            is_repository,
+            is_in_repository,
+        })))
     }
 
     /// This directory and those above it.
-    fn upward(&self) -> impl Iterator<Item = &Self> {
+    fn self_and_ancestors(&self) -> impl Iterator<Item = &Self> {
         std::iter::successors(Some(self), |rules| rules.above.as_deref())
     }
 }
 
-/// What decides besides the rules of directories.
+/// Decides which entries are skipped, by the globs of the query, the rules of directories and the global excludes.
 #[derive(Debug)]
 pub(super) struct EntryFilter {
-    /// As the client wrote it.
+    /// The root as it is written in the query.
     pub(super) root: PathBuf,
     pub(super) canonical_root: PathBuf,
-    /// The globs of the search, which decide before everything else.
+    /// The globs of the query. They take precedence over all other rules.
     pub(super) globs: Override,
-    /// Whether entries that begin with a dot are left out, if nothing else names them.
+    /// Whether entries that begin with a dot are skipped if no rule matches them.
     pub(super) skips_hidden: bool,
-    /// Relative to the root.
+    /// The global excludes of git, relative to the root.
     pub(super) global_excludes: Gitignore,
 }
 
 impl EntryFilter {
-    /// Whether an entry below the root is left out. `rules` are those of the directory that holds it.
+    /// Whether an entry below the root is skipped. `rules` are those of the directory that contains the entry.
     pub(super) fn skips(&self, path: &Path, is_directory: bool, rules: Option<&DirectoryRules>) -> bool {
-        let verdict = without_rule(&self.globs.matched(path, is_directory))
+        let verdict = verdict_of(&self.globs.matched(path, is_directory))
             .or_else(|| rules.and_then(|rules| self.verdict(path, is_directory, rules)));
         match verdict {
             Some(Verdict::Skip) => true,
@@ -139,22 +148,22 @@ impl EntryFilter {
     }
 
     fn verdict(&self, path: &Path, is_directory: bool, rules: &DirectoryRules) -> Option<Verdict> {
-        let mut verdicts = [None; KINDS];
+        let mut verdicts = [None; RULE_KINDS];
         let mut canonical = None;
         let mut has_left_repository = !rules.is_in_repository;
-        for level in rules.upward() {
-            for (kind, (verdict, rules)) in verdicts.iter_mut().zip(&level.kinds).enumerate() {
-                let counts = kind < FIRST_OF_GIT || !has_left_repository;
+        for level in rules.self_and_ancestors() {
+            for (kind, (verdict, rules)) in verdicts.iter_mut().zip(&level.by_kind).enumerate() {
+                let counts = kind < FIRST_GIT_KIND || !has_left_repository;
                 if verdict.is_some() || !counts || rules.is_empty() {
                     continue;
                 }
-                let path = match level.place {
-                    RulesPlace::InTree => path,
-                    RulesPlace::AboveRoot => canonical.get_or_insert_with(|| self.canonical(path)),
+                let path = match level.origin {
+                    RulesOrigin::InTree => path,
+                    RulesOrigin::AboveRoot => canonical.get_or_insert_with(|| self.canonical(path)),
                 };
-                *verdict = without_rule(&rules.matched(path, is_directory));
+                *verdict = verdict_of(&rules.matched(path, is_directory));
             }
-            // Nothing comes before the first kind.
+            // The first kind has the highest precedence, so further directories cannot change the result.
             if verdicts[0].is_some() {
                 break;
             }
@@ -162,12 +171,12 @@ impl EntryFilter {
         }
         let global = || {
             let counts = rules.is_in_repository && !self.global_excludes.is_empty();
-            counts.then(|| self.global_excludes.matched(path, is_directory)).and_then(|found| without_rule(&found))
+            counts.then(|| self.global_excludes.matched(path, is_directory)).and_then(|found| verdict_of(&found))
         };
         verdicts.into_iter().flatten().next().or_else(global)
     }
 
-    /// The path of an entry below the canonical root.
+    /// The path of an entry with the canonical root instead of the root as written.
     fn canonical<'p>(&self, path: &'p Path) -> Cow<'p, Path> {
         let (root, canonical) = (self.root.as_os_str().as_bytes(), &self.canonical_root);
         if root == canonical.as_os_str().as_bytes() {
@@ -186,7 +195,7 @@ enum Verdict {
     Keep,
 }
 
-fn without_rule<T>(found: &Match<T>) -> Option<Verdict> {
+fn verdict_of<T>(found: &Match<T>) -> Option<Verdict> {
     match found {
         Match::None => None,
         Match::Ignore(_) => Some(Verdict::Skip),

@@ -1,4 +1,5 @@
-//! Running a search: threads that walk and search at the same time, each with buffers of its own.
+//! Running a search. Several threads take tasks from one stack: a directory to list or a file to search. Each thread has its own buffers
+//! and its own [`SearchSummary`], and all share a [`RunningSearch`].
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -14,48 +15,55 @@ use grep_searcher::{BinaryDetection, MmapChoice, Searcher, SearcherBuilder};
 use parking_lot::Mutex;
 use rustix::fs::OFlags;
 
-use super::lines::{Lines, PendingLines};
+use super::lines::{LineSink, PendingLines};
 use super::tasks::TaskStack;
 use super::walk::Task;
 use super::{MAX_SEARCHED_BYTES, PreparedSearch, SearchCompletion, SearchHit, SearchQuery, SearchSummary};
 use crate::Cancel;
 
-/// What a thread may hold of one file: the longest line and the lines around it, or, if matches may span lines, all of the file.
+/// Most bytes of one file that a thread holds in memory: the longest line and the lines around it, or the whole file if matches may span
+/// lines.
 const HEAP_BYTES: usize = MAX_SEARCHED_BYTES + (1 << 20);
 
 impl PreparedSearch {
-    /// Searches, and hands over what it finds as it finds it, from several threads at once. A sink that takes its time slows the
-    /// search down, and one that breaks ends it. The calling thread works too, alone if the machine gives no more threads.
+    /// Searches, and passes results to `sink` as they are found, from several threads at once. A slow sink slows the search down, and
+    /// `Break` ends it. The calling thread searches too, and alone if no further thread can be started.
     ///
-    /// Binary files are those with a NUL byte: they are left as soon as it is met, so one that begins like a text may have been told
-    /// of up to there. Only regular files are opened, and none is waited for.
+    /// A file with a NUL byte is binary. Its search ends at the first NUL byte, so matches before that byte may have been delivered.
+    /// Only regular files are opened, without waiting.
     pub fn run(&self, cancel: &Cancel, sink: &(dyn Fn(SearchHit) -> ControlFlow<()> + Sync)) -> SearchSummary {
-        let mut end = self.noted.clone();
+        let mut summary = self.preparation.clone();
         let first = self.walk.first_task().unwrap_or_else(|error| {
-            end.note_error(&self.search.root, &error);
+            summary.add_error(&self.query.root, &error);
             None
         });
-        let tasks = TaskStack::of(first);
-        let run =
-            Run { prepared: self, cancel, sink, tasks, is_stopped: AtomicBool::new(false), total: Mutex::default() };
+        let tasks = TaskStack::new(first);
+        let run = RunningSearch {
+            prepared: self,
+            cancel,
+            sink,
+            tasks,
+            is_stopped: AtomicBool::new(false),
+            total: Mutex::default(),
+        };
         thread::scope(|scope| {
-            // With fewer threads than wanted the search is only slower.
-            let start_one = |_| thread::Builder::new().spawn_scoped(scope, || Worker::of(&run).work());
-            let _started = (1..self.search.thread_count()).map_while(|number| start_one(number).ok()).count();
-            Worker::of(&run).work();
+            // If a thread cannot be started, the search runs with those it has.
+            let start_one = |_| thread::Builder::new().spawn_scoped(scope, || Worker::new(&run).work());
+            let _started = (1..self.query.thread_count()).map_while(|number| start_one(number).ok()).count();
+            Worker::new(&run).work();
         });
-        end.add(run.total.into_inner());
-        end.completion = match (run.is_stopped.into_inner(), cancel.is_cancelled()) {
+        summary.add(run.total.into_inner());
+        summary.completion = match (run.is_stopped.into_inner(), cancel.is_cancelled()) {
             (true, _) => SearchCompletion::Stopped,
             (false, true) => SearchCompletion::Cancelled,
             (false, false) => SearchCompletion::Complete,
         };
-        end
+        summary
     }
 }
 
 /// What the threads of a search share.
-struct Run<'r> {
+struct RunningSearch<'r> {
     prepared: &'r PreparedSearch,
     cancel: &'r Cancel,
     sink: &'r (dyn Fn(SearchHit) -> ControlFlow<()> + Sync),
@@ -64,16 +72,16 @@ struct Run<'r> {
     total: Mutex<SearchSummary>,
 }
 
-impl Run<'_> {
-    fn hand_over(&self, found: SearchHit) -> ControlFlow<()> {
+impl RunningSearch<'_> {
+    fn deliver(&self, hit: SearchHit) -> ControlFlow<()> {
         if self.is_over() {
             return ControlFlow::Break(());
         }
-        let handed = (self.sink)(found);
-        if handed.is_break() {
+        let delivered = (self.sink)(hit);
+        if delivered.is_break() {
             self.is_stopped.store(true, Ordering::Relaxed);
         }
-        handed
+        delivered
     }
 
     fn is_over(&self) -> bool {
@@ -81,67 +89,67 @@ impl Run<'_> {
     }
 }
 
-/// What a thread has in memory at a time.
+/// What the searcher holds in memory at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SearchedUnit {
     Line,
-    /// A match may span lines.
+    /// For patterns whose matches may span lines.
     File,
 }
 
-fn searcher(search: &SearchQuery, unit: SearchedUnit) -> Searcher {
+fn searcher(query: &SearchQuery, unit: SearchedUnit) -> Searcher {
     SearcherBuilder::new()
         .line_number(true)
         .multi_line(unit == SearchedUnit::File)
-        .before_context(search.context_before as usize)
-        .after_context(search.context_after as usize)
-        .max_matches(search.max_matches_per_file)
+        .before_context(query.context_before as usize)
+        .after_context(query.context_after as usize)
+        .max_matches(query.max_matches_per_file)
         .binary_detection(BinaryDetection::quit(0))
-        // A file that shrinks while it is mapped would end the whole process.
+        // A file that is truncated while it is mapped would kill the process with SIGBUS.
         .memory_map(MmapChoice::never())
         .heap_limit(Some(HEAP_BYTES))
         .build()
 }
 
-/// One thread, and its part of the counts.
+/// One thread of a search. Its summary is added to the total when the thread ends.
 struct Worker<'r> {
-    run: &'r Run<'r>,
+    run: &'r RunningSearch<'r>,
     searcher: Searcher,
     unit: SearchedUnit,
-    part: SearchSummary,
+    summary: SearchSummary,
 }
 
 impl<'r> Worker<'r> {
-    fn of(run: &'r Run<'r>) -> Self {
-        let search = &run.prepared.search;
-        let is_multi_line = search.pattern.as_ref().is_some_and(|pattern| pattern.multi_line);
+    fn new(run: &'r RunningSearch<'r>) -> Self {
+        let query = &run.prepared.query;
+        let is_multi_line = query.pattern.as_ref().is_some_and(|pattern| pattern.multi_line);
         let unit = if is_multi_line { SearchedUnit::File } else { SearchedUnit::Line };
-        Self { run, searcher: searcher(search, unit), unit, part: SearchSummary::default() }
+        Self { run, searcher: searcher(query, unit), unit, summary: SearchSummary::default() }
     }
 
-    /// Does one task after the other until all are done or the search is over.
+    /// Performs tasks until none is left or the search is over.
     fn work(mut self) {
         while let Some(task) = self.run.tasks.take() {
             let mut added = Vec::new();
-            if self.run.is_over() || self.look_at(task, &mut added).is_break() {
+            if self.run.is_over() || self.perform(task, &mut added).is_break() {
                 self.run.tasks.close();
             }
             self.run.tasks.finish(added);
         }
     }
 
-    fn look_at(&mut self, task: Task, added: &mut Vec<Task>) -> ControlFlow<()> {
-        let PreparedSearch { search, matcher, walk, .. } = self.run.prepared;
+    fn perform(&mut self, task: Task, added: &mut Vec<Task>) -> ControlFlow<()> {
+        let PreparedSearch { query, matcher, walk, .. } = self.run.prepared;
         match (task, matcher) {
             (Task::File(path), None) => self.list(path),
             (Task::File(path), Some(matcher)) => self.search(&path, matcher),
             (Task::Directory(directory), matcher) => {
                 let run = self.run;
-                *added = walk.tasks_in(&directory, search, &|| run.is_over(), &mut self.part);
+                *added = walk.tasks_in(&directory, query, &|| run.is_over(), &mut self.summary);
                 if matcher.is_some() {
                     return ControlFlow::Continue(());
                 }
-                // To list a file takes less time than to give it to another thread.
+                // Delivering the name of a file takes less time than passing a task to another thread.
                 for task in std::mem::take(added) {
                     match task {
                         Task::File(path) => self.list(path)?,
@@ -154,9 +162,9 @@ impl<'r> Worker<'r> {
     }
 
     fn list(&mut self, path: PathBuf) -> ControlFlow<()> {
-        self.part.files_searched += 1;
-        self.part.files_matched += 1;
-        self.run.hand_over(SearchHit::File { path: path.into() })
+        self.summary.files_searched += 1;
+        self.summary.files_matched += 1;
+        self.run.deliver(SearchHit::File { path: path.into() })
     }
 
     fn search(&mut self, path: &Path, matcher: &RegexMatcher) -> ControlFlow<()> {
@@ -164,25 +172,25 @@ impl<'r> Worker<'r> {
             Ok(Some(file)) => file,
             Ok(None) => return ControlFlow::Continue(()),
             Err(error) => {
-                self.part.note_error(path, &error);
+                self.summary.add_error(path, &error);
                 return ControlFlow::Continue(());
             }
         };
-        self.part.files_searched += 1;
+        self.summary.files_searched += 1;
         let run = self.run;
-        let hand_over = |found| run.hand_over(found);
-        let pending = PendingLines::of(path, &hand_over);
-        let mut lines = Lines::of(matcher, &pending);
+        let deliver = |hit| run.deliver(hit);
+        let pending = PendingLines::new(path, &deliver);
+        let mut line_sink = LineSink::new(matcher, &pending);
         let searched = self.searcher.search_reader(
             InterruptibleMatcher { matcher, run },
             InterruptibleFile { file, run, pending: &pending, unit: self.unit, unit_bytes: 0 },
-            &mut lines,
+            &mut line_sink,
         );
         let flushed = pending.flush();
-        self.part.matches += lines.matches();
-        self.part.files_matched += u64::from(lines.matches() > 0);
+        self.summary.matches += line_sink.matches();
+        self.summary.files_matched += u64::from(line_sink.matches() > 0);
         match searched {
-            Err(error) if !run.is_over() => self.part.note_error(path, &error),
+            Err(error) if !run.is_over() => self.summary.add_error(path, &error),
             _ => {}
         }
         flushed
@@ -192,28 +200,28 @@ impl<'r> Worker<'r> {
 impl Drop for Worker<'_> {
     fn drop(&mut self) {
         if thread::panicking() {
-            // The others would wait for what this thread adds.
+            // The other threads would wait for ever for the tasks that this thread might add.
             self.run.tasks.close();
         }
-        self.run.total.lock().add(std::mem::take(&mut self.part));
+        self.run.total.lock().add(std::mem::take(&mut self.summary));
     }
 }
 
-/// Opens a file without waiting, neither for the writer of a FIFO nor for the holder of a lease. `None` if it is no regular file.
+/// Opens a file without waiting for the writer of a FIFO or the holder of a lease. `None` if it is not a regular file.
 pub(super) fn open(path: &Path) -> io::Result<Option<File>> {
     let without_waiting = OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = OpenOptions::new().read(true).custom_flags(without_waiting.bits().cast_signed()).open(path)?;
     Ok(file.metadata()?.is_file().then_some(file))
 }
 
-/// A file that ends early when the search is over: a large one without a match asks nobody else. What was found in one piece of it is
-/// handed over before the next piece is read, so that a match does not wait for the end of a large or slow file.
+/// A file that reports its end early when the search is over, because the searcher has no other way to stop in a large file without
+/// matches. Before each read it delivers the pending lines, so that a match does not wait for the rest of a large or slow file.
 struct InterruptibleFile<'r> {
     file: File,
-    run: &'r Run<'r>,
+    run: &'r RunningSearch<'r>,
     pending: &'r PendingLines<'r>,
     unit: SearchedUnit,
-    /// Bytes read so far of the present line, or of the file.
+    /// Bytes read so far of the current line, or of the file.
     unit_bytes: usize,
 }
 
@@ -229,7 +237,7 @@ impl Read for InterruptibleFile<'_> {
 }
 
 impl InterruptibleFile<'_> {
-    /// Fails when a line, or a file that is searched as a whole, is longer than a thread may hold.
+    /// Fails if the current line, or a file that is searched as a whole, exceeds [`MAX_SEARCHED_BYTES`].
     fn check_size(&mut self, read: &[u8]) -> io::Result<()> {
         let ends_unit = |byte: &u8| self.unit == SearchedUnit::Line && *byte == b'\n';
         let unit_bytes = self.unit_bytes + read.iter().position(ends_unit).unwrap_or(read.len());
@@ -245,11 +253,11 @@ impl InterruptibleFile<'_> {
     }
 }
 
-/// A matcher that finds nothing more when the search is over: a file that is searched as a whole has been read by then, and a long line
-/// with many matches can take hours.
+/// A matcher that finds nothing once the search is over. [`InterruptibleFile`] cannot stop the search of a file that is already in memory,
+/// and a long line with many matches can take hours.
 struct InterruptibleMatcher<'r> {
     matcher: &'r RegexMatcher,
-    run: &'r Run<'r>,
+    run: &'r RunningSearch<'r>,
 }
 
 impl Matcher for InterruptibleMatcher<'_> {

@@ -1,9 +1,9 @@
-//! The files and directories that the threads of a search still have to look at. A thread takes the newest of them, so that the search
-//! goes deep before it goes wide, and keeps the rules of few directories in memory.
+//! The stack of files and directories that the threads of a search have yet to examine. A thread takes the task that was added last. So
+//! the search goes depth first, and the rules of few directories are in memory at a time.
 
 use parking_lot::{Condvar, Mutex};
 
-/// Tasks that any thread takes and adds.
+/// A stack of tasks that several threads take from and add to.
 #[derive(Debug)]
 pub(super) struct TaskStack<T> {
     tasks: Mutex<Tasks<T>>,
@@ -13,20 +13,20 @@ pub(super) struct TaskStack<T> {
 #[derive(Debug)]
 struct Tasks<T> {
     waiting: Vec<T>,
-    /// Threads that work on a task, and may add others.
+    /// Threads that perform a task now and may add others.
     busy: usize,
     is_closed: bool,
 }
 
 impl<T> TaskStack<T> {
-    pub(super) fn of(first: impl IntoIterator<Item = T>) -> Self {
+    pub(super) fn new(first: impl IntoIterator<Item = T>) -> Self {
         Self {
             tasks: Mutex::new(Tasks { waiting: first.into_iter().collect(), busy: 0, is_closed: false }),
             changed: Condvar::new(),
         }
     }
 
-    /// Takes a task, and waits for one while another thread may still add some. `None` when all is done.
+    /// Takes a task. If there is none, waits while a busy thread may still add one. `None` when all tasks are done or the stack is closed.
     pub(super) fn take(&self) -> Option<T> {
         let mut tasks = self.tasks.lock();
         loop {
@@ -44,7 +44,7 @@ impl<T> TaskStack<T> {
         }
     }
 
-    /// Says that a thread has done the task that it took, and adds what it came by. The thread must take a task next.
+    /// Marks the task that this thread took as done, and adds new tasks. The thread must call [`take`](Self::take) next.
     pub(super) fn finish(&self, added: Vec<T>) {
         let added_count = added.len();
         let mut tasks = self.tasks.lock();
@@ -56,14 +56,14 @@ impl<T> TaskStack<T> {
         drop(tasks);
         match added_count {
             _ if is_done => drop(self.changed.notify_all()),
-            // This thread takes it.
+            // This thread takes the task itself.
             0 | 1 => {}
             2 => drop(self.changed.notify_one()),
             _ => drop(self.changed.notify_all()),
         }
     }
 
-    /// Lets every thread end after its present task.
+    /// Drops all waiting tasks and lets every thread end after its current one.
     pub(super) fn close(&self) {
         let mut tasks = self.tasks.lock();
         tasks.is_closed = true;

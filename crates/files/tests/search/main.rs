@@ -288,21 +288,21 @@ fn a_bad_question_is_refused_with_the_reason() {
     let refusal = |search: SearchQuery| search.prepare().unwrap_err();
     let bad_pattern = refusal(search(&root, pattern("a(")));
     assert!(
-        matches!(&bad_pattern, PrepareSearchError::Pattern(text) if text.contains("unclosed group")),
+        matches!(&bad_pattern, PrepareSearchError::InvalidPattern(text) if text.contains("unclosed group")),
         "{bad_pattern}"
     );
     assert_eq!(bad_pattern.to_string(), "bad pattern: unclosed group");
     let two_lines = refusal(search(&root, pattern("a\n(")));
     assert_eq!(two_lines.to_string(), "bad pattern: unclosed group");
     let across = refusal(search(&root, pattern("a\\nb")));
-    assert!(matches!(across, PrepareSearchError::Pattern(_)), "{across}");
+    assert!(matches!(across, PrepareSearchError::InvalidPattern(_)), "{across}");
     let bad_glob = refusal(SearchQuery { globs: vec!["a[".into()], ..listing(&root) });
-    assert!(matches!(&bad_glob, PrepareSearchError::Glob { glob, .. } if glob == "a["), "{bad_glob}");
+    assert!(matches!(&bad_glob, PrepareSearchError::InvalidGlob { glob, .. } if glob == "a["), "{bad_glob}");
     let long = refusal(search(&root, pattern(&format!("({}", "é".repeat(10_000)))));
     assert!(long.to_string().len() < 600, "{long}");
     assert!(matches!(
         refusal(SearchQuery { context_after: 21, ..listing(&root) }),
-        PrepareSearchError::Context { asked: 21 }
+        PrepareSearchError::TooMuchContext { lines: 21 }
     ));
     assert!(matches!(refusal(SearchQuery::below("relative")), PrepareSearchError::Root(_)));
     let missing = refusal(SearchQuery::below(root.path().join("missing")));
