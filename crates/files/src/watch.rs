@@ -11,14 +11,14 @@
 //! is not seen.
 
 mod coalesce;
-mod departures;
 mod directories;
-mod hub;
-mod inbox;
-mod kernel;
-mod routes;
-mod share;
+mod directory_count;
+mod event_queue;
+mod inotify_handle;
+mod pending_renames;
+mod shared_inotify;
 mod single_file;
+mod subscriptions;
 mod tree;
 mod watched_tree;
 mod watcher;
@@ -34,8 +34,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::FileError;
-use inbox::Inbox;
-pub use share::WatchedDirectoryCount;
+pub use directory_count::WatchedDirectoryCount;
+use event_queue::EventQueue;
 use watcher::Watcher;
 
 /// How much a watch may take, and how long it may wait.
@@ -106,7 +106,7 @@ pub enum WatchEnd {
 /// A watch under way. Dropping it ends it: its thread is woken and ends by itself, and only a delivery that has begun is finished.
 #[derive(Debug)]
 pub struct PathWatch {
-    inbox: Arc<Inbox>,
+    queue: Arc<EventQueue>,
 }
 
 impl PathWatch {
@@ -125,11 +125,11 @@ impl PathWatch {
         if !root.is_absolute() {
             return Err(FileError::refused("the root of a watch must be an absolute path", root));
         }
-        let inbox = Arc::new(Inbox::default());
+        let queue = Arc::new(EventQueue::default());
         let sink = Arc::new(Mutex::new(sink));
         let last_sink = Arc::clone(&sink);
         let deliver = Box::new(move |changes| (sink.lock())(changes));
-        let watcher = Watcher::new(root, recursive, options, share, Arc::clone(&inbox), deliver)?;
+        let watcher = Watcher::new(root, recursive, options, share, Arc::clone(&queue), deliver)?;
         let root_of_thread = root.to_owned();
         let watching = move || {
             if catch_unwind(AssertUnwindSafe(|| watcher.run())).is_err() {
@@ -137,7 +137,7 @@ impl PathWatch {
             }
         };
         thread::Builder::new().name("watch".into()).spawn(watching).map_err(FileError::at(root))?;
-        Ok(Self { inbox })
+        Ok(Self { queue })
     }
 }
 
@@ -149,6 +149,6 @@ fn end_of_panic(root: &Path) -> ChangeBatch {
 
 impl Drop for PathWatch {
     fn drop(&mut self) {
-        self.inbox.close();
+        self.queue.close();
     }
 }

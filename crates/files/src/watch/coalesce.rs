@@ -20,13 +20,13 @@ use super::{PathChange, PathChangeKind};
 
 /// Something that happened to one path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Happening {
+pub(super) enum PathEvent {
     /// It was made, where nothing was.
     Created,
     /// It was seen in a directory that has not been watched before. The kernel may still tell of its creation.
-    Found,
+    Listed,
     /// It came from outside of the tree, and may have replaced something.
-    Arrived,
+    MovedIn,
     /// Content or attributes.
     Modified,
     /// Removed, or gone out of the tree.
@@ -36,7 +36,7 @@ pub(super) enum Happening {
 }
 
 pub(super) struct Coalescer {
-    settle: Duration,
+    collect_time: Duration,
     max_pending: usize,
     /// When the first change of this delivery came.
     since: Option<Instant>,
@@ -44,68 +44,68 @@ pub(super) struct Coalescer {
     /// In order, and no longer merged with what comes.
     sealed: Vec<PathChange>,
     /// Ordered by path, so that what is below a directory follows it.
-    entries: BTreeMap<PathBuf, Entry>,
-    clock: u64,
-    found: HashSet<PathBuf>,
-    found_before: HashSet<PathBuf>,
+    pending: BTreeMap<PathBuf, PendingChange>,
+    sequence: u64,
+    listed: HashSet<PathBuf>,
+    listed_before: HashSet<PathBuf>,
 }
 
 /// What is to be told about a path.
 #[derive(Debug, Default)]
-struct Entry {
+struct PendingChange {
     /// It is certain that nothing was here at the last delivery.
     is_new: bool,
     /// What was here at the last delivery is gone.
-    gone: Option<Gone>,
+    removed: Option<RemovedItem>,
     /// What is here now is not, or not quite, what was here.
-    now: Option<Now>,
+    now: Option<CurrentItem>,
 }
 
 #[derive(Debug)]
-struct Gone {
+struct RemovedItem {
     is_directory: bool,
     order: u64,
 }
 
 #[derive(Debug)]
-struct Now {
-    what: What,
+struct CurrentItem {
+    state: CurrentState,
     is_directory: bool,
     order: u64,
 }
 
 #[derive(Debug)]
-enum What {
+enum CurrentState {
     Created,
     Modified,
     Renamed { from: PathBuf, is_modified: bool },
 }
 
 impl Coalescer {
-    pub(super) fn new(settle: Duration, max_pending: usize) -> Self {
+    pub(super) fn new(collect_time: Duration, max_pending: usize) -> Self {
         Self {
-            settle,
+            collect_time,
             max_pending,
             since: None,
             is_overflow: false,
             sealed: Vec::new(),
-            entries: BTreeMap::new(),
-            clock: 0,
-            found: HashSet::new(),
-            found_before: HashSet::new(),
+            pending: BTreeMap::new(),
+            sequence: 0,
+            listed: HashSet::new(),
+            listed_before: HashSet::new(),
         }
     }
 
     /// When there will be something to deliver.
     pub(super) fn due(&self) -> Option<Instant> {
-        self.since.map(|since| since + self.settle)
+        self.since.map(|since| since + self.collect_time)
     }
 
     /// Takes what is to be delivered: the changes, and whether there were too many.
     pub(super) fn take(&mut self) -> (Vec<PathChange>, bool) {
         self.seal();
         self.since = None;
-        self.found_before = std::mem::take(&mut self.found);
+        self.listed_before = std::mem::take(&mut self.listed);
         (std::mem::take(&mut self.sealed), std::mem::take(&mut self.is_overflow))
     }
 
@@ -114,180 +114,190 @@ impl Coalescer {
         self.since.get_or_insert(now);
         self.is_overflow = true;
         self.sealed = Vec::new();
-        self.entries = BTreeMap::new();
-        self.found = HashSet::new();
+        self.pending = BTreeMap::new();
+        self.listed = HashSet::new();
     }
 
-    pub(super) fn push(&mut self, now: Instant, path: PathBuf, is_directory: bool, happening: Happening) {
+    pub(super) fn push(&mut self, now: Instant, path: PathBuf, is_directory: bool, event: PathEvent) {
         if self.is_overflow {
             return;
         }
         self.since.get_or_insert(now);
-        self.clock += 1;
-        match happening {
-            Happening::Created => self.appeared(path, is_directory, true),
-            Happening::Found => {
-                self.found.insert(path.clone());
-                self.appeared(path, is_directory, false);
+        self.sequence += 1;
+        match event {
+            PathEvent::Created => self.handle_created(path, is_directory, true),
+            PathEvent::Listed => {
+                self.listed.insert(path.clone());
+                self.handle_created(path, is_directory, false);
             }
-            Happening::Arrived => self.arrived(path, is_directory),
-            Happening::Modified => self.modified(path, is_directory),
-            Happening::Removed => self.removed(&path, is_directory),
-            Happening::Renamed { from } if is_directory => self.directory_renamed(from, path),
-            Happening::Renamed { from } => self.file_renamed(from, path),
+            PathEvent::MovedIn => self.handle_moved_in(path, is_directory),
+            PathEvent::Modified => self.handle_modified(path, is_directory),
+            PathEvent::Removed => self.handle_removed(&path, is_directory),
+            PathEvent::Renamed { from } if is_directory => self.handle_directory_renamed(from, path),
+            PathEvent::Renamed { from } => self.handle_file_renamed(from, path),
         }
-        if self.sealed.len() + self.entries.len() > self.max_pending {
+        if self.sealed.len() + self.pending.len() > self.max_pending {
             self.overflow(now);
         }
     }
 
-    fn appeared(&mut self, path: PathBuf, is_directory: bool, is_certain: bool) {
-        let is_certain = is_certain && !self.found.contains(&path) && !self.found_before.contains(&path);
-        let order = self.clock;
-        let entry = self.entries.entry(path).or_insert_with(|| Entry { is_new: is_certain, ..Entry::default() });
-        if entry.now.is_none() {
-            entry.now = Some(Now { what: What::Created, is_directory, order });
+    fn handle_created(&mut self, path: PathBuf, is_directory: bool, is_certain: bool) {
+        let is_certain = is_certain && !self.listed.contains(&path) && !self.listed_before.contains(&path);
+        let order = self.sequence;
+        let change = self
+            .pending
+            .entry(path)
+            .or_insert_with(|| PendingChange { is_new: is_certain, ..PendingChange::default() });
+        if change.now.is_none() {
+            change.now = Some(CurrentItem { state: CurrentState::Created, is_directory, order });
         }
     }
 
-    fn arrived(&mut self, path: PathBuf, is_directory: bool) {
-        self.put(path, What::Created, is_directory);
+    fn handle_moved_in(&mut self, path: PathBuf, is_directory: bool) {
+        self.replace_item(path, CurrentState::Created, is_directory);
     }
 
-    fn modified(&mut self, path: PathBuf, is_directory: bool) {
-        let order = self.clock;
-        let entry = self.entries.entry(path).or_default();
-        match &mut entry.now {
-            Some(Now { what: What::Renamed { is_modified, .. }, .. }) => *is_modified = true,
+    fn handle_modified(&mut self, path: PathBuf, is_directory: bool) {
+        let order = self.sequence;
+        let change = self.pending.entry(path).or_default();
+        match &mut change.now {
+            Some(CurrentItem { state: CurrentState::Renamed { is_modified, .. }, .. }) => *is_modified = true,
             Some(_) => {}
             // Late news of something that is gone.
-            None if entry.gone.is_some() => {}
-            None => entry.now = Some(Now { what: What::Modified, is_directory, order }),
+            None if change.removed.is_some() => {}
+            None => change.now = Some(CurrentItem { state: CurrentState::Modified, is_directory, order }),
         }
     }
 
-    fn removed(&mut self, path: &Path, is_directory: bool) {
+    fn handle_removed(&mut self, path: &Path, is_directory: bool) {
         if is_directory {
-            self.forget_below(path);
+            self.drop_changes_below(path);
         }
-        let entry = self.entries.remove(path).unwrap_or_default();
-        self.vacate(path, &entry, is_directory);
-        if let Some(Now { what: What::Renamed { from, .. }, is_directory, .. }) = entry.now {
-            self.lost(from, is_directory);
+        let change = self.pending.remove(path).unwrap_or_default();
+        self.mark_vacated(path, &change, is_directory);
+        if let Some(CurrentItem { state: CurrentState::Renamed { from, .. }, is_directory, .. }) = change.now {
+            self.mark_origin_removed(from, is_directory);
         }
     }
 
     /// Nothing is at the path any longer, and what was there before this delivery has not been renamed.
-    fn vacate(&mut self, path: &Path, entry: &Entry, is_directory: bool) {
-        let gone = match &entry.gone {
-            Some(gone) => Gone { is_directory: gone.is_directory, order: gone.order },
-            None if entry.is_new => return,
-            None => Gone { is_directory, order: self.clock },
+    fn mark_vacated(&mut self, path: &Path, change: &PendingChange, is_directory: bool) {
+        let removed = match &change.removed {
+            Some(removed) => RemovedItem { is_directory: removed.is_directory, order: removed.order },
+            None if change.is_new => return,
+            None => RemovedItem { is_directory, order: self.sequence },
         };
-        self.entries.insert(path.to_owned(), Entry { is_new: false, gone: Some(gone), now: None });
+        self.pending.insert(path.to_owned(), PendingChange { is_new: false, removed: Some(removed), now: None });
     }
 
     /// What was at `origin` and had been renamed is now gone altogether.
-    fn lost(&mut self, origin: PathBuf, is_directory: bool) {
-        if self.has_lost_parent(&origin) {
+    fn mark_origin_removed(&mut self, origin: PathBuf, is_directory: bool) {
+        if self.has_removed_parent(&origin) {
             return;
         }
-        let order = self.clock;
-        let entry = self.entries.entry(origin).or_default();
-        entry.is_new = false;
+        let order = self.sequence;
+        let change = self.pending.entry(origin).or_default();
+        change.is_new = false;
         // Whatever is there now has come after it was gone.
-        let order = entry.now.as_ref().map_or(order, |now| now.order);
-        entry.gone.get_or_insert(Gone { is_directory, order });
+        let order = change.now.as_ref().map_or(order, |now| now.order);
+        change.removed.get_or_insert(RemovedItem { is_directory, order });
     }
 
-    fn has_lost_parent(&self, path: &Path) -> bool {
-        path.ancestors().skip(1).any(|above| self.entries.get(above).is_some_and(|entry| entry.gone.is_some()))
+    fn has_removed_parent(&self, path: &Path) -> bool {
+        path.ancestors().skip(1).any(|above| self.pending.get(above).is_some_and(|change| change.removed.is_some()))
     }
 
-    fn forget_below(&mut self, directory: &Path) {
+    fn drop_changes_below(&mut self, directory: &Path) {
         let below: Vec<PathBuf> = self
-            .entries
+            .pending
             .range::<Path, _>((Bound::Excluded(directory), Bound::Unbounded))
             .map(|(path, _)| path)
             .take_while(|path| path.starts_with(directory))
             .cloned()
             .collect();
         for path in below {
-            if let Some(Entry { now: Some(Now { what: What::Renamed { from, .. }, is_directory, .. }), .. }) =
-                self.entries.remove(&path)
+            if let Some(PendingChange {
+                now: Some(CurrentItem { state: CurrentState::Renamed { from, .. }, is_directory, .. }),
+                ..
+            }) = self.pending.remove(&path)
                 && !from.starts_with(directory)
             {
-                self.lost(from, is_directory);
+                self.mark_origin_removed(from, is_directory);
             }
         }
     }
 
-    fn directory_renamed(&mut self, from: PathBuf, to: PathBuf) {
+    fn handle_directory_renamed(&mut self, from: PathBuf, to: PathBuf) {
         self.seal();
         self.sealed.push(PathChange { path: to, kind: PathChangeKind::Renamed { from }, is_directory: true });
     }
 
-    fn file_renamed(&mut self, from: PathBuf, to: PathBuf) {
+    fn handle_file_renamed(&mut self, from: PathBuf, to: PathBuf) {
         if self.must_seal_before_renaming(&from) {
             self.seal();
         }
-        let entry = self.entries.remove(&from).unwrap_or_default();
-        let what = match &entry.now {
-            Some(Now { what: What::Created, .. }) => {
-                self.vacate(&from, &entry, false);
-                What::Created
+        let change = self.pending.remove(&from).unwrap_or_default();
+        let state = match &change.now {
+            Some(CurrentItem { state: CurrentState::Created, .. }) => {
+                self.mark_vacated(&from, &change, false);
+                CurrentState::Created
             }
-            Some(Now { what: What::Renamed { from: origin, is_modified }, .. }) => {
-                self.vacate(&from, &entry, false);
-                What::Renamed { from: origin.clone(), is_modified: *is_modified }
+            Some(CurrentItem { state: CurrentState::Renamed { from: origin, is_modified }, .. }) => {
+                self.mark_vacated(&from, &change, false);
+                CurrentState::Renamed { from: origin.clone(), is_modified: *is_modified }
             }
-            Some(Now { what: What::Modified, .. }) => What::Renamed { from, is_modified: true },
+            Some(CurrentItem { state: CurrentState::Modified, .. }) => {
+                CurrentState::Renamed { from, is_modified: true }
+            }
             // It is news that there was something.
-            None if entry.gone.is_some() => {
-                self.entries.insert(from, entry);
-                What::Created
+            None if change.removed.is_some() => {
+                self.pending.insert(from, change);
+                CurrentState::Created
             }
-            None => What::Renamed { from, is_modified: false },
+            None => CurrentState::Renamed { from, is_modified: false },
         };
-        match what {
-            What::Renamed { from, is_modified } if from == to => {
+        match state {
+            CurrentState::Renamed { from, is_modified } if from == to => {
                 if is_modified {
-                    self.put(to, What::Modified, false);
+                    self.replace_item(to, CurrentState::Modified, false);
                 }
             }
-            what => self.put(to, what, false),
+            state => self.replace_item(to, state, false),
         }
     }
 
     /// Two renames become one only if the first name still means what it meant.
     fn must_seal_before_renaming(&self, from: &Path) -> bool {
-        match self.entries.get(from) {
-            Some(Entry { now: Some(Now { what: What::Renamed { from: origin, .. }, .. }), .. }) => {
-                self.entries.contains_key(origin) || self.has_lost_parent(origin)
-            }
+        match self.pending.get(from) {
+            Some(PendingChange {
+                now: Some(CurrentItem { state: CurrentState::Renamed { from: origin, .. }, .. }),
+                ..
+            }) => self.pending.contains_key(origin) || self.has_removed_parent(origin),
             _ => false,
         }
     }
 
     /// Something took the place of whatever was at the path.
-    fn put(&mut self, path: PathBuf, what: What, is_directory: bool) {
-        let order = self.clock;
-        let entry = self.entries.entry(path).or_default();
-        let replaced = entry.now.replace(Now { what, is_directory, order });
-        match replaced.map(|now| (now.what, now.is_directory)) {
-            Some((What::Modified, was_directory)) => {
-                entry.gone.get_or_insert(Gone { is_directory: was_directory, order });
+    fn replace_item(&mut self, path: PathBuf, state: CurrentState, is_directory: bool) {
+        let order = self.sequence;
+        let change = self.pending.entry(path).or_default();
+        let replaced = change.now.replace(CurrentItem { state, is_directory, order });
+        match replaced.map(|now| (now.state, now.is_directory)) {
+            Some((CurrentState::Modified, was_directory)) => {
+                change.removed.get_or_insert(RemovedItem { is_directory: was_directory, order });
             }
-            Some((What::Renamed { from, .. }, was_directory)) => self.lost(from, was_directory),
-            Some((What::Created, _)) | None => {}
+            Some((CurrentState::Renamed { from, .. }, was_directory)) => {
+                self.mark_origin_removed(from, was_directory)
+            }
+            Some((CurrentState::Created, _)) | None => {}
         }
     }
 
     /// Turns what is to be told into changes, in the order in which it can be applied.
     fn seal(&mut self) {
-        let mut ordered = Vec::with_capacity(self.entries.len());
-        for (path, entry) in std::mem::take(&mut self.entries) {
-            entry.tell(path, |order, change| ordered.push((order, change)));
+        let mut ordered = Vec::with_capacity(self.pending.len());
+        for (path, change) in std::mem::take(&mut self.pending) {
+            change.emit_changes(path, |order, change| ordered.push((order, change)));
         }
         // Stable, and a path tells of its own changes in order.
         ordered.sort_by_key(|(order, _)| *order);
@@ -295,29 +305,29 @@ impl Coalescer {
     }
 }
 
-impl Entry {
-    fn tell(self, path: PathBuf, mut tell: impl FnMut(u64, PathChange)) {
-        let is_replaced_file = match (&self.gone, &self.now) {
-            (Some(gone), Some(now)) => !gone.is_directory && !now.is_directory,
+impl PendingChange {
+    fn emit_changes(self, path: PathBuf, mut emit: impl FnMut(u64, PathChange)) {
+        let is_replaced_file = match (&self.removed, &self.now) {
+            (Some(removed), Some(now)) => !removed.is_directory && !now.is_directory,
             _ => false,
         };
-        if let Some(gone) = self.gone
+        if let Some(removed) = self.removed
             && !is_replaced_file
         {
             let change =
-                PathChange { path: path.clone(), kind: PathChangeKind::Removed, is_directory: gone.is_directory };
-            tell(gone.order, change);
+                PathChange { path: path.clone(), kind: PathChangeKind::Removed, is_directory: removed.is_directory };
+            emit(removed.order, change);
         }
-        let Some(Now { what, is_directory, order }) = self.now else { return };
-        let mut told = |path, kind| tell(order, PathChange { path, kind, is_directory });
-        match what {
-            What::Created if is_replaced_file => told(path, PathChangeKind::Modified),
-            What::Created => told(path, PathChangeKind::Created),
-            What::Modified => told(path, PathChangeKind::Modified),
-            What::Renamed { from, is_modified } => {
-                told(path.clone(), PathChangeKind::Renamed { from });
+        let Some(CurrentItem { state, is_directory, order }) = self.now else { return };
+        let mut emit_current = |path, kind| emit(order, PathChange { path, kind, is_directory });
+        match state {
+            CurrentState::Created if is_replaced_file => emit_current(path, PathChangeKind::Modified),
+            CurrentState::Created => emit_current(path, PathChangeKind::Created),
+            CurrentState::Modified => emit_current(path, PathChangeKind::Modified),
+            CurrentState::Renamed { from, is_modified } => {
+                emit_current(path.clone(), PathChangeKind::Renamed { from });
                 if is_modified {
-                    told(path, PathChangeKind::Modified);
+                    emit_current(path, PathChangeKind::Modified);
                 }
             }
         }

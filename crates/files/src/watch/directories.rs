@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use super::kernel::Number;
+use super::inotify_handle::WatchDescriptor;
 
 /// Names a directory for as long as the watch knows it, whatever its path is. An id is not given twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -14,37 +14,37 @@ pub(super) struct DirectoryId(u64);
 /// The directory that the client has asked to watch.
 pub(super) const ROOT: DirectoryId = DirectoryId(0);
 
-pub(super) struct Directories {
+pub(super) struct DirectoryTree {
     root_path: PathBuf,
-    nodes: HashMap<DirectoryId, Node>,
-    by_number: HashMap<Number, DirectoryId>,
+    nodes: HashMap<DirectoryId, DirectoryNode>,
+    by_descriptor: HashMap<WatchDescriptor, DirectoryId>,
     last_id: DirectoryId,
 }
 
-struct Node {
+struct DirectoryNode {
     /// The root is its own parent.
     parent: DirectoryId,
     name: OsString,
     children: HashMap<OsString, DirectoryId>,
     /// `None` while the directory is not watched.
-    number: Option<Number>,
+    descriptor: Option<WatchDescriptor>,
 }
 
-impl Node {
+impl DirectoryNode {
     fn new(parent: DirectoryId, name: OsString) -> Self {
-        Self { parent, name, children: HashMap::new(), number: None }
+        Self { parent, name, children: HashMap::new(), descriptor: None }
     }
 }
 
-impl Directories {
-    pub(super) fn new(root: Number, root_path: &Path) -> Self {
+impl DirectoryTree {
+    pub(super) fn new(root: WatchDescriptor, root_path: &Path) -> Self {
         let mut directories = Self {
             root_path: root_path.to_owned(),
-            nodes: HashMap::from([(ROOT, Node::new(ROOT, OsString::new()))]),
-            by_number: HashMap::new(),
+            nodes: HashMap::from([(ROOT, DirectoryNode::new(ROOT, OsString::new()))]),
+            by_descriptor: HashMap::new(),
             last_id: ROOT,
         };
-        directories.bind(ROOT, root);
+        directories.set_descriptor(ROOT, root);
         directories
     }
 
@@ -61,24 +61,24 @@ impl Directories {
     }
 
     /// The directory that the kernel speaks of by this number.
-    pub(super) fn by_number(&self, number: Number) -> Option<DirectoryId> {
-        self.by_number.get(&number).copied()
+    pub(super) fn by_descriptor(&self, descriptor: WatchDescriptor) -> Option<DirectoryId> {
+        self.by_descriptor.get(&descriptor).copied()
     }
 
-    pub(super) fn number(&self, id: DirectoryId) -> Option<Number> {
-        self.nodes.get(&id)?.number
+    pub(super) fn descriptor(&self, id: DirectoryId) -> Option<WatchDescriptor> {
+        self.nodes.get(&id)?.descriptor
     }
 
     /// All numbers but the root's.
-    pub(super) fn numbers_below_root(&self) -> impl Iterator<Item = Number> {
-        self.by_number.iter().filter(|&(_, &id)| id != ROOT).map(|(&number, _)| number)
+    pub(super) fn descriptors_below_root(&self) -> impl Iterator<Item = WatchDescriptor> {
+        self.by_descriptor.iter().filter(|&(_, &id)| id != ROOT).map(|(&descriptor, _)| descriptor)
     }
 
     /// The directory is watched from now on.
-    pub(super) fn bind(&mut self, id: DirectoryId, number: Number) {
+    pub(super) fn set_descriptor(&mut self, id: DirectoryId, descriptor: WatchDescriptor) {
         if let Some(node) = self.nodes.get_mut(&id) {
-            node.number = Some(number);
-            self.by_number.insert(number, id);
+            node.descriptor = Some(descriptor);
+            self.by_descriptor.insert(descriptor, id);
         }
     }
 
@@ -98,25 +98,25 @@ impl Directories {
 
     /// The names by which the directory is reached, each with the directory that holds the name. `None` if the directory, or one
     /// above it, is detached.
-    pub(super) fn way(&self, id: DirectoryId) -> Option<Vec<(DirectoryId, &OsStr)>> {
-        let mut way = Vec::new();
+    pub(super) fn components(&self, id: DirectoryId) -> Option<Vec<(DirectoryId, &OsStr)>> {
+        let mut components = Vec::new();
         let mut at = id;
         while at != ROOT {
             let node = self.nodes.get(&at)?;
             if self.child(node.parent, &node.name) != Some(at) {
                 return None;
             }
-            way.push((node.parent, node.name.as_os_str()));
+            components.push((node.parent, node.name.as_os_str()));
             at = node.parent;
         }
-        Some(way)
+        Some(components)
     }
 
     /// Adds a directory that is not watched yet, at a name that is free.
     pub(super) fn insert(&mut self, parent: DirectoryId, name: &OsStr) -> DirectoryId {
         self.last_id.0 += 1;
         let id = self.last_id;
-        self.nodes.insert(id, Node::new(parent, name.to_owned()));
+        self.nodes.insert(id, DirectoryNode::new(parent, name.to_owned()));
         if let Some(above) = self.nodes.get_mut(&parent) {
             above.children.insert(name.to_owned(), id);
         }
@@ -126,7 +126,7 @@ impl Directories {
     /// Moves a known directory to a name that is free. `false` if that would put it below itself: then what we believe about the
     /// tree is wrong.
     #[must_use]
-    pub(super) fn place(&mut self, id: DirectoryId, parent: DirectoryId, name: &OsStr) -> bool {
+    pub(super) fn move_to(&mut self, id: DirectoryId, parent: DirectoryId, name: &OsStr) -> bool {
         if !self.nodes.contains_key(&parent) || self.is_at_or_above(id, parent) {
             return false;
         }
@@ -152,20 +152,20 @@ impl Directories {
     }
 
     /// Forgets a directory and everything below it, and returns what it has forgotten.
-    pub(super) fn remove(&mut self, id: DirectoryId) -> Vec<(DirectoryId, Option<Number>)> {
+    pub(super) fn remove(&mut self, id: DirectoryId) -> Vec<(DirectoryId, Option<WatchDescriptor>)> {
         if id == ROOT {
             return Vec::new();
         }
         self.detach(id);
         let mut removed = Vec::new();
-        let mut left = vec![id];
-        while let Some(next) = left.pop() {
+        let mut remaining = vec![id];
+        while let Some(next) = remaining.pop() {
             if let Some(node) = self.nodes.remove(&next) {
-                if let Some(number) = node.number {
-                    self.by_number.remove(&number);
+                if let Some(descriptor) = node.descriptor {
+                    self.by_descriptor.remove(&descriptor);
                 }
-                removed.push((next, node.number));
-                left.extend(node.children.into_values());
+                removed.push((next, node.descriptor));
+                remaining.extend(node.children.into_values());
             }
         }
         removed
@@ -194,13 +194,13 @@ mod tests {
     }
 
     /// `/r/a/b/c`, and the ids of the three below the root.
-    fn tree() -> (Directories, [DirectoryId; 3]) {
-        let mut tree = Directories::new(1, Path::new("/r"));
+    fn tree() -> (DirectoryTree, [DirectoryId; 3]) {
+        let mut tree = DirectoryTree::new(1, Path::new("/r"));
         let a = tree.insert(ROOT, name("a"));
         let b = tree.insert(a, name("b"));
         let c = tree.insert(b, name("c"));
-        for (id, number) in [a, b, c].into_iter().zip(2..) {
-            tree.bind(id, number);
+        for (id, descriptor) in [a, b, c].into_iter().zip(2..) {
+            tree.set_descriptor(id, descriptor);
         }
         (tree, [a, b, c])
     }
@@ -209,18 +209,18 @@ mod tests {
     fn moving_a_directory_moves_what_is_below() {
         let (mut tree, [a, b, c]) = tree();
         assert_eq!(tree.path(c).unwrap(), Path::new("/r/a/b/c"));
-        assert!(tree.place(b, ROOT, name("z")));
+        assert!(tree.move_to(b, ROOT, name("z")));
         assert_eq!(tree.path(c).unwrap(), Path::new("/r/z/c"));
         assert_eq!((tree.child(a, name("b")), tree.child(ROOT, name("z"))), (None, Some(b)));
-        assert_eq!(tree.way(c).unwrap(), [(b, name("c")), (ROOT, name("z"))]);
+        assert_eq!(tree.components(c).unwrap(), [(b, name("c")), (ROOT, name("z"))]);
     }
 
     #[test]
     fn a_directory_is_never_put_below_itself() {
         let (mut tree, [a, _, c]) = tree();
-        assert!(!tree.place(a, c, name("x")));
-        assert!(!tree.place(a, a, name("x")));
-        assert!(!tree.place(a, DirectoryId(99), name("x")), "the parent is unknown");
+        assert!(!tree.move_to(a, c, name("x")));
+        assert!(!tree.move_to(a, a, name("x")));
+        assert!(!tree.move_to(a, DirectoryId(99), name("x")), "the parent is unknown");
         assert_eq!(tree.path(c).unwrap(), Path::new("/r/a/b/c"));
     }
 
@@ -229,8 +229,8 @@ mod tests {
         let (mut tree, [_, b, c]) = tree();
         tree.detach(b);
         assert_eq!(tree.path(c).unwrap(), Path::new("/r/a/b/c"), "a detached directory still knows where it was");
-        assert_eq!(tree.way(c), None, "and cannot be reached");
+        assert_eq!(tree.components(c), None, "and cannot be reached");
         assert_eq!(tree.remove(b), [(b, Some(3)), (c, Some(4))]);
-        assert_eq!((tree.len(), tree.path(c), tree.by_number(4), tree.remove(ROOT).len()), (2, None, None, 0));
+        assert_eq!((tree.len(), tree.path(c), tree.by_descriptor(4), tree.remove(ROOT).len()), (2, None, None, 0));
     }
 }

@@ -19,64 +19,64 @@ use std::time::Instant;
 use rustix::fs::inotify::ReadFlags;
 
 use super::WatchEnd;
-use super::coalesce::Happening;
-use super::departures::{Departure, Departures};
-use super::directories::{Directories, DirectoryId, ROOT};
-use super::kernel::{Event, Listing, Look, Number};
-use super::watcher::Report;
+use super::coalesce::PathEvent;
+use super::directories::{DirectoryId, DirectoryTree, ROOT};
+use super::inotify_handle::{DirectoryScan, InotifyEvent, ScannedEntries, WatchDescriptor};
+use super::pending_renames::{PendingRename, PendingRenames};
+use super::watcher::ReportEvent;
 use crate::FileError;
 
 /// Something takes or loses a name.
-const NAMES: ReadFlags =
+const NAME_EVENTS: ReadFlags =
     ReadFlags::CREATE.union(ReadFlags::DELETE).union(ReadFlags::MOVED_FROM).union(ReadFlags::MOVED_TO);
 
 /// Renames that are remembered until the next one comes back. The kernel tells of two names that change places in one go, so only
 /// renames that happen on other processors at the same time come in between.
-const MOST_RENAMES: usize = 16;
+const MAX_RECENT_RENAMES: usize = 16;
 
-pub(super) struct Tree {
+pub(super) struct TreeState {
     root: PathBuf,
     is_recursive: bool,
     max_directories: usize,
-    directories: Directories,
-    departures: Departures,
+    directories: DirectoryTree,
+    pending_renames: PendingRenames,
     /// The directory that the root is in, and the root's name there. A removed root is told of by itself only when nobody uses it
     /// any longer.
-    above: Option<(Number, OsString)>,
+    root_parent: Option<(WatchDescriptor, OsString)>,
     /// Directories to look into.
-    unlisted: BTreeSet<DirectoryId>,
+    unscanned: BTreeSet<DirectoryId>,
     /// Directories that were not where they should be, although no event had said so. They are looked into again after the next
     /// event about a name, which tells where they went.
     missing: BTreeSet<DirectoryId>,
     /// Directories that may not be read. They are looked into again when the attributes of a directory change.
     refused: BTreeSet<DirectoryId>,
     /// Directories that were not watched when the client was told to look at everything. It may have seen what has gone from them since.
-    unannounced: HashSet<DirectoryId>,
+    unwatched_at_overflow: HashSet<DirectoryId>,
     /// What was watched when the tree was begun anew.
-    former: Vec<Number>,
-    unwanted: Vec<Number>,
+    previously_watched: Vec<WatchDescriptor>,
+    unneeded: Vec<WatchDescriptor>,
     /// Each is the last thing that happened in both of its directories.
-    last_renames: Vec<Rename>,
-    is_unclear: bool,
-    has_lost_track: bool,
+    recent_renames: Vec<RecentRename>,
+    needs_overflow: bool,
+    is_out_of_sync: bool,
 }
 
 /// A name in a watched directory.
-struct Slot<'p> {
+struct EntryLocation<'p> {
     parent: DirectoryId,
     name: &'p OsStr,
     path: PathBuf,
 }
 
 /// Between two names, each with the directory that holds it.
-struct Rename {
+struct RecentRename {
     /// `None` if it came from a directory that is not watched.
     from: Option<(DirectoryId, OsString)>,
     to: (DirectoryId, OsString),
     is_directory: bool,
 }
 
-impl Rename {
+impl RecentRename {
     fn is_reverse_of(&self, other: &Self) -> bool {
         self.from.as_ref() == Some(&other.to) && other.from.as_ref() == Some(&self.to)
     }
@@ -85,17 +85,17 @@ impl Rename {
         self.to.0 == parent || self.from.as_ref().is_some_and(|from| from.0 == parent)
     }
 
-    fn is_arrival_at(&self, slot: &Slot<'_>) -> bool {
-        self.from.is_none() && self.to.0 == slot.parent && self.to.1 == slot.name
+    fn is_arrival_at(&self, entry: &EntryLocation<'_>) -> bool {
+        self.from.is_none() && self.to.0 == entry.parent && self.to.1 == entry.name
     }
 }
 
-impl Tree {
-    /// The root is watched already. If the tree is recursive, everything else is to be [looked into](Self::next_unlisted).
+impl TreeState {
+    /// The root is watched already. If the tree is recursive, everything else is to be [looked into](Self::next_unscanned).
     pub(super) fn new(
         root: &Path,
-        number: Number,
-        above: Option<(Number, OsString)>,
+        descriptor: WatchDescriptor,
+        root_parent: Option<(WatchDescriptor, OsString)>,
         is_recursive: bool,
         max_directories: usize,
     ) -> Self {
@@ -103,41 +103,46 @@ impl Tree {
             root: root.to_owned(),
             is_recursive,
             max_directories,
-            directories: Directories::new(number, root),
-            departures: Departures::default(),
-            above,
-            unlisted: BTreeSet::from_iter(is_recursive.then_some(ROOT)),
+            directories: DirectoryTree::new(descriptor, root),
+            pending_renames: PendingRenames::default(),
+            root_parent,
+            unscanned: BTreeSet::from_iter(is_recursive.then_some(ROOT)),
             missing: BTreeSet::new(),
             refused: BTreeSet::new(),
-            unannounced: HashSet::new(),
-            former: Vec::new(),
-            unwanted: Vec::new(),
-            last_renames: Vec::new(),
-            is_unclear: false,
-            has_lost_track: false,
+            unwatched_at_overflow: HashSet::new(),
+            previously_watched: Vec::new(),
+            unneeded: Vec::new(),
+            recent_renames: Vec::new(),
+            needs_overflow: false,
+            is_out_of_sync: false,
         }
     }
 
-    pub(super) fn handle(&mut self, event: &Event, now: Instant, report: &mut Report<'_>) -> Result<(), WatchEnd> {
-        if let Some((above, root_name)) = &self.above
-            && event.number == *above
+    pub(super) fn handle(
+        &mut self,
+        event: &InotifyEvent,
+        now: Instant,
+        report: &mut ReportEvent<'_>,
+    ) -> Result<(), WatchEnd> {
+        if let Some((root_parent, root_name)) = &self.root_parent
+            && event.descriptor == *root_parent
         {
-            let is_over = event.name.as_ref() == Some(root_name);
-            return if is_over { Err(WatchEnd::RootRemoved) } else { Ok(()) };
+            let ends_watch = event.name.as_ref() == Some(root_name);
+            return if ends_watch { Err(WatchEnd::RootRemoved) } else { Ok(()) };
         }
-        let Some(directory) = self.directories.by_number(event.number) else { return Ok(()) };
+        let Some(directory) = self.directories.by_descriptor(event.descriptor) else { return Ok(()) };
         let Some(name) = &event.name else { return self.handle_self(directory, event, report) };
         let Some(parent_path) = self.directories.path(directory) else { return Ok(()) };
-        let slot = Slot { parent: directory, name, path: parent_path.join(name) };
-        if event.is(NAMES) {
-            self.unlisted.append(&mut self.missing);
-            return self.handle_name(&slot, event, now, report).map_err(WatchEnd::Failed);
+        let entry = EntryLocation { parent: directory, name, path: parent_path.join(name) };
+        if event.is(NAME_EVENTS) {
+            self.unscanned.append(&mut self.missing);
+            return self.handle_name(&entry, event, now, report).map_err(WatchEnd::Failed);
         }
         if event.is(ReadFlags::MODIFY | ReadFlags::ATTRIB) {
             let is_directory = event.is(ReadFlags::ISDIR);
-            report(slot.path, is_directory, Happening::Modified);
+            report(entry.path, is_directory, PathEvent::Modified);
             if is_directory {
-                self.unlisted.append(&mut self.refused);
+                self.unscanned.append(&mut self.refused);
             }
         }
         Ok(())
@@ -147,171 +152,172 @@ impl Tree {
     fn handle_self(
         &mut self,
         directory: DirectoryId,
-        event: &Event,
-        report: &mut Report<'_>,
+        event: &InotifyEvent,
+        report: &mut ReportEvent<'_>,
     ) -> Result<(), WatchEnd> {
         let is_root = directory == ROOT;
-        let is_over = ReadFlags::DELETE_SELF | ReadFlags::MOVE_SELF | ReadFlags::UNMOUNT | ReadFlags::IGNORED;
-        if is_root && event.is(is_over) {
+        let ends_watch = ReadFlags::DELETE_SELF | ReadFlags::MOVE_SELF | ReadFlags::UNMOUNT | ReadFlags::IGNORED;
+        if is_root && event.is(ends_watch) {
             return Err(WatchEnd::RootRemoved);
         }
         if is_root && event.is(ReadFlags::ATTRIB) {
-            self.unlisted.append(&mut self.refused);
-            report(self.root.clone(), true, Happening::Modified);
+            self.unscanned.append(&mut self.refused);
+            report(self.root.clone(), true, PathEvent::Modified);
         } else if event.is(ReadFlags::UNMOUNT) {
             // Its name has something else in it now, of which no event tells.
-            self.lose_track();
+            self.mark_out_of_sync();
         } else if event.is(ReadFlags::IGNORED) {
-            self.forget(directory);
+            self.forget_directory(directory);
         }
         Ok(())
     }
 
     fn handle_name(
         &mut self,
-        slot: &Slot<'_>,
-        event: &Event,
+        entry: &EntryLocation<'_>,
+        event: &InotifyEvent,
         now: Instant,
-        report: &mut Report<'_>,
+        report: &mut ReportEvent<'_>,
     ) -> Result<(), FileError> {
         let is_directory = event.is(ReadFlags::ISDIR);
-        let departure = event.is(ReadFlags::MOVED_TO).then(|| self.departures.arrived(event.cookie)).flatten();
-        self.settle_overtaken(slot.parent, report);
+        let pending =
+            event.is(ReadFlags::MOVED_TO).then(|| self.pending_renames.take_by_cookie(event.cookie)).flatten();
+        self.finish_renames_in(entry.parent, report);
         if event.is(ReadFlags::CREATE | ReadFlags::DELETE) {
-            self.last_renames.retain(|rename| !rename.concerns(slot.parent));
+            self.recent_renames.retain(|rename| !rename.concerns(entry.parent));
         }
         if event.is(ReadFlags::CREATE) {
-            if let Some(former) = self.directories.child(slot.parent, slot.name) {
-                self.forget(former);
-                report(slot.path.clone(), true, Happening::Removed);
+            if let Some(previously_watched) = self.directories.child(entry.parent, entry.name) {
+                self.forget_directory(previously_watched);
+                report(entry.path.clone(), true, PathEvent::Removed);
             }
-            report(slot.path.clone(), is_directory, Happening::Created);
-            return self.appeared(slot, is_directory);
+            report(entry.path.clone(), is_directory, PathEvent::Created);
+            return self.track_directory(entry, is_directory);
         }
         if event.is(ReadFlags::DELETE) {
-            if let Some(directory) = self.directories.child(slot.parent, slot.name) {
-                self.forget(directory);
+            if let Some(directory) = self.directories.child(entry.parent, entry.name) {
+                self.forget_directory(directory);
             }
-            report(slot.path.clone(), is_directory, Happening::Removed);
+            report(entry.path.clone(), is_directory, PathEvent::Removed);
             return Ok(());
         }
         if event.is(ReadFlags::MOVED_FROM) {
-            self.moved_from(slot, event.cookie, is_directory, now);
+            self.handle_moved_from(entry, event.cookie, is_directory, now);
             return Ok(());
         }
-        self.moved_to(slot, departure, is_directory, report)
+        self.handle_moved_to(entry, pending, is_directory, report)
     }
 
-    fn moved_from(&mut self, slot: &Slot<'_>, cookie: u32, is_directory: bool, now: Instant) {
-        if self.may_be_exchanged(slot, is_directory) {
+    fn handle_moved_from(&mut self, entry: &EntryLocation<'_>, cookie: u32, is_directory: bool, now: Instant) {
+        if self.may_be_exchange(entry, is_directory) {
             return;
         }
-        let directory = self.directories.child(slot.parent, slot.name);
+        let directory = self.directories.child(entry.parent, entry.name);
         if let Some(directory) = directory {
             self.directories.detach(directory);
         }
-        self.departures.push(Departure {
+        self.pending_renames.push(PendingRename {
             cookie,
-            parent: slot.parent,
-            name: slot.name.to_owned(),
+            parent: entry.parent,
+            name: entry.name.to_owned(),
             directory,
             is_directory,
-            at: now,
+            since: now,
         });
     }
 
-    fn moved_to(
+    fn handle_moved_to(
         &mut self,
-        slot: &Slot<'_>,
-        departure: Option<Departure>,
+        entry: &EntryLocation<'_>,
+        pending: Option<PendingRename>,
         is_directory: bool,
-        report: &mut Report<'_>,
+        report: &mut ReportEvent<'_>,
     ) -> Result<(), FileError> {
-        if let Some(former) = self.directories.child(slot.parent, slot.name) {
+        if let Some(previously_watched) = self.directories.child(entry.parent, entry.name) {
             // It was replaced, or the two have changed places: the kernel tells both in the same words.
-            self.forget(former);
-            self.lose_track();
+            self.forget_directory(previously_watched);
+            self.mark_out_of_sync();
         }
-        let to = (slot.parent, slot.name.to_owned());
-        let Some(departure) = departure else {
-            self.note_rename(Rename { from: None, to, is_directory });
-            report(slot.path.clone(), is_directory, Happening::Arrived);
-            return self.appeared(slot, is_directory);
+        let to = (entry.parent, entry.name.to_owned());
+        let Some(pending) = pending else {
+            self.remember_rename(RecentRename { from: None, to, is_directory });
+            report(entry.path.clone(), is_directory, PathEvent::MovedIn);
+            return self.track_directory(entry, is_directory);
         };
-        let Some(from) = self.path_of(&departure) else {
+        let Some(from) = self.origin_path(&pending) else {
             // Where it was has gone, and for the client what was there has gone too.
-            if let Some(directory) = departure.directory {
-                self.forget(directory);
+            if let Some(directory) = pending.directory {
+                self.forget_directory(directory);
             }
-            report(slot.path.clone(), is_directory, Happening::Arrived);
-            return self.appeared(slot, is_directory);
+            report(entry.path.clone(), is_directory, PathEvent::MovedIn);
+            return self.track_directory(entry, is_directory);
         };
-        self.note_rename(Rename { from: Some((departure.parent, departure.name)), to, is_directory });
-        report(slot.path.clone(), is_directory, Happening::Renamed { from });
-        match departure.directory {
+        self.remember_rename(RecentRename { from: Some((pending.parent, pending.name)), to, is_directory });
+        report(entry.path.clone(), is_directory, PathEvent::Renamed { from });
+        match pending.directory {
             Some(directory) if self.directories.contains(directory) => {
-                if !self.directories.place(directory, slot.parent, slot.name) {
-                    self.lose_track();
+                if !self.directories.move_to(directory, entry.parent, entry.name) {
+                    self.mark_out_of_sync();
                 }
                 Ok(())
             }
-            _ => self.appeared(slot, is_directory),
+            _ => self.track_directory(entry, is_directory),
         }
     }
 
     /// Where it was, by the names of today: a directory above it may have been renamed since.
-    fn path_of(&self, departure: &Departure) -> Option<PathBuf> {
-        Some(self.directories.path(departure.parent)?.join(&departure.name))
+    fn origin_path(&self, pending: &PendingRename) -> Option<PathBuf> {
+        Some(self.directories.path(pending.parent)?.join(&pending.name))
     }
 
     /// Two names that change places are told like one that is renamed there and back, with nothing in between.
-    fn note_rename(&mut self, rename: Rename) {
-        if let Some(last) = self.last_renames.iter().find(|last| rename.is_reverse_of(last)) {
-            self.suspect_exchange(rename.is_directory || last.is_directory);
+    fn remember_rename(&mut self, rename: RecentRename) {
+        if let Some(last) = self.recent_renames.iter().find(|last| rename.is_reverse_of(last)) {
+            self.handle_exchange(rename.is_directory || last.is_directory);
         }
-        self.last_renames.retain(|last| {
+        self.recent_renames.retain(|last| {
             !last.concerns(rename.to.0) && rename.from.as_ref().is_none_or(|from| !last.concerns(from.0))
         });
-        if self.last_renames.len() == MOST_RENAMES {
-            self.last_renames.remove(0);
+        if self.recent_renames.len() == MAX_RECENT_RENAMES {
+            self.recent_renames.remove(0);
         }
-        self.last_renames.push(rename);
+        self.recent_renames.push(rename);
     }
 
     /// If one of two names that change places is in a directory that is not watched, it looks as if something had come and gone again.
     /// Returns whether that may be so: then something may be at the name.
-    fn may_be_exchanged(&mut self, slot: &Slot<'_>, is_directory: bool) -> bool {
-        let arrival = self.last_renames.iter().find(|last| last.is_arrival_at(slot));
+    fn may_be_exchange(&mut self, entry: &EntryLocation<'_>, is_directory: bool) -> bool {
+        let arrival = self.recent_renames.iter().find(|last| last.is_arrival_at(entry));
         let has_directory = arrival.map(|arrival| is_directory || arrival.is_directory);
-        self.last_renames.retain(|last| last.from.is_some() || !last.concerns(slot.parent));
+        self.recent_renames.retain(|last| last.from.is_some() || !last.concerns(entry.parent));
         if let Some(has_directory) = has_directory {
-            self.suspect_exchange(has_directory);
+            self.handle_exchange(has_directory);
         }
         has_directory.is_some()
     }
 
-    fn suspect_exchange(&mut self, has_directory: bool) {
+    fn handle_exchange(&mut self, has_directory: bool) {
         if has_directory {
-            self.lose_track();
+            self.mark_out_of_sync();
         } else {
-            self.is_unclear = true;
+            self.needs_overflow = true;
         }
     }
 
     /// Follows a directory from now on. What is in it is told when it was looked into.
-    fn appeared(&mut self, slot: &Slot<'_>, is_directory: bool) -> Result<(), FileError> {
+    fn track_directory(&mut self, entry: &EntryLocation<'_>, is_directory: bool) -> Result<(), FileError> {
         if !is_directory || !self.is_recursive {
             return Ok(());
         }
         if self.directories.len() >= self.max_directories {
-            return Err(self.too_many());
+            return Err(self.too_many_directories());
         }
-        let directory = self.directories.insert(slot.parent, slot.name);
-        self.unlisted.insert(directory);
+        let directory = self.directories.insert(entry.parent, entry.name);
+        self.unscanned.insert(directory);
         Ok(())
     }
 
-    fn too_many(&self) -> FileError {
+    fn too_many_directories(&self) -> FileError {
         let text = format!(
             "there are more than {} directories to watch; watch a smaller tree or raise the limit",
             self.max_directories
@@ -320,182 +326,195 @@ impl Tree {
     }
 
     /// A directory to look into, and where it is. One that is between the two halves of a rename has no path.
-    pub(super) fn next_unlisted(&self) -> Option<(DirectoryId, PathBuf)> {
-        let reachable = self.unlisted.iter().find(|&&directory| self.directories.way(directory).is_some())?;
+    pub(super) fn next_unscanned(&self) -> Option<(DirectoryId, PathBuf)> {
+        let reachable = self.unscanned.iter().find(|&&directory| self.directories.components(directory).is_some())?;
         Some((*reachable, self.directories.path(*reachable)?))
     }
 
     /// Takes what was seen in a directory, with the events that were read afterwards; they are to be handled next. Returns whether the
     /// look counts.
-    pub(super) fn looked(
+    pub(super) fn handle_scan(
         &mut self,
         directory: DirectoryId,
-        look: Look,
-        events: &[Event],
-        report: &mut Report<'_>,
+        scan: DirectoryScan,
+        events: &[InotifyEvent],
+        report: &mut ReportEvent<'_>,
     ) -> Result<bool, WatchEnd> {
-        if !self.is_way_certain(directory, events) {
-            self.discard(&look);
+        if !self.is_path_certain(directory, events) {
+            self.discard_scan(&scan);
             return Ok(false);
         }
-        self.unlisted.remove(&directory);
-        match look {
-            Look::Listed(number, listing) => match self.directories.by_number(number) {
-                Some(known) if known == directory => self.listed(directory, number, listing, events, report)?,
+        self.unscanned.remove(&directory);
+        match scan {
+            DirectoryScan::Listed(descriptor, listing) => match self.directories.by_descriptor(descriptor) {
+                Some(known) if known == directory => {
+                    self.handle_listed(directory, descriptor, listing, events, report)?
+                }
                 _ if directory == ROOT => return Err(WatchEnd::RootRemoved),
-                None => self.listed(directory, number, listing, events, report)?,
-                Some(known) if self.directories.way(known).is_none() => {
+                None => self.handle_listed(directory, descriptor, listing, events, report)?,
+                Some(known) if self.directories.components(known).is_none() => {
                     // It was moved into a directory that was not watched yet, so the second half of its rename will not come.
-                    for departure in self.departures.take_all() {
-                        self.settle(departure, report);
+                    for pending in self.pending_renames.take_all() {
+                        self.report_removed(pending, report);
                     }
-                    self.unlisted.insert(directory);
+                    self.unscanned.insert(directory);
                     return Ok(false);
                 }
                 // A mount gives one directory two paths. It is watched under the path that was seen first.
                 Some(_) => {}
             },
-            Look::Missing | Look::Refused(_) if directory == ROOT => return Err(WatchEnd::RootRemoved),
-            Look::Missing => {
+            DirectoryScan::Missing | DirectoryScan::Refused(_) if directory == ROOT => {
+                return Err(WatchEnd::RootRemoved);
+            }
+            DirectoryScan::Missing => {
                 self.missing.insert(directory);
             }
-            Look::Refused(_) => {
-                self.discard(&look);
+            DirectoryScan::Refused(_) => {
+                self.discard_scan(&scan);
                 self.refused.insert(directory);
             }
         }
         Ok(true)
     }
 
-    fn discard(&mut self, look: &Look) {
-        self.unwanted.extend(look.number().filter(|&number| self.directories.by_number(number).is_none()));
+    fn discard_scan(&mut self, scan: &DirectoryScan) {
+        self.unneeded
+            .extend(scan.descriptor().filter(|&descriptor| self.directories.by_descriptor(descriptor).is_none()));
     }
 
     /// Whether the path of a directory has led to this directory since all events but these had been handled.
-    fn is_way_certain(&self, directory: DirectoryId, events: &[Event]) -> bool {
-        let Some(way) = self.directories.way(directory) else { return false };
+    fn is_path_certain(&self, directory: DirectoryId, events: &[InotifyEvent]) -> bool {
+        let Some(components) = self.directories.components(directory) else { return false };
         if events.is_empty() {
             return true;
         }
-        let way: HashSet<(Number, &OsStr)> =
-            way.into_iter().filter_map(|(parent, name)| Some((self.directories.number(parent)?, name))).collect();
-        let is_on_way = |event: &Event| {
+        let components: HashSet<(WatchDescriptor, &OsStr)> = components
+            .into_iter()
+            .filter_map(|(parent, name)| Some((self.directories.descriptor(parent)?, name)))
+            .collect();
+        let is_on_path = |event: &InotifyEvent| {
             let name = event.name.as_deref();
-            event.is(NAMES) && name.is_some_and(|name| way.contains(&(event.number, name)))
+            event.is(NAME_EVENTS) && name.is_some_and(|name| components.contains(&(event.descriptor, name)))
         };
-        !events.iter().any(is_on_way)
+        !events.iter().any(is_on_path)
     }
 
-    fn listed(
+    fn handle_listed(
         &mut self,
         directory: DirectoryId,
-        number: Number,
-        listing: Listing,
-        events: &[Event],
-        report: &mut Report<'_>,
+        descriptor: WatchDescriptor,
+        listing: ScannedEntries,
+        events: &[InotifyEvent],
+        report: &mut ReportEvent<'_>,
     ) -> Result<(), WatchEnd> {
-        self.directories.bind(directory, number);
+        self.directories.set_descriptor(directory, descriptor);
         let Some(path) = self.directories.path(directory) else { return Ok(()) };
-        if listing.is_cut {
-            self.lose_track();
+        if listing.is_incomplete {
+            self.mark_out_of_sync();
         }
-        if self.unannounced.remove(&directory) && directory != ROOT {
-            report(path.clone(), true, Happening::Removed);
-            report(path.clone(), true, Happening::Created);
+        if self.unwatched_at_overflow.remove(&directory) && directory != ROOT {
+            report(path.clone(), true, PathEvent::Removed);
+            report(path.clone(), true, PathEvent::Created);
         }
-        for (name, is_directory) in before(number, listing, events) {
-            let slot = Slot { parent: directory, name: &name, path: path.join(&name) };
-            report(slot.path.clone(), is_directory, Happening::Found);
-            self.appeared(&slot, is_directory).map_err(WatchEnd::Failed)?;
+        for (name, is_directory) in entries_before(descriptor, listing, events) {
+            let entry = EntryLocation { parent: directory, name: &name, path: path.join(&name) };
+            report(entry.path.clone(), is_directory, PathEvent::Listed);
+            self.track_directory(&entry, is_directory).map_err(WatchEnd::Failed)?;
         }
         Ok(())
     }
 
-    pub(super) fn is_expecting(&self) -> bool {
-        !self.departures.is_empty()
+    pub(super) fn has_pending_renames(&self) -> bool {
+        !self.pending_renames.is_empty()
     }
 
     /// Treats as removed what has not arrived anywhere in the tree.
-    pub(super) fn give_up_waiting(&mut self, now: Instant, report: &mut Report<'_>) {
-        for departure in self.departures.expired(now) {
-            self.settle(departure, report);
+    pub(super) fn expire_pending_renames(&mut self, now: Instant, report: &mut ReportEvent<'_>) {
+        for pending in self.pending_renames.take_expired(now) {
+            self.report_removed(pending, report);
         }
     }
 
-    fn settle_overtaken(&mut self, parent: DirectoryId, report: &mut Report<'_>) {
-        for departure in self.departures.overtaken(parent) {
-            self.settle(departure, report);
+    fn finish_renames_in(&mut self, parent: DirectoryId, report: &mut ReportEvent<'_>) {
+        for pending in self.pending_renames.take_in_directory(parent) {
+            self.report_removed(pending, report);
         }
     }
 
-    fn settle(&mut self, departure: Departure, report: &mut Report<'_>) {
-        self.last_renames.retain(|rename| !rename.concerns(departure.parent));
-        if let Some(path) = self.path_of(&departure) {
-            report(path, departure.is_directory, Happening::Removed);
+    fn report_removed(&mut self, pending: PendingRename, report: &mut ReportEvent<'_>) {
+        self.recent_renames.retain(|rename| !rename.concerns(pending.parent));
+        if let Some(path) = self.origin_path(&pending) {
+            report(path, pending.is_directory, PathEvent::Removed);
         }
-        if let Some(directory) = departure.directory {
-            self.forget(directory);
+        if let Some(directory) = pending.directory {
+            self.forget_directory(directory);
         }
     }
 
     /// Whether something has happened that cannot be told, while everything is known that has to be watched.
-    pub(super) fn take_unclear(&mut self) -> bool {
-        std::mem::take(&mut self.is_unclear)
+    pub(super) fn take_needs_overflow(&mut self) -> bool {
+        std::mem::take(&mut self.needs_overflow)
     }
 
     /// What is known of the tree may be wrong.
-    pub(super) fn lose_track(&mut self) {
-        self.has_lost_track = true;
+    pub(super) fn mark_out_of_sync(&mut self) {
+        self.is_out_of_sync = true;
     }
 
-    pub(super) fn has_lost_track(&self) -> bool {
-        self.has_lost_track
+    pub(super) fn is_out_of_sync(&self) -> bool {
+        self.is_out_of_sync
     }
 
-    pub(super) fn is_root(&self, number: Number) -> bool {
-        self.directories.by_number(number) == Some(ROOT)
+    pub(super) fn is_root(&self, descriptor: WatchDescriptor) -> bool {
+        self.directories.by_descriptor(descriptor) == Some(ROOT)
     }
 
     /// Forgets what it knows of the tree, which is wrong: everything is to be looked into again. What is watched stays watched until
-    /// [`announced`](Self::announced).
-    pub(super) fn begin_anew(&mut self) {
-        let Some(root) = self.directories.number(ROOT) else { return };
-        self.former.extend(self.directories.numbers_below_root());
-        let fresh = Self::new(&self.root, root, self.above.take(), self.is_recursive, self.max_directories);
-        let former = std::mem::take(&mut self.former);
-        let unwanted = std::mem::take(&mut self.unwanted);
-        *self = Self { former, unwanted, ..fresh };
+    /// [`handle_overflow_delivered`](Self::handle_overflow_delivered).
+    pub(super) fn reset(&mut self) {
+        let Some(root) = self.directories.descriptor(ROOT) else { return };
+        self.previously_watched.extend(self.directories.descriptors_below_root());
+        let fresh = Self::new(&self.root, root, self.root_parent.take(), self.is_recursive, self.max_directories);
+        let previously_watched = std::mem::take(&mut self.previously_watched);
+        let unneeded = std::mem::take(&mut self.unneeded);
+        *self = Self { previously_watched, unneeded, ..fresh };
     }
 
     /// The client is told to look at everything now.
-    pub(super) fn announced(&mut self) {
-        let gone = std::mem::take(&mut self.former);
-        self.unwanted.extend(gone.into_iter().filter(|&number| self.directories.by_number(number).is_none()));
-        self.unannounced = self.unlisted.iter().chain(&self.missing).chain(&self.refused).copied().collect();
+    pub(super) fn handle_overflow_delivered(&mut self) {
+        let gone = std::mem::take(&mut self.previously_watched);
+        self.unneeded
+            .extend(gone.into_iter().filter(|&descriptor| self.directories.by_descriptor(descriptor).is_none()));
+        self.unwatched_at_overflow =
+            self.unscanned.iter().chain(&self.missing).chain(&self.refused).copied().collect();
     }
 
     /// The numbers of directories that need not be watched any longer. To be asked before every look: the kernel would give a
     /// directory the same number once more.
-    pub(super) fn take_unwanted(&mut self) -> Vec<Number> {
-        std::mem::take(&mut self.unwanted)
+    pub(super) fn take_unneeded(&mut self) -> Vec<WatchDescriptor> {
+        std::mem::take(&mut self.unneeded)
     }
 
-    fn forget(&mut self, directory: DirectoryId) {
-        for (directory, number) in self.directories.remove(directory) {
-            self.unwanted.extend(number);
-            self.unlisted.remove(&directory);
+    fn forget_directory(&mut self, directory: DirectoryId) {
+        for (directory, descriptor) in self.directories.remove(directory) {
+            self.unneeded.extend(descriptor);
+            self.unscanned.remove(&directory);
             self.missing.remove(&directory);
             self.refused.remove(&directory);
-            self.unannounced.remove(&directory);
+            self.unwatched_at_overflow.remove(&directory);
         }
     }
 }
 
 /// What was in a directory before these events, and whether it was a directory. The listing was made before the events were read, and
 /// after the kernel began to tell of them.
-fn before(number: Number, listing: Listing, events: &[Event]) -> Vec<(OsString, bool)> {
-    let mut first_events: HashMap<&OsStr, &Event> = HashMap::new();
-    for event in events.iter().filter(|event| event.number == number && event.is(NAMES)) {
+fn entries_before(
+    descriptor: WatchDescriptor,
+    listing: ScannedEntries,
+    events: &[InotifyEvent],
+) -> Vec<(OsString, bool)> {
+    let mut first_events: HashMap<&OsStr, &InotifyEvent> = HashMap::new();
+    for event in events.iter().filter(|event| event.descriptor == descriptor && event.is(NAME_EVENTS)) {
         if let Some(name) = &event.name {
             first_events.entry(name).or_insert(event);
         }

@@ -4,19 +4,19 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use super::kernel::{Event, Kernel};
-use super::tree::Tree;
-use super::watcher::Report;
+use super::inotify_handle::{InotifyEvent, InotifyHandle};
+use super::tree::TreeState;
+use super::watcher::ReportEvent;
 use super::{WatchEnd, WatchOptions};
 use crate::FileError;
 
 /// Looks in a row that do not count, because directories are renamed all the time, before a watch begins without them. They are looked
 /// into later.
-const MOST_FUTILE_LOOKS: usize = 100;
+const MAX_FAILED_SCANS: usize = 100;
 
 pub(super) struct WatchedTree {
     root: PathBuf,
-    tree: Tree,
+    tree: TreeState,
     /// More files in one directory than this are an overflow, so they need not be listed.
     max_pending: usize,
 }
@@ -24,19 +24,21 @@ pub(super) struct WatchedTree {
 impl WatchedTree {
     /// Watches everything that is there.
     pub(super) fn new(
-        kernel: &Kernel,
+        inotify: &InotifyHandle,
         root: &Path,
         is_recursive: bool,
         options: WatchOptions,
     ) -> Result<Self, FileError> {
-        let number = kernel.watch_root(root)?;
-        let above = match (root.parent(), root.file_name()) {
-            (Some(parent), Some(name)) => kernel.watch_above(parent).map(|number| (number, name.to_owned())),
+        let descriptor = inotify.watch_root(root)?;
+        let root_parent = match (root.parent(), root.file_name()) {
+            (Some(parent), Some(name)) => {
+                inotify.watch_root_parent(parent).map(|descriptor| (descriptor, name.to_owned()))
+            }
             _ => None,
         };
-        let tree = Tree::new(root, number, above, is_recursive, options.max_directories);
+        let tree = TreeState::new(root, descriptor, root_parent, is_recursive, options.max_directories);
         let mut watched = Self { root: root.to_owned(), tree, max_pending: options.max_pending };
-        watched.look_into_all(kernel).map_err(|end| match end {
+        watched.scan_all(inotify).map_err(|end| match end {
             WatchEnd::Failed(error) => error,
             WatchEnd::RootRemoved => {
                 FileError::check(ErrorKind::NotFound, "the directory was removed or moved", root)
@@ -45,101 +47,112 @@ impl WatchedTree {
         Ok(watched)
     }
 
-    pub(super) fn handle(&mut self, event: &Event, now: Instant, report: &mut Report<'_>) -> Result<(), WatchEnd> {
+    pub(super) fn handle(
+        &mut self,
+        event: &InotifyEvent,
+        now: Instant,
+        report: &mut ReportEvent<'_>,
+    ) -> Result<(), WatchEnd> {
         self.tree.handle(event, now, report)
     }
 
     /// Whether a directory is to be looked into, or all of them.
-    pub(super) fn has_work(&self) -> bool {
-        self.tree.has_lost_track() || self.tree.next_unlisted().is_some()
+    pub(super) fn needs_scan(&self) -> bool {
+        self.tree.is_out_of_sync() || self.tree.next_unscanned().is_some()
     }
 
     /// Looks into one directory, if one is to be looked into, and handles what has happened meanwhile.
-    pub(super) fn look_into_next(
+    pub(super) fn scan_next(
         &mut self,
-        kernel: &Kernel,
+        inotify: &InotifyHandle,
         now: Instant,
-        report: &mut Report<'_>,
+        report: &mut ReportEvent<'_>,
     ) -> Result<(), WatchEnd> {
-        self.look(kernel, now, Some(self.max_pending), report).map(|_| ())
+        self.scan(inotify, now, Some(self.max_pending), report).map(|_| ())
     }
 
-    pub(super) fn is_expecting(&self) -> bool {
-        self.tree.is_expecting()
+    pub(super) fn has_pending_renames(&self) -> bool {
+        self.tree.has_pending_renames()
     }
 
-    pub(super) fn give_up_waiting(&mut self, kernel: &Kernel, now: Instant, report: &mut Report<'_>) {
-        self.tree.give_up_waiting(now, report);
-        self.unwatch_unwanted(kernel);
+    pub(super) fn expire_pending_renames(
+        &mut self,
+        inotify: &InotifyHandle,
+        now: Instant,
+        report: &mut ReportEvent<'_>,
+    ) {
+        self.tree.expire_pending_renames(now, report);
+        self.unwatch_unneeded(inotify);
     }
 
-    pub(super) fn take_unclear(&mut self) -> bool {
-        self.tree.take_unclear()
+    pub(super) fn take_needs_overflow(&mut self) -> bool {
+        self.tree.take_needs_overflow()
     }
 
-    pub(super) fn announced(&mut self) {
-        self.tree.announced();
+    pub(super) fn handle_overflow_delivered(&mut self) {
+        self.tree.handle_overflow_delivered();
     }
 
-    pub(super) fn lose_track(&mut self) {
-        self.tree.lose_track();
+    pub(super) fn mark_out_of_sync(&mut self) {
+        self.tree.mark_out_of_sync();
     }
 
-    pub(super) fn has_lost_track(&self) -> bool {
-        self.tree.has_lost_track()
+    pub(super) fn is_out_of_sync(&self) -> bool {
+        self.tree.is_out_of_sync()
     }
 
     /// Brings what is watched in step with what is there, after events were lost.
-    pub(super) fn look_again(&mut self, kernel: &Kernel) -> Result<(), WatchEnd> {
-        match kernel.watch_root(&self.root) {
-            Ok(number) if self.tree.is_root(number) => {}
+    pub(super) fn rescan(&mut self, inotify: &InotifyHandle) -> Result<(), WatchEnd> {
+        match inotify.watch_root(&self.root) {
+            Ok(descriptor) if self.tree.is_root(descriptor) => {}
             _ => return Err(WatchEnd::RootRemoved),
         }
-        self.tree.begin_anew();
-        self.look_into_all(kernel)
+        self.tree.reset();
+        self.scan_all(inotify)
     }
 
     /// Looks into everything and tells nothing: whoever watches is going to look at everything after this.
-    fn look_into_all(&mut self, kernel: &Kernel) -> Result<(), WatchEnd> {
-        let mut futile = 0;
-        while futile < MOST_FUTILE_LOOKS {
-            match self.look(kernel, Instant::now(), None, &mut |_, _, _| {})? {
-                Some(true) => futile = 0,
-                Some(false) => futile += 1,
+    fn scan_all(&mut self, inotify: &InotifyHandle) -> Result<(), WatchEnd> {
+        let mut failed_scans = 0;
+        while failed_scans < MAX_FAILED_SCANS {
+            match self.scan(inotify, Instant::now(), None, &mut |_, _, _| {})? {
+                Some(true) => failed_scans = 0,
+                Some(false) => failed_scans += 1,
                 None => break,
             }
         }
-        self.tree.announced();
-        self.unwatch_unwanted(kernel);
+        self.tree.handle_overflow_delivered();
+        self.unwatch_unneeded(inotify);
         Ok(())
     }
 
     /// Returns whether the look counts, and nothing if there is no directory to look into.
-    fn look(
+    fn scan(
         &mut self,
-        kernel: &Kernel,
+        inotify: &InotifyHandle,
         now: Instant,
-        most_files: Option<usize>,
-        report: &mut Report<'_>,
+        max_files: Option<usize>,
+        report: &mut ReportEvent<'_>,
     ) -> Result<Option<bool>, WatchEnd> {
-        self.unwatch_unwanted(kernel);
-        let Some((directory, path)) = self.tree.next_unlisted() else { return Ok(None) };
-        let look = kernel.look(&self.root, &path, most_files).map_err(WatchEnd::Failed)?;
+        self.unwatch_unneeded(inotify);
+        let Some((directory, path)) = self.tree.next_unscanned() else { return Ok(None) };
+        let scan = inotify.scan(&self.root, &path, max_files).map_err(WatchEnd::Failed)?;
         let mut events = Vec::new();
-        let is_lost = kernel.read(&mut events).map_err(|error| WatchEnd::Failed(FileError::os(error, &self.root)))?;
-        if is_lost {
-            self.tree.lose_track();
+        let has_lost_events =
+            inotify.read_events(&mut events).map_err(|error| WatchEnd::Failed(FileError::os(error, &self.root)))?;
+        if has_lost_events {
+            self.tree.mark_out_of_sync();
         }
-        let counts = self.tree.looked(directory, look, &events, report)?;
+        let counts = self.tree.handle_scan(directory, scan, &events, report)?;
         for event in &events {
             self.tree.handle(event, now, report)?;
         }
         Ok(Some(counts))
     }
 
-    fn unwatch_unwanted(&mut self, kernel: &Kernel) {
-        for number in self.tree.take_unwanted() {
-            kernel.unwatch(number);
+    fn unwatch_unneeded(&mut self, inotify: &InotifyHandle) {
+        for descriptor in self.tree.take_unneeded() {
+            inotify.unwatch(descriptor);
         }
     }
 }

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
-use super::coalesce::{Coalescer, Happening};
-use super::departures::PATIENCE;
-use super::inbox::Inbox;
-use super::kernel::{Event, Kernel};
+use super::coalesce::{Coalescer, PathEvent};
+use super::event_queue::EventQueue;
+use super::inotify_handle::{InotifyEvent, InotifyHandle};
+use super::pending_renames::SECOND_HALF_TIMEOUT;
 use super::single_file::SingleFile;
 use super::watched_tree::WatchedTree;
 use super::{ChangeBatch, PathChange, PathChangeKind, WatchEnd, WatchOptions, WatchedDirectoryCount};
@@ -18,14 +18,14 @@ use crate::FileError;
 
 pub(super) struct Watcher {
     root: PathBuf,
-    kernel: Kernel,
-    subject: Subject,
+    inotify: InotifyHandle,
+    target: WatchTarget,
     coalescer: Coalescer,
     sink: Box<dyn FnMut(ChangeBatch) -> ControlFlow<()> + Send>,
 }
 
 /// What is watched.
-enum Subject {
+enum WatchTarget {
     Tree(Box<WatchedTree>),
     File(SingleFile),
 }
@@ -37,7 +37,7 @@ impl Watcher {
         recursive: bool,
         options: WatchOptions,
         share: &WatchedDirectoryCount,
-        inbox: Arc<Inbox>,
+        queue: Arc<EventQueue>,
         sink: Box<dyn FnMut(ChangeBatch) -> ControlFlow<()> + Send>,
     ) -> Result<Self, FileError> {
         let is_directory = match std::fs::metadata(root) {
@@ -45,20 +45,20 @@ impl Watcher {
             // A link to nowhere has a name that can be watched.
             Err(_) => std::fs::symlink_metadata(root).map_err(FileError::at(root))?.is_dir(),
         };
-        let kernel = Kernel::new(root, share, inbox)?;
-        let subject = if is_directory {
-            Subject::Tree(Box::new(WatchedTree::new(&kernel, root, recursive, options)?))
+        let inotify = InotifyHandle::new(root, share, queue)?;
+        let target = if is_directory {
+            WatchTarget::Tree(Box::new(WatchedTree::new(&inotify, root, recursive, options)?))
         } else {
-            Subject::File(SingleFile::new(&kernel, root)?)
+            WatchTarget::File(SingleFile::new(&inotify, root)?)
         };
         let coalescer = Coalescer::new(options.settle, options.max_pending);
-        Ok(Self { root: root.to_owned(), kernel, subject, coalescer, sink })
+        Ok(Self { root: root.to_owned(), inotify, target, coalescer, sink })
     }
 
     /// Goes on until the inbox is closed, the sink breaks, or there is nothing left to watch.
     pub(super) fn run(mut self) {
         let mut events = Vec::new();
-        while self.kernel.wait(self.patience()).is_continue() {
+        while self.inotify.wait(self.wait_timeout()).is_continue() {
             match self.advance(&mut events) {
                 Ok(ControlFlow::Continue(())) => {}
                 Ok(ControlFlow::Break(())) => return,
@@ -68,33 +68,35 @@ impl Watcher {
     }
 
     /// How long to wait for events.
-    fn patience(&self) -> Option<Duration> {
-        if self.subject.has_work() {
+    fn wait_timeout(&self) -> Option<Duration> {
+        if self.target.needs_scan() {
             return Some(Duration::ZERO);
         }
         let until_due = self.coalescer.due().map(|due| due.saturating_duration_since(Instant::now()));
-        if self.subject.is_expecting() {
+        if self.target.has_pending_renames() {
             // A delivery waits for second halves of renames, but not for long.
-            return Some(until_due.map_or(PATIENCE, |due| due.clamp(Duration::from_millis(1), PATIENCE)));
+            return Some(
+                until_due.map_or(SECOND_HALF_TIMEOUT, |due| due.clamp(Duration::from_millis(1), SECOND_HALF_TIMEOUT)),
+            );
         }
         until_due
     }
 
-    fn advance(&mut self, events: &mut Vec<Event>) -> Result<ControlFlow<()>, WatchEnd> {
-        if self.kernel.read(events).map_err(|error| failed(error, &self.root))? {
-            self.subject.lose_track();
+    fn advance(&mut self, events: &mut Vec<InotifyEvent>) -> Result<ControlFlow<()>, WatchEnd> {
+        if self.inotify.read_events(events).map_err(|error| failed(error, &self.root))? {
+            self.target.mark_out_of_sync();
         }
         for event in events.drain(..) {
             let now = Instant::now();
             let coalescer = &mut self.coalescer;
-            let report = &mut |path, is_directory, happening| coalescer.push(now, path, is_directory, happening);
-            self.subject.handle(&event, now, report)?;
+            let report = &mut |path, is_directory, event| coalescer.push(now, path, is_directory, event);
+            self.target.handle(&event, now, report)?;
         }
-        while self.subject.has_work() && !self.subject.has_lost_track() && !self.is_time_to_deliver() {
+        while self.target.needs_scan() && !self.target.is_out_of_sync() && !self.is_time_to_deliver() {
             let now = Instant::now();
             let coalescer = &mut self.coalescer;
-            let report = &mut |path, is_directory, happening| coalescer.push(now, path, is_directory, happening);
-            self.subject.work(&self.kernel, now, report)?;
+            let report = &mut |path, is_directory, event| coalescer.push(now, path, is_directory, event);
+            self.target.scan_next(&self.inotify, now, report)?;
         }
         self.catch_up()?;
         Ok(if self.is_time_to_deliver() { self.deliver() } else { ControlFlow::Continue(()) })
@@ -103,16 +105,16 @@ impl Watcher {
     /// What is to be done when all events have been read.
     fn catch_up(&mut self) -> Result<(), WatchEnd> {
         let now = Instant::now();
-        if self.subject.take_unclear() {
+        if self.target.take_needs_overflow() {
             self.coalescer.overflow(now);
         }
-        if self.subject.has_lost_track() {
+        if self.target.is_out_of_sync() {
             self.coalescer.overflow(now);
-            self.subject.look_again(&self.kernel)?;
+            self.target.rescan(&self.inotify)?;
         }
         let coalescer = &mut self.coalescer;
-        let report = &mut |path, is_directory, happening| coalescer.push(now, path, is_directory, happening);
-        self.subject.give_up_waiting(&self.kernel, now, report);
+        let report = &mut |path, is_directory, event| coalescer.push(now, path, is_directory, event);
+        self.target.expire_pending_renames(&self.inotify, now, report);
         Ok(())
     }
 
@@ -121,7 +123,7 @@ impl Watcher {
         let now = Instant::now();
         let is_past = |time: Instant| now >= time;
         let Some(due) = self.coalescer.due() else { return false };
-        is_past(due) && (!self.subject.is_expecting() || is_past(due + PATIENCE))
+        is_past(due) && (!self.target.has_pending_renames() || is_past(due + SECOND_HALF_TIMEOUT))
     }
 
     fn deliver(&mut self) -> ControlFlow<()> {
@@ -130,16 +132,16 @@ impl Watcher {
             return ControlFlow::Continue(());
         }
         if overflow {
-            self.subject.announced();
+            self.target.handle_overflow_delivered();
         }
         (self.sink)(ChangeBatch { changes, overflow, end: None })
     }
 
     fn deliver_last(mut self, end: WatchEnd) {
-        let is_directory = matches!(self.subject, Subject::Tree(_));
+        let is_directory = matches!(self.target, WatchTarget::Tree(_));
         let is_root_removed = matches!(end, WatchEnd::RootRemoved);
         if is_root_removed {
-            self.coalescer.push(Instant::now(), self.root.clone(), is_directory, Happening::Removed);
+            self.coalescer.push(Instant::now(), self.root.clone(), is_directory, PathEvent::Removed);
         }
         let (mut changes, overflow) = self.coalescer.take();
         if is_root_removed && overflow {
@@ -150,10 +152,10 @@ impl Watcher {
 }
 
 /// Takes what a subject has made of an event: path, whether it is a directory, and what happened to it.
-pub(super) type Report<'r> = dyn FnMut(PathBuf, bool, Happening) + 'r;
+pub(super) type ReportEvent<'r> = dyn FnMut(PathBuf, bool, PathEvent) + 'r;
 
-impl Subject {
-    fn handle(&mut self, event: &Event, now: Instant, report: &mut Report<'_>) -> Result<(), WatchEnd> {
+impl WatchTarget {
+    fn handle(&mut self, event: &InotifyEvent, now: Instant, report: &mut ReportEvent<'_>) -> Result<(), WatchEnd> {
         match self {
             Self::Tree(tree) => tree.handle(event, now, report),
             Self::File(file) => file.handle(event, report),
@@ -161,62 +163,67 @@ impl Subject {
     }
 
     /// Whether there is something to do without an event.
-    fn has_work(&self) -> bool {
-        matches!(self, Self::Tree(tree) if tree.has_work())
+    fn needs_scan(&self) -> bool {
+        matches!(self, Self::Tree(tree) if tree.needs_scan())
     }
 
     /// Does a small part of it.
-    fn work(&mut self, kernel: &Kernel, now: Instant, report: &mut Report<'_>) -> Result<(), WatchEnd> {
+    fn scan_next(
+        &mut self,
+        inotify: &InotifyHandle,
+        now: Instant,
+        report: &mut ReportEvent<'_>,
+    ) -> Result<(), WatchEnd> {
         match self {
-            Self::Tree(tree) => tree.look_into_next(kernel, now, report),
+            Self::Tree(tree) => tree.scan_next(inotify, now, report),
             Self::File(_) => Ok(()),
         }
     }
 
     /// Whether something has happened that cannot be told.
-    fn take_unclear(&mut self) -> bool {
+    fn take_needs_overflow(&mut self) -> bool {
         match self {
-            Self::Tree(tree) => tree.take_unclear(),
+            Self::Tree(tree) => tree.take_needs_overflow(),
             Self::File(_) => false,
         }
     }
 
     /// The client is told to look at everything.
-    fn announced(&mut self) {
+    fn handle_overflow_delivered(&mut self) {
         if let Self::Tree(tree) = self {
-            tree.announced();
+            tree.handle_overflow_delivered();
         }
     }
 
-    fn lose_track(&mut self) {
+    fn mark_out_of_sync(&mut self) {
         match self {
-            Self::Tree(tree) => tree.lose_track(),
-            Self::File(file) => file.lose_track(),
+            Self::Tree(tree) => tree.mark_out_of_sync(),
+            Self::File(file) => file.mark_out_of_sync(),
         }
     }
 
-    fn has_lost_track(&self) -> bool {
+    fn is_out_of_sync(&self) -> bool {
         match self {
-            Self::Tree(tree) => tree.has_lost_track(),
-            Self::File(file) => file.has_lost_track(),
+            Self::Tree(tree) => tree.is_out_of_sync(),
+            Self::File(file) => file.is_out_of_sync(),
         }
     }
 
-    fn look_again(&mut self, kernel: &Kernel) -> Result<(), WatchEnd> {
+    fn rescan(&mut self, inotify: &InotifyHandle) -> Result<(), WatchEnd> {
         match self {
-            Self::Tree(tree) => tree.look_again(kernel),
-            Self::File(file) => file.look_again(),
+            Self::Tree(tree) => tree.rescan(inotify),
+            Self::File(file) => file.rescan(),
         }
     }
 
     /// Whether the second half of a rename may still come.
-    fn is_expecting(&self) -> bool {
-        matches!(self, Self::Tree(tree) if tree.is_expecting())
+    fn has_pending_renames(&self) -> bool {
+        matches!(self, Self::Tree(tree) if tree.has_pending_renames())
     }
 
-    fn give_up_waiting(&mut self, kernel: &Kernel, now: Instant, report: &mut Report<'_>) {
+    fn expire_pending_renames(&mut self, inotify: &InotifyHandle, now: Instant, report: &mut ReportEvent<'_>) {
         if let Self::Tree(tree) = self {
-            tree.give_up_waiting(kernel, now, report);
+            tree.expire_pending_renames(inotify, now, report);
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::super::departures::PATIENCE;
+use super::super::pending_renames::SECOND_HALF_TIMEOUT;
 use super::*;
 
 type Inode = usize;
@@ -12,16 +12,16 @@ type Inode = usize;
 const TOP: Inode = 0;
 /// A directory outside of the tree.
 const ELSEWHERE: Inode = 1;
-const NAMES_OF_ALL: [&str; 3] = ["a", "b", "c"];
+const ENTRY_NAMES: [&str; 3] = ["a", "b", "c"];
 
 /// Directories have children, files have none.
 #[derive(Default)]
 struct Disk {
     inodes: Vec<Option<BTreeMap<OsString, Inode>>>,
-    numbers: HashMap<Inode, Number>,
-    last_number: Number,
+    descriptors: HashMap<Inode, WatchDescriptor>,
+    last_descriptor: WatchDescriptor,
     last_cookie: u32,
-    queue: Vec<Event>,
+    queue: Vec<InotifyEvent>,
 }
 
 impl Disk {
@@ -31,16 +31,16 @@ impl Disk {
         disk
     }
 
-    fn watch(&mut self, inode: Inode) -> Number {
-        if !self.numbers.contains_key(&inode) {
-            self.last_number += 1;
-            self.numbers.insert(inode, self.last_number);
+    fn watch(&mut self, inode: Inode) -> WatchDescriptor {
+        if !self.descriptors.contains_key(&inode) {
+            self.last_descriptor += 1;
+            self.descriptors.insert(inode, self.last_descriptor);
         }
-        self.numbers[&inode]
+        self.descriptors[&inode]
     }
 
-    fn unwatch(&mut self, number: Number) {
-        self.numbers.retain(|_, one| *one != number);
+    fn unwatch(&mut self, descriptor: WatchDescriptor) {
+        self.descriptors.retain(|_, one| *one != descriptor);
     }
 
     fn children(&self, inode: Inode) -> Option<&BTreeMap<OsString, Inode>> {
@@ -62,10 +62,10 @@ impl Disk {
         Some((holder, path.file_name()?.to_owned()))
     }
 
-    fn tell(&mut self, holder: Inode, name: &OsStr, inode: Inode, flags: ReadFlags, cookie: u32) {
-        let Some(&number) = self.numbers.get(&holder) else { return };
+    fn queue_event(&mut self, holder: Inode, name: &OsStr, inode: Inode, flags: ReadFlags, cookie: u32) {
+        let Some(&descriptor) = self.descriptors.get(&holder) else { return };
         let flags = if self.children(inode).is_some() { flags | ReadFlags::ISDIR } else { flags };
-        self.queue.push(Event { number, flags, cookie, name: Some(name.to_owned()) });
+        self.queue.push(InotifyEvent { descriptor, flags, cookie, name: Some(name.to_owned()) });
     }
 
     fn make(&mut self, path: &Path, is_directory: bool) {
@@ -76,7 +76,7 @@ impl Disk {
         let inode = self.inodes.len();
         self.inodes.push(is_directory.then(BTreeMap::new));
         self.children_mut(holder).insert(name.clone(), inode);
-        self.tell(holder, &name, inode, ReadFlags::CREATE, 0);
+        self.queue_event(holder, &name, inode, ReadFlags::CREATE, 0);
     }
 
     fn remove(&mut self, path: &Path) {
@@ -87,13 +87,13 @@ impl Disk {
         }
         let Some((holder, name)) = self.holder(path) else { return };
         self.children_mut(holder).remove(&name);
-        self.tell(holder, &name, inode, ReadFlags::DELETE, 0);
+        self.queue_event(holder, &name, inode, ReadFlags::DELETE, 0);
         self.free(inode);
     }
 
     fn free(&mut self, inode: Inode) {
-        if let Some(number) = self.numbers.remove(&inode) {
-            self.queue.push(Event { number, flags: ReadFlags::IGNORED, cookie: 0, name: None });
+        if let Some(descriptor) = self.descriptors.remove(&inode) {
+            self.queue.push(InotifyEvent { descriptor, flags: ReadFlags::IGNORED, cookie: 0, name: None });
         }
     }
 
@@ -110,7 +110,7 @@ impl Disk {
         }
         self.children_mut(from.0).remove(&from.1);
         self.children_mut(to.0).insert(to.1.clone(), inode);
-        self.tell_rename(&from, &to, inode);
+        self.queue_rename_events(&from, &to, inode);
         if let Some(replaced) = replaced {
             self.free(replaced);
         }
@@ -125,14 +125,14 @@ impl Disk {
         }
         self.children_mut(from.0).insert(from.1.clone(), other);
         self.children_mut(to.0).insert(to.1.clone(), one);
-        self.tell_rename(&from, &to, one);
-        self.tell_rename(&to, &from, other);
+        self.queue_rename_events(&from, &to, one);
+        self.queue_rename_events(&to, &from, other);
     }
 
-    fn tell_rename(&mut self, from: &(Inode, OsString), to: &(Inode, OsString), inode: Inode) {
+    fn queue_rename_events(&mut self, from: &(Inode, OsString), to: &(Inode, OsString), inode: Inode) {
         self.last_cookie += 1;
-        self.tell(from.0, &from.1, inode, ReadFlags::MOVED_FROM, self.last_cookie);
-        self.tell(to.0, &to.1, inode, ReadFlags::MOVED_TO, self.last_cookie);
+        self.queue_event(from.0, &from.1, inode, ReadFlags::MOVED_FROM, self.last_cookie);
+        self.queue_event(to.0, &to.1, inode, ReadFlags::MOVED_TO, self.last_cookie);
     }
 
     fn is_at_or_above(&self, inode: Inode, below: Inode) -> bool {
@@ -155,15 +155,15 @@ impl Disk {
         found
     }
 
-    fn list(&self, inode: Inode) -> Listing {
+    fn list(&self, inode: Inode) -> ScannedEntries {
         let children = self.children(inode).into_iter().flatten();
         let entries = children.map(|(name, &child)| (name.clone(), self.children(child).is_some())).collect();
-        Listing { entries, is_cut: false }
+        ScannedEntries { entries, is_incomplete: false }
     }
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+enum SimulationStep {
     Make(PathBuf),
     MakeDirectory(PathBuf),
     Remove(PathBuf),
@@ -178,69 +178,69 @@ enum Step {
 }
 
 /// What the watcher has done of its look.
-enum Progress {
+enum ScanProgress {
     None,
     Opened(DirectoryId, Option<Inode>),
-    Watched(DirectoryId, Inode, Number),
-    Seen(DirectoryId, Look),
+    Watched(DirectoryId, Inode, WatchDescriptor),
+    Seen(DirectoryId, DirectoryScan),
 }
 
-struct World {
+struct Simulation {
     disk: Disk,
-    tree: Tree,
-    progress: Progress,
+    tree: TreeState,
+    progress: ScanProgress,
     /// What somebody knows who only listens; whether each path is a directory.
     known: BTreeMap<PathBuf, bool>,
     overflows: usize,
     now: Instant,
 }
 
-impl World {
+impl Simulation {
     fn new() -> Self {
         let disk = Disk::new();
-        let tree = Tree::new(Path::new("/"), disk.numbers[&TOP], None, true, 1000);
-        let (progress, known, now) = (Progress::None, BTreeMap::new(), Instant::now());
-        let mut world = Self { disk, tree, progress, known, overflows: 0, now };
-        world.finish();
-        world.tree.announced();
-        world
+        let tree = TreeState::new(Path::new("/"), disk.descriptors[&TOP], None, true, 1000);
+        let (progress, known, now) = (ScanProgress::None, BTreeMap::new(), Instant::now());
+        let mut simulation = Self { disk, tree, progress, known, overflows: 0, now };
+        simulation.finish();
+        simulation.tree.handle_overflow_delivered();
+        simulation
     }
 
-    fn step(&mut self, step: &Step) {
+    fn step(&mut self, step: &SimulationStep) {
         let below = |path: &Path| self.disk.holder(path);
         match step {
-            Step::Make(path) => self.disk.make(path, false),
-            Step::MakeDirectory(path) => self.disk.make(path, true),
-            Step::Remove(path) => self.disk.remove(path),
-            Step::Rename(from, to) | Step::Exchange(from, to) => {
+            SimulationStep::Make(path) => self.disk.make(path, false),
+            SimulationStep::MakeDirectory(path) => self.disk.make(path, true),
+            SimulationStep::Remove(path) => self.disk.remove(path),
+            SimulationStep::Rename(from, to) | SimulationStep::Exchange(from, to) => {
                 let (Some(from), Some(to)) = (below(from), below(to)) else { return };
                 match step {
-                    Step::Exchange(..) => self.disk.exchange(from, to),
+                    SimulationStep::Exchange(..) => self.disk.exchange(from, to),
                     _ => self.disk.rename(from, to),
                 }
             }
-            Step::MoveAway(path) => {
+            SimulationStep::MoveAway(path) => {
                 let Some(from) = below(path) else { return };
                 self.disk.rename(from, (ELSEWHERE, "a".into()));
             }
-            Step::MoveBack(path) => {
+            SimulationStep::MoveBack(path) => {
                 let Some(to) = below(path) else { return };
                 self.disk.rename((ELSEWHERE, "a".into()), to);
             }
-            Step::Advance => {
+            SimulationStep::Advance => {
                 self.advance();
             }
-            Step::Wait if matches!(self.progress, Progress::None) => self.wait(),
-            Step::Wait => {}
+            SimulationStep::Wait if matches!(self.progress, ScanProgress::None) => self.wait(),
+            SimulationStep::Wait => {}
         }
     }
 
     fn wait(&mut self) {
         self.read();
-        self.now += PATIENCE;
+        self.now += SECOND_HALF_TIMEOUT;
         let known = &mut self.known;
-        self.tree.give_up_waiting(self.now, &mut |path, is_directory, happening| {
-            apply(known, path, is_directory, happening);
+        self.tree.expire_pending_renames(self.now, &mut |path, is_directory, event| {
+            apply(known, path, is_directory, event);
         });
     }
 
@@ -249,9 +249,9 @@ impl World {
         self.handle(&events);
     }
 
-    fn handle(&mut self, events: &[Event]) {
+    fn handle(&mut self, events: &[InotifyEvent]) {
         let known = &mut self.known;
-        let report = &mut |path, is_directory, happening| apply(known, path, is_directory, happening);
+        let report = &mut |path, is_directory, event| apply(known, path, is_directory, event);
         for event in events {
             self.tree.handle(event, self.now, report).unwrap();
         }
@@ -259,66 +259,66 @@ impl World {
 
     /// Returns whether there was something to do.
     fn advance(&mut self) -> bool {
-        self.progress = match std::mem::replace(&mut self.progress, Progress::None) {
-            Progress::None => {
-                for number in self.tree.take_unwanted() {
-                    self.disk.unwatch(number);
+        self.progress = match std::mem::replace(&mut self.progress, ScanProgress::None) {
+            ScanProgress::None => {
+                for descriptor in self.tree.take_unneeded() {
+                    self.disk.unwatch(descriptor);
                 }
-                if self.tree.has_lost_track() {
-                    self.look_again();
+                if self.tree.is_out_of_sync() {
+                    self.rescan();
                     return true;
                 }
-                if self.tree.take_unclear() {
+                if self.tree.take_needs_overflow() {
                     self.read();
-                    self.announce();
+                    self.deliver_overflow();
                     return true;
                 }
-                match self.tree.next_unlisted() {
+                match self.tree.next_unscanned() {
                     Some((directory, path)) => {
                         let below = path.strip_prefix("/").unwrap();
-                        Progress::Opened(directory, self.disk.find(below))
+                        ScanProgress::Opened(directory, self.disk.find(below))
                     }
                     None if self.disk.queue.is_empty() => return false,
                     None => {
                         self.read();
-                        Progress::None
+                        ScanProgress::None
                     }
                 }
             }
-            Progress::Opened(directory, Some(inode)) if self.disk.children(inode).is_some() => {
-                Progress::Watched(directory, inode, self.disk.watch(inode))
+            ScanProgress::Opened(directory, Some(inode)) if self.disk.children(inode).is_some() => {
+                ScanProgress::Watched(directory, inode, self.disk.watch(inode))
             }
-            Progress::Opened(directory, Some(_)) => Progress::Seen(directory, Look::Refused(None)),
-            Progress::Opened(directory, None) => Progress::Seen(directory, Look::Missing),
-            Progress::Watched(directory, inode, number) => {
-                Progress::Seen(directory, Look::Listed(number, self.disk.list(inode)))
+            ScanProgress::Opened(directory, Some(_)) => ScanProgress::Seen(directory, DirectoryScan::Refused(None)),
+            ScanProgress::Opened(directory, None) => ScanProgress::Seen(directory, DirectoryScan::Missing),
+            ScanProgress::Watched(directory, inode, descriptor) => {
+                ScanProgress::Seen(directory, DirectoryScan::Listed(descriptor, self.disk.list(inode)))
             }
-            Progress::Seen(directory, look) => {
+            ScanProgress::Seen(directory, scan) => {
                 let events = std::mem::take(&mut self.disk.queue);
                 let known = &mut self.known;
-                let report = &mut |path, is_directory, happening| apply(known, path, is_directory, happening);
-                self.tree.looked(directory, look, &events, report).unwrap();
+                let report = &mut |path, is_directory, event| apply(known, path, is_directory, event);
+                self.tree.handle_scan(directory, scan, &events, report).unwrap();
                 self.handle(&events);
-                Progress::None
+                ScanProgress::None
             }
         };
         true
     }
 
     /// The disk stands still meanwhile.
-    fn look_again(&mut self) {
+    fn rescan(&mut self) {
         self.read();
-        self.tree.begin_anew();
-        while self.tree.next_unlisted().is_some() {
-            assert!(!self.tree.has_lost_track());
+        self.tree.reset();
+        while self.tree.next_unscanned().is_some() {
+            assert!(!self.tree.is_out_of_sync());
             self.advance();
         }
-        self.announce();
+        self.deliver_overflow();
     }
 
-    fn announce(&mut self) {
+    fn deliver_overflow(&mut self) {
         self.overflows += 1;
-        self.tree.announced();
+        self.tree.handle_overflow_delivered();
         let contents = self.disk.contents();
         self.known = contents.into_iter().map(|(path, inode)| (path, self.disk.children(inode).is_some())).collect();
     }
@@ -337,23 +337,25 @@ impl World {
         assert_eq!(self.known, expected);
         for (path, inode) in contents {
             if self.disk.children(inode).is_some() {
-                let number = self.disk.numbers.get(&inode).unwrap_or_else(|| panic!("{path:?} is not watched"));
-                let recorded = self.tree.directories.by_number(*number).expect("the tree knows what is watched");
+                let descriptor =
+                    self.disk.descriptors.get(&inode).unwrap_or_else(|| panic!("{path:?} is not watched"));
+                let recorded =
+                    self.tree.directories.by_descriptor(*descriptor).expect("the tree knows what is watched");
                 assert_eq!(self.tree.directories.path(recorded), Some(path));
             }
         }
-        assert_eq!(self.disk.numbers.len(), self.tree.directories.len(), "nothing else is watched");
+        assert_eq!(self.disk.descriptors.len(), self.tree.directories.len(), "nothing else is watched");
     }
 }
 
-fn apply(known: &mut BTreeMap<PathBuf, bool>, path: PathBuf, is_directory: bool, happening: Happening) {
-    match happening {
-        Happening::Created | Happening::Found | Happening::Arrived => {
+fn apply(known: &mut BTreeMap<PathBuf, bool>, path: PathBuf, is_directory: bool, event: PathEvent) {
+    match event {
+        PathEvent::Created | PathEvent::Listed | PathEvent::MovedIn => {
             known.insert(path, is_directory);
         }
-        Happening::Modified => {}
-        Happening::Removed => known.retain(|one, _| !one.starts_with(&path)),
-        Happening::Renamed { from } => {
+        PathEvent::Modified => {}
+        PathEvent::Removed => known.retain(|one, _| !one.starts_with(&path)),
+        PathEvent::Renamed { from } => {
             known.retain(|one, _| !one.starts_with(&path));
             let moved: Vec<PathBuf> = known.keys().filter(|one| one.starts_with(&from)).cloned().collect();
             for old in moved {
@@ -366,34 +368,34 @@ fn apply(known: &mut BTreeMap<PathBuf, bool>, path: PathBuf, is_directory: bool,
     }
 }
 
-fn run(steps: &[Step]) -> World {
-    let mut world = World::new();
+fn run(steps: &[SimulationStep]) -> Simulation {
+    let mut simulation = Simulation::new();
     for step in steps {
-        world.step(step);
+        simulation.step(step);
     }
-    world.check();
-    world
+    simulation.check();
+    simulation
 }
 
 fn path() -> impl Strategy<Value = PathBuf> {
-    prop::collection::vec(prop::sample::select(&NAMES_OF_ALL[..]), 1..4).prop_map(|names| names.iter().collect())
+    prop::collection::vec(prop::sample::select(&ENTRY_NAMES[..]), 1..4).prop_map(|names| names.iter().collect())
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = SimulationStep> {
     prop_oneof![
-        4 => path().prop_map(Step::MakeDirectory),
-        2 => path().prop_map(Step::Make),
-        1 => path().prop_map(Step::Remove),
-        4 => (path(), path()).prop_map(|(from, to)| Step::Rename(from, to)),
-        1 => path().prop_map(Step::MoveAway),
-        1 => path().prop_map(Step::MoveBack),
-        10 => Just(Step::Advance),
-        1 => Just(Step::Wait),
+        4 => path().prop_map(SimulationStep::MakeDirectory),
+        2 => path().prop_map(SimulationStep::Make),
+        1 => path().prop_map(SimulationStep::Remove),
+        4 => (path(), path()).prop_map(|(from, to)| SimulationStep::Rename(from, to)),
+        1 => path().prop_map(SimulationStep::MoveAway),
+        1 => path().prop_map(SimulationStep::MoveBack),
+        10 => Just(SimulationStep::Advance),
+        1 => Just(SimulationStep::Wait),
     ]
 }
 
-fn step_or_exchange() -> impl Strategy<Value = Step> {
-    prop_oneof![12 => step(), 1 => (path(), path()).prop_map(|(from, to)| Step::Exchange(from, to))]
+fn step_or_exchange() -> impl Strategy<Value = SimulationStep> {
+    prop_oneof![12 => step(), 1 => (path(), path()).prop_map(|(from, to)| SimulationStep::Exchange(from, to))]
 }
 
 proptest! {
@@ -410,17 +412,17 @@ proptest! {
 #[test]
 fn a_new_directory_that_is_renamed_and_made_again_is_two_directories() {
     let steps = [
-        Step::MakeDirectory("d".into()),
-        Step::MakeDirectory("d/x".into()),
-        Step::Rename("d".into(), "e".into()),
-        Step::MakeDirectory("d".into()),
-        Step::MakeDirectory("d/y".into()),
+        SimulationStep::MakeDirectory("d".into()),
+        SimulationStep::MakeDirectory("d/x".into()),
+        SimulationStep::Rename("d".into(), "e".into()),
+        SimulationStep::MakeDirectory("d".into()),
+        SimulationStep::MakeDirectory("d/y".into()),
     ];
     // The watcher does as much as it can before one of the steps, or between any two of its own.
     for advances in 0..20 {
         for at in 0..=steps.len() {
             let mut all = steps.to_vec();
-            all.splice(at..at, vec![Step::Advance; advances]);
+            all.splice(at..at, vec![SimulationStep::Advance; advances]);
             assert_eq!(run(&all).overflows, 0, "{advances} advances before step {at}");
         }
     }
@@ -428,27 +430,29 @@ fn a_new_directory_that_is_renamed_and_made_again_is_two_directories() {
 
 #[test]
 fn two_names_that_change_places_are_an_overflow() {
-    for (make, content) in [(Step::Make as fn(PathBuf) -> Step, false), (Step::MakeDirectory, true)] {
+    for (make, content) in
+        [(SimulationStep::Make as fn(PathBuf) -> SimulationStep, false), (SimulationStep::MakeDirectory, true)]
+    {
         let mut steps = vec![make("a".into()), make("b".into())];
         if content {
-            steps.extend([Step::Make("a/x".into()), Step::Make("b/y".into())]);
+            steps.extend([SimulationStep::Make("a/x".into()), SimulationStep::Make("b/y".into())]);
         }
-        steps.extend(vec![Step::Advance; 30]);
-        steps.push(Step::Exchange("a".into(), "b".into()));
+        steps.extend(vec![SimulationStep::Advance; 30]);
+        steps.push(SimulationStep::Exchange("a".into(), "b".into()));
         assert_eq!(run(&steps).overflows, 1);
     }
 }
 
 #[test]
 fn what_left_the_tree_is_removed_from_where_its_directory_is_now() {
-    let mut steps = vec![Step::MakeDirectory("c".into()), Step::MakeDirectory("c/a".into())];
-    steps.extend(vec![Step::Advance; 30]);
+    let mut steps = vec![SimulationStep::MakeDirectory("c".into()), SimulationStep::MakeDirectory("c/a".into())];
+    steps.extend(vec![SimulationStep::Advance; 30]);
     steps.extend([
-        Step::MoveAway("c/a".into()),
-        Step::Rename("c".into(), "d".into()),
-        Step::MakeDirectory("c".into()),
-        Step::MakeDirectory("c/a".into()),
+        SimulationStep::MoveAway("c/a".into()),
+        SimulationStep::Rename("c".into(), "d".into()),
+        SimulationStep::MakeDirectory("c".into()),
+        SimulationStep::MakeDirectory("c/a".into()),
     ]);
-    steps.extend(vec![Step::Advance; 30]);
+    steps.extend(vec![SimulationStep::Advance; 30]);
     assert_eq!(run(&steps).overflows, 0);
 }

@@ -9,15 +9,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub struct WatchedDirectoryCount(Arc<AtomicUsize>);
 
 impl WatchedDirectoryCount {
-    pub(super) fn taken(&self) -> usize {
+    pub(super) fn get(&self) -> usize {
         self.0.load(Ordering::Relaxed)
     }
 
-    pub(super) fn add(&self) {
+    pub(super) fn increment(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn give_back(&self) {
+    pub(super) fn decrement(&self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }

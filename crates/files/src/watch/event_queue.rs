@@ -1,0 +1,91 @@
+//! What one watch has been told and not yet looked at.
+
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use rustix::io::Errno;
+
+use super::inotify_handle::InotifyEvent;
+
+/// Events that may wait for a watch that is busy, as many as the kernel keeps by default. More are an overflow.
+const MAX_EVENTS: usize = 16_384;
+
+#[derive(Debug, Default)]
+pub(super) struct EventQueue {
+    queued: Mutex<QueuedEvents>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct QueuedEvents {
+    events: Vec<InotifyEvent>,
+    has_overflowed: bool,
+    failure: Option<Errno>,
+    is_closed: bool,
+}
+
+impl QueuedEvents {
+    fn is_empty(&self) -> bool {
+        self.events.is_empty() && !self.has_overflowed && self.failure.is_none()
+    }
+}
+
+impl EventQueue {
+    pub(super) fn push(&self, event: InotifyEvent) {
+        self.change(|queued| {
+            if queued.events.len() < MAX_EVENTS {
+                queued.events.push(event);
+            } else {
+                queued.has_overflowed = true;
+            }
+        });
+    }
+
+    /// Events were lost.
+    pub(super) fn overflow(&self) {
+        self.change(|queued| queued.has_overflowed = true);
+    }
+
+    /// Nothing will come any more.
+    pub(super) fn fail(&self, error: Errno) {
+        self.change(|queued| queued.failure = Some(error));
+    }
+
+    /// The watch is to end.
+    pub(super) fn close(&self) {
+        self.change(|queued| queued.is_closed = true);
+    }
+
+    fn change(&self, change: impl FnOnce(&mut QueuedEvents)) {
+        change(&mut self.queued.lock());
+        self.changed.notify_one();
+    }
+
+    /// Waits until there is something, but not longer than `patience`. Breaks when the watch is to end.
+    pub(super) fn wait(&self, timeout: Option<Duration>) -> ControlFlow<()> {
+        let deadline = timeout.map(|timeout| Instant::now() + timeout);
+        let mut queued = self.queued.lock();
+        while queued.is_empty() && !queued.is_closed {
+            match deadline {
+                Some(deadline) => {
+                    if self.changed.wait_until(&mut queued, deadline).timed_out() {
+                        break;
+                    }
+                }
+                None => self.changed.wait(&mut queued),
+            }
+        }
+        if queued.is_closed { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    /// Takes everything, and says whether events were lost.
+    pub(super) fn take(&self, events: &mut Vec<InotifyEvent>) -> Result<bool, Errno> {
+        let mut queued = self.queued.lock();
+        events.append(&mut queued.events);
+        match queued.failure {
+            Some(error) => Err(error),
+            None => Ok(std::mem::take(&mut queued.has_overflowed)),
+        }
+    }
+}

@@ -1,0 +1,364 @@
+//! Which watches are told about which directory. All watches share one inotify instance, and the kernel has one number for a directory
+//! however many of them watch it. A value: it decides, and [`hub`](super::hub) talks to the kernel.
+//!
+//! To add a directory takes a system call that can hang on a dead mount, so nothing is locked meanwhile. What was read from the kernel
+//! during that time is remembered, and told to the new watch when its addition is finished.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+use rustix::fs::inotify::{ReadFlags, WatchFlags};
+use rustix::io::Errno;
+
+use super::WatchedDirectoryCount;
+use super::event_queue::EventQueue;
+use super::inotify_handle::{InotifyEvent, WatchDescriptor};
+
+/// Events and removals that are remembered for additions that are not finished. An addition that takes longer than it takes to
+/// forget an event is told of an overflow.
+const MAX_REMEMBERED: usize = 1024;
+
+/// Told to every watch of a directory, whatever it has asked for.
+const ALWAYS_WANTED: ReadFlags = ReadFlags::IGNORED.union(ReadFlags::UNMOUNT);
+
+/// Names a watch among those of the hub.
+pub(super) type WatchId = u64;
+
+/// When an addition was begun, counted in events and removals.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AdditionStart(u64);
+
+/// What became of an addition.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum AdditionResult {
+    Added,
+    /// The kernel forgot the directory meanwhile, because another watch has ended: ask the kernel again.
+    Retry,
+    /// The session has as many as it leaves for others, which is this number.
+    TooManyDirectories(usize),
+}
+
+#[derive(Default)]
+pub(super) struct Subscriptions {
+    watches: HashMap<WatchId, SubscribedWatch>,
+    by_descriptor: HashMap<WatchDescriptor, Vec<Subscription>>,
+    /// Directories of all members; one that several watch counts for each of them.
+    total: usize,
+    last_watch: WatchId,
+    additions: usize,
+    sequence: u64,
+    events: VecDeque<(u64, InotifyEvent)>,
+    removals: VecDeque<(u64, WatchDescriptor)>,
+    /// Why nothing is told any more.
+    failure: Option<Errno>,
+}
+
+struct SubscribedWatch {
+    queue: Arc<EventQueue>,
+    count: WatchedDirectoryCount,
+    descriptors: HashSet<WatchDescriptor>,
+}
+
+struct Subscription {
+    watch: WatchId,
+    /// The kernel tells what any of the watches has asked for.
+    wanted: ReadFlags,
+}
+
+impl Subscriptions {
+    pub(super) fn subscribe(&mut self, queue: Arc<EventQueue>, count: WatchedDirectoryCount) -> WatchId {
+        if let Some(error) = self.failure {
+            queue.fail(error);
+        }
+        self.last_watch += 1;
+        self.watches.insert(self.last_watch, SubscribedWatch { queue, count, descriptors: HashSet::new() });
+        self.last_watch
+    }
+
+    /// The directories of a watch, each of which is to be [removed](Self::remove) before the watch [leaves](Self::leave).
+    pub(super) fn descriptors_of(&self, watch: WatchId) -> Vec<WatchDescriptor> {
+        self.watches
+            .get(&watch)
+            .map(|subscribed| subscribed.descriptors.iter().copied().collect())
+            .unwrap_or_default()
+    }
+
+    pub(super) fn unsubscribe(&mut self, watch: WatchId) {
+        self.watches.remove(&watch);
+    }
+
+    /// To be called before the kernel is asked for a number.
+    pub(super) fn begin_addition(&mut self) -> AdditionStart {
+        self.additions += 1;
+        AdditionStart(self.sequence)
+    }
+
+    /// The kernel has refused.
+    pub(super) fn abandon_addition(&mut self) {
+        self.additions -= 1;
+        if self.additions == 0 {
+            self.events = VecDeque::new();
+            self.removals = VecDeque::new();
+        }
+    }
+
+    /// The kernel has given a number. `limit` is how many directories this process may watch.
+    pub(super) fn finish_addition(
+        &mut self,
+        start: AdditionStart,
+        watch: WatchId,
+        descriptor: WatchDescriptor,
+        flags: WatchFlags,
+        limit: usize,
+    ) -> AdditionResult {
+        let added = self.try_finish(start, watch, descriptor, flags, limit);
+        self.abandon_addition();
+        added
+    }
+
+    fn try_finish(
+        &mut self,
+        AdditionStart(begun): AdditionStart,
+        watch: WatchId,
+        descriptor: WatchDescriptor,
+        flags: WatchFlags,
+        limit: usize,
+    ) -> AdditionResult {
+        let has_forgotten =
+            |oldest: Option<u64>, len: usize| len == MAX_REMEMBERED && oldest.is_some_and(|oldest| oldest > begun);
+        let oldest_removal = self.removals.front().map(|(at, _)| *at);
+        if has_forgotten(oldest_removal, self.removals.len())
+            || self.removals.iter().any(|(at, removed)| *at > begun && *removed == descriptor)
+        {
+            return AdditionResult::Retry;
+        }
+        let Some(subscribed) = self.watches.get_mut(&watch) else { return AdditionResult::Added };
+        if !subscribed.descriptors.contains(&descriptor) {
+            let watched = subscribed.count.get();
+            if watched + self.total >= limit {
+                return AdditionResult::TooManyDirectories(watched);
+            }
+            subscribed.descriptors.insert(descriptor);
+            subscribed.count.increment();
+            self.total += 1;
+        }
+        let wanted = ReadFlags::from_bits_truncate(flags.bits());
+        let subscriptions = self.by_descriptor.entry(descriptor).or_default();
+        match subscriptions.iter_mut().find(|subscription| subscription.watch == watch) {
+            Some(subscription) => subscription.wanted |= wanted,
+            None => subscriptions.push(Subscription { watch, wanted }),
+        }
+        let since = self.events.iter().filter(|(at, _)| *at > begun);
+        for (_, event) in since {
+            if event.is(ReadFlags::QUEUE_OVERFLOW) {
+                subscribed.queue.overflow();
+            } else if event.descriptor == descriptor && event.is(wanted | ALWAYS_WANTED) {
+                subscribed.queue.push(event.clone());
+            }
+        }
+        if has_forgotten(self.events.front().map(|(at, _)| *at), self.events.len()) {
+            subscribed.queue.overflow();
+        }
+        AdditionResult::Added
+    }
+
+    /// A watch no longer needs a directory. Returns whether nobody does, so that the kernel can forget it; that must be done before
+    /// anything else is asked of this value.
+    #[must_use]
+    pub(super) fn remove(&mut self, watch: WatchId, descriptor: WatchDescriptor) -> bool {
+        let was_watched = self.watches.get_mut(&watch).is_some_and(|subscribed| subscribed.release(descriptor));
+        let Some(subscriptions) = self.by_descriptor.get_mut(&descriptor).filter(|_| was_watched) else {
+            return false;
+        };
+        self.total -= 1;
+        subscriptions.retain(|subscription| subscription.watch != watch);
+        subscriptions.is_empty() && self.forget(descriptor)
+    }
+
+    /// Whether nobody watches a directory. If so, the kernel is to forget it.
+    #[must_use]
+    pub(super) fn remove_if_unused(&mut self, descriptor: WatchDescriptor) -> bool {
+        !self.by_descriptor.contains_key(&descriptor) && self.forget(descriptor)
+    }
+
+    fn forget(&mut self, descriptor: WatchDescriptor) -> bool {
+        self.by_descriptor.remove(&descriptor);
+        self.sequence += 1;
+        if self.additions > 0 {
+            remember(&mut self.removals, (self.sequence, descriptor));
+        }
+        true
+    }
+
+    /// Tells an event to the watches that want it.
+    pub(super) fn dispatch(&mut self, event: InotifyEvent) {
+        self.sequence += 1;
+        if event.is(ReadFlags::QUEUE_OVERFLOW) {
+            self.watches.values().for_each(|subscribed| subscribed.queue.overflow());
+        }
+        for subscription in self.by_descriptor.get(&event.descriptor).into_iter().flatten() {
+            if event.is(subscription.wanted | ALWAYS_WANTED)
+                && let Some(subscribed) = self.watches.get(&subscription.watch)
+            {
+                subscribed.queue.push(event.clone());
+            }
+        }
+        if event.is(ReadFlags::IGNORED) {
+            // The directory is gone, and the kernel's watch with it.
+            for subscription in self.by_descriptor.remove(&event.descriptor).unwrap_or_default() {
+                let subscribed = self.watches.get_mut(&subscription.watch);
+                self.total -= usize::from(subscribed.is_some_and(|subscribed| subscribed.release(event.descriptor)));
+            }
+        }
+        if self.additions > 0 {
+            remember(&mut self.events, (self.sequence, event));
+        }
+    }
+
+    /// Nothing more can be read from the kernel. Every watch is told, and so is one that joins later.
+    pub(super) fn fail(&mut self, error: Errno) {
+        self.failure = Some(error);
+        self.watches.values().for_each(|subscribed| subscribed.queue.fail(error));
+    }
+
+    pub(super) fn has_failed(&self) -> bool {
+        self.failure.is_some()
+    }
+}
+
+impl SubscribedWatch {
+    fn release(&mut self, descriptor: WatchDescriptor) -> bool {
+        let had = self.descriptors.remove(&descriptor);
+        if had {
+            self.count.decrement();
+        }
+        had
+    }
+}
+
+fn remember<T>(queue: &mut VecDeque<T>, one: T) {
+    if queue.len() == MAX_REMEMBERED {
+        queue.pop_front();
+    }
+    queue.push_back(one);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MANY: usize = 1000;
+
+    fn event(descriptor: WatchDescriptor, flags: ReadFlags) -> InotifyEvent {
+        InotifyEvent { descriptor, flags, cookie: 0, name: None }
+    }
+
+    fn subscribed(subscriptions: &mut Subscriptions) -> (WatchId, Arc<EventQueue>) {
+        let queue = Arc::new(EventQueue::default());
+        (subscriptions.subscribe(Arc::clone(&queue), WatchedDirectoryCount::default()), queue)
+    }
+
+    fn add(subscriptions: &mut Subscriptions, watch: WatchId, descriptor: WatchDescriptor, flags: WatchFlags) {
+        let start = subscriptions.begin_addition();
+        assert_eq!(subscriptions.finish_addition(start, watch, descriptor, flags, MANY), AdditionResult::Added);
+    }
+
+    fn drained(queue: &EventQueue) -> (Vec<WatchDescriptor>, bool) {
+        let mut events = Vec::new();
+        let overflow = queue.take(&mut events).unwrap();
+        (events.iter().map(|event| event.descriptor).collect(), overflow)
+    }
+
+    #[test]
+    fn each_watch_is_told_what_it_wants_of_a_shared_directory() {
+        let mut subscriptions = Subscriptions::default();
+        let ((one, first), (other, second)) = (subscribed(&mut subscriptions), subscribed(&mut subscriptions));
+        add(&mut subscriptions, one, 7, WatchFlags::CREATE);
+        add(&mut subscriptions, other, 7, WatchFlags::CREATE | WatchFlags::MODIFY);
+        subscriptions.dispatch(event(7, ReadFlags::MODIFY));
+        subscriptions.dispatch(event(7, ReadFlags::CREATE));
+        subscriptions.dispatch(event(8, ReadFlags::CREATE));
+        assert_eq!((drained(&first), drained(&second)), ((vec![7], false), (vec![7, 7], false)));
+        assert!(!subscriptions.remove(one, 7), "another still needs it");
+        subscriptions.dispatch(event(7, ReadFlags::CREATE));
+        assert_eq!((drained(&first), drained(&second)), ((vec![], false), (vec![7], false)));
+        assert!(subscriptions.remove(other, 7) && !subscriptions.remove(other, 7));
+        subscriptions.dispatch(event(-1, ReadFlags::QUEUE_OVERFLOW));
+        assert_eq!((drained(&first), drained(&second)), ((vec![], true), (vec![], true)), "an overflow concerns all");
+    }
+
+    #[test]
+    fn what_happens_during_an_addition_is_told_when_it_is_finished() {
+        let mut subscriptions = Subscriptions::default();
+        let ((one, first), (other, second)) = (subscribed(&mut subscriptions), subscribed(&mut subscriptions));
+        add(&mut subscriptions, one, 7, WatchFlags::CREATE);
+        subscriptions.dispatch(event(7, ReadFlags::CREATE));
+        let start = subscriptions.begin_addition();
+        subscriptions.dispatch(event(7, ReadFlags::CREATE));
+        subscriptions.dispatch(event(9, ReadFlags::CREATE));
+        subscriptions.dispatch(event(7, ReadFlags::MODIFY));
+        let added = subscriptions.finish_addition(start, other, 7, WatchFlags::CREATE, MANY);
+        assert_eq!((added, drained(&second)), (AdditionResult::Added, (vec![7], false)));
+        assert_eq!(drained(&first), (vec![7, 7], false));
+        assert!(subscriptions.events.is_empty(), "nobody needs it any longer");
+
+        let slow = subscriptions.begin_addition();
+        for _ in 0..=MAX_REMEMBERED {
+            subscriptions.dispatch(event(1, ReadFlags::CREATE));
+        }
+        subscriptions.finish_addition(slow, other, 8, WatchFlags::CREATE, MANY);
+        assert_eq!(drained(&second), (vec![], true), "what is forgotten is an overflow");
+    }
+
+    #[test]
+    fn a_number_that_was_given_back_meanwhile_is_asked_for_again() {
+        let mut subscriptions = Subscriptions::default();
+        let ((one, _first), (other, _second)) = (subscribed(&mut subscriptions), subscribed(&mut subscriptions));
+        add(&mut subscriptions, one, 7, WatchFlags::CREATE);
+        let start = subscriptions.begin_addition();
+        assert!(subscriptions.remove(one, 7));
+        assert_eq!(subscriptions.finish_addition(start, other, 7, WatchFlags::CREATE, MANY), AdditionResult::Retry);
+        add(&mut subscriptions, other, 8, WatchFlags::CREATE);
+    }
+
+    #[test]
+    fn a_session_leaves_as_many_as_it_takes() {
+        let mut subscriptions = Subscriptions::default();
+        let count = WatchedDirectoryCount::default();
+        let mut taken_by = |count: &WatchedDirectoryCount| {
+            let watch = subscriptions.subscribe(Arc::default(), count.clone());
+            for descriptor in 0.. {
+                let start = subscriptions.begin_addition();
+                let descriptor = descriptor + 1000 * i32::try_from(watch).unwrap();
+                match subscriptions.finish_addition(start, watch, descriptor, WatchFlags::CREATE, 100) {
+                    AdditionResult::Added => {}
+                    AdditionResult::TooManyDirectories(watched) => {
+                        assert!(subscriptions.remove_if_unused(descriptor));
+                        return watched;
+                    }
+                    AdditionResult::Retry => panic!("nothing was removed"),
+                }
+            }
+            0
+        };
+        assert_eq!(taken_by(&count), 50);
+        assert_eq!(taken_by(&count), 50, "all watches of a session count");
+        assert_eq!(taken_by(&WatchedDirectoryCount::default()), 25);
+        assert_eq!(taken_by(&WatchedDirectoryCount::default()), 13);
+        for descriptor in subscriptions.descriptors_of(1) {
+            assert!(subscriptions.remove(1, descriptor));
+        }
+        subscriptions.unsubscribe(1);
+        assert_eq!((count.get(), subscriptions.total), (0, 38));
+    }
+
+    #[test]
+    fn a_directory_that_is_gone_is_nobodys() {
+        let mut subscriptions = Subscriptions::default();
+        let (one, first) = subscribed(&mut subscriptions);
+        add(&mut subscriptions, one, 7, WatchFlags::CREATE);
+        subscriptions.dispatch(event(7, ReadFlags::IGNORED));
+        assert_eq!((drained(&first), subscriptions.total), ((vec![7], false), 0));
+        assert!(!subscriptions.remove(one, 7), "the kernel has forgotten it already");
+    }
+}
