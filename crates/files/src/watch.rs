@@ -1,14 +1,20 @@
 //! Watching a directory tree, a directory or a file for changes.
 //!
-//! It is inotify with bookkeeping of our own, and no library, because three things must be certain: a directory that appears is
-//! watched without a hole, an overflow of the kernel's queue is told and not papered over, and a rename arrives as one change.
-//! [`tree`] has the rules by which events and listings become knowledge of the tree.
-//! What is told is what has happened between two deliveries, not every step; see [`coalesce`] for the rules. All watches share one
-//! inotify instance ([`hub`]), and each has a thread of its own for its bookkeeping, so that one that hangs or is busy delays no other.
+//! This uses inotify directly and no library, because a watch promises three things: no change in a new directory is missed, an overflow of
+//! the kernel's queue is reported, and a rename is one change. Clients, sessions and the wire format are the concern of the caller.
 //!
-//! Symbolic links below the root are not followed. A directory that may not be read is not watched, until the attributes of a directory
-//! change. A directory that a mount shows under two paths is watched under one of them. That something above the root's parent is moved
-//! is not seen.
+//! The parts, in the order of an event from the kernel to the sink:
+//!
+//! - [`shared_inotify`] reads the one inotify instance of the process. [`subscriptions`] decides which watches get an event, and each watch
+//!   has an [`event_queue`]. [`inotify_handle`] is the access of one watch to all this.
+//! - [`watcher`] is the thread of a watch. Each watch has its own, so that a watch that hangs or is busy delays no other.
+//! - [`tree`] keeps the state of a watched tree and decides what an event means; [`watched_tree`] makes the system calls for it.
+//!   [`directories`] and [`pending_renames`] are parts of that state. [`single_file`] is the simpler case of a file.
+//! - [`coalesce`] combines all events since the last delivery into few changes.
+//!
+//! Symbolic links below the root are not followed. A directory that may not be read is not watched; it is tried again when the attributes of
+//! a directory change. A directory that has two paths because of a mount is watched under one of them. A watch does not notice when a
+//! directory above the parent of the root is moved.
 
 mod coalesce;
 mod directories;
@@ -38,14 +44,14 @@ pub use directory_count::WatchedDirectoryCount;
 use event_queue::EventQueue;
 use watcher::Watcher;
 
-/// How much a watch may take, and how long it may wait.
+/// Limits of a watch, and how long it collects changes.
 #[derive(Clone, Copy, Debug)]
 pub struct WatchOptions {
-    /// Of a tree with more directories than this, nothing is watched; one that grows beyond it is no longer watched.
+    /// Most directories of the tree. Watching a larger tree fails, and a tree that grows beyond this ends its watch. Default: 100,000.
     pub max_directories: usize,
-    /// How long changes are collected, from the first one on.
+    /// How long changes are collected before they are delivered, counted from the first change. Default: 50 ms.
     pub settle: Duration,
-    /// More changes than this in one delivery are an overflow.
+    /// Most changes of one batch. More are an overflow. Default: 20,000.
     pub max_pending: usize,
 }
 
@@ -55,71 +61,72 @@ impl Default for WatchOptions {
     }
 }
 
-/// One delivery.
+/// The changes since the previous batch.
 #[derive(Debug, Default)]
 pub struct ChangeBatch {
-    /// In an order in which they can be applied one after the other.
+    /// The changes, in an order in which they can be applied one after the other.
     pub changes: Vec<PathChange>,
-    /// More has happened than can be told: whoever needs to know must look at everything again. Whatever happens after this
-    /// delivery is told as usual.
+    /// Whether changes are missing, so that a receiver must list the whole tree again. Changes after this batch are reported as usual.
     pub overflow: bool,
-    /// This is the last delivery, and why.
+    /// Why the watch has ended. Set in the last batch only.
     pub end: Option<WatchEnd>,
 }
 
-/// Something is different.
+/// A change of one file or directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathChange {
-    /// What it is about. Begins with the root as it was given.
+    /// The path, which begins with the root as it was given.
     pub path: PathBuf,
-    /// What is different.
+    /// What has changed.
     pub kind: PathChangeKind,
-    /// Whether it is, or was, a directory.
+    /// Whether the path names a directory, or did before it was removed.
     pub is_directory: bool,
 }
 
-/// What is different.
+/// What has changed at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PathChangeKind {
-    /// It is new; or it took the place of something else by being moved there, which cannot always be told apart.
+    /// The file or directory is new. Also used if it was moved to this path from outside of the tree and may have replaced another one,
+    /// because these cases cannot always be distinguished.
     Created,
-    /// Its content, mode, owner or times, or it was replaced by another file.
+    /// Its contents, mode, owner or times have changed, or another file has replaced it.
     Modified,
-    /// It is gone, with everything below it. Now and then this is said of something that was there only in between.
+    /// It was removed or moved out of the tree, with everything below it. May be reported for a file or directory that was created and
+    /// removed since the previous batch.
     Removed,
-    /// It was elsewhere below the root before, and has replaced what was here.
+    /// It was renamed to this path from another path below the root. A file that was at this path before is replaced.
     Renamed {
-        /// Where it was.
+        /// The old path.
         from: PathBuf,
     },
 }
 
-/// Why nothing more will be told.
+/// Why a watch has ended.
 #[derive(Debug)]
 pub enum WatchEnd {
-    /// The root was removed, moved or unmounted; or, of a single file, the directory it is in.
+    /// The root was removed, moved or unmounted. For a watch of a single file: the directory that contains the file.
     RootRemoved,
-    /// The tree can no longer be watched as a whole.
+    /// The tree cannot be watched any more, because of a limit or an error of the operating system.
     Failed(FileError),
 }
 
-/// A watch under way. Dropping it ends it: its thread is woken and ends by itself, and only a delivery that has begun is finished.
+/// A running watch. Dropping it ends the watch: its thread is woken and ends by itself. A delivery that has begun is finished.
 #[derive(Debug)]
 pub struct PathWatch {
     queue: Arc<EventQueue>,
 }
 
 impl PathWatch {
-    /// Begins to watch the absolute path `root`; when this returns, nothing that happens is missed. If it is not a directory, the
-    /// name is watched: the file may be removed, replaced and made again.
+    /// Begins to watch the absolute path `root`. Every change after this returns is reported. If `root` is not a directory, its name is
+    /// watched: the file may be removed, replaced and created again.
     ///
-    /// The sink is called on a thread of the watch. While it takes its time, changes are collected; when it breaks, the watch ends.
-    /// The directories that are watched count for `share`.
+    /// `sink` is called on the thread of the watch. While a call lasts, further changes are collected. When it returns `Break`, the watch
+    /// ends. The watched directories are counted in `count`.
     pub fn start(
         root: &Path,
         recursive: bool,
         options: WatchOptions,
-        share: &WatchedDirectoryCount,
+        count: &WatchedDirectoryCount,
         sink: Box<dyn FnMut(ChangeBatch) -> ControlFlow<()> + Send>,
     ) -> Result<Self, FileError> {
         if !root.is_absolute() {
@@ -129,11 +136,12 @@ impl PathWatch {
         let sink = Arc::new(Mutex::new(sink));
         let last_sink = Arc::clone(&sink);
         let deliver = Box::new(move |changes| (sink.lock())(changes));
-        let watcher = Watcher::new(root, recursive, options, share, Arc::clone(&queue), deliver)?;
+        let watcher = Watcher::new(root, recursive, options, count, Arc::clone(&queue), deliver)?;
         let root_of_thread = root.to_owned();
         let watching = move || {
             if catch_unwind(AssertUnwindSafe(|| watcher.run())).is_err() {
-                let _nothing_to_break = (last_sink.lock())(end_of_panic(&root_of_thread));
+                // The watch has ended, so it does not matter what the sink returns.
+                let _flow = (last_sink.lock())(batch_after_panic(&root_of_thread));
             }
         };
         thread::Builder::new().name("watch".into()).spawn(watching).map_err(FileError::at(root))?;
@@ -141,8 +149,8 @@ impl PathWatch {
     }
 }
 
-/// The last delivery of a watch whose thread has panicked. What it had collected is lost.
-fn end_of_panic(root: &Path) -> ChangeBatch {
+/// The last batch of a watch whose thread has panicked. The changes that it had collected are lost.
+fn batch_after_panic(root: &Path) -> ChangeBatch {
     let error = FileError::check(ErrorKind::Other, "the watch has failed; begin a new one", root);
     ChangeBatch { changes: Vec::new(), overflow: true, end: Some(WatchEnd::Failed(error)) }
 }

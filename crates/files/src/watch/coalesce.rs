@@ -1,15 +1,15 @@
-//! What has changed between two deliveries, from everything that happened. A value: the time is passed in.
+//! Combines all events since the last delivery into few changes. [`Coalescer`] has no clock; the caller passes the time.
 //!
-//! What is told can be applied in its order to what was there before, and leads to what is there now:
+//! The changes, applied in order to the tree at the last delivery, give the present tree:
 //!
-//! - Created then modified is created. Removed then created is modified, if both are files; directories are told as removed and
-//!   created, because what was below is gone.
-//! - Created then removed is nothing, if it is certain that nothing was there before. What arrived by a move may have replaced
-//!   something: then it is removed.
-//! - A file renamed twice is renamed once. Renamed away and made again, then its backup removed, as editors do, is modified.
-//! - A directory that is removed takes everything with it that was to be told about what is below.
-//! - A directory that is renamed changes the names of everything below, so what was to be told before it stays as it is, and
-//!   what comes after it is not merged with that.
+//! - Created, then modified: created. Removed, then created: modified, if both are files. For directories, both changes are reported, because
+//!   the old contents are gone.
+//! - Created, then removed: nothing, if certainly nothing had this path before. An entry that was moved in may have replaced a file; in
+//!   that case: removed.
+//! - A file that is renamed twice: one rename. A file that is renamed to a backup and created again, whose backup is then removed, as editors
+//!   do: modified.
+//! - A removed directory: the pending changes below it are dropped.
+//! - A renamed directory changes all paths below it. So the changes before the rename are sealed: they are not combined with later ones.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Bound;
@@ -18,46 +18,48 @@ use std::time::{Duration, Instant};
 
 use super::{PathChange, PathChangeKind};
 
-/// Something that happened to one path.
+/// What happened at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PathEvent {
-    /// It was made, where nothing was.
+    /// A file or directory was created; nothing had this path before.
     Created,
-    /// It was seen in a directory that has not been watched before. The kernel may still tell of its creation.
+    /// A scan has found it in a directory that was not watched before. An event of its creation may still follow.
     Listed,
-    /// It came from outside of the tree, and may have replaced something.
+    /// It was moved in from outside of the tree, and may have replaced a file.
     MovedIn,
-    /// Content or attributes.
+    /// Its contents or attributes have changed.
     Modified,
-    /// Removed, or gone out of the tree.
+    /// It was removed or moved out of the tree.
     Removed,
-    /// It came from another path of the tree.
+    /// It was renamed from another path of the tree, and may have replaced a file.
     Renamed { from: PathBuf },
 }
 
 pub(super) struct Coalescer {
     collect_time: Duration,
     max_pending: usize,
-    /// When the first change of this delivery came.
+    /// When the first event since the last delivery came.
     since: Option<Instant>,
     is_overflow: bool,
-    /// In order, and no longer merged with what comes.
+    /// Finished changes in order. Later events are not combined with them.
     sealed: Vec<PathChange>,
-    /// Ordered by path, so that what is below a directory follows it.
+    /// Changes that later events may alter. Ordered by path, so that everything below a directory follows it.
     pending: BTreeMap<PathBuf, PendingChange>,
+    /// Number of events so far, from which the changes get their order.
     sequence: u64,
+    /// Paths that scans have found since the last delivery, and in the delivery before. For these, a creation event may be old news.
     listed: HashSet<PathBuf>,
     listed_before: HashSet<PathBuf>,
 }
 
-/// What is to be told about a path.
+/// The change at one path since the last delivery.
 #[derive(Debug, Default)]
 struct PendingChange {
-    /// It is certain that nothing was here at the last delivery.
+    /// Whether it is certain that nothing had this path at the last delivery.
     is_new: bool,
-    /// What was here at the last delivery is gone.
+    /// Set if the file or directory that had this path at the last delivery was removed.
     removed: Option<RemovedItem>,
-    /// What is here now is not, or not quite, what was here.
+    /// Set if a file or directory has this path now and is not the unchanged one of the last delivery.
     now: Option<CurrentItem>,
 }
 
@@ -96,12 +98,12 @@ impl Coalescer {
         }
     }
 
-    /// When there will be something to deliver.
+    /// When the changes should be delivered. `None` if there are none.
     pub(super) fn due(&self) -> Option<Instant> {
         self.since.map(|since| since + self.collect_time)
     }
 
-    /// Takes what is to be delivered: the changes, and whether there were too many.
+    /// Takes the changes, and whether there was an overflow.
     pub(super) fn take(&mut self) -> (Vec<PathChange>, bool) {
         self.seal();
         self.since = None;
@@ -109,7 +111,7 @@ impl Coalescer {
         (std::mem::take(&mut self.sealed), std::mem::take(&mut self.is_overflow))
     }
 
-    /// More has happened than is known. Until the next delivery nothing else matters.
+    /// Records that changes are missing. All changes until the next delivery are dropped, because the receiver lists the tree again.
     pub(super) fn overflow(&mut self, now: Instant) {
         self.since.get_or_insert(now);
         self.is_overflow = true;
@@ -163,7 +165,7 @@ impl Coalescer {
         match &mut change.now {
             Some(CurrentItem { state: CurrentState::Renamed { is_modified, .. }, .. }) => *is_modified = true,
             Some(_) => {}
-            // Late news of something that is gone.
+            // A late event about a file that was removed.
             None if change.removed.is_some() => {}
             None => change.now = Some(CurrentItem { state: CurrentState::Modified, is_directory, order }),
         }
@@ -180,7 +182,7 @@ impl Coalescer {
         }
     }
 
-    /// Nothing is at the path any longer, and what was there before this delivery has not been renamed.
+    /// Records that nothing has this path any more, and that what had it at the last delivery was not renamed.
     fn mark_vacated(&mut self, path: &Path, change: &PendingChange, is_directory: bool) {
         let removed = match &change.removed {
             Some(removed) => RemovedItem { is_directory: removed.is_directory, order: removed.order },
@@ -190,7 +192,7 @@ impl Coalescer {
         self.pending.insert(path.to_owned(), PendingChange { is_new: false, removed: Some(removed), now: None });
     }
 
-    /// What was at `origin` and had been renamed is now gone altogether.
+    /// Records that a file or directory was removed or replaced after it had been renamed from `origin`.
     fn mark_origin_removed(&mut self, origin: PathBuf, is_directory: bool) {
         if self.has_removed_parent(&origin) {
             return;
@@ -198,7 +200,7 @@ impl Coalescer {
         let order = self.sequence;
         let change = self.pending.entry(origin).or_default();
         change.is_new = false;
-        // Whatever is there now has come after it was gone.
+        // What has the path `origin` now came after the rename.
         let order = change.now.as_ref().map_or(order, |now| now.order);
         change.removed.get_or_insert(RemovedItem { is_directory, order });
     }
@@ -249,7 +251,7 @@ impl Coalescer {
             Some(CurrentItem { state: CurrentState::Modified, .. }) => {
                 CurrentState::Renamed { from, is_modified: true }
             }
-            // It is news that there was something.
+            // No event has reported the file that was at `from`, so it is new for the receiver.
             None if change.removed.is_some() => {
                 self.pending.insert(from, change);
                 CurrentState::Created
@@ -266,7 +268,7 @@ impl Coalescer {
         }
     }
 
-    /// Two renames become one only if the first name still means what it meant.
+    /// Whether the changes so far must be sealed. Two renames can be combined only if the first name was not used again since.
     fn must_seal_before_renaming(&self, from: &Path) -> bool {
         match self.pending.get(from) {
             Some(PendingChange {
@@ -277,7 +279,7 @@ impl Coalescer {
         }
     }
 
-    /// Something took the place of whatever was at the path.
+    /// Records that a file or directory has taken this path and replaced what had it before.
     fn replace_item(&mut self, path: PathBuf, state: CurrentState, is_directory: bool) {
         let order = self.sequence;
         let change = self.pending.entry(path).or_default();
@@ -293,13 +295,13 @@ impl Coalescer {
         }
     }
 
-    /// Turns what is to be told into changes, in the order in which it can be applied.
+    /// Turns the pending changes into finished ones, in an order in which they can be applied.
     fn seal(&mut self) {
         let mut ordered = Vec::with_capacity(self.pending.len());
         for (path, change) in std::mem::take(&mut self.pending) {
             change.emit_changes(path, |order, change| ordered.push((order, change)));
         }
-        // Stable, and a path tells of its own changes in order.
+        // The sort is stable, so several changes of one path stay in order.
         ordered.sort_by_key(|(order, _)| *order);
         self.sealed.extend(ordered.into_iter().map(|(_, change)| change));
     }

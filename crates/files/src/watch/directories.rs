@@ -1,5 +1,5 @@
-//! Which directories the watch knows, and where they are: a tree of names, so that moving one moves everything below it at once.
-//! A directory is known from the moment its name is, and has a number of the kernel only once it is watched.
+//! The directories of a watched tree. They are linked by name, so that moving one moves everything below it. A directory is recorded as
+//! soon as its name is known, and gets a watch descriptor when it is added to inotify.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 
 use super::inotify_handle::WatchDescriptor;
 
-/// Names a directory for as long as the watch knows it, whatever its path is. An id is not given twice.
+/// Identifies a recorded directory, also when its path changes. An id is not used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct DirectoryId(u64);
 
-/// The directory that the client has asked to watch.
+/// The root of the watch.
 pub(super) const ROOT: DirectoryId = DirectoryId(0);
 
 pub(super) struct DirectoryTree {
@@ -60,7 +60,6 @@ impl DirectoryTree {
         self.nodes.get(&parent)?.children.get(name).copied()
     }
 
-    /// The directory that the kernel speaks of by this number.
     pub(super) fn by_descriptor(&self, descriptor: WatchDescriptor) -> Option<DirectoryId> {
         self.by_descriptor.get(&descriptor).copied()
     }
@@ -69,12 +68,12 @@ impl DirectoryTree {
         self.nodes.get(&id)?.descriptor
     }
 
-    /// All numbers but the root's.
+    /// The descriptors of all directories but the root.
     pub(super) fn descriptors_below_root(&self) -> impl Iterator<Item = WatchDescriptor> {
         self.by_descriptor.iter().filter(|&(_, &id)| id != ROOT).map(|(&descriptor, _)| descriptor)
     }
 
-    /// The directory is watched from now on.
+    /// Records that a directory was added to inotify.
     pub(super) fn set_descriptor(&mut self, id: DirectoryId, descriptor: WatchDescriptor) {
         if let Some(node) = self.nodes.get_mut(&id) {
             node.descriptor = Some(descriptor);
@@ -82,7 +81,7 @@ impl DirectoryTree {
         }
     }
 
-    /// The path by which the directory was last reached, also after it was detached.
+    /// The path of a directory; of a detached one, the path that it had before.
     pub(super) fn path(&self, id: DirectoryId) -> Option<PathBuf> {
         let mut names = Vec::new();
         let mut at = id;
@@ -96,8 +95,8 @@ impl DirectoryTree {
         Some(path)
     }
 
-    /// The names by which the directory is reached, each with the directory that holds the name. `None` if the directory, or one
-    /// above it, is detached.
+    /// The components of the path of a directory below the root, the last one first, each with the directory that contains it. `None` if the
+    /// directory, or one above it, is detached.
     pub(super) fn components(&self, id: DirectoryId) -> Option<Vec<(DirectoryId, &OsStr)>> {
         let mut components = Vec::new();
         let mut at = id;
@@ -112,7 +111,7 @@ impl DirectoryTree {
         Some(components)
     }
 
-    /// Adds a directory that is not watched yet, at a name that is free.
+    /// Adds a directory without a descriptor, under a name that is free.
     pub(super) fn insert(&mut self, parent: DirectoryId, name: &OsStr) -> DirectoryId {
         self.last_id.0 += 1;
         let id = self.last_id;
@@ -123,8 +122,8 @@ impl DirectoryTree {
         id
     }
 
-    /// Moves a known directory to a name that is free. `false` if that would put it below itself: then what we believe about the
-    /// tree is wrong.
+    /// Moves a directory to a name that is free. Returns false if `parent` is unknown or below the directory itself, which means that the
+    /// recorded tree is wrong.
     #[must_use]
     pub(super) fn move_to(&mut self, id: DirectoryId, parent: DirectoryId, name: &OsStr) -> bool {
         if !self.nodes.contains_key(&parent) || self.is_at_or_above(id, parent) {
@@ -140,7 +139,7 @@ impl DirectoryTree {
         true
     }
 
-    /// Takes a directory out of the one it is in. Its own path stays what it was.
+    /// Removes a directory from its parent. [`path`](Self::path) still returns its old path.
     pub(super) fn detach(&mut self, id: DirectoryId) {
         let Some(node) = self.nodes.get(&id) else { return };
         let (parent, name) = (node.parent, node.name.clone());
@@ -151,7 +150,7 @@ impl DirectoryTree {
         }
     }
 
-    /// Forgets a directory and everything below it, and returns what it has forgotten.
+    /// Removes a directory and everything below it, and returns all removed directories.
     pub(super) fn remove(&mut self, id: DirectoryId) -> Vec<(DirectoryId, Option<WatchDescriptor>)> {
         if id == ROOT {
             return Vec::new();
@@ -193,7 +192,7 @@ mod tests {
         OsStr::new(text)
     }
 
-    /// `/r/a/b/c`, and the ids of the three below the root.
+    /// The directories of `/r/a/b/c` with the root `/r`, and the ids of `a`, `b` and `c`.
     fn tree() -> (DirectoryTree, [DirectoryId; 3]) {
         let mut tree = DirectoryTree::new(1, Path::new("/r"));
         let a = tree.insert(ROOT, name("a"));

@@ -1,10 +1,10 @@
-//! How many directories the watches of one session have together.
+//! Counts the watched directories of one session.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Counts the directories that some watches have together, those of one session for example. The kernel allows a user so many in all
-/// (`fs.inotify.max_user_watches`). A session may have as many as it leaves free for others, so that none can take all of them.
+/// The number of directories that the watches of one session watch together. Clones share the number. The kernel limits the directories of
+/// a user (`fs.inotify.max_user_watches`). A session may watch only as many as it leaves free for others, so that none can take all.
 #[derive(Clone, Debug, Default)]
 pub struct WatchedDirectoryCount(Arc<AtomicUsize>);
 

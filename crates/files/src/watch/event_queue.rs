@@ -1,4 +1,4 @@
-//! What one watch has been told and not yet looked at.
+//! The events of one watch that are not yet handled, between the thread that reads inotify and the thread of the watch.
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use super::inotify_handle::InotifyEvent;
 
-/// Events that may wait for a watch that is busy, as many as the kernel keeps by default. More are an overflow.
+/// Most events that wait for a busy watch, as many as the kernel queues by default. More are an overflow.
 const MAX_EVENTS: usize = 16_384;
 
 #[derive(Debug, Default)]
@@ -42,17 +42,17 @@ impl EventQueue {
         });
     }
 
-    /// Events were lost.
+    /// Records that events were lost.
     pub(super) fn overflow(&self) {
         self.change(|queued| queued.has_overflowed = true);
     }
 
-    /// Nothing will come any more.
+    /// Records that no further events will come.
     pub(super) fn fail(&self, error: Errno) {
         self.change(|queued| queued.failure = Some(error));
     }
 
-    /// The watch is to end.
+    /// Tells the watch to end.
     pub(super) fn close(&self) {
         self.change(|queued| queued.is_closed = true);
     }
@@ -62,7 +62,7 @@ impl EventQueue {
         self.changed.notify_one();
     }
 
-    /// Waits until there is something, but not longer than `patience`. Breaks when the watch is to end.
+    /// Waits until there is an event, an overflow or a failure, at most for `timeout`. Breaks if the queue is closed.
     pub(super) fn wait(&self, timeout: Option<Duration>) -> ControlFlow<()> {
         let deadline = timeout.map(|timeout| Instant::now() + timeout);
         let mut queued = self.queued.lock();
@@ -79,7 +79,7 @@ impl EventQueue {
         if queued.is_closed { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
-    /// Takes everything, and says whether events were lost.
+    /// Moves all events to `events`. Returns whether events were lost.
     pub(super) fn take(&self, events: &mut Vec<InotifyEvent>) -> Result<bool, Errno> {
         let mut queued = self.queued.lock();
         events.append(&mut queued.events);

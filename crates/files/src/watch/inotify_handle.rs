@@ -1,4 +1,5 @@
-//! What a watch asks of inotify, and its limits as errors that say what to do.
+//! The access of one watch to the shared inotify instance: adds directories, scans them and receives events. Limits of the kernel become
+//! errors that say what to do.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -22,7 +23,7 @@ use crate::listing::{OPEN_TO_LIST, buffer, each_entry};
 use crate::resolve::{OPEN_TO_PASS, open_child};
 use crate::stat::{kind, stat};
 
-/// What is asked about a directory whose content matters.
+/// The events that are requested for a watched directory.
 const CONTENT_EVENTS: WatchFlags = WatchFlags::CREATE
     .union(WatchFlags::DELETE)
     .union(WatchFlags::MODIFY)
@@ -34,14 +35,14 @@ const CONTENT_EVENTS: WatchFlags = WatchFlags::CREATE
     .union(WatchFlags::EXCL_UNLINK)
     .union(WatchFlags::ONLYDIR);
 
-/// What is asked about the directory that the root is in: only whether the root stays.
+/// The events that are requested for the parent directory of the root, to learn when the root is removed or moved.
 const ROOT_PARENT_EVENTS: WatchFlags =
     WatchFlags::DELETE.union(WatchFlags::MOVED_FROM).union(WatchFlags::MOVED_TO).union(WatchFlags::ONLYDIR);
 
-/// The number by which the kernel speaks of a watched directory. It is not given out again soon.
+/// The number by which inotify identifies a watched directory. The kernel does not use a number again soon.
 pub(super) type WatchDescriptor = i32;
 
-/// One event, out of the kernel's buffer.
+/// An event of inotify.
 #[derive(Clone, Debug)]
 pub(super) struct InotifyEvent {
     pub(super) descriptor: WatchDescriptor,
@@ -56,18 +57,17 @@ impl InotifyEvent {
     }
 }
 
-/// What came of a look into a directory.
+/// The result of scanning a directory.
 pub(super) enum DirectoryScan {
-    /// It is watched under this number, and this was in it afterwards.
+    /// The directory was added to inotify with this descriptor, and then had these entries.
     Listed(WatchDescriptor, ScannedEntries),
-    /// Nothing is at its path.
+    /// The path does not exist.
     Missing,
-    /// It is no directory, or may not be read. It is watched all the same if there is a number.
+    /// The path is not a directory, or the directory may not be read. With a descriptor, it was nevertheless added to inotify.
     Refused(Option<WatchDescriptor>),
 }
 
 impl DirectoryScan {
-    /// By which the kernel speaks of the directory.
     pub(super) fn descriptor(&self) -> Option<WatchDescriptor> {
         match self {
             Self::Listed(descriptor, _) => Some(*descriptor),
@@ -77,16 +77,16 @@ impl DirectoryScan {
     }
 }
 
-/// What is in a directory.
+/// The entries of a directory.
 #[derive(Default)]
 pub(super) struct ScannedEntries {
-    /// SortedNames, and whether each is a directory.
+    /// Names, each with whether it is a directory.
     pub(super) entries: Vec<(OsString, bool)>,
-    /// There were more files than wanted, and some are left out.
+    /// Whether there were more files than requested, so that some are missing.
     pub(super) is_incomplete: bool,
 }
 
-/// What one watch asks of the kernel, through the hub that it shares with the others.
+/// The access of one watch to the shared inotify instance. Dropping it removes the directories of the watch.
 pub(super) struct InotifyHandle {
     shared_inotify: Arc<SharedInotify>,
     watch: WatchId,
@@ -100,19 +100,19 @@ impl InotifyHandle {
         Ok(Self { shared_inotify, watch, queue })
     }
 
-    /// Watches the root, where a symbolic link is followed.
+    /// Adds the root. A symbolic link is followed.
     pub(super) fn watch_root(&self, path: &Path) -> Result<WatchDescriptor, FileError> {
         self.add(path, CONTENT_EVENTS).map_err(|error| watch_error(error, path))
     }
 
-    /// Watches the directory that the root is in. It may be refused to us, and then the root alone must do.
+    /// Adds the parent directory of the root. `None` if that fails, for lack of permission for example; the watch then does without it.
     pub(super) fn watch_root_parent(&self, path: &Path) -> Option<WatchDescriptor> {
         self.add(path, ROOT_PARENT_EVENTS).ok()
     }
 
-    /// Opens a directory, watches it and lists it. The three are about one directory, whatever happens to its path meanwhile; whether it
-    /// is the right one is for the caller to know. The path below `root` must not lead through symbolic links. At most `max_files`
-    /// entries are listed that are no directories; without it, only directories are.
+    /// Opens a directory, adds it to inotify and lists it. All three concern the same directory, even if its path changes meanwhile; the
+    /// caller must find out whether it is the expected one. The path below `root` must not contain symbolic links. At most `max_files`
+    /// entries that are not directories are listed; with `None`, only directories are.
     pub(super) fn scan(
         &self,
         root: &Path,
@@ -127,7 +127,7 @@ impl InotifyHandle {
         };
         let opened = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()));
         let added = match self.add(&opened, CONTENT_EVENTS) {
-            // There is no `/proc`. If the path leads elsewhere by now, the kernel tells so, and the caller does not count the look.
+            // There is no `/proc`. If the path leads to another directory by now, an event says so, and the caller discards the scan.
             Err(AddDirectoryError::Kernel(Errno::NOENT)) => self.add(path, CONTENT_EVENTS | WatchFlags::DONT_FOLLOW),
             added => added,
         };
@@ -152,12 +152,12 @@ impl InotifyHandle {
         self.shared_inotify.remove_directory(self.watch, descriptor);
     }
 
-    /// Waits for events, but not longer than `patience`. Breaks when the watch is to end.
+    /// Waits for events until `timeout`. Breaks if the watch has to end.
     pub(super) fn wait(&self, timeout: Option<Duration>) -> ControlFlow<()> {
         self.queue.wait(timeout)
     }
 
-    /// Takes everything that the kernel has told by now, and says whether events were lost.
+    /// Takes all events that the kernel has queued by now. Returns whether events were lost.
     pub(super) fn read_events(&self, events: &mut Vec<InotifyEvent>) -> Result<bool, Errno> {
         self.shared_inotify.read_events()?;
         self.queue.take(events)
@@ -182,7 +182,7 @@ fn open(root: &Path, path: &Path) -> Result<OwnedFd, Errno> {
         Err(Errno::NAMETOOLONG) => {}
         opened => return opened,
     }
-    // The path is longer than the kernel takes at once.
+    // The path is too long for one system call.
     let mut directory = openat(CWD, root, OPEN_TO_PASS, Mode::empty())?;
     for name in path.strip_prefix(root).unwrap_or(path) {
         directory = open_child(&directory, name)?;

@@ -1,27 +1,28 @@
-//! The first halves of renames. The kernel tells where something went from and where it came to as two events; the second may
-//! never come, when something leaves the tree, and the first is then a removal.
+//! Renames of which only the first event has come. The kernel reports a rename as two events with the same cookie, `MOVED_FROM` and
+//! `MOVED_TO`. If an entry is moved out of the tree, the second one never comes, and the rename is reported as a removal.
 
 use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
 use super::directories::DirectoryId;
 
-/// The kernel queues the second half right after the first, so one that is not there by now does not exist.
+/// How long to wait for the second event. The kernel queues it right after the first, so it will not come later than this.
 pub(super) const SECOND_HALF_TIMEOUT: Duration = Duration::from_millis(10);
 
-/// Something has gone from a name.
+/// A rename whose `MOVED_TO` event has not come.
 #[derive(Debug)]
 pub(super) struct PendingRename {
     pub(super) cookie: u32,
     pub(super) parent: DirectoryId,
     pub(super) name: OsString,
-    /// The directory that has gone, if it is a directory that the watch follows.
+    /// The renamed directory, if it is one that the watch tracks.
     pub(super) directory: Option<DirectoryId>,
     pub(super) is_directory: bool,
+    /// When the first event was handled.
     pub(super) since: Instant,
 }
 
-/// Those whose second half has not come.
+/// All pending renames of a watch.
 #[derive(Default)]
 pub(super) struct PendingRenames(Vec<PendingRename>);
 
@@ -30,18 +31,19 @@ impl PendingRenames {
         self.0.push(rename);
     }
 
-    /// The first half of the rename whose second half has come.
+    /// Takes the rename whose second event has come.
     pub(super) fn take_by_cookie(&mut self, cookie: u32) -> Option<PendingRename> {
         let index = self.0.iter().position(|rename| rename.cookie == cookie)?;
         Some(self.0.swap_remove(index))
     }
 
-    /// Those that are over because something else has happened in the same directory: its lock is held over both halves.
+    /// Takes the renames out of a directory in which another event has happened. The kernel holds the lock of the directory during a rename,
+    /// so the second events of those renames will not come.
     pub(super) fn take_in_directory(&mut self, parent: DirectoryId) -> Vec<PendingRename> {
         self.0.extract_if(.., |rename| rename.parent == parent).collect()
     }
 
-    /// Those that nobody waits for any longer.
+    /// Takes the renames that have waited longer than [`SECOND_HALF_TIMEOUT`].
     pub(super) fn take_expired(&mut self, now: Instant) -> Vec<PendingRename> {
         self.0.extract_if(.., |rename| now.saturating_duration_since(rename.since) >= SECOND_HALF_TIMEOUT).collect()
     }

@@ -1,5 +1,5 @@
-//! The one inotify instance of this process. The kernel gives a user few of them, so all watches share it: one thread reads its events
-//! and puts them into the inboxes of the watches that want them. It does nothing else, so that no watch waits for another.
+//! The one inotify instance of this process. A user may have few instances, so all watches share one. A thread reads its events and puts them
+//! into the event queues of the watches that want them. It does nothing else, so that no watch waits for another.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -22,36 +22,35 @@ use super::inotify_handle::{InotifyEvent, WatchDescriptor};
 use super::subscriptions::{AdditionResult, Subscriptions, WatchId};
 use crate::FileError;
 
-/// About a thousand events with names of ordinary length.
+/// Size of the buffer for one read: about a thousand events with names of ordinary length.
 const READ_BYTES: usize = 64 << 10;
-/// The longest event: its head and a name.
+/// Size of the largest event: the header and a name.
 const MAX_EVENT_BYTES: usize = 16 + 256;
-/// What the kernel allows where it does not say how many directories a user may watch.
+/// Directories that a user may watch if the kernel does not report a limit.
 const DEFAULT_MAX_DIRECTORIES: usize = 8192;
-/// Where it says so: for this user, and for all users of this namespace.
+/// Files with the limits of watched directories: of this user, and of all users of this namespace.
 const LIMIT_FILES: [&str; 2] = ["/proc/sys/fs/inotify/max_user_watches", "/proc/sys/user/max_inotify_watches"];
 
-/// The hub that is in use, if any watch is.
+/// The instance in use, if there is any watch.
 static CURRENT: Mutex<Weak<SharedInotify>> = Mutex::new(Weak::new());
 
-/// Held by the watches. The thread ends with the last of them.
+/// The inotify instance and its reading thread. Every watch holds a reference; the thread ends with the last one.
 pub(super) struct SharedInotify {
     instance: Arc<InotifyInstance>,
     stop: Arc<OwnedFd>,
-    /// Directories that the kernel lets this user watch. Looked up again before a watch is refused.
+    /// Directories that the kernel lets this user watch. Read again before a directory is refused.
     limit: AtomicUsize,
 }
 
 struct InotifyInstance {
     inotify: OwnedFd,
-    /// Whoever has it reads, and tells what was read before somebody else reads.
+    /// A thread holds this lock while it reads events and until it has dispatched them, so that events stay in order.
     buffer: Mutex<Vec<MaybeUninit<u8>>>,
     subscriptions: Mutex<Subscriptions>,
 }
 
 impl SharedInotify {
-    /// The hub of this process; `path` is what is going to be watched. A hub that has failed is not handed out: watches that begin
-    /// later get a new one.
+    /// The instance of this process, or a new one if there is none or it has failed. `path` is the path in an error.
     pub(super) fn current(path: &Path) -> Result<Arc<Self>, FileError> {
         Self::current_in(&CURRENT, path)
     }
@@ -84,7 +83,7 @@ impl SharedInotify {
         self.instance.subscriptions.lock().subscribe(queue, count)
     }
 
-    /// Forgets a watch and all its directories.
+    /// Removes a watch and all its directories.
     pub(super) fn unsubscribe(&self, watch: WatchId) {
         let descriptors = self.instance.subscriptions.lock().descriptors_of(watch);
         for descriptor in descriptors {
@@ -93,7 +92,7 @@ impl SharedInotify {
         self.instance.subscriptions.lock().unsubscribe(watch);
     }
 
-    /// Tells a watch of a directory from now on. May block, on a network for example.
+    /// Adds a directory to a watch. May block, on a network file system for example.
     pub(super) fn add_directory(
         &self,
         watch: WatchId,
@@ -103,7 +102,7 @@ impl SharedInotify {
         let InotifyInstance { inotify, subscriptions, .. } = &*self.instance;
         loop {
             let start = subscriptions.lock().begin_addition();
-            // The kernel has one set of flags for a directory, whoever asks.
+            // The kernel has one set of flags for a directory. `MASK_ADD` keeps those that other watches have asked for.
             let descriptor = match inotify::add_watch(inotify, path, flags | WatchFlags::MASK_ADD) {
                 Ok(descriptor) => descriptor,
                 Err(error) => {
@@ -134,17 +133,17 @@ impl SharedInotify {
     pub(super) fn remove_directory(&self, watch: WatchId, descriptor: WatchDescriptor) {
         let mut subscriptions = self.instance.subscriptions.lock();
         if subscriptions.remove(watch, descriptor) {
-            // Under the lock: whoever adds this directory now must get another number.
+            // Under the lock, so that a thread that adds the directory again gets a new descriptor.
             self.remove_kernel_watch(descriptor);
         }
     }
 
     fn remove_kernel_watch(&self, descriptor: WatchDescriptor) {
-        // Fails if the directory itself is gone, and the watch with it.
-        let _gone_already = inotify::remove_watch(&self.instance.inotify, descriptor);
+        // Fails if the directory was removed, because the kernel has then removed the descriptor already.
+        let _ignored = inotify::remove_watch(&self.instance.inotify, descriptor);
     }
 
-    /// Puts everything that the kernel has told by now into the inboxes.
+    /// Reads all events that the kernel has queued by now, and puts them into the event queues of the watches.
     pub(super) fn read_events(&self) -> Result<(), Errno> {
         self.instance.read_events()
     }
@@ -152,15 +151,15 @@ impl SharedInotify {
 
 impl Drop for SharedInotify {
     fn drop(&mut self) {
-        // Cannot fail: nobody else writes, so the counter has room.
+        // Cannot fail: this is the only write, so the counter of the eventfd does not overflow.
         let _written = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
     }
 }
 
-/// Why a directory is not watched.
+/// Why a directory was not added.
 pub(super) enum AddDirectoryError {
     Kernel(Errno),
-    /// The session has `taken` directories, and the kernel allows `limit` in all.
+    /// The session watches `watched` directories, and the kernel allows `limit` for all sessions together.
     TooManyDirectories {
         watched: usize,
         limit: usize,
@@ -168,7 +167,7 @@ pub(super) enum AddDirectoryError {
 }
 
 impl InotifyInstance {
-    /// Does the work of the thread, and tells every watch if it fails or panics: a watch that hears nothing would take it for peace.
+    /// Runs the work of the thread. If it fails or panics, every watch gets the error; otherwise the watches would wait for ever.
     fn run_reporting_failure(&self, work: impl FnOnce() -> Result<(), Errno>) {
         let ended = catch_unwind(AssertUnwindSafe(work)).unwrap_or(Err(Errno::IO));
         if let Err(error) = ended {
@@ -176,7 +175,7 @@ impl InotifyInstance {
         }
     }
 
-    /// Reads until the hub is dropped.
+    /// Reads events until the [`SharedInotify`] is dropped.
     fn run(&self, stop: &OwnedFd) -> Result<(), Errno> {
         loop {
             let mut ready = [PollFd::new(stop, PollFlags::IN), PollFd::new(&self.inotify, PollFlags::IN)];
@@ -191,7 +190,8 @@ impl InotifyInstance {
 
     fn read_events(&self) -> Result<(), Errno> {
         let mut buffer = self.buffer.lock();
-        // What comes while this is read is for the next time: otherwise a busy tree could keep a watch of another one from telling.
+        // Only the events that are queued now are read. Otherwise a tree with constant changes could keep the watch of another tree, which
+        // waits for this call, from delivering.
         let queued = usize::try_from(rustix::io::ioctl_fionread(&self.inotify)?).unwrap_or(usize::MAX);
         let mut reads_left = queued.div_ceil(READ_BYTES - MAX_EVENT_BYTES);
         let mut events = Vec::new();

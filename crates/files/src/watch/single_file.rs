@@ -1,4 +1,4 @@
-//! Watching one name in a directory: the file may be removed, replaced by another one and made again.
+//! Watching a single file by its name in its directory. The file may be removed, replaced by another one and created again.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

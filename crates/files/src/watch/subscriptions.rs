@@ -1,8 +1,8 @@
-//! Which watches are told about which directory. All watches share one inotify instance, and the kernel has one number for a directory
-//! however many of them watch it. A value: it decides, and [`hub`](super::hub) talks to the kernel.
+//! Which watches get the events of which directory. All watches share one inotify instance, and a directory has one watch descriptor, however
+//! many watches it belongs to. [`Subscriptions`] makes no system calls; [`shared_inotify`](super::shared_inotify) makes them.
 //!
-//! To add a directory takes a system call that can hang on a dead mount, so nothing is locked meanwhile. What was read from the kernel
-//! during that time is remembered, and told to the new watch when its addition is finished.
+//! The system call that adds a directory can hang on a dead mount, so no lock is held during the call. Events that are read meanwhile are
+//! remembered, and the new watch gets them when its addition is finished.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -14,27 +14,27 @@ use super::WatchedDirectoryCount;
 use super::event_queue::EventQueue;
 use super::inotify_handle::{InotifyEvent, WatchDescriptor};
 
-/// Events and removals that are remembered for additions that are not finished. An addition that takes longer than it takes to
-/// forget an event is told of an overflow.
+/// Events, and likewise removals, that are remembered for unfinished additions. If an addition takes so long that an event is forgotten, its
+/// watch gets an overflow; if a removal is forgotten, the addition is retried.
 const MAX_REMEMBERED: usize = 1024;
 
-/// Told to every watch of a directory, whatever it has asked for.
+/// Events that every watch of a directory gets, whatever flags it has asked for.
 const ALWAYS_WANTED: ReadFlags = ReadFlags::IGNORED.union(ReadFlags::UNMOUNT);
 
-/// Names a watch among those of the hub.
+/// Identifies a watch. Not used twice.
 pub(super) type WatchId = u64;
 
-/// When an addition was begun, counted in events and removals.
+/// When an addition began, as a sequence number of events and removals.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AdditionStart(u64);
 
-/// What became of an addition.
+/// The result of an addition.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum AdditionResult {
     Added,
-    /// The kernel forgot the directory meanwhile, because another watch has ended: ask the kernel again.
+    /// The descriptor was removed from inotify meanwhile, because another watch has ended. The directory has to be added again.
     Retry,
-    /// The session has as many as it leaves for others, which is this number.
+    /// The session watches this many directories, and may not watch more than it leaves free for others.
     TooManyDirectories(usize),
 }
 
@@ -42,14 +42,14 @@ pub(super) enum AdditionResult {
 pub(super) struct Subscriptions {
     watches: HashMap<WatchId, SubscribedWatch>,
     by_descriptor: HashMap<WatchDescriptor, Vec<Subscription>>,
-    /// Directories of all members; one that several watch counts for each of them.
+    /// Directories of all watches together. A directory of several watches is counted for each.
     total: usize,
     last_watch: WatchId,
     additions: usize,
     sequence: u64,
     events: VecDeque<(u64, InotifyEvent)>,
     removals: VecDeque<(u64, WatchDescriptor)>,
-    /// Why nothing is told any more.
+    /// The error by which reading events has ended.
     failure: Option<Errno>,
 }
 
@@ -61,7 +61,7 @@ struct SubscribedWatch {
 
 struct Subscription {
     watch: WatchId,
-    /// The kernel tells what any of the watches has asked for.
+    /// The events that this watch has asked for. The kernel reports those that any watch of the directory has asked for.
     wanted: ReadFlags,
 }
 
@@ -75,7 +75,7 @@ impl Subscriptions {
         self.last_watch
     }
 
-    /// The directories of a watch, each of which is to be [removed](Self::remove) before the watch [leaves](Self::leave).
+    /// The directories of a watch. Each has to be [removed](Self::remove) before the watch [unsubscribes](Self::unsubscribe).
     pub(super) fn descriptors_of(&self, watch: WatchId) -> Vec<WatchDescriptor> {
         self.watches
             .get(&watch)
@@ -87,13 +87,13 @@ impl Subscriptions {
         self.watches.remove(&watch);
     }
 
-    /// To be called before the kernel is asked for a number.
+    /// To be called before a directory is added to inotify.
     pub(super) fn begin_addition(&mut self) -> AdditionStart {
         self.additions += 1;
         AdditionStart(self.sequence)
     }
 
-    /// The kernel has refused.
+    /// To be called if the kernel refused to add the directory.
     pub(super) fn abandon_addition(&mut self) {
         self.additions -= 1;
         if self.additions == 0 {
@@ -102,7 +102,7 @@ impl Subscriptions {
         }
     }
 
-    /// The kernel has given a number. `limit` is how many directories this process may watch.
+    /// To be called when the kernel has returned a descriptor. `limit` is the number of directories that this user may watch.
     pub(super) fn finish_addition(
         &mut self,
         start: AdditionStart,
@@ -162,8 +162,8 @@ impl Subscriptions {
         AdditionResult::Added
     }
 
-    /// A watch no longer needs a directory. Returns whether nobody does, so that the kernel can forget it; that must be done before
-    /// anything else is asked of this value.
+    /// Removes a directory from a watch. If this returns true, no watch needs the directory any more, and the caller must remove it from
+    /// inotify before it calls another method.
     #[must_use]
     pub(super) fn remove(&mut self, watch: WatchId, descriptor: WatchDescriptor) -> bool {
         let was_watched = self.watches.get_mut(&watch).is_some_and(|subscribed| subscribed.release(descriptor));
@@ -175,7 +175,7 @@ impl Subscriptions {
         subscriptions.is_empty() && self.forget(descriptor)
     }
 
-    /// Whether nobody watches a directory. If so, the kernel is to forget it.
+    /// If this returns true, no watch has the directory, and the caller must remove it from inotify before it calls another method.
     #[must_use]
     pub(super) fn remove_if_unused(&mut self, descriptor: WatchDescriptor) -> bool {
         !self.by_descriptor.contains_key(&descriptor) && self.forget(descriptor)
@@ -190,7 +190,7 @@ impl Subscriptions {
         true
     }
 
-    /// Tells an event to the watches that want it.
+    /// Puts an event into the queues of the watches that want it.
     pub(super) fn dispatch(&mut self, event: InotifyEvent) {
         self.sequence += 1;
         if event.is(ReadFlags::QUEUE_OVERFLOW) {
@@ -204,7 +204,7 @@ impl Subscriptions {
             }
         }
         if event.is(ReadFlags::IGNORED) {
-            // The directory is gone, and the kernel's watch with it.
+            // The kernel has removed the directory from inotify.
             for subscription in self.by_descriptor.remove(&event.descriptor).unwrap_or_default() {
                 let subscribed = self.watches.get_mut(&subscription.watch);
                 self.total -= usize::from(subscribed.is_some_and(|subscribed| subscribed.release(event.descriptor)));
@@ -215,7 +215,7 @@ impl Subscriptions {
         }
     }
 
-    /// Nothing more can be read from the kernel. Every watch is told, and so is one that joins later.
+    /// No more events can be read. Every watch gets the error, also one that subscribes later.
     pub(super) fn fail(&mut self, error: Errno) {
         self.failure = Some(error);
         self.watches.values().for_each(|subscribed| subscribed.queue.fail(error));

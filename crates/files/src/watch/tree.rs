@@ -1,15 +1,14 @@
-//! Watching a directory, and with it all directories below if that is asked for. A value: it decides what an event or a look into a
-//! directory means, and [`watcher`](super::watcher) talks to the kernel.
+//! The state of a watched directory tree: which directories it has and which are watched. [`TreeState`] decides what an event or a scan of a
+//! directory means. It makes no system calls; [`watched_tree`](super::watched_tree) makes them.
 //!
-//! Events tell the past and a look shows the present, so the two are never mixed:
+//! An event describes the past, and a scan shows the present. These rules keep the two apart:
 //!
-//! - An event changes only what is known of the tree. A directory that appears is noted as one to look into, and keeps that note
-//!   while later events rename it.
-//! - The watcher looks into a directory when all events have been handled: it opens the directory, watches it, lists it, and then reads
-//!   the events once more. If one of those events is about a name on the way to the directory, then the path may have led to
-//!   another directory: the look does not count, and is tried again.
-//! - A look that counts says what was in the directory before the events that were read after it. A name in these events was there if
-//!   its first event takes it away. Any other name was there if it was listed.
+//! - An event changes only the recorded state. A new directory is recorded as unscanned, and stays so while later events rename it.
+//! - A directory is scanned when all events were handled: it is opened, added to inotify and listed, and then further events are read. If one
+//!   of those is about a component of the path of the directory, the path may have led to another directory. The scan is then discarded
+//!   and repeated.
+//! - A valid scan shows what was in the directory before the events that were read after it. A name in these events existed before if its
+//!   first event removes it. Any other name existed if it was listed.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
@@ -26,12 +25,12 @@ use super::pending_renames::{PendingRename, PendingRenames};
 use super::watcher::ReportEvent;
 use crate::FileError;
 
-/// Something takes or loses a name.
+/// Events by which a name appears or disappears.
 const NAME_EVENTS: ReadFlags =
     ReadFlags::CREATE.union(ReadFlags::DELETE).union(ReadFlags::MOVED_FROM).union(ReadFlags::MOVED_TO);
 
-/// Renames that are remembered until the next one comes back. The kernel tells of two names that change places in one go, so only
-/// renames that happen on other processors at the same time come in between.
+/// Renames that are remembered to recognize an exchange of two names. The kernel queues the two renames of an exchange one after the
+/// other, so only renames at the same time on other processors come in between.
 const MAX_RECENT_RENAMES: usize = 16;
 
 pub(super) struct TreeState {
@@ -40,24 +39,28 @@ pub(super) struct TreeState {
     max_directories: usize,
     directories: DirectoryTree,
     pending_renames: PendingRenames,
-    /// The directory that the root is in, and the root's name there. A removed root is told of by itself only when nobody uses it
-    /// any longer.
+    /// The parent directory of the root, and the name of the root in it. Its events report the removal of the root at once, while the
+    /// root's own event comes only when no process has the root open any more.
     root_parent: Option<(WatchDescriptor, OsString)>,
-    /// Directories to look into.
+    /// Directories that have to be scanned.
     unscanned: BTreeSet<DirectoryId>,
-    /// Directories that were not where they should be, although no event had said so. They are looked into again after the next
-    /// event about a name, which tells where they went.
+    /// Directories that a scan did not find at their path, although no event had reported a change. They are scanned again after the next
+    /// event about a name, which will tell where they are.
     missing: BTreeSet<DirectoryId>,
-    /// Directories that may not be read. They are looked into again when the attributes of a directory change.
+    /// Directories that may not be read. They are scanned again when the attributes of a directory change.
     refused: BTreeSet<DirectoryId>,
-    /// Directories that were not watched when the client was told to look at everything. It may have seen what has gone from them since.
+    /// Directories that were not watched when the last overflow was delivered. The receiver has listed them then, and may know entries
+    /// that were removed before the directory was scanned.
     unwatched_at_overflow: HashSet<DirectoryId>,
-    /// What was watched when the tree was begun anew.
+    /// Descriptors from before the last [`reset`](Self::reset).
     previously_watched: Vec<WatchDescriptor>,
+    /// Descriptors that have to be removed from inotify.
     unneeded: Vec<WatchDescriptor>,
-    /// Each is the last thing that happened in both of its directories.
+    /// Each is the last event about a name in both of its directories.
     recent_renames: Vec<RecentRename>,
+    /// Set if a change can be reported only as an overflow although the state is correct.
     needs_overflow: bool,
+    /// Set if the state may be wrong, so that the whole tree has to be scanned again.
     is_out_of_sync: bool,
 }
 
@@ -68,9 +71,9 @@ struct EntryLocation<'p> {
     path: PathBuf,
 }
 
-/// Between two names, each with the directory that holds it.
+/// A rename between two names, each with the directory that contains it.
 struct RecentRename {
-    /// `None` if it came from a directory that is not watched.
+    /// `None` if the old name is in a directory that is not watched.
     from: Option<(DirectoryId, OsString)>,
     to: (DirectoryId, OsString),
     is_directory: bool,
@@ -91,7 +94,7 @@ impl RecentRename {
 }
 
 impl TreeState {
-    /// The root is watched already. If the tree is recursive, everything else is to be [looked into](Self::next_unscanned).
+    /// The state of a tree whose root is watched already. If the tree is recursive, the root has to be [scanned](Self::next_unscanned).
     pub(super) fn new(
         root: &Path,
         descriptor: WatchDescriptor,
@@ -148,7 +151,8 @@ impl TreeState {
         Ok(())
     }
 
-    /// An event about a watched directory itself. What matters of those below the root is told by the directory they are in.
+    /// Handles an event about a watched directory itself. For directories below the root, most of these are ignored, because the parent
+    /// directory reports the same change.
     fn handle_self(
         &mut self,
         directory: DirectoryId,
@@ -164,7 +168,7 @@ impl TreeState {
             self.unscanned.append(&mut self.refused);
             report(self.root.clone(), true, PathEvent::Modified);
         } else if event.is(ReadFlags::UNMOUNT) {
-            // Its name has something else in it now, of which no event tells.
+            // The path shows another directory now, and no event describes its contents.
             self.mark_out_of_sync();
         } else if event.is(ReadFlags::IGNORED) {
             self.forget_directory(directory);
@@ -234,7 +238,7 @@ impl TreeState {
         report: &mut ReportEvent<'_>,
     ) -> Result<(), FileError> {
         if let Some(previously_watched) = self.directories.child(entry.parent, entry.name) {
-            // It was replaced, or the two have changed places: the kernel tells both in the same words.
+            // Either the directory was replaced, or the two were exchanged: the events are the same.
             self.forget_directory(previously_watched);
             self.mark_out_of_sync();
         }
@@ -245,7 +249,7 @@ impl TreeState {
             return self.track_directory(entry, is_directory);
         };
         let Some(from) = self.origin_path(&pending) else {
-            // Where it was has gone, and for the client what was there has gone too.
+            // The directory that contained the old name was removed, and with it, for the receiver, the entry.
             if let Some(directory) = pending.directory {
                 self.forget_directory(directory);
             }
@@ -265,12 +269,13 @@ impl TreeState {
         }
     }
 
-    /// Where it was, by the names of today: a directory above it may have been renamed since.
+    /// The old path of a renamed entry, by the current names of the directories above it, which may have been renamed since.
     fn origin_path(&self, pending: &PendingRename) -> Option<PathBuf> {
         Some(self.directories.path(pending.parent)?.join(&pending.name))
     }
 
-    /// Two names that change places are told like one that is renamed there and back, with nothing in between.
+    /// Remembers a rename. The events of an exchange of two names are the same as those of one entry that is renamed and renamed back with
+    /// nothing in between, so such a pair is handled as an exchange.
     fn remember_rename(&mut self, rename: RecentRename) {
         if let Some(last) = self.recent_renames.iter().find(|last| rename.is_reverse_of(last)) {
             self.handle_exchange(rename.is_directory || last.is_directory);
@@ -284,8 +289,8 @@ impl TreeState {
         self.recent_renames.push(rename);
     }
 
-    /// If one of two names that change places is in a directory that is not watched, it looks as if something had come and gone again.
-    /// Returns whether that may be so: then something may be at the name.
+    /// Whether a name that disappears may be half of an exchange with a name in a directory that is not watched. The events of such an
+    /// exchange are an entry that is moved in and moved out again, although afterwards the name still exists.
     fn may_be_exchange(&mut self, entry: &EntryLocation<'_>, is_directory: bool) -> bool {
         let arrival = self.recent_renames.iter().find(|last| last.is_arrival_at(entry));
         let has_directory = arrival.map(|arrival| is_directory || arrival.is_directory);
@@ -304,7 +309,7 @@ impl TreeState {
         }
     }
 
-    /// Follows a directory from now on. What is in it is told when it was looked into.
+    /// Records a new directory, which has to be scanned. Its entries are reported after the scan.
     fn track_directory(&mut self, entry: &EntryLocation<'_>, is_directory: bool) -> Result<(), FileError> {
         if !is_directory || !self.is_recursive {
             return Ok(());
@@ -325,14 +330,14 @@ impl TreeState {
         FileError::check(std::io::ErrorKind::QuotaExceeded, text, &self.root)
     }
 
-    /// A directory to look into, and where it is. One that is between the two halves of a rename has no path.
+    /// A directory that has to be scanned, and its path. Directories between the two halves of a rename have no path and are passed over.
     pub(super) fn next_unscanned(&self) -> Option<(DirectoryId, PathBuf)> {
         let reachable = self.unscanned.iter().find(|&&directory| self.directories.components(directory).is_some())?;
         Some((*reachable, self.directories.path(*reachable)?))
     }
 
-    /// Takes what was seen in a directory, with the events that were read afterwards; they are to be handled next. Returns whether the
-    /// look counts.
+    /// Handles the scan of a directory. `events` are those that were read after the scan; the caller must handle them next. Returns
+    /// whether the scan was valid.
     pub(super) fn handle_scan(
         &mut self,
         directory: DirectoryId,
@@ -353,14 +358,14 @@ impl TreeState {
                 _ if directory == ROOT => return Err(WatchEnd::RootRemoved),
                 None => self.handle_listed(directory, descriptor, listing, events, report)?,
                 Some(known) if self.directories.components(known).is_none() => {
-                    // It was moved into a directory that was not watched yet, so the second half of its rename will not come.
+                    // It was moved into a directory that was not watched yet, so the second half of its rename will never come.
                     for pending in self.pending_renames.take_all() {
                         self.report_removed(pending, report);
                     }
                     self.unscanned.insert(directory);
                     return Ok(false);
                 }
-                // A mount gives one directory two paths. It is watched under the path that was seen first.
+                // A mount gives one directory two paths. It is watched under the path that was found first.
                 Some(_) => {}
             },
             DirectoryScan::Missing | DirectoryScan::Refused(_) if directory == ROOT => {
@@ -382,7 +387,7 @@ impl TreeState {
             .extend(scan.descriptor().filter(|&descriptor| self.directories.by_descriptor(descriptor).is_none()));
     }
 
-    /// Whether the path of a directory has led to this directory since all events but these had been handled.
+    /// Whether the path of a directory has led to this directory all the time, according to the events read after its scan.
     fn is_path_certain(&self, directory: DirectoryId, events: &[InotifyEvent]) -> bool {
         let Some(components) = self.directories.components(directory) else { return false };
         if events.is_empty() {
@@ -428,7 +433,7 @@ impl TreeState {
         !self.pending_renames.is_empty()
     }
 
-    /// Treats as removed what has not arrived anywhere in the tree.
+    /// Reports renames as removals if their second half has not come in time.
     pub(super) fn expire_pending_renames(&mut self, now: Instant, report: &mut ReportEvent<'_>) {
         for pending in self.pending_renames.take_expired(now) {
             self.report_removed(pending, report);
@@ -451,12 +456,12 @@ impl TreeState {
         }
     }
 
-    /// Whether something has happened that cannot be told, while everything is known that has to be watched.
+    /// Whether a change can be reported only as an overflow, although the state is correct. Resets the flag.
     pub(super) fn take_needs_overflow(&mut self) -> bool {
         std::mem::take(&mut self.needs_overflow)
     }
 
-    /// What is known of the tree may be wrong.
+    /// Records that the state may be wrong.
     pub(super) fn mark_out_of_sync(&mut self) {
         self.is_out_of_sync = true;
     }
@@ -469,7 +474,7 @@ impl TreeState {
         self.directories.by_descriptor(descriptor) == Some(ROOT)
     }
 
-    /// Forgets what it knows of the tree, which is wrong: everything is to be looked into again. What is watched stays watched until
+    /// Discards the state, so that the whole tree has to be scanned again. Directories stay in inotify until
     /// [`handle_overflow_delivered`](Self::handle_overflow_delivered).
     pub(super) fn reset(&mut self) {
         let Some(root) = self.directories.descriptor(ROOT) else { return };
@@ -480,7 +485,7 @@ impl TreeState {
         *self = Self { previously_watched, unneeded, ..fresh };
     }
 
-    /// The client is told to look at everything now.
+    /// To be called when an overflow is delivered, after which the receiver lists the whole tree.
     pub(super) fn handle_overflow_delivered(&mut self) {
         let gone = std::mem::take(&mut self.previously_watched);
         self.unneeded
@@ -489,8 +494,8 @@ impl TreeState {
             self.unscanned.iter().chain(&self.missing).chain(&self.refused).copied().collect();
     }
 
-    /// The numbers of directories that need not be watched any longer. To be asked before every look: the kernel would give a
-    /// directory the same number once more.
+    /// Descriptors that the caller has to remove from inotify. To be called before every scan: as long as a directory is in inotify, adding
+    /// it again would return the same descriptor.
     pub(super) fn take_unneeded(&mut self) -> Vec<WatchDescriptor> {
         std::mem::take(&mut self.unneeded)
     }
@@ -506,8 +511,8 @@ impl TreeState {
     }
 }
 
-/// What was in a directory before these events, and whether it was a directory. The listing was made before the events were read, and
-/// after the kernel began to tell of them.
+/// The entries of a directory before these events, each with whether it is a directory. The directory was listed before the events were
+/// read and after it was added to inotify.
 fn entries_before(
     descriptor: WatchDescriptor,
     listing: ScannedEntries,

@@ -1,4 +1,4 @@
-//! A tree that is watched: does what the [`Tree`] asks for, and has no rules of its own.
+//! A watched tree. Makes the system calls that its [`TreeState`] asks for; all decisions are made there.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -10,19 +10,19 @@ use super::watcher::ReportEvent;
 use super::{WatchEnd, WatchOptions};
 use crate::FileError;
 
-/// Looks in a row that do not count, because directories are renamed all the time, before a watch begins without them. They are looked
-/// into later.
+/// Failed scans in a row after which a watch begins without scanning the remaining directories. Scans fail while directories are renamed
+/// all the time. The remaining directories are scanned later.
 const MAX_FAILED_SCANS: usize = 100;
 
 pub(super) struct WatchedTree {
     root: PathBuf,
     tree: TreeState,
-    /// More files in one directory than this are an overflow, so they need not be listed.
+    /// Files that are listed of one directory. More of them are an overflow anyway.
     max_pending: usize,
 }
 
 impl WatchedTree {
-    /// Watches everything that is there.
+    /// Adds kernel watches for all directories of the tree.
     pub(super) fn new(
         inotify: &InotifyHandle,
         root: &Path,
@@ -56,12 +56,12 @@ impl WatchedTree {
         self.tree.handle(event, now, report)
     }
 
-    /// Whether a directory is to be looked into, or all of them.
+    /// Whether a directory, or the whole tree, has to be scanned.
     pub(super) fn needs_scan(&self) -> bool {
         self.tree.is_out_of_sync() || self.tree.next_unscanned().is_some()
     }
 
-    /// Looks into one directory, if one is to be looked into, and handles what has happened meanwhile.
+    /// Scans one directory, if one has to be scanned, and handles the events that came meanwhile.
     pub(super) fn scan_next(
         &mut self,
         inotify: &InotifyHandle,
@@ -101,7 +101,7 @@ impl WatchedTree {
         self.tree.is_out_of_sync()
     }
 
-    /// Brings what is watched in step with what is there, after events were lost.
+    /// Scans the whole tree again, after events were lost.
     pub(super) fn rescan(&mut self, inotify: &InotifyHandle) -> Result<(), WatchEnd> {
         match inotify.watch_root(&self.root) {
             Ok(descriptor) if self.tree.is_root(descriptor) => {}
@@ -111,7 +111,7 @@ impl WatchedTree {
         self.scan_all(inotify)
     }
 
-    /// Looks into everything and tells nothing: whoever watches is going to look at everything after this.
+    /// Scans all directories and reports nothing, because the receiver lists the whole tree after this.
     fn scan_all(&mut self, inotify: &InotifyHandle) -> Result<(), WatchEnd> {
         let mut failed_scans = 0;
         while failed_scans < MAX_FAILED_SCANS {
@@ -126,7 +126,7 @@ impl WatchedTree {
         Ok(())
     }
 
-    /// Returns whether the look counts, and nothing if there is no directory to look into.
+    /// Scans one directory. Returns whether the scan succeeded, or `None` if there is no directory to scan.
     fn scan(
         &mut self,
         inotify: &InotifyHandle,

@@ -1,4 +1,5 @@
-//! The thread of a watch: waits for events, lets the subject make sense of them, and delivers when it is time.
+//! The thread of a watch. It waits for events, passes them to the watched tree or file, collects the changes in a [`Coalescer`], and
+//! delivers them to the sink when they are due.
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -24,28 +25,28 @@ pub(super) struct Watcher {
     sink: Box<dyn FnMut(ChangeBatch) -> ControlFlow<()> + Send>,
 }
 
-/// What is watched.
+/// A directory, with or without everything below it, or a single file.
 enum WatchTarget {
     Tree(Box<WatchedTree>),
     File(SingleFile),
 }
 
 impl Watcher {
-    /// Watches everything there is to watch before it returns.
+    /// Adds the kernel watches for everything below the root before it returns.
     pub(super) fn new(
         root: &Path,
         recursive: bool,
         options: WatchOptions,
-        share: &WatchedDirectoryCount,
+        count: &WatchedDirectoryCount,
         queue: Arc<EventQueue>,
         sink: Box<dyn FnMut(ChangeBatch) -> ControlFlow<()> + Send>,
     ) -> Result<Self, FileError> {
         let is_directory = match std::fs::metadata(root) {
             Ok(metadata) => metadata.is_dir(),
-            // A link to nowhere has a name that can be watched.
+            // A symbolic link without a target is watched as a name.
             Err(_) => std::fs::symlink_metadata(root).map_err(FileError::at(root))?.is_dir(),
         };
-        let inotify = InotifyHandle::new(root, share, queue)?;
+        let inotify = InotifyHandle::new(root, count, queue)?;
         let target = if is_directory {
             WatchTarget::Tree(Box::new(WatchedTree::new(&inotify, root, recursive, options)?))
         } else {
@@ -55,7 +56,7 @@ impl Watcher {
         Ok(Self { root: root.to_owned(), inotify, target, coalescer, sink })
     }
 
-    /// Goes on until the inbox is closed, the sink breaks, or there is nothing left to watch.
+    /// Runs until the event queue is closed, the sink breaks, or the watch fails or loses its root.
     pub(super) fn run(mut self) {
         let mut events = Vec::new();
         while self.inotify.wait(self.wait_timeout()).is_continue() {
@@ -67,14 +68,14 @@ impl Watcher {
         }
     }
 
-    /// How long to wait for events.
+    /// How long to wait for events. `None` is without a limit.
     fn wait_timeout(&self) -> Option<Duration> {
         if self.target.needs_scan() {
             return Some(Duration::ZERO);
         }
         let until_due = self.coalescer.due().map(|due| due.saturating_duration_since(Instant::now()));
         if self.target.has_pending_renames() {
-            // A delivery waits for second halves of renames, but not for long.
+            // A delivery waits for the second halves of renames, but at most this long.
             return Some(
                 until_due.map_or(SECOND_HALF_TIMEOUT, |due| due.clamp(Duration::from_millis(1), SECOND_HALF_TIMEOUT)),
             );
@@ -102,7 +103,8 @@ impl Watcher {
         Ok(if self.is_time_to_deliver() { self.deliver() } else { ControlFlow::Continue(()) })
     }
 
-    /// What is to be done when all events have been read.
+    /// Scans the tree again if events were lost, and gives up on renames whose second half has not come. To be called when all events
+    /// were handled.
     fn catch_up(&mut self) -> Result<(), WatchEnd> {
         let now = Instant::now();
         if self.target.take_needs_overflow() {
@@ -118,7 +120,8 @@ impl Watcher {
         Ok(())
     }
 
-    /// Only when everything that the kernel had told was read: then what was seen by looking is not told by an event of the next delivery.
+    /// Whether the collected changes are due. To be called only when all events of the kernel were read. Otherwise an event of the next
+    /// batch could report again what a scan has already reported in this one.
     fn is_time_to_deliver(&self) -> bool {
         let now = Instant::now();
         let is_past = |time: Instant| now >= time;
@@ -147,11 +150,12 @@ impl Watcher {
         if is_root_removed && overflow {
             changes.push(PathChange { path: self.root, kind: PathChangeKind::Removed, is_directory });
         }
-        let _nothing_to_break = (self.sink)(ChangeBatch { changes, overflow, end: Some(end) });
+        // The watch has ended, so it does not matter what the sink returns.
+        let _flow = (self.sink)(ChangeBatch { changes, overflow, end: Some(end) });
     }
 }
 
-/// Takes what a subject has made of an event: path, whether it is a directory, and what happened to it.
+/// Receives what an event means: the path, whether it is a directory, and what happened to it.
 pub(super) type ReportEvent<'r> = dyn FnMut(PathBuf, bool, PathEvent) + 'r;
 
 impl WatchTarget {
@@ -162,12 +166,12 @@ impl WatchTarget {
         }
     }
 
-    /// Whether there is something to do without an event.
+    /// Whether a directory has to be scanned, which needs no event.
     fn needs_scan(&self) -> bool {
         matches!(self, Self::Tree(tree) if tree.needs_scan())
     }
 
-    /// Does a small part of it.
+    /// Scans one directory.
     fn scan_next(
         &mut self,
         inotify: &InotifyHandle,
@@ -180,7 +184,7 @@ impl WatchTarget {
         }
     }
 
-    /// Whether something has happened that cannot be told.
+    /// Whether something has happened that can be reported only as an overflow. Resets the flag.
     fn take_needs_overflow(&mut self) -> bool {
         match self {
             Self::Tree(tree) => tree.take_needs_overflow(),
@@ -188,7 +192,7 @@ impl WatchTarget {
         }
     }
 
-    /// The client is told to look at everything.
+    /// To be called when an overflow is delivered, after which the receiver lists the whole tree.
     fn handle_overflow_delivered(&mut self) {
         if let Self::Tree(tree) = self {
             tree.handle_overflow_delivered();
@@ -216,7 +220,7 @@ impl WatchTarget {
         }
     }
 
-    /// Whether the second half of a rename may still come.
+    /// Whether the second half of a rename is still awaited.
     fn has_pending_renames(&self) -> bool {
         matches!(self, Self::Tree(tree) if tree.has_pending_renames())
     }
