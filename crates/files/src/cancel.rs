@@ -25,7 +25,7 @@ impl Cancel {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Fails with [`FileError::cancelled`] once the flag is set.
+    /// Fails with an error of kind `ErrorKind::Interrupted` once the flag is set.
     pub fn check(&self) -> Result<(), FileError> {
         if self.is_cancelled() { Err(FileError::cancelled()) } else { Ok(()) }
     }

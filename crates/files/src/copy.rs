@@ -238,7 +238,7 @@ impl TreeCopy<'_> {
                         )?;
                     }
                     FileType::Symlink => {
-                        copy_link(from_entry, to_entry).map_err(FileError::at(&below(&destination)))?
+                        copy_link(from_entry, to_entry).map_err(FileError::at(&below(&destination)))?;
                     }
                     _ => {}
                 }

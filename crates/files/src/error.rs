@@ -28,7 +28,7 @@ impl FileError {
     }
 
     /// [`os`](Self::os) as a function for `map_err`.
-    pub fn at<E: Into<io::Error>>(path: &Path) -> impl FnOnce(E) -> Self {
+    pub(crate) fn at<E: Into<io::Error>>(path: &Path) -> impl FnOnce(E) -> Self {
         move |source| Self::os(source, path)
     }
 
@@ -43,11 +43,11 @@ impl FileError {
     }
 
     /// The file at `path` has more than `limit` bytes, the most that the caller wants to read.
-    pub fn too_large(limit: u64, path: &Path) -> Self {
+    pub(crate) fn too_large(limit: u64, path: &Path) -> Self {
         Self { source: io::Error::new(io::ErrorKind::FileTooLarge, TooLarge { limit }), path: Some(path.to_owned()) }
     }
 
-    /// The limit in bytes, if this error is [`too_large`](Self::too_large). `None` for all others, also for `EFBIG`, which has the same
+    /// The limit in bytes, if a file was larger than the caller allows. `None` for all others, also for `EFBIG`, which has the same
     /// `ErrorKind`.
     pub fn size_limit(&self) -> Option<u64> {
         self.source.get_ref()?.downcast_ref::<TooLarge>().map(|too_large| too_large.limit)
@@ -67,7 +67,7 @@ impl FileError {
     }
 
     /// The caller cancelled the operation. Its kind is `ErrorKind::Interrupted`, and it has no path.
-    pub fn cancelled() -> Self {
+    pub(crate) fn cancelled() -> Self {
         Self { source: io::Error::new(io::ErrorKind::Interrupted, "cancelled"), path: None }
     }
 

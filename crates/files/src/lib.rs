@@ -47,9 +47,8 @@ pub use remove::remove;
 pub use rename::rename;
 pub use resolve::Follow;
 pub use search::{
-    CaseSensitivity, HitLine, MAX_BRACES, MAX_CONTEXT_LINES, MAX_GLOB_BYTES, MAX_GLOBS, MAX_LINE_BYTES,
-    MAX_PATTERN_BYTES, MAX_SEARCH_ERRORS, MAX_SEARCHED_BYTES, Pattern, PrepareSearchError, PreparedSearch,
-    SearchCompletion, SearchFailure, SearchHit, SearchQuery, SearchSummary, check_search_size,
+    CaseSensitivity, HitLine, Pattern, PrepareSearchError, PreparedSearch, SearchCompletion, SearchFailure,
+    SearchHit, SearchQuery, SearchSummary, check_search_size,
 };
 pub use set_metadata::set_metadata;
 pub use stat::{Metadata, metadata};

@@ -18,7 +18,7 @@ use crate::{FileError, Follow};
 /// Capacity of the first buffer for a file that has size 0, which may be one with generated contents, as in `/proc`.
 const UNKNOWN_SIZE_CAPACITY: usize = 4096;
 
-/// Reads a whole file. A file of more than `limit` bytes fails with [`FileError::too_large`].
+/// Reads a whole file. For a file of more than `limit` bytes, the error has a [`size_limit`](FileError::size_limit).
 pub fn read_file(path: &Path, follow: Follow, limit: u64) -> Result<Vec<u8>, FileError> {
     let (file, stat) = open_regular(path, follow)?;
     if stat.stx_size > limit {

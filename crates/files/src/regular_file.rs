@@ -22,11 +22,6 @@ impl RegularFile {
         Self { file, path: path.to_owned() }
     }
 
-    /// The present size in bytes.
-    pub fn size(&self) -> Result<u64, FileError> {
-        Ok(self.metadata()?.size)
-    }
-
     /// The present metadata of the open file, not of what is at its path by now.
     pub fn metadata(&self) -> Result<Metadata, FileError> {
         let stat = stat_open(&self.file).map_err(FileError::at(&self.path))?;
@@ -84,6 +79,6 @@ impl RegularFile {
 
     /// The first `max` ranges that hold data, at or after offset `from`.
     pub fn extents(&self, from: u64, max: usize) -> Result<DataExtents, FileError> {
-        extents::find(&self.file, self.size()?, from, max).map_err(FileError::at(&self.path))
+        extents::find(&self.file, self.metadata()?.size, from, max).map_err(FileError::at(&self.path))
     }
 }

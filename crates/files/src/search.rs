@@ -25,26 +25,26 @@ use crate::FileError;
 use walk::SearchWalk;
 
 /// Most lines of context before or after a match. A client that needs more reads the file.
-pub const MAX_CONTEXT_LINES: u32 = 20;
+const MAX_CONTEXT_LINES: u32 = 20;
 /// Longest line that is searched, in bytes. If matches may span lines, the largest file. More is an error for that file, because every
 /// thread of every search may hold this much in memory.
-pub const MAX_SEARCHED_BYTES: usize = 8 << 20;
+const MAX_SEARCHED_BYTES: usize = 8 << 20;
 /// Bytes of a line that a result contains. The rest is cut off, so that a file without line ends is not one huge result.
-pub const MAX_LINE_BYTES: usize = 4096;
+const MAX_LINE_BYTES: usize = 4096;
 /// Longest pattern in bytes. Two bytes of a pattern, `\w`, can take 20 KB of memory before the size of the compiled expression is known.
 /// With this limit, a pattern costs at most about 90 MB and half a second before it is refused.
-pub const MAX_PATTERN_BYTES: usize = 8 << 10;
+const MAX_PATTERN_BYTES: usize = 8 << 10;
 /// Most globs of a search. Each can take 30 KB when it is compiled.
-pub const MAX_GLOBS: usize = 1000;
+const MAX_GLOBS: usize = 1000;
 /// Most bytes of all globs of a search together. Compiled, they take at most about 60 MB.
-pub const MAX_GLOB_BYTES: usize = 64 << 10;
+const MAX_GLOB_BYTES: usize = 64 << 10;
 
 /// Most opening braces of one glob. The glob parser calls itself for each level, and the stack of a thread has room for a few thousand.
-pub const MAX_BRACES: usize = 1000;
+const MAX_BRACES: usize = 1000;
 /// Most threads of a search whose query does not set a number. More threads mostly wait for each other.
 const MAX_DEFAULT_THREADS: usize = 12;
 /// Most errors that a [`SearchSummary`] lists. Further errors are only counted.
-pub const MAX_SEARCH_ERRORS: usize = 100;
+const MAX_SEARCH_ERRORS: usize = 100;
 
 /// What to search for, and where. [`SearchQuery::below`] has the defaults.
 #[derive(Clone, Debug)]
@@ -71,9 +71,9 @@ pub struct SearchQuery {
     pub max_file_size: Option<u64>,
     /// Matching lines after which the search of one file stops. `None` is no limit.
     pub max_matches_per_file: Option<u64>,
-    /// Lines to deliver before each match, at most [`MAX_CONTEXT_LINES`].
+    /// Lines to deliver before each match, at most 20.
     pub context_before: u32,
-    /// Lines to deliver after each match, at most [`MAX_CONTEXT_LINES`].
+    /// Lines to deliver after each match, at most 20.
     pub context_after: u32,
     /// Number of threads, including the calling one. `None` is [`SearchQuery::default_threads`].
     pub threads: Option<usize>,
@@ -153,7 +153,7 @@ fn has_too_many_braces(glob: &[u8]) -> bool {
 /// What a line must contain.
 #[derive(Clone, Debug, Default)]
 pub struct Pattern {
-    /// A regular expression in the syntax of the `regex` crate, of at most [`MAX_PATTERN_BYTES`].
+    /// A regular expression in the syntax of the `regex` crate, of at most 8 KiB.
     pub text: String,
     /// Whether the text is searched literally and not as a regular expression.
     pub fixed_strings: bool,
@@ -161,7 +161,7 @@ pub struct Pattern {
     pub case: CaseSensitivity,
     /// Whether a match must begin and end at a word boundary.
     pub word: bool,
-    /// Whether a match may span lines. Each file is then read as a whole, up to [`MAX_SEARCHED_BYTES`].
+    /// Whether a match may span lines. Each file is then read as a whole, up to 8 MiB.
     pub multi_line: bool,
 }
 
@@ -211,7 +211,7 @@ pub struct HitLine {
     pub number: u64,
     /// Byte offset of the line in the file; in a file with a UTF-16 byte order mark, in the text decoded to UTF-8.
     pub offset: u64,
-    /// The line without its line feed, at most [`MAX_LINE_BYTES`]. Need not be UTF-8.
+    /// The line without its line feed, at most 4 KiB. Need not be UTF-8.
     pub text: Vec<u8>,
     /// Whether the line is longer than `text`.
     pub cut: bool,
@@ -231,7 +231,7 @@ pub struct SearchSummary {
     pub files_matched: u64,
     /// Matching lines; a match that spans lines counts once. 0 if the query has no pattern.
     pub matches: u64,
-    /// Files and directories that could not be searched, at most [`MAX_SEARCH_ERRORS`].
+    /// Files and directories that could not be searched, at most 100.
     pub errors: Vec<SearchFailure>,
     /// Number of all errors, including those that are not in `errors`.
     pub error_count: u64,
@@ -282,25 +282,25 @@ pub enum SearchCompletion {
 /// Why a query is refused. The caller has to change the query.
 #[derive(Debug, thiserror::Error)]
 pub enum PrepareSearchError {
-    /// The pattern is longer than [`MAX_PATTERN_BYTES`].
+    /// The pattern is longer than 8 KiB.
     #[error("the pattern has {bytes} bytes, and at most {MAX_PATTERN_BYTES} are allowed; search for a part of it")]
     PatternTooLong {
         /// Length of the pattern.
         bytes: usize,
     },
-    /// There are more globs than [`MAX_GLOBS`].
+    /// There are more than 1,000 globs.
     #[error("there are {count} globs, and at most {MAX_GLOBS} are allowed; search several times")]
     TooManyGlobs {
         /// Number of globs.
         count: usize,
     },
-    /// The globs are longer than [`MAX_GLOB_BYTES`].
+    /// The globs are longer than 64 KiB together.
     #[error("the globs have {bytes} bytes together, and at most {MAX_GLOB_BYTES} are allowed; search several times")]
     GlobsTooLong {
         /// Length of all globs together.
         bytes: usize,
     },
-    /// A glob has more than [`MAX_BRACES`] opening braces.
+    /// A glob has more than 1,000 opening braces.
     #[error("a glob has more than {MAX_BRACES} opening braces; search several times")]
     TooManyBraces,
     /// The pattern is not a valid regular expression, or its compiled form is too large. Holds the text of the regex library.
@@ -314,7 +314,7 @@ pub enum PrepareSearchError {
         /// The text of the glob library.
         text: String,
     },
-    /// The query asks for more context than [`MAX_CONTEXT_LINES`].
+    /// The query asks for more than 20 lines of context.
     #[error("{lines} lines of context are more than {MAX_CONTEXT_LINES}; ask for fewer lines")]
     TooMuchContext {
         /// Lines of context that the query asks for.

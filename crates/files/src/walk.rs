@@ -43,7 +43,7 @@ pub struct TreeWalkOptions {
 
 impl TreeWalkOptions {
     /// Fails if a limit is outside of its range. `root` is the path in the error.
-    pub fn check(&self, root: &Path) -> Result<(), FileError> {
+    fn check(&self, root: &Path) -> Result<(), FileError> {
         if self.max_directories == 0 || self.max_entries == 0 {
             return Err(FileError::refused("filesystem walk limits must be greater than zero", root));
         }

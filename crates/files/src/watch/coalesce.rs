@@ -289,7 +289,7 @@ impl Coalescer {
                 change.removed.get_or_insert(RemovedItem { is_directory: was_directory, order });
             }
             Some((CurrentState::Renamed { from, .. }, was_directory)) => {
-                self.mark_origin_removed(from, was_directory)
+                self.mark_origin_removed(from, was_directory);
             }
             Some((CurrentState::Created, _)) | None => {}
         }

@@ -353,7 +353,7 @@ impl TreeState {
         match scan {
             DirectoryScan::Listed(descriptor, listing) => match self.directories.by_descriptor(descriptor) {
                 Some(known) if known == directory => {
-                    self.handle_listed(directory, descriptor, listing, events, report)?
+                    self.handle_listed(directory, descriptor, listing, events, report)?;
                 }
                 _ if directory == ROOT => return Err(WatchEnd::RootRemoved),
                 None => self.handle_listed(directory, descriptor, listing, events, report)?,

@@ -12,10 +12,15 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use files::{
-    Cancel, CaseSensitivity, HitLine, MAX_LINE_BYTES, MAX_SEARCHED_BYTES, Pattern, PrepareSearchError,
-    SearchCompletion, SearchHit, SearchQuery, SearchSummary,
+    Cancel, CaseSensitivity, HitLine, Pattern, PrepareSearchError, SearchCompletion, SearchHit, SearchQuery,
+    SearchSummary,
 };
 use tempfile::TempDir;
+
+/// Bytes of a line that a result contains.
+const MAX_LINE_BYTES: usize = 4096;
+/// Longest line that is searched, and largest file if matches may span lines.
+const MAX_SEARCHED_BYTES: usize = 8 << 20;
 
 fn tree(files: &[(&str, &str)]) -> TempDir {
     let root = tempfile::tempdir().unwrap();
