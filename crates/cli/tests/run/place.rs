@@ -37,6 +37,15 @@ async fn elsewhere_it_is_as_the_server_has_it() {
 }
 
 #[tokio::test]
+async fn the_help_says_where_a_command_runs_without_a_cwd() {
+    for name in ["run", "shell", "mcp-stdio"] {
+        let help = said(&[name, "--help"], "/", &[]).await;
+        let words = help.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains("left out, ours on this machine and below --local-root, else the server's"), "{help}");
+    }
+}
+
+#[tokio::test]
 async fn settings_of_a_server_are_none_of_a_client_and_reach_the_command_all_the_same() {
     let settings = [
         ("EXEC_SERVER_SESSION_TTL", "bogus"),

@@ -151,7 +151,7 @@ pub(super) fn begin(
             Err(error) => {
                 let waiting = session.table.abandon(&place);
                 call.finish::<()>(Err(error));
-                dispatch_all(waiting.into_iter().flatten(), || Target::StartFailed);
+                answer_after_failure(waiting.unwrap_or_default());
             }
         }
     });
@@ -162,6 +162,12 @@ fn dispatch_all(waiting: impl IntoIterator<Item = Deferred>, target: impl Fn() -
     for deferred in waiting {
         let _panicked = survive_call(|| dispatch_deferred(deferred, target()));
     }
+}
+
+/// Answers the requests that waited for a start that failed. The id is free by now and may belong to the next process, which they do not
+/// mean.
+fn answer_after_failure(waiting: Vec<Deferred>) {
+    dispatch_all(waiting, || Target::StartFailed);
 }
 
 fn check(shared: &Shared, wanted: &Wanted) -> Result<(), WireError> {
@@ -353,5 +359,71 @@ fn spawn_error(id: &ProcessId, error: &SpawnError) -> WireError {
         SpawnError::Resource { source, .. } => {
             WireError::internal(message).with_data(ErrorData::from_io(source, None))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf};
+    use transport::{MessageLimits, PeerLabel};
+
+    use super::*;
+    use crate::connection::serve;
+    use crate::metrics::Transport;
+    use crate::server::Server;
+
+    /// Holds every message of a test.
+    const PIPE_BYTES: usize = 64 << 10;
+
+    /// A client on a connection in memory.
+    struct MemoryClient {
+        requests: WriteHalf<DuplexStream>,
+        answers: Lines<BufReader<ReadHalf<DuplexStream>>>,
+    }
+
+    impl MemoryClient {
+        fn connect(server: &Server) -> Self {
+            let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
+            let (read, write) = tokio::io::split(theirs);
+            let stream = transport::lines(read, write, PeerLabel::Memory, MessageLimits::default());
+            let shared = Arc::clone(&server.shared);
+            server.shared.connections.spawn(serve(stream, Transport::stdio, shared));
+            let (read, requests) = tokio::io::split(ours);
+            Self { requests, answers: BufReader::new(read).lines() }
+        }
+
+        async fn send(&mut self, message: Value) {
+            self.requests.write_all(format!("{message}\n").as_bytes()).await.unwrap();
+        }
+
+        async fn next(&mut self) -> Value {
+            serde_json::from_str(&self.answers.next_line().await.unwrap().unwrap()).unwrap()
+        }
+    }
+
+    #[tokio::test]
+    async fn what_waited_for_a_failed_start_does_not_wait_for_the_next_process_of_that_id() {
+        let server = Server::new(Config::default()).unwrap();
+        let mut client = MemoryClient::connect(&server);
+        client.send(json!({"id": 1, "method": "initialize", "params": {"clientName": "test"}})).await;
+        assert_eq!(client.next().await["id"], 1);
+        client.send(json!({"method": "initialized", "params": {}})).await;
+        let session = server.shared.sessions.all().remove(0);
+        let table = &session.table;
+        let id = ProcessId::from("p");
+        let failing = table.reserve(&id, Vec::new(), session.tags.next(), 1).unwrap();
+        let write = json!({"processId": "p", "chunk": "eA=="});
+        client.send(json!({"id": 2, "method": "process/write", "params": write})).await;
+        client.send(json!({"id": 3, "method": "environment/status", "params": {}})).await;
+        assert_eq!(client.next().await["id"], 3, "the write waits for the start");
+
+        let waiting = table.abandon(&failing).unwrap();
+        assert_eq!(waiting.len(), 1);
+        let next = table.reserve(&id, Vec::new(), session.tags.next(), 1).unwrap();
+        answer_after_failure(waiting);
+        let waiting_for_next = table.abandon(&next).unwrap();
+        assert_eq!(waiting_for_next.len(), 0, "a write that was meant for another process waits for this one");
+        assert_eq!(client.next().await, json!({"id": 2, "result": {"status": "unknownProcess"}}));
     }
 }

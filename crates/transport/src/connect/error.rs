@@ -223,7 +223,39 @@ fn next_step(status: u16) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+
+    #[test]
+    fn causes_of_a_refused_certificate_are_told_in_words() {
+        let library = |error: webpki::Error| CertificateError::Other(rustls::OtherError(Arc::new(error)));
+        for (cause, fault, words) in [
+            (library(webpki::Error::CaUsedAsEndEntity), CertificateFault::IsAuthority, "`basicConstraints=CA:FALSE`"),
+            (
+                library(webpki::Error::EndEntityUsedAsCa),
+                CertificateFault::IssuerIsNoAuthority,
+                "issue it with one that has `basicConstraints=CA:TRUE`",
+            ),
+            (library(webpki::Error::UnsupportedCertVersion), CertificateFault::Unsupported, "one of version 3"),
+            (CertificateError::UnhandledCriticalExtension, CertificateFault::Unsupported, "is not supported"),
+            (CertificateError::InvalidPurpose, CertificateFault::NotForServers, "`extendedKeyUsage=serverAuth`"),
+            (CertificateError::Revoked, CertificateFault::Revoked, "was revoked by its authority"),
+            (CertificateError::BadEncoding, CertificateFault::Unreadable, "cannot be read"),
+        ] {
+            let told = CertificateFault::from(&cause);
+            assert_eq!(told, fault);
+            assert!(told.to_string().contains(words), "{told}");
+        }
+    }
+
+    #[test]
+    fn a_failed_handshake_is_told_in_words() {
+        let refused = rustls::Error::AlertReceived(rustls::AlertDescription::HandshakeFailure);
+        assert_eq!(tls_message(&refused), "it refused the handshake with the alert HandshakeFailure");
+        let other_version = rustls::Error::PeerIncompatible(rustls::PeerIncompatible::ServerDoesNotSupportTls12Or13);
+        assert!(tls_message(&other_version).ends_with("it needs TLS 1.2 or 1.3"));
+    }
 
     #[test]
     fn only_failures_of_network_and_server_are_retryable() {

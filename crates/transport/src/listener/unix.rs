@@ -270,6 +270,49 @@ mod tests {
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "no socket and no lock file is left");
     }
 
+    /// How long a second server must leave the stale socket alone while another one has the lock. Shorter than `LOCK_PATIENCE`.
+    const WATCHED: Duration = Duration::from_secs(1);
+
+    /// Binds to a stale socket, and returns when it is certain that the bind waits for the lock.
+    async fn waiting_bind(path: &Path) -> impl Future<Output = Result<UnixSocketFile, BindError>> {
+        let stale = Identity::of(path).unwrap();
+        let mut bind = Box::pin(UnixSocketFile::bind(path));
+        let bound = tokio::time::timeout(WATCHED, &mut bind).await;
+        assert!(bound.is_err(), "a socket was bound although another server has the lock");
+        assert!(stale.is_at(path), "the stale socket was replaced although another server has the lock");
+        bind
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stale_socket_is_left_alone_until_the_lock_is_free() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        let lock = LockFile::acquire(&path).await.unwrap();
+        let bind = waiting_bind(&path).await;
+        drop(lock);
+        let socket = bind.await.unwrap();
+        UnixStream::connect(&path).await.unwrap();
+        drop(socket);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "no socket and no lock file is left");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_waits_for_the_lock_is_refused_when_its_holder_listens() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        let _lock = LockFile::acquire(&path).await.unwrap();
+        let bind = waiting_bind(&path).await;
+        remove_stale(&path).await.unwrap();
+        let _listening = bind_private(&path).unwrap();
+        let its_own = Identity::of(&path).unwrap();
+        let refused = bind.await.err().expect("the path has two servers");
+        assert!(matches!(&refused, BindError::UnixInUse(taken) if *taken == path), "{refused}");
+        assert!(its_own.is_at(&path), "the socket of the server that listens was replaced");
+        UnixStream::connect(&path).await.unwrap();
+    }
+
     #[tokio::test]
     async fn a_lock_file_that_a_dead_server_left_is_locked_again_and_a_link_is_not_followed() {
         let folder = tempfile::tempdir().unwrap();
