@@ -11,17 +11,7 @@ use testkit::{Client, Signal, TestServer, Value, descendants, eventually, is_ali
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
-/// Takes a lease, says when somebody wants to open the file, and gives the lease up at the end of its stdin.
-const HOLD_LEASE: &str = r#"
-    use Fcntl qw(F_SETLEASE F_WRLCK F_UNLCK);
-    $| = 1;
-    $SIG{IO} = sub { print "wanted\n" };
-    open my $file, "<", $ENV{FILE} or die "open: $!";
-    fcntl $file, F_SETLEASE, F_WRLCK or die "lease: $!";
-    print "leased\n";
-    1 while defined <STDIN> or $!{EINTR};
-    fcntl $file, F_SETLEASE, F_UNLCK;
-"#;
+const HOLD_LEASE: &str = include_str!("../../testkit/hold_lease.pl");
 
 /// More starts than one session may keep threads busy with, so that a start behind them waits for its turn.
 const CROWD: usize = 20;

@@ -1,40 +1,22 @@
 //! Replays the committed corpora of the fuzz targets for the decoders, with the checks of the targets themselves.
-#![expect(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test that fails should fail loudly and at once"
-)]
+#![expect(clippy::expect_used, clippy::panic, reason = "a test that fails should fail loudly and at once")]
 
+#[path = "../../../fuzz/checks/corpus.rs"]
+mod corpus;
 #[path = "../../../fuzz/checks/message_streams.rs"]
 mod message_streams;
-
-use std::path::Path;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 #[test]
 fn the_websocket_decoder_keeps_its_promises_for_every_input_of_the_corpus() {
-    replay("websocket", message_streams::check_websocket);
+    corpus::replay("websocket", 20, message_streams::check_websocket);
 }
 
 #[test]
 fn the_line_decoder_keeps_its_promises_for_every_input_of_the_corpus() {
-    replay("lines", message_streams::check_lines);
-}
-
-fn replay(target: &str, check: fn(&[u8])) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
-    let mut replayed = 0;
-    for entry in std::fs::read_dir(&folder).unwrap() {
-        let path = entry.unwrap().path();
-        let bytes = std::fs::read(&path).unwrap();
-        let kept = std::panic::catch_unwind(|| check(&bytes));
-        assert!(kept.is_ok(), "{} breaks a promise", path.display());
-        replayed += 1;
-    }
-    assert!(replayed >= 20, "the corpus was not found in {}", folder.display());
+    corpus::replay("lines", 20, message_streams::check_lines);
 }
 
 /// Bytes that are often special: flags and opcodes, lengths, line ends.

@@ -27,20 +27,13 @@ fn in_time<T: Send + 'static>(task: impl FnOnce() -> T + Send + 'static) -> T {
     receiver.recv_timeout(PATIENCE).expect("the search hangs")
 }
 
+const HOLD_LEASE: &str = include_str!("../../../testkit/hold_lease.pl");
+
 /// A process that holds a write lease on a file until it is dropped.
 struct LeaseHolder(Child);
 
 impl LeaseHolder {
     fn of(file: &Path) -> Self {
-        const HOLD_LEASE: &str = r#"
-            use Fcntl qw(F_SETLEASE F_WRLCK);
-            $| = 1;
-            $SIG{IO} = "IGNORE";
-            open my $file, "<", $ENV{FILE} or die "open: $!";
-            fcntl $file, F_SETLEASE, F_WRLCK or die "lease: $!";
-            print "leased\n";
-            1 while defined <STDIN> or $!{EINTR};
-        "#;
         let mut perl = Command::new("perl");
         perl.args(["-e", HOLD_LEASE]).env("FILE", file).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = perl.spawn().unwrap();

@@ -9,17 +9,7 @@ use tempfile::tempdir;
 
 use crate::support::{Running, TIMEOUT, World, command, perl, read_until, with_stdin, within};
 
-/// Takes a lease on the file, prints `wanted` when another process opens the file, and gives the lease up at the end of its stdin.
-const HOLD_LEASE: &str = r#"
-    use Fcntl qw(F_SETLEASE F_WRLCK F_UNLCK);
-    $| = 1;
-    $SIG{IO} = sub { print "wanted\n" };
-    open my $file, "<", $ENV{FILE} or die "open: $!";
-    fcntl $file, F_SETLEASE, F_WRLCK or die "lease: $!";
-    print "leased\n";
-    1 while defined <STDIN> or $!{EINTR};
-    fcntl $file, F_SETLEASE, F_UNLCK;
-"#;
+const HOLD_LEASE: &str = include_str!("../../../testkit/hold_lease.pl");
 
 /// Copies a program and starts a process that holds a lease on the copy. Returns that process and a command that executes the copy.
 async fn hold_lease(world: &World, original: &str, directory: &Path, arguments: &[&Path]) -> (Running, SpawnCommand) {
