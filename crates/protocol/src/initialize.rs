@@ -48,6 +48,13 @@ pub struct InitializeResult {
     pub session_id: Option<SessionId>,
 }
 
+/// `session/takenOver`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TakenOverNotification {
+    /// The reason with which a WebSocket would be closed, for people.
+    pub message: String,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

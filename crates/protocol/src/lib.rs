@@ -43,7 +43,7 @@ pub use http::{
     RedirectPolicy,
 };
 pub use id::{ProcessId, RequestId, SessionId, WriteId};
-pub use initialize::{InitializeParams, InitializeResult, SessionKeepParams};
+pub use initialize::{InitializeParams, InitializeResult, SessionKeepParams, TakenOverNotification};
 pub use legacy::{
     LegacyExecParams, LegacyExecResult, LegacyExited, LegacyTerminateParams, LegacyWriteParams, LegacyWriteResult,
 };

@@ -239,6 +239,9 @@ pub mod notification {
     pub const PROCESS_EXITED: &str = "process/exited";
     /// Server to client: a process has exited and its streams have ended.
     pub const PROCESS_CLOSED: &str = "process/closed";
+    /// Server to client: another connection has taken the session over. The connection ends after it. Sent only over transports that have no
+    /// close codes; a WebSocket is closed with 4010 instead.
+    pub const SESSION_TAKEN_OVER: &str = "session/takenOver";
     /// Server to client: changes that a watch has seen.
     pub const FS_CHANGED: &str = "fs/changed";
     /// Server to client: matches of a search.

@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use protocol::{
-    ErrorData, Incoming, Notification, RequestId, WireError, decode, encode_error, error_kind, notification, sniff_id,
+    ErrorData, Incoming, Notification, RequestId, TakenOverNotification, WireError, decode, encode_error,
+    encode_notification, error_kind, notification, sniff_id,
 };
 use session::{ConnectionNumber, Departure, Observer};
 use tokio::sync::Semaphore;
@@ -275,6 +276,10 @@ async fn converse(connection: &Arc<Connection>, reader: Reader, writer: Writer, 
     // What a connection that was taken over has asked is answered before the goodbye.
     connection.end_handlers().await;
     if let Some((code, reason)) = goodbye {
+        if matches!(end, End::TakenOver(_)) && !framing.has_close_codes() {
+            let message = TakenOverNotification { message: reason.to_owned() };
+            outbound.reply(encode_notification(notification::SESSION_TAKEN_OVER, &message));
+        }
         outbound.close(code, reason);
     }
     // A dead socket must not hold anything up.

@@ -54,6 +54,11 @@ impl Framing {
         }
     }
 
+    /// Whether the peer learns why a connection is closed. Without it, [`Framing::close`] appends nothing.
+    pub fn has_close_codes(self) -> bool {
+        self.supports_ping()
+    }
+
     fn control_frame(self, out: &mut Vec<u8>, opcode: Opcode, payload: &[u8]) -> bool {
         if self.supports_ping() {
             let payload = &payload[..payload.len().min(MAX_CONTROL_BYTES)];

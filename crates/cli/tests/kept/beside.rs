@@ -94,7 +94,15 @@ async fn a_follower_that_leaves_changes_nothing() {
 
 #[tokio::test]
 async fn who_is_taken_over_is_told_so_and_leaves_the_process_alone() {
-    let kept = Kept::start().await;
+    is_told_of_a_takeover(Kept::start().await).await;
+}
+
+#[tokio::test]
+async fn who_is_taken_over_on_a_unix_socket_is_told_so() {
+    is_told_of_a_takeover(Kept::on_a_unix_socket().await).await;
+}
+
+async fn is_told_of_a_takeover(kept: Kept) {
     kept.process(StartParams { pipe_stdin: true, ..sh("p", "echo ready; read line; echo got $line; exit 3") }).await;
     let attach = || kept.command(&["attach", "p"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut first = attach();

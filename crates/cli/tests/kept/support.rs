@@ -29,8 +29,17 @@ impl Kept {
     }
 
     pub(crate) async fn with_args(args: &[&str]) -> Self {
-        let server = TestServer::with_args(args).await;
+        Self::of(TestServer::with_args(args).await, tempfile::tempdir().unwrap()).await
+    }
+
+    /// On a Unix socket, where messages are lines, as with the server that commands start in the background.
+    pub(crate) async fn on_a_unix_socket() -> Self {
         let state = tempfile::tempdir().unwrap();
+        let url = format!("unix://{}", state.path().join("socket").display());
+        Self::of(TestServer::with_args(&["--listen", &url]).await, state).await
+    }
+
+    async fn of(server: TestServer, state: TempDir) -> Self {
         let session = make_session(server.url(), state.path()).await;
         Self { server, state, session }
     }

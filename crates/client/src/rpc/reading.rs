@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use protocol::{DecodeError, Incoming as Message, RequestId, encode_error, encode_response, sniff_id};
+use protocol::{DecodeError, Incoming as Message, RequestId, encode_error, encode_response, notification, sniff_id};
 use recovery::{LifeSigns, Silence};
 use tokio::time::{Instant, sleep_until};
 use transport::{ReadError, ReadEvent, Reader};
@@ -131,8 +131,11 @@ fn handle_message(rpc: &Rpc, inbound: &Inbound, message: &Bytes) -> Result<(), E
             }
             Ok(())
         }
-        Ok(Message::Notification(notification)) => {
-            inbound.notification(&notification.method, notification.params).map_err(notification_failed)
+        Ok(Message::Notification(received)) => {
+            if received.method == notification::SESSION_TAKEN_OVER {
+                rpc.note_takeover();
+            }
+            inbound.notification(&received.method, received.params).map_err(notification_failed)
         }
         Ok(Message::Request(request)) => {
             if !matches!(request.id, RequestId::Integer(0..)) {
