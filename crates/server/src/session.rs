@@ -97,7 +97,7 @@ impl Session {
     }
 
     /// The start at `place`, which a client asked for over `starter`, has made a process: connects its delivery to the attached connection.
-    /// The client may have left meanwhile; then the process waits for it no longer than processes that existed when the client left.
+    /// The client may have left meanwhile; then the hold of the process ends at the same time as that of the older processes.
     /// False: nobody wants the process any more.
     pub(crate) fn claim(
         &self,
@@ -115,7 +115,7 @@ impl Session {
             Some(outbound) => {
                 delivery.connect(outbound.number);
                 if outbound.number != starter {
-                    // The answer goes to the connection that asked, so events cannot overtake it on this one.
+                    // The answer goes over another connection, so nothing has to be awaited on this one.
                     delivery.answered(outbound.number);
                 }
             }

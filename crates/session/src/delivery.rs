@@ -19,7 +19,7 @@ use crate::log::{CHUNK_OVERHEAD_BYTES, Event, EventLog, Exit, LogLimits, Page, P
 pub use self::reader::{Departure, StartedAs};
 pub use self::reclaim::{MemoryPressure, ReclaimStep, Reclaimed};
 
-/// Whether a client that did not say what it has may be sent events a second time.
+/// What to send again to a client that has come back and does not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resend {
     /// Everything that it has not acknowledged. Sequence numbers let the client recognise what it has.
@@ -95,8 +95,8 @@ impl Delivery {
         &self.log
     }
 
-    /// The process wrote `buffer[..count]`. Leaves a buffer of the same length to read into next. Returns how many bytes of output were
-    /// dropped for it that no reader is known to have.
+    /// The process wrote `buffer[..count]`. Leaves a buffer of the same length to read into next. The log may drop old output to make room.
+    /// Returns how many of the dropped bytes no reader has acknowledged.
     pub fn append(&mut self, stream: Stream, buffer: &mut Vec<u8>, count: usize) -> u64 {
         let safe_bytes = self.dropped_or_acknowledged_bytes();
         if count >= buffer.len() / 2 {
@@ -143,8 +143,8 @@ impl Delivery {
     }
 
     /// The session's client has come back over this connection, or another client has taken the session over. It is sent nothing until its
-    /// first read says what it has, or [`stop_awaiting_read`](Self::stop_awaiting_read). Until then it makes the process wait only
-    /// if the client before it did.
+    /// first read says what it has, or [`stop_awaiting_read`](Self::stop_awaiting_read). Until then the process waits for it only if
+    /// a client has followed the process and has not said goodbye.
     pub fn attach(&mut self, connection: ConnectionNumber) {
         self.client.attach(connection);
     }
@@ -191,11 +191,11 @@ impl Delivery {
     }
 
     /// The client asks for the output after the event `after`. The first read after [`attach`](Self::attach) says what the client has, so
-    /// events go on after the page; a page that ends inside a chunk does not count as that read, because a link that cannot
-    /// carry the chunk would break over the events that follow it.
+    /// events go on after the page; a page that ends inside a chunk does not count as that read, because the next event
+    /// would be the whole chunk, which a bad link cannot carry.
     ///
-    /// A read by a client that has paused the process acknowledges nothing, because another client of the session may still
-    /// need that output. A read by any connection that is not a reader only returns output.
+    /// All other reads only return output and acknowledge nothing. So does a read by a client that has paused the process: it looks
+    /// at output that it has not taken yet.
     pub fn read(
         &mut self,
         connection: ConnectionNumber,
@@ -237,7 +237,8 @@ impl Delivery {
         }
     }
 
-    /// The server ends: every event is sent now or never. Pauses count no longer, and nobody but a connected reader makes the process wait.
+    /// The server ends: every event is sent now or never. Pauses count no longer, and the process stops waiting for a client that is not
+    /// connected.
     pub fn finish(&mut self) {
         self.is_finishing = true;
         let resend = self.resend;
@@ -277,7 +278,7 @@ impl Delivery {
         readers.any(|reader| reader.may_be_sent_events() && self.is_unsent(reader))
     }
 
-    /// Whether the session's client has been sent the close, or does not want to be sent it now.
+    /// Whether nothing is left that the session's client wants to be sent now: it has paused, or was sent the close.
     pub fn is_delivered(&self) -> bool {
         let client = &self.client;
         client.is_paused() || self.log.is_closed() && !(client.may_be_sent_events() && self.is_unsent(client))
@@ -301,7 +302,7 @@ impl Delivery {
         readers.find(|reader| reader.connection == Some(connection))
     }
 
-    /// Bytes from the beginning of the output whose loss nobody would notice now: they were dropped before, or a reader has them.
+    /// Bytes from the beginning of the output that were dropped before, or that at least one reader has acknowledged.
     fn dropped_or_acknowledged_bytes(&self) -> u64 {
         let acknowledged = self.readers().map(|reader| self.log.acknowledged_bytes(reader.acknowledged));
         acknowledged.max().unwrap_or(0).max(self.log.dropped_bytes())

@@ -1,7 +1,7 @@
 //! The events of one process: its output, exit and close under one sequence, with a bounded amount of output retained.
 //!
-//! Output that no reader has seen yet is merged into the last chunk, so the number of events follows the speed of the readers, not the size
-//! of the process's writes. Sequence numbers start at 1 and have no holes. The log knows no readers: how far each of them has got is
+//! Small writes are merged into the last chunk until a reader has seen it, so a slow reader gets few large chunks, however small the
+//! writes of the process are. Sequence numbers start at 1 and have no holes. The log knows no readers: how far each of them has got is
 //! the concern of [`Delivery`](crate::Delivery), which owns the log.
 
 use std::collections::VecDeque;
@@ -89,7 +89,8 @@ impl Event {
 pub struct Page {
     /// Retained output in sequence order.
     pub chunks: Vec<Chunk>,
-    /// Sequence number of the first event that is not in this page.
+    /// The number to go on with: one after the last chunk if the page has a limit, else one after the last event, the exit and the close
+    /// included.
     pub next_seq: u64,
     /// Some output between the event that was asked for and `chunks` was dropped.
     pub gap: bool,
@@ -269,8 +270,8 @@ impl EventLog {
         Page { chunks, next_seq, gap: after < self.dropped_through, is_partial: false }
     }
 
-    /// As [`read`](Self::read), for a reader that may have a part of the first chunk. The page holds only the rest of that chunk, and at
-    /// most `max_bytes` of it.
+    /// As [`read`](Self::read), for a reader that may have a part of the first chunk. Bytes that the reader has are left out. If the rest of
+    /// the first chunk exceeds `max_bytes`, the page holds only a part of it.
     pub fn read_part(&mut self, after: u64, max_bytes: u64, known: PartOfChunk) -> Page {
         let mut page = self.read(after, Some(max_bytes));
         let Some(first) = page.chunks.first_mut() else { return page };

@@ -1,8 +1,8 @@
 //! Which events the peer of one connection is known to have received.
 //!
 //! The protocol has no acknowledgements, but a WebSocket peer answers pings in order: a pong proves that everything sent before its
-//! ping was read. So a numbered ping follows every [`STRETCH_BYTES`] of output, and output stays retained until its pong is back.
-//! What a broken connection swallowed can then always be read again. Over a transport without pings, bytes that the kernel took count as
+//! ping was read. So a numbered ping follows every [`STRETCH_BYTES`] of output at the latest, and output of a running process stays retained
+//! until its pong is back. What a broken connection swallowed can then be read again. Over a transport without pings, bytes that the kernel took count as
 //! received. This value knows no frames and no clock. `K` names a process.
 
 use std::collections::{HashMap, VecDeque};
@@ -12,11 +12,11 @@ use std::time::Instant;
 /// Bytes of output between two pings.
 const STRETCH_BYTES: usize = 64 << 10;
 
-/// One ping follows this part of what a process retains at the latest, so that the process never waits for a ping that was not sent.
-const PINGS_PER_RETAINED: usize = 4;
+/// A ping also follows each quarter of what a process retains, so that the process never waits for a ping that was not sent.
+const PINGS_PER_FULL_LOG: usize = 4;
 
-/// Bytes of answers between two pings. A ping that waits behind megabytes of answers is answered late by a slow peer; one after each
-/// stretch is answered as steadily as the peer reads. A fast peer hardly notices so few.
+/// Bytes of answers between two pings. A ping that waits behind megabytes of answers is answered late by a slow peer. With a
+/// ping after each stretch a slow peer answers regularly, and so few pings cost a fast peer nothing.
 const ANSWER_STRETCH_BYTES: usize = 1 << 20;
 
 /// Pings that may wait for their pongs. A further ping replaces the youngest and stands for both, so that a peer which talks and never
@@ -50,7 +50,7 @@ impl<K: Eq + Hash> Receipts<K> {
     /// For processes that retain so many bytes of output each.
     pub fn new(retain_bytes: usize) -> Self {
         Self {
-            stretch_limit: STRETCH_BYTES.min(retain_bytes / PINGS_PER_RETAINED),
+            stretch_limit: STRETCH_BYTES.min(retain_bytes / PINGS_PER_FULL_LOG),
             last_ping: 0,
             last_pong: 0,
             output_bytes: 0,
@@ -67,8 +67,8 @@ impl<K: Eq + Hash> Receipts<K> {
         self.output_bytes >= self.stretch_limit
     }
 
-    /// The last events of a process were sent. Nothing waits for their receipt, because nothing more is read from the process. Returns
-    /// whether a ping should follow.
+    /// The last events of a process were sent. They need no receipt, because a process that has ended waits for nobody. Returns whether a
+    /// ping should follow.
     pub fn sent_last(&mut self, process: &K, output_bytes: usize) -> bool {
         self.since_ping.remove(process);
         self.output_bytes += output_bytes;
@@ -143,6 +143,8 @@ impl<K: Eq + Hash> Receipts<K> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn receipts() -> Receipts<&'static str> {
@@ -179,8 +181,9 @@ mod tests {
         let mut last = [0; 8];
         for through in 1..=10_000 {
             receipts.sent("a", through, 1);
-            last = receipts.ping(first);
+            last = receipts.ping(first + Duration::from_secs(through));
         }
+        let first = first + Duration::from_secs(1);
         assert_eq!(receipts.waiting.len(), MAX_WAITING_PINGS);
         assert_eq!(receipts.oldest_unanswered(), Some(first));
         let received = receipts.pong(&last).unwrap();
@@ -189,16 +192,25 @@ mod tests {
     }
 
     #[test]
-    fn a_ping_that_replaces_another_covers_what_the_other_covered() {
+    fn a_ping_that_replaces_another_stands_for_both() {
         let mut receipts = receipts();
+        let start = Instant::now();
+        let mut last_kept = [0; 8];
         for _ in 1..MAX_WAITING_PINGS {
-            receipts.ping(Instant::now());
+            last_kept = receipts.ping(start);
         }
         receipts.sent("a", 3, 1);
         receipts.sent("b", 1, 1);
-        receipts.ping(Instant::now());
+        let replaced_at = start + Duration::from_secs(1);
+        receipts.ping(replaced_at);
         receipts.sent("a", 4, 1);
-        let replaces_it = receipts.ping(Instant::now());
+        let replaces_it = receipts.ping(start + Duration::from_secs(2));
+        receipts.pong(&last_kept);
+        assert_eq!(
+            receipts.oldest_unanswered(),
+            Some(replaced_at),
+            "the peer owes an answer since the first of the two"
+        );
         let mut received = receipts.pong(&replaces_it).unwrap();
         received.sort_unstable();
         assert_eq!(received, [("a", 4), ("b", 1)]);

@@ -9,7 +9,7 @@ use crate::truth::Truth;
 
 pub(crate) struct Client {
     order: EventOrder,
-    /// How far in the truth the events have come that were handed out.
+    /// Number of symbols of the truth that were handed out.
     position: usize,
     received_bytes: u64,
     /// An unnumbered close that came while the answer to a read was awaited.
@@ -52,7 +52,8 @@ impl Client {
         }
     }
 
-    /// Takes the answer to a read after [`Client::last`]. A failure has to be honest.
+    /// Takes the answer to a read after [`Client::last`]. If the client reports a loss, output must really
+    /// have been lost.
     pub(crate) fn take_answer(&mut self, answer: ReadResult, dropped_bytes: u64, kind: ServerKind, server: &Server) {
         if self.has_failed() || self.order.is_closed() {
             return;
@@ -85,7 +86,8 @@ impl Client {
         }
     }
 
-    /// Takes the answer to the first read of a client that does not know the process. Begins after a gap.
+    /// Takes the answer to the first read of a client that does not know the process. If there is a gap, it begins
+    /// after the gap.
     pub(crate) fn begin(&mut self, answer: ReadResult, truth: &Truth) {
         if answer.gap {
             let first = answer.chunks.first().map_or(answer.next_seq, |chunk| chunk.seq);

@@ -2,7 +2,8 @@
 //! breaks, on virtual time.
 //!
 //! Whatever the network, the process and the readers do: every event is handed out once and in order, or its loss is reported, and no
-//! client waits for ever. `PROPTEST_CASES=1000000 cargo test -p recovery --release --test pair` plays more schedules than the tests do.
+//! client waits for ever. Not played are goodbyes, reads of parts of a chunk, processes that are started paused, and the end of the server;
+//! those rules have unit tests in `session`. `PROPTEST_CASES=1000000 cargo test -p recovery --release --test pair` plays more schedules than the tests do.
 
 mod client;
 mod schedule;

@@ -41,7 +41,8 @@ pub(crate) struct Server {
     outbox: Vec<(ConnectionNumber, Push)>,
     merge_bytes: usize,
     pub(crate) truth: Truth,
-    /// Whether output may have been dropped that a client had not acknowledged: the hold ended, or memory was given back.
+    /// Whether output may have been dropped that a client had not acknowledged: the hold ended, memory was given back, or the server is of
+    /// another kind.
     pub(crate) may_lose_output: bool,
 }
 
@@ -112,7 +113,7 @@ impl Server {
                 }
                 ProcessAct::Exit { code, sandbox_denied, timed_out } => {
                     let timed_out = timed_out && self.kind == ServerKind::Ours;
-                    self.truth.exited(code, timed_out);
+                    self.truth.exited(code, (self.kind != ServerKind::Old).then_some(sandbox_denied), timed_out);
                     self.delivery.exit(session::Exit { code, sandbox_denied, timed_out });
                 }
                 ProcessAct::Close => {

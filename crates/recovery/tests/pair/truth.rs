@@ -9,7 +9,12 @@ use recovery::{Event, Exit};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Symbol {
     Byte(Stream, u8),
-    Exited { code: i32, timed_out: bool },
+    /// `sandbox_denied` is `None` for a server that does not push it.
+    Exited {
+        code: i32,
+        sandbox_denied: Option<bool>,
+        timed_out: bool,
+    },
     Closed,
 }
 
@@ -26,8 +31,8 @@ impl Truth {
         self.symbols.extend(bytes.iter().map(|byte| Symbol::Byte(stream, *byte)));
     }
 
-    pub(crate) fn exited(&mut self, code: i32, timed_out: bool) {
-        self.symbols.push(Symbol::Exited { code, timed_out });
+    pub(crate) fn exited(&mut self, code: i32, sandbox_denied: Option<bool>, timed_out: bool) {
+        self.symbols.push(Symbol::Exited { code, sandbox_denied, timed_out });
     }
 
     pub(crate) fn closed(&mut self) {
@@ -42,24 +47,30 @@ impl Truth {
         self.symbols.len()
     }
 
-    /// Where in the truth the output begins that follows so many bytes of output.
+    /// Position of the first byte of output that follows `bytes` bytes of output.
     pub(crate) fn after_bytes(&self, bytes: u64) -> usize {
         let is_byte = |symbol: &Symbol| matches!(symbol, Symbol::Byte(..));
         let mut positions = (0..self.symbols.len()).filter(|position| is_byte(&self.symbols[*position]));
         positions.nth(bytes as usize).unwrap_or(self.symbols.len())
     }
 
-    /// An event that was sent to some reader. The same number always means the same event.
+    /// Checks that an event which is sent to some reader is the same as every earlier event with this number.
     pub(crate) fn check_same(&mut self, seq: u64, event: &Event) {
-        let first = self.events.entry(seq).or_insert_with(|| said(event));
-        assert_eq!(*first, said(event), "event {seq} was sent with another content before");
+        let first = self.events.entry(seq).or_insert_with(|| without_sandbox_denied(event));
+        assert_eq!(*first, without_sandbox_denied(event), "event {seq} was sent with another content before");
     }
 
     /// Checks that an event continues the truth at `position`, and returns where it ends.
     pub(crate) fn check_next(&self, position: usize, event: &Event) -> usize {
         let symbols: Vec<Symbol> = match event {
             Event::Output { stream, chunk } => chunk.iter().map(|byte| Symbol::Byte(*stream, *byte)).collect(),
-            Event::Exited(exit) => vec![Symbol::Exited { code: exit.code, timed_out: exit.timed_out }],
+            Event::Exited(Exit { code, sandbox_denied, timed_out }) => {
+                // An old server says this in the answer to a read only.
+                let is_pushed =
+                    !matches!(self.symbols.get(position), Some(Symbol::Exited { sandbox_denied: None, .. }));
+                let sandbox_denied = sandbox_denied.filter(|_| is_pushed);
+                vec![Symbol::Exited { code: *code, sandbox_denied, timed_out: *timed_out }]
+            }
             Event::Closed => vec![Symbol::Closed],
         };
         let end = position + symbols.len();
@@ -68,8 +79,8 @@ impl Truth {
     }
 }
 
-/// An event without what an old server says of the sandbox only in the answer to a read.
-fn said(event: &Event) -> Event {
+/// The event without `sandbox_denied`, which an old server tells only in the answer to a read.
+fn without_sandbox_denied(event: &Event) -> Event {
     match event {
         Event::Exited(exit) => Event::Exited(Exit { sandbox_denied: None, ..*exit }),
         event => event.clone(),

@@ -11,7 +11,7 @@ use crate::client::Client;
 use crate::schedule::{AttemptFate, Cut, ProcessAct, RECOVERY_BUDGET, Reclaim, Schedule, ServerKind, Time};
 use crate::server::{Push, Server};
 
-/// After a resume, when our server no longer waits for a read.
+/// How long our server waits for the first read after a resume.
 const READ_GRACE: Time = 1000;
 /// When the server gives up a connection that broke silently.
 const SERVER_GIVES_UP_AFTER: Time = 6000;
@@ -459,6 +459,7 @@ impl World {
     fn check_end(&self) {
         assert!(self.link_failed != self.link.current().is_some(), "neither connected nor failed");
         assert!(!self.server.process_waits(), "the process waits for ever");
+        assert!(!self.server.has_events_for(WATCHER), "the watcher was not sent everything");
         if let Some(taker) = &self.taker {
             assert!(taker.has_failed() || taker.is_complete(&self.server.truth), "the other client waits for ever");
         } else if !self.is_over() {
@@ -466,7 +467,7 @@ impl World {
         }
     }
 
-    /// Nothing more reaches the program that follows the process.
+    /// The client has given up, so it takes no more events.
     fn is_over(&self) -> bool {
         self.link_failed || self.client.has_failed()
     }

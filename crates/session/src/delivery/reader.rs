@@ -39,7 +39,7 @@ pub(super) enum Stage {
     Live,
 }
 
-/// What the client last asked for with `process/flow`.
+/// Whether the client has paused the process, at its start or with `process/flow`. A new connection begins without a pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flow {
     /// The client has never paused the process over this connection.
@@ -158,7 +158,7 @@ impl Reader {
         }
     }
 
-    /// From now on the process waits for this reader only while it is connected.
+    /// If this reader is not connected, the process stops waiting for it.
     pub(super) fn end_hold(&mut self) {
         if self.connection.is_none() {
             self.backpressure = Backpressure::Never;

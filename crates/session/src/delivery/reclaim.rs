@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::Delivery;
 
-/// How much memory the logs of all processes hold, beside what they may hold together.
+/// How much memory the logs of all processes hold, compared with what they may hold together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryPressure {
     /// They hold no more than they may.
@@ -36,12 +36,13 @@ pub enum ReclaimStep {
 pub struct Reclaimed {
     /// Bytes of memory that were freed.
     pub bytes: usize,
-    /// Bytes of dropped output that the client may never have had.
+    /// Bytes of dropped output that no reader has acknowledged; 0 if everything was sent.
     pub missed_bytes: u64,
 }
 
 impl Delivery {
-    /// Drops output to give memory back. `share` is how many bytes of memory the process may keep in the later steps.
+    /// Drops output to give memory back. `share` is how many bytes of memory the process keeps in the steps `Acknowledged` and
+    /// `Anything`.
     pub fn reclaim(&mut self, step: ReclaimStep, share: usize, pressure: MemoryPressure, now: Instant) -> Reclaimed {
         let client = &self.client;
         let keeps = match step {
@@ -57,7 +58,7 @@ impl Delivery {
         self.log.shrink_to(0)
     }
 
-    /// A process that is held waits, so its output can stay. A closed process cannot wait, but what its client is about to be sent stays
+    /// A running process that waits for its client writes nothing more, so its output can stay. A closed process cannot wait, but what its client is about to be sent stays
     /// too, as long as the pressure is not extreme.
     fn is_needed(&self, pressure: MemoryPressure, now: Instant) -> bool {
         let client = &self.client;
