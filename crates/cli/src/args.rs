@@ -10,7 +10,7 @@ use server::Config;
 use transport::{DEFAULT_LISTEN_URL, ListenUrl};
 
 use crate::remote::args::Command;
-use crate::units::{Bytes, Span, count};
+use crate::units::{Bytes, Span, at_least_one_byte, count};
 
 /// The heading under which limits are kept, apart from what a person needs every day.
 pub(crate) const LIMITS: &str = "Limits";
@@ -58,7 +58,7 @@ pub(crate) struct Args {
     pub(crate) session_ttl: Span,
 
     /// Output kept per process until its client is back
-    #[arg(long, env = "EXEC_SERVER_RETAIN_BYTES", hide_env = true, value_name = "SIZE", default_value = "1MiB")]
+    #[arg(long, env = "EXEC_SERVER_RETAIN_BYTES", hide_env = true, value_name = "SIZE", value_parser = at_least_one_byte, default_value = "1MiB")]
     pub(crate) retain_bytes: Bytes,
 
     /// Output kept for all processes together

@@ -1,8 +1,10 @@
 //! Sessions that their client wants to find again: how long they are kept, what is found then, and who may have them.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
+use std::path::PathBuf;
 use std::time::Duration;
 
+use tempfile::TempDir;
 use testkit::{Client, TestServer, Value, eventually, eventually_async, http_get, json, process_state, unbase64};
 
 const LONG_MS: u64 = 3_600_000;
@@ -150,6 +152,57 @@ async fn a_session_is_taken_over_from_a_client_that_answers() {
     second.output_until("p", "still here\n").await;
     connections_left(&server, 1).await;
     assert_eq!(second.call("environment/status", json!({})).await, json!({"status": "ready"}));
+}
+
+/// Asks for a start that takes until the returned file exists, and waits until it is under way.
+async fn slow_start(client: &mut Client, home: &TempDir, extra: Value) -> PathBuf {
+    let (begun, go) = (home.path().join("begun"), home.path().join("go"));
+    let profile = format!(": > {}; until [ -e {} ]; do sleep 0.01; done", begun.display(), go.display());
+    std::fs::write(home.path().join(".profile"), profile).unwrap();
+    let script = "head -c 200000 /dev/zero";
+    let mut params = Client::start_params("p", &["/bin/bash", "-lc", script]);
+    params["env"] = json!({"HOME": home.path(), "PATH": "/usr/bin:/bin"});
+    params["shellSnapshot"] = json!({"scopeId": "s", "shell": {"name": "bash", "path": "/bin/bash"}});
+    params.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+    client.send("process/start", params).await;
+    eventually("the start is under way", || begun.exists().then_some(())).await;
+    go
+}
+
+#[tokio::test]
+async fn a_process_whose_start_outlives_its_connection_is_not_paused_on_the_next() {
+    let home = tempfile::tempdir().unwrap();
+    let server = TestServer::with_args(&["--retain-bytes", "64KiB"]).await;
+    let mut first = server.client().await;
+    let go = slow_start(&mut first, &home, json!({"paused": true})).await;
+    let mut second = open(&server, json!({"resumeSessionId": first.session, "takeover": true})).await;
+    std::fs::write(go, "").unwrap();
+    eventually_async("it waits for nobody", async || {
+        (second.processes().await[0]["state"] == "closed").then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_process_whose_start_outlives_its_connection_is_read_before_its_events_come() {
+    let home = tempfile::tempdir().unwrap();
+    let server = TestServer::with_args(&["--retain-bytes", "64KiB"]).await;
+    let mut first = server.client().await;
+    let go = slow_start(&mut first, &home, json!({})).await;
+    let mut second = server.raw().await;
+    let resume = json!({"clientName": "second", "resumeSessionId": first.session, "takeover": true});
+    second.call("initialize", resume).await;
+    std::fs::write(go, "").unwrap();
+    let mut observer = open(&server, json!({"resumeSessionId": first.session, "observe": true})).await;
+    eventually_async("it waits for its client", async || {
+        (observer.processes().await[0]["outputBytes"] == 64 << 10).then_some(())
+    })
+    .await;
+    second.notify("initialized", json!({})).await;
+    let read = second.send("process/read", json!({"processId": "p", "afterSeq": 0})).await;
+    let answer = second.next().await;
+    assert_eq!((&answer["id"], &answer["result"]["chunks"][0]["seq"]), (&json!(read), &json!(1)));
+    assert_eq!(second.outcome("p").await.exit_code, 0);
 }
 
 #[tokio::test]

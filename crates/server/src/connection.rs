@@ -365,6 +365,7 @@ impl Connection {
             }
             Phase::Greeted(session, role) => {
                 let (session, role) = (Arc::clone(session), *role);
+                self.outbound.note_initialized();
                 if role == Role::Attached {
                     self.shared.janitor.push_without_read_later(&session, self.number());
                 }

@@ -156,6 +156,8 @@ impl Server {
         shared.actors.close();
         // Before the signal: no start that waits for its turn is executed once those before it have ended.
         shared.sessions.all().iter().for_each(|session| session.cancel_starts());
+        // No client can come back, so a process that waits for one may go on and end in order.
+        shared.sessions.all().iter().for_each(|session| session.push_everything());
         let _as_far_as_permitted = shared.spawner.signal_all(Signal::TERM).await;
         let _ = tokio::time::timeout(shared.config.shutdown_grace, shared.actors.wait()).await;
         self.kill_everything().await;

@@ -20,6 +20,7 @@ use crate::blocking::Asker;
 use crate::config::Config;
 use crate::connection::Outbound;
 use crate::files::SessionFiles;
+use crate::janitor::Janitor;
 use crate::presence::Present;
 use crate::process::{Process, Stop};
 use crate::retention::Budget;
@@ -112,12 +113,13 @@ impl Session {
             return false;
         }
         process.delivery(|delivery| match &link.outbound {
-            Some(outbound) => {
+            Some(outbound) if outbound.number == starter || !delivery.is_requested() => {
                 delivery.connect(outbound.number);
-                if outbound.number != starter {
-                    // The answer goes over another connection, so nothing has to be awaited on this one.
-                    delivery.answered(outbound.number);
-                }
+            }
+            // The client has come back, or another client has taken the session over, while the process was being started.
+            Some(outbound) => {
+                delivery.connect(starter);
+                delivery.attach(outbound.number);
             }
             None => {
                 delivery.connect(starter);
@@ -125,6 +127,16 @@ impl Session {
             }
         });
         true
+    }
+
+    /// A start was finished over another connection than the attached one. If the client of that one is to read first, it has its time for
+    /// that from now on.
+    pub(crate) fn push_late_start_later(self: &Arc<Self>, starter: ConnectionNumber, janitor: &Janitor) {
+        if let Some(outbound) = self.outbound().filter(|outbound| outbound.number != starter)
+            && outbound.is_initialized()
+        {
+            janitor.push_without_read_later(self, outbound.number);
+        }
     }
 
     /// Puts a process that has events for the attached connection into the queue of that connection.

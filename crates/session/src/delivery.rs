@@ -231,20 +231,36 @@ impl Delivery {
 
     /// The client has not read since it came back. It is sent everything that it has not acknowledged.
     pub fn stop_awaiting_read(&mut self, connection: ConnectionNumber) {
-        let resend = self.resend;
-        if let Some(reader) = self.reader(connection) {
-            reader.stop_awaiting_read(resend);
+        if self.client.connection == Some(connection) {
+            self.send_unacknowledged_again();
         }
+    }
+
+    /// Ends the wait for the first read of the client, if there is one. Output that is not sent again counts as acknowledged, because no
+    /// receipt will ever come for it.
+    fn send_unacknowledged_again(&mut self) {
+        if self.client.stage != Stage::AwaitingRead {
+            return;
+        }
+        match self.resend {
+            Resend::Unacknowledged => self.client.sent = self.client.sent.min(self.client.acknowledged.seq()),
+            Resend::Never => self.client.acknowledged = self.log.acknowledged_through(self.client.sent),
+        }
+        self.client.stop_awaiting_read();
+    }
+
+    /// Whether the client has asked for the events of this process, if only by starting it.
+    pub fn is_requested(&self) -> bool {
+        self.client.stage != Stage::Unrequested
     }
 
     /// The server ends: every event is sent now or never. Pauses count no longer, and the process stops waiting for a client that is not
     /// connected.
     pub fn finish(&mut self) {
         self.is_finishing = true;
-        let resend = self.resend;
+        self.send_unacknowledged_again();
         for reader in std::iter::once(&mut self.client).chain(&mut self.watchers) {
             reader.resume();
-            reader.stop_awaiting_read(resend);
             reader.end_hold();
         }
     }

@@ -157,6 +157,27 @@ async fn what_a_client_lets_wait_is_sent_before_the_goodbye() {
 }
 
 #[tokio::test]
+async fn a_paused_process_can_end_in_order_when_the_server_does() {
+    let mut server = TestServer::with_args(&["--retain-bytes", "64KiB", "--shutdown-grace", "60s"]).await;
+    let mut client = server.client().await;
+    let script = "trap 'echo bye; exit 7' TERM; seq 1 300000; while :; do sleep 0.01; done";
+    let mut params = Client::start_params("p", &["sh", "-c", script]);
+    params["paused"] = true.into();
+    client.call("process/start", params).await;
+    eventually_async("what is retained is full", async || {
+        let list = client.processes().await;
+        (list[0]["outputBytes"] == 64 << 10).then_some(())
+    })
+    .await;
+    server.signal(Signal::TERM);
+    let outcome = client.outcome("p").await;
+    assert_eq!(outcome.exit_code, 7);
+    assert!(outcome.stdout.ends_with(b"bye\n"));
+    client.drain().await;
+    assert_eq!(server.wait().await, Some(0));
+}
+
+#[tokio::test]
 async fn a_pause_that_comes_when_the_processes_have_ended_holds_nothing_back() {
     // More than the buffers of two sockets hold, so that the rest still waits when the pause comes.
     let mut server = TestServer::with_args(&["--retain-bytes", "16MiB", "--shutdown-grace", "100ms"]).await;

@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
@@ -61,6 +62,8 @@ pub(crate) struct Outbound {
     shut: CancellationToken,
     /// Another connection has taken the session.
     displaced: CancellationToken,
+    /// The client has sent `initialized`.
+    initialized: AtomicBool,
     /// The goodbye is queued.
     closing: CancellationToken,
     pub(crate) receipts: ConnectionReceipts,
@@ -135,6 +138,7 @@ impl Outbound {
             reply_room: Arc::new(Semaphore::new(REPLY_UNITS)),
             shut: CancellationToken::new(),
             displaced: CancellationToken::new(),
+            initialized: AtomicBool::new(false),
             closing: CancellationToken::new(),
             receipts: ConnectionReceipts::new(number, retain_bytes),
             answered: Notify::new(),
@@ -331,6 +335,14 @@ impl Outbound {
             state.replies.shrink_to(4);
             state.ready.shrink_to(4);
         }
+    }
+
+    pub(crate) fn note_initialized(&self) {
+        self.initialized.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_initialized(&self) -> bool {
+        self.initialized.load(Ordering::Acquire)
     }
 
     /// The client has read what it missed of some process.

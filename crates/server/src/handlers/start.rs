@@ -141,6 +141,7 @@ pub(super) fn begin(
                     process.delivery(|delivery| delivery.answered(starter));
                 });
                 shared.actors.spawn(actor);
+                session.push_late_start_later(starter, &shared.janitor);
                 if answered.is_none() {
                     shared.kill_in_background(Arc::clone(&process));
                 }

@@ -2,7 +2,6 @@
 
 use std::time::Instant;
 
-use super::Resend;
 use crate::attachment::ConnectionNumber;
 use crate::log::Acknowledged;
 
@@ -119,7 +118,9 @@ impl Reader {
         self.connection = Some(connection);
         self.hold_until = None;
         self.flow = Flow::Free;
-        self.stage = Stage::AwaitingRead;
+        if self.stage != Stage::Unrequested {
+            self.stage = Stage::AwaitingRead;
+        }
         if self.backpressure == Backpressure::WhileConnected {
             self.backpressure = Backpressure::Never;
         }
@@ -148,14 +149,9 @@ impl Reader {
         }
     }
 
-    pub(super) fn stop_awaiting_read(&mut self, resend: Resend) {
-        if self.stage == Stage::AwaitingRead {
-            self.stage = Stage::Live;
-            self.follow();
-            if resend == Resend::Unacknowledged {
-                self.sent = self.sent.min(self.acknowledged.seq());
-            }
-        }
+    pub(super) fn stop_awaiting_read(&mut self) {
+        self.stage = Stage::Live;
+        self.follow();
     }
 
     /// If this reader is not connected, the process stops waiting for it.

@@ -185,6 +185,30 @@ fn a_client_that_does_not_read_is_sent_everything_it_has_not_acknowledged() {
 }
 
 #[test]
+fn output_that_is_never_sent_again_makes_nobody_wait() {
+    let (mut delivery, now) = (Delivery::new(limits(8), Resend::Never, StartedAs::Followed), Instant::now());
+    delivery.connect(FIRST);
+    delivery.answered(FIRST);
+    write(&mut delivery, "aaaa");
+    write(&mut delivery, "bbbb");
+    assert_eq!((sent(&mut delivery, FIRST), room(&delivery, now)), (vec![1, 2], 0));
+    delivery.attach(SECOND);
+    delivery.stop_awaiting_read(SECOND);
+    assert_eq!(room(&delivery, now), 8, "no pong will ever acknowledge it");
+}
+
+#[test]
+fn what_an_observer_starts_is_not_requested_by_coming_back() {
+    let (mut delivery, now) = (started(StartedAs::Unrequested, 8), Instant::now());
+    write(&mut delivery, "aaaa");
+    delivery.detach(FIRST, Departure::Lost, now + HOLD);
+    delivery.attach(SECOND);
+    delivery.stop_awaiting_read(SECOND);
+    assert_eq!((sent(&mut delivery, SECOND), room(&delivery, now)), (vec![], usize::MAX));
+    assert!(delivery.read(SECOND, 0, None, None).catches_up);
+}
+
+#[test]
 fn a_displaced_connection_changes_nothing_for_its_successor() {
     let (mut delivery, now) = (started(StartedAs::Followed, 8), Instant::now());
     write(&mut delivery, "aaaa");
