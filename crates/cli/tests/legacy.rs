@@ -1,7 +1,7 @@
 //! The `command/exec` family of the first published protocol.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
-use testkit::{Client, TestServer, Value, base64, json, unbase64};
+use testkit::{Client, TestServer, Value, base64, eventually_async, json, unbase64};
 
 fn exec_params(process: &str, argv: &[&str], changes: Value) -> Value {
     let path = std::env::var("PATH").unwrap();
@@ -152,4 +152,26 @@ async fn both_families_reach_the_same_processes() {
     assert_eq!(read["chunks"], json!([{"seq": 1, "stream": "stdout", "chunk": "aGkK"}]));
     client.call("process/signal", json!({"processId": "p", "signal": "interrupt"})).await;
     assert_eq!(outcome(&mut client, "p").await.1, 130);
+}
+
+#[tokio::test]
+async fn a_command_goes_on_for_a_client_that_comes_back() {
+    // Nothing else wakes the command: the hold is longer than the test.
+    let server =
+        TestServer::with_args(&["--retain-bytes", "64KiB", "--detached-hold", "1h", "--session-ttl", "1h"]).await;
+    let mut first = server.client().await;
+    exec(&mut first, "p", &["sh", "-c", "head -c 200000 /dev/zero; exit 7"], json!({})).await;
+    // This client reads nothing, so it answers no pings, and the command waits.
+    let session = first.session.clone();
+    let mut observer = server.raw().await;
+    let observe = json!({"clientName": "observer", "resumeSessionId": session, "observe": true});
+    observer.call("initialize", observe).await;
+    observer.notify("initialized", json!({})).await;
+    eventually_async("what is retained is full", async || {
+        (observer.processes().await[0]["outputBytes"] == 64 << 10).then_some(())
+    })
+    .await;
+    drop(first);
+    let mut second = server.resume(&session).await;
+    assert_eq!(outcome(&mut second, "p").await.1, 7);
 }

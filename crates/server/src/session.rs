@@ -272,6 +272,8 @@ impl Session {
         }
         for process in self.table.processes() {
             process.delivery(|delivery| delivery.stop_awaiting_read(connection));
+            // What is not sent again leaves room for more.
+            process.poke();
             self.line_up(&process);
         }
         self.files.watches.listen(connection);
