@@ -7,6 +7,7 @@
 mod blocking;
 mod config;
 mod connection;
+mod connection_task;
 mod environment;
 mod files;
 mod guard_watch;

@@ -12,7 +12,7 @@ use transport::{
     Socket, TlsAcceptor, accept_messages,
 };
 
-use crate::connection;
+use crate::connection_task::serve;
 use crate::handshakes::{Handshake, Handshakes};
 use crate::metrics::{Metrics, Refusal, Transport};
 use crate::server::{Server, Shared};
@@ -102,7 +102,7 @@ impl Server {
             let shared = Arc::clone(&self.shared);
             self.shared.connections.spawn(async move {
                 let _present = present;
-                connection::serve(stream, Transport::stdio, shared).await;
+                serve(stream, Transport::stdio, shared).await;
             })
         });
         Ok(Running { addresses, stdio })
@@ -185,7 +185,7 @@ async fn accept(listener: &Listener, shared: &Arc<Shared>, door: &Arc<Door>, pla
             };
             let transport =
                 if matches!(stream.peer, PeerLabel::Unix) { Transport::unix } else { Transport::websocket };
-            Box::pin(connection::serve(stream, transport, shared)).await;
+            Box::pin(serve(stream, transport, shared)).await;
         });
     }
 }

@@ -17,7 +17,8 @@ use tokio_util::task::TaskTracker;
 
 use crate::blocking::{Asker, BlockingThreads, Growth};
 use crate::config::Config;
-use crate::connection::{Connection, LONGEST_GOODBYE, LargeAnswers};
+use crate::connection::{Connection, LargeAnswers};
+use crate::connection_task::LONGEST_GOODBYE;
 use crate::environment::{Variables, server_env, users_shell};
 use crate::files::{OPERATIONS_IN_ALL, SearchPlaces, places_for_all};
 use crate::guard_watch::keep_guard;

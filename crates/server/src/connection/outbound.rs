@@ -15,7 +15,6 @@ use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 use transport::{Framing, WriteProgress};
 
-use super::inbox::Handling;
 use super::receipts::ConnectionReceipts;
 use super::reply_room::ReplyRoom;
 use crate::process::Process;
@@ -33,13 +32,22 @@ const REPLY_OVERHEAD_BYTES: usize = 64;
 const REPLY_UNITS: usize = (8 << 20) / REPLY_UNIT_BYTES;
 const REPLY_UNIT_BYTES: usize = 1 << 10;
 
+/// Which incoming messages a connection may handle now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Intake {
+    /// Messages and control frames.
+    Everything,
+    /// Control frames only, because too many bytes of answers wait to be sent.
+    ControlFrames,
+}
+
 /// An answer on its way.
 pub(crate) struct Reply {
     pub(crate) message: Vec<u8>,
     /// Events that came with it instead of being pushed.
     covers: Option<Covered>,
     /// Given back when the answer has been sent, so that large answers cannot pile up.
-    pub(super) room: Option<ReplyRoom>,
+    pub(crate) room: Option<ReplyRoom>,
 }
 
 /// What an answer tells of a process: whoever has the answer has every event up to `through`.
@@ -177,12 +185,12 @@ impl Outbound {
     }
 
     /// The connection has ended, and its last requests are carried out without an answer: too many answers wait already.
-    pub(super) fn stop_answering(&self) {
+    pub(crate) fn stop_answering(&self) {
         self.state.lock().drops_answers = true;
     }
 
     /// Nobody sends what still waits: it must not hold room that others wait for.
-    pub(super) fn drop_answers(&self) {
+    pub(crate) fn drop_answers(&self) {
         let mut state = self.state.lock();
         state.drops_answers = true;
         let unsent = std::mem::take(&mut state.replies);
@@ -210,13 +218,9 @@ impl Outbound {
         self.state.lock().is_awake = false;
     }
 
-    /// What the connection may handle: further requests only if there is room for their answers.
-    pub(super) fn handling(&self) -> Handling {
-        if self.state.lock().reply_bytes < WAITING_REPLY_BYTES {
-            Handling::Everything
-        } else {
-            Handling::ControlFrames
-        }
+    /// Further requests may be handled only while there is room for their answers.
+    pub(crate) fn intake(&self) -> Intake {
+        if self.state.lock().reply_bytes < WAITING_REPLY_BYTES { Intake::Everything } else { Intake::ControlFrames }
     }
 
     /// Waits until answers have left.
@@ -383,12 +387,12 @@ impl Outbound {
     }
 
     /// When a peer for which something has been waiting since `since` is given up.
-    pub(super) fn given_up_since(&self, since: Instant, deadline: Duration) -> Instant {
+    pub(crate) fn given_up_since(&self, since: Instant, deadline: Duration) -> Instant {
         self.liveness.lock().given_up_at(since, deadline)
     }
 
     /// Whether the peer has not answered a ping yet, and so may not have read what was sent before it.
-    pub(super) fn waits_for_an_answer(&self) -> bool {
+    pub(crate) fn waits_for_an_answer(&self) -> bool {
         self.oldest_question().is_some()
     }
 

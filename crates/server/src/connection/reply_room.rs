@@ -58,7 +58,7 @@ pub(crate) struct ReplyRoom {
     _large: Option<LargeAnswerRoom>,
     _http: Vec<Retained>,
     /// Whether others than the connection lack this room.
-    pub(super) is_shared: bool,
+    pub(crate) is_shared: bool,
 }
 
 impl ReplyRoom {

@@ -370,7 +370,7 @@ mod tests {
     use transport::{MessageLimits, PeerLabel};
 
     use super::*;
-    use crate::connection::serve;
+    use crate::connection_task::serve;
     use crate::metrics::Transport;
     use crate::server::Server;
 

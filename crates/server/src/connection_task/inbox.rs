@@ -7,6 +7,8 @@ use std::io;
 
 use transport::{ReadError, ReadEvent, Reader};
 
+use crate::connection::Intake;
+
 /// Messages that are parked before the connection is no longer read at all. The message that reaches this is parked too. Pongs stand between requests, so the more is parked
 /// the longer they are seen; but many small messages leave holes in the memory of the server when they are gone. A peer whose
 /// requests fill this is still known to be there by what it takes of its answers.
@@ -14,15 +16,6 @@ const PARKED_BYTES: usize = 128 << 10;
 
 /// What a parked message costs beside its text.
 const PARKED_OVERHEAD_BYTES: usize = 64;
-
-/// Whether messages may be handled now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Handling {
-    /// Messages and control frames.
-    Everything,
-    /// Control frames only, because answers wait to be sent.
-    ControlFrames,
-}
 
 /// The reading half of a connection.
 pub(super) struct Inbox {
@@ -37,9 +30,9 @@ impl Inbox {
     }
 
     /// The next thing to handle. Cancel safe.
-    pub(super) async fn next(&mut self, handling: Handling) -> Result<ReadEvent, ReadError> {
+    pub(super) async fn next(&mut self, intake: Intake) -> Result<ReadEvent, ReadError> {
         loop {
-            if let Some(parked) = self.take_parked(handling) {
+            if let Some(parked) = self.take_parked(intake) {
                 return Ok(parked);
             }
             if self.is_full() || matches!(self.parked.back(), Some(ReadEvent::Closed(_))) {
@@ -47,21 +40,21 @@ impl Inbox {
                 return pending().await;
             }
             let incoming = self.reader.next().await?;
-            if let Some(incoming) = self.pass_or_park(incoming, handling) {
+            if let Some(incoming) = self.pass_or_park(incoming, intake) {
                 return Ok(incoming);
             }
         }
     }
 
     /// The same, of what has arrived already.
-    pub(super) fn next_buffered(&mut self, handling: Handling) -> Option<Result<ReadEvent, ReadError>> {
-        if let Some(parked) = self.take_parked(handling) {
+    pub(super) fn next_buffered(&mut self, intake: Intake) -> Option<Result<ReadEvent, ReadError>> {
+        if let Some(parked) = self.take_parked(intake) {
             return Some(Ok(parked));
         }
         while !self.is_full() {
             match self.reader.next_buffered()? {
                 Ok(incoming) => {
-                    if let Some(incoming) = self.pass_or_park(incoming, handling) {
+                    if let Some(incoming) = self.pass_or_park(incoming, intake) {
                         return Some(Ok(incoming));
                     }
                 }
@@ -92,8 +85,8 @@ impl Inbox {
         self.parked_bytes >= PARKED_BYTES
     }
 
-    fn take_parked(&mut self, handling: Handling) -> Option<ReadEvent> {
-        if handling == Handling::ControlFrames {
+    fn take_parked(&mut self, intake: Intake) -> Option<ReadEvent> {
+        if intake == Intake::ControlFrames {
             return None;
         }
         let parked = self.parked.pop_front()?;
@@ -104,13 +97,13 @@ impl Inbox {
         Some(parked)
     }
 
-    fn pass_or_park(&mut self, incoming: ReadEvent, handling: Handling) -> Option<ReadEvent> {
+    fn pass_or_park(&mut self, incoming: ReadEvent, intake: Intake) -> Option<ReadEvent> {
         let may_overtake = match &incoming {
             ReadEvent::Ping(_) | ReadEvent::Pong(_) | ReadEvent::Closed(Some(_)) => true,
             // The end of the stream comes after the requests before it, which may still be answered.
             ReadEvent::Message(_) | ReadEvent::TooLarge { .. } | ReadEvent::Closed(None) => false,
         };
-        if may_overtake || handling == Handling::Everything {
+        if may_overtake || intake == Intake::Everything {
             return Some(incoming);
         }
         self.parked_bytes += cost(&incoming);
@@ -166,11 +159,11 @@ mod tests {
         peer.send(b"one").await;
         peer.send(b"two").await;
         peer.pong().await;
-        assert_eq!(inbox.next(Handling::ControlFrames).await.unwrap(), ReadEvent::Pong("1".into()));
-        assert!(inbox.next_buffered(Handling::ControlFrames).is_none());
+        assert_eq!(inbox.next(Intake::ControlFrames).await.unwrap(), ReadEvent::Pong("1".into()));
+        assert!(inbox.next_buffered(Intake::ControlFrames).is_none());
         peer.send(b"three").await;
         for expected in ["one", "two", "three"] {
-            assert_eq!(inbox.next(Handling::Everything).await.unwrap(), ReadEvent::Message(expected.into()));
+            assert_eq!(inbox.next(Intake::Everything).await.unwrap(), ReadEvent::Message(expected.into()));
         }
         assert_eq!(inbox.parked_bytes, 0);
     }
@@ -183,7 +176,7 @@ mod tests {
         let mut out = Vec::new();
         Framing::WebSocketClient.close(&mut out, 1000, "");
         peer.0.writer.write_all(&out).await.unwrap();
-        let next = inbox.next(Handling::ControlFrames).await.unwrap();
+        let next = inbox.next(Intake::ControlFrames).await.unwrap();
         assert!(matches!(next, ReadEvent::Closed(Some(_))), "{next:?}");
         assert_eq!(inbox.take_rest(), ["one", "two"].map(|text| ReadEvent::Message(text.into())));
         assert_eq!((inbox.take_rest().len(), inbox.parked_bytes), (0, 0));
@@ -194,9 +187,9 @@ mod tests {
         let (mut inbox, mut peer) = pair();
         peer.send(b"one").await;
         drop(peer);
-        assert!(timeout(Duration::from_millis(20), inbox.next(Handling::ControlFrames)).await.is_err());
-        assert_eq!(inbox.next(Handling::Everything).await.unwrap(), ReadEvent::Message("one".into()));
-        assert_eq!(inbox.next(Handling::Everything).await.unwrap(), ReadEvent::Closed(None));
+        assert!(timeout(Duration::from_millis(20), inbox.next(Intake::ControlFrames)).await.is_err());
+        assert_eq!(inbox.next(Intake::Everything).await.unwrap(), ReadEvent::Message("one".into()));
+        assert_eq!(inbox.next(Intake::Everything).await.unwrap(), ReadEvent::Closed(None));
     }
 
     #[tokio::test]
@@ -208,7 +201,7 @@ mod tests {
                 peer.send(&message).await;
             }
         };
-        let reading = timeout(Duration::from_millis(200), inbox.next(Handling::ControlFrames));
+        let reading = timeout(Duration::from_millis(200), inbox.next(Intake::ControlFrames));
         tokio::select! {
             () = sending => {}
             read = reading => assert!(read.is_err(), "no control frame was sent"),

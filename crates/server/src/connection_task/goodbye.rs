@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use transport::PeerLabel;
 
-use super::Connection;
 use super::inbox::Inbox;
+use crate::connection::Connection;
 
 /// At shutdown, a peer that takes nothing of its last messages for this long is not waited for. One that takes them slowly gets more
 /// time, as any slow peer does.

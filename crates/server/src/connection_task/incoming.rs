@@ -1,0 +1,84 @@
+//! Handles one message of a peer: requests go to their handlers, `initialized` finishes the handshake, and every other message is refused
+//! with an error that says why.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use protocol::{
+    ErrorData, Incoming, Notification, RequestId, WireError, decode, encode_error, error_kind, notification, sniff_id,
+};
+use transport::{PeerLabel, ReadEvent};
+
+use crate::connection::Connection;
+use crate::handlers;
+
+/// Returns as soon as the next message may be handled.
+pub(super) async fn handle(connection: &Arc<Connection>, event: ReadEvent) {
+    match event {
+        ReadEvent::Message(message) => handle_message(connection, message).await,
+        ReadEvent::TooLarge { prefix } => refuse_too_large(connection, &prefix),
+        ReadEvent::Ping(payload) => connection.outbound.pong(payload),
+        ReadEvent::Pong(payload) => connection.outbound.note_answer(&payload),
+        // The caller ends the connection.
+        ReadEvent::Closed(_) => {}
+    }
+}
+
+async fn handle_message(connection: &Arc<Connection>, message: Bytes) {
+    if let Some((id, params)) = protocol::fs::recognise_write_block(&message) {
+        return handlers::write_block(connection, id, params);
+    }
+    match decode(&message) {
+        Ok(Incoming::Request(request)) => handlers::dispatch(connection, request, &message).await,
+        Ok(Incoming::Notification(notification)) => handle_notification(connection, &notification, &message),
+        Ok(Incoming::Response(response)) => refuse_answer(connection, &response.id),
+        Ok(Incoming::Error { id, .. }) => refuse_answer(connection, &id),
+        Err(error) => {
+            let kind = if matches!(connection.peer, PeerLabel::Tcp(_)) { "websocket JSON-RPC" } else { "JSON-RPC" };
+            let from = name_in_errors(&connection.peer);
+            let reason = format!("failed to parse {kind} message from {from}: {error}");
+            handlers::note_refused_message(connection, &message, &reason);
+            refuse(connection, reason);
+        }
+    }
+}
+
+fn handle_notification(connection: &Connection, notification: &Notification<'_>, message: &[u8]) {
+    if notification.method != notification::INITIALIZED {
+        let reason = format!("unexpected notification `{}`", protocol::shortened(&notification.method));
+        handlers::note_refused_message(connection, message, &reason);
+        refuse(connection, reason);
+    } else if !connection.note_initialized() {
+        refuse(connection, "client must call initialize before sending initialized".to_owned());
+    }
+}
+
+/// `prefix` is the beginning of the message, in which the id of a request is looked for.
+fn refuse_too_large(connection: &Connection, prefix: &[u8]) {
+    let id = sniff_id(prefix).unwrap_or(RequestId::UNKNOWN);
+    let limit = connection.shared.config.max_message_bytes;
+    let from = name_in_errors(&connection.peer);
+    let reason = format!("JSON-RPC message from {from} exceeds maximum length of {limit} bytes");
+    handlers::note_refused_message(connection, prefix, &reason);
+    let data = ErrorData::of_kind(error_kind::MESSAGE_TOO_LARGE);
+    connection.outbound.reply(encode_error(&id, &WireError::invalid_request(reason).with_data(data)));
+}
+
+/// This server sends no requests, so that no answer is expected.
+fn refuse_answer(connection: &Connection, id: &RequestId) {
+    let id = id.to_string();
+    refuse(connection, format!("no request with id {} is waiting for an answer", protocol::shortened(&id)));
+}
+
+/// Answers a message that has no usable id.
+fn refuse(connection: &Connection, reason: String) {
+    connection.outbound.reply(encode_error(&RequestId::UNKNOWN, &WireError::invalid_request(reason)));
+}
+
+/// How the protocol's error messages name a peer.
+fn name_in_errors(peer: &PeerLabel) -> String {
+    match peer {
+        PeerLabel::Tcp(address) => format!("exec-server websocket {address}"),
+        other => format!("exec-server {other}"),
+    }
+}
