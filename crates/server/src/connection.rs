@@ -2,9 +2,6 @@
 //! sends. The task that reads and writes is in `connection_task`.
 
 mod call;
-mod outbound;
-mod receipts;
-mod reply_room;
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -20,10 +17,9 @@ use tokio_util::task::TaskTracker;
 use transport::{Framing, PeerLabel};
 
 pub(crate) use call::Call;
-pub(crate) use outbound::{Covered, Intake, Outbound, Outgoing};
-pub(crate) use reply_room::{LARGE_ANSWER_BYTES, LargeAnswerRoom, LargeAnswers, ReplyRoom};
 
 use crate::handlers::{ActiveRequest, PendingLook, SearchCancel};
+use crate::outbound::{LARGE_ANSWER_BYTES, LargeAnswerRoom, Outbound, ReplyRoom};
 use crate::server::Shared;
 use crate::session::Session;
 

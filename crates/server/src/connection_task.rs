@@ -23,9 +23,10 @@ pub(crate) use goodbye::LONGEST_GOODBYE;
 
 use self::inbox::Inbox;
 use self::peer_timer::{PeerState, PeerTimer};
-use crate::connection::{Connection, Intake};
+use crate::connection::Connection;
 use crate::handlers;
 use crate::metrics::Transport;
+use crate::outbound::Intake;
 use crate::server::Shared;
 use crate::survive::survive;
 

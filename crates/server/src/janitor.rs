@@ -297,8 +297,8 @@ mod tests {
 
     use super::*;
     use crate::config::Config;
-    use crate::connection::Outbound;
     use crate::files::{OPERATIONS_IN_ALL, SessionFiles};
+    use crate::outbound::Outbound;
     use crate::server::Server;
     use crate::start_cancel::StartCancel;
 

@@ -16,6 +16,7 @@ mod handshakes;
 mod janitor;
 mod listen;
 mod metrics;
+mod outbound;
 mod presence;
 mod process;
 mod retention;

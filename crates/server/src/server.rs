@@ -17,13 +17,14 @@ use tokio_util::task::TaskTracker;
 
 use crate::blocking::{Asker, BlockingThreads, Growth};
 use crate::config::Config;
-use crate::connection::{Connection, LargeAnswers};
+use crate::connection::Connection;
 use crate::connection_task::LONGEST_GOODBYE;
 use crate::environment::{Variables, server_env, users_shell};
 use crate::files::{OPERATIONS_IN_ALL, SearchPlaces, places_for_all};
 use crate::guard_watch::keep_guard;
 use crate::janitor::Janitor;
 use crate::metrics::Metrics;
+use crate::outbound::LargeAnswers;
 use crate::presence::Presence;
 use crate::process::{Process, Stop};
 use crate::retention::Budget;

@@ -18,9 +18,9 @@ pub(crate) use table::{Deferred, Lookup, Place, Refusal, Table};
 
 use crate::blocking::Asker;
 use crate::config::Config;
-use crate::connection::Outbound;
 use crate::files::SessionFiles;
 use crate::janitor::Janitor;
+use crate::outbound::Outbound;
 use crate::presence::Present;
 use crate::process::{Process, Stop};
 use crate::retention::Budget;

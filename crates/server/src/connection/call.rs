@@ -9,10 +9,9 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::Connection;
-use super::outbound::Covered;
-use super::reply_room::ReplyRoom;
 use crate::handlers::resumed_elsewhere;
 use crate::metrics::Outcome;
+use crate::outbound::{Covered, ReplyRoom};
 
 /// An unanswered request. Dropped without an answer, it counts as cut off by a disconnect, unless the connection can still be
 /// told: it was displaced, or it is there and whoever worked on the request has panicked.

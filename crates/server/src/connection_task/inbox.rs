@@ -7,7 +7,7 @@ use std::io;
 
 use transport::{ReadError, ReadEvent, Reader};
 
-use crate::connection::Intake;
+use crate::outbound::Intake;
 
 /// Messages that are parked before the connection is no longer read at all. The message that reaches this is parked too. Pongs stand between requests, so the more is parked
 /// the longer they are seen; but many small messages leave holes in the memory of the server when they are gone. A peer whose

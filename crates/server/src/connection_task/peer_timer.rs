@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::goodbye::FLUSH_PATIENCE;
 use crate::config::Config;
-use crate::connection::Outbound;
+use crate::outbound::Outbound;
 
 /// Whether a connection goes on after a look at its peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use transport::Writer;
 
-use crate::connection::{Outbound, Outgoing, ReplyRoom};
+use crate::outbound::{Outbound, Outgoing, ReplyRoom};
 use crate::process::write_message;
 
 /// Gathered before a write. Beyond this, larger writes gain nothing and small messages would wait longer.

@@ -14,7 +14,7 @@ use session::{ChangeLog, ConnectionNumber, Told};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::connection::Outbound;
+use crate::outbound::Outbound;
 use crate::session::Session;
 
 /// Changes of a watch that wait to be told, and that are kept for a client that comes back.

@@ -9,7 +9,8 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout_at};
 
 use super::{Found, still_served, unknown_process};
-use crate::connection::{Call, Covered};
+use crate::connection::Call;
+use crate::outbound::Covered;
 use crate::process::Process;
 use crate::session::Session;
 

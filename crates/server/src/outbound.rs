@@ -1,5 +1,11 @@
-//! What a connection has to send: answers, and the processes that have something to say. Nobody pushes output into a
-//! queue here; the writer takes it from the event logs, in turn, when the socket has room.
+//! The queue of what a connection has to send: answers, and processes that have events. Output itself is not queued: the writer takes it
+//! from the event logs of the processes, in turn, when the socket has room.
+//!
+//! `receipts` knows what the peer has received, and `reply_room` bounds the memory of unsent answers. The socket is not known here; the
+//! writer is in `connection_task`.
+
+mod receipts;
+mod reply_room;
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -15,8 +21,9 @@ use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 use transport::{Framing, WriteProgress};
 
-use super::receipts::ConnectionReceipts;
-use super::reply_room::ReplyRoom;
+pub(crate) use reply_room::{LARGE_ANSWER_BYTES, LargeAnswerRoom, LargeAnswers, ReplyRoom};
+
+use self::receipts::ConnectionReceipts;
 use crate::process::Process;
 
 /// Answers that may wait to be sent. With more of them no further request of this connection is handled.
