@@ -14,7 +14,7 @@ use session::{ConnectionNumber, Departure, Observer};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use transport::{Framing, PeerLabel};
+use transport::{Framing, PeerLabel, ReceiptProof};
 
 pub(crate) use call::Call;
 
@@ -79,7 +79,7 @@ pub(crate) enum Role {
 
 impl Connection {
     /// The state of a connection that has just been opened.
-    pub(crate) fn new(shared: &Arc<Shared>, framing: Framing, peer: PeerLabel) -> Self {
+    pub(crate) fn new(shared: &Arc<Shared>, framing: Framing, receipt_proof: ReceiptProof, peer: PeerLabel) -> Self {
         let config = &shared.config;
         Self {
             requests: Arc::new(Semaphore::new(config.max_requests)),
@@ -90,7 +90,7 @@ impl Connection {
             http: Mutex::default(),
             http_places: Arc::new(Semaphore::new(config.max_http_requests)),
             waiting_bytes: AtomicUsize::new(0),
-            outbound: Arc::new(Outbound::new(shared.next_connection(), framing, config.retain_bytes)),
+            outbound: Arc::new(Outbound::new(shared.next_connection(), framing, receipt_proof, config.retain_bytes)),
             peer,
             phase: Mutex::new(Phase::Fresh),
             said_goodbye: AtomicBool::new(false),

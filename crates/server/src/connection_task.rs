@@ -96,8 +96,8 @@ impl ConnectionEnd {
 
 /// Serves a connection until it ends.
 pub(crate) async fn serve(stream: MessageStream, transport: Transport, shared: Arc<Shared>) {
-    let MessageStream { reader, writer, framing, peer } = stream;
-    let connection = Arc::new(Connection::new(&shared, framing, peer));
+    let MessageStream { reader, writer, framing, receipt_proof, peer } = stream;
+    let connection = Arc::new(Connection::new(&shared, framing, receipt_proof, peer));
     shared.metrics.connection_opened(transport);
     shared.add_connection(&connection);
     tracing::debug!(peer = %connection.peer, "connection opened");

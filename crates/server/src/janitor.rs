@@ -293,7 +293,7 @@ mod tests {
     use session::Attachment;
     use spawn::{SpawnCommand, StdinMode, Stdio};
     use tokio::time::timeout;
-    use transport::Framing;
+    use transport::{Framing, ReceiptProof};
 
     use super::*;
     use crate::config::Config;
@@ -307,7 +307,8 @@ mod tests {
 
     fn session(shared: &Shared) -> Arc<Session> {
         let config = &shared.config;
-        let outbound = Arc::new(Outbound::new(shared.next_connection(), Framing::Lines, config.retain_bytes));
+        let number = shared.next_connection();
+        let outbound = Arc::new(Outbound::new(number, Framing::Lines, ReceiptProof::Flush, config.retain_bytes));
         Arc::new(Session::new(
             SessionId::from("s".to_owned()),
             shared.spawner.session_tags(),

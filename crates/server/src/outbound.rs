@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use session::{ConnectionNumber, PeerLiveness};
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
-use transport::{Framing, WriteProgress};
+use transport::{Framing, ReceiptProof, WriteProgress};
 
 pub(crate) use reply_room::{LARGE_ANSWER_BYTES, LargeAnswerRoom, LargeAnswers, ReplyRoom};
 
@@ -144,7 +144,12 @@ fn reply_units(bytes: usize) -> u32 {
 
 impl Outbound {
     /// `retain_bytes` is what a process may have on its way at most.
-    pub(crate) fn new(number: ConnectionNumber, framing: Framing, retain_bytes: usize) -> Self {
+    pub(crate) fn new(
+        number: ConnectionNumber,
+        framing: Framing,
+        receipt_proof: ReceiptProof,
+        retain_bytes: usize,
+    ) -> Self {
         Self {
             number,
             framing,
@@ -155,7 +160,7 @@ impl Outbound {
             displaced: CancellationToken::new(),
             initialized: AtomicBool::new(false),
             closing: CancellationToken::new(),
-            receipts: ConnectionReceipts::new(number, retain_bytes),
+            receipts: ConnectionReceipts::new(number, receipt_proof, retain_bytes),
             answered: Notify::new(),
             liveness: Mutex::new(PeerLiveness::new(Instant::now())),
             last_catch_up: Mutex::new(None),
@@ -323,11 +328,11 @@ impl Outbound {
             if before >= WAITING_REPLY_BYTES && state.reply_bytes < WAITING_REPLY_BYTES {
                 self.room.notify_one();
             }
-            let mut ends_a_stretch = self.receipts.answer_sent(reply.message.len());
+            let mut wants_ping = self.receipts.answer_sent(reply.message.len());
             if let Some(Covered { process, through, output_bytes }) = reply.covers.take() {
-                ends_a_stretch |= self.receipts.sent(&process, through, output_bytes);
+                wants_ping |= self.receipts.sent(&process, through, output_bytes);
             }
-            if ends_a_stretch && self.framing.supports_ping() {
+            if wants_ping {
                 // Asked for now, the ping is what follows the answer.
                 state.ping_wanted_at.get_or_insert_with(Instant::now);
             }

@@ -2,8 +2,8 @@
 //!
 //! The protocol has no acknowledgements, but a WebSocket peer answers pings in order: a pong proves that everything sent before its
 //! ping was read. So a numbered ping follows every [`STRETCH_BYTES`] of output at the latest, and output of a running process stays retained
-//! until its pong is back. What a broken connection swallowed can then be read again. Over a transport without pings, bytes that the kernel took count as
-//! received. This value knows no frames and no clock. `K` names a process.
+//! until its pong is back. What a broken connection swallowed can then be read again. Other transports prove a receipt by the end of a
+//! write ([`Receipts::flushed`]). This value knows no frames and no clock. `K` names a process.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
@@ -118,11 +118,13 @@ impl<K: Eq + Hash> Receipts<K> {
         Some(received)
     }
 
-    /// Over a transport without pings, the kernel took everything that was sent. Returns the events that count as received now.
-    pub fn written(&mut self) -> Vec<(K, u64)> {
+    /// Everything that was sent is flushed, over a transport where that proves that it is received. Returns the events that are received
+    /// now. Pings stay unanswered, because a flush does not prove that the peer is alive.
+    pub fn flushed(&mut self) -> Vec<(K, u64)> {
         self.output_bytes = 0;
         self.answer_bytes = 0;
-        self.since_ping.drain().collect()
+        let before_pings = self.waiting.iter_mut().flat_map(|ping| ping.covers.drain(..));
+        before_pings.chain(self.since_ping.drain()).collect()
     }
 
     /// The number of the last ping.
@@ -162,7 +164,19 @@ mod tests {
         receipts.sent("b", 1, 10);
         assert_eq!(receipts.pong(&first), Some(vec![("a", 4)]));
         assert_eq!(receipts.pong(&second), Some(vec![("a", 5)]));
-        assert_eq!(receipts.written(), [("b", 1)]);
+        assert_eq!(receipts.flushed(), [("b", 1)]);
+    }
+
+    #[test]
+    fn a_flush_acknowledges_everything_and_answers_no_ping() {
+        let mut receipts = receipts();
+        receipts.sent("a", 3, 10);
+        let wanted_at = Instant::now();
+        let ping = receipts.ping(wanted_at);
+        receipts.sent("b", 1, 10);
+        assert_eq!(receipts.flushed(), [("a", 3), ("b", 1)]);
+        assert_eq!(receipts.oldest_unanswered(), Some(wanted_at));
+        assert_eq!(receipts.pong(&ping), Some(vec![]));
     }
 
     #[test]

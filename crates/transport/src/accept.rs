@@ -85,7 +85,7 @@ impl HttpConnection {
         let Some(Upgraded { io, already_read }) = http::serve(io, self.surface, trust, self.deadline).await? else {
             return Ok(None);
         };
-        Ok(Some(MessageStream::new(split(io), Framing::WebSocketServer, already_read, self.peer, self.limits)))
+        Ok(Some(MessageStream::upgraded(split(io), Framing::WebSocketServer, already_read, self.peer, self.limits)))
     }
 }
 

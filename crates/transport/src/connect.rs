@@ -74,7 +74,7 @@ where
 {
     let target = UpgradeTarget { authority: host, path_and_query: "/", display_url: host };
     let already_read = upgrade::request(&mut io, target, &options).await?;
-    Ok(MessageStream::new(tokio::io::split(io), Framing::WebSocketClient, already_read, peer, options.limits))
+    Ok(MessageStream::upgraded(tokio::io::split(io), Framing::WebSocketClient, already_read, peer, options.limits))
 }
 
 async fn connect_websocket(url: &WebSocketUrl, options: ConnectOptions) -> Result<MessageStream, ConnectError> {
@@ -86,11 +86,11 @@ async fn connect_websocket(url: &WebSocketUrl, options: ConnectOptions) -> Resul
     let limits = options.limits;
     if !url.is_secure {
         let already_read = upgrade::request(&mut tcp, target, &options).await?;
-        return Ok(MessageStream::new(tcp.into_split(), Framing::WebSocketClient, already_read, peer, limits));
+        return Ok(MessageStream::upgraded(tcp.into_split(), Framing::WebSocketClient, already_read, peer, limits));
     }
     let mut tls = handshake_tls(tcp, url, &options.tls_roots).await?;
     let already_read = upgrade::request(&mut tls, target, &options).await?;
-    Ok(MessageStream::new(tokio::io::split(tls), Framing::WebSocketClient, already_read, peer, limits))
+    Ok(MessageStream::upgraded(tokio::io::split(tls), Framing::WebSocketClient, already_read, peer, limits))
 }
 
 /// Resolves the host and connects to the first of its addresses that answers.

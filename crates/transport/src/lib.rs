@@ -5,7 +5,7 @@
 //! of delivering it, and keeps the memory of an idle connection small. It does not know JSON-RPC, sessions or the content of a message.
 //!
 //! Start with [`MessageStream`], which is both directions of a connection. A server gets one from [`Listener`] and [`accept_messages`],
-//! a client from [`connect`] or [`spawn_child`].
+//! a client from [`connect`] or [`spawn_child`]. Transports outside this crate make one with [`MessageStream::new`].
 
 #![forbid(unsafe_code)]
 
@@ -39,7 +39,7 @@ pub use peer::PeerLabel;
 pub use reader::Reader;
 pub use socket::Socket;
 pub use stdio::stdio;
-pub use stream::{MessageStream, in_memory, lines};
+pub use stream::{MessageStream, ReceiptProof, in_memory, lines};
 pub use tls::{TlsError, tls_acceptor};
 pub use tokio_rustls::TlsAcceptor;
 pub use websocket::Violation;

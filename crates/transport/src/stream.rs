@@ -21,12 +21,50 @@ pub struct MessageStream {
     pub writer: Writer,
     /// Turns messages into the bytes for `writer`.
     pub framing: Framing,
+    /// What proves that the peer has received a message.
+    pub receipt_proof: ReceiptProof,
     /// The peer, for logs and errors.
     pub peer: PeerLabel,
 }
 
+/// What proves to the sender that the peer has received a message. A sender that keeps messages until they are received drops them at the
+/// proof.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReceiptProof {
+    /// A pong. The peer answers pings in order, so a pong proves that the peer has read everything that was sent before its ping. The
+    /// framing must have pings ([`Framing::supports_ping`]).
+    Pong,
+    /// The return of [`Writer::write_all`], which ends with a flush. Pipes and Unix sockets flush as soon as the kernel has the bytes: the
+    /// peer is on this machine, and it loses them only if it ends. A transport with acknowledgements of its own gives the same promise if
+    /// its flush waits for the acknowledgement.
+    Flush,
+}
+
 impl MessageStream {
-    pub(crate) fn new<R, W>(
+    /// A message stream over any two byte streams, for transports that this crate does not have. The caller says with `receipt_proof`
+    /// what the byte streams promise.
+    pub fn new<R, W>(
+        read: R,
+        write: W,
+        framing: Framing,
+        receipt_proof: ReceiptProof,
+        peer: PeerLabel,
+        limits: MessageLimits,
+    ) -> Self
+    where
+        R: AsyncRead + Send + Unpin + 'static,
+        W: AsyncWrite + Send + Unpin + 'static,
+    {
+        debug_assert!(
+            receipt_proof != ReceiptProof::Pong || framing.supports_ping(),
+            "no pong can arrive with this framing"
+        );
+        let reader = Reader::new(read, framing, Bytes::new(), limits);
+        Self { reader, writer: Writer::new(write), framing, receipt_proof, peer }
+    }
+
+    /// A WebSocket after its upgrade. `already_read` is what was read behind the headers of the upgrade.
+    pub(crate) fn upgraded<R, W>(
         (read, write): (R, W),
         framing: Framing,
         already_read: Bytes,
@@ -37,23 +75,26 @@ impl MessageStream {
         R: AsyncRead + Send + Unpin + 'static,
         W: AsyncWrite + Send + Unpin + 'static,
     {
-        Self { reader: Reader::new(read, framing, already_read, limits), writer: Writer::new(write), framing, peer }
+        let reader = Reader::new(read, framing, already_read, limits);
+        Self { reader, writer: Writer::new(write), framing, receipt_proof: ReceiptProof::Pong, peer }
     }
 }
 
-/// A message stream with one message per line over any two byte streams, such as two pipes.
+/// A message stream with one message per line over two byte streams between processes of one machine, such as two pipes.
 pub fn lines<R, W>(read: R, write: W, peer: PeerLabel, limits: MessageLimits) -> MessageStream
 where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
-    MessageStream::new((read, write), Framing::Lines, Bytes::new(), peer, limits)
+    MessageStream::new(read, write, Framing::Lines, ReceiptProof::Flush, peer, limits)
 }
 
 /// Two connected streams with WebSocket framing: the one of the server, then the one of the client.
 pub fn in_memory(limits: MessageLimits) -> (MessageStream, MessageStream) {
     let (server, client) = tokio::io::duplex(IN_MEMORY_BYTES);
-    let stream =
-        |io, framing| MessageStream::new(tokio::io::split(io), framing, Bytes::new(), PeerLabel::Memory, limits);
+    let stream = |io, framing| {
+        let (read, write) = tokio::io::split(io);
+        MessageStream::new(read, write, framing, ReceiptProof::Pong, PeerLabel::Memory, limits)
+    };
     (stream(server, Framing::WebSocketServer), stream(client, Framing::WebSocketClient))
 }

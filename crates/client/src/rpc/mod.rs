@@ -61,7 +61,7 @@ impl Rpc {
     /// Starts the tasks of a connection. What the peer sends on its own goes to `inbound`. A peer that gives no sign of life for
     /// `silence_timeout`, although it was pinged, ends it.
     pub(crate) fn start(connection: Connection, inbound: Arc<Inbound>, silence_timeout: Duration) -> Arc<Self> {
-        let MessageStream { reader, writer, framing, peer } = connection.stream;
+        let MessageStream { reader, writer, framing, peer, .. } = connection.stream;
         let rpc = Arc::new(Self {
             outbox: Outbox::new(framing),
             calls: Mutex::new(Calls::default()),

@@ -60,9 +60,7 @@ pub(super) async fn run(outbound: Arc<Outbound>, mut writer: Writer) -> io::Resu
             writer.write_all_watched(&buffer, |progress| outbound.note_write(progress)).await?;
             buffer.clear();
             shared_room.clear();
-            if !outbound.framing.supports_ping() {
-                outbound.receipts.written();
-            }
+            outbound.receipts.flushed();
             if goodbye {
                 writer.shutdown().await;
                 return Ok(());
@@ -96,12 +94,12 @@ fn gather(outbound: &Arc<Outbound>, buffer: &mut Vec<u8>, shared_room: &mut Vec<
                 if pushed.has_more && process.enter_queue(outbound.number) {
                     outbound.line_up(Arc::clone(&process));
                 }
-                let ends_a_stretch = if pushed.is_last {
+                let wants_ping = if pushed.is_last {
                     outbound.receipts.sent_last(&process, pushed.output_bytes)
                 } else {
                     outbound.receipts.sent(&process, pushed.through, pushed.output_bytes)
                 };
-                if ends_a_stretch && framing.supports_ping() {
+                if wants_ping {
                     framing.ping(buffer, &outbound.receipts.ping(std::time::Instant::now()));
                 }
             }

@@ -1,4 +1,5 @@
-//! The receipts of one connection, joined to the processes whose events they are about. The rules are in [`session::Receipts`].
+//! The receipts of one connection, joined to the processes whose events they are about. The rules are in [`session::Receipts`]; what
+//! counts as a proof, a pong or a finished write, is a property of the connection's stream ([`ReceiptProof`]).
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -6,11 +7,13 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 use session::{ConnectionNumber, Receipts};
+use transport::ReceiptProof;
 
 use crate::process::Process;
 
 pub(crate) struct ConnectionReceipts {
     connection: ConnectionNumber,
+    proof: ReceiptProof,
     receipts: Mutex<Receipts<SentProcess>>,
 }
 
@@ -34,23 +37,25 @@ impl Hash for SentProcess {
 
 impl ConnectionReceipts {
     /// `retain_bytes` is how much output each process retains.
-    pub(crate) fn new(connection: ConnectionNumber, retain_bytes: usize) -> Self {
-        Self { connection, receipts: Mutex::new(Receipts::new(retain_bytes)) }
+    pub(crate) fn new(connection: ConnectionNumber, proof: ReceiptProof, retain_bytes: usize) -> Self {
+        Self { connection, proof, receipts: Mutex::new(Receipts::new(retain_bytes)) }
     }
 
     /// Events up to `through` were sent. Returns whether a ping should follow.
     pub(crate) fn sent(&self, process: &Arc<Process>, through: u64, output_bytes: usize) -> bool {
-        self.receipts.lock().sent(SentProcess(Arc::clone(process)), through, output_bytes)
+        let ends_a_stretch = self.receipts.lock().sent(SentProcess(Arc::clone(process)), through, output_bytes);
+        ends_a_stretch && self.proof == ReceiptProof::Pong
     }
 
     /// The last events of a process were sent. Returns whether a ping should follow.
     pub(crate) fn sent_last(&self, process: &Arc<Process>, output_bytes: usize) -> bool {
-        self.receipts.lock().sent_last(&SentProcess(Arc::clone(process)), output_bytes)
+        let ends_a_stretch = self.receipts.lock().sent_last(&SentProcess(Arc::clone(process)), output_bytes);
+        ends_a_stretch && self.proof == ReceiptProof::Pong
     }
 
     /// An answer of so many bytes was sent. Returns whether a ping should follow.
     pub(crate) fn answer_sent(&self, bytes: usize) -> bool {
-        self.receipts.lock().answer_sent(bytes)
+        self.receipts.lock().answer_sent(bytes) && self.proof == ReceiptProof::Pong
     }
 
     /// The payload of the ping that is sent now and has been wanted since `wanted_at`.
@@ -66,10 +71,15 @@ impl ConnectionReceipts {
         is_answer
     }
 
-    /// The kernel took everything that was sent, over a transport without pings.
-    pub(crate) fn written(&self) {
-        let received = self.receipts.lock().written();
-        self.acknowledge(received);
+    /// Everything that was sent has been written and flushed. On some streams that proves that it was received.
+    pub(crate) fn flushed(&self) {
+        match self.proof {
+            ReceiptProof::Pong => {}
+            ReceiptProof::Flush => {
+                let received = self.receipts.lock().flushed();
+                self.acknowledge(received);
+            }
+        }
     }
 
     pub(crate) fn last_ping(&self) -> u64 {

@@ -7,6 +7,7 @@ mod connecting;
 mod deadlines;
 mod http_surface;
 mod interop;
+mod outside_transport;
 mod support;
 mod tls;
 mod unix_socket;

@@ -1,0 +1,79 @@
+//! A transport that is made outside the crate `transport`: byte streams in memory whose flush waits until the peer has acknowledged
+//! everything that was written.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncWrite, DuplexStream, WriteHalf};
+use transport::{Framing, MessageLimits, MessageStream, PeerLabel, ReadEvent, ReceiptProof};
+
+use crate::support::send;
+
+const PIPE_BYTES: usize = 1024;
+
+/// What the peer has acknowledged, in bytes, and the task that waits for more.
+#[derive(Default)]
+struct Acknowledged {
+    bytes: usize,
+    waiting: Option<std::task::Waker>,
+}
+
+struct AcknowledgedWrites {
+    sink: WriteHalf<DuplexStream>,
+    written_bytes: usize,
+    acknowledged: Arc<Mutex<Acknowledged>>,
+}
+
+impl AsyncWrite for AcknowledgedWrites {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.sink).poll_write(cx, bytes);
+        if let Poll::Ready(Ok(count)) = &written {
+            self.written_bytes += count;
+        }
+        written
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut acknowledged = self.acknowledged.lock().unwrap();
+        if acknowledged.bytes >= self.written_bytes {
+            return Poll::Ready(Ok(()));
+        }
+        acknowledged.waiting = Some(cx.waker().clone());
+        Poll::Pending
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.sink).poll_shutdown(cx)
+    }
+}
+
+fn stream(io: DuplexStream, acknowledged: &Arc<Mutex<Acknowledged>>) -> MessageStream {
+    let (read, sink) = tokio::io::split(io);
+    let write = AcknowledgedWrites { sink, written_bytes: 0, acknowledged: Arc::clone(acknowledged) };
+    let peer = PeerLabel::Memory;
+    MessageStream::new(read, write, Framing::Lines, ReceiptProof::Flush, peer, MessageLimits::default())
+}
+
+#[tokio::test]
+async fn a_message_counts_as_received_when_the_peer_has_acknowledged_it() {
+    let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
+    let (by_them, by_us) = (Arc::default(), Arc::default());
+    let (mut ours, mut theirs) = (stream(ours, &by_them), stream(theirs, &by_us));
+    assert_eq!(ours.receipt_proof, ReceiptProof::Flush);
+
+    let mut sending = Box::pin(send(&mut ours, b"{}"));
+    let received = tokio::select! {
+        received = theirs.reader.next() => received.unwrap(),
+        () = &mut sending => panic!("the write has ended before the peer acknowledged it"),
+    };
+    assert_eq!(received, ReadEvent::Message("{}".into()));
+    let waiting = {
+        let mut acknowledged = by_them.lock().unwrap();
+        acknowledged.bytes = "{}\n".len();
+        acknowledged.waiting.take()
+    };
+    waiting.expect("the write waits for the peer").wake();
+    sending.await;
+}
