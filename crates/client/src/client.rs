@@ -5,13 +5,11 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use protocol::{
-    Base64Bytes, Capabilities, EnvironmentInfo, EnvironmentStatus, ListResult, Method, NoResult, ProcessFlowParams,
-    ProcessId, ProcessIdParams, ProcessSummary, ReadParams, ReadResult, SessionId, SessionKeepParams, Signal,
-    SignalParams, StartParams, StartResult, TerminateResult, WriteId, WriteParams, WriteResult,
+    Base64Bytes, Capabilities, EnvironmentInfo, EnvironmentStatus, ProcessFlowParams, ProcessId, ProcessIdParams,
+    ProcessSummary, ReadParams, ReadResult, SessionId, SessionKeepParams, Signal, SignalParams, StartParams,
+    StartResult, TerminateResult, TypedMethod, WriteId, WriteParams, WriteResult, methods,
 };
 use recovery::{Link, LinkPolicy, WhenRecovering};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use tokio::sync::{mpsc, watch};
 
 use crate::connector::Connector;
@@ -21,7 +19,7 @@ use crate::inbound::Inbound;
 use crate::options::{ExecServerClientConnectOptions, RemoteExecServerConnectArgs};
 use crate::path_map::PathMap;
 use crate::process::{self, ExecProcess};
-use crate::shared::{ConnectionState, Linked, Repeat, Shared};
+use crate::shared::{ConnectionState, Linked, Shared};
 use crate::{handshake, job, supervisor};
 
 /// How long a server may think about itself.
@@ -104,8 +102,7 @@ impl ExecServerClient {
     /// server without it keeps the session as long as every other one.
     pub async fn end_session(self) {
         let params = SessionKeepParams { keep_for_ms: 0 };
-        let told: Result<NoResult, _> = self.once(Method::SessionKeep, &params).await;
-        if let Err(error) = told {
+        if let Err(error) = self.call::<methods::SessionKeep>(&params).await {
             tracing::debug!(%error, "the session cannot be ended");
         }
         self.close().await;
@@ -165,14 +162,14 @@ impl ExecServerClient {
     pub async fn exec(&self, params: StartParams) -> Result<StartResult, ExecServerError> {
         let params = self.handle.shared.to_remote(params)?;
         self.handle.shared.leaves_processes.store(true, Ordering::Relaxed);
-        self.once(Method::ProcessStart, &params).await
+        self.call::<methods::ProcessStart>(&params).await
     }
 
     /// Reads retained output.
     pub async fn read(&self, params: ReadParams) -> Result<ReadResult, ExecServerError> {
         match self.handle.shared.options.when_recovering {
             WhenRecovering::Wait => process::read(&self.handle.shared, params).await,
-            WhenRecovering::FailFast => self.safe(Method::ProcessRead, &params).await,
+            WhenRecovering::FailFast => self.call::<methods::ProcessRead>(&params).await,
         }
     }
 
@@ -180,8 +177,7 @@ impl ExecServerClient {
     /// session up next still finds all of it. Extension `processFlow`.
     pub async fn pause(&self, process_id: &ProcessId, paused: bool) -> Result<(), ExecServerError> {
         let params = ProcessFlowParams { process_id: process_id.clone(), paused };
-        let _: NoResult = self.safe(Method::ProcessFlow, &params).await?;
-        Ok(())
+        self.call::<methods::ProcessFlow>(&params).await.map(drop)
     }
 
     /// Writes to the stdin of a process. With a write id it is repeated if the connection is lost; without one it is not.
@@ -191,42 +187,35 @@ impl ExecServerClient {
         bytes: Vec<u8>,
         write_id: Option<WriteId>,
     ) -> Result<WriteResult, ExecServerError> {
-        let is_safe = write_id.is_some();
         let params = WriteParams { process_id: process_id.clone(), chunk: Base64Bytes(bytes), write_id };
-        if is_safe {
-            self.safe(Method::ProcessWrite, &params).await
-        } else {
-            self.once(Method::ProcessWrite, &params).await
-        }
+        self.call::<methods::ProcessWrite>(&params).await
     }
 
     /// Sends a signal.
     pub async fn signal(&self, process_id: &ProcessId, signal: Signal) -> Result<(), ExecServerError> {
         let params = SignalParams { process_id: process_id.clone(), signal };
-        let _: NoResult = self.once(Method::ProcessSignal, &params).await?;
-        Ok(())
+        self.call::<methods::ProcessSignal>(&params).await.map(drop)
     }
 
     /// Ends a process and everything it has started.
     pub async fn terminate(&self, process_id: &ProcessId) -> Result<TerminateResult, ExecServerError> {
-        self.once(Method::ProcessTerminate, &ProcessIdParams { process_id: process_id.clone() }).await
+        self.call::<methods::ProcessTerminate>(&ProcessIdParams { process_id: process_id.clone() }).await
     }
 
     /// Every process of the session. Extension `processList`.
     pub async fn processes(&self) -> Result<Vec<ProcessSummary>, ExecServerError> {
-        let ListResult { processes } = self.safe(Method::ProcessList, &()).await?;
-        Ok(processes)
+        Ok(self.call::<methods::ProcessList>(&()).await?.processes)
     }
 
     /// What the environment is like.
     pub async fn environment_info(&self) -> Result<EnvironmentInfo, ExecServerError> {
-        let info = within(INFO_TIMEOUT, Method::EnvironmentInfo, self.safe(Method::EnvironmentInfo, &())).await?;
+        let info = self.call_within::<methods::EnvironmentInfo>(INFO_TIMEOUT).await?;
         Ok(self.handle.shared.to_local(info))
     }
 
     /// Whether the environment is ready.
     pub async fn environment_status(&self) -> Result<EnvironmentStatus, ExecServerError> {
-        within(STATUS_TIMEOUT, Method::EnvironmentStatus, self.safe(Method::EnvironmentStatus, &())).await
+        self.call_within::<methods::EnvironmentStatus>(STATUS_TIMEOUT).await
     }
 
     /// The files of the environment.
@@ -244,28 +233,14 @@ impl ExecServerClient {
         self.handle.shared.connector.paths()
     }
 
-    /// Asks for something that may be done twice.
-    pub(crate) async fn safe<R: DeserializeOwned>(
-        &self,
-        method: Method,
-        params: &impl Serialize,
-    ) -> Result<R, ExecServerError> {
-        let when_recovering = self.handle.shared.options.when_recovering;
-        let repeat = Repeat { when_recovering, ..Repeat::SAFE };
-        self.handle.shared.call(method, params, repeat).await
+    pub(crate) async fn call<M: TypedMethod>(&self, params: &M::Params) -> Result<M::Result, ExecServerError> {
+        self.handle.shared.call_for_user::<M>(params).await
     }
 
-    async fn once<R: DeserializeOwned>(&self, method: Method, params: &impl Serialize) -> Result<R, ExecServerError> {
-        self.handle.shared.call_once(method.name(), params).await
+    async fn call_within<M: TypedMethod<Params = ()>>(&self, limit: Duration) -> Result<M::Result, ExecServerError> {
+        tokio::time::timeout(limit, self.call::<M>(&())).await.unwrap_or_else(|_| {
+            let method = M::METHOD.name();
+            Err(ExecServerError::Protocol(format!("exec-server did not answer {method} within {limit:?}")))
+        })
     }
-}
-
-async fn within<T>(
-    time: Duration,
-    method: Method,
-    call: impl Future<Output = Result<T, ExecServerError>>,
-) -> Result<T, ExecServerError> {
-    tokio::time::timeout(time, call).await.unwrap_or_else(|_| {
-        Err(ExecServerError::Protocol(format!("exec-server did not answer {} within {time:?}", method.name())))
-    })
 }

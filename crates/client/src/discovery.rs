@@ -4,8 +4,8 @@
 use std::slice;
 
 use protocol::{
-    CapabilityFile, CapabilityRoot, ConfigReadParams, ConfigReadResult, DiscoverParams, DiscoverResult,
-    DiscoveredRoot, Method, SandboxContext,
+    CapabilityFile, CapabilityRoot, ConfigReadParams, ConfigReadResult, DiscoverParams, DiscoveredRoot,
+    SandboxContext, methods,
 };
 
 use crate::client::ExecServerClient;
@@ -27,7 +27,7 @@ impl ExecServerClient {
         let params = DiscoverParams { roots: sent.into_iter().collect::<Result<_, _>>()? };
         let answers = match params.roots.as_slice() {
             [] => Vec::new(),
-            _ => self.safe::<DiscoverResult>(Method::CapabilityRootsDiscover, &params).await?.roots,
+            _ => self.call::<methods::CapabilityRootsDiscover>(&params).await?.roots,
         };
         if answers.len() != params.roots.len() {
             let (sent, answered) = (params.roots.len(), answers.len());
@@ -62,7 +62,7 @@ impl ExecServerClient {
         if let Some(paths) = paths {
             params.cwd = paths.to_remote(&params.cwd);
         }
-        let mut result: ConfigReadResult = self.safe(Method::EnvironmentConfigRead, &params).await?;
+        let mut result = self.call::<methods::EnvironmentConfigRead>(&params).await?;
         if let Some(paths) = paths {
             let layers = result.config.layers.iter_mut().chain(&mut result.requirements.layers);
             let homes = result.user_home_dir.iter_mut().chain(slice::from_mut(&mut result.codex_home_dir));

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::fs::{CancelSearchParams, UnwatchParams};
-use protocol::{Capabilities, HttpCancelParams, Method, NoResult};
+use protocol::{Capabilities, HttpCancelParams, NoResult, methods};
 use tokio::sync::mpsc;
 
 use crate::error::ExecServerError;
-use crate::shared::{Repeat, Shared};
+use crate::shared::{CallOptions, Shared};
 
 /// How long to wait for one of a thousand calls to end.
 const BUSY_PATIENCE: Duration = Duration::from_millis(50);
@@ -33,13 +33,16 @@ impl Forgotten {
     async fn tell(&self, shared: &Shared) -> Result<NoResult, ExecServerError> {
         match self {
             Self::Request(id) => {
-                shared.call(Method::HttpCancel, &HttpCancelParams { request_id: id.clone() }, Repeat::SAFE).await
+                let params = HttpCancelParams { request_id: id.clone() };
+                shared.call::<methods::HttpCancel>(&params, CallOptions::WAIT).await
             }
             Self::Watch(id) => {
-                shared.call(Method::FsUnwatch, &UnwatchParams { watch_id: id.clone() }, Repeat::SAFE).await
+                let params = UnwatchParams { watch_id: id.clone() };
+                shared.call::<methods::FsUnwatch>(&params, CallOptions::WAIT).await
             }
             Self::Search(id) => {
-                shared.call(Method::FsCancelSearch, &CancelSearchParams { search_id: id.clone() }, Repeat::SAFE).await
+                let params = CancelSearchParams { search_id: id.clone() };
+                shared.call::<methods::FsCancelSearch>(&params, CallOptions::WAIT).await
             }
         }
     }

@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use protocol::{HttpRequestParams, HttpResponse, Method};
+use protocol::{HttpRequestParams, HttpResponse, methods};
 use tokio::sync::mpsc;
 
 use crate::client::{ExecServerClient, Handle};
@@ -131,7 +131,7 @@ impl ExecServerClient {
         params.stream_response = false;
         params.request_id = shared.inbound.bodies.next_id();
         let mut pending = Pending { shared, id: Some(params.request_id.clone()) };
-        let answer = shared.call_once(Method::HttpRequest.name(), &params).await;
+        let answer = shared.call_for_user::<methods::HttpRequest>(&params).await;
         pending.id = None;
         answer
     }
@@ -150,7 +150,7 @@ impl ExecServerClient {
         params.request_id = registration.id().to_owned();
         let handle = Arc::clone(self.handle());
         let body = HttpResponseBodyStream { pieces, registration, is_over: false, handle };
-        let answer: Result<HttpResponse, _> = shared.call_once(Method::HttpRequest.name(), &params).await;
+        let answer = shared.call_for_user::<methods::HttpRequest>(&params).await;
         if answer.is_err() {
             // There is nothing to cancel.
             body.registration.give_up();

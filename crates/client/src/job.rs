@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::fs::CloseParams;
-use protocol::{Method, ProcessId, ProcessIdParams, ReadParams, TerminateResult};
+use protocol::{ProcessId, ProcessIdParams, ReadParams, methods};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -13,7 +13,7 @@ use crate::forget::{Forgotten, forget_all};
 use crate::http::Backlog;
 use crate::process::{self, entry::Entry};
 use crate::rpc::{CallError, PendingCall, Slot};
-use crate::shared::{Repeat, Shared};
+use crate::shared::{CallOptions, Shared};
 
 /// How long a missing event may take before it is asked for. Events are pushed in order; only an old server mixes them up.
 const HOLE_PATIENCE: Duration = Duration::from_millis(250);
@@ -105,15 +105,18 @@ fn begin(shared: &Arc<Shared>, job: Job, running: &mut JoinSet<()>, lanes: &Lane
     }
 }
 
-/// Each is repeated over new connections until the server has answered, or the client fails.
+/// Nobody reads these answers, so each request is repeated over new connections until the server has answered, or the client fails.
 async fn terminate_all(shared: Arc<Shared>, mut processes: mpsc::UnboundedReceiver<ProcessId>) {
     while let Some(process) = processes.recv().await {
         let params = ProcessIdParams { process_id: process };
-        let repeat = Repeat { slot: Slot::Cleanup, ..Repeat::SAFE };
-        let ended: Result<TerminateResult, _> = shared.call(Method::ProcessTerminate, &params, repeat).await;
-        match ended {
-            Ok(_) => tracing::debug!(process = %params.process_id, "terminated"),
-            Err(error) => tracing::debug!(process = %params.process_id, %error, "cannot terminate"),
+        let options = CallOptions { slot: Slot::Cleanup, ..CallOptions::WAIT };
+        loop {
+            match shared.call_until_lost::<methods::ProcessTerminate>(&params, options).await {
+                Ok(None) => continue,
+                Ok(Some(_)) => tracing::debug!(process = %params.process_id, "terminated"),
+                Err(error) => tracing::debug!(process = %params.process_id, %error, "cannot terminate"),
+            }
+            break;
         }
     }
 }
@@ -175,8 +178,7 @@ async fn tell_flow(shared: Arc<Shared>, entry: Arc<Entry>) {
     loop {
         let paused = entry.wants_pause();
         let params = protocol::ProcessFlowParams { process_id: entry.id.clone(), paused };
-        let told: Result<protocol::NoResult, _> = shared.call(Method::ProcessFlow, &params, Repeat::SAFE).await;
-        match told {
+        match shared.call::<methods::ProcessFlow>(&params, CallOptions::WAIT).await {
             Ok(_) => {}
             // It would wait for ever if it is not told to go on.
             Err(ExecServerError::TooManyRequests(_)) if !entry.is_over() => {
@@ -198,8 +200,7 @@ async fn tell_body_flow(shared: Arc<Shared>, backlog: Arc<Backlog>) {
     loop {
         let paused = backlog.wants_pause();
         let params = protocol::HttpFlowParams { request_id: backlog.id().to_owned(), paused };
-        let told: Result<protocol::NoResult, _> = shared.call(Method::HttpFlow, &params, Repeat::SAFE).await;
-        match told {
+        match shared.call::<methods::HttpFlow>(&params, CallOptions::WAIT).await {
             Ok(_) => {}
             Err(ExecServerError::TooManyRequests(_)) => {
                 tokio::time::sleep(BUSY_PATIENCE).await;
@@ -218,9 +219,7 @@ async fn tell_body_flow(shared: Arc<Shared>, backlog: Arc<Backlog>) {
 async fn close_file(shared: Arc<Shared>, handle_id: String) {
     let params = CloseParams { handle_id };
     loop {
-        let closed: Result<protocol::NoResult, _> =
-            shared.call(Method::FsClose, &params, Repeat::SAFE_ABOUT_FILES).await;
-        match closed {
+        match shared.call::<methods::FsClose>(&params, CallOptions::WAIT_FILES).await {
             Err(ExecServerError::TooManyRequests(_)) => tokio::time::sleep(BUSY_PATIENCE).await,
             Err(error) => return tracing::debug!(%error, "cannot close a file"),
             Ok(_) => return,

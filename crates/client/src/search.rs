@@ -5,8 +5,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use protocol::Method;
 use protocol::fs::{FoundFile, FoundNotification, SearchParams, SearchResult};
+use protocol::methods;
 use tokio::sync::Notify;
 
 use crate::client::{ExecServerClient, Handle};
@@ -98,7 +98,7 @@ impl ExecServerClient {
         let found = Arc::new(Found::new(params.search_id.clone()));
         shared.inbound.searches.add(&found);
         let caller = Arc::clone(shared);
-        let answer = Box::pin(async move { caller.call_once(Method::FsSearch.name(), &params).await });
+        let answer = Box::pin(async move { caller.call_for_user::<methods::FsSearch>(&params).await });
         Ok(Search { found, answer, result: None, is_over: false, handle: Arc::clone(self.handle()) })
     }
 }

@@ -8,11 +8,9 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use protocol::{
     Capabilities, EnvironmentInfo, Method, ReadResult, RequestId, SessionId, SessionKeepParams, StartParams,
-    encode_request,
+    TypedMethod, encode_request, methods,
 };
 use recovery::{Admission, Generation, Link, Refusal, WhenRecovering, WriteSize};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use tokio::sync::{Notify, OnceCell, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -72,21 +70,29 @@ pub(crate) struct Linked {
     pub(crate) rpc: Arc<Rpc>,
 }
 
-/// How a call is made.
+/// What a call waits for before it is sent. Whether it may be sent twice stands in the method table.
 #[derive(Clone, Copy)]
-pub(crate) struct Repeat {
+pub(crate) struct CallOptions {
     pub(crate) when_recovering: WhenRecovering,
     pub(crate) slot: Slot,
     pub(crate) lane: Lane,
-    /// Doing it twice is the same as doing it once.
-    pub(crate) is_safe: bool,
 }
 
-impl Repeat {
-    pub(crate) const SAFE: Self =
-        Self { when_recovering: WhenRecovering::Wait, slot: Slot::Ordinary, lane: Lane::Free, is_safe: true };
-    /// The same for requests about files.
-    pub(crate) const SAFE_ABOUT_FILES: Self = Self { lane: Lane::Files, ..Self::SAFE };
+/// What became of a request that was to be sent over one connection.
+enum CallAttempt {
+    Answered(Bytes),
+    /// The connection ended before a byte of the request was sent.
+    NotSent(Generation),
+    /// The request was sent, and the connection ended before the answer.
+    Lost(Generation, Arc<Rpc>),
+}
+
+impl CallOptions {
+    /// Waits for the next connection while there is none.
+    pub(crate) const WAIT: Self =
+        Self { when_recovering: WhenRecovering::Wait, slot: Slot::Ordinary, lane: Lane::Free };
+    /// The same for requests about files, which share a window.
+    pub(crate) const WAIT_FILES: Self = Self { lane: Lane::Files, ..Self::WAIT };
 }
 
 impl Shared {
@@ -157,102 +163,84 @@ impl Shared {
         if self.closing.is_cancelled() { ExecServerError::Closed } else { ExecServerError::Disconnected(text) }
     }
 
-    /// Calls a method, over as many connections as it takes if that is safe. What was never sent is always safe to send.
-    pub(crate) async fn call<R: DeserializeOwned>(
+    /// Calls a method as the user of the client asked for it, who may not want to wait for the next connection.
+    pub(crate) async fn call_for_user<M: TypedMethod>(
         &self,
-        method: Method,
-        params: &impl Serialize,
-        repeat: Repeat,
-    ) -> Result<R, ExecServerError> {
-        self.call_named(method.name(), params, repeat).await
+        params: &M::Params,
+    ) -> Result<M::Result, ExecServerError> {
+        self.call::<M>(params, self.user_options(CallOptions::WAIT)).await
     }
 
-    /// Calls a method that must not be repeated.
-    pub(crate) async fn call_once<R: DeserializeOwned>(
-        &self,
-        method: &str,
-        params: &impl Serialize,
-    ) -> Result<R, ExecServerError> {
-        let when_recovering = self.options.when_recovering;
-        self.call_named(method, params, Repeat { when_recovering, is_safe: false, ..Repeat::SAFE }).await
+    /// These options with what the user has chosen for the time in which there is no connection.
+    pub(crate) fn user_options(&self, options: CallOptions) -> CallOptions {
+        CallOptions { when_recovering: self.options.when_recovering, ..options }
     }
 
-    async fn call_named<R: DeserializeOwned>(
+    /// Calls a method, over as many connections as needed if the method table lets it be repeated.
+    pub(crate) async fn call<M: TypedMethod>(
         &self,
-        method: &str,
-        params: &impl Serialize,
-        repeat: Repeat,
-    ) -> Result<R, ExecServerError> {
-        let result = self.call_encoded(repeat, |id| encode_request(id, method, params)).await?;
-        Ok(serde_json::from_slice(&result)?)
-    }
-
-    /// The same for a request that the caller writes, and an answer that the caller reads.
-    pub(crate) async fn call_encoded(
-        &self,
-        repeat: Repeat,
-        encode: impl Fn(&RequestId) -> Vec<u8>,
-    ) -> Result<Bytes, ExecServerError> {
+        params: &M::Params,
+        options: CallOptions,
+    ) -> Result<M::Result, ExecServerError> {
         loop {
-            let mut place = self.file_calls.place(repeat.lane).await;
-            let (generation, rpc) = self.rpc(repeat.when_recovering).await?;
-            let answer = async { rpc.begin_encoded(repeat.slot, &encode).await?.wait_encoded().await };
-            match place.hold(answer).await {
-                Ok(result) => {
-                    place.answered();
-                    return Ok(result);
-                }
-                Err(CallError::Failed(error)) => return Err(error),
-                Err(CallError::NotSent) => {}
-                Err(CallError::Lost) => {
-                    place.lost();
-                    if !repeat.is_safe {
-                        return Err(self.lost(&rpc));
-                    }
+            match self.attempt(options, |id| encode_request(id, M::METHOD.name(), params)).await? {
+                CallAttempt::Answered(result) => return Ok(serde_json::from_slice(&result)?),
+                CallAttempt::Lost(_, rpc) if !M::may_repeat(params) => return Err(self.lost(&rpc)),
+                CallAttempt::NotSent(generation) | CallAttempt::Lost(generation, _) => {
+                    self.has_left(generation).await
                 }
             }
-            drop(place);
-            self.has_left(generation).await;
         }
     }
 
-    /// Calls a method over the connection that there is, or the next one. None: it was sent, and that connection was lost before the
-    /// answer came. Another one is there, or on its way.
-    pub(crate) async fn call_until_lost<R: DeserializeOwned>(
+    /// Calls a method over the current connection, or over the next one if there is none. Returns `None` if the request was sent and
+    /// that connection was lost before the answer: the caller decides what to send next.
+    pub(crate) async fn call_until_lost<M: TypedMethod>(
         &self,
-        method: Method,
-        params: &impl Serialize,
-    ) -> Result<Option<R>, ExecServerError> {
-        let result = self.call_encoded_until_lost(Lane::Free, |id| encode_request(id, method.name(), params)).await?;
+        params: &M::Params,
+        options: CallOptions,
+    ) -> Result<Option<M::Result>, ExecServerError> {
+        let result = self.call_encoded_until_lost(options, |id| encode_request(id, M::METHOD.name(), params)).await?;
         Ok(result.map(|result| serde_json::from_slice(&result)).transpose()?)
     }
 
-    /// The same for a request that the caller writes, and an answer that the caller reads.
+    /// As [`call_until_lost`](Self::call_until_lost), for a request that the caller encodes and an answer that the caller decodes.
     pub(crate) async fn call_encoded_until_lost(
         &self,
-        lane: Lane,
+        options: CallOptions,
         encode: impl Fn(&RequestId) -> Vec<u8>,
     ) -> Result<Option<Bytes>, ExecServerError> {
         loop {
-            let mut place = self.file_calls.place(lane).await;
-            let (generation, rpc) = self.rpc(WhenRecovering::Wait).await?;
-            let answer = async { rpc.begin_encoded(Slot::Ordinary, &encode).await?.wait_encoded().await };
-            let is_sent = match place.hold(answer).await {
-                Ok(result) => {
-                    place.answered();
-                    return Ok(Some(result));
+            match self.attempt(options, &encode).await? {
+                CallAttempt::Answered(result) => return Ok(Some(result)),
+                CallAttempt::NotSent(generation) => self.has_left(generation).await,
+                CallAttempt::Lost(generation, _) => {
+                    self.has_left(generation).await;
+                    return Ok(None);
                 }
-                Err(CallError::Failed(error)) => return Err(error),
-                Err(CallError::NotSent) => false,
-                Err(CallError::Lost) => {
-                    place.lost();
-                    true
-                }
-            };
-            drop(place);
-            self.has_left(generation).await;
-            if is_sent {
-                return Ok(None);
+            }
+        }
+    }
+
+    /// Sends a request over one connection and waits for its answer.
+    async fn attempt(
+        &self,
+        options: CallOptions,
+        encode: impl Fn(&RequestId) -> Vec<u8>,
+    ) -> Result<CallAttempt, ExecServerError> {
+        let mut place = self.file_calls.place(options.lane).await;
+        let (generation, rpc) = self.rpc(options.when_recovering).await?;
+        let answer = async { rpc.begin_encoded(options.slot, encode).await?.wait_encoded().await };
+        match place.hold(answer).await {
+            Ok(result) => {
+                place.answered();
+                Ok(CallAttempt::Answered(result))
+            }
+            Err(CallError::Failed(error)) => Err(error),
+            Err(CallError::NotSent) => Ok(CallAttempt::NotSent(generation)),
+            Err(CallError::Lost) => {
+                place.lost();
+                Ok(CallAttempt::Lost(generation, rpc))
             }
         }
     }
@@ -280,7 +268,7 @@ impl Shared {
 
     /// What the server can do; asked once. A server that is too old to be asked can do nothing beyond the protocol's core.
     pub(crate) async fn capabilities(&self) -> Result<Capabilities, ExecServerError> {
-        let ask = async { known_capabilities(self.call(Method::EnvironmentInfo, &(), Repeat::SAFE).await) };
+        let ask = async { known_capabilities(self.call::<methods::EnvironmentInfo>(&(), CallOptions::WAIT).await) };
         self.capabilities.get_or_try_init(|| ask).await.cloned()
     }
 

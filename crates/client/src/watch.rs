@@ -5,13 +5,13 @@ mod entry;
 use std::sync::Arc;
 
 use protocol::fs::{FileChange, WatchParams};
-use protocol::{ErrorCode, Method, NoResult, PathUri};
+use protocol::{ErrorCode, PathUri, methods};
 
 use crate::client::{ExecServerClient, Handle};
 use crate::error::ExecServerError;
 use crate::forget::Forgotten;
 use crate::job::Job;
-use crate::shared::{Repeat, Shared};
+use crate::shared::{CallOptions, Shared};
 
 pub(crate) use entry::{WatchEntry, Watches};
 
@@ -79,8 +79,7 @@ impl ExecServerClient {
 /// Until the server has it. A connection that is lost on the way leaves it open whether it has.
 async fn begin(shared: &Shared, entry: &WatchEntry) -> Result<(), ExecServerError> {
     loop {
-        let begun: Result<NoResult, _> = shared.call_once(Method::FsWatch.name(), &entry.anew()).await;
-        match begun {
+        match shared.call_for_user::<methods::FsWatch>(&entry.anew()).await {
             Ok(_) => {
                 entry.has_begun();
                 return Ok(());
@@ -88,8 +87,7 @@ async fn begin(shared: &Shared, entry: &WatchEntry) -> Result<(), ExecServerErro
             Err(ExecServerError::Disconnected(_)) => {}
             Err(error) => return Err(error),
         }
-        let known: Result<NoResult, _> = shared.call(Method::FsWatch, &entry.again(), Repeat::SAFE).await;
-        match known {
+        match shared.call::<methods::FsWatch>(&entry.again(), CallOptions::WAIT).await {
             Ok(_) => {
                 entry.has_begun();
                 return Ok(());

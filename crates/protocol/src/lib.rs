@@ -47,7 +47,7 @@ pub use initialize::{InitializeParams, InitializeResult, SessionKeepParams, Take
 pub use legacy::{
     LegacyExecParams, LegacyExecResult, LegacyExited, LegacyTerminateParams, LegacyWriteParams, LegacyWriteResult,
 };
-pub use method::{Method, MethodFamily, RequestOrder, notification};
+pub use method::{Method, MethodFamily, Repeat, RequestOrder, TypedMethod, methods, notification};
 pub use output::{OutputFrame, ProcessIdJson, recognise_output};
 pub use process::{
     ChunkPart, ClosedNotification, EnvInherit, EnvPolicy, ExitedNotification, ListResult, NoResult, OutputChunk,

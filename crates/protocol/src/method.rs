@@ -1,9 +1,10 @@
-//! The one table of methods: name on the wire, family, what a request must wait for, params and result. The names of
-//! notifications stand below the table.
+//! The one table of methods: name on the wire, family, what a request must wait for, whether it may be repeated, params and result.
+//! The names of notifications stand below the table.
 //!
-//! The server dispatches by this table and the client calls by it. The table does not know how a method is handled. To add a
+//! The server dispatches by this table. The client calls by the types in [`methods`], one for each line of the table. The table does not know how a method is handled. To add a
 //! method, add a line to `methods!`.
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::fs::{
@@ -82,8 +83,40 @@ pub enum RequestOrder {
     Handle,
 }
 
+/// Whether a client may send a request again over its next connection, after the connection was lost between the request and the
+/// answer. The client then does not know whether the server has handled the first one. A request of which no byte was sent is
+/// always sent again, whatever stands here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repeat {
+    /// The client repeats it: it only reads, or doing it twice has the same effect and the same answer as doing it once.
+    Safe,
+    /// The client does not repeat it, because the second request would do something else: send a second signal, fail because the
+    /// first one succeeded, or answer about a state that the first one changed. The caller gets an error and decides.
+    Never,
+    /// Whether it is safe depends on the params, as the function beside it in the table says.
+    IfParams,
+}
+
+/// A line of the table as a type, so that params and result of a call cannot be mixed up. The types are in [`methods`].
+pub trait TypedMethod {
+    /// The method that this type stands for.
+    const METHOD: Method;
+    /// What the client sends in the member `params`.
+    type Params: Serialize;
+    /// What a successful answer has in the member `result`.
+    type Result: DeserializeOwned;
+
+    /// Whether the client may send these params again after a lost connection. See [`Repeat`].
+    fn may_repeat(params: &Self::Params) -> bool;
+}
+
 macro_rules! methods {
-    ($($(#[$doc:meta])* $variant:ident = $name:literal, $family:ident, $order:ident, $params:ty => $result:ty;)*) => {
+    (@allows) => { |_| false };
+    (@allows $allows:expr) => { $allows };
+    ($(
+        $(#[$doc:meta])*
+        $variant:ident = $name:literal, $family:ident, $order:ident, $repeat:ident $(($allows:expr))?, $params:ty => $result:ty;
+    )*) => {
         /// A request that a client can send.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Method {
@@ -123,6 +156,13 @@ macro_rules! methods {
                 }
             }
 
+            /// Whether a client may send this request again after a lost connection.
+            pub const fn repeat(self) -> Repeat {
+                match self {
+                    $(Self::$variant => Repeat::$repeat,)*
+                }
+            }
+
             /// Checks that two JSON texts decode as the params and the result of this method. For tests of documented examples.
             pub fn check_example(self, params: &str, result: &str) -> Result<(), serde_json::Error> {
                 fn decodes<T: Serialize + for<'de> Deserialize<'de>>(json: &str) -> Result<(), serde_json::Error> {
@@ -133,100 +173,121 @@ macro_rules! methods {
                 }
             }
         }
+
+        /// The lines of the method table as types. See [`TypedMethod`].
+        pub mod methods {
+            $($(#[$doc])* #[derive(Clone, Copy, Debug)] pub struct $variant;)*
+        }
+
+        $(impl TypedMethod for methods::$variant {
+            const METHOD: Method = Method::$variant;
+            type Params = $params;
+            type Result = $result;
+
+            fn may_repeat(params: &Self::Params) -> bool {
+                let allows: fn(&Self::Params) -> bool = methods!(@allows $($allows)?);
+                match Method::$variant.repeat() {
+                    Repeat::Safe => true,
+                    Repeat::Never => false,
+                    Repeat::IfParams => allows(params),
+                }
+            }
+        })*
     };
 }
 
 methods! {
     /// Opens a new session or resumes one. Must be the first request of a connection.
-    Initialize = "initialize", Handshake, Inline, InitializeParams => InitializeResult;
+    Initialize = "initialize", Handshake, Inline, Never, InitializeParams => InitializeResult;
     /// Starts a process on pipes or on a terminal.
-    ProcessStart = "process/start", Exec, Start, StartParams => StartResult;
+    ProcessStart = "process/start", Exec, Start, Never, StartParams => StartResult;
     /// Reads retained output, and waits for some if the params ask for it.
-    ProcessRead = "process/read", Exec, AfterStart, ReadParams => ReadResult;
-    /// Writes to the stdin of a process.
-    ProcessWrite = "process/write", Exec, Stdin, WriteParams => WriteResult;
+    ProcessRead = "process/read", Exec, AfterStart, Safe, ReadParams => ReadResult;
+    /// Writes to the stdin of a process. The server recognises a repeated write by its `writeId`.
+    ProcessWrite = "process/write", Exec, Stdin, IfParams(|write| write.write_id.is_some()), WriteParams => WriteResult;
     /// Sends a signal to the process group of a process.
-    ProcessSignal = "process/signal", Exec, AfterStart, SignalParams => NoResult;
-    /// Kills a process and all its descendants, and answers when they are gone.
-    ProcessTerminate = "process/terminate", Exec, AfterStart, ProcessIdParams => TerminateResult;
+    ProcessSignal = "process/signal", Exec, AfterStart, Never, SignalParams => NoResult;
+    /// Kills a process and all its descendants, and answers when they are gone. A repeated request would answer that the process was not
+    /// running.
+    ProcessTerminate = "process/terminate", Exec, AfterStart, Never, ProcessIdParams => TerminateResult;
     /// Changes the size of the terminal of a process.
-    ProcessResize = "process/resize", Exec, AfterStart, ResizeParams => NoResult;
+    ProcessResize = "process/resize", Exec, AfterStart, Safe, ResizeParams => NoResult;
     /// Closes stdin after the input that is queued. A terminal gets its end-of-file character instead.
-    ProcessCloseStdin = "process/closeStdin", Exec, Stdin, ProcessIdParams => NoResult;
+    ProcessCloseStdin = "process/closeStdin", Exec, Stdin, Safe, ProcessIdParams => NoResult;
     /// Pauses or resumes the events of one process on this connection.
-    ProcessFlow = "process/flow", Exec, AfterStart, ProcessFlowParams => NoResult;
+    ProcessFlow = "process/flow", Exec, AfterStart, Safe, ProcessFlowParams => NoResult;
     /// Lists every process that the session knows.
-    ProcessList = "process/list", Exec, Unordered, () => ListResult;
+    ProcessList = "process/list", Exec, Unordered, Safe, () => ListResult;
     /// Changes how long the session is kept after its connection is lost.
-    SessionKeep = "session/keep", Exec, Unordered, SessionKeepParams => NoResult;
+    SessionKeep = "session/keep", Exec, Unordered, Safe, SessionKeepParams => NoResult;
     /// Returns shell, directories and capabilities of the server.
-    EnvironmentInfo = "environment/info", EnvironmentInfo, Unordered, () => EnvironmentInfo;
+    EnvironmentInfo = "environment/info", EnvironmentInfo, Unordered, Safe, () => EnvironmentInfo;
     /// Returns whether the environment is ready, which a server that answers always is.
-    EnvironmentStatus = "environment/status", EnvironmentStatus, Unordered, () => EnvironmentStatus;
+    EnvironmentStatus = "environment/status", EnvironmentStatus, Unordered, Safe, () => EnvironmentStatus;
     /// Returns the values of some keys in the configuration files of the environment.
-    EnvironmentConfigRead = "environmentConfig/read", EnvironmentConfig, Unordered, ConfigReadParams => ConfigReadResult;
+    EnvironmentConfigRead = "environmentConfig/read", EnvironmentConfig, Unordered, Safe, ConfigReadParams => ConfigReadResult;
     /// Finds plugins and skills below directories, and returns their files.
-    CapabilityRootsDiscover = "capabilityRoots/discoverV1", CapabilityDiscovery, Unordered, DiscoverParams => DiscoverResult;
+    CapabilityRootsDiscover = "capabilityRoots/discoverV1", CapabilityDiscovery, Unordered, Safe, DiscoverParams => DiscoverResult;
     /// Reads a whole file in one answer.
-    FsReadFile = "fs/readFile", Filesystem, Unordered, FileParams => ReadFileResult;
-    /// Opens a file that `fs/readBlock` reads.
-    FsOpen = "fs/open", Filesystem, Handle, OpenParams => HandleResult;
+    FsReadFile = "fs/readFile", Filesystem, Unordered, Safe, FileParams => ReadFileResult;
+    /// Opens a file that `fs/readBlock` reads. A repeated request would fail because the handle id is in use.
+    FsOpen = "fs/open", Filesystem, Handle, Never, OpenParams => HandleResult;
     /// Reads a block of an open file.
-    FsReadBlock = "fs/readBlock", Filesystem, Handle, ReadBlockParams => ReadBlockResult;
+    FsReadBlock = "fs/readBlock", Filesystem, Handle, Safe, ReadBlockParams => ReadBlockResult;
     /// Returns where an open file has data, so that holes need not be read.
-    FsExtents = "fs/extents", Filesystem, Handle, ExtentsParams => ExtentsResult;
+    FsExtents = "fs/extents", Filesystem, Handle, Safe, ExtentsParams => ExtentsResult;
     /// Closes an open file, or cancels an upload.
-    FsClose = "fs/close", Filesystem, Handle, CloseParams => NoResult;
+    FsClose = "fs/close", Filesystem, Handle, Safe, CloseParams => NoResult;
     /// Writes a whole file in place, without protection against a half-written file.
-    FsWriteFile = "fs/writeFile", Filesystem, Unordered, WriteFileParams => NoResult;
-    /// Begins an upload, which replaces the file in one step at `fs/commit`.
-    FsCreate = "fs/create", Filesystem, Handle, CreateParams => HandleResult;
+    FsWriteFile = "fs/writeFile", Filesystem, Unordered, Safe, WriteFileParams => NoResult;
+    /// Begins an upload, which replaces the file in one step at `fs/commit`. A repeated request would fail because the handle id is in use.
+    FsCreate = "fs/create", Filesystem, Handle, Never, CreateParams => HandleResult;
     /// Writes a block of an upload.
-    FsWriteBlock = "fs/writeBlock", Filesystem, Handle, WriteBlockParams => NoResult;
+    FsWriteBlock = "fs/writeBlock", Filesystem, Handle, Safe, WriteBlockParams => NoResult;
     /// Moves a complete upload to its path in one step.
-    FsCommit = "fs/commit", Filesystem, Handle, CommitParams => NoResult;
-    /// Creates a directory, and by default its parents.
-    FsCreateDirectory = "fs/createDirectory", Filesystem, Unordered, CreateDirectoryParams => NoResult;
+    FsCommit = "fs/commit", Filesystem, Handle, Safe, CommitParams => NoResult;
+    /// Creates a directory, and by default its parents. Only a recursive request succeeds if the directory exists.
+    FsCreateDirectory = "fs/createDirectory", Filesystem, Unordered, IfParams(|create| create.recursive), CreateDirectoryParams => NoResult;
     /// Returns type, size, times and permissions of a file.
-    FsGetMetadata = "fs/getMetadata", Filesystem, Unordered, FileParams => FileMetadata;
+    FsGetMetadata = "fs/getMetadata", Filesystem, Unordered, Safe, FileParams => FileMetadata;
     /// Changes the permissions or the modification time of a file.
-    FsSetMetadata = "fs/setMetadata", Filesystem, Unordered, SetMetadataParams => NoResult;
+    FsSetMetadata = "fs/setMetadata", Filesystem, Unordered, Safe, SetMetadataParams => NoResult;
     /// Returns a path with every symbolic link resolved.
-    FsCanonicalize = "fs/canonicalize", Filesystem, Unordered, PathParams => PathResult;
+    FsCanonicalize = "fs/canonicalize", Filesystem, Unordered, Safe, PathParams => PathResult;
     /// Lists the entries of one directory.
-    FsReadDirectory = "fs/readDirectory", Filesystem, Unordered, ReadDirectoryParams => ReadDirectoryResult;
+    FsReadDirectory = "fs/readDirectory", Filesystem, Unordered, Safe, ReadDirectoryParams => ReadDirectoryResult;
     /// Lists a directory tree within limits.
-    FsWalk = "fs/walk", Filesystem, Unordered, WalkParams => WalkResult;
-    /// Removes a file, or a directory with everything in it.
-    FsRemove = "fs/remove", Filesystem, Unordered, RemoveParams => NoResult;
+    FsWalk = "fs/walk", Filesystem, Unordered, Safe, WalkParams => WalkResult;
+    /// Removes a file, or a directory with everything in it. Only a forced request succeeds if nothing is there.
+    FsRemove = "fs/remove", Filesystem, Unordered, IfParams(|remove| remove.force), RemoveParams => NoResult;
     /// Copies a file, or a directory with everything in it.
-    FsCopy = "fs/copy", Filesystem, Unordered, CopyParams => NoResult;
+    FsCopy = "fs/copy", Filesystem, Unordered, Never, CopyParams => NoResult;
     /// Moves a file or a directory within one file system in one step.
-    FsRename = "fs/rename", Filesystem, Unordered, RenameParams => NoResult;
+    FsRename = "fs/rename", Filesystem, Unordered, Never, RenameParams => NoResult;
     /// Returns the target of a symbolic link as the link states it.
-    FsReadLink = "fs/readLink", Filesystem, Unordered, PathParams => LinkTarget;
+    FsReadLink = "fs/readLink", Filesystem, Unordered, Safe, PathParams => LinkTarget;
     /// Creates a symbolic link.
-    FsSymlink = "fs/symlink", Filesystem, Unordered, SymlinkParams => NoResult;
-    /// Begins to report changes of a file or a directory tree with `fs/changed`.
-    FsWatch = "fs/watch", Filesystem, Unordered, WatchParams => NoResult;
+    FsSymlink = "fs/symlink", Filesystem, Unordered, Never, SymlinkParams => NoResult;
+    /// Begins to report changes of a file or a directory tree with `fs/changed`. With `afterSeq` it continues a watch that exists.
+    FsWatch = "fs/watch", Filesystem, Unordered, IfParams(|watch| watch.after_seq.is_some()), WatchParams => NoResult;
     /// Ends a watch that `fs/watch` began.
-    FsUnwatch = "fs/unwatch", Filesystem, Unordered, UnwatchParams => NoResult;
-    /// Searches lines or file names, and reports matches with `fs/found`.
-    FsSearch = "fs/search", Filesystem, Unordered, SearchParams => SearchResult;
+    FsUnwatch = "fs/unwatch", Filesystem, Unordered, Safe, UnwatchParams => NoResult;
+    /// Searches lines or file names, and reports matches with `fs/found`. A search ends with its connection.
+    FsSearch = "fs/search", Filesystem, Unordered, Never, SearchParams => SearchResult;
     /// Cancels a search that is running or waiting.
-    FsCancelSearch = "fs/cancelSearch", Filesystem, Unordered, CancelSearchParams => NoResult;
+    FsCancelSearch = "fs/cancelSearch", Filesystem, Unordered, Safe, CancelSearchParams => NoResult;
     /// Makes an HTTP request from the machine of the server.
-    HttpRequest = "http/request", Http, Unordered, HttpRequestParams => HttpResponse;
+    HttpRequest = "http/request", Http, Unordered, Never, HttpRequestParams => HttpResponse;
     /// Cancels an HTTP request, or the body it streams.
-    HttpCancel = "http/cancel", Http, Unordered, HttpCancelParams => NoResult;
+    HttpCancel = "http/cancel", Http, Unordered, Safe, HttpCancelParams => NoResult;
     /// Pauses or resumes the streamed body of an HTTP request.
-    HttpFlow = "http/flow", Http, Unordered, HttpFlowParams => NoResult;
+    HttpFlow = "http/flow", Http, Unordered, Safe, HttpFlowParams => NoResult;
     /// Starts a process, in the form of the first published protocol.
-    LegacyExec = "command/exec", Exec, Start, LegacyExecParams => LegacyExecResult;
+    LegacyExec = "command/exec", Exec, Start, Never, LegacyExecParams => LegacyExecResult;
     /// Writes to the stdin of a process, in the form of the first published protocol.
-    LegacyWrite = "command/exec/write", Exec, Stdin, LegacyWriteParams => LegacyWriteResult;
+    LegacyWrite = "command/exec/write", Exec, Stdin, Never, LegacyWriteParams => LegacyWriteResult;
     /// Kills a process and all its descendants, in the form of the first published protocol.
-    LegacyTerminate = "command/exec/terminate", Exec, AfterStart, LegacyTerminateParams => TerminateResult;
+    LegacyTerminate = "command/exec/terminate", Exec, AfterStart, Never, LegacyTerminateParams => TerminateResult;
 }
 
 /// Names of notifications, as they stand in the member `method`.

@@ -11,15 +11,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use protocol::fs::{
     CopyParams, CreateDirectoryParams, CreateParams, DirectoryEntry, FileMetadata, FileParams, HandleResult,
-    LinkTarget, OpenParams, PathParams, PathResult, ReadDirectoryParams, ReadDirectoryResult, ReadFileResult,
-    RemoveParams, RenameParams, SetMetadataParams, SymlinkParams, WalkOptions, WalkParams, WalkResult,
-    WriteFileParams,
+    LinkTarget, OpenParams, PathParams, ReadDirectoryParams, RemoveParams, RenameParams, SetMetadataParams,
+    SymlinkParams, WalkOptions, WalkParams, WalkResult, WriteFileParams,
 };
 use protocol::{
-    Base64Bytes, Capabilities, Method, NoResult, PathUri, SandboxContext, encode_base64_into, encoded_len,
+    Base64Bytes, Capabilities, PathUri, SandboxContext, TypedMethod, encode_base64_into, encoded_len, methods,
 };
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 pub(crate) use file::RemoteFile;
 pub(crate) use flights::MetadataFlights;
@@ -33,7 +30,7 @@ use super::{
 };
 use crate::client::Handle;
 use crate::error::ExecServerError;
-use crate::shared::Repeat;
+use crate::shared::CallOptions;
 
 /// The files of an environment. Clones are the same, and keep the client alive.
 #[derive(Clone)]
@@ -43,15 +40,6 @@ pub struct RemoteFileSystem {
 
 /// The permission bits that the umask 022 leaves. For servers that have a umask and cannot be asked to apply it.
 const UNDER_USUAL_UMASK: u32 = 0o755;
-
-/// Whether a change may be asked for twice.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Twice {
-    /// It is the same as once.
-    IsFine,
-    /// It would fail, or do something else.
-    IsWrong,
-}
 
 impl RemoteFileSystem {
     pub(crate) fn new(client: Arc<Handle>) -> Self {
@@ -84,19 +72,15 @@ impl RemoteFileSystem {
     }
 
     /// Asks for something that changes nothing.
-    async fn look<R: DeserializeOwned>(&self, method: Method, params: &impl Serialize) -> Result<R, FileSystemError> {
-        let when_recovering = self.client.shared.options.when_recovering;
-        let repeat = Repeat { when_recovering, ..Repeat::SAFE_ABOUT_FILES };
-        let result = self.client.shared.call(method, params, repeat).await;
+    async fn look<M: TypedMethod>(&self, params: &M::Params) -> Result<M::Result, FileSystemError> {
+        let options = self.client.shared.user_options(CallOptions::WAIT_FILES);
+        let result = self.client.shared.call::<M>(params, options).await;
         result.map_err(|error| local_error(&self.client, error))
     }
 
-    async fn change(&self, method: Method, params: &impl Serialize, twice: Twice) -> Result<(), FileSystemError> {
-        let when_recovering = self.client.shared.options.when_recovering;
-        let repeat = Repeat { when_recovering, is_safe: twice == Twice::IsFine, ..Repeat::SAFE_ABOUT_FILES };
+    async fn change<M: TypedMethod>(&self, params: &M::Params) -> Result<(), FileSystemError> {
         let _changing = self.client.shared.metadata_flights.changing();
-        let result: Result<NoResult, _> = self.client.shared.call(method, params, repeat).await;
-        result.map(|_| ()).map_err(|error| local_error(&self.client, error))
+        self.look::<M>(params).await.map(drop)
     }
 
     async fn open(
@@ -106,7 +90,7 @@ impl RemoteFileSystem {
     ) -> Result<(Arc<RemoteFile>, HandleResult), FileSystemError> {
         let (path, sandbox) = (self.remote(path), self.sandbox(sandbox)?);
         let params = |handle_id| OpenParams { handle_id, path: path.clone(), sandbox: sandbox.clone() };
-        let opened = RemoteFile::open(&self.client, Method::FsOpen, params).await;
+        let opened = RemoteFile::open::<methods::FsOpen>(&self.client, params).await;
         opened.map_err(|error| local_error(&self.client, error))
     }
 
@@ -118,7 +102,7 @@ impl RemoteFileSystem {
     ) -> Result<Vec<DirectoryEntry>, FileSystemError> {
         let (path, sandbox) = (self.remote(path), self.sandbox(sandbox)?);
         let params = ReadDirectoryParams { path, dangling_links, sandbox };
-        let mut result: ReadDirectoryResult = self.look(Method::FsReadDirectory, &params).await?;
+        let mut result = self.look::<methods::FsReadDirectory>(&params).await?;
         for entry in &mut result.entries {
             entry.path = entry.path.take().map(|path| self.local(path));
         }
@@ -151,7 +135,7 @@ impl ExecutorFileSystem for RemoteFileSystem {
     fn read_file<'a>(&'a self, path: &'a PathUri, options: &'a FileOptions) -> FileFuture<'a, Vec<u8>> {
         Box::pin(async move {
             let params = self.file_params(path, options)?;
-            let result: ReadFileResult = self.look(Method::FsReadFile, &params).await?;
+            let result = self.look::<methods::FsReadFile>(&params).await?;
             Ok(result.data.0)
         })
     }
@@ -190,7 +174,7 @@ impl ExecutorFileSystem for RemoteFileSystem {
                 follow_symlinks: options.follow_symlinks,
                 sandbox: self.sandbox(options.sandbox.as_ref())?,
             };
-            self.change(Method::FsWriteFile, &params, Twice::IsFine).await
+            self.change::<methods::FsWriteFile>(&params).await
         })
     }
 
@@ -216,7 +200,7 @@ impl ExecutorFileSystem for RemoteFileSystem {
                 let WriteStreamOptions { replace, follow_symlinks, .. } = *options;
                 CreateParams { handle_id, path, replace, follow_symlinks, sandbox }
             };
-            let created = RemoteFile::open(&self.client, Method::FsCreate, params).await;
+            let created = RemoteFile::open::<methods::FsCreate>(&self.client, params).await;
             let (file, _) = created.map_err(|error| local_error(&self.client, error))?;
             Ok(FileWriter::new(Sink::Remote(file), kept))
         })
@@ -230,15 +214,14 @@ impl ExecutorFileSystem for RemoteFileSystem {
                 follow_symlinks: options.follow_symlinks,
                 sandbox: self.sandbox(options.sandbox.as_ref())?,
             };
-            let twice = if options.recursive { Twice::IsFine } else { Twice::IsWrong };
-            self.change(Method::FsCreateDirectory, &params, twice).await
+            self.change::<methods::FsCreateDirectory>(&params).await
         })
     }
 
     fn metadata<'a>(&'a self, path: &'a PathUri, options: &'a FileOptions) -> FileFuture<'a, FileMetadata> {
         Box::pin(async move {
             let params = self.file_params(path, options)?;
-            let look = self.look(Method::FsGetMetadata, &params);
+            let look = self.look::<methods::FsGetMetadata>(&params);
             if params.follow_symlinks && params.sandbox.is_none() {
                 self.client.shared.metadata_flights.join(&params.path, look).await
             } else {
@@ -256,14 +239,14 @@ impl ExecutorFileSystem for RemoteFileSystem {
                 follow_symlinks: new.follow_symlinks,
                 sandbox: self.sandbox(new.sandbox.as_ref())?,
             };
-            self.change(Method::FsSetMetadata, &params, Twice::IsFine).await
+            self.change::<methods::FsSetMetadata>(&params).await
         })
     }
 
     fn canonicalize<'a>(&'a self, path: &'a PathUri, sandbox: Option<&'a SandboxContext>) -> FileFuture<'a, PathUri> {
         Box::pin(async move {
             let params = self.path_params(path, sandbox)?;
-            let result: PathResult = self.look(Method::FsCanonicalize, &params).await?;
+            let result = self.look::<methods::FsCanonicalize>(&params).await?;
             Ok(self.local(result.path))
         })
     }
@@ -292,7 +275,7 @@ impl ExecutorFileSystem for RemoteFileSystem {
     ) -> FileFuture<'a, WalkResult> {
         Box::pin(async move {
             let params = WalkParams { path: self.remote(path), options, sandbox: self.sandbox(sandbox)? };
-            let mut result: WalkResult = self.look(Method::FsWalk, &params).await?;
+            let mut result = self.look::<methods::FsWalk>(&params).await?;
             if let Some(paths) = self.client.shared.connector.paths() {
                 result.entries.iter_mut().for_each(|entry| entry.path = paths.to_local(&entry.path));
                 result.errors.iter_mut().for_each(|error| error.path = paths.to_local(&error.path));
@@ -310,8 +293,7 @@ impl ExecutorFileSystem for RemoteFileSystem {
                 follow_symlinks: options.follow_symlinks,
                 sandbox: self.sandbox(options.sandbox.as_ref())?,
             };
-            let twice = if options.force { Twice::IsFine } else { Twice::IsWrong };
-            self.change(Method::FsRemove, &params, twice).await
+            self.change::<methods::FsRemove>(&params).await
         })
     }
 
@@ -323,7 +305,7 @@ impl ExecutorFileSystem for RemoteFileSystem {
                 recursive: options.recursive,
                 sandbox: self.sandbox(options.sandbox.as_ref())?,
             };
-            self.change(Method::FsCopy, &params, Twice::IsWrong).await
+            self.change::<methods::FsCopy>(&params).await
         })
     }
 
@@ -335,14 +317,14 @@ impl ExecutorFileSystem for RemoteFileSystem {
                 replace: options.replace,
                 sandbox: self.sandbox(options.sandbox.as_ref())?,
             };
-            self.change(Method::FsRename, &params, Twice::IsWrong).await
+            self.change::<methods::FsRename>(&params).await
         })
     }
 
     fn read_link<'a>(&'a self, path: &'a PathUri, sandbox: Option<&'a SandboxContext>) -> FileFuture<'a, OsString> {
         Box::pin(async move {
             let params = self.path_params(path, sandbox)?;
-            let link: LinkTarget = self.look(Method::FsReadLink, &params).await?;
+            let link = self.look::<methods::FsReadLink>(&params).await?;
             Ok(match link.raw {
                 Some(raw) => OsString::from_vec(raw.0),
                 None => OsString::from(link.target),
@@ -365,7 +347,7 @@ impl ExecutorFileSystem for RemoteFileSystem {
                 },
             };
             let params = SymlinkParams { path: self.remote(path), target, sandbox: self.sandbox(sandbox)? };
-            self.change(Method::FsSymlink, &params, Twice::IsWrong).await
+            self.change::<methods::FsSymlink>(&params).await
         })
     }
 }

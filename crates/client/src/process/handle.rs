@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 use protocol::{
-    Method, NoResult, ProcessId, ProcessIdParams, ReadParams, ReadResult, ResizeParams, SandboxType, Signal,
-    SignalParams, Stream, TerminateResult, WindowSize, WriteStatus,
+    ProcessId, ProcessIdParams, ReadParams, ReadResult, ResizeParams, SandboxType, Signal, SignalParams, Stream,
+    WindowSize, WriteStatus, methods,
 };
 use tokio::sync::watch;
 
@@ -18,7 +18,7 @@ use super::receiver::ExecProcessEventReceiver;
 use super::stdio::{ProcessReader, ProcessStdin};
 use crate::client::Handle;
 use crate::error::ExecServerError;
-use crate::shared::Repeat;
+use crate::shared::CallOptions;
 
 /// A process in the environment.
 ///
@@ -200,22 +200,19 @@ impl ExecProcess {
     /// Sends a signal. If the connection ends before the answer, it is not sent again.
     pub async fn signal(&self, signal: Signal) -> Result<(), ExecServerError> {
         let params = SignalParams { process_id: self.entry.id.clone(), signal };
-        let _: NoResult = self.handle.shared.call_once(Method::ProcessSignal.name(), &params).await?;
-        Ok(())
+        self.handle.shared.call_for_user::<methods::ProcessSignal>(&params).await.map(drop)
     }
 
     /// Changes the size of its terminal. Extension `processResize`.
     pub async fn resize(&self, size: WindowSize) -> Result<(), ExecServerError> {
         let params = ResizeParams { process_id: self.entry.id.clone(), size };
-        let _: NoResult = self.handle.shared.call(Method::ProcessResize, &params, Repeat::SAFE).await?;
-        Ok(())
+        self.handle.shared.call::<methods::ProcessResize>(&params, CallOptions::WAIT).await.map(drop)
     }
 
     /// Ends it and everything it has started. True if it had not exited by itself.
     pub async fn terminate(&self) -> Result<bool, ExecServerError> {
         let params = ProcessIdParams { process_id: self.entry.id.clone() };
-        let result: TerminateResult = self.handle.shared.call_once(Method::ProcessTerminate.name(), &params).await?;
-        Ok(result.running)
+        Ok(self.handle.shared.call_for_user::<methods::ProcessTerminate>(&params).await?.running)
     }
 }
 

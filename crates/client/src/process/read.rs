@@ -1,18 +1,19 @@
 //! Reading retained output over as many connections as it takes. Where a connection does not carry the whole answer, less is asked for, down
 //! to parts of a chunk, so that each connection brings the reader further.
 
-use protocol::{ChunkPart, Method, OutputChunk, ReadParams, ReadResult};
+use protocol::{ChunkPart, OutputChunk, ReadParams, ReadResult, methods};
 use recovery::WriteSize;
 
 use crate::error::ExecServerError;
-use crate::shared::Shared;
+use crate::shared::{CallOptions, Shared};
 
 /// Reads. The chunks of the answer are whole, whatever it took to get them.
 pub(crate) async fn read(shared: &Shared, params: ReadParams) -> Result<ReadResult, ExecServerError> {
     let mut begun = BegunChunk::default();
     let mut asked = params.clone();
     loop {
-        let Some(mut answer) = shared.call_until_lost::<ReadResult>(Method::ProcessRead, &asked).await? else {
+        let Some(mut answer) = shared.call_until_lost::<methods::ProcessRead>(&asked, CallOptions::WAIT).await?
+        else {
             shared.write_size.lock().handle_lost();
             if shared.capabilities().await?.read_parts {
                 asked = limited(shared, &params, &begun);

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::{
-    Base64Bytes, Method, NoResult, ProcessId, ProcessIdParams, ReadParams, StartParams, StartResult, WriteParams,
-    WriteResult, WriteStatus, error_kind,
+    Base64Bytes, Method, ProcessId, ProcessIdParams, ReadParams, StartParams, StartResult, WriteParams, WriteResult,
+    WriteStatus, error_kind, methods,
 };
 use recovery::{Exit, WriteSize};
 
@@ -15,7 +15,7 @@ use crate::client::Handle;
 use crate::error::ExecServerError;
 use crate::job::Job;
 use crate::rpc::{CallError, PendingCall, Slot};
-use crate::shared::{Repeat, Shared};
+use crate::shared::{CallOptions, Shared};
 
 /// How long a write waits before it is sent again to a server that has no room for input. Each further wait is twice as long.
 const FIRST_CROWDED_PAUSE: Duration = Duration::from_millis(10);
@@ -187,7 +187,9 @@ async fn write_piece(
 ) -> Result<Option<WriteStatus>, ExecServerError> {
     let (process_id, write_id) = (entry.id.clone(), Some(entry.next_write_id()));
     let mut params = WriteParams { process_id, chunk: Base64Bytes(piece.to_vec()), write_id };
-    if let Some(WriteResult { status, .. }) = shared.call_until_lost(Method::ProcessWrite, &params).await? {
+    if let Some(WriteResult { status, .. }) =
+        shared.call_until_lost::<methods::ProcessWrite>(&params, CallOptions::WAIT).await?
+    {
         shared.write_size.lock().handle_taken(piece.len());
         return Ok(Some(status));
     }
@@ -196,13 +198,13 @@ async fn write_piece(
         // A write of nothing under the same id only asks. Sent to a server over a newer connection, the answer is final: what comes over an
         // older one is not taken any more.
         params.chunk = Base64Bytes(Vec::new());
-        let known: WriteResult = shared.call(Method::ProcessWrite, &params, Repeat::SAFE).await?;
+        let known = shared.call::<methods::ProcessWrite>(&params, CallOptions::WAIT).await?;
         return Ok(match known {
             WriteResult { status: WriteStatus::Accepted, repeated: false } => None,
             WriteResult { status, .. } => Some(status),
         });
     }
-    let result: WriteResult = shared.call(Method::ProcessWrite, &params, Repeat::SAFE).await?;
+    let result = shared.call::<methods::ProcessWrite>(&params, CallOptions::WAIT).await?;
     shared.write_size.lock().handle_taken(piece.len());
     Ok(Some(result.status))
 }
@@ -210,6 +212,5 @@ async fn write_piece(
 /// Ends the stdin; ending it again changes nothing.
 pub(crate) async fn close_stdin(shared: &Shared, process_id: &ProcessId) -> Result<(), ExecServerError> {
     let params = ProcessIdParams { process_id: process_id.clone() };
-    let _: NoResult = shared.call(Method::ProcessCloseStdin, &params, Repeat::SAFE).await?;
-    Ok(())
+    shared.call::<methods::ProcessCloseStdin>(&params, CallOptions::WAIT).await.map(drop)
 }

@@ -10,9 +10,7 @@ use protocol::fs::{
     CloseParams, CommitParams, ExtentsParams, ExtentsResult, HandleResult, ReadBlockParams, ReadBlockResult,
     encode_write_block, recognise_block,
 };
-use protocol::{ErrorCode, Method, NoResult, RequestId, encode_request};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use protocol::{ErrorCode, Method, RequestId, TypedMethod, encode_request, methods};
 
 use super::super::reader::Block;
 use super::super::{FileSystemError, WriteStreamOptions};
@@ -21,7 +19,7 @@ use crate::error::ExecServerError;
 use crate::file_calls::Lane;
 use crate::job::Job;
 use crate::rpc::{CallError, Slot};
-use crate::shared::Repeat;
+use crate::shared::CallOptions;
 
 /// An open file. Dropping it closes it, over as many connections as it takes.
 pub(crate) struct RemoteFile {
@@ -33,10 +31,9 @@ pub(crate) struct RemoteFile {
 impl RemoteFile {
     /// Opens something. If the connection is lost before the answer, it is opened again under another name, and what may be open
     /// under the first is closed.
-    pub(super) async fn open<P: Serialize>(
+    pub(super) async fn open<M: TypedMethod<Result = HandleResult>>(
         client: &Arc<Handle>,
-        method: Method,
-        mut params: impl FnMut(String) -> P,
+        mut params: impl FnMut(String) -> M::Params,
     ) -> Result<(Arc<Self>, HandleResult), ExecServerError> {
         let shared = &client.shared;
         loop {
@@ -46,7 +43,7 @@ impl RemoteFile {
             let params = params(id.clone());
             // From here on dropping it closes it, should the caller go away.
             let file = Arc::new(Self { client: Arc::clone(client), id, is_closed: AtomicBool::new(false) });
-            match place.hold(rpc.call(method.name(), &params, Slot::Ordinary)).await {
+            match place.hold(rpc.call(M::METHOD.name(), &params, Slot::Ordinary)).await {
                 Ok(result) => {
                     place.answered();
                     return Ok((file, result));
@@ -98,7 +95,7 @@ impl RemoteFile {
     }
 
     pub(crate) async fn extents(&self, offset: u64) -> Result<ExtentsResult, FileSystemError> {
-        self.call(Method::FsExtents, &ExtentsParams { handle_id: self.id.clone(), offset }).await
+        self.call::<methods::FsExtents>(&ExtentsParams { handle_id: self.id.clone(), offset }).await
     }
 
     /// Writes a block, in parts where a connection does not carry the whole. Each part has its place, so it can be written twice.
@@ -126,7 +123,7 @@ impl RemoteFile {
         &self,
         encode: impl Fn(&RequestId) -> Vec<u8>,
     ) -> Result<Option<Bytes>, FileSystemError> {
-        let answer = self.client.shared.call_encoded_until_lost(Lane::Files, encode).await;
+        let answer = self.client.shared.call_encoded_until_lost(CallOptions::WAIT_FILES, encode).await;
         answer.map_err(|error| self.failed(error))
     }
 
@@ -140,19 +137,18 @@ impl RemoteFile {
             sync: options.sync,
         };
         let _changing = self.client.shared.metadata_flights.changing();
-        let _: NoResult = self.call(Method::FsCommit, &params).await?;
-        Ok(())
+        self.call::<methods::FsCommit>(&params).await.map(drop)
     }
 
     /// Closes it now, and waits for that.
     pub(crate) async fn close(&self) -> Result<(), FileSystemError> {
-        let _: NoResult = self.call(Method::FsClose, &CloseParams { handle_id: self.id.clone() }).await?;
+        self.call::<methods::FsClose>(&CloseParams { handle_id: self.id.clone() }).await?;
         self.is_closed.store(true, Ordering::Relaxed);
         Ok(())
     }
 
-    async fn call<R: DeserializeOwned>(&self, method: Method, params: &impl Serialize) -> Result<R, FileSystemError> {
-        let answer = self.client.shared.call(method, params, Repeat::SAFE_ABOUT_FILES).await;
+    async fn call<M: TypedMethod>(&self, params: &M::Params) -> Result<M::Result, FileSystemError> {
+        let answer = self.client.shared.call::<M>(params, CallOptions::WAIT_FILES).await;
         answer.map_err(|error| self.failed(error))
     }
 
