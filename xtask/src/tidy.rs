@@ -3,6 +3,7 @@
 
 mod absolute_paths;
 mod complaint;
+mod deny_rules;
 mod dependencies;
 mod documents;
 mod layers;

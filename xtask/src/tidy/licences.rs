@@ -1,51 +1,40 @@
-//! Licences: who takes the product under Apache-2.0 can take everything in it, with no duty beyond keeping notices.
+//! Licences of the crates from elsewhere: only those that `deny.toml` allows.
 
 use super::complaint::Complaint;
 use super::project::{Package, Project};
 use super::spdx;
 
-/// They ask for nothing but their notice, or not even that. Absent on purpose: MPL-2.0 and all GPLs, which put duties
-/// on the source, and OpenSSL, which puts one on advertising.
-const ALLOWED: &[&str] = &[
-    "0BSD",
-    "Apache-2.0",
-    "BSD-2-Clause",
-    "BSD-3-Clause",
-    "BSL-1.0",
-    "CC0-1.0",
-    "ISC",
-    "MIT",
-    "MIT-0",
-    "Unicode-3.0",
-    "Unlicense",
-    "Zlib",
-];
-
-/// Checks all crates from elsewhere, those that only build or test with us too.
+/// Checks all crates from elsewhere, including those that are only used to build or test.
 pub(super) fn check(project: &Project) -> Vec<Complaint> {
-    project.foreign.iter().filter_map(check_package).collect()
+    let allowed = &project.deny.licenses.allow;
+    project.foreign.iter().filter_map(|package| check_package(package, allowed)).collect()
 }
 
-fn check_package(package: &Package) -> Option<Complaint> {
+fn check_package(package: &Package, allowed: &[String]) -> Option<Complaint> {
     let objection = match &package.license {
         None => "names no licence".to_owned(),
-        Some(expression) => match spdx::is_satisfied(expression, |licence| ALLOWED.contains(&licence)) {
-            Ok(true) => return None,
-            Ok(false) => format!("is under `{expression}`, which we cannot pass on"),
-            Err(error) => format!("has a licence we cannot read, `{expression}`: {error}"),
-        },
+        Some(expression) => {
+            match spdx::is_satisfied(expression, |licence| allowed.iter().any(|known| known == licence)) {
+                Ok(true) => return None,
+                Ok(false) => format!("is under `{expression}`, which we cannot pass on"),
+                Err(error) => format!("has a licence we cannot read, `{expression}`: {error}"),
+            }
+        }
     };
     Some(Complaint::about("Cargo.lock", format!("{} {} {objection}", package.name, package.version)))
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::deny_rules::{DenyLicences, DenyRules};
     use super::*;
 
     fn complaints(license: Option<&str>) -> Vec<String> {
         let package =
             Package { name: "some".to_owned(), version: "1.0.0".to_owned(), license: license.map(str::to_owned) };
-        let project = Project { foreign: vec![package], ..Project::default() };
+        let allow = ["Apache-2.0", "BSD-3-Clause", "ISC", "MIT"].map(str::to_owned).to_vec();
+        let deny = DenyRules { licenses: DenyLicences { allow }, ..DenyRules::default() };
+        let project = Project { foreign: vec![package], deny, ..Project::default() };
         check(&project).iter().map(ToString::to_string).collect()
     }
 

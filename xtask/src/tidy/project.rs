@@ -5,6 +5,8 @@ mod load;
 
 use serde::Deserialize;
 
+use super::deny_rules::DenyRules;
+
 /// Everything the checks look at.
 #[derive(Debug, Default)]
 pub(super) struct Project {
@@ -12,6 +14,8 @@ pub(super) struct Project {
     pub(super) members: Vec<Member>,
     /// What they depend on, directly or not, from elsewhere.
     pub(super) foreign: Vec<Package>,
+    /// The rules of `deny.toml`.
+    pub(super) deny: DenyRules,
     /// Every file that is not ignored, sorted by path.
     pub(super) files: Vec<File>,
 }

@@ -6,18 +6,17 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
+use super::super::deny_rules::{DENY_FILE, DenyRules};
 use super::{Dependency, File, Kind, Member, Package, Project};
 use crate::step::{cargo, output, root, run};
-
-/// The product runs on Linux; what only other systems need is neither built nor shipped.
-const PLATFORMS: &[&str] = &["x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"];
 
 impl Project {
     /// Asks cargo and git, and reads the files.
     pub(in crate::tidy) fn load() -> Result<Self> {
+        let deny = DenyRules::parse(&load_file(DENY_FILE)?.text)?;
         let mut command = cargo(&["metadata", "--format-version", "1"]);
-        for platform in PLATFORMS {
-            command.args(["--filter-platform", platform]);
+        for target in &deny.graph.targets {
+            command.args(["--filter-platform", target]);
         }
         let metadata: Metadata =
             serde_json::from_slice(&output(&mut command)?).context("cannot read what `cargo metadata` printed")?;
@@ -27,6 +26,7 @@ impl Project {
         Ok(Self {
             members: members.into_iter().map(MetadataPackage::member).collect(),
             foreign: foreign.into_iter().map(|found| found.package).collect(),
+            deny,
             files,
         })
     }
