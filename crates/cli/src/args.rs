@@ -9,7 +9,7 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser};
 use server::Config;
 use transport::{DEFAULT_LISTEN_URL, ListenUrl};
 
-use crate::remote::args::Command;
+use crate::commands::args::Command;
 use crate::units::{Bytes, Span, at_least_one_byte, count};
 
 /// The heading under which limits are kept, apart from what a person needs every day.

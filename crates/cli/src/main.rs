@@ -2,9 +2,9 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod commands;
 mod limits;
 mod log;
-mod remote;
 mod runtime;
 mod sentence;
 mod serve;
@@ -26,7 +26,7 @@ fn main() -> ExitCode {
         _ if args.help_limits => {
             limits::print().map(|()| ExitCode::SUCCESS).context("cannot write the list of limits")
         }
-        Some(command) => remote::run(command),
+        Some(command) => commands::run(command),
         None => serve::serve(args).map(|()| ExitCode::SUCCESS),
     };
     match result {

@@ -49,7 +49,7 @@ pub(crate) const BROKEN_PIPE: u8 = 128 + 13;
 const HUNG_UP: u8 = 128 + 1;
 
 /// How a process is to be carried.
-pub(crate) struct Relay<'a> {
+pub(crate) struct Foreground<'a> {
     pub(crate) client: &'a ExecServerClient,
     pub(crate) process: &'a ExecProcess,
     pub(crate) server: &'a Capabilities,
@@ -142,7 +142,7 @@ enum Errand {
     Redraw(WindowSize),
 }
 
-impl Relay<'_> {
+impl Foreground<'_> {
     /// Carries until the end.
     pub(crate) async fn run(self, signals: &mut Signals) -> anyhow::Result<Ending> {
         let terminal = if self.tty { RawTerminal::enter()? } else { None };

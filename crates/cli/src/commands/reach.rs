@@ -10,9 +10,9 @@ use client::{
 };
 
 use super::args::{USUAL_KEEP, WhereArgs};
+use super::foreground::Goodbye;
 use super::named::SessionRecord;
 use super::print::complain;
-use super::relay::Goodbye;
 use super::signals::Signals;
 use super::{local_server, named};
 use crate::args::server_variables;

@@ -7,9 +7,9 @@ use client::{ExecProcess, ExecServerClient, ExecServerError, ProcessId, StartPar
 
 use super::abilities::environment;
 use super::args::RunArgs;
+use super::foreground::{BROKEN_PIPE, EndOfInput, Foreground, Goodbye};
 use super::input_plan;
 use super::reach::{Creation, Destination, Purpose, leave};
-use super::relay::{BROKEN_PIPE, EndOfInput, Goodbye, Relay};
 use super::signals::Signals;
 use super::start::{Flags, Here, unused_id};
 use super::status;
@@ -80,7 +80,7 @@ async fn run_with(
     if args.detach {
         return Ok((print_id(process.process_id())?, Goodbye::InOrder));
     }
-    let relay = Relay {
+    let foreground = Foreground {
         client,
         process: &process,
         server,
@@ -92,7 +92,7 @@ async fn run_with(
         redraw: false,
     };
     let way_back = session.map(|session| WayBack { r#where: &args.r#where, session, id: process.process_id() });
-    run_to_ending(relay, &mut signals, way_back.as_ref()).await
+    run_to_ending(foreground, &mut signals, way_back.as_ref()).await
 }
 
 /// Whether a person can use this id later, for `logs` or `kill`. A server takes any text.

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use client::{ConnectionState, ExecServerClient, ProcessId};
 
 use super::args::WhereArgs;
-use super::relay::{Ending, Goodbye, Relay};
+use super::foreground::{Ending, Foreground, Goodbye};
 use super::signals::Signals;
 use crate::sentence::sentence;
 
@@ -46,12 +46,12 @@ impl WayBack<'_> {
 
 /// Carries input and output to the end of the process or until a person leaves it, who is then told the way back, if there is one.
 pub(crate) async fn run_to_ending(
-    relay: Relay<'_>,
+    foreground: Foreground<'_>,
     signals: &mut Signals,
     way_back: Option<&WayBack<'_>>,
 ) -> anyhow::Result<(ExitCode, Goodbye)> {
-    let (client, is_kept) = (relay.client, relay.is_kept);
-    let ending = relay.run(signals).await.map_err(|error| match way_back {
+    let (client, is_kept) = (foreground.client, foreground.is_kept);
+    let ending = foreground.run(signals).await.map_err(|error| match way_back {
         Some(way_back) => way_back.attaching(error, client),
         None => error,
     })?;

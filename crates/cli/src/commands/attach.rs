@@ -6,9 +6,9 @@ use anyhow::Context as _;
 use client::{ExecServerClient, ProcessState, ProcessSummary};
 
 use super::args::AttachArgs;
+use super::foreground::{EndOfInput, Foreground, Goodbye};
 use super::print::complain;
 use super::reach::{Creation, Destination, Purpose, leave};
-use super::relay::{EndOfInput, Goodbye, Relay};
 use super::signals::Signals;
 use super::way_back::{WayBack, run_to_ending};
 
@@ -36,7 +36,7 @@ async fn attach_with(client: &ExecServerClient, args: &AttachArgs) -> anyhow::Re
     }
     let is_running = chosen.state == ProcessState::Running;
     let server = client.capabilities().await?;
-    let relay = Relay {
+    let foreground = Foreground {
         client,
         process: &process,
         server: &server,
@@ -48,7 +48,7 @@ async fn attach_with(client: &ExecServerClient, args: &AttachArgs) -> anyhow::Re
         redraw: is_running,
     };
     let way_back = WayBack { r#where: &args.r#where, session, id: process.process_id() };
-    run_to_ending(relay, &mut Signals::listen()?, Some(&way_back)).await
+    run_to_ending(foreground, &mut Signals::listen()?, Some(&way_back)).await
 }
 
 fn only_running<'a>(processes: &'a [ProcessSummary], session: &str) -> anyhow::Result<&'a ProcessSummary> {

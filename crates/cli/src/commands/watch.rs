@@ -8,10 +8,10 @@ use client::{ChangeKind, Changes, ExecServerClient, FileChange, PathUri};
 use serde_json::json;
 
 use super::args::WatchArgs;
+use super::foreground::{BROKEN_PIPE, Goodbye};
 use super::place::Place;
 use super::print::{complain, print, reader_is_gone};
 use super::reach::{Destination, leave};
-use super::relay::{BROKEN_PIPE, Goodbye};
 use super::signals::Signals;
 use crate::sentence::readable;
 

@@ -7,9 +7,9 @@ use client::{Capabilities, ExecServerClient, StartParams};
 
 use super::abilities::environment;
 use super::args::ShellArgs;
+use super::foreground::{EndOfInput, Foreground, Goodbye};
 use super::input_plan;
 use super::reach::{Creation, Destination, Purpose, leave};
-use super::relay::{EndOfInput, Goodbye, Relay};
 use super::run::{Started, choose_id, start};
 use super::signals::Signals;
 use super::start::{Flags, Here};
@@ -58,7 +58,7 @@ async fn shell_with(client: &ExecServerClient, here: &Here, args: &ShellArgs) ->
     if is_kept {
         process.detach();
     }
-    let relay = Relay {
+    let foreground = Foreground {
         client,
         process: &process,
         server,
@@ -71,7 +71,7 @@ async fn shell_with(client: &ExecServerClient, here: &Here, args: &ShellArgs) ->
     };
     let session = args.session.as_deref();
     let way_back = session.map(|session| WayBack { r#where: &args.r#where, session, id: process.process_id() });
-    run_to_ending(relay, &mut signals, way_back.as_ref()).await
+    run_to_ending(foreground, &mut signals, way_back.as_ref()).await
 }
 
 /// Tells a shell that it is the first one, so that it reads its profile.

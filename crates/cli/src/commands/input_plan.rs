@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use rustix::stdio::stdin;
 use rustix::termios::isatty;
 
-use super::relay::EndOfInput;
+use super::foreground::EndOfInput;
 
 /// How long a pipe is watched for its first byte or its end: whoever writes to it was started at the same time as we were.
 const FIRST_BYTE: Duration = Duration::from_secs(1);

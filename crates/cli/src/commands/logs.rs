@@ -13,9 +13,9 @@ use protocol::{OutputChunk, error_kind};
 
 use super::args::LogsArgs;
 use super::event_printer::EventPrinter;
+use super::foreground::BROKEN_PIPE;
 use super::print::reader_is_gone;
 use super::reach::{Creation, Destination, Purpose};
-use super::relay::BROKEN_PIPE;
 use super::status;
 use super::way_back::WayBack;
 

@@ -12,10 +12,10 @@ use serde_json::json;
 use tokio::io::AsyncWriteExt as _;
 
 use super::args::SearchArgs;
+use super::foreground::BROKEN_PIPE;
 use super::place::Place;
 use super::print::complain;
 use super::reach::Destination;
-use super::relay::BROKEN_PIPE;
 use shown::{Context, Look, Shown};
 
 const FOUND: u8 = 0;
