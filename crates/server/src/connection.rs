@@ -20,7 +20,7 @@ pub(crate) use call::Call;
 
 use crate::handlers::{ActiveRequest, PendingLook, SearchCancel};
 use crate::outbound::{LARGE_ANSWER_BYTES, LargeAnswerRoom, Outbound, ReplyRoom};
-use crate::server::Shared;
+use crate::server_state::ServerState;
 use crate::session::Session;
 
 /// Answers with retained output that may be waiting to be sent at once.
@@ -28,7 +28,7 @@ const LARGE_REPLIES: usize = 4;
 
 /// A connection, as its handlers see it.
 pub(crate) struct Connection {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<ServerState>,
     pub(crate) outbound: Arc<Outbound>,
     pub(crate) requests: Arc<Semaphore>,
     pub(crate) large_replies: Arc<Semaphore>,
@@ -79,7 +79,12 @@ pub(crate) enum Role {
 
 impl Connection {
     /// The state of a connection that has just been opened.
-    pub(crate) fn new(shared: &Arc<Shared>, framing: Framing, receipt_proof: ReceiptProof, peer: PeerLabel) -> Self {
+    pub(crate) fn new(
+        shared: &Arc<ServerState>,
+        framing: Framing,
+        receipt_proof: ReceiptProof,
+        peer: PeerLabel,
+    ) -> Self {
         let config = &shared.config;
         Self {
             requests: Arc::new(Semaphore::new(config.max_requests)),

@@ -27,7 +27,7 @@ use crate::connection::Connection;
 use crate::handlers;
 use crate::metrics::Transport;
 use crate::outbound::Intake;
-use crate::server::Shared;
+use crate::server_state::ServerState;
 use crate::survive::survive;
 
 /// How long the last requests of a peer that sends nothing more have to be answered. On stdio the session ends only then.
@@ -95,17 +95,17 @@ impl ConnectionEnd {
 }
 
 /// Serves a connection until it ends.
-pub(crate) async fn serve(stream: MessageStream, transport: Transport, shared: Arc<Shared>) {
+pub(crate) async fn serve(stream: MessageStream, transport: Transport, shared: Arc<ServerState>) {
     let MessageStream { reader, writer, framing, receipt_proof, peer } = stream;
     let connection = Arc::new(Connection::new(&shared, framing, receipt_proof, peer));
     shared.metrics.connection_opened(transport);
-    shared.add_connection(&connection);
+    shared.add_connection(&connection.outbound);
     tracing::debug!(peer = %connection.peer, "connection opened");
     if survive(converse(&connection, reader, writer)).await.is_none() {
         clean_up_after_panic(&connection).await;
     }
     connection.outbound.drop_answers();
-    shared.remove_connection(&connection);
+    shared.remove_connection(&connection.outbound);
     shared.metrics.connection_closed(transport);
 }
 

@@ -14,7 +14,8 @@ pub(crate) use searches::{Question, SearchPlaces, SessionSearches};
 pub(crate) use watches::{WatchRefusal, Watched, Watches};
 pub(crate) use work::{Weight, Work};
 
-use crate::server::Shared;
+use crate::blocking::BlockingThreads;
+use crate::config::Config;
 
 /// Operations on files that all sessions together may have under way, each of which holds memory and, once it has begun, a thread.
 pub(crate) const OPERATIONS_IN_ALL: usize = 384;
@@ -37,12 +38,17 @@ pub(crate) struct SessionFiles {
 }
 
 impl SessionFiles {
-    pub(crate) fn new(shared: &Shared) -> Self {
-        let config = &shared.config;
+    /// `searches`, `operations` and `threads` are those of all sessions.
+    pub(crate) fn new(
+        config: &Config,
+        searches: &Arc<SearchPlaces>,
+        operations: &Arc<Semaphore>,
+        threads: &Arc<BlockingThreads>,
+    ) -> Self {
         Self {
-            searches: shared.search_places.of_session(),
+            searches: searches.of_session(),
             discoveries: Semaphore::new(DISCOVERIES_AT_ONCE),
-            work: Work::new(config.max_file_operations, Arc::clone(&shared.file_places), Arc::clone(&shared.threads)),
+            work: Work::new(config.max_file_operations, Arc::clone(operations), Arc::clone(threads)),
             handles: Handles::new(config.max_file_handles),
             watches: Watches::new(config.max_watches),
         }

@@ -3,8 +3,9 @@
 use std::time::{Duration, Instant};
 
 use session::LogBound;
+use spawn::Spawner;
 
-use crate::server::Shared;
+use crate::starter::Starter;
 
 /// How long after the start of a guard the next one may be started. Also how often a guard is looked for while none can be started or
 /// watched.
@@ -14,13 +15,13 @@ const GUARD_PAUSE: Duration = Duration::from_secs(1);
 const LOST_GUARD_LINES: LogBound = LogBound::new(1, Duration::from_secs(60));
 
 /// Watches the guard, for ever, and starts the next one at once. A server that is killed without a guard leaves its processes behind.
-pub(crate) async fn keep_guard(shared: &Shared) {
+pub(crate) async fn keep_guard(spawner: &Spawner, starter: &Starter) {
     let mut lost_guard_log = LOST_GUARD_LINES;
     loop {
         // An error means that the guard cannot be watched now; then it is looked at after each pause.
-        let _ended_or_unwatched = shared.spawner.wait_for_guard_end().await;
-        if shared.spawner.needs_guard()
-            && let Some(Err(error)) = shared.starter.ensure_guard().await
+        let _ended_or_unwatched = spawner.wait_for_guard_end().await;
+        if spawner.needs_guard()
+            && let Some(Err(error)) = starter.ensure_guard().await
             && let Some(left_out) = lost_guard_log.handle_event(Instant::now())
         {
             let times = left_out + 1;

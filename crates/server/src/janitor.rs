@@ -12,13 +12,11 @@ use session::ConnectionNumber;
 use spawn::Tag;
 use tokio::sync::Notify;
 
-use crate::blocking::Asker;
 use crate::process::Process;
-use crate::server::Shared;
 use crate::session::Session;
 
 /// How often zombies of daemons that outlived their parents are reaped, and a guard that was stopped is continued. Costs three system calls.
-const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
+pub(crate) const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Output of forgotten processes after which it is worth looking for memory to give back.
 const WORTH_RETURNING_BYTES: usize = 4 << 20;
@@ -30,11 +28,11 @@ const FREED_WITHIN: Duration = Duration::from_millis(500);
 const OWED_LOOK: Duration = Duration::from_secs(1);
 
 /// How long a resumed client has to ask what it missed before it is simply told.
-const READ_GRACE: Duration = Duration::from_secs(1);
+pub(crate) const READ_GRACE: Duration = Duration::from_secs(1);
 
-enum Chore {
-    /// A closed process, and when it closed.
-    ForgetProcess(Weak<Process>, Instant),
+/// One thing to do when its time has come.
+pub(crate) enum Chore {
+    ForgetProcess(ClosedProcess),
     ForgetKept(Weak<Session>),
     EndHold(Weak<Session>),
     ExpireSession(Weak<Session>),
@@ -44,12 +42,19 @@ enum Chore {
     ReturnMemory,
 }
 
-/// A process that is closed and whose time is not over: what it has started may live on until then.
-struct OutlivedTree {
-    deadline: Instant,
-    tag: Tag,
-    /// A tag is given again when its session is over, and then nothing is left of the tree anyway.
+/// A closed process, its session, and when it closed.
+pub(crate) struct ClosedProcess {
+    process: Weak<Process>,
     session: Weak<Session>,
+    at: Instant,
+}
+
+/// A process that is closed and whose time is not over: what it has started may live on until then.
+pub(crate) struct OutlivedTree {
+    pub(crate) deadline: Instant,
+    pub(crate) tag: Tag,
+    /// A tag is given again when its session is over, and then nothing is left of the tree anyway.
+    pub(crate) session: Weak<Session>,
 }
 
 struct Due {
@@ -81,30 +86,32 @@ impl Janitor {
     }
 
     /// A closed process stays readable for a while.
-    pub(crate) fn forget_process_later(&self, process: &Arc<Process>) {
-        let now = Instant::now();
-        self.add(now + self.process_retention, Chore::ForgetProcess(Arc::downgrade(process), now));
+    pub(crate) fn forget_process_later(&self, process: &Arc<Process>, session: &Weak<Session>) {
+        let closed = ClosedProcess { process: Arc::downgrade(process), session: session.clone(), at: Instant::now() };
+        self.add(closed.at + self.process_retention, Chore::ForgetProcess(closed));
     }
 
     /// Forgets closed processes of a session that were kept for its client long enough.
     pub(crate) fn look_after_kept(&self, session: &Arc<Session>) {
         let (expired, next_look) = session.take_expired(Instant::now());
-        expired.iter().for_each(|process| self.note_freed(process.forget()));
+        expired.iter().for_each(|process| self.note_freed(session.forget(process)));
         if let Some(at) = next_look {
             self.add(at, Chore::ForgetKept(Arc::downgrade(session)));
         }
     }
 
-    fn retention_over(&self, process: Arc<Process>, closed: Instant) {
+    /// A closed process was retained for as long as every process is.
+    pub(crate) fn retention_over(&self, closed: ClosedProcess) {
+        let Some(process) = closed.process.upgrade() else { return };
         if process.delivery(|delivery| delivery.owes_paused_events()) {
             let look = Instant::now() + self.process_retention.max(OWED_LOOK);
-            return self.add(look, Chore::ForgetProcess(Arc::downgrade(&process), closed));
+            return self.add(look, Chore::ForgetProcess(closed));
         }
-        let Some(session) = process.session() else {
-            return self.note_freed(process.forget());
+        let Some(session) = closed.session.upgrade() else {
+            return self.note_freed(process.discard());
         };
-        if let Some(gone) = session.retention_over(process, closed, self.process_retention) {
-            self.note_freed(gone.forget());
+        if let Some(gone) = session.retention_over(process, closed.at, self.process_retention) {
+            self.note_freed(session.forget(&gone));
         }
         self.look_after_kept(&session);
     }
@@ -149,50 +156,27 @@ impl Janitor {
 
     /// Ends what a closed process has left running, when its time is over. Almost always nothing is left, so that the next sweep looks
     /// for all that were closed meanwhile at once, and keeps only what it finds.
-    pub(crate) fn end_rest_of_tree_at(&self, deadline: Instant, process: &Process) {
-        if let Some(session) = process.session() {
-            let tree = OutlivedTree { deadline, tag: process.tag, session: Arc::downgrade(&session) };
-            self.maybe_outlived.lock().push(tree);
-        }
+    pub(crate) fn end_rest_of_tree_at(&self, deadline: Instant, tag: Tag, session: Weak<Session>) {
+        self.maybe_outlived.lock().push(OutlivedTree { deadline, tag, session });
     }
 
-    fn look_for_rests(&self, shared: &Arc<Shared>) {
-        let trees = std::mem::take(&mut *self.maybe_outlived.lock());
-        if trees.is_empty() {
-            return;
-        }
-        let shared = Arc::clone(shared);
-        shared.clone().tasks.spawn(async move {
-            let (spawner, tags) = (Arc::clone(&shared.spawner), trees.iter().map(|tree| tree.tag).collect());
-            let look = shared.threads.run(Asker::SERVER, move || spawner.still_running(&tags));
-            // Other work may keep all these threads busy. Without an answer each may have left something.
-            let alive = tokio::time::timeout(SWEEP_INTERVAL, look).await.ok().flatten();
-            let is_left = |tree: &OutlivedTree| alive.as_ref().is_none_or(|alive| alive.contains(&tree.tag));
-            for tree in trees.into_iter().filter(is_left) {
-                shared.janitor.add(tree.deadline, Chore::EndRestOfTree(tree));
-            }
-        });
+    /// Takes the trees of processes that were closed since the last call.
+    pub(crate) fn take_maybe_outlived(&self) -> Vec<OutlivedTree> {
+        std::mem::take(&mut *self.maybe_outlived.lock())
     }
 
-    /// Does the chores, for ever. A chore that panics costs itself only: it is not on the heap any more, and this can be run again.
-    pub(crate) async fn run(&self, shared: &Arc<Shared>) {
-        loop {
-            let next = self.due.lock().peek().map(|due| due.at);
-            match next {
-                None => self.sooner.notified().await,
-                Some(at) => tokio::select! {
-                    () = self.sooner.notified() => {}
-                    () = tokio::time::sleep_until(at.into()) => {
-                        while let Some(chore) = self.take_due(Instant::now()) {
-                            self.perform(chore, shared);
-                        }
-                    }
-                },
+    /// Waits until the earliest chore may be due. Returns early when an earlier chore is added.
+    pub(crate) async fn wait(&self) {
+        let next = self.due.lock().peek().map(|due| due.at);
+        match next {
+            None => self.sooner.notified().await,
+            Some(at) => {
+                let _due_or_sooner = tokio::time::timeout_at(at.into(), self.sooner.notified()).await;
             }
         }
     }
 
-    fn add(&self, at: Instant, chore: Chore) {
+    pub(crate) fn add(&self, at: Instant, chore: Chore) {
         let mut due = self.due.lock();
         let sooner = due.peek().is_none_or(|first| at < first.at);
         due.push(Due { at, chore });
@@ -201,7 +185,7 @@ impl Janitor {
         }
     }
 
-    fn take_due(&self, now: Instant) -> Option<Chore> {
+    pub(crate) fn take_due(&self, now: Instant) -> Option<Chore> {
         let mut due = self.due.lock();
         if due.peek()?.at > now {
             return None;
@@ -211,58 +195,6 @@ impl Janitor {
             due.shrink_to_fit();
         }
         Some(chore)
-    }
-
-    fn perform(&self, chore: Chore, shared: &Arc<Shared>) {
-        match chore {
-            Chore::ForgetProcess(process, closed) => {
-                if let Some(process) = process.upgrade() {
-                    self.retention_over(process, closed);
-                }
-            }
-            Chore::ForgetKept(session) => {
-                if let Some(session) = session.upgrade() {
-                    self.look_after_kept(&session);
-                }
-            }
-            Chore::EndHold(session) => {
-                if let Some(session) = session.upgrade() {
-                    session.wake_processes();
-                }
-            }
-            Chore::ExpireSession(session) => {
-                let Some(session) = session.upgrade() else { return };
-                if session.end_if_expired(Instant::now()) {
-                    shared.end_session_in_background(session);
-                } else {
-                    self.watch_expiry(&session);
-                }
-            }
-            Chore::PushWithoutRead(session, connection) => {
-                let Some(session) = session.upgrade() else { return };
-                match session.outbound().and_then(|outbound| outbound.last_catch_up()) {
-                    // It is catching up on its processes one after the other.
-                    Some(at) if at.elapsed() < READ_GRACE => self.push_without_read_later(&session, connection),
-                    _ => session.push_without_read(connection),
-                }
-            }
-            Chore::ReturnMemory => {
-                let threads = Arc::clone(&shared.threads);
-                shared.tasks.spawn(async move { threads.run(Asker::SERVER, spawn::trim_freed_memory).await });
-            }
-            Chore::EndRestOfTree(tree) => {
-                if let Some(session) = tree.session.upgrade() {
-                    shared.end_rest_in_background(tree.tag, session);
-                }
-            }
-            Chore::Sweep => {
-                // First, so that a sweep that panics is followed by another one.
-                self.add(Instant::now() + SWEEP_INTERVAL, Chore::Sweep);
-                self.look_for_rests(shared);
-                shared.spawner.reap_orphans();
-                shared.spawner.continue_guard();
-            }
-        }
     }
 }
 
@@ -284,75 +216,5 @@ impl Ord for Due {
     /// The heap gives the greatest first; the soonest is wanted.
     fn cmp(&self, other: &Self) -> Ordering {
         other.at.cmp(&self.at)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use protocol::SessionId;
-    use session::Attachment;
-    use spawn::{SpawnCommand, StdinMode, Stdio};
-    use tokio::time::timeout;
-    use transport::{Framing, ReceiptProof};
-
-    use super::*;
-    use crate::config::Config;
-    use crate::files::{OPERATIONS_IN_ALL, SessionFiles};
-    use crate::outbound::Outbound;
-    use crate::server::Server;
-    use crate::start_cancel::StartCancel;
-
-    /// Nothing here takes this long, even on a loaded machine.
-    const AT_LAST: Duration = Duration::from_secs(20);
-
-    fn session(shared: &Shared) -> Arc<Session> {
-        let config = &shared.config;
-        let number = shared.next_connection();
-        let outbound = Arc::new(Outbound::new(number, Framing::Lines, ReceiptProof::Flush, config.retain_bytes));
-        Arc::new(Session::new(
-            SessionId::from("s".to_owned()),
-            shared.spawner.session_tags(),
-            Attachment::new(outbound.number, config.session_ttl, config.detached_hold),
-            outbound,
-            SessionFiles::new(shared),
-            config,
-            shared.presence.enter(),
-        ))
-    }
-
-    #[tokio::test(flavor = "multi_thread")]
-    async fn rests_of_trees_are_ended_although_all_threads_are_busy() {
-        let server = Server::new(Config::default()).unwrap();
-        let shared = &server.shared;
-        let session = session(shared);
-        let tag = session.tags.next();
-        let command = SpawnCommand {
-            argv: vec!["/bin/sleep".into(), "1000".into()],
-            arg0: None,
-            env: Vec::new(),
-            cwd: "/".into(),
-            stdio: Stdio::Pipes { stdin: StdinMode::Null },
-            umask: None,
-        };
-        let rest =
-            shared.starter.start(session.asker(), command, tag, &StartCancel::default()).await.unwrap().unwrap();
-        let (open, gate) = std::sync::mpsc::channel::<()>();
-        let gate = Arc::new(Mutex::new(gate));
-        let mut hanging = Vec::new();
-        for _ in 0..OPERATIONS_IN_ALL {
-            let gate = Arc::clone(&gate);
-            let mut work = Box::pin(shared.threads.run(Asker::SERVER, move || gate.lock().recv().is_ok()));
-            assert!(timeout(Duration::ZERO, &mut work).await.is_err());
-            hanging.push(work);
-        }
-
-        let tree = OutlivedTree { deadline: Instant::now(), tag, session: Arc::downgrade(&session) };
-        shared.janitor.maybe_outlived.lock().push(tree);
-        shared.janitor.look_for_rests(shared);
-        timeout(AT_LAST, rest.child.wait()).await.expect("its time is over");
-        drop(open);
-        for work in hanging {
-            assert_eq!(work.await, Some(false));
-        }
     }
 }

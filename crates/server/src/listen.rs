@@ -15,7 +15,8 @@ use transport::{
 use crate::connection_task::serve;
 use crate::handshakes::{Handshake, Handshakes};
 use crate::metrics::{Metrics, Refusal, Transport};
-use crate::server::{Server, Shared};
+use crate::server::Server;
+use crate::server_state::ServerState;
 use crate::survive::survive;
 use crate::tokens::{TokenRefusal, Tokens};
 
@@ -109,7 +110,7 @@ impl Server {
     }
 }
 
-fn limits(shared: &Shared) -> MessageLimits {
+fn limits(shared: &ServerState) -> MessageLimits {
     MessageLimits { message_bytes: shared.config.max_message_bytes }
 }
 
@@ -155,7 +156,7 @@ enum Admission {
 }
 
 /// Accepts until the server closes.
-async fn accept(listener: &Listener, shared: &Arc<Shared>, door: &Arc<Door>, places: &ConnectionPlaces) {
+async fn accept(listener: &Listener, shared: &Arc<ServerState>, door: &Arc<Door>, places: &ConnectionPlaces) {
     let closing = shared.closing.clone();
     loop {
         let accepted = listener.accept(|trouble| door.note(shared, listener, &trouble));
@@ -258,7 +259,7 @@ struct Door {
 }
 
 impl Door {
-    fn note(&self, shared: &Shared, listener: &Listener, trouble: &AcceptWarning) {
+    fn note(&self, shared: &ServerState, listener: &Listener, trouble: &AcceptWarning) {
         let log = match trouble {
             AcceptWarning::OutOfResources(_) => &self.shortage_log,
             AcceptWarning::OtherUser(_) => {
@@ -277,7 +278,7 @@ impl Door {
 
 /// The HTTP side of one connection.
 struct Surface {
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
     door: Arc<Door>,
     peer: PeerLabel,
 }

@@ -1,14 +1,13 @@
 //! A process as its session sees it: the delivery of its events, a queue in front of its stdin, and the means to stop it. The task that
-//! joins them to the operating system is in `actor`.
+//! carries bytes between these and the operating system is in `process_task`. Sessions and connections are not known here.
 
-mod actor;
 mod counted_delivery;
 mod input;
 mod place_in_line;
 mod push;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
 use std::time::{Instant, SystemTime};
 
 use parking_lot::Mutex;
@@ -17,13 +16,11 @@ use session::{ConnectionNumber, Delivery, ReclaimStep, Reclaimed};
 use spawn::{Child, Pty, Tag};
 use tokio::sync::{Notify, watch};
 
-pub(crate) use actor::run;
 pub(crate) use counted_delivery::CountedDelivery;
 pub(crate) use input::Stdin;
 pub(crate) use push::write_message;
 
 use self::place_in_line::PlaceInLine;
-use crate::session::Session;
 
 /// Which family of notifications a process speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +57,6 @@ pub(crate) struct Process {
     pub(crate) tag: Tag,
     pub(crate) started: Instant,
     started_at_ms: u64,
-    session: Weak<Session>,
     delivery: Mutex<CountedDelivery>,
     /// Bytes of stdout and stderr that were sent, for the cap of the legacy family.
     legacy_sent: [AtomicU64; 2],
@@ -74,7 +70,6 @@ pub(crate) struct Process {
     /// Wakes the actor: there is room in the event log, something to write, or a reason to stop.
     poke: Notify,
     stop: Mutex<Stop>,
-    timed_out: AtomicBool,
     terminated: AtomicBool,
     place_in_line: PlaceInLine,
     /// Kept until the process is closed: a descendant that has no tag is found by the session of this leader, also after the leader has
@@ -99,7 +94,7 @@ pub(crate) struct Birth {
 }
 
 impl Process {
-    pub(crate) fn new(session: &Arc<Session>, birth: Birth) -> Arc<Self> {
+    pub(crate) fn new(birth: Birth) -> Arc<Self> {
         Arc::new(Self {
             id_json: ProcessIdJson::from(&birth.id),
             id: birth.id,
@@ -109,7 +104,6 @@ impl Process {
             tag: birth.tag,
             started: Instant::now(),
             started_at_ms: now_ms(),
-            session: Arc::downgrade(session),
             delivery: Mutex::new(birth.delivery),
             legacy_sent: Default::default(),
             news: Notify::new(),
@@ -118,7 +112,6 @@ impl Process {
             stdin_room: Notify::new(),
             poke: Notify::new(),
             stop: Mutex::new(Stop::No),
-            timed_out: AtomicBool::new(false),
             terminated: AtomicBool::new(false),
             place_in_line: PlaceInLine::default(),
             child: Mutex::new(Some(birth.child)),
@@ -134,7 +127,7 @@ impl Process {
     }
 
     /// How many bytes of output may be read from the process now.
-    fn room(&self) -> usize {
+    pub(crate) fn room(&self) -> usize {
         self.delivery.lock().room()
     }
 
@@ -157,8 +150,28 @@ impl Process {
         self.poke();
     }
 
+    /// The strongest stop that was asked for.
+    pub(crate) fn requested_stop(&self) -> Stop {
+        *self.stop.lock()
+    }
+
+    /// Waits for [`Self::poke`].
+    pub(crate) async fn poked(&self) {
+        self.poke.notified().await;
+    }
+
     pub(crate) fn mark_terminated(&self) {
         self.terminated.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a client asked for the end of the process, or its session has ended.
+    pub(crate) fn was_terminated(&self) -> bool {
+        self.terminated.load(Ordering::Relaxed)
+    }
+
+    /// The process itself was reaped, or will never be.
+    pub(crate) fn note_reaped(&self) {
+        self.reaped.send_replace(true);
     }
 
     /// Waits until the process itself, not its descendants, has been reaped.
@@ -174,6 +187,15 @@ impl Process {
     /// The child, while there is one to signal.
     pub(crate) fn child(&self) -> Option<Arc<Child>> {
         self.child.lock().clone()
+    }
+
+    /// Nothing of the tree is left that a signal could be meant for.
+    pub(crate) fn release_child(&self) {
+        self.child.lock().take();
+    }
+
+    pub(crate) fn close_terminal(&self) {
+        self.terminal.lock().take();
     }
 
     /// The terminal, while it is open.
@@ -204,25 +226,9 @@ impl Process {
         })
     }
 
-    /// The session, as long as there is one.
-    pub(crate) fn session(&self) -> Option<Arc<Session>> {
-        self.session.upgrade()
-    }
-
-    /// Leaves its session's table and gives its memory back. Returns how much that was.
-    pub(crate) fn forget(self: &Arc<Self>) -> usize {
-        if let Some(session) = self.session.upgrade() {
-            session.table.forget(self);
-        }
+    /// Drops the retained output. Returns how many bytes of memory that gives back.
+    pub(crate) fn discard(&self) -> usize {
         self.delivery(Delivery::discard)
-    }
-
-    /// An event was added: wakes the reads that wait for it, and queues the process at the attached connection.
-    pub(crate) fn announce(self: &Arc<Self>) {
-        self.news.notify_waiters();
-        if let Some(session) = self.session.upgrade() {
-            session.line_up(self);
-        }
     }
 
     /// Takes its place in the queue of a connection. False if it stands there already.

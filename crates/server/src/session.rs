@@ -19,7 +19,6 @@ pub(crate) use table::{Deferred, Lookup, Place, Refusal, Table};
 use crate::blocking::Asker;
 use crate::config::Config;
 use crate::files::SessionFiles;
-use crate::janitor::Janitor;
 use crate::outbound::Outbound;
 use crate::presence::Present;
 use crate::process::{Process, Stop};
@@ -127,16 +126,6 @@ impl Session {
             }
         });
         true
-    }
-
-    /// A start was finished over another connection than the attached one. If the client of that one is to read first, it has its time for
-    /// that from now on.
-    pub(crate) fn push_late_start_later(self: &Arc<Self>, starter: ConnectionNumber, janitor: &Janitor) {
-        if let Some(outbound) = self.outbound().filter(|outbound| outbound.number != starter)
-            && outbound.is_initialized()
-        {
-            janitor.push_without_read_later(self, outbound.number);
-        }
     }
 
     /// Puts a process that has events for the attached connection into the queue of that connection.
@@ -357,6 +346,12 @@ impl Session {
         let mut link = self.link.lock();
         link.outbound = None;
         link.attachment.end()
+    }
+
+    /// Removes a process from the table and drops its retained output. Returns how many bytes of memory that gives back.
+    pub(crate) fn forget(&self, process: &Arc<Process>) -> usize {
+        self.table.forget(process);
+        process.discard()
     }
 
     /// Lets go of every process after they were killed. Returns how much output that was.

@@ -22,7 +22,7 @@ use script::Shell;
 use state::Snapshot;
 
 use crate::environment::Variables;
-use crate::server::Shared;
+use crate::server_state::ServerState;
 use crate::session::Session;
 
 const MOST_SCOPE_BYTES: usize = 256;
@@ -96,7 +96,7 @@ impl SnapshotRequest {
     /// What to execute instead of `argv` in `env`. None if there is no snapshot and the command is to run as it is.
     pub(crate) async fn restore(
         &self,
-        shared: &Arc<Shared>,
+        shared: &Arc<ServerState>,
         session: &Session,
         argv: &[String],
         arg0: Option<&str>,
@@ -118,7 +118,7 @@ impl SnapshotRequest {
         Some(Execution { argv: command, env })
     }
 
-    async fn capture(&self, shared: &Arc<Shared>, session: &Session, env: &Variables) -> Option<Snapshot> {
+    async fn capture(&self, shared: &Arc<ServerState>, session: &Session, env: &Variables) -> Option<Snapshot> {
         let path = &self.key.snapshot.shell.path;
         match capture::capture(shared, session, self.shell, path, &self.key.cwd, env).await {
             Ok(captured) => Some(Snapshot::new(self.shell, captured, env, self.key.policy.as_ref())),

@@ -15,7 +15,6 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::outbound::Outbound;
-use crate::session::Session;
 
 /// Changes of a watch that wait to be told, and that are kept for a client that comes back.
 const KEPT_CHANGES: usize = 10_000;
@@ -160,23 +159,24 @@ impl Watched {
     }
 
     /// Tells the attached client what changes, until the watch is over or the session is.
-    pub(crate) async fn tell(self: Arc<Self>, session: Weak<Session>) {
+    /// `attached` returns the connection of that client, if there is one now.
+    pub(crate) async fn tell(self: Arc<Self>, attached: impl Fn() -> Option<Arc<Outbound>>) {
         let over = self.over.clone();
-        over.run_until_cancelled(self.tell_for_ever(session)).await;
+        over.run_until_cancelled(self.tell_for_ever(attached)).await;
     }
 
-    async fn tell_for_ever(&self, session: Weak<Session>) {
+    async fn tell_for_ever(&self, attached: impl Fn() -> Option<Arc<Outbound>>) {
         loop {
             self.news.notified().await;
-            while let Some((outbound, told)) = self.next(&session) {
+            while let Some((outbound, told)) = self.next(attached()) {
                 self.tell_one(&outbound, told).await;
             }
         }
     }
 
     /// What to tell now, and whom.
-    fn next(&self, session: &Weak<Session>) -> Option<(Arc<Outbound>, Told<FileChange>)> {
-        let outbound = session.upgrade()?.outbound()?;
+    fn next(&self, attached: Option<Arc<Outbound>>) -> Option<(Arc<Outbound>, Told<FileChange>)> {
+        let outbound = attached?;
         if outbound.number != *self.listener.lock() {
             return None;
         }

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::blocking::Asker;
 use crate::connection::{Call, Connection};
 use crate::retention::Retained;
-use crate::server::Shared;
+use crate::server_state::ServerState;
 use crate::session::Session;
 
 /// What stands around a body in an answer.
@@ -118,7 +118,7 @@ struct HttpShare {
 }
 
 impl HttpShare {
-    fn of(session: &Session, shared: &Shared) -> Self {
+    fn of(session: &Session, shared: &ServerState) -> Self {
         Self { of_session: session.http_budget.account(), of_all: shared.http_budget.account() }
     }
 
@@ -252,7 +252,7 @@ pub(super) fn flow(call: Call, params: HttpFlowParams, _: Arc<Session>) {
 }
 
 async fn send(
-    shared: &Arc<Shared>,
+    shared: &Arc<ServerState>,
     session: &Session,
     params: HttpRequestParams,
 ) -> Result<fetch::Response, WireError> {
@@ -277,7 +277,7 @@ async fn send(
 }
 
 /// Made when it is first needed: reading the roots of trust takes a while, and most servers make no requests.
-async fn fetcher(shared: &Arc<Shared>) -> Result<&Fetcher, WireError> {
+async fn fetcher(shared: &Arc<ServerState>) -> Result<&Fetcher, WireError> {
     shared
         .fetcher
         .get_or_try_init(|| async {

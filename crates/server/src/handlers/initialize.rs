@@ -7,7 +7,6 @@ use protocol::{ErrorCode, InitializeParams, InitializeResult, SessionId, WireErr
 use session::{Attachment, Departure};
 
 use crate::connection::{Call, Phase, Role};
-use crate::files::SessionFiles;
 use crate::session::{Full, Session};
 
 pub(super) async fn initialize(call: Call, params: Result<InitializeParams, WireError>) {
@@ -48,7 +47,7 @@ fn open(call: &Call, keep: Option<Duration>) -> Result<Arc<Session>, WireError> 
         shared.spawner.session_tags(),
         attachment,
         Arc::clone(&call.connection.outbound),
-        SessionFiles::new(shared),
+        shared.session_files(),
         config,
         shared.presence.enter(),
     ));

@@ -16,8 +16,9 @@ use super::{Target, dispatch_deferred};
 use crate::config::Config;
 use crate::connection::{Call, Role};
 use crate::environment::{Variables, child_env};
-use crate::process::{self, Birth, CountedDelivery, Dialect, Process, Stdin};
-use crate::server::Shared;
+use crate::process::{Birth, CountedDelivery, Dialect, Process, Stdin};
+use crate::process_task;
+use crate::server_state::ServerState;
 use crate::session::{Deferred, Place, Refusal, Session};
 use crate::snapshot::{Execution, SnapshotRequest, Surroundings};
 use crate::starter::LONGEST_START;
@@ -56,7 +57,7 @@ pub(super) fn start(call: Call, params: StartParams, session: &Arc<Session>) {
     }
 }
 
-fn wanted(shared: &Shared, params: StartParams, observes: bool) -> Result<Wanted, WireError> {
+fn wanted(shared: &ServerState, params: StartParams, observes: bool) -> Result<Wanted, WireError> {
     let started_as = match (observes, params.paused) {
         (true, true) => StartedAs::Unrequested,
         (true, false) => {
@@ -134,16 +135,22 @@ pub(super) fn begin(
         });
         match launched {
             Ok((process, io, timeout)) => {
-                let actor = process::run(Arc::clone(&process), io, timeout, Arc::clone(&shared));
+                let actor = process_task::run(
+                    Arc::clone(&process),
+                    Arc::downgrade(&session),
+                    io,
+                    timeout,
+                    Arc::clone(&shared),
+                );
                 let answered = survive_call(|| {
                     shared.metrics.process_started();
                     answer(call, id);
                     process.delivery(|delivery| delivery.answered(starter));
                 });
                 shared.actors.spawn(actor);
-                session.push_late_start_later(starter, &shared.janitor);
+                push_late_start_later(&shared, &session, starter);
                 if answered.is_none() {
-                    shared.kill_in_background(Arc::clone(&process));
+                    shared.kill_in_background(Arc::clone(&process), Some(Arc::clone(&session)));
                 }
                 while let Some(waiting) = session.table.settle(&process) {
                     dispatch_all(waiting, || Target::Started(Arc::clone(&process)));
@@ -156,6 +163,16 @@ pub(super) fn begin(
             }
         }
     });
+}
+
+/// A start may finish after another connection has attached to the session. If the client of that connection is expected to read first,
+/// its time for that begins now.
+fn push_late_start_later(shared: &ServerState, session: &Arc<Session>, starter: ConnectionNumber) {
+    if let Some(outbound) = session.outbound().filter(|outbound| outbound.number != starter)
+        && outbound.is_initialized()
+    {
+        shared.janitor.push_without_read_later(session, outbound.number);
+    }
 }
 
 /// Handles the requests that waited for a start. One that panics, which answers it with an error, costs no other.
@@ -171,7 +188,7 @@ fn answer_after_failure(waiting: Vec<Deferred>) {
     dispatch_all(waiting, || Target::StartFailed);
 }
 
-fn check(shared: &Shared, wanted: &Wanted) -> Result<(), WireError> {
+fn check(shared: &ServerState, wanted: &Wanted) -> Result<(), WireError> {
     if shared.closing.is_cancelled() {
         return Err(WireError::invalid_request("server is shutting down"));
     }
@@ -206,7 +223,7 @@ fn start_bytes(argv: &[impl AsRef<OsStr>], env: &Variables) -> usize {
     argv + env
 }
 
-fn reserve(shared: &Shared, wanted: &Wanted, session: &Session) -> Result<Place, WireError> {
+fn reserve(shared: &ServerState, wanted: &Wanted, session: &Session) -> Result<Place, WireError> {
     let limit = shared.config.max_processes;
     let id = &wanted.id;
     let tag = session.tags.next();
@@ -214,7 +231,7 @@ fn reserve(shared: &Shared, wanted: &Wanted, session: &Session) -> Result<Place,
     while matches!(reserved, Err(Refusal::Full))
         && let Some(oldest) = session.take_oldest_kept()
     {
-        shared.janitor.note_freed(oldest.forget());
+        shared.janitor.note_freed(session.forget(&oldest));
         reserved = session.table.reserve(id, shown(&wanted.argv), tag, limit);
     }
     reserved.map_err(|refusal| {
@@ -241,7 +258,7 @@ fn shown(argv: &[String]) -> Vec<String> {
 }
 
 async fn launch(
-    shared: &Arc<Shared>,
+    shared: &Arc<ServerState>,
     wanted: Wanted,
     session: &Arc<Session>,
     place: &Place,
@@ -300,7 +317,7 @@ async fn launch(
         delivery: CountedDelivery::new(Delivery::new(limits, resend, wanted.started_as), shared.budget.account()),
         stdin: Stdin::new(queue, shared.stdin_budget.account(), input),
     };
-    let process = Process::new(session, birth);
+    let process = Process::new(birth);
     if !session.claim(place, &process, starter, Instant::now()) {
         shared.kill_unclaimed(&child, place.tag).await;
         return Err(start_cancelled(&process.id));
@@ -315,7 +332,7 @@ fn start_cancelled(id: &ProcessId) -> WireError {
 /// The time of a process is over, and its start hangs. Returns when it is certain that its program does not run, or not any more if the kernel
 /// has executed it in this very moment.
 async fn give_up_late_start(
-    shared: &Arc<Shared>,
+    shared: &Arc<ServerState>,
     id: &ProcessId,
     timeout: Duration,
     session: &Arc<Session>,
@@ -329,7 +346,7 @@ async fn give_up_late_start(
 }
 
 /// What is wanted, or the same with the profile of its shell already run.
-async fn execution(shared: &Arc<Shared>, wanted: &Wanted, session: &Session) -> Execution {
+async fn execution(shared: &Arc<ServerState>, wanted: &Wanted, session: &Session) -> Execution {
     let as_asked = || Execution { argv: wanted.argv.iter().map(Into::into).collect(), env: wanted.env.clone() };
     let Some(snapshot) = &wanted.snapshot else { return as_asked() };
     let restored = snapshot.restore(shared, session, &wanted.argv, wanted.arg0.as_deref(), &wanted.env).await;

@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout_at};
 use super::{Found, Target, dispatch_deferred};
 use crate::connection::Call;
 use crate::process::{Process, Stop};
-use crate::server::Shared;
+use crate::server_state::ServerState;
 use crate::session::{Place, Session};
 
 /// How long a terminate waits for what the process had written to be on its way to the client.
@@ -63,7 +63,7 @@ async fn wait_delivered(process: &Process, deadline: Instant) {
 
 /// A terminate waits behind a start. If that one hangs, or still waits for its turn, it is given up: its id is free again, and the terminate
 /// is answered when it is certain that the program will not run.
-pub(super) fn give_up_start_later(shared: &Arc<Shared>, session: &Arc<Session>, place: Place) {
+pub(super) fn give_up_start_later(shared: &Arc<ServerState>, session: &Arc<Session>, place: Place) {
     let (shared, session) = (Arc::clone(shared), Arc::clone(session));
     shared.clone().tasks.spawn(async move {
         tokio::time::sleep(START_PATIENCE).await;

@@ -103,7 +103,7 @@ impl Process {
     }
 
     /// The process can take no more.
-    pub(super) fn close_stdin(&self) {
+    pub(crate) fn close_stdin(&self) {
         let mut stdin = self.stdin.lock();
         stdin.change(StdinQueue::close);
         stdin.input = None;
@@ -111,12 +111,12 @@ impl Process {
         self.stdin_room.notify_waiters();
     }
 
-    pub(super) fn has_input(&self) -> bool {
+    pub(crate) fn has_input(&self) -> bool {
         self.stdin.lock().queue.front().is_some()
     }
 
     /// The descriptor to wait for. Closed, as soon as nothing more will be written.
-    pub(super) fn input(&self) -> Option<ChildInput> {
+    pub(crate) fn input(&self) -> Option<ChildInput> {
         let mut stdin = self.stdin.lock();
         if stdin.queue.is_finished() {
             stdin.input = None;
@@ -125,7 +125,7 @@ impl Process {
     }
 
     /// Writes what the process takes now.
-    pub(super) fn feed(&self) {
+    pub(crate) fn feed(&self) {
         let written = self.stdin.lock().feed();
         if written > 0 {
             self.stdin_room.notify_waiters();

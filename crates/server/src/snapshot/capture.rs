@@ -9,7 +9,7 @@ use spawn::{Child, ChildIo, ChildOutput, ReadOutcome, SpawnCommand, Spawned, Std
 use super::script::{self, REPORT_DESCRIPTOR, REPORTS, Shell};
 use super::state::{Captured, Markers};
 use crate::environment::Variables;
-use crate::server::Shared;
+use crate::server_state::ServerState;
 use crate::session::Session;
 
 /// A profile that takes longer would make every first command wait.
@@ -37,7 +37,7 @@ pub(super) enum Failure {
 /// A file that never ends, or ends the shell, after a first report does not make the capture fail: without it the command would run as a plain login
 /// shell, in which the policy has no say about what the profile exports.
 pub(super) async fn capture(
-    shared: &Arc<Shared>,
+    shared: &Arc<ServerState>,
     session: &Session,
     shell: Shell,
     path: &str,

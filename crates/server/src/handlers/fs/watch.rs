@@ -40,7 +40,8 @@ pub(in crate::handlers) fn watch(call: Call, params: WatchParams, session: Arc<S
         match opened {
             Some(Ok(())) => {
                 call.finish(Ok(NoResult {}));
-                tasks.spawn(Watched::tell(watched, Arc::downgrade(&session)));
+                let session = Arc::downgrade(&session);
+                tasks.spawn(Watched::tell(watched, move || session.upgrade()?.outbound()));
             }
             Some(Err(error)) => {
                 session.files.watches.end(&watched);

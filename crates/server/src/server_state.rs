@@ -1,0 +1,206 @@
+//! What the tasks of a server share: settings, sessions, threads, budgets and counters, and the ends of sessions and processes.
+//!
+//! `killing` ends processes. Connections and requests are not known here.
+
+mod killing;
+
+use std::io;
+use std::num::NonZero;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use fetch::Fetcher;
+use parking_lot::Mutex;
+use protocol::ShellInfo;
+use session::{ConnectionNumber, MemoryPressure, ReclaimStep};
+use spawn::{GuardProgram, Spawner};
+use tokio::sync::{OnceCell, Semaphore};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::blocking::{BlockingThreads, Growth};
+use crate::config::Config;
+use crate::environment::{Variables, server_env, users_shell};
+use crate::files::{OPERATIONS_IN_ALL, SearchPlaces, SessionFiles, places_for_all};
+use crate::janitor::Janitor;
+use crate::metrics::Metrics;
+use crate::outbound::{LargeAnswers, Outbound};
+use crate::presence::Presence;
+use crate::retention::Budget;
+use crate::session::{Session, Sessions};
+use crate::starter::Starter;
+
+/// Threads for work on files that exist before anything is asked of the server. More than one, so that one piece of work that hangs, for
+/// example on a dead network mount, does not stop the rest.
+const KEPT_THREADS: usize = 2;
+
+/// Threads for work on files that are added at once, for each processor. More than one, because work on files also waits for the disk.
+const AT_ONCE_PER_PROCESSOR: usize = 4;
+
+/// When no work on files is begun for so long although some waits, its threads hang and another is added.
+const LONGEST_FILE_OPERATION: Duration = Duration::from_millis(250);
+
+/// What everything in the server can reach.
+pub(crate) struct ServerState {
+    pub(crate) config: Config,
+    pub(crate) spawner: Arc<Spawner>,
+    pub(crate) sessions: Sessions,
+    pub(crate) presence: Presence,
+    pub(crate) janitor: Janitor,
+    pub(crate) metrics: Metrics,
+    /// Retained output.
+    pub(crate) budget: Arc<Budget>,
+    /// Input that waits.
+    pub(crate) stdin_budget: Arc<Budget>,
+    pub(crate) http_budget: Arc<Budget>,
+    /// The shell of the user the server runs as.
+    pub(crate) shell: ShellInfo,
+    pub(crate) env: Variables,
+    /// Work that is finished whoever is connected.
+    pub(crate) tasks: TaskTracker,
+    /// One task per process.
+    pub(crate) actors: TaskTracker,
+    /// One task per connection.
+    pub(crate) connections: TaskTracker,
+    /// No new connections.
+    pub(crate) closing: CancellationToken,
+    last_connection: AtomicU64,
+    /// What is sent over each open connection.
+    open: Mutex<Vec<Weak<Outbound>>>,
+    reclaiming: AtomicBool,
+    pub(crate) starter: Starter,
+    pub(crate) threads: Arc<BlockingThreads>,
+    /// Places for work on files.
+    file_places: Arc<Semaphore>,
+    search_places: Arc<SearchPlaces>,
+    pub(crate) large_answers: LargeAnswers,
+    /// What makes HTTP requests, once one was asked for.
+    pub(crate) fetcher: OnceCell<Fetcher>,
+}
+
+impl ServerState {
+    /// Must be called inside a runtime.
+    pub(crate) fn new(config: Config) -> io::Result<Arc<Self>> {
+        let guard = config.guard.as_ref().map(|(program, args)| GuardProgram {
+            program: program.clone(),
+            args: args.iter().map(Into::into).collect(),
+        });
+        let spawner = Arc::new(Spawner::new(guard)?);
+        if !spawner.tags_work() {
+            tracing::warn!(
+                "the hard limit of realtime CPU time (ulimit -H -R) is set; a process that detaches itself from its parents may outlive its terminate"
+            );
+        }
+        let env = server_env();
+        Ok(Arc::new(Self {
+            janitor: Janitor::new(config.process_retention),
+            budget: Budget::new(config.retain_total_bytes),
+            stdin_budget: Budget::new(config.max_queued_stdin_total),
+            http_budget: Budget::new(config.max_buffered_http),
+            search_places: SearchPlaces::new(config.max_searches),
+            large_answers: LargeAnswers::new(config.max_large_answers),
+            shell: users_shell(&env),
+            config,
+            starter: Starter::new(Arc::clone(&spawner))?,
+            threads: Arc::new(file_threads()?),
+            spawner,
+            sessions: Sessions::default(),
+            presence: Presence::new(),
+            metrics: Metrics::new(),
+            env,
+            tasks: TaskTracker::new(),
+            actors: TaskTracker::new(),
+            connections: TaskTracker::new(),
+            closing: CancellationToken::new(),
+            last_connection: AtomicU64::new(0),
+            open: Mutex::default(),
+            reclaiming: AtomicBool::new(false),
+            file_places: places_for_all(),
+            fetcher: OnceCell::new(),
+        }))
+    }
+
+    pub(crate) fn next_connection(&self) -> ConnectionNumber {
+        ConnectionNumber(self.last_connection.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    /// Room for what a new session does with files.
+    pub(crate) fn session_files(&self) -> SessionFiles {
+        SessionFiles::new(&self.config, &self.search_places, &self.file_places, &self.threads)
+    }
+
+    pub(crate) fn add_connection(&self, outbound: &Arc<Outbound>) {
+        self.open.lock().push(Arc::downgrade(outbound));
+    }
+
+    pub(crate) fn remove_connection(&self, outbound: &Arc<Outbound>) {
+        self.open.lock().retain(|open| open.as_ptr() != Arc::as_ptr(outbound));
+    }
+
+    pub(crate) fn open_connections(&self) -> Vec<Arc<Outbound>> {
+        self.open.lock().iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// A session is over: its processes are killed and forgotten.
+    pub(crate) fn end_session_in_background(self: &Arc<Self>, session: Arc<Session>) {
+        let shared = Arc::clone(self);
+        self.tasks.spawn(async move {
+            shared.sessions.remove(&session.id);
+            shared.metrics.sessions(shared.sessions.len());
+            // Before the kill, so that nothing is executed after it.
+            session.cancel_starts();
+            session.table.abandon_all();
+            let processes = session.table.processes();
+            processes.iter().for_each(|process| process.mark_terminated());
+            let kill = || shared.spawner.kill_session(&session.tags, shared.config.kill_patience);
+            let killed = kill().await;
+            shared.janitor.note_freed(session.discard_processes());
+            session.files.watches.end_all();
+            // Closing a file can block, and removes what is left of an upload.
+            let handles = session.files.handles.take_all();
+            if !handles.is_empty() {
+                let _closed = session.files.work.run(move || drop(handles)).await;
+            }
+            if killed.is_err() {
+                shared.kill_until_gone(kill).await;
+            }
+        });
+    }
+
+    /// Gives memory back when all event logs together hold too much: what was sent of closed processes, what clients have of
+    /// others, and only then what may be missed.
+    pub(crate) fn reclaim_if_tight(&self) {
+        let mut excess = self.budget.excess();
+        if excess == 0 || self.reclaiming.swap(true, Ordering::Acquire) {
+            return;
+        }
+        let processes: Vec<_> = self.sessions.all().iter().flat_map(|session| session.table.processes()).collect();
+        let share = (self.budget.limit() / processes.len().max(1)).max(MemoryPressure::ALWAYS_ALLOWED_BYTES);
+        for step in [ReclaimStep::SentAndClosed, ReclaimStep::Acknowledged, ReclaimStep::Anything] {
+            for process in &processes {
+                if excess == 0 {
+                    break;
+                }
+                let reclaimed = process.reclaim(step, share);
+                excess = excess.saturating_sub(reclaimed.bytes);
+                if reclaimed.missed_bytes > 0 {
+                    self.metrics.output_dropped(reclaimed.missed_bytes);
+                }
+            }
+        }
+        self.reclaiming.store(false, Ordering::Release);
+    }
+}
+
+fn file_threads() -> io::Result<BlockingThreads> {
+    let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let at_once = (processors * AT_ONCE_PER_PROCESSOR).min(OPERATIONS_IN_ALL);
+    BlockingThreads::start(
+        "blocking",
+        KEPT_THREADS,
+        OPERATIONS_IN_ALL,
+        // How much a session may have under way is decided before.
+        Growth { at_once, patience: LONGEST_FILE_OPERATION, most_per_asker: OPERATIONS_IN_ALL },
+    )
+}
