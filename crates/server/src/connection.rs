@@ -1,6 +1,7 @@
 //! A connection as its requests see it: its handshake, its session, the limits of what it may have under way, and the queue of what it
 //! sends. The task that reads and writes is in `connection_task`.
 
+mod active_requests;
 mod call;
 
 use std::collections::HashMap;
@@ -16,9 +17,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use transport::{Framing, PeerLabel, ReceiptProof};
 
-pub(crate) use call::Call;
+pub(crate) use active_requests::{ActiveHttpRequest, MetadataRequest, SearchCancel};
+pub(crate) use call::{Call, resumed_elsewhere};
 
-use crate::handlers::{ActiveRequest, PendingLook, SearchCancel};
 use crate::outbound::{LARGE_ANSWER_BYTES, LargeAnswerRoom, Outbound, ReplyRoom};
 use crate::server_state::ServerState;
 use crate::session::Session;
@@ -34,12 +35,12 @@ pub(crate) struct Connection {
     pub(crate) large_replies: Arc<Semaphore>,
     /// Lets one large answer about files through at a time.
     large_answer_turn: Arc<Semaphore>,
-    /// Files to look at that came in this turn.
-    pub(crate) looks: Mutex<Vec<PendingLook>>,
+    /// Requests for metadata that arrived in this turn.
+    pub(crate) metadata_requests: Mutex<Vec<MetadataRequest>>,
     /// Searches by the names that the client gave them.
     pub(crate) searches: Mutex<HashMap<String, SearchCancel>>,
     /// HTTP requests that can be ended, by the names that the client gave them.
-    pub(crate) http: Mutex<HashMap<String, ActiveRequest>>,
+    pub(crate) http: Mutex<HashMap<String, ActiveHttpRequest>>,
     pub(crate) http_places: Arc<Semaphore>,
     /// Bytes of requests that wait for a process to start or to read.
     pub(crate) waiting_bytes: AtomicUsize,
@@ -90,7 +91,7 @@ impl Connection {
             requests: Arc::new(Semaphore::new(config.max_requests)),
             large_replies: Arc::new(Semaphore::new(LARGE_REPLIES)),
             large_answer_turn: Arc::new(Semaphore::new(1)),
-            looks: Mutex::default(),
+            metadata_requests: Mutex::default(),
             searches: Mutex::default(),
             http: Mutex::default(),
             http_places: Arc::new(Semaphore::new(config.max_http_requests)),

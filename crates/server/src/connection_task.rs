@@ -114,7 +114,7 @@ async fn clean_up_after_panic(connection: &Connection) {
     connection.detach();
     connection.outbound.shut();
     // Their calls hold the connection.
-    drop(std::mem::take(&mut *connection.looks.lock()));
+    drop(std::mem::take(&mut *connection.metadata_requests.lock()));
     connection.end_handlers().await;
 }
 
@@ -203,7 +203,7 @@ async fn handle_turn(
         let Some(next) = inbox.next_buffered(outbound.intake()) else { break };
         end = handle_event(connection, next).await;
     }
-    handlers::look_now(connection);
+    handlers::answer_metadata_requests(connection);
     outbound.leave_task();
     end
 }
@@ -240,7 +240,7 @@ async fn carry_out_unanswered(connection: &Arc<Connection>, requests: VecDeque<R
     for request in requests {
         incoming::handle(connection, request).await;
     }
-    handlers::look_now(connection);
+    handlers::answer_metadata_requests(connection);
 }
 
 /// Gives the last requests of a peer that sends nothing more some time to be answered. Returns how the connection ends after that.
@@ -272,3 +272,6 @@ fn queue_goodbye(connection: &Connection, end: ConnectionEnd) {
     }
     outbound.close(code, reason);
 }
+
+#[cfg(test)]
+mod tests;

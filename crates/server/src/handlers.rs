@@ -1,6 +1,7 @@
 //! What each method does. `dispatch` decodes params, checks the handshake and the order, and calls one handler.
 
 mod capability_roots;
+mod capture_shell;
 mod config;
 mod flow;
 mod fs;
@@ -27,29 +28,15 @@ use protocol::{
 };
 use serde::de::DeserializeOwned;
 
-pub(crate) use fs::look::{PendingLook, look_now};
-pub(crate) use fs::search::SearchCancel;
-pub(crate) use http::ActiveRequest;
+pub(crate) use fs::look::answer_metadata_requests;
 pub(crate) use refused_blocks::note_refused_message;
-pub(crate) use waiting::Waiting;
 
-use crate::connection::{Call, Connection, Phase, Role};
+use waiting::Waiting;
+
+use crate::connection::{Call, Connection, Phase, Role, resumed_elsewhere};
 use crate::environment::environment_info;
 use crate::process::Process;
-use crate::session::{Deferred, Lookup, Session};
-
-/// What is already known about the process a request names.
-pub(crate) enum Target {
-    /// Look it up.
-    Unresolved,
-    /// The request waited for this process to start.
-    Started(Arc<Process>),
-    /// The request waited for a start that was given up because a terminate asked for it. The terminate is answered with the error, if
-    /// there is one.
-    NeverStarted(Result<(), WireError>),
-    /// The request waited for a start that failed. Its id may belong to a later process by now, which the request does not mean.
-    StartFailed,
-}
+use crate::session::{DeferredRequest, Lookup, Session, StartOutcome};
 
 /// Handles one request. Returns as soon as the next message may be looked at.
 pub(crate) async fn dispatch(connection: &Arc<Connection>, request: Request<'_>, message: &Bytes) {
@@ -76,7 +63,7 @@ pub(crate) async fn dispatch(connection: &Arc<Connection>, request: Request<'_>,
     if method.order() == RequestOrder::Inline {
         return initialize::initialize(call, decode_params(request.params)).await;
     }
-    handle(call, &request, message, Target::Unresolved);
+    handle(call, &request, message, None);
 }
 
 /// Handles a block of an upload that was recognised before anything was decoded.
@@ -106,16 +93,27 @@ fn note_block_of_own_session(connection: &Connection, handle_id: &str, reason: &
     }
 }
 
-/// Handles a request that waited for a process to start.
-pub(crate) fn dispatch_deferred(deferred: Deferred, target: Target) {
-    let Deferred { call, message, .. } = deferred;
-    // It was decoded before it was deferred.
-    if let Ok(protocol::Incoming::Request(request)) = decode(&message) {
-        handle(call, &request, &message, target);
-    }
+/// Lets a request wait for a process to start, or refuses it because too much waits already.
+fn defer(call: Call, message: &Bytes) -> Option<DeferredRequest> {
+    let waiting = match Waiting::for_start(&call.connection, message.len()) {
+        Ok(waiting) => waiting,
+        Err(error) => {
+            call.finish::<()>(Err(error));
+            return None;
+        }
+    };
+    let message = message.clone();
+    Some(Box::new(move |outcome| {
+        // It was decoded before it was deferred.
+        if let Ok(protocol::Incoming::Request(request)) = decode(&message) {
+            handle(call, &request, &message, Some(outcome));
+        }
+        drop(waiting);
+    }))
 }
 
-fn handle(call: Call, request: &Request<'_>, message: &Bytes, target: Target) {
+/// `start` is what became of the start for which the request has waited, if it has.
+fn handle(call: Call, request: &Request<'_>, message: &Bytes, start: Option<StartOutcome>) {
     match call.method {
         Method::Initialize => {}
         Method::EnvironmentInfo => with_session(call, request, |call, (), _| {
@@ -142,15 +140,15 @@ fn handle(call: Call, request: &Request<'_>, message: &Bytes, target: Target) {
         Method::LegacyExec => with_session(call, request, |call, params, session| {
             legacy::exec(call, params, &session);
         }),
-        Method::ProcessRead => with_process(call, request, message, target, read::read),
-        Method::ProcessWrite => with_process(call, request, message, target, stdin::write),
-        Method::ProcessCloseStdin => with_process(call, request, message, target, stdin::close),
-        Method::ProcessSignal => with_process(call, request, message, target, signal),
-        Method::ProcessResize => with_process(call, request, message, target, resize),
-        Method::ProcessFlow => with_process(call, request, message, target, flow::flow),
-        Method::ProcessTerminate => with_process(call, request, message, target, stop::terminate),
-        Method::LegacyWrite => with_process(call, request, message, target, legacy::write),
-        Method::LegacyTerminate => with_process(call, request, message, target, legacy::terminate),
+        Method::ProcessRead => with_process(call, request, message, start, read::read),
+        Method::ProcessWrite => with_process(call, request, message, start, stdin::write),
+        Method::ProcessCloseStdin => with_process(call, request, message, start, stdin::close),
+        Method::ProcessSignal => with_process(call, request, message, start, signal),
+        Method::ProcessResize => with_process(call, request, message, start, resize),
+        Method::ProcessFlow => with_process(call, request, message, start, flow::flow),
+        Method::ProcessTerminate => with_process(call, request, message, start, stop::terminate),
+        Method::LegacyWrite => with_process(call, request, message, start, legacy::write),
+        Method::LegacyTerminate => with_process(call, request, message, start, legacy::terminate),
         Method::HttpRequest => with_session(call, request, http::request),
         Method::HttpCancel => with_session(call, request, http::cancel),
         Method::HttpFlow => with_session(call, request, http::flow),
@@ -203,57 +201,51 @@ fn with_process<P: DeserializeOwned + NamesProcess>(
     call: Call,
     request: &Request<'_>,
     message: &Bytes,
-    target: Target,
-    handler: impl FnOnce(Call, P, &Arc<Session>, Found),
+    start: Option<StartOutcome>,
+    handler: impl FnOnce(Call, P, &Arc<Session>, NamedProcess),
 ) {
     debug_assert!(
         matches!(call.method.order(), RequestOrder::AfterStart | RequestOrder::Stdin),
         "the table promises otherwise"
     );
-    with_session(call, request, |mut call, params: P, session| {
-        let id = params.process_id();
-        let found = match target {
-            Target::Started(process) => Found::Process(process),
-            Target::NeverStarted(given_up) => Found::NeverStarted(given_up),
-            Target::StartFailed => Found::Unknown,
-            Target::Unresolved => loop {
-                match session.table.lookup(id) {
-                    Lookup::Unknown => break Found::Unknown,
-                    Lookup::Found(process) => break Found::Process(process),
-                    Lookup::Starting => {
-                        let shared = Arc::clone(&call.connection.shared);
-                        let ends_it = matches!(call.method, Method::ProcessTerminate | Method::LegacyTerminate);
-                        let waiting = match Waiting::for_start(&call.connection, message.len()) {
-                            Ok(waiting) => waiting,
-                            Err(error) => return call.finish::<()>(Err(error)),
-                        };
-                        match session.table.defer(id, Deferred { call, message: message.clone(), _waiting: waiting })
-                        {
-                            Ok(place) if ends_it => return stop::give_up_start_later(&shared, &session, place),
-                            Ok(_) => return,
-                            // It finished in this instant: look again.
-                            Err(deferred) => call = deferred.call,
+    with_session(call, request, |call, params: P, session| {
+        let (call, named) = match start {
+            Some(StartOutcome::Started(process)) => (call, NamedProcess::Started(process)),
+            Some(StartOutcome::GivenUp(killed)) => (call, NamedProcess::NeverStarted(killed)),
+            Some(StartOutcome::Failed) => (call, NamedProcess::Unknown),
+            None => {
+                let is_terminate = matches!(call.method, Method::ProcessTerminate | Method::LegacyTerminate);
+                let shared = is_terminate.then(|| Arc::clone(&call.connection.shared));
+                match session.table.find_or_defer(params.process_id(), call, |call| defer(call, message)) {
+                    Lookup::Unknown(call) => (call, NamedProcess::Unknown),
+                    Lookup::Found(call, process) => (call, NamedProcess::Started(process)),
+                    Lookup::Deferred(place) => {
+                        if let Some(shared) = shared {
+                            stop::give_up_start_later(&shared, &session, place);
                         }
+                        return;
                     }
+                    Lookup::Refused => return,
                 }
-            },
+            }
         };
-        handler(call, params, &session, found);
+        handler(call, params, &session, named);
     });
 }
 
-/// What became of the search for a process.
-pub(crate) enum Found {
+/// The process that a request names.
+pub(crate) enum NamedProcess {
     Unknown,
-    /// Its start was given up while the request waited. An error if something of it could not be ended.
+    /// Its start was given up while the request waited. An error if something of the start could not be killed.
     NeverStarted(Result<(), WireError>),
-    Process(Arc<Process>),
+    /// It was started; it may have exited since.
+    Started(Arc<Process>),
 }
 
-impl Found {
+impl NamedProcess {
     fn process(self) -> Option<Arc<Process>> {
         match self {
-            Self::Process(process) => Some(process),
+            Self::Started(process) => Some(process),
             Self::Unknown | Self::NeverStarted(_) => None,
         }
     }
@@ -333,12 +325,6 @@ fn still_served(connection: &Connection, session: &Session) -> Result<(), WireEr
     }
 }
 
-/// The session of this connection has another one now.
-pub(crate) fn resumed_elsewhere() -> WireError {
-    WireError::invalid_request("session has been resumed by another connection")
-        .with_data(ErrorData::of_kind(error_kind::SESSION_RESUMED_ELSEWHERE))
-}
-
 fn unknown_process(id: &ProcessId) -> WireError {
     WireError::invalid_request(format!("unknown process id {id}"))
         .with_data(ErrorData::of_kind(error_kind::UNKNOWN_PROCESS))
@@ -346,8 +332,8 @@ fn unknown_process(id: &ProcessId) -> WireError {
 
 /// Signals go to the whole group; what a keyboard would send goes to the job in the foreground of the terminal.
 /// A process that is gone needs none.
-fn signal(call: Call, params: SignalParams, _: &Arc<Session>, found: Found) {
-    let Some(process) = found.process() else { return call.finish(Ok(NoResult {})) };
+fn signal(call: Call, params: SignalParams, _: &Arc<Session>, named: NamedProcess) {
+    let Some(process) = named.process() else { return call.finish(Ok(NoResult {})) };
     let (signal, from_keyboard) = match params.signal {
         Signal::Interrupt => (spawn::Signal::INT, true),
         Signal::Quit => (spawn::Signal::QUIT, true),
@@ -366,8 +352,8 @@ fn signal(call: Call, params: SignalParams, _: &Arc<Session>, found: Found) {
     );
 }
 
-fn resize(call: Call, params: ResizeParams, _: &Arc<Session>, found: Found) {
-    let Some(process) = found.process() else {
+fn resize(call: Call, params: ResizeParams, _: &Arc<Session>, named: NamedProcess) {
+    let Some(process) = named.process() else {
         return call.finish::<()>(Err(unknown_process(&params.process_id)));
     };
     let size = spawn::TerminalSize { rows: params.size.rows, cols: params.size.cols };

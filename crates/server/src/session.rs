@@ -14,7 +14,7 @@ use session::{
 use spawn::SessionTags;
 
 pub(crate) use registry::{Full, Sessions};
-pub(crate) use table::{Deferred, Lookup, Place, Refusal, Table};
+pub(crate) use table::{DeferredRequest, Lookup, Place, Refusal, StartOutcome, Table};
 
 use crate::blocking::Asker;
 use crate::config::Config;

@@ -13,17 +13,16 @@ mod state;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use protocol::{EnvPolicy, ShellSnapshot, WireError};
 
 pub(crate) use cache::Snapshots;
+pub(crate) use capture::CaptureShell;
 use script::Shell;
 use state::Snapshot;
 
 use crate::environment::Variables;
-use crate::server_state::ServerState;
-use crate::session::Session;
+use crate::start_cancel::StartCancel;
 
 const MOST_SCOPE_BYTES: usize = 256;
 /// Variables that decide which startup files a shell reads, and what most of those build upon. With other values the state would be
@@ -94,16 +93,17 @@ impl SnapshotRequest {
     }
 
     /// What to execute instead of `argv` in `env`. None if there is no snapshot and the command is to run as it is.
-    pub(crate) async fn restore(
+    /// `snapshots` are those of the session, and `shell` runs a profile if none of them fits.
+    pub(crate) async fn restore<S: CaptureShell>(
         &self,
-        shared: &Arc<ServerState>,
-        session: &Session,
+        snapshots: &Snapshots,
+        shell: impl FnOnce() -> S,
         argv: &[String],
         arg0: Option<&str>,
         env: &Variables,
     ) -> Option<Execution> {
-        let snapshot = session.snapshots.get_or_capture(&self.key, async || self.capture(shared, session, env).await);
-        let snapshot = snapshot.await?;
+        let capture = async || self.capture(&shell(), &snapshots.cancel, env).await;
+        let snapshot = snapshots.get_or_capture(&self.key, capture).await?;
         let chunks = snapshot.state_variables(env);
         let mut command = script::restoring(self.shell, chunks.len());
         command.insert(0, self.key.snapshot.shell.path.as_str().into());
@@ -118,9 +118,9 @@ impl SnapshotRequest {
         Some(Execution { argv: command, env })
     }
 
-    async fn capture(&self, shared: &Arc<ServerState>, session: &Session, env: &Variables) -> Option<Snapshot> {
+    async fn capture(&self, runner: &impl CaptureShell, cancel: &StartCancel, env: &Variables) -> Option<Snapshot> {
         let path = &self.key.snapshot.shell.path;
-        match capture::capture(shared, session, self.shell, path, &self.key.cwd, env).await {
+        match capture::capture(runner, cancel, self.shell, path, &self.key.cwd, env).await {
             Ok(captured) => Some(Snapshot::new(self.shell, captured, env, self.key.policy.as_ref())),
             Err(reason) => {
                 tracing::debug!(shell = path, "no shell snapshot: {reason}");

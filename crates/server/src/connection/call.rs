@@ -3,13 +3,12 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use protocol::{Method, RequestId, WireError, encode_error, encode_response};
+use protocol::{ErrorData, Method, RequestId, WireError, encode_error, encode_response, error_kind};
 use serde::Serialize;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::Connection;
-use crate::handlers::resumed_elsewhere;
 use crate::metrics::Outcome;
 use crate::outbound::{Covered, ReplyRoom};
 
@@ -144,4 +143,10 @@ impl Drop for Call {
         }
         self.connection.shared.metrics.request(self.method.name(), self.outcome, self.started.elapsed());
     }
+}
+
+/// The error for requests of a connection whose session another connection has taken.
+pub(crate) fn resumed_elsewhere() -> WireError {
+    WireError::invalid_request("session has been resumed by another connection")
+        .with_data(ErrorData::of_kind(error_kind::SESSION_RESUMED_ELSEWHERE))
 }

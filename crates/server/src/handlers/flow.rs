@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use protocol::{NoResult, ProcessFlowParams};
 
-use super::{Found, resumed_elsewhere, unknown_process};
+use super::{NamedProcess, resumed_elsewhere, unknown_process};
 use crate::connection::Call;
 use crate::session::Session;
 
-pub(super) fn flow(call: Call, params: ProcessFlowParams, session: &Arc<Session>, found: Found) {
-    let Some(process) = found.process() else {
+pub(super) fn flow(call: Call, params: ProcessFlowParams, session: &Arc<Session>, named: NamedProcess) {
+    let Some(process) = named.process() else {
         return call.finish::<()>(Err(unknown_process(&params.process_id)));
     };
     let connection = call.connection.number();

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::blocking::Asker;
-use crate::connection::{Call, Connection};
+use crate::connection::{ActiveHttpRequest, Call, Connection};
 use crate::retention::Retained;
 use crate::server_state::ServerState;
 use crate::session::Session;
@@ -26,19 +26,11 @@ const AROUND_BODY_BYTES: usize = 64 << 10;
 
 const TOO_LATE: &str = "failed to read http/request response body: the time given for the request is over";
 
-/// A request that others can end or pause.
-#[derive(Clone)]
-pub(crate) struct ActiveRequest {
-    cancel: CancellationToken,
-    paused: Arc<watch::Sender<bool>>,
-    is_streamed: bool,
-}
-
 /// A request by its name, until it is dropped.
 struct Registration {
     connection: Arc<Connection>,
     id: String,
-    request: ActiveRequest,
+    request: ActiveHttpRequest,
     /// False if a request that is not streamed has the name of another one: nobody asked for it to be unique.
     has_name: bool,
     _place: OwnedSemaphorePermit,
@@ -52,7 +44,7 @@ impl Registration {
                 "connection has reached its limit of {limit} HTTP requests under way (--max-http-requests)"
             ))
         })?;
-        let request = ActiveRequest {
+        let request = ActiveHttpRequest {
             cancel: CancellationToken::new(),
             paused: Arc::new(watch::Sender::new(false)),
             is_streamed,
@@ -79,7 +71,7 @@ impl Registration {
 impl Drop for Registration {
     fn drop(&mut self) {
         let mut requests = self.connection.http.lock();
-        let is_ours = |known: &ActiveRequest| Arc::ptr_eq(&known.paused, &self.request.paused);
+        let is_ours = |known: &ActiveHttpRequest| Arc::ptr_eq(&known.paused, &self.request.paused);
         if self.has_name && requests.get(&self.id).is_some_and(is_ours) {
             requests.remove(&self.id);
         }

@@ -9,7 +9,7 @@ use protocol::{
 use session::{Offer, StartedAs};
 
 use super::start::{self, Wanted};
-use super::{Found, stdin, stop, unknown_process};
+use super::{NamedProcess, stdin, stop, unknown_process};
 use crate::connection::Call;
 use crate::environment::child_env;
 use crate::process::Dialect;
@@ -41,8 +41,8 @@ pub(super) fn exec(call: Call, params: LegacyExecParams, session: &Arc<Session>)
     });
 }
 
-pub(super) fn write(call: Call, params: LegacyWriteParams, _: &Arc<Session>, found: Found) {
-    let Some(process) = found.process() else {
+pub(super) fn write(call: Call, params: LegacyWriteParams, _: &Arc<Session>, named: NamedProcess) {
+    let Some(process) = named.process() else {
         return call.finish::<()>(Err(unknown_process(&params.process_id)));
     };
     let id = params.process_id;
@@ -54,6 +54,6 @@ pub(super) fn write(call: Call, params: LegacyWriteParams, _: &Arc<Session>, fou
     });
 }
 
-pub(super) fn terminate(call: Call, _: LegacyTerminateParams, _: &Arc<Session>, found: Found) {
-    stop::terminate_found(call, found);
+pub(super) fn terminate(call: Call, _: LegacyTerminateParams, _: &Arc<Session>, named: NamedProcess) {
+    stop::terminate_named(call, named);
 }

@@ -8,14 +8,14 @@ use session::{CHUNK_OVERHEAD_BYTES, EventLog, Page, PartOfChunk, ReadAnswer};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout_at};
 
-use super::{Found, still_served, unknown_process};
+use super::{NamedProcess, still_served, unknown_process};
 use crate::connection::Call;
 use crate::outbound::Covered;
 use crate::process::Process;
 use crate::session::Session;
 
-pub(super) fn read(call: Call, params: ReadParams, session: &Arc<Session>, found: Found) {
-    let Some(process) = found.process() else {
+pub(super) fn read(call: Call, params: ReadParams, session: &Arc<Session>, named: NamedProcess) {
+    let Some(process) = named.process() else {
         return call.finish::<()>(Err(unknown_process(&params.process_id)));
     };
     let after = params.after_seq.unwrap_or(0);

@@ -12,14 +12,14 @@ use protocol::{
 use session::{ConnectionNumber, Delivery, LogLimits, Resend, StartedAs, StdinQueue};
 use spawn::{ChildIo, SpawnCommand, SpawnError, Spawned, StdinMode, Stdio, TerminalSize};
 
-use super::{Target, dispatch_deferred};
+use super::capture_shell::SessionShell;
 use crate::config::Config;
 use crate::connection::{Call, Role};
 use crate::environment::{Variables, child_env};
 use crate::process::{Birth, CountedDelivery, Dialect, Process, Stdin};
 use crate::process_task;
 use crate::server_state::ServerState;
-use crate::session::{Deferred, Place, Refusal, Session};
+use crate::session::{DeferredRequest, Place, Refusal, Session, StartOutcome};
 use crate::snapshot::{Execution, SnapshotRequest, Surroundings};
 use crate::starter::LONGEST_START;
 use crate::survive::{survive, survive_call};
@@ -153,13 +153,13 @@ pub(super) fn begin(
                     shared.kill_in_background(Arc::clone(&process), Some(Arc::clone(&session)));
                 }
                 while let Some(waiting) = session.table.settle(&process) {
-                    dispatch_all(waiting, || Target::Started(Arc::clone(&process)));
+                    dispatch_all(waiting, || StartOutcome::Started(Arc::clone(&process)));
                 }
             }
             Err(error) => {
                 let waiting = session.table.abandon(&place);
                 call.finish::<()>(Err(error));
-                answer_after_failure(waiting.unwrap_or_default());
+                dispatch_all(waiting.unwrap_or_default(), || StartOutcome::Failed);
             }
         }
     });
@@ -176,16 +176,10 @@ fn push_late_start_later(shared: &ServerState, session: &Arc<Session>, starter: 
 }
 
 /// Handles the requests that waited for a start. One that panics, which answers it with an error, costs no other.
-fn dispatch_all(waiting: impl IntoIterator<Item = Deferred>, target: impl Fn() -> Target) {
+fn dispatch_all(waiting: impl IntoIterator<Item = DeferredRequest>, outcome: impl Fn() -> StartOutcome) {
     for deferred in waiting {
-        let _panicked = survive_call(|| dispatch_deferred(deferred, target()));
+        let _panicked = survive_call(|| deferred(outcome()));
     }
-}
-
-/// Answers the requests that waited for a start that failed. The id is free by now and may belong to the next process, which they do not
-/// mean.
-fn answer_after_failure(waiting: Vec<Deferred>) {
-    dispatch_all(waiting, || Target::StartFailed);
 }
 
 fn check(shared: &ServerState, wanted: &Wanted) -> Result<(), WireError> {
@@ -349,7 +343,9 @@ async fn give_up_late_start(
 async fn execution(shared: &Arc<ServerState>, wanted: &Wanted, session: &Session) -> Execution {
     let as_asked = || Execution { argv: wanted.argv.iter().map(Into::into).collect(), env: wanted.env.clone() };
     let Some(snapshot) = &wanted.snapshot else { return as_asked() };
-    let restored = snapshot.restore(shared, session, &wanted.argv, wanted.arg0.as_deref(), &wanted.env).await;
+    let shell = || SessionShell::new(shared, session);
+    let restored =
+        snapshot.restore(&session.snapshots, shell, &wanted.argv, wanted.arg0.as_deref(), &wanted.env).await;
     let fits = |it: &Execution| start_bytes(&it.argv, &it.env) <= shared.config.max_start_bytes;
     restored.filter(fits).unwrap_or_else(as_asked)
 }
@@ -377,71 +373,5 @@ fn spawn_error(id: &ProcessId, error: &SpawnError) -> WireError {
         SpawnError::Resource { source, .. } => {
             WireError::internal(message).with_data(ErrorData::from_io(source, None))
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::{Value, json};
-    use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf};
-    use transport::{MessageLimits, PeerLabel};
-
-    use super::*;
-    use crate::connection_task::serve;
-    use crate::metrics::Transport;
-    use crate::server::Server;
-
-    /// Holds every message of a test.
-    const PIPE_BYTES: usize = 64 << 10;
-
-    /// A client on a connection in memory.
-    struct MemoryClient {
-        requests: WriteHalf<DuplexStream>,
-        answers: Lines<BufReader<ReadHalf<DuplexStream>>>,
-    }
-
-    impl MemoryClient {
-        fn connect(server: &Server) -> Self {
-            let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
-            let (read, write) = tokio::io::split(theirs);
-            let stream = transport::lines(read, write, PeerLabel::Memory, MessageLimits::default());
-            let shared = Arc::clone(&server.shared);
-            server.shared.connections.spawn(serve(stream, Transport::stdio, shared));
-            let (read, requests) = tokio::io::split(ours);
-            Self { requests, answers: BufReader::new(read).lines() }
-        }
-
-        async fn send(&mut self, message: Value) {
-            self.requests.write_all(format!("{message}\n").as_bytes()).await.unwrap();
-        }
-
-        async fn next(&mut self) -> Value {
-            serde_json::from_str(&self.answers.next_line().await.unwrap().unwrap()).unwrap()
-        }
-    }
-
-    #[tokio::test]
-    async fn what_waited_for_a_failed_start_does_not_wait_for_the_next_process_of_that_id() {
-        let server = Server::new(Config::default()).unwrap();
-        let mut client = MemoryClient::connect(&server);
-        client.send(json!({"id": 1, "method": "initialize", "params": {"clientName": "test"}})).await;
-        assert_eq!(client.next().await["id"], 1);
-        client.send(json!({"method": "initialized", "params": {}})).await;
-        let session = server.shared.sessions.all().remove(0);
-        let table = &session.table;
-        let id = ProcessId::from("p");
-        let failing = table.reserve(&id, Vec::new(), session.tags.next(), 1).unwrap();
-        let write = json!({"processId": "p", "chunk": "eA=="});
-        client.send(json!({"id": 2, "method": "process/write", "params": write})).await;
-        client.send(json!({"id": 3, "method": "environment/status", "params": {}})).await;
-        assert_eq!(client.next().await["id"], 3, "the write waits for the start");
-
-        let waiting = table.abandon(&failing).unwrap();
-        assert_eq!(waiting.len(), 1);
-        let next = table.reserve(&id, Vec::new(), session.tags.next(), 1).unwrap();
-        answer_after_failure(waiting);
-        let waiting_for_next = table.abandon(&next).unwrap();
-        assert_eq!(waiting_for_next.len(), 0, "a write that was meant for another process waits for this one");
-        assert_eq!(client.next().await, json!({"id": 2, "result": {"status": "unknownProcess"}}));
     }
 }

@@ -8,12 +8,12 @@ use session::Offer;
 
 use super::poll_once::poll_once;
 use super::waiting::input_crowded;
-use super::{Found, Waiting, unknown_process};
+use super::{NamedProcess, Waiting, unknown_process};
 use crate::connection::Call;
 use crate::process::Process;
 use crate::session::Session;
 
-pub(super) fn write(call: Call, params: WriteParams, _: &Arc<Session>, found: Found) {
+pub(super) fn write(call: Call, params: WriteParams, _: &Arc<Session>, named: NamedProcess) {
     let limit = call.connection.shared.config.max_id_bytes;
     if let Some(id) = &params.write_id {
         if id.as_str().is_empty() {
@@ -24,7 +24,7 @@ pub(super) fn write(call: Call, params: WriteParams, _: &Arc<Session>, found: Fo
             return call.finish::<()>(Err(WireError::invalid_params(error)));
         }
     }
-    let Some(process) = found.process() else {
+    let Some(process) = named.process() else {
         return call.finish(Ok(WriteResult { status: WriteStatus::UnknownProcess, repeated: false }));
     };
     offer(call, process, params.write_id, params.chunk.0.into(), |call, offer| {
@@ -74,8 +74,8 @@ pub(super) fn offer(
     });
 }
 
-pub(super) fn close(call: Call, params: ProcessIdParams, _: &Arc<Session>, found: Found) {
-    let Some(process) = found.process() else {
+pub(super) fn close(call: Call, params: ProcessIdParams, _: &Arc<Session>, named: NamedProcess) {
+    let Some(process) = named.process() else {
         return call.finish::<()>(Err(unknown_process(&params.process_id)));
     };
     let mut turn = Box::pin(Arc::clone(&process.stdin_lane).lock_owned());

@@ -7,11 +7,11 @@ use protocol::{ProcessId, ProcessIdParams, TerminateResult, WireError};
 use spawn::Survivors;
 use tokio::time::{Instant, timeout_at};
 
-use super::{Found, Target, dispatch_deferred};
+use super::NamedProcess;
 use crate::connection::Call;
 use crate::process::{Process, Stop};
 use crate::server_state::ServerState;
-use crate::session::{Place, Session};
+use crate::session::{Place, Session, StartOutcome};
 
 /// How long a terminate waits for what the process had written to be on its way to the client.
 const DELIVERY_PATIENCE: Duration = Duration::from_secs(1);
@@ -19,15 +19,17 @@ const DELIVERY_PATIENCE: Duration = Duration::from_secs(1);
 /// How long a terminate waits for a start that does not come to an end, for example on a dead network mount.
 const START_PATIENCE: Duration = Duration::from_secs(1);
 
-pub(super) fn terminate(call: Call, _: ProcessIdParams, _: &Arc<Session>, found: Found) {
-    terminate_found(call, found);
+pub(super) fn terminate(call: Call, _: ProcessIdParams, _: &Arc<Session>, named: NamedProcess) {
+    terminate_named(call, named);
 }
 
-pub(super) fn terminate_found(call: Call, found: Found) {
-    let process = match found {
-        Found::Process(process) => process,
-        Found::Unknown => return call.finish(Ok(TerminateResult { running: false })),
-        Found::NeverStarted(given_up) => return call.finish(given_up.map(|()| TerminateResult { running: true })),
+pub(super) fn terminate_named(call: Call, named: NamedProcess) {
+    let process = match named {
+        NamedProcess::Started(process) => process,
+        NamedProcess::Unknown => return call.finish(Ok(TerminateResult { running: false })),
+        NamedProcess::NeverStarted(given_up) => {
+            return call.finish(given_up.map(|()| TerminateResult { running: true }));
+        }
     };
     let running = !process.has_exited();
     process.mark_terminated();
@@ -71,7 +73,7 @@ pub(super) fn give_up_start_later(shared: &Arc<ServerState>, session: &Arc<Sessi
         let given_up = shared.kill_cancelled_start(&session, &place).await;
         let given_up = given_up.map_err(|survivors| not_terminated(place.id(), &survivors));
         for deferred in waiting {
-            dispatch_deferred(deferred, Target::NeverStarted(given_up.clone()));
+            deferred(StartOutcome::GivenUp(given_up.clone()));
         }
     });
 }

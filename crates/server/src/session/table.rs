@@ -4,31 +4,34 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use bytes::Bytes;
 use parking_lot::Mutex;
-use protocol::{ProcessId, ProcessState, ProcessSummary};
+use protocol::{ProcessId, ProcessState, ProcessSummary, WireError};
 use spawn::Tag;
 
-use crate::connection::Call;
-use crate::handlers::Waiting;
 use crate::process::{Process, now_ms};
 use crate::start_cancel::StartCancel;
 
-/// A request that came while its process was being started. It keeps its place among the unanswered ones.
-pub(crate) struct Deferred {
-    pub(crate) call: Call,
-    pub(crate) message: Bytes,
-    pub(crate) _waiting: Waiting,
+/// Handles a request that came while its process was being started. What a request is, is not known here.
+pub(crate) type DeferredRequest = Box<dyn FnOnce(StartOutcome) + Send>;
+
+/// What became of the start for which a request has waited.
+pub(crate) enum StartOutcome {
+    Started(Arc<Process>),
+    /// The start was given up because a terminate asked for it. The terminate is answered with the error, if something of the start could
+    /// not be killed.
+    GivenUp(Result<(), WireError>),
+    /// The start has failed. Its id may belong to a later process by now, which the request does not mean.
+    Failed,
 }
 
-/// What an id stands for.
-pub(crate) enum Lookup {
-    /// Nothing.
-    Unknown,
-    /// A start that is not finished.
-    Starting,
-    /// A process.
-    Found(Arc<Process>),
+/// What a process id stands for. A request that does not have to wait is given back.
+pub(crate) enum Lookup<R> {
+    Unknown(R),
+    Found(R, Arc<Process>),
+    /// A start that is not finished. The request waits for it now.
+    Deferred(Place),
+    /// A start that is not finished, and the request was refused.
+    Refused,
 }
 
 /// The place in a table that a start has taken. Its id may be given up and taken again before the start ends, so it is
@@ -58,7 +61,7 @@ struct Start {
     place: Place,
     /// There is a process, but requests that waited for it still come before later ones.
     born: Option<Arc<Process>>,
-    deferred: Vec<Deferred>,
+    deferred: Vec<DeferredRequest>,
     argv: Vec<String>,
     since_ms: u64,
 }
@@ -144,22 +147,23 @@ impl Table {
         Ok(place)
     }
 
-    pub(crate) fn lookup(&self, id: &ProcessId) -> Lookup {
-        match self.slots.lock().get(id) {
-            None => Lookup::Unknown,
-            Some(Slot::Starting(_)) => Lookup::Starting,
-            Some(Slot::Live { process, .. }) => Lookup::Found(Arc::clone(process)),
-        }
-    }
-
-    /// Lets a request wait for the start of `id`. Gives it back if nothing is being started.
-    pub(crate) fn defer(&self, id: &ProcessId, request: Deferred) -> Result<Place, Deferred> {
+    /// Finds a process for a request. If it is still being started, `defer` turns the request into one that waits, or refuses it.
+    pub(crate) fn find_or_defer<R>(
+        &self,
+        id: &ProcessId,
+        request: R,
+        defer: impl FnOnce(R) -> Option<DeferredRequest>,
+    ) -> Lookup<R> {
         match self.slots.lock().get_mut(id) {
-            Some(Slot::Starting(start)) => {
-                start.deferred.push(request);
-                Ok(start.place.clone())
-            }
-            _ => Err(request),
+            None => Lookup::Unknown(request),
+            Some(Slot::Live { process, .. }) => Lookup::Found(request, Arc::clone(process)),
+            Some(Slot::Starting(start)) => match defer(request) {
+                Some(deferred) => {
+                    start.deferred.push(deferred);
+                    Lookup::Deferred(start.place.clone())
+                }
+                None => Lookup::Refused,
+            },
         }
     }
 
@@ -173,7 +177,7 @@ impl Table {
 
     /// Takes the requests that waited, in order. None: there are none left, and the process stands in the table now,
     /// so that later requests cannot overtake.
-    pub(crate) fn settle(&self, process: &Arc<Process>) -> Option<Vec<Deferred>> {
+    pub(crate) fn settle(&self, process: &Arc<Process>) -> Option<Vec<DeferredRequest>> {
         let mut slots = self.slots.lock();
         // Its place is gone if the session ended meanwhile.
         let slot = slots.get_mut(&process.id)?;
@@ -190,7 +194,7 @@ impl Table {
 
     /// Frees the id of a start that has failed or is no longer wanted, cancels the start, and returns who waited for it. None if there
     /// is a process or the place is somebody else's.
-    pub(crate) fn abandon(&self, place: &Place) -> Option<Vec<Deferred>> {
+    pub(crate) fn abandon(&self, place: &Place) -> Option<Vec<DeferredRequest>> {
         let mut slots = self.slots.lock();
         let deferred = std::mem::take(&mut slots.get_mut(&place.id)?.unborn(place.number)?.deferred);
         slots.remove(&place.id);
@@ -268,10 +272,11 @@ mod tests {
         assert!(first.cancel.is_cancelled());
         let second = table.reserve(&id, vec![], tag, 1).unwrap();
         assert!(table.abandon(&first).is_none(), "the late end of the first start");
-        assert!(matches!(table.lookup(&id), Lookup::Starting));
+        let lookup = || table.find_or_defer(&id, (), |()| Some(Box::new(|_| ())));
+        assert!(matches!(lookup(), Lookup::Deferred(_)));
         assert!(!second.cancel.is_cancelled());
         assert_eq!(table.reserve(&ProcessId::from("q"), vec![], tag, 1).err(), Some(Refusal::Full));
-        assert!(table.abandon(&second).is_some());
-        assert!(matches!(table.lookup(&id), Lookup::Unknown));
+        assert_eq!(table.abandon(&second).map(|waiting| waiting.len()), Some(1));
+        assert!(matches!(lookup(), Lookup::Unknown(())));
     }
 }

@@ -1,16 +1,14 @@
 //! Runs a shell to capture its state: a process of the session that no client sees, bounded in time and in what it reports.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
-use spawn::{Child, ChildIo, ChildOutput, ReadOutcome, SpawnCommand, Spawned, Stdio};
+use spawn::{Child, ChildIo, ChildOutput, ReadOutcome, SpawnCommand, SpawnError, Spawned, Stdio};
 
 use super::script::{self, REPORT_DESCRIPTOR, REPORTS, Shell};
 use super::state::{Captured, Markers};
 use crate::environment::Variables;
-use crate::server_state::ServerState;
-use crate::session::Session;
+use crate::start_cancel::StartCancel;
 
 /// A profile that takes longer would make every first command wait.
 const CAPTURE_PATIENCE: Duration = Duration::from_secs(10);
@@ -23,7 +21,7 @@ pub(super) enum Failure {
     #[error("the server is ending")]
     Ending,
     #[error("{0}")]
-    Spawn(#[from] spawn::SpawnError),
+    Spawn(#[from] SpawnError),
     #[error("the shell reported more than {REPORT_BYTES} bytes")]
     TooMuch,
     #[error("cannot read from the shell: {0}")]
@@ -32,13 +30,26 @@ pub(super) enum Failure {
     Silent,
 }
 
+/// Runs one shell for a capture, as a process of a session. Starting and killing processes is not known here.
+pub(crate) trait CaptureShell {
+    /// Starts the shell, unless it is cancelled before. None: the start has panicked.
+    fn start(
+        &self,
+        command: SpawnCommand,
+        cancel: &StartCancel,
+    ) -> impl Future<Output = Option<Result<Spawned, SpawnError>>> + Send;
+
+    /// Kills the shell and everything that it has started. The command that waits for the snapshot need not wait for this.
+    fn kill_in_background(&self, shell: Child);
+}
+
 /// Runs the profile of the shell at `path`, and returns what it has left. Whatever it started is killed.
 ///
 /// A file that never ends, or ends the shell, after a first report does not make the capture fail: without it the command would run as a plain login
 /// shell, in which the policy has no say about what the profile exports.
 pub(super) async fn capture(
-    shared: &Arc<ServerState>,
-    session: &Session,
+    runner: &impl CaptureShell,
+    cancel: &StartCancel,
     shell: Shell,
     path: &str,
     cwd: &Path,
@@ -53,17 +64,12 @@ pub(super) async fn capture(
         stdio: Stdio::Report { descriptor: REPORT_DESCRIPTOR },
         umask: None,
     };
-    let tag = session.tags.next();
-    let started = shared.starter.start(session.asker(), command, tag, &session.snapshots.cancel).await;
-    let Spawned { child, io } = started.ok_or(Failure::Ending)??;
-    shared.janitor.start_sweeping();
+    let Spawned { child, io } = runner.start(command, cancel).await.ok_or(Failure::Ending)??;
     let mut output = Vec::new();
     let reading = read_reports(&child, io, &mut output, &markers);
     // What was reported in time counts.
     let read = tokio::time::timeout(CAPTURE_PATIENCE, reading).await.unwrap_or(Ok(()));
-    let for_kill = Arc::clone(shared);
-    // The command need not wait for it.
-    shared.tasks.spawn(async move { for_kill.kill_unclaimed(&child, tag).await });
+    runner.kill_in_background(child);
     read?;
     Captured::parse(&output, &markers).ok_or(Failure::Silent)
 }

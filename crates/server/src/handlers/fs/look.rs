@@ -14,7 +14,7 @@ use protocol::fs::{
 use protocol::{Base64Bytes, RequestId, WireError, encode_base64_response, encode_response, encoded_len};
 
 use super::{Attempt, answer, answer_in_room, failed, follow, look, native, uri, wire_error};
-use crate::connection::{Call, Connection};
+use crate::connection::{Call, Connection, MetadataRequest};
 use crate::session::Session;
 
 /// The most `fs/readFile` reads, whatever a message may hold.
@@ -101,45 +101,38 @@ pub(in crate::handlers) fn get_metadata(call: Call, params: FileParams, session:
     };
     if params.follow_symlinks {
         let connection = Arc::clone(&call.connection);
-        return connection.looks.lock().push(PendingLook { call, path, session });
+        return connection.metadata_requests.lock().push(MetadataRequest { call, path, session });
     }
     look_on_thread(call, path, files::Follow::No, session);
 }
 
-/// A file whose metadata was asked for. It is looked at when everything that came together with the request was decoded.
-pub(crate) struct PendingLook {
-    call: Call,
-    path: PathBuf,
-    session: Arc<Session>,
-}
-
-impl PendingLook {
-    /// What to answer, if the kernel knows it at once. Otherwise another thread looks and answers.
-    fn look(self) -> Option<(Call, Result<FileMetadata, WireError>)> {
-        match files::metadata_if_cached(&self.path) {
-            Some(found) => Some((self.call, found.map(|metadata| on_the_wire(&metadata)).map_err(failed))),
-            None => {
-                look_on_thread(self.call, self.path, files::Follow::Yes, self.session);
-                None
-            }
-        }
-    }
-}
-
-/// Looks at what came in this turn. Many looks go to another worker of the runtime, and this one decodes further requests meanwhile.
-pub(crate) fn look_now(connection: &Arc<Connection>) {
-    let looks = std::mem::take(&mut *connection.looks.lock());
-    if looks.len() < LOOKS_FOR_ANOTHER_WORKER {
-        return look_at(connection, looks);
+/// Answers the requests for metadata that arrived in this turn. Many of them go to another worker of the runtime, and this worker decodes
+/// further messages meanwhile.
+pub(crate) fn answer_metadata_requests(connection: &Arc<Connection>) {
+    let requests = std::mem::take(&mut *connection.metadata_requests.lock());
+    if requests.len() < LOOKS_FOR_ANOTHER_WORKER {
+        return answer_together(connection, requests);
     }
     let answering = Arc::clone(connection);
-    connection.spawn(async move { look_at(&answering, looks) });
+    connection.spawn(async move { answer_together(&answering, requests) });
 }
 
-/// Looks at files and answers all at once: to send each answer by itself takes longer than the look.
-fn look_at(connection: &Connection, looks: Vec<PendingLook>) {
-    let answered = looks.into_iter().filter_map(PendingLook::look).collect();
+/// Sends the answers in one write, because a write for each takes longer than the look at the file.
+fn answer_together(connection: &Connection, requests: Vec<MetadataRequest>) {
+    let answered = requests.into_iter().filter_map(answer_if_cached).collect();
     Call::finish_together(connection, answered);
+}
+
+/// The answer, if the kernel knows it at once. Otherwise another thread looks and answers.
+fn answer_if_cached(request: MetadataRequest) -> Option<(Call, Result<FileMetadata, WireError>)> {
+    let MetadataRequest { call, path, session } = request;
+    match files::metadata_if_cached(&path) {
+        Some(found) => Some((call, found.map(|metadata| on_the_wire(&metadata)).map_err(failed))),
+        None => {
+            look_on_thread(call, path, files::Follow::Yes, session);
+            None
+        }
+    }
 }
 
 fn look_on_thread(call: Call, path: PathBuf, follow: files::Follow, session: Arc<Session>) {

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use files::{Cancel, Pattern, PreparedSearch, SearchCompletion, SearchHit, SearchSummary};
+use files::{Pattern, PreparedSearch, SearchCompletion, SearchHit, SearchSummary};
 use parking_lot::Mutex;
 use protocol::fs::{
     CancelSearchParams, FoundFile, FoundLine, FoundNotification, MatchRange, SearchCase, SearchError, SearchParams,
@@ -12,10 +12,9 @@ use protocol::fs::{
 };
 use protocol::{Base64Bytes, NoResult, PathUri, WireError, encode_notification, notification};
 use tokio::sync::{Notify, mpsc};
-use tokio_util::sync::CancellationToken;
 
 use super::native;
-use crate::connection::{Call, Connection};
+use crate::connection::{Call, Connection, SearchCancel};
 use crate::files::{Question, Weight};
 use crate::session::Session;
 
@@ -36,22 +35,6 @@ struct Running {
     connection: Arc<Connection>,
     id: String,
     cancel: SearchCancel,
-}
-
-/// Ends a search.
-#[derive(Clone, Default)]
-pub(crate) struct SearchCancel {
-    /// For the threads that search.
-    running: Cancel,
-    /// For the task that waits for a place.
-    waiting: CancellationToken,
-}
-
-impl SearchCancel {
-    fn cancel(&self) {
-        self.running.cancel();
-        self.waiting.cancel();
-    }
 }
 
 impl Running {

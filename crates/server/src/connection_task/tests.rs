@@ -1,0 +1,63 @@
+//! Scenarios of one connection over a pipe in memory.
+
+use protocol::ProcessId;
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf};
+use transport::MessageLimits;
+
+use super::*;
+use crate::config::Config;
+use crate::session::StartOutcome;
+
+/// Holds every message of a test.
+const PIPE_BYTES: usize = 64 << 10;
+
+/// A client on a connection in memory.
+struct MemoryClient {
+    requests: WriteHalf<DuplexStream>,
+    answers: Lines<BufReader<ReadHalf<DuplexStream>>>,
+}
+
+impl MemoryClient {
+    fn connect(shared: &Arc<ServerState>) -> Self {
+        let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
+        let (read, write) = tokio::io::split(theirs);
+        let stream = transport::lines(read, write, PeerLabel::Memory, MessageLimits::default());
+        shared.connections.spawn(serve(stream, Transport::stdio, Arc::clone(shared)));
+        let (read, requests) = tokio::io::split(ours);
+        Self { requests, answers: BufReader::new(read).lines() }
+    }
+
+    async fn send(&mut self, message: Value) {
+        self.requests.write_all(format!("{message}\n").as_bytes()).await.unwrap();
+    }
+
+    async fn next(&mut self) -> Value {
+        serde_json::from_str(&self.answers.next_line().await.unwrap().unwrap()).unwrap()
+    }
+}
+
+#[tokio::test]
+async fn what_waited_for_a_failed_start_does_not_wait_for_the_next_process_of_that_id() {
+    let shared = ServerState::new(Config::default()).unwrap();
+    let mut client = MemoryClient::connect(&shared);
+    client.send(json!({"id": 1, "method": "initialize", "params": {"clientName": "test"}})).await;
+    assert_eq!(client.next().await["id"], 1);
+    client.send(json!({"method": "initialized", "params": {}})).await;
+    let session = shared.sessions.all().remove(0);
+    let table = &session.table;
+    let id = ProcessId::from("p");
+    let failing = table.reserve(&id, Vec::new(), session.tags.next(), 1).unwrap();
+    let write = json!({"processId": "p", "chunk": "eA=="});
+    client.send(json!({"id": 2, "method": "process/write", "params": write})).await;
+    client.send(json!({"id": 3, "method": "environment/status", "params": {}})).await;
+    assert_eq!(client.next().await["id"], 3, "the write waits for the start");
+
+    let waiting = table.abandon(&failing).unwrap();
+    assert_eq!(waiting.len(), 1);
+    let next = table.reserve(&id, Vec::new(), session.tags.next(), 1).unwrap();
+    waiting.into_iter().for_each(|deferred| deferred(StartOutcome::Failed));
+    let waiting_for_next = table.abandon(&next).unwrap();
+    assert_eq!(waiting_for_next.len(), 0, "a write that was meant for another process waits for this one");
+    assert_eq!(client.next().await, json!({"id": 2, "result": {"status": "unknownProcess"}}));
+}

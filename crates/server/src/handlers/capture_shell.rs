@@ -1,0 +1,33 @@
+//! Runs the shell of a snapshot as a process of a session that no client sees.
+
+use std::sync::Arc;
+
+use spawn::{Child, SpawnCommand, SpawnError, Spawned, Tag};
+
+use crate::server_state::ServerState;
+use crate::session::Session;
+use crate::snapshot::CaptureShell;
+use crate::start_cancel::StartCancel;
+
+pub(super) struct SessionShell<'a> {
+    shared: &'a Arc<ServerState>,
+    session: &'a Session,
+    tag: Tag,
+}
+
+impl<'a> SessionShell<'a> {
+    pub(super) fn new(shared: &'a Arc<ServerState>, session: &'a Session) -> Self {
+        Self { shared, session, tag: session.tags.next() }
+    }
+}
+
+impl CaptureShell for SessionShell<'_> {
+    async fn start(&self, command: SpawnCommand, cancel: &StartCancel) -> Option<Result<Spawned, SpawnError>> {
+        self.shared.starter.start(self.session.asker(), command, self.tag, cancel).await
+    }
+
+    fn kill_in_background(&self, shell: Child) {
+        let (shared, tag) = (Arc::clone(self.shared), self.tag);
+        self.shared.tasks.spawn(async move { shared.kill_unclaimed(&shell, tag).await });
+    }
+}
