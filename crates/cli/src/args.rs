@@ -41,7 +41,7 @@ pub(crate) struct Args {
     #[arg(long, env = "EXEC_SERVER_TLS_KEY", hide_env = true, value_name = "FILE", requires = "tls_cert")]
     pub(crate) tls_key: Option<PathBuf>,
 
-    /// Bearer tokens to accept, one per line; read again on SIGHUP
+    /// Bearer tokens to accept, a line each: TOKEN or NAME: TOKEN; read again on SIGHUP
     #[arg(long, env = "EXEC_SERVER_TOKEN_FILE", hide_env = true, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
 

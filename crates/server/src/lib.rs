@@ -34,4 +34,4 @@ mod tokens;
 pub use config::Config;
 pub use listen::{Listen, ListenError, Running};
 pub use server::Server;
-pub use tokens::{TokenError, Tokens};
+pub use tokens::{TokenError, TokenLineFault, Tokens};

@@ -303,7 +303,7 @@ impl Surface {
 
 impl HttpSurface for Surface {
     fn authorize(&self, headers: &HeaderMap) -> bool {
-        let checked = self.door.tokens.as_ref().map_or(Ok(()), |tokens| tokens.check(headers));
+        let checked = self.door.tokens.as_ref().map_or(Ok(()), |tokens| tokens.check(headers).map(drop));
         checked.map_err(|refusal| self.refuse(refusal)).is_ok()
     }
 

@@ -1,92 +1,202 @@
-//! Bearer tokens from a file: who may connect from elsewhere.
+//! Bearer tokens from a file. A listener that needs a token admits only requests with one of them, and the name of the token says who the
+//! client is. `lines` has the syntax of the file.
 
+mod lines;
+
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use parking_lot::RwLock;
-use subtle::{Choice, ConstantTimeEq as _};
+use subtle::{ConditionallySelectable as _, ConstantTimeEq as _};
 
-/// A file that is read again and has more bytes than this is no token file. Enough for 10,000 long tokens.
+use lines::{token_lines, valid_name};
+
+/// Largest file that [`Tokens::reload`] reads, in bytes. Enough for 10,000 long tokens.
 const LARGEST_TOKEN_FILE: u64 = 1 << 20;
 
-/// Shorter ones could be guessed.
+/// Shortest token that is accepted, in bytes. Shorter tokens could be guessed.
 const SHORTEST_TOKEN: usize = 16;
+
+/// Beginning of the names that tokens without a name get. No line may give a name that begins with it.
+const UNNAMED_PREFIX: &str = "line-";
 
 /// The tokens that are accepted now.
 #[derive(Debug)]
 pub struct Tokens {
     file: PathBuf,
-    accepted: RwLock<Vec<Vec<u8>>>,
+    accepted: RwLock<AcceptedTokens>,
 }
 
-/// Why a token file cannot be used.
+/// Why a token file cannot be used. No message contains text of the file, because that may be a token.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
-    /// The operating system refused.
+    /// The operating system refused to open or read the file.
     #[error("cannot read the token file {}: {source}", path.display())]
     Read {
-        /// Which file.
+        /// Path of the token file.
         path: PathBuf,
-        /// Why.
+        /// The error of the system call.
         source: std::io::Error,
     },
-    /// Nothing in it.
+    /// Every line is blank or a comment.
     #[error("the token file {} holds no token; write one per line", .0.display())]
     Empty(PathBuf),
-    /// Too easy to guess.
-    #[error(
-        "line {line} of the token file {} is shorter than {SHORTEST_TOKEN} characters; make one with `openssl rand -hex 32`",
-        path.display()
-    )]
-    Short {
-        /// Which file.
+    /// A line breaks a rule. The rest of the file is not used either.
+    #[error("line {line} of the token file {} {fault}", path.display())]
+    Line {
+        /// Path of the token file.
         path: PathBuf,
-        /// Which line, from 1.
+        /// Number of the line, from 1.
         line: usize,
+        /// The rule that the line breaks.
+        fault: TokenLineFault,
     },
 }
 
-/// Why a request is not let in. Neither says anything of what the request held.
+/// The rule that a line of a token file breaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TokenLineFault {
+    /// The token is so short that it could be guessed.
+    #[error("is shorter than {SHORTEST_TOKEN} characters; make one with `openssl rand -hex 32`")]
+    ShortToken,
+    /// The text before the colon is no name.
+    #[error("has no valid name before its colon; a name has 1 to 64 letters, digits, or one of `-_.@`")]
+    InvalidName,
+    /// The name could be taken for that of a token without a name.
+    #[error("has a name that begins with `{UNNAMED_PREFIX}`; that is how tokens without a name are called")]
+    ReservedName,
+    /// The same token has another name in an earlier line.
+    #[error("repeats the token of line {earlier_line} under another name")]
+    TwoNames {
+        /// Number of the earlier line, from 1.
+        earlier_line: usize,
+    },
+}
+
+/// Why a request is refused. The text contains nothing of what the request sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum TokenRefusal {
     /// There is no `Authorization` header.
     #[error("it sent no token")]
     Missing,
-    /// The header is there and says something else than `Bearer TOKEN`.
+    /// The header is there, and its value is not `Bearer TOKEN`.
     #[error("its Authorization header is not `Bearer TOKEN`")]
     Malformed,
-    /// No line of the token file.
+    /// The token is on no line of the token file.
     #[error("its token is not in the token file")]
     Wrong,
 }
 
+#[derive(Debug)]
+struct AcceptedTokens {
+    tokens: Vec<AcceptedToken>,
+    /// How often the file was read again with success.
+    reload: u64,
+}
+
+struct AcceptedToken {
+    token: Vec<u8>,
+    name: Arc<str>,
+    is_named: bool,
+    line: usize,
+}
+
 impl Tokens {
-    /// Reads the file: one token a line, empty lines and lines that begin with `#` are skipped.
+    /// Reads the file. A line is `TOKEN` or `NAME: TOKEN`; blank lines and lines that begin with `#` are skipped.
     pub fn load(file: &Path) -> Result<Self, TokenError> {
         let text = std::fs::read(file).map_err(|source| TokenError::Read { path: file.to_owned(), source })?;
-        let accepted = RwLock::new(parse(&text, file)?);
+        let accepted = RwLock::new(AcceptedTokens::parse(&text, file)?);
         Ok(Self { file: file.to_owned(), accepted })
     }
 
     /// Reads the file again. On failure the old tokens stay. Blocks for as long as the file system does, but never on a FIFO or a device:
-    /// by now the file must be a regular one.
+    /// unlike at the start, the file must be a regular one.
     pub fn reload(&self) -> Result<(), TokenError> {
         let text = files::read_file(&self.file, files::Follow::Yes, LARGEST_TOKEN_FILE).map_err(|error| {
             let source = std::io::Error::new(error.kind(), error);
             TokenError::Read { path: self.file.clone(), source }
         })?;
-        *self.accepted.write() = parse(&text, &self.file)?;
+        let mut parsed = AcceptedTokens::parse(&text, &self.file)?;
+        let mut accepted = self.accepted.write();
+        parsed.keep_names_of(&accepted);
+        *accepted = parsed;
         Ok(())
     }
 
-    /// Whether the request carries one of the tokens. Takes the same time whichever it is.
-    pub(crate) fn check(&self, headers: &HeaderMap) -> Result<(), TokenRefusal> {
+    /// The first token in the text of a token file, without its name. A client may read the file of its server.
+    pub fn first_in(text: &str) -> Option<&str> {
+        token_lines(text.as_bytes()).next().and_then(|line| std::str::from_utf8(line.token).ok())
+    }
+
+    /// The name of the token that the request carries. The comparison takes the same time for every request.
+    pub(crate) fn check(&self, headers: &HeaderMap) -> Result<Arc<str>, TokenRefusal> {
         let value = headers.get(AUTHORIZATION).ok_or(TokenRefusal::Missing)?;
         let given = bearer(value.as_bytes()).ok_or(TokenRefusal::Malformed)?;
         let accepted = self.accepted.read();
-        let is_accepted = accepted.iter().fold(Choice::from(0), |any, token| any | token.as_slice().ct_eq(given));
-        if is_accepted.into() { Ok(()) } else { Err(TokenRefusal::Wrong) }
+        let mut found = u64::MAX;
+        for (index, candidate) in (0..).zip(&accepted.tokens) {
+            found.conditional_assign(&index, candidate.token.as_slice().ct_eq(given));
+        }
+        let found = usize::try_from(found).ok().and_then(|index| accepted.tokens.get(index));
+        found.map(|found| Arc::clone(&found.name)).ok_or(TokenRefusal::Wrong)
+    }
+}
+
+impl AcceptedTokens {
+    fn parse(text: &[u8], file: &Path) -> Result<Self, TokenError> {
+        let mut tokens: Vec<AcceptedToken> = Vec::new();
+        let mut indexes: HashMap<&[u8], usize> = HashMap::new();
+        for line in token_lines(text) {
+            let refuse = |fault| TokenError::Line { path: file.to_owned(), line: line.number, fault };
+            if line.token.len() < SHORTEST_TOKEN {
+                return Err(refuse(TokenLineFault::ShortToken));
+            }
+            let name = match line.name {
+                None => format!("{UNNAMED_PREFIX}{}", line.number),
+                Some(name) => valid_name(name).ok_or_else(|| refuse(TokenLineFault::InvalidName))?.to_owned(),
+            };
+            if line.name.is_some() && name.starts_with(UNNAMED_PREFIX) {
+                return Err(refuse(TokenLineFault::ReservedName));
+            }
+            let is_named = line.name.is_some();
+            match indexes.get(line.token).map(|&index| &tokens[index]) {
+                None => {}
+                Some(earlier) if (is_named || earlier.is_named) && *earlier.name != *name => {
+                    return Err(refuse(TokenLineFault::TwoNames { earlier_line: earlier.line }));
+                }
+                Some(_) => continue,
+            }
+            indexes.insert(line.token, tokens.len());
+            let token = line.token.to_vec();
+            tokens.push(AcceptedToken { token, name: name.into(), is_named, line: line.number });
+        }
+        if tokens.is_empty() {
+            return Err(TokenError::Empty(file.to_owned()));
+        }
+        Ok(Self { tokens, reload: 0 })
+    }
+
+    /// Gives a token without a name the name that it had before the reload, wherever its line is now. A new one gets a name that no token
+    /// had before, so that it is never taken for the token that was on its line.
+    fn keep_names_of(&mut self, before: &Self) {
+        self.reload = before.reload + 1;
+        let unnamed = before.tokens.iter().filter(|known| !known.is_named);
+        let names: HashMap<&[u8], &Arc<str>> = unnamed.map(|known| (known.token.as_slice(), &known.name)).collect();
+        for token in self.tokens.iter_mut().filter(|token| !token.is_named) {
+            token.name = match names.get(token.token.as_slice()) {
+                Some(&name) => Arc::clone(name),
+                None => format!("{UNNAMED_PREFIX}{}-of-reload-{}", token.line, self.reload).into(),
+            };
+        }
+    }
+}
+
+impl std::fmt::Debug for AcceptedToken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AcceptedToken").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
@@ -95,64 +205,126 @@ fn bearer(value: &[u8]) -> Option<&[u8]> {
     scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
 }
 
-fn parse(text: &[u8], file: &Path) -> Result<Vec<Vec<u8>>, TokenError> {
-    let mut tokens = Vec::new();
-    for (index, line) in text.split(|&byte| byte == b'\n').enumerate() {
-        let token = line.trim_ascii();
-        if token.is_empty() || token.starts_with(b"#") {
-            continue;
-        }
-        if token.len() < SHORTEST_TOKEN {
-            return Err(TokenError::Short { path: file.to_owned(), line: index + 1 });
-        }
-        tokens.push(token.to_vec());
-    }
-    if tokens.is_empty() {
-        return Err(TokenError::Empty(file.to_owned()));
-    }
-    Ok(tokens)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn headers(value: &str) -> HeaderMap {
-        HeaderMap::from_iter([(AUTHORIZATION, value.parse().unwrap())])
+    /// A token file that the test writes again.
+    struct TokenFile(tempfile::NamedTempFile);
+
+    impl TokenFile {
+        fn new(text: &str) -> Self {
+            let file = Self(tempfile::NamedTempFile::new().unwrap());
+            file.write(text);
+            file
+        }
+
+        fn write(&self, text: &str) {
+            std::fs::write(self.0.path(), text).unwrap();
+        }
+
+        fn load(&self) -> Result<Tokens, TokenError> {
+            Tokens::load(self.0.path())
+        }
+    }
+
+    fn check(tokens: &Tokens, authorization: &str) -> Result<String, TokenRefusal> {
+        let headers = HeaderMap::from_iter([(AUTHORIZATION, authorization.parse().unwrap())]);
+        tokens.check(&headers).map(|name| name.to_string())
+    }
+
+    fn name(tokens: &Tokens, token: &str) -> Option<String> {
+        check(tokens, &format!("Bearer {token}")).ok()
     }
 
     #[test]
     fn accepts_any_of_its_tokens_and_follows_the_file() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(file.path(), "# laptop\nfirst-token-of-mine\n\n  second-token-of-mine \n").unwrap();
-        let tokens = Tokens::load(file.path()).unwrap();
-        assert_eq!(tokens.check(&headers("Bearer first-token-of-mine")), Ok(()));
-        assert_eq!(tokens.check(&headers("bearer second-token-of-mine")), Ok(()));
+        let file =
+            TokenFile::new("# laptop\nfirst-token-of-mine\n\n  second-token-of-mine \nci: third-token-of-mine\n");
+        let tokens = file.load().unwrap();
+        assert_eq!(check(&tokens, "Bearer first-token-of-mine").as_deref(), Ok("line-2"));
+        assert_eq!(check(&tokens, "bearer second-token-of-mine").as_deref(), Ok("line-4"));
+        assert_eq!(check(&tokens, "Bearer third-token-of-mine").as_deref(), Ok("ci"));
         for (bad, refusal) in [
             ("Bearer first-token-of-min", TokenRefusal::Wrong),
+            ("Bearer ci: third-token-of-mine", TokenRefusal::Wrong),
             ("Bearer ", TokenRefusal::Wrong),
             ("first-token-of-mine", TokenRefusal::Malformed),
             ("Basic first-token-of-mine", TokenRefusal::Malformed),
             ("Bearer", TokenRefusal::Malformed),
         ] {
-            assert_eq!(tokens.check(&headers(bad)), Err(refusal), "{bad}");
+            assert_eq!(check(&tokens, bad), Err(refusal), "{bad}");
         }
         assert_eq!(tokens.check(&HeaderMap::new()), Err(TokenRefusal::Missing));
 
-        std::fs::write(file.path(), "third-token-of-mine\n").unwrap();
+        file.write("other-token-of-mine\n");
         tokens.reload().unwrap();
-        assert_eq!(tokens.check(&headers("Bearer first-token-of-mine")), Err(TokenRefusal::Wrong));
-        assert_eq!(tokens.check(&headers("Bearer third-token-of-mine")), Ok(()));
+        assert_eq!(name(&tokens, "first-token-of-mine"), None);
+        assert!(name(&tokens, "other-token-of-mine").is_some());
 
-        std::fs::write(file.path(), "short\n").unwrap();
+        file.write("short\n");
         assert!(tokens.reload().unwrap_err().to_string().starts_with("line 1 of the token file"));
-        assert_eq!(tokens.check(&headers("Bearer third-token-of-mine")), Ok(()), "a bad file changes nothing");
+        assert!(name(&tokens, "other-token-of-mine").is_some(), "a bad file changes nothing");
+    }
+
+    #[test]
+    fn a_name_outlives_its_token_and_no_unnamed_token_inherits_the_name_of_another() {
+        let file = TokenFile::new("first-token-of-mine\nci: second-token-of-mine\n");
+        let tokens = file.load().unwrap();
+        file.write("ci: rotated-token-of-mine\nci: second-token-of-mine\nother-token-of-mine\nfirst-token-of-mine\n");
+        tokens.reload().unwrap();
+        assert_eq!(name(&tokens, "second-token-of-mine").as_deref(), Some("ci"));
+        assert_eq!(name(&tokens, "rotated-token-of-mine").as_deref(), Some("ci"));
+        assert_eq!(name(&tokens, "first-token-of-mine").as_deref(), Some("line-1"), "its line has moved");
+        assert_eq!(name(&tokens, "other-token-of-mine").as_deref(), Some("line-3-of-reload-1"));
+
+        file.write("new-token-on-line-1\n");
+        tokens.reload().unwrap();
+        assert_eq!(name(&tokens, "new-token-on-line-1").as_deref(), Some("line-1-of-reload-2"));
+    }
+
+    #[test]
+    fn a_bad_line_is_named_and_its_text_is_not() {
+        for (line, said) in [
+            ("ci: short-secret", "is shorter than 16 characters; make one with `openssl rand -hex 32`"),
+            ("short-secret", "is shorter than 16 characters"),
+            ("two words: the-secret-0123456789", "has no valid name before its colon; a name has 1 to 64 letters"),
+            (": the-secret-0123456789", "has no valid name before its colon"),
+            ("line-7: the-secret-0123456789", "has a name that begins with `line-`"),
+            ("ci: first-secret-of-mine", "repeats the token of line 1 under another name"),
+        ] {
+            let file = TokenFile::new(&format!("first-secret-of-mine\n\n{line}\n"));
+            let error = file.load().unwrap_err().to_string();
+            assert!(error.starts_with("line 3 of the token file ") && error.contains(said), "{line}: {error}");
+            assert!(!error.contains("secret"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_token_may_be_repeated_if_its_name_stays_the_same() {
+        let file =
+            TokenFile::new("ci: first-token-of-mine\nci: first-token-of-mine\nunnamed-token-x1\nunnamed-token-x1\n");
+        let tokens = file.load().unwrap();
+        assert_eq!(name(&tokens, "first-token-of-mine").as_deref(), Some("ci"));
+        assert_eq!(name(&tokens, "unnamed-token-x1").as_deref(), Some("line-3"));
     }
 
     #[test]
     fn an_empty_or_missing_file_is_refused() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        assert!(matches!(Tokens::load(file.path()), Err(TokenError::Empty(_))));
+        assert!(matches!(TokenFile::new("").load(), Err(TokenError::Empty(_))));
         assert!(matches!(Tokens::load(Path::new("/nonexistent/tokens")), Err(TokenError::Read { .. })));
+    }
+
+    #[test]
+    fn a_client_finds_the_first_token_of_the_file_of_its_server() {
+        assert_eq!(Tokens::first_in("# mine\n\nlaptop: first-token\nsecond-token\n"), Some("first-token"));
+        assert_eq!(Tokens::first_in("first-token\n"), Some("first-token"));
+        assert_eq!(Tokens::first_in("# nothing\n"), None);
+    }
+
+    #[test]
+    fn the_debug_text_of_a_token_does_not_contain_it() {
+        let tokens = TokenFile::new("ci: first-token-of-mine\n").load().unwrap();
+        assert!(!format!("{tokens:?}").contains("first-token"));
     }
 }

@@ -255,9 +255,10 @@ fn unknown(name: &str, environments: &Environments) -> String {
     format!("there is no environment `{name}`; there are: {}", known.join(", "))
 }
 
-/// The first line that holds one; the same file can serve a server, which accepts several.
+/// The token of the first line that holds one. The file may be the one of the server, with names and several tokens.
 fn read_token(path: &Path) -> anyhow::Result<String> {
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let token = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#'));
-    token.map(str::to_owned).with_context(|| format!("{} holds no token", path.display()))
+    exec_server::Tokens::first_in(&text)
+        .map(str::to_owned)
+        .with_context(|| format!("{} holds no token", path.display()))
 }

@@ -197,13 +197,21 @@ async fn a_token_file_that_protects_nothing_is_refused() {
     for (text, said) in [
         ("", "holds no token; write one per line"),
         ("# only words\n", "holds no token"),
+        ("short\n", "line 1 of the token file"),
         ("short\n", "is shorter than 16 characters"),
+        ("first: first-token-0123456789\nline-1: second-token-0123456789\n", "line 2 of the token file"),
+        ("two words: first-token-0123456789\n", "has no valid name before its colon"),
+        (
+            "ci: first-token-0123456789\nlaptop: first-token-0123456789\n",
+            "repeats the token of line 1 under another name",
+        ),
     ] {
         let file = token_file(directory.path(), text);
         let output = run_to_end(&["--token-file", &file]).await;
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(125), "{stderr}");
         assert!(stderr.contains(said) && stderr.contains(&file), "{stderr}");
+        assert!(!stderr.contains("0123456789"), "an error discloses a token: {stderr}");
     }
     let output = run_to_end(&["--token-file", "/no/such/file"]).await;
     assert_eq!(output.status.code(), Some(125));
