@@ -36,8 +36,7 @@ const LAST_ANSWERS_PATIENCE: Duration = Duration::from_secs(5);
 /// Messages that have arrived together are handled in one turn, up to this many, so that their answers leave in one write.
 const MESSAGES_IN_A_TURN: usize = 32;
 
-/// Close codes of WebSocket.
-const PROTOCOL_ERROR: u16 = 1002;
+/// WebSocket's close code for a connection that has done what it was opened for.
 const NORMAL: u16 = 1000;
 
 /// A close code from the range that WebSocket leaves to applications. A client that gets it must not reconnect by itself, because it
@@ -223,7 +222,7 @@ async fn handle_event(connection: &Arc<Connection>, event: Result<ReadEvent, Rea
         }
         Err(ReadError::Violation(violation)) => {
             tracing::debug!(%violation, "protocol error");
-            connection.outbound.close(PROTOCOL_ERROR, "protocol error");
+            connection.outbound.close(violation.close_code(), "protocol error");
             Some(ConnectionEnd::Orderly("protocol error"))
         }
         Err(_) => Some(ConnectionEnd::Lost("connection lost")),

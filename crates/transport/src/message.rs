@@ -25,7 +25,11 @@ impl Default for MessageLimits {
 /// One message or control frame from the peer, or the end of the stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReadEvent {
-    /// A complete message. Text and binary frames are treated alike, and the text is not checked for UTF-8.
+    /// A complete message. Text and binary frames are treated alike.
+    ///
+    /// The text is not checked for UTF-8, although RFC 6455 (section 8.1) demands to close the connection over text that is not UTF-8. The
+    /// decoder of the messages checks it, in frames of both kinds and in lines. It can answer with an error and keep the connection, so that
+    /// one bad message does not interrupt everything else that the peer does.
     Message(Bytes),
     /// A message that is longer than [`MessageLimits::message_bytes`]. The rest of it is discarded as it arrives, and the next message is
     /// read as usual.
@@ -46,7 +50,7 @@ pub enum ReadEvent {
 pub struct CloseReason {
     /// The WebSocket status code; 1005 if the close frame has none.
     pub code: u16,
-    /// The text that the peer sent with the code; empty if it sent none. Invalid UTF-8 is replaced by U+FFFD.
+    /// The text that the peer sent with the code; empty if it sent none.
     pub reason: String,
 }
 
@@ -56,7 +60,7 @@ pub enum ReadError {
     /// Reading from the connection failed.
     #[error("the connection failed: {0}")]
     Io(#[from] io::Error),
-    /// The peer sent a frame that RFC 6455 forbids. The caller should close with status 1002.
+    /// The peer sent a frame that RFC 6455 forbids. The caller should close with [`Violation::close_code`].
     #[error("the peer broke the WebSocket protocol: {0}")]
     Violation(#[from] Violation),
     /// The byte stream ended inside a WebSocket message.

@@ -136,13 +136,15 @@ async fn unexpected_notifications_and_answers_are_refused() {
 async fn a_websocket_that_breaks_its_rules_is_closed_with_1002() {
     let server = TestServer::start().await;
     let mut bystander = Bystander::of(&server).await;
-    let broken: [&[u8]; 6] = [
+    let broken: [&[u8]; 8] = [
         b"\x81\x02{}",                                       // not masked
         b"\xf1\x80\0\0\0\0",                                 // reserved bits
         b"\x83\x80\0\0\0\0",                                 // unknown opcode
         b"\x80\x80\0\0\0\0",                                 // continues nothing
         b"\x09\x80\0\0\0\0",                                 // a ping in pieces
         b"\x82\xff\xff\xff\xff\xff\xff\xff\xff\xff\0\0\0\0", // longer than anything can be
+        b"\x81\xfe\0\x02\0\0\0\0{}",                         // its length in more bytes than needed
+        b"\x88\x82\0\0\0\0\x03\xed",                         // closes with 1005, which means "no code"
     ];
     for bytes in broken {
         let mut client = server.client().await;
@@ -151,6 +153,11 @@ async fn a_websocket_that_breaks_its_rules_is_closed_with_1002() {
         assert_eq!(client.close_reason.as_ref().map(|reason| reason.code), Some(1002), "{bytes:?}");
         bystander.is_served().await;
     }
+    let mut client = server.client().await;
+    let reason_that_is_not_utf8 = b"\x88\x83\0\0\0\0\x03\xe8\xff";
+    client.send_bytes(reason_that_is_not_utf8).await.unwrap();
+    client.drain().await;
+    assert_eq!(client.close_reason.as_ref().map(|reason| reason.code), Some(1007));
     bystander.notices_nothing().await;
 }
 

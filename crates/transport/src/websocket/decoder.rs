@@ -195,7 +195,18 @@ fn close_reason(payload: &[u8]) -> Result<CloseReason, Violation> {
     let Some((code, reason)) = payload.split_first_chunk() else {
         return Err(Violation::HalfStatusCode);
     };
-    Ok(CloseReason { code: u16::from_be_bytes(*code), reason: String::from_utf8_lossy(reason).into_owned() })
+    let code = u16::from_be_bytes(*code);
+    if !may_be_sent(code) {
+        return Err(Violation::ReservedStatusCode(code));
+    }
+    let reason = std::str::from_utf8(reason).map_err(|_| Violation::ReasonNotUtf8)?;
+    Ok(CloseReason { code, reason: reason.to_owned() })
+}
+
+/// Whether a close frame may have this status code. 1000 to 1014 are defined, except that 1004 has no meaning, and that 1005 and 1006 stand
+/// for a close without a code. Libraries and applications use 3000 to 4999.
+fn may_be_sent(code: u16) -> bool {
+    matches!(code, 1000..=1003 | 1007..=1014 | 3000..=4999)
 }
 
 #[cfg(test)]

@@ -54,7 +54,7 @@ pub(super) struct FrameHeader {
 
 impl FrameHeader {
     /// Parses the header at the start of `bytes`. Returns it with its length in bytes, or `None` if more bytes are needed. All violations
-    /// but [`Violation::ImpossibleLength`] are found in the first two bytes.
+    /// but those of a length are found in the first two bytes.
     pub(super) fn parse(bytes: &[u8], role: WebSocketRole) -> Result<Option<(Self, usize)>, Violation> {
         let Some((&[first, second], rest)) = bytes.split_first_chunk() else {
             return Ok(None);
@@ -82,6 +82,9 @@ impl FrameHeader {
         if payload_bytes > i64::MAX as u64 {
             return Err(Violation::ImpossibleLength);
         }
+        if short_length != short_length_of(payload_bytes) {
+            return Err(Violation::LongLengthForm);
+        }
         let (mask, rest) = match role {
             WebSocketRole::Client => (None, rest),
             WebSocketRole::Server => match rest.split_first_chunk() {
@@ -100,6 +103,15 @@ fn parse_length(short: u8, rest: &[u8]) -> Option<(u64, &[u8])> {
         }
         LENGTH_IN_64_BITS => rest.split_first_chunk().map(|(length, rest)| (u64::from_be_bytes(*length), rest)),
         length => Some((length.into(), rest)),
+    }
+}
+
+/// The 7-bit length in the shortest header for a payload: the length itself, or the value that says in how many bits it follows.
+fn short_length_of(payload_bytes: u64) -> u8 {
+    match payload_bytes {
+        0..=125 => payload_bytes as u8,
+        126..=0xffff => LENGTH_IN_16_BITS,
+        _ => LENGTH_IN_64_BITS,
     }
 }
 
@@ -153,6 +165,13 @@ mod tests {
         assert_eq!(violation(&[0x81, 0x80], WebSocketRole::Client), Violation::Masked);
         assert_eq!(violation(&[0x09, 0x80], WebSocketRole::Server), Violation::FragmentedControl);
         assert_eq!(violation(&[0x89, 0xfe], WebSocketRole::Server), Violation::LongControl);
+    }
+
+    #[test]
+    fn a_length_in_more_bytes_than_needed_is_a_violation() {
+        for header in [&[0x82, 0x7e, 0, 125][..], &[0x82, 0x7f, 0, 0, 0, 0, 0, 0, 0xff, 0xff]] {
+            assert_eq!(violation(header, WebSocketRole::Client), Violation::LongLengthForm);
+        }
     }
 
     #[test]

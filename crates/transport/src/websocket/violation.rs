@@ -18,6 +18,9 @@ pub enum Violation {
     /// The highest bit of a 64-bit length is set.
     #[error("a frame has an impossible length")]
     ImpossibleLength,
+    /// The length of the payload is written in 16 or 64 bits although it needs fewer (RFC 6455, section 5.2).
+    #[error("a frame has its length in more bytes than needed")]
+    LongLengthForm,
     /// A ping, pong or close is fragmented.
     #[error("a control frame is fragmented")]
     FragmentedControl,
@@ -33,4 +36,20 @@ pub enum Violation {
     /// The payload of a close frame is one byte, and a status code has two.
     #[error("a close frame has half a status code")]
     HalfStatusCode,
+    /// A close frame has a status code, which is the value here, that no peer may send: a code below 1000 or above 4999, or one that is
+    /// neither defined nor in the ranges for libraries and applications (RFC 6455, section 7.4).
+    #[error("a close frame has the reserved status code {0}")]
+    ReservedStatusCode(u16),
+    /// The reason in a close frame is not UTF-8 (RFC 6455, section 8.1).
+    #[error("the reason of a close frame is not UTF-8")]
+    ReasonNotUtf8,
+}
+
+impl Violation {
+    /// The status code with which the connection has to be closed.
+    pub fn close_code(self) -> u16 {
+        const PROTOCOL_ERROR: u16 = 1002;
+        const INVALID_DATA: u16 = 1007;
+        if self == Self::ReasonNotUtf8 { INVALID_DATA } else { PROTOCOL_ERROR }
+    }
 }

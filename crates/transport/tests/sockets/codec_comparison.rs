@@ -1,5 +1,6 @@
 //! Plays random sequences of valid and invalid frames to our WebSocket decoder and to that of `tokio-websockets`, and compares what they
-//! deliver and what they refuse. The differences that exist on purpose have tests of their own at the end of this file.
+//! deliver and what they refuse. Three differences exist on purpose: messages over the limit and text that is not UTF-8, which have tests of
+//! their own at the end of this file, and an end of the byte stream inside a message, which only ours reports.
 
 use futures_util::StreamExt;
 use proptest::collection::vec;
@@ -50,6 +51,7 @@ enum StreamEnd<E> {
 enum LengthForm {
     /// In as few bytes as possible, as the RFC demands.
     Minimal,
+    /// In 16 bits. The payload must not have more than 65,535 bytes.
     Bits16,
     Bits64,
 }
@@ -103,6 +105,12 @@ fn ascii(length: impl Into<proptest::collection::SizeRange>) -> impl Strategy<Va
     vec(0x20u8..0x7f, length)
 }
 
+/// Any close code, and the edges of the valid ranges more often than others.
+fn close_code() -> impl Strategy<Value = u16> {
+    let edges = [0, 999, 1000, 1003, 1004, 1005, 1006, 1007, 1014, 1015, 1016, 2999, 3000, 4999, 5000, u16::MAX];
+    prop_oneof![select(edges.to_vec()), any::<u16>()]
+}
+
 /// A frame that both implementations treat alike. Its text is ASCII, because ours does not check for UTF-8.
 fn any_frame() -> impl Strategy<Value = RawFrame> {
     let data_frame = prop_oneof![
@@ -111,25 +119,32 @@ fn any_frame() -> impl Strategy<Value = RawFrame> {
         1 => (select(vec![FIN | TEXT, FIN | BINARY]), ascii(65_500..65_600)),
     ];
     let control_frame = (select(vec![FIN | 9, FIN | 10]), vec(any::<u8>(), 0..=125));
-    let code = select(vec![1000u16, 1001, 1002, 1003, 1007, 1011, 3000, 4999]);
     let close = prop_oneof![
         Just(Vec::new()),
-        (code, ascii(0..20)).prop_map(|(code, reason)| [&code.to_be_bytes()[..], &reason].concat()),
+        (close_code(), ascii(0..20)).prop_map(|(code, reason)| [&code.to_be_bytes()[..], &reason].concat()),
+        // The reason is hardly ever UTF-8.
+        (close_code(), vec(any::<u8>(), 0..20))
+            .prop_map(|(code, reason)| [&code.to_be_bytes()[..], &reason].concat()),
     ];
     let close_frame = (Just(FIN | CLOSE), close);
     // Reserved bits and opcodes, fragmented or long control frames, half a status code.
     let invalid_frame = prop_oneof![
-        (
-            any::<u8>().prop_filter("its payload may be a reserved close code", |first| *first != FIN | CLOSE),
-            ascii(0..10)
-        ),
+        (any::<u8>(), ascii(0..10)),
         (select(vec![FIN | 9, FIN | 10, FIN | CLOSE]), vec(any::<u8>(), 126..200)),
         (Just(FIN | CLOSE), vec(any::<u8>(), 1)),
     ];
     let first_byte_and_payload =
         prop_oneof![20 => data_frame, 6 => control_frame, 1 => close_frame, 1 => invalid_frame];
-    (first_byte_and_payload, proptest::bool::weighted(0.02)).prop_map(|((first_byte, payload), has_wrong_mask)| {
-        RawFrame { first_byte, has_wrong_mask, length_form: LengthForm::Minimal, payload }
+    let length_form = prop_oneof![
+        40 => Just(LengthForm::Minimal),
+        1 => Just(LengthForm::Bits16),
+        1 => Just(LengthForm::Bits64),
+    ];
+    let fault = (proptest::bool::weighted(0.02), length_form);
+    (first_byte_and_payload, fault).prop_map(|((first_byte, payload), (has_wrong_mask, length_form))| {
+        let fits = length_form != LengthForm::Bits16 || payload.len() <= usize::from(u16::MAX);
+        let length_form = if fits { length_form } else { LengthForm::Minimal };
+        RawFrame { first_byte, has_wrong_mask, length_form, payload }
     })
 }
 
@@ -247,7 +262,8 @@ proptest! {
             (StreamEnd::Closed(our_code, our_reason), StreamEnd::Closed(code, reason)) => {
                 prop_assert_eq!((our_code, our_reason), (code, reason));
             }
-            // Difference: theirs does not report that the last message is incomplete.
+            // Theirs takes the end of the byte stream between two fragments for an orderly one. Ours reports it, because the message
+            // that was begun is lost.
             (StreamEnd::Refused(ours), StreamEnd::Ended) => {
                 prop_assert_eq!(ours, "the connection ended in the middle of a message");
                 prop_assert!(ends_between_fragments(&frames));
@@ -280,40 +296,6 @@ proptest! {
     ) {
         let frame = RawFrame::new(FIN | TEXT, b"\xff\xfe");
         compare_difference(&before, frame, &after, receiver, |error| matches!(error, ProtocolError::InvalidUtf8))?;
-    }
-
-    #[test]
-    fn difference_a_length_in_more_bytes_than_needed_is_accepted_by_ours_and_refused_by_theirs(
-        before in valid_frames(), after in valid_frames(), receiver in receiver(),
-        length_form in select(vec![LengthForm::Bits16, LengthForm::Bits64]), payload in ascii(0..=125),
-    ) {
-        let frame = RawFrame { length_form, ..RawFrame::new(FIN | TEXT, &payload) };
-        let is_expected = |error: &ProtocolError| matches!(error, ProtocolError::InvalidPayloadLength);
-        compare_difference(&before, frame, &after, receiver, is_expected)?;
-    }
-
-    #[test]
-    fn difference_a_reserved_close_code_is_delivered_by_ours_and_refused_by_theirs(
-        before in valid_frames(), receiver in receiver(), code in select(vec![0u16, 999, 1004, 1005, 1006, 1015, 1016, 2999, 5000, 65_535]),
-    ) {
-        let close = RawFrame::new(FIN | CLOSE, &code.to_be_bytes());
-        let wire = encode(&[before.clone(), vec![close]].concat(), receiver);
-        let (our_messages, our_end) = ours(receiver, &wire, wire.len());
-        prop_assert_eq!(our_messages, delivered(&before));
-        prop_assert!(matches!(our_end, StreamEnd::Closed(our_code, _) if our_code == code), "{:?}", our_end);
-        let (their_messages, their_end) = theirs(receiver, &wire);
-        prop_assert_eq!(their_messages, delivered(&before));
-        let is_invalid_code = matches!(their_end, StreamEnd::Refused(Error::Protocol(ProtocolError::InvalidCloseCode)));
-        prop_assert!(is_invalid_code, "{:?}", their_end);
-    }
-
-    #[test]
-    fn difference_a_close_reason_that_is_not_utf_8_is_repaired_by_ours_and_refused_by_theirs(receiver in receiver()) {
-        let wire = RawFrame::new(FIN | CLOSE, b"\x03\xe8\xff").encode(receiver);
-        let (_, our_end) = ours(receiver, &wire, wire.len());
-        prop_assert!(matches!(&our_end, StreamEnd::Closed(1000, reason) if reason == "\u{fffd}"), "{:?}", our_end);
-        let (_, their_end) = theirs(receiver, &wire);
-        prop_assert!(matches!(their_end, StreamEnd::Refused(Error::Protocol(ProtocolError::InvalidUtf8))), "{:?}", their_end);
     }
 }
 

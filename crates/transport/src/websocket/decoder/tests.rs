@@ -102,7 +102,17 @@ fn a_close_frame_carries_its_reason() {
     let closed = |code, reason: &str| ReadEvent::Closed(Some(CloseReason { code, reason: reason.into() }));
     assert_eq!(decode(9, &frame(FIN | 8, b"\x03\xe9going away")).0, [closed(1001, "going away")]);
     assert_eq!(decode(9, &frame(FIN | 8, b"")).0, [closed(NO_STATUS, "")]);
-    assert_eq!(decode(9, &frame(FIN | 8, b"\x03")).1, Some(Violation::HalfStatusCode));
+}
+
+#[test]
+fn a_close_frame_with_an_invalid_code_or_reason_is_a_violation() {
+    let violation = |payload: &[u8]| decode(9, &frame(FIN | 8, payload)).1.unwrap();
+    assert_eq!(violation(b"\x03"), Violation::HalfStatusCode);
+    for code in [0u16, 999, 1004, 1005, 1006, 1015, 1016, 2999, 5000, 65_535] {
+        assert_eq!(violation(&code.to_be_bytes()), Violation::ReservedStatusCode(code));
+    }
+    assert_eq!(violation(b"\x03\xe8\xff"), Violation::ReasonNotUtf8);
+    assert_eq!((violation(b"\x03").close_code(), violation(b"\x03\xe8\xff").close_code()), (1002, 1007));
 }
 
 #[test]
