@@ -9,10 +9,10 @@ use std::task::{Context, Poll, Waker};
 use bytes::{Bytes, BytesMut};
 use hyper::body::{Body as _, Incoming};
 
-use crate::connection::Connection;
 use crate::deadline::Deadline;
-use crate::error::{Failure, FailureKind, FetchError};
-use crate::pool::Pool;
+use crate::error::{FailureKind, FetchError, RequestFailure};
+use crate::http1::Http1Connection;
+use crate::pool::ConnectionPool;
 use crate::proxy::Route;
 
 /// The largest piece that [`Body::next`] returns.
@@ -34,9 +34,9 @@ pub struct Body {
 
 /// The connection of a body that is not at its end, and the pool that gets it back.
 struct OpenBody {
-    connection: Connection,
+    connection: Http1Connection,
     route: Route,
-    pool: Arc<Pool>,
+    pool: Arc<ConnectionPool>,
 }
 
 /// The limits of a request that also apply to the body of its response.
@@ -49,9 +49,9 @@ pub(crate) struct Bounds {
 impl Body {
     pub(crate) fn new(
         incoming: Incoming,
-        connection: Connection,
+        connection: Http1Connection,
         route: Route,
-        pool: Arc<Pool>,
+        pool: Arc<ConnectionPool>,
         bounds: Bounds,
     ) -> Self {
         let Bounds { deadline, max_bytes } = bounds;
@@ -70,7 +70,7 @@ impl Body {
             self.open = None;
             self.rest = Bytes::new();
         }
-        next.map_err(Failure::of_body)
+        next.map_err(RequestFailure::of_body)
     }
 
     /// Reads the rest of the body. Fails if the rest has more than `limit` bytes.
@@ -117,7 +117,7 @@ impl Body {
         }
     }
 
-    async fn advance(&mut self) -> Result<Option<Bytes>, Failure> {
+    async fn advance(&mut self) -> Result<Option<Bytes>, RequestFailure> {
         if !self.rest.is_empty() {
             return Ok(Some(self.split_rest()));
         }
@@ -166,6 +166,6 @@ impl fmt::Debug for Body {
     }
 }
 
-fn too_large(max_bytes: u64) -> Failure {
-    Failure::new(FailureKind::BodyTooLarge, format!("it is larger than {max_bytes} bytes"))
+fn too_large(max_bytes: u64) -> RequestFailure {
+    RequestFailure::new(FailureKind::BodyTooLarge, format!("it is larger than {max_bytes} bytes"))
 }

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
 
 use crate::endpoint::Endpoint;
-use crate::error::{Failure, FailureKind};
+use crate::error::{FailureKind, RequestFailure};
 use crate::lookup::{LookupAllowance, Lookups};
 use crate::proxy::Route;
 use crate::roots::Roots;
@@ -22,8 +22,8 @@ use crate::tunnel;
 const HEAD_START: Duration = Duration::from_millis(300);
 
 /// Whatever bytes go over.
-pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+pub(crate) trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
 
 /// What opening needs besides the route.
 pub(crate) struct Means<'a> {
@@ -33,7 +33,7 @@ pub(crate) struct Means<'a> {
 }
 
 /// Opens the stream for a route. There is no time limit here: the deadline of the request is around it.
-pub(crate) async fn open(route: &Route, means: &Means<'_>) -> Result<Box<dyn Stream>, Failure> {
+pub(crate) async fn open(route: &Route, means: &Means<'_>) -> Result<Box<dyn ByteStream>, RequestFailure> {
     match route {
         Route::Direct(target) => reach(target, means).await,
         Route::Forward(proxy) => reach(&proxy.endpoint, means).await,
@@ -45,12 +45,12 @@ pub(crate) async fn open(route: &Route, means: &Means<'_>) -> Result<Box<dyn Str
     }
 }
 
-async fn reach(endpoint: &Endpoint, means: &Means<'_>) -> Result<Box<dyn Stream>, Failure> {
+async fn reach(endpoint: &Endpoint, means: &Means<'_>) -> Result<Box<dyn ByteStream>, RequestFailure> {
     let addresses = means.lookups.addresses(&endpoint.host, endpoint.port, means.allowance).await;
     let addresses = addresses.map_err(|error| {
-        Failure::new(FailureKind::Dns, format!("cannot find the address of {}: {error}", endpoint.host))
+        RequestFailure::new(FailureKind::Dns, format!("cannot find the address of {}: {error}", endpoint.host))
     })?;
-    let refused = |error| Failure::new(FailureKind::Connect, format!("cannot connect to {endpoint}: {error}"));
+    let refused = |error| RequestFailure::new(FailureKind::Connect, format!("cannot connect to {endpoint}: {error}"));
     let tcp = dial(alternating(addresses)).await.map_err(refused)?;
     // Requests are written in one piece, and waiting for more would only delay them.
     tcp.set_nodelay(true).map_err(refused)?;
@@ -58,11 +58,11 @@ async fn reach(endpoint: &Endpoint, means: &Means<'_>) -> Result<Box<dyn Stream>
 }
 
 async fn secure(
-    stream: impl Stream + 'static,
+    stream: impl ByteStream + 'static,
     endpoint: &Endpoint,
     roots: &Roots,
-) -> Result<Box<dyn Stream>, Failure> {
-    let failed = |words: String| Failure::new(FailureKind::Tls, format!("no TLS with {endpoint}: {words}"));
+) -> Result<Box<dyn ByteStream>, RequestFailure> {
+    let failed = |words: String| RequestFailure::new(FailureKind::Tls, format!("no TLS with {endpoint}: {words}"));
     let name = ServerName::try_from(endpoint.host.clone()).map_err(|error| failed(error.to_string()))?;
     let connector = TlsConnector::from(roots.client_config().await?);
     let stream = connector.connect(name, stream).await.map_err(|error| failed(error.to_string()))?;

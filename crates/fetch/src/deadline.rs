@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
-use crate::error::Failure;
+use crate::error::RequestFailure;
 
 /// When a request must be over, if ever.
 #[derive(Clone, Copy)]
@@ -16,12 +16,12 @@ impl Deadline {
         Self(timeout.and_then(|timeout| Instant::now().checked_add(timeout)))
     }
 
-    pub(crate) async fn within<T>(self, future: impl Future<Output = T>) -> Result<T, Failure> {
+    pub(crate) async fn within<T>(self, future: impl Future<Output = T>) -> Result<T, RequestFailure> {
         let Some(deadline) = self.0 else { return Ok(future.await) };
         // Looked at first, because a future that is ready at once never lets the timer be asked.
         if deadline <= Instant::now() {
-            return Err(Failure::timeout());
+            return Err(RequestFailure::timeout());
         }
-        timeout_at(deadline, future).await.map_err(|_| Failure::timeout())
+        timeout_at(deadline, future).await.map_err(|_| RequestFailure::timeout())
     }
 }

@@ -59,12 +59,12 @@ impl FailureKind {
 }
 
 /// A failure before it is known what it spoils: the answer or its body.
-pub(crate) struct Failure {
+pub(crate) struct RequestFailure {
     pub(crate) kind: FailureKind,
     pub(crate) text: String,
 }
 
-impl Failure {
+impl RequestFailure {
     pub(crate) fn new(kind: FailureKind, text: impl Into<String>) -> Self {
         Self { kind, text: text.into() }
     }
@@ -98,13 +98,13 @@ impl Failure {
     }
 }
 
-impl From<hyper::Error> for Failure {
+impl From<hyper::Error> for RequestFailure {
     fn from(error: hyper::Error) -> Self {
         if error.is_parse_too_large() {
             let text = format!(
                 "the headers of the answer are over the bound of {} bytes or {} headers",
-                crate::connection::MAX_HEAD_BYTES,
-                crate::connection::MAX_HEADERS
+                crate::http1::MAX_HEAD_BYTES,
+                crate::http1::MAX_HEADERS
             );
             return Self::new(FailureKind::Protocol, text);
         }

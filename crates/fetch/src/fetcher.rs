@@ -15,17 +15,17 @@ use url::{Position, Url};
 
 use crate::body::{Body, Bounds};
 use crate::connect::{self, Means};
-use crate::connection::Connection;
 use crate::cookies::CookieJar;
 use crate::deadline::Deadline;
 use crate::environment::Environment;
-use crate::error::{Failure, FailureKind, FetchError};
+use crate::error::{FailureKind, FetchError, RequestFailure};
+use crate::http1::Http1Connection;
 use crate::lookup::{LookupAllowance, Lookups};
-use crate::pool::Pool;
+use crate::pool::ConnectionPool;
 use crate::proxy::{Proxies, Proxy, Route};
 use crate::redirect::{self, MAX_REDIRECTS};
-use crate::request::{Redirects, Request};
-use crate::response::{self, Response};
+use crate::request::{FetchRequest, Redirects};
+use crate::response::{self, FetchResponse};
 use crate::roots::Roots;
 use crate::validate::{Hop, first_hop};
 
@@ -40,16 +40,16 @@ pub struct FetcherConfig {
 /// Makes requests. Clones share their connections, and the few cookies that are kept.
 #[derive(Clone)]
 pub struct Fetcher {
-    shared: Arc<Shared>,
+    shared: Arc<FetcherState>,
     allowance: LookupAllowance,
 }
 
-struct Shared {
+struct FetcherState {
     environment: Environment,
     proxies: Proxies,
     roots: Roots,
     lookups: Lookups,
-    pool: Arc<Pool>,
+    pool: Arc<ConnectionPool>,
     cookies: Mutex<CookieJar>,
 }
 
@@ -60,7 +60,7 @@ impl Fetcher {
         let proxies = Proxies::from_environment(&environment);
         let roots = Roots::from_environment(&environment)?;
         let (lookups, pool, cookies) = (Lookups::default(), Arc::default(), Mutex::default());
-        let shared = Arc::new(Shared { environment, proxies, roots, lookups, pool, cookies });
+        let shared = Arc::new(FetcherState { environment, proxies, roots, lookups, pool, cookies });
         Ok(Self { shared, allowance: LookupAllowance::default() })
     }
 
@@ -70,7 +70,7 @@ impl Fetcher {
     }
 
     /// Makes a request and waits for the headers of the answer. Dropping the future ends it.
-    pub async fn send(&self, request: Request) -> Result<Response, FetchError> {
+    pub async fn send(&self, request: FetchRequest) -> Result<FetchResponse, FetchError> {
         let started = Instant::now();
         let hop = first_hop(&request, &self.shared.environment)?;
         request_uri(&hop.url, false)
@@ -85,7 +85,7 @@ impl Fetcher {
             Ok(response) => tracing::debug!(%method, status = response.status, ?duration, "HTTP request answered"),
             Err(failure) => tracing::debug!(%method, kind = failure.kind.as_str(), ?duration, "HTTP request failed"),
         }
-        answer.map_err(Failure::of_request)
+        answer.map_err(RequestFailure::of_request)
     }
 }
 
@@ -96,14 +96,14 @@ impl fmt::Debug for Fetcher {
     }
 }
 
-impl Shared {
+impl FetcherState {
     async fn follow(
         &self,
         mut hop: Hop,
         redirects: Redirects,
         bounds: Bounds,
         allowance: &LookupAllowance,
-    ) -> Result<Response, Failure> {
+    ) -> Result<FetchResponse, RequestFailure> {
         let mut followed = 0;
         loop {
             let (answer, connection, route) = self.exchange(&hop, allowance).await?;
@@ -116,7 +116,7 @@ impl Shared {
             };
             let Some(next) = next else {
                 let headers = response::visible(&head.headers);
-                return Ok(Response { status: head.status.as_u16(), headers, body });
+                return Ok(FetchResponse { status: head.status.as_u16(), headers, body });
             };
             if followed == MAX_REDIRECTS {
                 return Err(redirect::too_many());
@@ -131,7 +131,7 @@ impl Shared {
         &self,
         hop: &Hop,
         allowance: &LookupAllowance,
-    ) -> Result<(http::Response<Incoming>, Connection, Route), Failure> {
+    ) -> Result<(http::Response<Incoming>, Http1Connection, Route), RequestFailure> {
         let route = self.proxies.route(&hop.url)?;
         let cookie = self.cookies.lock().header(&hop.url, SystemTime::now());
         if let Some(mut connection) = self.pool.take(&route) {
@@ -143,7 +143,7 @@ impl Shared {
             }
         }
         let means = Means { roots: &self.roots, lookups: &self.lookups, allowance };
-        let mut connection = Connection::new(connect::open(&route, &means).await?).await?;
+        let mut connection = Http1Connection::new(connect::open(&route, &means).await?).await?;
         let answer = connection.exchange(message(hop, &route, cookie)?).await.map_err(TrySendError::into_error)?;
         Ok((answer, connection, route))
     }
@@ -154,7 +154,11 @@ fn is_repeatable(hop: &Hop, error: &hyper::Error) -> bool {
 }
 
 /// A hop as it is written to a connection.
-fn message(hop: &Hop, route: &Route, cookie: Option<HeaderValue>) -> Result<http::Request<Full<Bytes>>, Failure> {
+fn message(
+    hop: &Hop,
+    route: &Route,
+    cookie: Option<HeaderValue>,
+) -> Result<http::Request<Full<Bytes>>, RequestFailure> {
     let mut message = http::Request::new(Full::new(hop.body.clone()));
     *message.method_mut() = hop.method.clone();
     *message.version_mut() = Version::HTTP_11;
@@ -164,7 +168,7 @@ fn message(hop: &Hop, route: &Route, cookie: Option<HeaderValue>) -> Result<http
 }
 
 /// The headers in the order in which they go out. A body has its length behind them; without a body there is none, whatever the method.
-fn headers(hop: &Hop, route: &Route, cookie: Option<HeaderValue>) -> Result<HeaderMap, Failure> {
+fn headers(hop: &Hop, route: &Route, cookie: Option<HeaderValue>) -> Result<HeaderMap, RequestFailure> {
     let mut headers = HeaderMap::with_capacity(hop.headers.len() + 4);
     headers.extend(hop.headers.clone());
     headers.entry(ACCEPT).or_insert(HeaderValue::from_static("*/*"));
@@ -174,7 +178,7 @@ fn headers(hop: &Hop, route: &Route, cookie: Option<HeaderValue>) -> Result<Head
     }
     if !headers.contains_key(HOST) {
         let host = HeaderValue::try_from(&hop.url[Position::BeforeHost..Position::AfterPort]);
-        headers.insert(HOST, host.map_err(|error| Failure::new(FailureKind::Other, error.to_string()))?);
+        headers.insert(HOST, host.map_err(|error| RequestFailure::new(FailureKind::Other, error.to_string()))?);
     }
     if let Route::Forward(Proxy { authorization: Some(authorization), .. }) = route {
         headers.entry(PROXY_AUTHORIZATION).or_insert_with(|| authorization.clone());
@@ -184,7 +188,7 @@ fn headers(hop: &Hop, route: &Route, cookie: Option<HeaderValue>) -> Result<Head
 
 /// What stands in the first line: the whole URL for a proxy that passes it on, else only what the server must know. Never
 /// the fragment or the user.
-fn request_uri(url: &Url, is_absolute: bool) -> Result<Uri, Failure> {
+fn request_uri(url: &Url, is_absolute: bool) -> Result<Uri, RequestFailure> {
     let path_and_query = &url[Position::BeforePath..Position::AfterQuery];
     let uri = if is_absolute {
         Uri::try_from(format!(
@@ -195,5 +199,5 @@ fn request_uri(url: &Url, is_absolute: bool) -> Result<Uri, Failure> {
     } else {
         Uri::try_from(path_and_query)
     };
-    uri.map_err(|error| Failure::new(FailureKind::Other, error.to_string()))
+    uri.map_err(|error| RequestFailure::new(FailureKind::Other, error.to_string()))
 }

@@ -2,19 +2,19 @@
 //! read no faster than somebody takes them. Knows nothing of JSON-RPC.
 //!
 //! Each request is driven by whoever waits for it: a connection has no task of its own, so dropping the future, the
-//! [`Response`] or its [`Body`] ends everything about it. HTTP/1.1 only, which every server speaks.
+//! [`FetchResponse`] or its [`Body`] ends everything about it. HTTP/1.1 only, which every server speaks.
 
 #![forbid(unsafe_code)]
 
 mod body;
 mod connect;
-mod connection;
 mod cookies;
 mod deadline;
 mod endpoint;
 mod environment;
 mod error;
 mod fetcher;
+mod http1;
 mod lookup;
 mod no_proxy;
 mod own_thread;
@@ -31,5 +31,5 @@ pub use body::Body;
 pub use error::{FailureKind, FetchError};
 pub use fetcher::{Fetcher, FetcherConfig};
 pub use lookup::LookupAllowance;
-pub use request::{Header, Redirects, Request};
-pub use response::Response;
+pub use request::{FetchRequest, Header, Redirects};
+pub use response::FetchResponse;

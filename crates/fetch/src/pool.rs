@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use crate::connection::Connection;
+use crate::http1::Http1Connection;
 use crate::proxy::Route;
 
 /// Over all routes. More would only be descriptors held for nothing.
@@ -19,7 +19,7 @@ const IDLE_FOR: Duration = Duration::from_secs(60);
 const SWEEP_EVERY: Duration = Duration::from_secs(10);
 
 #[derive(Default)]
-pub(crate) struct Pool {
+pub(crate) struct ConnectionPool {
     idle: Mutex<VecDeque<Idle>>,
     /// Runs while anything is idle.
     sweeper: Mutex<Option<AbortHandle>>,
@@ -27,13 +27,13 @@ pub(crate) struct Pool {
 
 struct Idle {
     route: Route,
-    connection: Connection,
+    connection: Http1Connection,
     since: Instant,
 }
 
-impl Pool {
+impl ConnectionPool {
     /// The connection that was used last: it is the most likely to be still open.
-    pub(crate) fn take(&self, route: &Route) -> Option<Connection> {
+    pub(crate) fn take(&self, route: &Route) -> Option<Http1Connection> {
         let mut idle = self.idle.lock();
         while let Some(position) = idle.iter().rposition(|idle| idle.route == *route) {
             let mut connection = idle.remove(position)?.connection;
@@ -45,7 +45,7 @@ impl Pool {
     }
 
     /// Keeps a connection if it can be used again.
-    pub(crate) fn put(self: &Arc<Self>, route: Route, mut connection: Connection) {
+    pub(crate) fn put(self: &Arc<Self>, route: Route, mut connection: Http1Connection) {
         if !connection.is_usable() {
             return;
         }
@@ -68,7 +68,7 @@ impl Pool {
     }
 }
 
-impl Drop for Pool {
+impl Drop for ConnectionPool {
     fn drop(&mut self) {
         if let Some(sweeper) = self.sweeper.lock().take() {
             sweeper.abort();
@@ -76,7 +76,7 @@ impl Drop for Pool {
     }
 }
 
-async fn sweep(pool: Weak<Pool>) {
+async fn sweep(pool: Weak<ConnectionPool>) {
     loop {
         tokio::time::sleep(SWEEP_EVERY).await;
         if !pool.upgrade().is_some_and(|pool| pool.throw_out()) {

@@ -8,7 +8,7 @@ use url::Url;
 
 use crate::endpoint::Endpoint;
 use crate::environment::Environment;
-use crate::error::{Failure, FailureKind};
+use crate::error::{FailureKind, RequestFailure};
 use crate::no_proxy::NoProxy;
 
 /// What a connection is for. Requests with the same route can share one.
@@ -59,9 +59,9 @@ impl Proxies {
         }
     }
 
-    pub(crate) fn route(&self, url: &Url) -> Result<Route, Failure> {
+    pub(crate) fn route(&self, url: &Url) -> Result<Route, RequestFailure> {
         let Some(target) = Endpoint::of(url) else {
-            return Err(Failure::new(FailureKind::Other, "the URL has no host"));
+            return Err(RequestFailure::new(FailureKind::Other, "the URL has no host"));
         };
         let named = if target.is_secure { &self.https } else { &self.http };
         let Some(named) = named.as_ref().filter(|_| !self.except.covers(&target.host, target.port)) else {
@@ -70,7 +70,7 @@ impl Proxies {
         let Some(proxy) = named.proxy.clone() else {
             let text =
                 format!("the proxy that {} names is none we can use; expected http://HOST:PORT", named.variable);
-            return Err(Failure::new(FailureKind::Other, text));
+            return Err(RequestFailure::new(FailureKind::Other, text));
         };
         Ok(if target.is_secure { Route::Tunnel(proxy, target) } else { Route::Forward(proxy) })
     }

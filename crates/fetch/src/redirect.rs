@@ -9,14 +9,14 @@ use http::header::{
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use url::{Position, Url};
 
-use crate::error::{Failure, FailureKind};
+use crate::error::{FailureKind, RequestFailure};
 use crate::validate::Hop;
 
 /// The most redirects that are followed for one request.
 pub(crate) const MAX_REDIRECTS: usize = 10;
 
 /// The next request, if the response is a redirect with a `Location`. `None` if the response goes to the caller.
-pub(crate) fn next_hop(hop: &Hop, status: StatusCode, headers: &HeaderMap) -> Result<Option<Hop>, Failure> {
+pub(crate) fn next_hop(hop: &Hop, status: StatusCode, headers: &HeaderMap) -> Result<Option<Hop>, RequestFailure> {
     if !matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308) {
         return Ok(None);
     }
@@ -32,12 +32,12 @@ pub(crate) fn next_hop(hop: &Hop, status: StatusCode, headers: &HeaderMap) -> Re
 }
 
 /// The error for a request with more than [`MAX_REDIRECTS`] redirects, for example because they form a circle.
-pub(crate) fn too_many() -> Failure {
+pub(crate) fn too_many() -> RequestFailure {
     failure(format!("too many redirects, more than {MAX_REDIRECTS}"))
 }
 
-fn failure(text: impl Into<String>) -> Failure {
-    Failure::new(FailureKind::Redirect, text)
+fn failure(text: impl Into<String>) -> RequestFailure {
+    RequestFailure::new(FailureKind::Redirect, text)
 }
 
 fn followed(hop: &Hop, url: Url, status: StatusCode) -> Hop {

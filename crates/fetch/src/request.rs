@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 /// A request.
 #[derive(Clone)]
-pub struct Request {
+pub struct FetchRequest {
     /// Any token.
     pub method: String,
     /// Absolute, http or https. A user, a password and a fragment in it are not sent.

@@ -7,7 +7,7 @@ use http::HeaderMap;
 use crate::body::Body;
 
 /// What was answered. A status of 400 and above is an answer like any other.
-pub struct Response {
+pub struct FetchResponse {
     /// The HTTP status.
     pub status: u16,
     /// Names in lower case, repeated ones together. Values that are not visible ASCII are left out.
@@ -17,9 +17,9 @@ pub struct Response {
 }
 
 /// Without the headers, which hold secrets.
-impl fmt::Debug for Response {
+impl fmt::Debug for FetchResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Response").field("status", &self.status).finish_non_exhaustive()
+        f.debug_struct("FetchResponse").field("status", &self.status).finish_non_exhaustive()
     }
 }
 

@@ -10,7 +10,7 @@ use rustls::{ClientConfig, RootCertStore};
 use tokio::sync::OnceCell;
 
 use crate::environment::Environment;
-use crate::error::{Failure, FailureKind, FetchError};
+use crate::error::{FailureKind, FetchError, RequestFailure};
 use crate::own_thread::on_own_thread;
 
 /// The first that is set names the file.
@@ -36,13 +36,13 @@ impl Roots {
     }
 
     /// The same value at each call, so that TLS sessions are resumed.
-    pub(crate) async fn client_config(&self) -> Result<Arc<ClientConfig>, Failure> {
+    pub(crate) async fn client_config(&self) -> Result<Arc<ClientConfig>, RequestFailure> {
         // A failure is not remembered: somebody may install the roots meanwhile.
         self.config.get_or_try_init(|| self.load()).await.cloned()
     }
 
-    async fn load(&self) -> Result<Arc<ClientConfig>, Failure> {
-        let unusable = |text: String| Failure::new(FailureKind::Tls, text);
+    async fn load(&self) -> Result<Arc<ClientConfig>, RequestFailure> {
+        let unusable = |text: String| RequestFailure::new(FailureKind::Tls, text);
         let found = on_own_thread("roots", rustls_native_certs::load_native_certs).await;
         let found = found.map_err(|error| unusable(format!("cannot read the roots of the system: {error}")))?;
         let mut roots = self.own.clone();

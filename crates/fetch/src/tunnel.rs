@@ -3,7 +3,7 @@
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::endpoint::Endpoint;
-use crate::error::{Failure, FailureKind};
+use crate::error::{FailureKind, RequestFailure};
 use crate::proxy::Proxy;
 
 /// Far more than any proxy says before it steps back.
@@ -11,12 +11,14 @@ const MAX_ANSWER_BYTES: usize = 16 * 1024;
 const END_OF_HEADERS: &[u8] = b"\r\n\r\n";
 
 /// After this the stream is one to `target`.
-pub(crate) async fn open<T>(stream: &mut T, proxy: &Proxy, target: &Endpoint) -> Result<(), Failure>
+pub(crate) async fn open<T>(stream: &mut T, proxy: &Proxy, target: &Endpoint) -> Result<(), RequestFailure>
 where
     T: AsyncRead + AsyncWrite + Unpin,
 {
-    let lost = |error| Failure::new(FailureKind::Connect, format!("the proxy {} was lost: {error}", proxy.endpoint));
-    let refused = |words: String| Failure::new(FailureKind::Connect, format!("the proxy {} {words}", proxy.endpoint));
+    let lost =
+        |error| RequestFailure::new(FailureKind::Connect, format!("the proxy {} was lost: {error}", proxy.endpoint));
+    let refused =
+        |words: String| RequestFailure::new(FailureKind::Connect, format!("the proxy {} {words}", proxy.endpoint));
     stream.write_all(&request(proxy, target)).await.map_err(lost)?;
     stream.flush().await.map_err(lost)?;
     let mut answer = Vec::new();

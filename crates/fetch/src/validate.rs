@@ -7,7 +7,7 @@ use url::Url;
 
 use crate::environment::Environment;
 use crate::error::FetchError;
-use crate::request::{Header, Request};
+use crate::request::{FetchRequest, Header};
 
 /// One hop: a request as it goes out, except for the headers that the connection decides.
 #[derive(Clone)]
@@ -21,7 +21,7 @@ pub(crate) struct Hop {
 }
 
 /// Checks a request, in the order in which its parts are named.
-pub(crate) fn first_hop(request: &Request, environment: &Environment) -> Result<Hop, FetchError> {
+pub(crate) fn first_hop(request: &FetchRequest, environment: &Environment) -> Result<Hop, FetchError> {
     let method = Method::from_bytes(request.method.as_bytes())
         .map_err(|error| FetchError::Invalid(format!("http/request method is invalid: {error}")))?;
     let url = parse_url(&request.url)?;
@@ -63,13 +63,13 @@ mod tests {
     use super::*;
     use crate::request::Redirects;
 
-    fn request(method: &str, url: &str, headers: &[(&str, &str)]) -> Request {
+    fn request(method: &str, url: &str, headers: &[(&str, &str)]) -> FetchRequest {
         let header = |(name, value): &(&str, &str)| Header {
             name: (*name).into(),
             value: (*value).into(),
             value_env_var: None,
         };
-        Request {
+        FetchRequest {
             method: method.into(),
             url: url.into(),
             headers: headers.iter().map(header).collect(),

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::support::{Answer, Server, failure, fetcher, get, ok, raw, read_request, text, within};
-use fetch::{FailureKind, Request};
+use fetch::{FailureKind, FetchRequest};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 
@@ -102,7 +102,7 @@ async fn a_body_over_the_limit_is_an_error_that_names_it() {
         Server::start(move |request| if request.contains("/chunked") { raw(chunked) } else { ok("abcdef") }).await;
     let fetcher = fetcher(&[]);
     for path in ["/announced", "/chunked"] {
-        let limited = |max_body_bytes| Request { max_body_bytes: Some(max_body_bytes), ..get(server.url(path)) };
+        let limited = |max_body_bytes| FetchRequest { max_body_bytes: Some(max_body_bytes), ..get(server.url(path)) };
         assert_eq!(text(&fetcher, limited(6)).await.unwrap().1, "abcdef");
         let expected = "failed to read http/request response body: it is larger than 5 bytes".to_owned();
         assert_eq!(failure(text(&fetcher, limited(5)).await), (FailureKind::BodyTooLarge, expected.clone()));
@@ -116,7 +116,8 @@ async fn a_body_over_the_limit_is_an_error_that_names_it() {
 #[tokio::test]
 async fn an_announced_body_over_the_limit_is_not_waited_for() {
     let server = Server::start(|_| raw(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n")).await;
-    let mut body = fetcher(&[]).send(Request { max_body_bytes: Some(5), ..get(server.url("/")) }).await.unwrap().body;
+    let mut body =
+        fetcher(&[]).send(FetchRequest { max_body_bytes: Some(5), ..get(server.url("/")) }).await.unwrap().body;
     assert_eq!(failure(body.next().await).0, FailureKind::BodyTooLarge);
     assert_eq!(body.next().await.unwrap(), None);
     server.wait_until_closed(1).await;

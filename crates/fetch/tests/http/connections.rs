@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::support::{Answer, Server, failure, fetcher, get, ok, raw, read_request, request, text};
-use fetch::{FailureKind, Redirects, Request};
+use fetch::{FailureKind, FetchRequest, Redirects};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
@@ -13,7 +13,7 @@ async fn one_connection_serves_many_requests_one_after_another() {
     let fetcher = fetcher(&[]);
     for number in 0..20 {
         let redirects = if number % 2 == 0 { Redirects::Follow } else { Redirects::Stop };
-        text(&fetcher.clone(), Request { redirects, ..get(server.url("/")) }).await.unwrap();
+        text(&fetcher.clone(), FetchRequest { redirects, ..get(server.url("/")) }).await.unwrap();
     }
     assert_eq!(server.accepted(), 1);
 }
@@ -108,7 +108,7 @@ async fn an_answer_before_the_end_of_the_request_does_not_spoil_the_next() {
         second.write_all(b"HTTP/1.1 204 No\r\n\r\n").await.unwrap();
     });
     let fetcher = fetcher(&[]);
-    let upload = Request { body: Some(vec![b'x'; 64 << 20].into()), ..request("POST", url.clone()) };
+    let upload = FetchRequest { body: Some(vec![b'x'; 64 << 20].into()), ..request("POST", url.clone()) };
     assert_eq!(text(&fetcher, upload).await.unwrap(), (413, "no".into()));
     assert_eq!(text(&fetcher, get(url)).await.unwrap().0, 204);
     server.await.unwrap();

@@ -1,7 +1,7 @@
 //! What fails on the way, its kind, and that it says nothing secret.
 
 use crate::support::{Answer, Server, failure, fetcher, get, raw, request, within};
-use fetch::{FailureKind, Request};
+use fetch::{FailureKind, FetchRequest};
 use tokio::net::TcpListener;
 
 #[tokio::test]
@@ -42,7 +42,7 @@ async fn a_peer_that_stops_in_its_headers_is_ended_by_the_deadline() {
 async fn a_body_that_nobody_reads_is_ended_by_the_deadline() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
-    let upload = Request { body: Some(vec![b'x'; 64 << 20].into()), ..request("POST", url) };
+    let upload = FetchRequest { body: Some(vec![b'x'; 64 << 20].into()), ..request("POST", url) };
     assert_eq!(failure(fetcher(&[]).send(within(200, upload)).await).0, FailureKind::Timeout);
 }
 

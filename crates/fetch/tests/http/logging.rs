@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::support::{Answer, Server, fetcher, header, ok, redirect, request, text};
 use crate::tls::{SecureServer, fetcher_that_trusts};
-use fetch::{Header, Request};
+use fetch::{FetchRequest, Header};
 use parking_lot::Mutex;
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -50,11 +50,11 @@ impl log::Log for Lines {
     fn flush(&self) {}
 }
 
-fn secret_request(url: String) -> Request {
+fn secret_request(url: String) -> FetchRequest {
     let from_environment =
         Header { name: "X-Env".into(), value: "hushvalue".into(), value_env_var: Some("TOKEN".into()) };
     let headers = vec![header("Authorization", "hushvalue"), from_environment];
-    Request { headers, body: Some("hushbody".into()), ..request("POST", url) }
+    FetchRequest { headers, body: Some("hushbody".into()), ..request("POST", url) }
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use crate::support::{
     Answer, Server, failure, fetcher, first_line, get, header, ok, raw, read_request, redirect, text,
 };
 use crate::tls::{SecureServer, certified, fetcher_that_trusts, file_with};
-use fetch::{FailureKind, Redirects, Request};
+use fetch::{FailureKind, FetchRequest, Redirects};
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -64,7 +64,7 @@ async fn http_is_passed_on_with_the_whole_url_and_credentials() {
     let fetcher = fetcher(&[("http_proxy", &format!("http://us%40er:pass@127.0.0.1:{}", proxy.port))]);
     for host in ["one.test", "two.test:81"] {
         let url = format!("http://user@{host}/path?q#f");
-        let request = Request { headers: vec![header("Authorization", "mine")], ..get(url) };
+        let request = FetchRequest { headers: vec![header("Authorization", "mine")], ..get(url) };
         assert_eq!(text(&fetcher, request).await.unwrap().1, "by proxy");
     }
     let expected = |host| {
@@ -122,7 +122,7 @@ async fn https_goes_through_a_tunnel_that_is_used_again() {
     let address = format!("http://user:pass@127.0.0.1:{}", proxy.port);
     let fetcher = fetcher_that_trusts(&server, &[("HTTPS_PROXY", &address)]);
     for _ in 0..2 {
-        let request = Request { headers: vec![header("X", "y")], ..get("https://secure.test/path") };
+        let request = FetchRequest { headers: vec![header("X", "y")], ..get("https://secure.test/path") };
         assert_eq!(text(&fetcher, request).await.unwrap(), (200, "secret".into()));
     }
     let connect = "CONNECT secure.test:443 HTTP/1.1\r\nHost: secure.test:443\r\nProxy-Authorization: Basic dXNlcjpwYXNz\r\n\r\n";
@@ -192,11 +192,11 @@ async fn the_cookies_of_cloudflare_are_kept_for_chatgpt_and_no_others() {
     let fetcher = fetcher_that_trusts(&server, &[("https_proxy", &format!("http://127.0.0.1:{}", proxy.port))]);
     let cookies = ["set-cookie: __cf_bm=kept; Path=/; Max-Age=60", "set-cookie: session=not"];
     for redirects in [Redirects::Follow, Redirects::Stop] {
-        let response = fetcher.send(Request { redirects, ..get("https://chatgpt.com/a") }).await.unwrap();
+        let response = fetcher.send(FetchRequest { redirects, ..get("https://chatgpt.com/a") }).await.unwrap();
         let headers: Vec<_> = response.headers.iter().map(|(name, value)| format!("{name}: {value}")).collect();
         assert_eq!(headers, cookies, "the caller sees all");
     }
-    let own = Request { headers: vec![header("Cookie", "own=1")], ..get("https://chatgpt.com/a") };
+    let own = FetchRequest { headers: vec![header("Cookie", "own=1")], ..get("https://chatgpt.com/a") };
     text(&fetcher, own).await.unwrap();
     let request = |cookie: &str| format!("GET /a HTTP/1.1\r\n{cookie}host: chatgpt.com\r\n\r\n");
     assert_eq!(

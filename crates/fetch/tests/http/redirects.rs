@@ -1,7 +1,7 @@
 //! Redirects, followed and not.
 
 use crate::support::{Server, failure, fetcher, first_line, get, header, ok, raw, redirect, request, text, within};
-use fetch::{FailureKind, Header, Redirects, Request};
+use fetch::{FailureKind, FetchRequest, Header, Redirects};
 
 fn first_lines(server: &Server) -> Vec<String> {
     server.requests().iter().map(|request| first_line(request).to_owned()).collect()
@@ -48,7 +48,7 @@ async fn the_status_decides_what_is_sent_again() {
         ("PUT", 302, "PUT /end"),
     ] {
         let body = (method != "HEAD").then(|| "data".into());
-        text(&fetcher, Request { body, ..request(method, server.url(&format!("/{status}"))) }).await.unwrap();
+        text(&fetcher, FetchRequest { body, ..request(method, server.url(&format!("/{status}"))) }).await.unwrap();
         let last = server.requests().pop().unwrap();
         assert_eq!(first_line(&last), expected, "{method} {status}");
         let is_replayed = expected.starts_with('P');
@@ -67,7 +67,7 @@ async fn another_origin_gets_no_credentials() {
     .await;
     let names = ["Authorization", "Cookie", "Proxy-Authorization", "WWW-Authenticate", "X-Kept"];
     let headers = names.map(|name| header(name, "secret")).to_vec();
-    let request = Request { headers, ..get(server.url("/same")) };
+    let request = FetchRequest { headers, ..get(server.url("/same")) };
     assert_eq!(text(&fetcher(&[]), request).await.unwrap().1, "other");
     let counts: Vec<_> = server.requests().iter().map(|request| request.matches("secret").count()).collect();
     assert_eq!(counts, [5, 5]);
@@ -109,7 +109,7 @@ async fn another_origin_gets_nothing_from_the_environment() {
     let taken = |name: &str, value: &str| Header { value_env_var: Some("TOKEN".into()), ..header(name, value) };
     let headers =
         vec![taken("X-Api-Key", ""), header("X-Kept", "plain"), taken("X-Other", "of "), header("x-other", "x")];
-    let request = Request { headers, ..get(server.url("/same")) };
+    let request = FetchRequest { headers, ..get(server.url("/same")) };
     assert_eq!(text(&fetcher(&[("TOKEN", "secret")]), request).await.unwrap().1, "other");
     let counts: Vec<_> = server.requests().iter().map(|request| request.matches("secret").count()).collect();
     assert_eq!(counts, [2, 2]);
@@ -136,7 +136,7 @@ async fn a_redirect_that_leads_nowhere_or_shall_not_be_followed_is_the_answer() 
             .await;
     let fetcher = fetcher(&[]);
     assert_eq!(text(&fetcher, get(server.url("/nowhere"))).await.unwrap(), (302, "stay".into()));
-    let response = fetcher.send(Request { redirects: Redirects::Stop, ..get(server.url("/")) }).await.unwrap();
+    let response = fetcher.send(FetchRequest { redirects: Redirects::Stop, ..get(server.url("/")) }).await.unwrap();
     assert_eq!(response.status, 307);
     assert!(response.headers.contains(&("location".into(), "/x".into())));
     assert_eq!(response.body.collect(4).await.unwrap(), "gone");

@@ -1,7 +1,7 @@
 //! What goes out and what comes back.
 
 use crate::support::{Server, failure, fetcher, get, header, ok, raw, request, text};
-use fetch::{FailureKind, FetchError, Header, Request};
+use fetch::{FailureKind, FetchError, FetchRequest, Header};
 
 #[tokio::test]
 async fn a_request_goes_out_as_it_was_given_with_accept_and_host_behind_it() {
@@ -16,7 +16,7 @@ async fn a_request_goes_out_as_it_was_given_with_accept_and_host_behind_it() {
         header("Transfer-Encoding", "chunked"),
     ];
     let request =
-        Request { headers, body: Some("hello".into()), ..request("PATCH", server.url("/a%20b?q=1#fragment")) };
+        FetchRequest { headers, body: Some("hello".into()), ..request("PATCH", server.url("/a%20b?q=1#fragment")) };
     assert_eq!(text(&fetcher, request).await.unwrap(), (200, "done".to_owned()));
     let expected = format!(
         "PATCH /a%20b?q=1 HTTP/1.1\r\nx-b: 1\r\nx-b: 3\r\nx-a: 2\r\nauthorization: Bearer t0ken\r\naccept: */*\r\nhost: 127.0.0.1:{}\r\ncontent-length: 5\r\n\r\nhello",
@@ -30,7 +30,7 @@ async fn without_a_body_there_is_no_length_whatever_the_method() {
     let server = Server::start(|_| ok("")).await;
     let fetcher = fetcher(&[]);
     for (method, body) in [("GET", None), ("POST", None), ("PUT", Some("".into())), ("custom", None)] {
-        text(&fetcher, Request { body, ..request(method, server.url("/")) }).await.unwrap();
+        text(&fetcher, FetchRequest { body, ..request(method, server.url("/")) }).await.unwrap();
     }
     let expected = |method| format!("{method} / HTTP/1.1\r\naccept: */*\r\nhost: 127.0.0.1:{}\r\n\r\n", server.port);
     assert_eq!(server.requests(), ["GET", "POST", "PUT", "custom"].map(expected));
@@ -48,7 +48,7 @@ async fn a_user_in_the_url_is_not_sent() {
 async fn the_callers_host_header_is_the_one_that_is_sent() {
     let server = Server::start(|_| ok("")).await;
     let headers = vec![header("Host", "virtual.test"), header("X-A", "1"), header("Accept", "text/plain")];
-    text(&fetcher(&[]), Request { headers, ..get(server.url("/")) }).await.unwrap();
+    text(&fetcher(&[]), FetchRequest { headers, ..get(server.url("/")) }).await.unwrap();
     assert_eq!(server.requests(), ["GET / HTTP/1.1\r\nhost: virtual.test\r\nx-a: 1\r\naccept: text/plain\r\n\r\n"]);
 }
 
@@ -86,7 +86,7 @@ async fn a_refused_header_means_that_nobody_is_asked() {
         ("BROKEN", "http/request header value is invalid for X-Key: failed to parse header value"),
     ] {
         let refused = Header { name: "X-Key".into(), value: "p".into(), value_env_var: Some(variable.into()) };
-        let request = Request { headers: vec![header("X-Fine", "1"), refused], ..get(server.url("/")) };
+        let request = FetchRequest { headers: vec![header("X-Fine", "1"), refused], ..get(server.url("/")) };
         assert_eq!(fetcher.send(request).await.unwrap_err(), FetchError::Invalid(text.into()));
     }
     assert_eq!(server.accepted(), 0);
@@ -121,7 +121,7 @@ async fn the_answer_to_head_has_no_body() {
     let server = Server::start(|_| raw("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")).await;
     let fetcher = fetcher(&[]);
     for _ in 0..2 {
-        let request = Request { max_body_bytes: Some(10), ..request("HEAD", server.url("/")) };
+        let request = FetchRequest { max_body_bytes: Some(10), ..request("HEAD", server.url("/")) };
         assert_eq!(text(&fetcher, request).await.unwrap(), (200, String::new()));
     }
     assert_eq!(server.accepted(), 1);

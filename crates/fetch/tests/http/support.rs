@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use fetch::{FailureKind, FetchError, Fetcher, FetcherConfig, Header, Redirects, Request};
+use fetch::{FailureKind, FetchError, FetchRequest, Fetcher, FetcherConfig, Header, Redirects};
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -130,8 +130,8 @@ pub(crate) fn fetcher(variables: &[(&str, &str)]) -> Fetcher {
     Fetcher::new(FetcherConfig { environment }).unwrap()
 }
 
-pub(crate) fn request(method: &str, url: impl Into<String>) -> Request {
-    Request {
+pub(crate) fn request(method: &str, url: impl Into<String>) -> FetchRequest {
+    FetchRequest {
         method: method.into(),
         url: url.into(),
         headers: Vec::new(),
@@ -142,19 +142,19 @@ pub(crate) fn request(method: &str, url: impl Into<String>) -> Request {
     }
 }
 
-pub(crate) fn get(url: impl Into<String>) -> Request {
+pub(crate) fn get(url: impl Into<String>) -> FetchRequest {
     request("GET", url)
 }
 
-pub(crate) fn within(milliseconds: u64, request: Request) -> Request {
-    Request { timeout: Some(Duration::from_millis(milliseconds)), ..request }
+pub(crate) fn within(milliseconds: u64, request: FetchRequest) -> FetchRequest {
+    FetchRequest { timeout: Some(Duration::from_millis(milliseconds)), ..request }
 }
 
 pub(crate) fn header(name: &str, value: &str) -> Header {
     Header { name: name.into(), value: value.into(), value_env_var: None }
 }
 
-pub(crate) async fn text(fetcher: &Fetcher, request: Request) -> Result<(u16, String), FetchError> {
+pub(crate) async fn text(fetcher: &Fetcher, request: FetchRequest) -> Result<(u16, String), FetchError> {
     let response = fetcher.send(request).await?;
     let body: Bytes = response.body.collect(u64::MAX).await?;
     Ok((response.status, String::from_utf8(body.into()).unwrap()))

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use fetch::{FetchError, Fetcher, FetcherConfig, Header, Redirects, Request};
+use fetch::{FetchError, FetchRequest, Fetcher, FetcherConfig, Header, Redirects};
 use protocol::{
     Base64Bytes, BodyDelta, ErrorData, HttpCancelParams, HttpFlowParams, HttpHeader, HttpRequestParams, HttpResponse,
     NoResult, RedirectPolicy, WireError, encode_notification, encoded_len, notification,
@@ -247,9 +247,9 @@ async fn send(
     shared: &Arc<ServerState>,
     session: &Session,
     params: HttpRequestParams,
-) -> Result<fetch::Response, WireError> {
+) -> Result<fetch::FetchResponse, WireError> {
     let fetcher = fetcher(shared).await?.for_client(session.lookups.clone());
-    let request = Request {
+    let request = FetchRequest {
         method: params.method,
         url: params.url,
         headers: params

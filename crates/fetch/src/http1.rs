@@ -6,15 +6,14 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use http::{Request, Response};
 use http_body_util::Full;
 use hyper::body::{Body, Incoming};
 use hyper::client::conn::TrySendError;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 
-use crate::connect::Stream;
-use crate::error::Failure;
+use crate::connect::ByteStream;
+use crate::error::RequestFailure;
 
 /// What the headers of an answer may take.
 pub(crate) const MAX_HEAD_BYTES: usize = 256 * 1024;
@@ -23,15 +22,15 @@ pub(crate) const MAX_HEADERS: usize = 1000;
 /// Read at once, and so the largest piece of a body, but for what a buffer holds beyond its size.
 const MAX_BUFFER_BYTES: usize = MAX_HEAD_BYTES;
 
-pub(crate) struct Connection {
+pub(crate) struct Http1Connection {
     sender: SendRequest<Full<Bytes>>,
-    driver: http1::Connection<TokioIo<Box<dyn Stream>>, Full<Bytes>>,
+    driver: http1::Connection<TokioIo<Box<dyn ByteStream>>, Full<Bytes>>,
     /// The driver has ended and must not be asked again.
     is_over: bool,
 }
 
-impl Connection {
-    pub(crate) async fn new(stream: Box<dyn Stream>) -> Result<Self, Failure> {
+impl Http1Connection {
+    pub(crate) async fn new(stream: Box<dyn ByteStream>) -> Result<Self, RequestFailure> {
         let (sender, driver) = http1::Builder::new()
             .max_buf_size(MAX_BUFFER_BYTES)
             .max_header_size(MAX_HEAD_BYTES)
@@ -44,8 +43,8 @@ impl Connection {
     /// Sends a request and waits for the headers of the answer. The error has the request if nothing of it was sent.
     pub(crate) async fn exchange(
         &mut self,
-        request: Request<Full<Bytes>>,
-    ) -> Result<Response<Incoming>, TrySendError<Request<Full<Bytes>>>> {
+        request: http::Request<Full<Bytes>>,
+    ) -> Result<http::Response<Incoming>, TrySendError<http::Request<Full<Bytes>>>> {
         let mut answer = pin!(self.sender.try_send_request(request));
         poll_fn(|cx| {
             if let ready @ Poll::Ready(_) = answer.as_mut().poll(cx) {
@@ -91,7 +90,7 @@ impl Connection {
 
 /// Moves bytes. How it ends is told to whoever waits for the answer or the body.
 fn drive(
-    driver: &mut http1::Connection<TokioIo<Box<dyn Stream>>, Full<Bytes>>,
+    driver: &mut http1::Connection<TokioIo<Box<dyn ByteStream>>, Full<Bytes>>,
     is_over: &mut bool,
     cx: &mut Context<'_>,
 ) {
