@@ -10,7 +10,7 @@ use super::foreground::{EndOfInput, Foreground, Goodbye};
 use super::print::complain;
 use super::reach::{Creation, Destination, Purpose, leave};
 use super::signals::Signals;
-use super::way_back::{WayBack, run_to_ending};
+use super::way_back::{WayBack, run_in_foreground};
 
 /// Shows what is retained of its output, and then is where it was started.
 pub(crate) async fn attach(args: AttachArgs) -> anyhow::Result<ExitCode> {
@@ -48,7 +48,7 @@ async fn attach_with(client: &ExecServerClient, args: &AttachArgs) -> anyhow::Re
         redraw: is_running,
     };
     let way_back = WayBack { r#where: &args.r#where, session, id: process.process_id() };
-    run_to_ending(foreground, &mut Signals::listen()?, Some(&way_back)).await
+    run_in_foreground(foreground, &mut Signals::listen()?, Some(&way_back)).await
 }
 
 fn only_running<'a>(processes: &'a [ProcessSummary], session: &str) -> anyhow::Result<&'a ProcessSummary> {

@@ -13,8 +13,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::abilities::environment;
 use super::args::McpStdioArgs;
-use super::end_wait::END_PATIENCE;
-use super::foreground::Goodbye;
+
+use super::foreground::{END_PATIENCE, Goodbye};
 use super::reach::{Destination, leave};
 use super::run::{Started, start};
 use super::signals::Signals;
@@ -37,7 +37,7 @@ pub(crate) async fn mcp_stdio(args: McpStdioArgs) -> anyhow::Result<ExitCode> {
     let here = Here::new(&destination.way, false);
     let client = tokio::select! {
         client = destination.connect() => client?,
-        deadly = signals.next_deadly() => return Ok(ExitCode::from(deadly.exit_code())),
+        fatal = signals.next_fatal() => return Ok(ExitCode::from(fatal.exit_code())),
     };
     let code = run(&client, &here, &args, &mut signals).await;
     // The handle is gone, so what still runs is ended before the connection is.
@@ -52,9 +52,9 @@ async fn run(
     signals: &mut Signals,
 ) -> anyhow::Result<ExitCode> {
     let flags = Flags { cwd: args.cwd.as_deref(), env: &args.env, tty: false };
-    let info = match signals.or_deadly(environment(client)).await {
+    let info = match signals.or_fatal(environment(client)).await {
         Ok(info) => info?,
-        Err(deadly) => return Ok(ExitCode::from(deadly.exit_code())),
+        Err(fatal) => return Ok(ExitCode::from(fatal.exit_code())),
     };
     let params = here.start(&info, PROCESS_ID.into(), &args.command, flags)?;
     let process = match start(client, params, signals).await? {
@@ -63,7 +63,7 @@ async fn run(
     };
     tokio::select! {
         status = bridge(&process, info.capabilities.process_close_stdin) => Ok(status::of_command(status?)),
-        deadly = signals.next_deadly() => Ok(ExitCode::from(deadly.exit_code())),
+        fatal = signals.next_fatal() => Ok(ExitCode::from(fatal.exit_code())),
     }
 }
 

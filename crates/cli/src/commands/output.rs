@@ -1,5 +1,5 @@
-//! Our stdout and stderr, written by a thread of its own: a slow reader holds up that thread and, by way of a short queue, the process,
-//! but never the connection.
+//! Our stdout and stderr, written by a thread of its own. A slow reader delays that thread and, through a short queue, the process, but never
+//! the connection. It does not know what the bytes are.
 
 use std::io;
 
@@ -11,45 +11,45 @@ use rustix::io::Errno;
 use rustix::stdio::{stderr, stdout};
 use tokio::sync::{mpsc, oneshot};
 
-/// Pieces have up to 256 KiB.
+/// Pieces of output that may wait for the thread; each has up to 256 KiB.
 const QUEUED_PIECES: usize = 4;
 
-/// Takes what is to be written.
-pub(crate) struct Output {
+/// The queue of bytes for the thread that writes them.
+pub(crate) struct OutputQueue {
     pieces: mpsc::Sender<(Stream, Bytes)>,
 }
 
-/// Says when all was written after [`Output`] was dropped, or, before that, why nothing more can be.
-pub(crate) type Written = oneshot::Receiver<io::Result<()>>;
+/// Resolves when [`OutputQueue`] was dropped and everything is written, or at the first write that fails.
+pub(crate) type OutputWritten = oneshot::Receiver<io::Result<()>>;
 
-impl Output {
-    /// Begins to write.
-    pub(crate) fn start() -> io::Result<(Self, Written)> {
+impl OutputQueue {
+    /// Starts the thread.
+    pub(crate) fn start() -> io::Result<(Self, OutputWritten)> {
         let (pieces, to_write) = mpsc::channel(QUEUED_PIECES);
         let (tell, written) = oneshot::channel();
-        // Not waited for: it may hang in a write for ever.
+        // The thread is not joined: it may block in a write for ever.
         std::thread::Builder::new().name("stdout".to_owned()).spawn(move || {
-            let _nobody_waits = tell.send(write_all(to_write));
+            let _command_has_ended = tell.send(write_all(to_write));
         })?;
         Ok((Self { pieces }, written))
     }
 
-    /// Waits for room. None if nothing can be written any more.
-    pub(crate) async fn room(&self) -> Option<Room<'_>> {
-        self.pieces.reserve().await.ok().map(Room)
+    /// Waits for room for one piece. `None` after a write has failed.
+    pub(crate) async fn reserve(&self) -> Option<OutputPermit<'_>> {
+        self.pieces.reserve().await.ok().map(OutputPermit)
     }
 
-    /// Whether whoever should read our output does not.
+    /// Whether the queue is full because the reader of our output does not read.
     pub(crate) fn is_stuck(&self) -> bool {
         self.pieces.capacity() == 0
     }
 }
 
-/// Room for one piece.
-pub(crate) struct Room<'a>(mpsc::Permit<'a, (Stream, Bytes)>);
+/// Room for one piece in the queue.
+pub(crate) struct OutputPermit<'a>(mpsc::Permit<'a, (Stream, Bytes)>);
 
-impl Room<'_> {
-    pub(crate) fn fill(self, stream: Stream, piece: Bytes) {
+impl OutputPermit<'_> {
+    pub(crate) fn send(self, stream: Stream, piece: Bytes) {
         self.0.send((stream, piece));
     }
 }
@@ -66,7 +66,7 @@ fn write_piece(fd: BorrowedFd<'_>, mut piece: &[u8]) -> io::Result<()> {
         match rustix::io::write(fd, piece) {
             Ok(count) => piece = &piece[count..],
             Err(Errno::INTR) => {}
-            // Somebody who shares the file with us has made it non-blocking.
+            // Another process that shares the file with us has made it non-blocking.
             Err(Errno::AGAIN) => match poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::OUT)], None) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),

@@ -242,7 +242,7 @@ impl Destination {
 /// Leaves the server: in order, unless another signal comes that would end us, or at once.
 pub(crate) async fn leave(client: ExecServerClient, goodbye: Goodbye) {
     if let (Goodbye::InOrder, Ok(mut signals)) = (goodbye, Signals::listen()) {
-        let _told_again = signals.or_deadly(client.close()).await;
+        let _told_again = signals.or_fatal(client.close()).await;
     }
 }
 

@@ -7,13 +7,13 @@ use client::{ExecProcess, ExecServerClient, ExecServerError, ProcessId, StartPar
 
 use super::abilities::environment;
 use super::args::RunArgs;
-use super::foreground::{BROKEN_PIPE, EndOfInput, Foreground, Goodbye};
-use super::input_plan;
+use super::foreground::{BROKEN_PIPE, EndOfInput, Foreground, Goodbye, input_plan};
+
 use super::reach::{Creation, Destination, Purpose, leave};
 use super::signals::Signals;
 use super::start::{Flags, Here, unused_id};
 use super::status;
-use super::way_back::{WayBack, run_to_ending};
+use super::way_back::{WayBack, run_in_foreground};
 
 /// The session of those who name none.
 const DEFAULT_SESSION: &str = "default";
@@ -92,7 +92,7 @@ async fn run_with(
         redraw: false,
     };
     let way_back = session.map(|session| WayBack { r#where: &args.r#where, session, id: process.process_id() });
-    run_to_ending(foreground, &mut signals, way_back.as_ref()).await
+    run_in_foreground(foreground, &mut signals, way_back.as_ref()).await
 }
 
 /// Whether a person can use this id later, for `logs` or `kill`. A server takes any text.
@@ -144,9 +144,9 @@ async fn unless_told(
     signals: &mut Signals,
     starting: impl Future<Output = anyhow::Result<Started>>,
 ) -> anyhow::Result<Started> {
-    match signals.or_deadly(starting).await {
+    match signals.or_fatal(starting).await {
         Ok(started) => started,
-        Err(deadly) => Ok(Started::Nothing(ExitCode::from(deadly.exit_code()))),
+        Err(fatal) => Ok(Started::Nothing(ExitCode::from(fatal.exit_code()))),
     }
 }
 

@@ -7,14 +7,14 @@ use client::{Capabilities, ExecServerClient, StartParams};
 
 use super::abilities::environment;
 use super::args::ShellArgs;
-use super::foreground::{EndOfInput, Foreground, Goodbye};
-use super::input_plan;
+use super::foreground::{EndOfInput, Foreground, Goodbye, input_plan};
+
 use super::reach::{Creation, Destination, Purpose, leave};
 use super::run::{Started, choose_id, start};
 use super::signals::Signals;
 use super::start::{Flags, Here};
 use super::terminal::is_terminal_at_stdin;
-use super::way_back::{WayBack, run_to_ending};
+use super::way_back::{WayBack, run_in_foreground};
 
 /// Runs the shell to its end.
 pub(crate) async fn shell(args: ShellArgs) -> anyhow::Result<ExitCode> {
@@ -71,7 +71,7 @@ async fn shell_with(client: &ExecServerClient, here: &Here, args: &ShellArgs) ->
     };
     let session = args.session.as_deref();
     let way_back = session.map(|session| WayBack { r#where: &args.r#where, session, id: process.process_id() });
-    run_to_ending(foreground, &mut signals, way_back.as_ref()).await
+    run_in_foreground(foreground, &mut signals, way_back.as_ref()).await
 }
 
 /// Tells a shell that it is the first one, so that it reads its profile.

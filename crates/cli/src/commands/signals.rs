@@ -1,4 +1,4 @@
-//! Signals that are sent to us, and what they mean to a process that is somewhere else.
+//! Signals that are sent to us, and what they mean for a process in an environment. It does not send them on.
 
 use std::future::poll_fn;
 use std::io;
@@ -8,96 +8,97 @@ use client::Signal;
 use rustix::process::{Signal as Native, getpid, kill_process};
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 
-/// What a signal to us is about.
+/// What a signal that we got asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
-    /// It would end us: the process gets the same.
-    End(Deadly),
-    /// For the process alone.
+pub(crate) enum SignalEffect {
+    /// To end. The process gets the same signal.
+    End(FatalSignal),
+    /// To pass the signal on to the process, and nothing else.
     Pass(Signal),
-    /// We shall stop, and the process too.
+    /// To stop ourselves and the process, as Ctrl-Z does.
     Stop,
-    /// We go on.
+    /// We were continued.
     Continue,
     /// Our terminal has another size.
     Resize,
 }
 
-/// A signal that would end us.
+/// A signal that would end us if we did not listen for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Deadly {
+pub(crate) struct FatalSignal {
     pub(crate) signal: Signal,
     number: u8,
 }
 
-impl Deadly {
-    /// What a shell reports when a program has ended by it.
+impl FatalSignal {
+    /// The exit code that a shell reports for a program that was ended by this signal.
     pub(crate) fn exit_code(self) -> u8 {
         128 + self.number
     }
 }
 
-pub(super) const TERMINATE: Deadly = Deadly { signal: Signal::Terminate, number: 15 };
+pub(super) const TERMINATE: FatalSignal = FatalSignal { signal: Signal::Terminate, number: 15 };
 
-const KNOWN: [(Native, Told); 9] = [
-    (Native::INT, Told::End(Deadly { signal: Signal::Interrupt, number: 2 })),
-    (Native::TERM, Told::End(TERMINATE)),
-    (Native::HUP, Told::End(Deadly { signal: Signal::Hangup, number: 1 })),
-    (Native::QUIT, Told::End(Deadly { signal: Signal::Quit, number: 3 })),
-    (Native::USR1, Told::Pass(Signal::User1)),
-    (Native::USR2, Told::Pass(Signal::User2)),
-    (Native::TSTP, Told::Stop),
-    (Native::CONT, Told::Continue),
-    (Native::WINCH, Told::Resize),
+const KNOWN: [(Native, SignalEffect); 9] = [
+    (Native::INT, SignalEffect::End(FatalSignal { signal: Signal::Interrupt, number: 2 })),
+    (Native::TERM, SignalEffect::End(TERMINATE)),
+    (Native::HUP, SignalEffect::End(FatalSignal { signal: Signal::Hangup, number: 1 })),
+    (Native::QUIT, SignalEffect::End(FatalSignal { signal: Signal::Quit, number: 3 })),
+    (Native::USR1, SignalEffect::Pass(Signal::User1)),
+    (Native::USR2, SignalEffect::Pass(Signal::User2)),
+    (Native::TSTP, SignalEffect::Stop),
+    (Native::CONT, SignalEffect::Continue),
+    (Native::WINCH, SignalEffect::Resize),
 ];
 
-/// The signals that are sent to us from now on; none of them ends or stops us any more. Signals that we were started to ignore, for instance
-/// by `nohup`, stay ignored and are not told of.
+/// Receives signals; while it exists, none of them ends or stops us. Signals that we were started to ignore, for example by `nohup`, stay
+/// ignored and are not received.
 pub(crate) struct Signals {
-    streams: Vec<(Stream, Told)>,
+    streams: Vec<(Stream, SignalEffect)>,
 }
 
 impl Signals {
-    /// Begins to listen.
+    /// Starts to receive signals.
     pub(crate) fn listen() -> io::Result<Self> {
-        let listen = |(native, told): (Native, Told)| Ok((signal(SignalKind::from_raw(native.as_raw()))?, told));
-        // Going on and another window size are facts; ignoring them would not undo them.
-        let is_fact = |told: Told| matches!(told, Told::Continue | Told::Resize);
-        let heard = KNOWN.into_iter().filter(|(native, told)| is_fact(*told) || !spawn::is_ignored(*native));
-        Ok(Self { streams: heard.map(listen).collect::<io::Result<_>>()? })
+        let listen =
+            |(native, effect): (Native, SignalEffect)| Ok((signal(SignalKind::from_raw(native.as_raw()))?, effect));
+        // These report what has already happened, so ignoring them would change nothing.
+        let is_report = |effect: SignalEffect| matches!(effect, SignalEffect::Continue | SignalEffect::Resize);
+        let received = KNOWN.into_iter().filter(|(native, effect)| is_report(*effect) || !spawn::is_ignored(*native));
+        Ok(Self { streams: received.map(listen).collect::<io::Result<_>>()? })
     }
 
-    /// The next one. Cancel safe.
-    pub(crate) async fn next(&mut self) -> Told {
+    /// The next signal. Cancel safe.
+    pub(crate) async fn next(&mut self) -> SignalEffect {
         poll_fn(|cx| {
-            let told = self.streams.iter_mut().find_map(|(stream, told)| match stream.poll_recv(cx) {
-                Poll::Ready(Some(())) => Some(*told),
+            let effect = self.streams.iter_mut().find_map(|(stream, effect)| match stream.poll_recv(cx) {
+                Poll::Ready(Some(())) => Some(*effect),
                 _ => None,
             });
-            told.map_or(Poll::Pending, Poll::Ready)
+            effect.map_or(Poll::Pending, Poll::Ready)
         })
         .await
     }
 
-    /// Does this, unless a signal comes first that would end us.
-    pub(crate) async fn or_deadly<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Deadly> {
+    /// Waits for `work`, or for a fatal signal if that comes first.
+    pub(crate) async fn or_fatal<T>(&mut self, work: impl Future<Output = T>) -> Result<T, FatalSignal> {
         tokio::select! {
             done = work => Ok(done),
-            deadly = self.next_deadly() => Err(deadly),
+            fatal = self.next_fatal() => Err(fatal),
         }
     }
 
-    /// The next one that would end us.
-    pub(crate) async fn next_deadly(&mut self) -> Deadly {
+    /// The next fatal signal. Others that come before are dropped.
+    pub(crate) async fn next_fatal(&mut self) -> FatalSignal {
         loop {
-            if let Told::End(deadly) = self.next().await {
-                return deadly;
+            if let SignalEffect::End(fatal) = self.next().await {
+                return fatal;
             }
         }
     }
 }
 
-/// Stops us, as the signal would have done if we had not listened.
+/// Stops this process, as the signal would have done if we did not listen.
 pub(crate) fn stop_ourselves() {
     if let Err(error) = kill_process(getpid(), Native::STOP) {
         tracing::debug!(%error, "cannot stop");

@@ -8,7 +8,7 @@ use client::{
 };
 use protocol::{ErrorCode, ErrorData, error_kind};
 
-use super::end_wait::EndReason;
+use super::foreground::EndReason;
 use super::print::complain;
 
 /// The command's time was over.
@@ -35,7 +35,7 @@ pub(crate) fn of_command(status: ExitStatus) -> ExitCode {
 /// What to exit with if the server did not end a command that was to end for this reason.
 pub(crate) fn of_abandoned(reason: Option<EndReason>) -> u8 {
     match reason {
-        Some(EndReason::Passed(deadly) | EndReason::Replaced(deadly)) => deadly.exit_code(),
+        Some(EndReason::Passed(fatal) | EndReason::Replaced(fatal)) => fatal.exit_code(),
         Some(EndReason::TimeOver) => TIMED_OUT,
         None => crate::OUR_FAILURE,
     }

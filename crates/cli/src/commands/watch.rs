@@ -28,9 +28,9 @@ pub(crate) async fn watch(args: WatchArgs) -> anyhow::Result<ExitCode> {
             () = reader_is_gone() => Ok(ExitCode::from(BROKEN_PIPE)),
         }
     };
-    let ended = signals.or_deadly(printing).await;
+    let ended = signals.or_fatal(printing).await;
     leave(client, Goodbye::InOrder).await;
-    ended.unwrap_or_else(|deadly| Ok(ExitCode::from(deadly.exit_code())))
+    ended.unwrap_or_else(|fatal| Ok(ExitCode::from(fatal.exit_code())))
 }
 
 async fn print_changes(client: &ExecServerClient, uri: &PathUri, args: &WatchArgs) -> anyhow::Result<()> {

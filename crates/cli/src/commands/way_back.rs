@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use client::{ConnectionState, ExecServerClient, ProcessId};
 
 use super::args::WhereArgs;
-use super::foreground::{Ending, Foreground, Goodbye};
+use super::foreground::{Foreground, ForegroundEnd, Goodbye};
 use super::signals::Signals;
 use crate::sentence::sentence;
 
@@ -45,20 +45,20 @@ impl WayBack<'_> {
 }
 
 /// Carries input and output to the end of the process or until a person leaves it, who is then told the way back, if there is one.
-pub(crate) async fn run_to_ending(
+pub(crate) async fn run_in_foreground(
     foreground: Foreground<'_>,
     signals: &mut Signals,
     way_back: Option<&WayBack<'_>>,
 ) -> anyhow::Result<(ExitCode, Goodbye)> {
     let (client, is_kept) = (foreground.client, foreground.is_kept);
-    let ending = foreground.run(signals).await.map_err(|error| match way_back {
+    let end = foreground.run(signals).await.map_err(|error| match way_back {
         Some(way_back) => way_back.attaching(error, client),
         None => error,
     })?;
-    if let (Some(way_back), Ending::Left) = (way_back, ending) {
+    if let (Some(way_back), ForegroundEnd::Left) = (way_back, end) {
         way_back.say();
     }
-    Ok((ending.exit_code(is_kept), ending.goodbye()))
+    Ok((end.exit_code(is_kept), end.goodbye()))
 }
 
 /// Another client that has taken the session is no reason to take it back.

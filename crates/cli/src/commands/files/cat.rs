@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use client::Stream;
 
-use super::super::output::Output;
+use super::super::output::OutputQueue;
 use super::args::CatArgs;
 use super::place::{BarePaths, Place, Sites};
 
@@ -22,7 +22,7 @@ enum Printed {
 pub(crate) async fn cat(args: CatArgs) -> anyhow::Result<ExitCode> {
     let mut sites = Sites::new(&args.r#where, BarePaths::Chosen)?;
     let places = sites.places(&args.paths).await?;
-    let (output, written) = Output::start()?;
+    let (output, written) = OutputQueue::start()?;
     let mut code = ExitCode::SUCCESS;
     for place in &places {
         match print_file(place, &output).await {
@@ -45,14 +45,14 @@ pub(crate) async fn cat(args: CatArgs) -> anyhow::Result<ExitCode> {
     }
 }
 
-async fn print_file(place: &Place, output: &Output) -> anyhow::Result<Printed> {
+async fn print_file(place: &Place, output: &OutputQueue) -> anyhow::Result<Printed> {
     let unreadable = |error| anyhow::anyhow!(place.complaint("read", &error));
     let uri = place.uri().map_err(unreadable)?;
     let mut reader = place.site.files.read_file_stream(&uri, None).await.map_err(unreadable)?;
     while let Some(piece) = reader.next().await {
         let piece = piece.map_err(unreadable)?;
-        match output.room().await {
-            Some(room) => room.fill(Stream::Stdout, piece),
+        match output.reserve().await {
+            Some(permit) => permit.send(Stream::Stdout, piece),
             None => return Ok(Printed::Enough),
         }
     }

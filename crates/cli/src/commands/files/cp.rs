@@ -25,13 +25,13 @@ pub(crate) async fn cp(args: CpArgs) -> anyhow::Result<ExitCode> {
         all_done = copy_all(&args, &mut sites, &progress) => {
             all_done.map(|all_done| if all_done { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
-        deadly = signals.next_deadly() => Ok(ExitCode::from(deadly.exit_code())),
+        fatal = signals.next_fatal() => Ok(ExitCode::from(fatal.exit_code())),
     };
     progress.clear();
     tokio::select! {
         () = sites.close() => code,
         // Whoever says it twice does not want to wait.
-        deadly = signals.next_deadly() => Ok(ExitCode::from(deadly.exit_code())),
+        fatal = signals.next_fatal() => Ok(ExitCode::from(fatal.exit_code())),
     }
 }
 

@@ -1,8 +1,8 @@
-//! What a program has switched on at our terminal and would switch off at its end: another screen, the mouse, a hidden cursor. If we leave
-//! before it does, that is up to us.
+//! Terminal modes that a program has switched on and would switch off at its end: the alternate screen, mouse reports, a hidden cursor. If we
+//! leave before the program ends, we switch them off. It reads and makes control sequences and knows no terminal.
 
-/// Modes that make a terminal hard to use if they stay, and whether they are usually on. The other screen comes last: it brings back the
-/// cursor that was saved with it.
+/// Numbers of modes that make a terminal hard to use if they stay, and whether they are on by default. The alternate screen comes last:
+/// leaving it restores the cursor that was saved with it.
 const MODES: [(u16, bool); 12] = [
     (1, false),
     (9, false),
@@ -17,20 +17,20 @@ const MODES: [(u16, bool); 12] = [
     (1047, false),
     (1049, false),
 ];
-/// A longer sequence switches no mode.
+/// In bytes; a longer sequence switches no mode.
 const LONGEST: usize = 64;
 
-/// Looks for the sequences by which modes are switched.
+/// Which modes the output so far has switched.
 #[derive(Debug, Default)]
-pub(crate) struct Screen {
-    /// Which of [`MODES`] are not as usual.
+pub(crate) struct ScreenModes {
+    /// Which of [`MODES`] differ from their default.
     changed: [bool; MODES.len()],
-    /// The sequence that has begun, from its escape character.
+    /// The bytes of a control sequence that is not complete yet, from its escape character on.
     begun: Vec<u8>,
 }
 
-impl Screen {
-    /// The terminal is about to show this.
+impl ScreenModes {
+    /// Looks for sequences that switch modes in output that the terminal is about to show.
     pub(crate) fn watch(&mut self, mut shown: &[u8]) {
         while let Some((&byte, rest)) = shown.split_first() {
             shown = rest;
@@ -57,15 +57,14 @@ impl Screen {
         }
     }
 
-    /// What makes the terminal as usual.
-    pub(crate) fn tidy(&mut self) -> Vec<u8> {
+    /// The control sequences that set every changed mode, and the colours, to their defaults. Empty if no mode was changed.
+    pub(crate) fn reset(&mut self) -> Vec<u8> {
         let changed = std::mem::take(&mut self.changed);
         let back = MODES.iter().zip(changed).filter(|(_, changed)| *changed);
         let mut sequences: Vec<u8> = back
             .flat_map(|((mode, on), _)| format!("\x1b[?{mode}{}", if *on { 'h' } else { 'l' }).into_bytes())
             .collect();
         if !sequences.is_empty() {
-            // Colours too.
             sequences.extend(b"\x1b[0m");
         }
         sequences
@@ -76,21 +75,21 @@ impl Screen {
 mod tests {
     use super::*;
 
-    fn tidied(pieces: &[&str]) -> String {
-        let mut screen = Screen::default();
+    fn reset_after(pieces: &[&str]) -> String {
+        let mut screen = ScreenModes::default();
         pieces.iter().for_each(|piece| screen.watch(piece.as_bytes()));
-        String::from_utf8(screen.tidy()).unwrap()
+        String::from_utf8(screen.reset()).unwrap()
     }
 
     #[test]
-    fn what_was_switched_on_is_switched_off() {
-        assert_eq!(tidied(&["a\x1b[?1049h\x1b[?25lb"]), "\x1b[?25h\x1b[?1049l\x1b[0m");
-        assert_eq!(tidied(&["\x1b", "[?10", "00;1006", "h"]), "\x1b[?1000l\x1b[?1006l\x1b[0m");
+    fn modes_that_were_switched_on_are_switched_off() {
+        assert_eq!(reset_after(&["a\x1b[?1049h\x1b[?25lb"]), "\x1b[?25h\x1b[?1049l\x1b[0m");
+        assert_eq!(reset_after(&["\x1b", "[?10", "00;1006", "h"]), "\x1b[?1000l\x1b[?1006l\x1b[0m");
     }
 
     #[test]
-    fn what_was_switched_back_or_is_something_else_is_left() {
-        assert_eq!(tidied(&["\x1b[?1049h text \x1b[1;31m \x1b[?1049l"]), "");
-        assert_eq!(tidied(&["\x1b[1049h \x1b[?7l \x1b]0;?25l\x07 [?25l \x1b\x1b[2J"]), "");
+    fn modes_that_were_switched_back_and_other_sequences_are_left() {
+        assert_eq!(reset_after(&["\x1b[?1049h text \x1b[1;31m \x1b[?1049l"]), "");
+        assert_eq!(reset_after(&["\x1b[1049h \x1b[?7l \x1b]0;?25l\x07 [?25l \x1b\x1b[2J"]), "");
     }
 }

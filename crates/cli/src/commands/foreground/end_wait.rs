@@ -1,27 +1,28 @@
-//! How long we wait for a process that the server was asked to end. It knows no server and no clock: what happens is told, with the time.
+//! How long we wait for the end of a process after the server was asked to end it. It knows no server and has no clock: its methods are told
+//! what happened, and when.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::signals::Deadly;
+use crate::commands::signals::FatalSignal;
 
-/// How long a server may take to end a process, or to answer that it has passed a signal on. As long as ours needs until it gives up on a
-/// process that cannot be killed.
+/// How long a server may take to end a process, or to answer that it has passed a signal on. Our server gives up on a process that cannot be
+/// killed after the same time.
 pub(crate) const END_PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long a server may take at most while it goes on to send events of the process. Output from before the end may come for a while over
-/// a slow connection, but a server that does not end a process which prints for ever must not keep us.
+/// The longest wait if the server keeps sending events of the process. Over a slow connection, output from before the end may come for a
+/// while, but a server that does not end a process that prints for ever must not keep us.
 const LONGEST_END_PATIENCE: Duration = Duration::from_secs(60);
 
-/// Why a process is to end.
+/// Why the server was asked to end a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EndReason {
-    /// The process gets the same signal as we did. Whether it ends is its own affair; only the answer is waited for.
-    Passed(Deadly),
+    /// The process gets the signal that we got. It may ignore it, so we wait only for the server's answer.
+    Passed(FatalSignal),
     /// The server cannot pass this signal on and ends the process instead.
-    Replaced(Deadly),
-    /// Its time is over.
+    Replaced(FatalSignal),
+    /// The time that `--timeout` gives is over.
     TimeOver,
 }
 
@@ -34,7 +35,7 @@ pub(crate) struct EndWait {
 #[derive(Clone, Copy, Debug)]
 struct PendingEnd {
     reason: EndReason,
-    /// When the server was asked, or when our own output held the process up last.
+    /// When the server was asked, or when our own stuck output last delayed the process.
     since: Instant,
     give_up_at: Instant,
 }
@@ -45,21 +46,21 @@ impl EndWait {
         self.pending = Some(PendingEnd { reason, since: now, give_up_at: now + END_PATIENCE });
     }
 
-    /// The server has answered. After that an exit must follow, unless the signal was only passed on.
+    /// The server has answered. An exit must follow, unless the signal was only passed on.
     pub(crate) fn handle_answer(&mut self) {
         if matches!(self.pending, Some(PendingEnd { reason: EndReason::Passed(_), .. })) {
             self.pending = None;
         }
     }
 
-    /// Something was heard of the process: the server gets more time, up to a limit.
+    /// An event of the process has come: the server gets more time, up to a limit.
     pub(crate) fn renew(&mut self, now: Instant) {
         if let Some(pending) = &mut self.pending {
             pending.give_up_at = (now + END_PATIENCE).min(pending.since + LONGEST_END_PATIENCE);
         }
     }
 
-    /// Our own output holds the process up: the server gets the whole time again.
+    /// The reader of our output is stuck, which delays the process: the server gets the whole time again.
     pub(crate) fn hold_up(&mut self, now: Instant) {
         if let Some(pending) = &mut self.pending {
             *pending = PendingEnd { since: now, give_up_at: now + END_PATIENCE, ..*pending };
@@ -77,17 +78,17 @@ impl EndWait {
         self.pending = None;
     }
 
-    /// Whether the server still owes us something.
+    /// Whether we wait for an answer or an exit.
     pub(crate) fn is_waiting(&self) -> bool {
         self.pending.is_some()
     }
 
-    /// When to give up, unless something happens before.
+    /// When to give up the wait; `None` while there is none.
     pub(crate) fn give_up_at(&self) -> Option<Instant> {
         self.pending.map(|pending| pending.give_up_at)
     }
 
-    /// Why the process was to end.
+    /// Why the server was asked; `None` while there is no wait.
     pub(crate) fn reason(&self) -> Option<EndReason> {
         self.pending.map(|pending| pending.reason)
     }
@@ -95,8 +96,8 @@ impl EndWait {
 
 #[cfg(test)]
 mod tests {
-    use super::super::signals::TERMINATE;
     use super::*;
+    use crate::commands::signals::TERMINATE;
 
     #[test]
     fn a_signal_that_was_passed_on_is_done_with_its_answer() {
@@ -108,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_was_to_be_ended_is_waited_for_until_it_exits() {
+    fn a_process_that_the_server_was_to_end_is_waited_for_until_it_exits() {
         for reason in [EndReason::Replaced(TERMINATE), EndReason::TimeOver] {
             let (mut wait, now) = (EndWait::default(), Instant::now());
             wait.ask(reason, now);
@@ -123,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_prints_on_is_given_up_unless_we_hold_it_up_ourselves() {
+    fn a_process_that_keeps_printing_is_given_up_unless_our_own_output_is_stuck() {
         let (mut wait, begun) = (EndWait::default(), Instant::now());
         wait.ask(EndReason::TimeOver, begun);
         let print = |wait: &mut EndWait, seconds: std::ops::Range<u64>| {

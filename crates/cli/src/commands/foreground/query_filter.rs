@@ -1,30 +1,31 @@
-//! Old output, shown again at another terminal. Programs ask their terminal where the cursor is or what it can do, and the terminal answers
-//! by typing. To show an old question again would make our terminal type an answer that nobody waits for, so questions are left out.
+//! Takes terminal queries out of old output that is shown again. A program asks its terminal for the cursor position or for its abilities by
+//! printing a control sequence, and the terminal types the answer. If an old query were shown again, our terminal would type an answer that
+//! the program does not expect. It knows only bytes, not which output is old.
 
 use bytes::Bytes;
 
-/// A longer sequence is no question.
+/// In bytes; a longer control sequence is no query.
 const LONGEST: usize = 4096;
 
-/// ENQ, the oldest of all questions.
+/// The control character ENQ, to which a terminal answers with its name.
 const ENQUIRY: u8 = 0x05;
 const BELL: u8 = 0x07;
 const CANCEL: u8 = 0x18;
 const SUBSTITUTE: u8 = 0x1a;
 const ESCAPE: u8 = 0x1b;
 
-/// What the last operation of `CSI … t` is about, where it asks for a report.
+/// First parameters of `CSI … t` that ask for a report; other values change the window.
 const WINDOW_REPORTS: [&[u8]; 9] = [b"11", b"13", b"14", b"15", b"16", b"18", b"19", b"20", b"21"];
 
-/// Takes the questions out of a stream of output.
+/// Takes queries out of a stream of output.
 #[derive(Debug, Default)]
-pub(crate) struct QuestionFilter {
-    /// The sequence that has begun, from its escape character.
+pub(crate) struct QueryFilter {
+    /// The bytes of a control sequence that is not complete yet, from its escape character on.
     begun: Vec<u8>,
 }
 
-impl QuestionFilter {
-    /// Takes the questions out of old output, and leaves new output as it is.
+impl QueryFilter {
+    /// Removes queries from old output. New output is returned unchanged, after bytes of old output that were held back.
     pub(crate) fn filter_if(&mut self, is_old: bool, output: Bytes) -> Bytes {
         if is_old {
             return self.filter(&output).into();
@@ -33,7 +34,7 @@ impl QuestionFilter {
         if held_back.is_empty() { output } else { [&held_back[..], &output[..]].concat().into() }
     }
 
-    /// The same output without its questions. What may become a question is held back until it is known.
+    /// The output without queries. The start of a sequence that may become a query is held back until the rest comes.
     fn filter(&mut self, output: &[u8]) -> Vec<u8> {
         let mut shown = Vec::with_capacity(output.len());
         for &byte in output {
@@ -42,7 +43,7 @@ impl QuestionFilter {
         shown
     }
 
-    /// What was held back: no more old output follows.
+    /// The bytes that were held back, for when no old output follows.
     fn rest(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.begun)
     }
@@ -61,7 +62,7 @@ impl QuestionFilter {
         }
         self.begun.push(byte);
         if self.is_whole() {
-            if is_question(&self.begun) {
+            if is_query(&self.begun) {
                 self.begun.clear();
             } else {
                 shown.append(&mut self.begun);
@@ -71,7 +72,7 @@ impl QuestionFilter {
         }
     }
 
-    /// Whether the sequence holds text that ends with a bell or a string terminator.
+    /// Whether the sequence carries a text, which ends with a bell or a string terminator.
     fn is_string(&self) -> bool {
         matches!(self.begun.get(1), Some(b']' | b'P' | b'_' | b'^' | b'X'))
     }
@@ -82,19 +83,19 @@ impl QuestionFilter {
             None => false,
             Some(_) if self.is_string() => sequence.ends_with(b"\x1b\\") || sequence.last() == Some(&BELL),
             Some(b'[') => sequence.len() > 2 && matches!(sequence.last(), Some(0x40..=0x7e)),
-            // Such as the choice of a character set.
+            // For example the choice of a character set.
             Some(0x20..=0x2f) => matches!(sequence.last(), Some(0x30..=0x7e)),
             Some(_) => true,
         }
     }
 }
 
-/// Whether a terminal answers this sequence.
-fn is_question(sequence: &[u8]) -> bool {
+/// Whether a terminal answers this complete sequence.
+fn is_query(sequence: &[u8]) -> bool {
     let Some((&kind, rest)) = sequence.get(1..).and_then(<[u8]>::split_first) else { return false };
     match kind {
         b'Z' => true,
-        b'[' => rest.split_last().is_some_and(|(last, parameters)| is_control_question(parameters, *last)),
+        b'[' => rest.split_last().is_some_and(|(last, parameters)| is_control_query(parameters, *last)),
         b']' => text(rest).ends_with(b";?"),
         b'P' => rest.starts_with(b"$q") || rest.starts_with(b"+q"),
         b'_' => {
@@ -105,12 +106,12 @@ fn is_question(sequence: &[u8]) -> bool {
     }
 }
 
-fn is_control_question(parameters: &[u8], last: u8) -> bool {
+fn is_control_query(parameters: &[u8], last: u8) -> bool {
     let is_private = parameters.first() == Some(&b'?');
     match last {
-        // Status and the place of the cursor.
+        // Status, or the position of the cursor.
         b'n' => parameters.first() != Some(&b'>'),
-        // What the terminal is.
+        // The type of the terminal.
         b'c' => !is_private,
         b'q' => parameters.first() == Some(&b'>'),
         // Whether a mode is on.
@@ -123,7 +124,7 @@ fn is_control_question(parameters: &[u8], last: u8) -> bool {
     }
 }
 
-/// The text of a sequence without what ends it.
+/// The text of a sequence without its terminator.
 fn text(rest: &[u8]) -> &[u8] {
     rest.strip_suffix(b"\x1b\\").or_else(|| rest.strip_suffix(&[BELL])).unwrap_or(rest)
 }
@@ -133,15 +134,15 @@ mod tests {
     use super::*;
 
     fn shown(pieces: &[&str]) -> String {
-        let mut filter = QuestionFilter::default();
+        let mut filter = QueryFilter::default();
         let mut shown: Vec<u8> = pieces.iter().flat_map(|piece| filter.filter(piece.as_bytes())).collect();
         shown.extend(filter.rest());
         String::from_utf8(shown).unwrap()
     }
 
     #[test]
-    fn questions_are_left_out() {
-        for question in [
+    fn queries_are_left_out() {
+        for query in [
             "\x1b[6n",
             "\x1b[5n",
             "\x1b[?6n",
@@ -170,9 +171,9 @@ mod tests {
             "\x1bP+q544e\x1b\\",
             "\x1b_Gi=31,s=1,v=1,a=q,t=d,f=24;AAAA\x1b\\",
         ] {
-            assert_eq!(shown(&[&format!("a{question}b")]), "ab", "{question:?}");
-            let (first, second) = question.split_at(question.len() / 2);
-            assert_eq!(shown(&["a", first, second, "b"]), "ab", "{question:?} in two pieces");
+            assert_eq!(shown(&[&format!("a{query}b")]), "ab", "{query:?}");
+            let (first, second) = query.split_at(query.len() / 2);
+            assert_eq!(shown(&["a", first, second, "b"]), "ab", "{query:?} in two pieces");
         }
     }
 

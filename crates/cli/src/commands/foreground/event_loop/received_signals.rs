@@ -1,0 +1,92 @@
+//! What a signal to us means for the process in the foreground: it is passed on, it stops or continues both, or we leave.
+
+use std::time::Duration;
+
+use client::Signal;
+use tokio::time::Instant;
+
+use super::{EndReason, EventLoop, ForegroundEnd, MAY_RUN, ProcessRequest};
+use crate::commands::abilities::can_send;
+use crate::commands::signals::{FatalSignal, SignalEffect, stop_ourselves};
+use crate::commands::terminal::window_size;
+
+/// How long the reader of our output may read nothing after a signal has told us to end.
+const STUCK_OUTPUT_PATIENCE: Duration = Duration::from_secs(2);
+/// How long the server may take to stop the process before we stop ourselves.
+const STOP_PATIENCE: Duration = Duration::from_millis(500);
+
+impl EventLoop<'_> {
+    /// `is_connected`: the server can be asked something at this moment.
+    pub(super) async fn handle_signal(&mut self, signal: SignalEffect, is_connected: bool) -> Option<ForegroundEnd> {
+        match signal {
+            SignalEffect::End(fatal) => return self.handle_fatal_signal(fatal, is_connected),
+            SignalEffect::Pass(signal) if can_send(self.foreground.server, signal) => {
+                self.request(ProcessRequest::Signal(signal));
+            }
+            SignalEffect::Pass(_) => self.notice.say("this server cannot send this signal to a command"),
+            SignalEffect::Stop => self.stop().await,
+            SignalEffect::Continue => self.resume(),
+            SignalEffect::Resize => {
+                if let (true, Some(size)) = (self.foreground.tty, window_size()) {
+                    self.request(ProcessRequest::Resize(size));
+                }
+            }
+        }
+        None
+    }
+
+    fn handle_fatal_signal(&mut self, fatal: FatalSignal, is_connected: bool) -> Option<ForegroundEnd> {
+        if let Some(status) = self.exited {
+            return Some(ForegroundEnd::Exited(status));
+        }
+        if self.end_wait.is_waiting() {
+            self.notice.say(&format!("left before the server had ended the command; {MAY_RUN}"));
+            return Some(ForegroundEnd::Abandoned(fatal.exit_code()));
+        }
+        // At a terminal, Ctrl-C and Ctrl-\ are bytes for the process, so this signal is meant for us. A kept process goes on without us,
+        // unless a person without a terminal there types these keys: they have no other way to interrupt it.
+        let is_key = matches!(fatal.signal, Signal::Interrupt | Signal::Quit);
+        if self.terminal.is_some() || !is_connected || (self.foreground.is_kept && !is_key) {
+            return Some(ForegroundEnd::Signalled(fatal));
+        }
+        let reason = if can_send(self.foreground.server, fatal.signal) {
+            EndReason::Passed(fatal)
+        } else {
+            self.replaced_signal = Some(fatal);
+            EndReason::Replaced(fatal)
+        };
+        self.request(ProcessRequest::Signal(fatal.signal));
+        self.end_wait.ask(reason, Instant::now());
+        if self.output.is_stuck() {
+            self.signal_while_stuck = Some(fatal);
+            self.leave_at = Some(Instant::now() + STUCK_OUTPUT_PATIENCE);
+        }
+        None
+    }
+
+    /// Stops us as Ctrl-Z does, until a signal continues us.
+    async fn stop(&self) {
+        match self.terminal {
+            // At a terminal the program itself gets Ctrl-Z, so this stop is for us alone.
+            Some(terminal) => terminal.suspend(),
+            None if can_send(self.foreground.server, Signal::Stop) => {
+                let stopping = self.foreground.process.signal(Signal::Stop);
+                let _late = tokio::time::timeout(STOP_PATIENCE, stopping).await;
+            }
+            // The process runs on, until nothing takes its output.
+            None => {}
+        }
+        stop_ourselves();
+    }
+
+    fn resume(&self) {
+        let Some(terminal) = self.terminal else {
+            self.request(ProcessRequest::Signal(Signal::Continue));
+            return;
+        };
+        if let Err(error) = terminal.resume() {
+            tracing::debug!(%error, "cannot make the terminal raw again");
+        }
+        self.redraw();
+    }
+}

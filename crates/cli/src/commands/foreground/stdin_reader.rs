@@ -1,0 +1,151 @@
+//! Our stdin, read by a thread of its own: no other way waits for every kind of file, and `~.` must be seen even while the process takes no
+//! input. It knows nothing of the process.
+
+use std::io;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::stdio::stdin;
+use rustix::termios::{isatty, tcgetpgrp};
+use tokio::sync::{mpsc, oneshot};
+
+use super::escape_keys::{EscapeCommand, EscapeKeys};
+
+/// As many bytes as a pipe holds.
+const READ_BYTES: usize = 64 * 1024;
+/// Reads from a file or a pipe that may wait to be passed on: enough to keep a write to the process busy.
+const READS_AHEAD: usize = 8;
+/// The same for a terminal, where each read is a key: `~.` may come behind many keys that the process does not take.
+const KEYS_AHEAD: usize = 4096;
+/// Waiting reads are joined to messages of about this size: worth a round trip, and not so large that they delay other messages.
+const MESSAGE_BYTES: usize = 256 * 1024;
+/// How often a background job checks whether it may read its terminal.
+const BACKGROUND_CHECK: Duration = Duration::from_millis(200);
+
+/// The two things that come from our stdin.
+pub(crate) struct StdinReader {
+    pub(crate) input: StdinInput,
+    /// An escape command that was typed. Its sender is dropped when stdin ends.
+    pub(crate) escape: oneshot::Receiver<EscapeCommand>,
+}
+
+/// The bytes for the process.
+pub(crate) struct StdinInput {
+    reads: mpsc::Receiver<StdinRead>,
+    /// The end or failure that came after the bytes that were returned last.
+    end: Option<StdinRead>,
+}
+
+/// The result of a read. Nothing follows an end or a failure.
+enum StdinRead {
+    Bytes(Vec<u8>),
+    End,
+    Failed(io::Error),
+}
+
+impl StdinReader {
+    /// Starts the thread. With `escapes`, escape keys are not passed on.
+    pub(crate) fn start(escapes: Option<EscapeKeys>) -> io::Result<Self> {
+        let is_terminal = isatty(stdin());
+        let ahead = if is_terminal { KEYS_AHEAD } else { READS_AHEAD };
+        let (sender, reads) = mpsc::channel(ahead);
+        let (escaped, escape) = oneshot::channel();
+        // The thread is not joined: it may block in a read for ever.
+        std::thread::Builder::new().name("stdin".to_owned()).spawn(move || {
+            let is_typed = escapes.is_some();
+            let end = match read_all(&sender, escapes) {
+                Ok(Some(command)) => {
+                    let _loop_has_ended = escaped.send(command);
+                    return;
+                }
+                // A raw terminal has no end: it is gone, and dropping the sender says so.
+                Ok(None) | Err(_) if is_typed => return,
+                Ok(None) => StdinRead::End,
+                Err(error) if is_nothing_to_read(&error, is_terminal) => StdinRead::End,
+                Err(error) => StdinRead::Failed(error),
+            };
+            let _loop_has_ended = sender.blocking_send(end);
+        })?;
+        Ok(Self { input: StdinInput { reads, end: None }, escape })
+    }
+}
+
+impl StdinInput {
+    /// The bytes that were read since the last call; `None` at the end. After an escape command, or when the terminal is gone, it waits for
+    /// ever: the process is not told of an end of its input.
+    pub(crate) async fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
+        let first = match self.end.take() {
+            Some(end) => Some(end),
+            None => self.reads.recv().await,
+        };
+        let mut bytes = match first {
+            Some(StdinRead::Bytes(bytes)) => bytes,
+            Some(StdinRead::End) => return Ok(None),
+            Some(StdinRead::Failed(error)) => return Err(error),
+            None => std::future::pending().await,
+        };
+        while bytes.len() < MESSAGE_BYTES
+            && let Ok(more) = self.reads.try_recv()
+        {
+            match more {
+                StdinRead::Bytes(more) => bytes.extend(more),
+                end => {
+                    self.end = Some(end);
+                    break;
+                }
+            }
+        }
+        Ok(Some(bytes))
+    }
+}
+
+/// Whether a failed read means that there is no input: `nohup` makes stdin a file that cannot be read, and a closed terminal fails with EIO.
+fn is_nothing_to_read(error: &io::Error, is_terminal: bool) -> bool {
+    match Errno::from_io_error(error) {
+        Some(Errno::BADF) => true,
+        Some(Errno::IO) => is_terminal,
+        _ => false,
+    }
+}
+
+/// Reads until an escape command is typed, or to the end of stdin (`None`).
+fn read_all(sender: &mpsc::Sender<StdinRead>, mut escapes: Option<EscapeKeys>) -> io::Result<Option<EscapeCommand>> {
+    let mut buffer = vec![0; READ_BYTES];
+    loop {
+        let count = match read(&mut buffer)? {
+            0 => return Ok(None),
+            count => count,
+        };
+        let (bytes, command) = match &mut escapes {
+            Some(escapes) => escapes.take(&buffer[..count]),
+            None => (buffer[..count].to_vec(), None),
+        };
+        if command.is_some() || (!bytes.is_empty() && sender.blocking_send(StdinRead::Bytes(bytes)).is_err()) {
+            return Ok(command);
+        }
+    }
+}
+
+fn read(buffer: &mut [u8]) -> io::Result<usize> {
+    loop {
+        // Another process may have made a shared descriptor non-blocking.
+        match poll(&mut [PollFd::from_borrowed_fd(stdin(), PollFlags::IN)], None) {
+            Err(Errno::INTR) => continue,
+            result => result?,
+        };
+        // A read by a background job would stop us, although the process may want no input.
+        if is_in_background() {
+            std::thread::sleep(BACKGROUND_CHECK);
+            continue;
+        }
+        match rustix::io::read(stdin(), &mut *buffer) {
+            Err(Errno::INTR | Errno::AGAIN) => {}
+            result => return Ok(result?),
+        }
+    }
+}
+
+fn is_in_background() -> bool {
+    tcgetpgrp(stdin()).is_ok_and(|foreground| foreground != rustix::process::getpgrp())
+}
