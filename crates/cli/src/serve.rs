@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use exec_server::{ExecServerRuntimePaths, Listen, ListenUrl, ServerConfig, Tokens, tls_acceptor};
+use exec_server::{ExecServerRuntimePaths, HostProcess, Listen, ListenUrl, ServerConfig, Tokens, tls_acceptor};
 use tokio::runtime::Builder;
 
 use crate::args::Args;
@@ -14,17 +14,16 @@ use crate::runtime::start_runtime;
 pub(crate) fn serve(args: Args) -> anyhow::Result<()> {
     spawn::limit_freed_memory();
     spawn::unblock_signals();
-    // What the parent left open is not for our children.
-    spawn::set_inherited_fds_close_on_exec().context("cannot seal inherited file descriptors")?;
+    let host = HostProcess::dedicate().context("cannot prepare this process for running commands")?;
     let _last_lines_are_written = ServerLog::start("warn").context("cannot start the thread of the log")?;
     let runtime = start_runtime(&mut Builder::new_multi_thread())?;
-    let result = runtime.block_on(run(args));
+    let result = runtime.block_on(run(args, host));
     // A thread may still be waiting for stdin; nothing of ours is.
     runtime.shutdown_background();
     result
 }
 
-async fn run(args: Args) -> anyhow::Result<()> {
+async fn run(args: Args, host: HostProcess) -> anyhow::Result<()> {
     let tls = match (&args.tls_cert, &args.tls_key) {
         (Some(cert), Some(key)) => Some(tls_acceptor(cert, key)?),
         _ => None,
@@ -42,5 +41,5 @@ async fn run(args: Args) -> anyhow::Result<()> {
         insecure_no_auth: args.insecure_no_auth,
         allowed_hosts: args.allow_host,
     };
-    Ok(exec_server::serve(config, listen).await?)
+    Ok(exec_server::serve(config, listen, host).await?)
 }

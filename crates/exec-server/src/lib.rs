@@ -29,6 +29,21 @@
 //!     runtime.block_on(run_main(ExecServerRuntimePaths::of_this_program()?))
 //! }
 //! ```
+//!
+//! A program with other work and other children that lets others run commands beside it. The server changes nothing that belongs to the
+//! whole process, and leaves the children of the program alone:
+//!
+//! ```no_run
+//! # async fn example(listen: exec_server::Listen) -> Result<(), exec_server::ServeError> {
+//! use exec_server::{HostProcess, Server, ServerConfig};
+//!
+//! let server = Server::new(ServerConfig::default(), HostProcess::shared())?;
+//! server.listen(listen).await?;
+//! // ... the work of the program ...
+//! server.shut_down().await;
+//! # Ok(())
+//! # }
+//! ```
 #![forbid(unsafe_code)]
 
 mod paths;
@@ -37,5 +52,6 @@ mod run;
 pub use client::*;
 pub use paths::{ExecServerRuntimePaths, become_guard_if_asked};
 pub use run::{ServeError, run_main, run_main_with_listen_url, serve};
-pub use server::{Config as ServerConfig, Listen, Tokens};
+pub use server::{Config as ServerConfig, Listen, Server, Tokens};
+pub use spawn::HostProcess;
 pub use transport::{DEFAULT_LISTEN_URL, ListenUrl, ListenUrlError as ExecServerListenUrlParseError, tls_acceptor};

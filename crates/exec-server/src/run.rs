@@ -4,6 +4,7 @@ use std::io::{self, Write as _};
 use std::sync::Arc;
 
 use server::{Config, Listen, Server, Tokens};
+use spawn::HostProcess;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use transport::{DEFAULT_LISTEN_URL, ListenUrl, ListenUrlError};
 
@@ -23,27 +24,32 @@ pub enum ServeError {
     Io(#[from] io::Error),
 }
 
-/// Serves on [`DEFAULT_LISTEN_URL`] until the program is told to stop.
+/// Serves on [`DEFAULT_LISTEN_URL`] until the program is told to stop. The program is a server and nothing else from then on; see
+/// [`run_main_with_listen_url`].
 pub async fn run_main(paths: ExecServerRuntimePaths) -> Result<(), ServeError> {
     run_main_with_listen_url(DEFAULT_LISTEN_URL, paths).await
 }
 
-/// Serves on this address until the program is told to stop: `ws://IP:PORT`, `unix:///PATH` or `stdio`.
+/// Serves on this address until the program is told to stop: `ws://IP:PORT`, `unix:///PATH` or `stdio`. The process is dedicated to the
+/// server ([`HostProcess::dedicate`]) and its signals are handled as in [`serve`]. A program with other work makes a
+/// [`Server`] instead.
 pub async fn run_main_with_listen_url(listen_url: &str, paths: ExecServerRuntimePaths) -> Result<(), ServeError> {
     let config = Config { guard: paths.guard(), ..Config::default() };
     let urls = vec![listen_url.parse()?];
-    serve(config, Listen { urls, tls: None, tokens: None, insecure_no_auth: false, allowed_hosts: Vec::new() }).await
+    let listen = Listen { urls, tls: None, tokens: None, insecure_no_auth: false, allowed_hosts: Vec::new() };
+    serve(config, listen, HostProcess::dedicate()?).await
 }
 
 /// Serves until SIGTERM or SIGINT, until it has been idle for as long as the config says, or, if it only serves stdio, until that ends.
-/// Prints a line on stdout for each address, unless stdout is what is served. SIGHUP reads the tokens again.
-pub async fn serve(config: Config, listen: Listen) -> Result<(), ServeError> {
+/// Prints a line on stdout for each address, unless stdout is what is served. SIGHUP reads the tokens again. These three signals are handled
+/// for the whole process from then on.
+pub async fn serve(config: Config, listen: Listen, host: HostProcess) -> Result<(), ServeError> {
     // Before anything is bound, so that a signal in the first instant is not fatal.
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let hangup = signal(SignalKind::hangup())?;
 
-    let server = Server::new(config)?;
+    let server = Server::new(config, host)?;
     let only_stdio = listen.urls.iter().all(|url| matches!(url, ListenUrl::Stdio));
     let tokens: Option<Arc<Tokens>> = listen.tokens.clone();
     let running = server.listen(listen).await?;

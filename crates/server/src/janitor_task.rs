@@ -126,7 +126,7 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn rests_of_trees_are_ended_although_all_threads_are_busy() {
-        let shared = ServerState::new(Config::default()).unwrap();
+        let shared = ServerState::new(Config::default(), spawn::HostProcess::shared()).unwrap();
         let session = session(&shared);
         let tag = session.tags.next();
         let command = SpawnCommand {

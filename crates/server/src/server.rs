@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use spawn::Signal;
+use spawn::{HostProcess, Signal};
 
 use crate::blocking::Asker;
 use crate::config::Config;
@@ -29,9 +29,10 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server that is not listening yet. Must be called inside a runtime.
-    pub fn new(config: Config) -> io::Result<Self> {
-        let shared = ServerState::new(config)?;
+    /// A server that is not listening yet. Must be called inside a runtime. What a server does to the program that it runs in depends on
+    /// `host`: nothing if the program has other work too ([`HostProcess::shared`]).
+    pub fn new(config: Config, host: HostProcess) -> io::Result<Self> {
+        let shared = ServerState::new(config, host)?;
         let (for_janitor, for_guard) = (Arc::clone(&shared), Arc::clone(&shared));
         shared.tasks.spawn(async move {
             let closed = for_janitor.closing.clone();

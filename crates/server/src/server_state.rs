@@ -14,7 +14,7 @@ use fetch::Fetcher;
 use parking_lot::Mutex;
 use protocol::ShellInfo;
 use session::{ConnectionNumber, MemoryPressure, ReclaimStep};
-use spawn::{GuardProgram, Spawner};
+use spawn::{GuardProgram, HostProcess, Spawner};
 use tokio::sync::{OnceCell, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -81,12 +81,12 @@ pub(crate) struct ServerState {
 
 impl ServerState {
     /// Must be called inside a runtime.
-    pub(crate) fn new(config: Config) -> io::Result<Arc<Self>> {
+    pub(crate) fn new(config: Config, host: HostProcess) -> io::Result<Arc<Self>> {
         let guard = config.guard.as_ref().map(|(program, args)| GuardProgram {
             program: program.clone(),
             args: args.iter().map(Into::into).collect(),
         });
-        let spawner = Arc::new(Spawner::new(guard)?);
+        let spawner = Arc::new(Spawner::new(host, guard)?);
         if !spawner.tags_work() {
             tracing::warn!(
                 "the hard limit of realtime CPU time (ulimit -H -R) is set; a process that detaches itself from its parents may outlive its terminate"

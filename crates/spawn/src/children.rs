@@ -1,6 +1,7 @@
 //! The children of this process. *Leaders* were started by a `Spawner`, and a [`Child`](crate::Child) waits for each. *Unclaimed* children
-//! are those that no code waits for: orphans of our trees, whose parent this process became as their subreaper, and leaders whose `Child`
-//! was dropped. This module reaps both kinds under one lock, so that a process id is never reused between checking it and acting on it.
+//! are those that no code waits for: leaders whose `Child` was dropped, and, in a process that is dedicated to the server, orphans of our
+//! trees, whose parent this process has become. This module reaps both kinds under one lock, so that a process id is never reused between
+//! checking it and acting on it. It never touches a child that other code of this process has started.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -33,8 +34,10 @@ pub(crate) struct Children {
     starting_guards: usize,
     /// None until the first guard is started.
     roster: Option<Roster>,
-    /// The roster records of leaders whose `Child` was dropped and that have not been reaped.
-    dropped: HashMap<Pid, RosterRecord>,
+    /// Leaders whose `Child` was dropped and that have not been reaped, with their roster records.
+    dropped: HashMap<Pid, Option<RosterRecord>>,
+    /// Whether orphans of our trees become children of this process; see [`HostProcess::dedicate`](crate::HostProcess::dedicate).
+    adopts_orphans: bool,
 }
 
 struct TreeLeader {
@@ -91,6 +94,16 @@ impl Drop for StartingGuard {
 }
 
 impl Children {
+    /// From now on orphans of our trees are children of this process, and no other code of this process has children that lead a session.
+    pub(crate) fn adopt_orphans(&mut self) {
+        self.adopts_orphans = true;
+    }
+
+    /// Whether [`Self::adopt_orphans`] was called.
+    pub(crate) fn adopts_orphans(&self) -> bool {
+        self.adopts_orphans
+    }
+
     fn add_leader(&mut self, tag: Tag, pid: Pid) {
         let record = self.roster.as_mut().map(|roster| roster.add(tag, pid));
         self.leaders.insert(pid, TreeLeader { tag, reaped: false, record });
@@ -117,7 +130,7 @@ impl Children {
             leader.reaped = true;
             leader.record.take()
         });
-        let record = of_leader.or_else(|| self.dropped.remove(&pid));
+        let record = of_leader.or_else(|| self.dropped.remove(&pid).flatten());
         if let (Some(record), Some(roster)) = (record, &mut self.roster) {
             roster.remove(record);
         }
@@ -141,8 +154,8 @@ impl Children {
     /// Removes a leader whose `Child` is dropped. If it has not been reaped, it is unclaimed from now on.
     pub(crate) fn remove_leader(&mut self, pid: Pid, tag: Tag) {
         if self.leaders.get(&pid).is_some_and(|leader| leader.tag == tag) {
-            let record = self.leaders.remove(&pid).and_then(|leader| leader.record);
-            self.dropped.extend(record.map(|record| (pid, record)));
+            let unreaped = self.leaders.remove(&pid).filter(|leader| !leader.reaped);
+            self.dropped.extend(unreaped.map(|leader| (pid, leader.record)));
         }
     }
 
@@ -159,9 +172,11 @@ impl Children {
         self.guards.contains(&pid)
     }
 
-    /// The session (in the sense of `setsid`) of the leader of each tag.
+    /// The session (in the sense of `setsid`) of the leader of each tag. If orphans do not become children of this process, a leader that was
+    /// reaped is left out: its number may have been given to a session that does not belong to the server, and nothing tells them apart.
     pub(crate) fn sessions_by_tag(&self) -> HashMap<Tag, i32> {
-        self.leaders.iter().map(|(pid, leader)| (leader.tag, pid.as_raw_nonzero().get())).collect()
+        let leaders = self.leaders.iter().filter(|(_, leader)| self.adopts_orphans || !leader.reaped);
+        leaders.map(|(pid, leader)| (leader.tag, pid.as_raw_nonzero().get())).collect()
     }
 
     /// Kills the process groups of the leaders in scope. This does not need to read `/proc`.
@@ -188,6 +203,12 @@ impl Children {
         pids.iter().for_each(|pid| self.reap_unclaimed(*pid));
     }
 
+    /// Reaps the leaders that have ended and whose `Child` was dropped.
+    pub(crate) fn reap_dropped_leaders(&mut self) {
+        let dropped: Vec<Pid> = self.dropped.keys().copied().collect();
+        self.reap_all_unclaimed(&dropped);
+    }
+
     /// Whether this is a child that has ended and that no code waits for. Needs no descriptor.
     fn is_unclaimed(&self, pid: Pid) -> bool {
         // This check comes first because it makes no system call: while many trees end, this is called often for each of their leaders.
@@ -195,6 +216,12 @@ impl Children {
             return false;
         }
         if !has_ended(WaitId::Pid(pid)) {
+            return false;
+        }
+        if self.dropped.contains_key(&pid) || self.guards.contains(&pid) {
+            return true;
+        }
+        if !self.adopts_orphans {
             return false;
         }
         // If this process itself has a tag from an outer server, children that get no tag inherit that one.

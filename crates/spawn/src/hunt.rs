@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
 
-use crate::children::{children, own_session};
+use crate::children::{any_has_ended, children, own_session};
 use crate::error::{SurvivalReason, Survivors};
 use crate::membership::{Census, CensusProcess, Membership, covers, find_nested_servers};
 use crate::orphaned_sessions::OrphanedSessions;
@@ -46,8 +46,13 @@ pub(crate) fn kill(scope: Scope, orphaned_sessions: OrphanedSessions, timeout: D
     }
 }
 
-/// Reaps the children of this process that have ended and that no code waits for; see [`crate::children`].
+/// Reaps the children of this process that have ended and that no code waits for; see [`crate::children`]. Makes one system call for each
+/// leader whose `Child` was dropped, and one more if no child has ended.
 pub(crate) fn reap_unclaimed_children() -> io::Result<()> {
+    children().reap_dropped_leaders();
+    if !children().adopts_orphans() || !any_has_ended() {
+        return Ok(());
+    }
     let own_pid = rustix::process::getpid();
     let mut ended = Vec::new();
     procfs::each_process(|pid| {
@@ -413,11 +418,11 @@ fn take_census<T>(hunts: &mut [ActiveHunt<T>]) -> io::Result<CensusResult> {
     for (pid, tag) in listed {
         processes.extend(procfs::stat(pid)?.map(|stat| CensusProcess { pid, tag, stat }));
     }
-    let (leaders, guard_is_starting) = {
+    let (leaders, guard_is_starting, adopts_orphans) = {
         let children = children();
         // A guard may have been started during the listing.
         processes.retain(|process| !children.is_guard(process.pid));
-        (children.sessions_by_tag(), children.guard_is_starting())
+        (children.sessions_by_tag(), children.guard_is_starting(), children.adopts_orphans())
     };
     let census = Census::new(processes);
 
@@ -434,6 +439,7 @@ fn take_census<T>(hunts: &mut [ActiveHunt<T>]) -> io::Result<CensusResult> {
             sessions: sessions_in_scope(&hunt.scope, &leaders),
             all_sessions: &all_sessions,
             orphaned_sessions: &hunt.orphaned_sessions,
+            adopts_orphans,
             guard_is_starting,
         };
         let members = membership.members(&census);

@@ -1,7 +1,7 @@
 //! Starts processes on pipes or on a terminal, reaps them, and kills them together with all of their descendants, even after the server
 //! itself was killed. This crate knows nothing of JSON-RPC, clients or policies. It runs on Linux with glibc.
 //!
-//! Start with [`Spawner`]. Each process is started with a [`Tag`], a number that all of its descendants inherit.
+//! Start with [`Spawner`], and with [`HostProcess`] for what it does to the program that it is used in. Each process is started with a [`Tag`], a number that all of its descendants inherit.
 //! [`Spawner::kill_tree`] finds the processes to kill by that tag. The process that was started is the *leader*; the leader and its
 //! descendants are a *tree*.
 
@@ -20,6 +20,7 @@ mod error;
 mod exec_args;
 mod execute;
 mod guard;
+mod host;
 mod hunt;
 mod kill_thread;
 mod launcher;
@@ -47,6 +48,7 @@ pub use command::{SpawnCommand, StdinMode, Stdio, TerminalSize};
 pub use descriptors::set_inherited_fds_close_on_exec;
 pub use error::{SpawnError, SurvivalReason, Survivors};
 pub use guard::{GuardProgram, guard_main};
+pub use host::HostProcess;
 pub use kill_thread::KillFuture;
 pub use pty::Pty;
 pub use rustix::process::Signal;

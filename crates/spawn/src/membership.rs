@@ -66,7 +66,8 @@ pub(crate) struct Membership<'a> {
     pub(crate) scope: &'a Scope,
     /// Other servers that run inside the tree. The processes that they start have their tags.
     pub(crate) nested_servers: &'a HashSet<ServerInstance>,
-    /// This process, which becomes the parent of orphans.
+    /// Whether orphans become children of this process. If not, `sessions` and `all_sessions` have no session whose leader was reaped.
+    pub(crate) adopts_orphans: bool,
     pub(crate) own_pid: Pid,
     pub(crate) own_session: i32,
     /// The sessions of the leaders in scope.
@@ -130,10 +131,15 @@ impl Membership<'_> {
         }
     }
 
-    /// Whether this is a child of this process that is a member although it has no tag in scope: a leader where tags do not work, or an
-    /// orphan that has removed its tag. Such an orphan is usually still in the session of its leader. If it has left that too, it is a
-    /// member only of [`Scope::Everything`], because it is not known which tree it comes from.
+    /// Whether this is a member although it has no tag in scope: a leader where tags do not work, or an orphan that has removed its tag. Such
+    /// an orphan is usually still in the session of its leader. If it has left that too, it is a member only of [`Scope::Everything`],
+    /// because it is not known which tree it comes from.
     fn is_member_without_tag(&self, process: &CensusProcess) -> bool {
+        if !self.adopts_orphans {
+            // The leader has not been reaped, so no other session can have its number.
+            return self.sessions.contains(&process.stat.session);
+        }
+        // The leader may have been reaped. Another session with its number consists of processes with other parents.
         if process.stat.parent != self.own_pid.as_raw_nonzero().get() {
             return false;
         }
@@ -183,27 +189,31 @@ mod tests {
         CensusProcess { pid: pid(number), tag, stat: Stat::running(parent, session) }
     }
 
-    /// The members of a scope, in the order in which they are returned. `sessions` are those of the leaders in scope.
-    fn members(scope: &Scope, sessions: &[i32], processes: &[CensusProcess]) -> Vec<i32> {
-        members_while(false, scope, sessions, processes)
+    /// The process that computes the members.
+    #[derive(PartialEq)]
+    enum OwnProcess {
+        Shared,
+        Dedicated,
+        DedicatedWhileGuardStarts,
     }
 
-    fn members_while(
-        guard_is_starting: bool,
-        scope: &Scope,
-        sessions: &[i32],
-        processes: &[CensusProcess],
-    ) -> Vec<i32> {
+    /// The members of a scope, in the order in which they are returned. `sessions` are those of the leaders in scope.
+    fn members(scope: &Scope, sessions: &[i32], processes: &[CensusProcess]) -> Vec<i32> {
+        members_seen_by(OwnProcess::Dedicated, scope, sessions, processes)
+    }
+
+    fn members_seen_by(own: OwnProcess, scope: &Scope, sessions: &[i32], processes: &[CensusProcess]) -> Vec<i32> {
         let sessions: HashSet<i32> = sessions.iter().copied().collect();
         let membership = Membership {
             scope,
             nested_servers: &HashSet::new(),
+            adopts_orphans: own != OwnProcess::Shared,
             own_pid: pid(OWN_PID),
             own_session: OWN_SESSION,
             sessions: sessions.clone(),
             all_sessions: &sessions,
             orphaned_sessions: &OrphanedSessions::default(),
-            guard_is_starting,
+            guard_is_starting: own == OwnProcess::DedicatedWhileGuardStarts,
         };
         let members = membership.members(&Census::new(processes.to_vec()));
         members.iter().map(|process| process.pid.as_raw_nonzero().get()).collect()
@@ -273,7 +283,24 @@ mod tests {
         ];
         let everything = Scope::Everything(ours.instance());
         assert_eq!(sorted(members(&everything, &[20], &census)), [20, 41]);
-        assert_eq!(members_while(true, &everything, &[20], &census), [20], "the detached child may be the guard");
+        let meanwhile = members_seen_by(OwnProcess::DedicatedWhileGuardStarts, &everything, &[20], &census);
+        assert_eq!(meanwhile, [20], "the detached child may be the guard");
+    }
+
+    #[test]
+    fn in_a_shared_process_no_child_of_other_code_is_a_member() {
+        let (ours, _) = two_tags();
+        let census = [
+            process(20, OWN_PID, 20, None),
+            process(21, 1, 20, None),
+            process(22, 1, 22, Some(ours)),
+            process(40, OWN_PID, OWN_SESSION, None),
+            process(41, OWN_PID, 41, None),
+            process(42, 41, 41, None),
+        ];
+        for scope in [Scope::Tree(ours), Scope::Everything(ours.instance())] {
+            assert_eq!(sorted(members_seen_by(OwnProcess::Shared, &scope, &[20], &census)), [20, 21, 22]);
+        }
     }
 
     #[test]

@@ -15,13 +15,14 @@ use tokio::io::Interest;
 
 use crate::cancel_flag::CancelFlag;
 use crate::child::Child;
-use crate::children::{StartingLeader, any_has_ended, children};
+use crate::children::{StartingLeader, children};
 use crate::command::SpawnCommand;
-use crate::descriptors::{above_stdio, set_inherited_fds_close_on_exec, watch};
+use crate::descriptors::{above_stdio, watch};
 use crate::error::SpawnError;
 use crate::exec_args::{ExecArgs, program};
 use crate::execute::execute;
 use crate::guard::{Guard, GuardProgram};
+use crate::host::HostProcess;
 use crate::hunt::{self, HuntPurpose};
 use crate::kill_thread::{KillFuture, KillThread};
 use crate::launcher::Launcher;
@@ -29,7 +30,6 @@ use crate::lock::lock;
 use crate::lookup::ProgramCandidates;
 use crate::procfs;
 use crate::rlimit::{self, ChildLimits};
-use crate::signals;
 use crate::tag::{Scope, ServerInstance, SessionNumbers, SessionTags, Tag};
 use crate::vfork::FileActions;
 use crate::wiring::{ChildIo, Wiring};
@@ -65,15 +65,9 @@ pub struct Spawned {
 }
 
 impl Spawner {
-    /// Prepares this process for having children. It becomes the child subreaper, so that orphans of its trees become its children. It
-    /// marks inherited descriptors close-on-exec and raises its limit of open files to the hard limit. On return, the thread that kills
-    /// processes runs, and so does the guard if one is given.
-    pub fn new(guard: Option<GuardProgram>) -> io::Result<Self> {
-        set_inherited_fds_close_on_exec()?;
-        rlimit::raise_open_files();
-        signals::keep_exit_statuses();
-        signals::ignore_file_size_signal();
-        rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    /// Makes a spawner in a process that was prepared as `_host` says. On return, the thread that kills processes runs, and so does the guard
+    /// if one is given.
+    pub fn new(_host: HostProcess, guard: Option<GuardProgram>) -> io::Result<Self> {
         let instance = ServerInstance::unused(&instances_in_use()?);
         let sessions = SessionNumbers::new(instance);
         let tags_work = rlimit::tag_can_be_set(sessions.new_session().next());
@@ -160,8 +154,8 @@ impl Spawner {
         self.kill_thread.request(tags.scope(), HuntPurpose::Kill { timeout })
     }
 
-    /// Like [`Self::kill_tree`], for all trees of this server. Also kills children of this process that have removed their tag and left
-    /// their session.
+    /// Like [`Self::kill_tree`], for all trees of this server. In a process that is dedicated to the server
+    /// ([`HostProcess::dedicate`]), also kills children of this process that have no tag and are in an unknown session.
     pub fn kill_all(&self, timeout: Duration) -> KillFuture {
         self.kill_thread.request(Scope::Everything(self.instance), HuntPurpose::Kill { timeout })
     }
@@ -183,12 +177,11 @@ impl Spawner {
         if listed.is_ok() { running } else { tags.clone() }
     }
 
-    /// Reaps the zombies among the orphans of this server's trees, whose parent this process has become. Call it periodically. It costs one
-    /// system call when no child has ended.
+    /// Reaps the ended processes of this server that no [`Child`] waits for: those whose `Child` was dropped, and in a process that is
+    /// dedicated to the server ([`HostProcess::dedicate`]) also the orphans of its trees. Call it periodically. It costs little when no child
+    /// has ended.
     pub fn reap_orphans(&self) {
-        if any_has_ended() {
-            let _retried_next_time = hunt::reap_unclaimed_children();
-        }
+        let _retried_next_time = hunt::reap_unclaimed_children();
     }
 
     /// Whether the guard has been killed and no thread is starting a new one. Never blocks, and costs one system call.

@@ -39,7 +39,7 @@ impl MemoryClient {
 
 #[tokio::test]
 async fn what_waited_for_a_failed_start_does_not_wait_for_the_next_process_of_that_id() {
-    let shared = ServerState::new(Config::default()).unwrap();
+    let shared = ServerState::new(Config::default(), spawn::HostProcess::shared()).unwrap();
     let mut client = MemoryClient::connect(&shared);
     client.send(json!({"id": 1, "method": "initialize", "params": {"clientName": "test"}})).await;
     assert_eq!(client.next().await["id"], 1);

@@ -265,7 +265,7 @@ mod tests {
     async fn a_start_that_was_given_up_does_not_touch_its_successor() {
         let table = Table::default();
         let id = ProcessId::from("p");
-        let tag = spawn::Spawner::new(None).unwrap().session_tags().next();
+        let tag = spawn::Spawner::new(spawn::HostProcess::shared(), None).unwrap().session_tags().next();
         let first = table.reserve(&id, vec![], tag, 1).unwrap();
         assert_eq!(table.reserve(&id, vec![], tag, 2).err(), Some(Refusal::Duplicate));
         assert!(table.abandon(&first).is_some());

@@ -11,6 +11,7 @@ mod preloaded;
 mod privileges;
 mod programs;
 mod roles;
+mod shared_host;
 mod support;
 mod surroundings;
 mod terminal;

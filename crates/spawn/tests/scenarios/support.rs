@@ -10,8 +10,8 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use spawn::{
-    Child, ChildExitStatus, ChildInput, ChildIo, ChildOutput, KillFuture, Pty, ReadOutcome, SpawnCommand, SpawnError,
-    Spawned,
+    Child, ChildExitStatus, ChildInput, ChildIo, ChildOutput, HostProcess, KillFuture, Pty, ReadOutcome,
+    SpawnCommand, SpawnError, Spawned,
 };
 use spawn::{SessionTags, Spawner, StdinMode, Stdio, Survivors, Tag, TerminalSize, WriteOutcome};
 
@@ -37,9 +37,19 @@ pub(crate) struct Running {
     pub(crate) stderr: ChildOutput,
 }
 
+/// Makes the test process a server and nothing else.
+pub(crate) fn dedicated() -> HostProcess {
+    HostProcess::dedicate().expect("this process can be dedicated to the spawner")
+}
+
 impl World {
+    /// In a process that is a server and nothing else.
     pub(crate) fn new() -> Self {
-        let spawner = Spawner::new(None).expect("the spawner starts");
+        Self::in_host(dedicated())
+    }
+
+    pub(crate) fn in_host(host: HostProcess) -> Self {
+        let spawner = Spawner::new(host, None).expect("the spawner starts");
         assert!(spawner.tags_work());
         let tags = spawner.session_tags();
         Self { spawner, tags }
