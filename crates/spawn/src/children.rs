@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus};
 
 use crate::lock::lock;
+use crate::procfs;
 use crate::rlimit;
 use crate::roster::{Roster, RosterRecord};
 use crate::tag::{Scope, Tag};
@@ -21,6 +22,24 @@ static CHILDREN: LazyLock<Mutex<Children>> = LazyLock::new(Mutex::default);
 
 pub(crate) fn children() -> MutexGuard<'static, Children> {
     lock(&CHILDREN)
+}
+
+/// Reaps the children of this process that have ended and that no code waits for. Makes one system call for each leader whose `Child` was
+/// dropped, and one more if no child has ended.
+pub(crate) fn reap_unclaimed_children() -> io::Result<()> {
+    children().reap_dropped_leaders();
+    if !children().adopts_orphans() || !any_has_ended() {
+        return Ok(());
+    }
+    let own_pid = rustix::process::getpid();
+    let mut ended = Vec::new();
+    procfs::each_process(|pid| {
+        if procfs::stat(pid).ok().flatten().is_some_and(|stat| stat.is_ended_child_of(own_pid)) {
+            ended.push(pid);
+        }
+    })?;
+    children().reap_all_unclaimed(&ended);
+    Ok(())
 }
 
 #[derive(Default)]
@@ -247,7 +266,7 @@ fn session_of(pid: Option<Pid>) -> i32 {
 }
 
 /// Whether any child has ended and was not reaped.
-pub(crate) fn any_has_ended() -> bool {
+fn any_has_ended() -> bool {
     has_ended(WaitId::All)
 }
 

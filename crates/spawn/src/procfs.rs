@@ -35,6 +35,10 @@ impl Stat {
         matches!(self.state, b'Z' | b'X' | b'x') && self.threads <= 1
     }
 
+    pub(crate) fn is_ended_child_of(&self, parent: Pid) -> bool {
+        self.has_ended() && self.parent == parent.as_raw_nonzero().get()
+    }
+
     pub(crate) fn is_stopped(&self) -> bool {
         matches!(self.state, b'T' | b't')
     }

@@ -15,7 +15,7 @@ use tokio::io::Interest;
 
 use crate::cancel_flag::CancelFlag;
 use crate::child::Child;
-use crate::children::{StartingLeader, children};
+use crate::children::{StartingLeader, children, reap_unclaimed_children};
 use crate::command::SpawnCommand;
 use crate::descriptors::{above_stdio, watch};
 use crate::error::SpawnError;
@@ -23,7 +23,7 @@ use crate::exec_args::{ExecArgs, program};
 use crate::execute::execute;
 use crate::guard::{Guard, GuardProgram};
 use crate::host::HostProcess;
-use crate::hunt::{self, HuntPurpose};
+use crate::hunt::HuntPurpose;
 use crate::kill_thread::{KillFuture, KillThread};
 use crate::launcher::Launcher;
 use crate::lock::lock;
@@ -181,7 +181,7 @@ impl Spawner {
     /// dedicated to the server ([`HostProcess::dedicate`]) also the orphans of its trees. Call it periodically. It costs little when no child
     /// has ended.
     pub fn reap_orphans(&self) {
-        let _retried_next_time = hunt::reap_unclaimed_children();
+        let _retried_next_time = reap_unclaimed_children();
     }
 
     /// Whether the guard has been killed and no thread is starting a new one. Never blocks, and costs one system call.
