@@ -9,7 +9,8 @@
 //!   has an [`event_queue`]. [`inotify_handle`] is the access of one watch to all this.
 //! - [`watcher`] is the thread of a watch. Each watch has its own, so that a watch that hangs or is busy delays no other.
 //! - [`tree`] keeps the state of a watched tree and decides what an event means; [`watched_tree`] makes the system calls for it.
-//!   [`directories`] and [`pending_renames`] are parts of that state. [`single_file`] is the simpler case of a file.
+//!   [`directories`], [`scan_queue`], [`pending_renames`] and [`exchanges`] are parts of that state. [`single_file`] is the simpler case of
+//!   a file.
 //! - [`coalesce`] combines all events since the last delivery into few changes.
 //!
 //! Symbolic links below the root are not followed. A directory that may not be read is not watched; it is tried again when the attributes of
@@ -20,8 +21,10 @@ mod coalesce;
 mod directories;
 mod directory_count;
 mod event_queue;
+mod exchanges;
 mod inotify_handle;
 mod pending_renames;
+mod scan_queue;
 mod shared_inotify;
 mod single_file;
 mod subscriptions;

@@ -3,16 +3,20 @@
 //!
 //! An event describes the past, and a scan shows the present. These rules keep the two apart:
 //!
-//! - An event changes only the recorded state. A new directory is recorded as unscanned, and stays so while later events rename it.
+//! - An event changes only the recorded state. A new directory is recorded as one to be scanned, and stays so while later events rename it.
 //! - A directory is scanned when all events were handled: it is opened, added to inotify and listed, and then further events are read. If one
 //!   of those is about a component of the path of the directory, the path may have led to another directory. The scan is then discarded
 //!   and repeated.
-//! - A valid scan shows what was in the directory before the events that were read after it. A name in these events existed before if its
-//!   first event removes it. Any other name existed if it was listed.
+//! - The events that were read after a scan are handled after it. So the scan must yield the entries that existed before these events, while
+//!   the listing may already show their effect. If the first of these events about a name removes it, the name existed before. If the first
+//!   event adds it, the name did not exist. A name without such an event existed if it was listed.
+//!
+//! The parts: `directories` has the tree, `scan_queue` the directories to scan, `pending_renames` and `exchanges` the renames that are not
+//! finished or may be part of an exchange. Start with [`TreeState::handle`] and [`TreeState::handle_scan`].
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
 use rustix::fs::inotify::ReadFlags;
@@ -20,8 +24,10 @@ use rustix::fs::inotify::ReadFlags;
 use super::WatchEnd;
 use super::coalesce::PathEvent;
 use super::directories::{DirectoryId, DirectoryTree, ROOT};
+use super::exchanges::{CompletedRename, EntryName, Exchange, RecentRenames};
 use super::inotify_handle::{DirectoryScan, InotifyEvent, ScannedEntries, WatchDescriptor};
 use super::pending_renames::{PendingRename, PendingRenames};
+use super::scan_queue::ScanQueue;
 use super::watcher::ReportEvent;
 use crate::FileError;
 
@@ -29,39 +35,60 @@ use crate::FileError;
 const NAME_EVENTS: ReadFlags =
     ReadFlags::CREATE.union(ReadFlags::DELETE).union(ReadFlags::MOVED_FROM).union(ReadFlags::MOVED_TO);
 
-/// Renames that are remembered to recognize an exchange of two names. The kernel queues the two renames of an exchange one after the
-/// other, so only renames at the same time on other processors come in between.
-const MAX_RECENT_RENAMES: usize = 16;
+/// Events about the root itself after which its path no longer leads to it.
+const ROOT_REMOVED_EVENTS: ReadFlags =
+    ReadFlags::DELETE_SELF.union(ReadFlags::MOVE_SELF).union(ReadFlags::UNMOUNT).union(ReadFlags::IGNORED);
 
 pub(super) struct TreeState {
-    root: PathBuf,
-    is_recursive: bool,
-    max_directories: usize,
+    config: TreeConfig,
     directories: DirectoryTree,
+    scans: ScanQueue,
     pending_renames: PendingRenames,
-    /// The parent directory of the root, and the name of the root in it. Its events report the removal of the root at once, while the
-    /// root's own event comes only when no process has the root open any more.
-    root_parent: Option<(WatchDescriptor, OsString)>,
-    /// Directories that have to be scanned.
-    unscanned: BTreeSet<DirectoryId>,
-    /// Directories that a scan did not find at their path, although no event had reported a change. They are scanned again after the next
-    /// event about a name, which will tell where they are.
-    missing: BTreeSet<DirectoryId>,
-    /// Directories that may not be read. They are scanned again when the attributes of a directory change.
-    refused: BTreeSet<DirectoryId>,
-    /// Directories that were not watched when the last overflow was delivered. The receiver has listed them then, and may know entries
-    /// that were removed before the directory was scanned.
-    unwatched_at_overflow: HashSet<DirectoryId>,
-    /// Descriptors from before the last [`reset`](Self::reset).
-    previously_watched: Vec<WatchDescriptor>,
+    recent_renames: RecentRenames,
+    sync: SyncState,
+    /// Descriptors of directories that were watched before the last [`reset`](Self::reset). They stay in inotify until the next overflow is
+    /// delivered; those of directories that are not in the tree any more are removed then.
+    descriptors_before_reset: Vec<WatchDescriptor>,
     /// Descriptors that have to be removed from inotify.
     unneeded: Vec<WatchDescriptor>,
-    /// Each is the last event about a name in both of its directories.
-    recent_renames: Vec<RecentRename>,
-    /// Set if a change can be reported only as an overflow although the state is correct.
-    needs_overflow: bool,
-    /// Set if the state may be wrong, so that the whole tree has to be scanned again.
-    is_out_of_sync: bool,
+}
+
+/// What is to be watched.
+#[derive(Clone)]
+pub(super) struct TreeConfig {
+    pub(super) root: PathBuf,
+    /// `None` if the root is `/`, or its parent cannot be watched.
+    pub(super) root_parent: Option<RootParent>,
+    /// Whether everything below the root is watched, and not only the entries of the root.
+    pub(super) is_recursive: bool,
+    /// A watch of more directories than this fails.
+    pub(super) max_directories: usize,
+}
+
+/// The directory that contains the root. Its events report the removal of the root at once, while the root's own event comes only when no
+/// process has the root open any more.
+#[derive(Clone)]
+pub(super) struct RootParent {
+    pub(super) descriptor: WatchDescriptor,
+    pub(super) root_name: OsString,
+}
+
+/// How far the recorded state and the reports agree with the file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum SyncState {
+    InSync,
+    /// The state is correct, but a change can be reported only as an overflow.
+    NeedsOverflow,
+    /// The state may be wrong, so the whole tree has to be scanned again.
+    OutOfSync,
+}
+
+/// Whether a scan counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ScanVerdict {
+    Accepted,
+    /// The directory has to be scanned again, because its path may have led to another directory.
+    Discarded,
 }
 
 /// A name in a watched directory.
@@ -71,53 +98,29 @@ struct EntryLocation<'p> {
     path: PathBuf,
 }
 
-/// A rename between two names, each with the directory that contains it.
-struct RecentRename {
-    /// `None` if the old name is in a directory that is not watched.
-    from: Option<(DirectoryId, OsString)>,
-    to: (DirectoryId, OsString),
-    is_directory: bool,
-}
-
-impl RecentRename {
-    fn is_reverse_of(&self, other: &Self) -> bool {
-        self.from.as_ref() == Some(&other.to) && other.from.as_ref() == Some(&self.to)
-    }
-
-    fn concerns(&self, parent: DirectoryId) -> bool {
-        self.to.0 == parent || self.from.as_ref().is_some_and(|from| from.0 == parent)
-    }
-
-    fn is_arrival_at(&self, entry: &EntryLocation<'_>) -> bool {
-        self.from.is_none() && self.to.0 == entry.parent && self.to.1 == entry.name
+impl EntryLocation<'_> {
+    fn to_entry_name(&self) -> EntryName {
+        EntryName { parent: self.parent, name: self.name.to_owned() }
     }
 }
 
 impl TreeState {
-    /// The state of a tree whose root is watched already. If the tree is recursive, the root has to be [scanned](Self::next_unscanned).
-    pub(super) fn new(
-        root: &Path,
-        descriptor: WatchDescriptor,
-        root_parent: Option<(WatchDescriptor, OsString)>,
-        is_recursive: bool,
-        max_directories: usize,
-    ) -> Self {
+    /// The state of a tree whose root is watched already, with this descriptor. If the tree is recursive, the root has to be
+    /// [scanned](Self::next_unscanned).
+    pub(super) fn new(config: TreeConfig, root: WatchDescriptor) -> Self {
+        let mut scans = ScanQueue::default();
+        if config.is_recursive {
+            scans.add(ROOT);
+        }
         Self {
-            root: root.to_owned(),
-            is_recursive,
-            max_directories,
-            directories: DirectoryTree::new(descriptor, root),
+            directories: DirectoryTree::new(root, &config.root),
+            config,
+            scans,
             pending_renames: PendingRenames::default(),
-            root_parent,
-            unscanned: BTreeSet::from_iter(is_recursive.then_some(ROOT)),
-            missing: BTreeSet::new(),
-            refused: BTreeSet::new(),
-            unwatched_at_overflow: HashSet::new(),
-            previously_watched: Vec::new(),
+            recent_renames: RecentRenames::default(),
+            sync: SyncState::InSync,
+            descriptors_before_reset: Vec::new(),
             unneeded: Vec::new(),
-            recent_renames: Vec::new(),
-            needs_overflow: false,
-            is_out_of_sync: false,
         }
     }
 
@@ -127,25 +130,25 @@ impl TreeState {
         now: Instant,
         report: &mut ReportEvent<'_>,
     ) -> Result<(), WatchEnd> {
-        if let Some((root_parent, root_name)) = &self.root_parent
-            && event.descriptor == *root_parent
+        if let Some(parent) = &self.config.root_parent
+            && event.descriptor == parent.descriptor
         {
-            let ends_watch = event.name.as_ref() == Some(root_name);
-            return if ends_watch { Err(WatchEnd::RootRemoved) } else { Ok(()) };
+            let is_about_root = event.name.as_ref() == Some(&parent.root_name);
+            return if is_about_root { Err(WatchEnd::RootRemoved) } else { Ok(()) };
         }
         let Some(directory) = self.directories.by_descriptor(event.descriptor) else { return Ok(()) };
         let Some(name) = &event.name else { return self.handle_self(directory, event, report) };
         let Some(parent_path) = self.directories.path(directory) else { return Ok(()) };
         let entry = EntryLocation { parent: directory, name, path: parent_path.join(name) };
         if event.is(NAME_EVENTS) {
-            self.unscanned.append(&mut self.missing);
+            self.scans.retry_missing();
             return self.handle_name(&entry, event, now, report).map_err(WatchEnd::Failed);
         }
         if event.is(ReadFlags::MODIFY | ReadFlags::ATTRIB) {
             let is_directory = event.is(ReadFlags::ISDIR);
             report(entry.path, is_directory, PathEvent::Modified);
             if is_directory {
-                self.unscanned.append(&mut self.refused);
+                self.scans.retry_refused();
             }
         }
         Ok(())
@@ -160,13 +163,12 @@ impl TreeState {
         report: &mut ReportEvent<'_>,
     ) -> Result<(), WatchEnd> {
         let is_root = directory == ROOT;
-        let ends_watch = ReadFlags::DELETE_SELF | ReadFlags::MOVE_SELF | ReadFlags::UNMOUNT | ReadFlags::IGNORED;
-        if is_root && event.is(ends_watch) {
+        if is_root && event.is(ROOT_REMOVED_EVENTS) {
             return Err(WatchEnd::RootRemoved);
         }
         if is_root && event.is(ReadFlags::ATTRIB) {
-            self.unscanned.append(&mut self.refused);
-            report(self.root.clone(), true, PathEvent::Modified);
+            self.scans.retry_refused();
+            report(self.config.root.clone(), true, PathEvent::Modified);
         } else if event.is(ReadFlags::UNMOUNT) {
             // The path shows another directory now, and no event describes its contents.
             self.mark_out_of_sync();
@@ -188,11 +190,11 @@ impl TreeState {
             event.is(ReadFlags::MOVED_TO).then(|| self.pending_renames.take_by_cookie(event.cookie)).flatten();
         self.finish_renames_in(entry.parent, report);
         if event.is(ReadFlags::CREATE | ReadFlags::DELETE) {
-            self.recent_renames.retain(|rename| !rename.concerns(entry.parent));
+            self.recent_renames.forget_directory(entry.parent);
         }
         if event.is(ReadFlags::CREATE) {
-            if let Some(previously_watched) = self.directories.child(entry.parent, entry.name) {
-                self.forget_directory(previously_watched);
+            if let Some(replaced) = self.directories.child(entry.parent, entry.name) {
+                self.forget_directory(replaced);
                 report(entry.path.clone(), true, PathEvent::Removed);
             }
             report(entry.path.clone(), is_directory, PathEvent::Created);
@@ -213,7 +215,8 @@ impl TreeState {
     }
 
     fn handle_moved_from(&mut self, entry: &EntryLocation<'_>, cookie: u32, is_directory: bool, now: Instant) {
-        if self.may_be_exchange(entry, is_directory) {
+        if let Some(exchange) = self.recent_renames.handle_moved_from(entry.parent, entry.name, is_directory) {
+            self.handle_exchange(&exchange);
             return;
         }
         let directory = self.directories.child(entry.parent, entry.name);
@@ -237,14 +240,14 @@ impl TreeState {
         is_directory: bool,
         report: &mut ReportEvent<'_>,
     ) -> Result<(), FileError> {
-        if let Some(previously_watched) = self.directories.child(entry.parent, entry.name) {
+        if let Some(replaced) = self.directories.child(entry.parent, entry.name) {
             // Either the directory was replaced, or the two were exchanged: the events are the same.
-            self.forget_directory(previously_watched);
+            self.forget_directory(replaced);
             self.mark_out_of_sync();
         }
-        let to = (entry.parent, entry.name.to_owned());
+        let to = entry.to_entry_name();
         let Some(pending) = pending else {
-            self.remember_rename(RecentRename { from: None, to, is_directory });
+            self.remember_rename(CompletedRename { from: None, to, is_directory });
             report(entry.path.clone(), is_directory, PathEvent::MovedIn);
             return self.track_directory(entry, is_directory);
         };
@@ -256,7 +259,8 @@ impl TreeState {
             report(entry.path.clone(), is_directory, PathEvent::MovedIn);
             return self.track_directory(entry, is_directory);
         };
-        self.remember_rename(RecentRename { from: Some((pending.parent, pending.name)), to, is_directory });
+        let old_name = EntryName { parent: pending.parent, name: pending.name };
+        self.remember_rename(CompletedRename { from: Some(old_name), to, is_directory });
         report(entry.path.clone(), is_directory, PathEvent::Renamed { from });
         match pending.directory {
             Some(directory) if self.directories.contains(directory) => {
@@ -274,82 +278,59 @@ impl TreeState {
         Some(self.directories.path(pending.parent)?.join(&pending.name))
     }
 
-    /// Remembers a rename. The events of an exchange of two names are the same as those of one entry that is renamed and renamed back with
-    /// nothing in between, so such a pair is handled as an exchange.
-    fn remember_rename(&mut self, rename: RecentRename) {
-        if let Some(last) = self.recent_renames.iter().find(|last| rename.is_reverse_of(last)) {
-            self.handle_exchange(rename.is_directory || last.is_directory);
+    fn remember_rename(&mut self, rename: CompletedRename) {
+        if let Some(exchange) = self.recent_renames.push(rename) {
+            self.handle_exchange(&exchange);
         }
-        self.recent_renames.retain(|last| {
-            !last.concerns(rename.to.0) && rename.from.as_ref().is_none_or(|from| !last.concerns(from.0))
-        });
-        if self.recent_renames.len() == MAX_RECENT_RENAMES {
-            self.recent_renames.remove(0);
-        }
-        self.recent_renames.push(rename);
     }
 
-    /// Whether a name that disappears may be half of an exchange with a name in a directory that is not watched. The events of such an
-    /// exchange are an entry that is moved in and moved out again, although afterwards the name still exists.
-    fn may_be_exchange(&mut self, entry: &EntryLocation<'_>, is_directory: bool) -> bool {
-        let arrival = self.recent_renames.iter().find(|last| last.is_arrival_at(entry));
-        let has_directory = arrival.map(|arrival| is_directory || arrival.is_directory);
-        self.recent_renames.retain(|last| last.from.is_some() || !last.concerns(entry.parent));
-        if let Some(has_directory) = has_directory {
-            self.handle_exchange(has_directory);
-        }
-        has_directory.is_some()
-    }
-
-    fn handle_exchange(&mut self, has_directory: bool) {
-        if has_directory {
-            self.mark_out_of_sync();
-        } else {
-            self.needs_overflow = true;
-        }
+    /// The receiver cannot be told of an exchange, because it may have been a rename and a rename back. If a directory may have been
+    /// exchanged, it is not known either which directory has which name.
+    fn handle_exchange(&mut self, exchange: &Exchange) {
+        let needed = if exchange.has_directory { SyncState::OutOfSync } else { SyncState::NeedsOverflow };
+        self.sync = self.sync.max(needed);
     }
 
     /// Records a new directory, which has to be scanned. Its entries are reported after the scan.
     fn track_directory(&mut self, entry: &EntryLocation<'_>, is_directory: bool) -> Result<(), FileError> {
-        if !is_directory || !self.is_recursive {
+        if !is_directory || !self.config.is_recursive {
             return Ok(());
         }
-        if self.directories.len() >= self.max_directories {
+        if self.directories.len() >= self.config.max_directories {
             return Err(self.too_many_directories());
         }
         let directory = self.directories.insert(entry.parent, entry.name);
-        self.unscanned.insert(directory);
+        self.scans.add(directory);
         Ok(())
     }
 
     fn too_many_directories(&self) -> FileError {
         let text = format!(
             "there are more than {} directories to watch; watch a smaller tree or raise the limit",
-            self.max_directories
+            self.config.max_directories
         );
-        FileError::check(std::io::ErrorKind::QuotaExceeded, text, &self.root)
+        FileError::check(std::io::ErrorKind::QuotaExceeded, text, &self.config.root)
     }
 
     /// A directory that has to be scanned, and its path. Directories between the two halves of a rename have no path and are passed over.
     pub(super) fn next_unscanned(&self) -> Option<(DirectoryId, PathBuf)> {
-        let reachable = self.unscanned.iter().find(|&&directory| self.directories.components(directory).is_some())?;
-        Some((*reachable, self.directories.path(*reachable)?))
+        let reachable = self.scans.waiting().find(|directory| self.directories.components(*directory).is_some())?;
+        Some((reachable, self.directories.path(reachable)?))
     }
 
-    /// Handles the scan of a directory. `events` are those that were read after the scan; the caller must handle them next. Returns
-    /// whether the scan was valid.
+    /// Handles the scan of a directory. `events` are those that were read after the scan; the caller must handle them next.
     pub(super) fn handle_scan(
         &mut self,
         directory: DirectoryId,
         scan: DirectoryScan,
         events: &[InotifyEvent],
         report: &mut ReportEvent<'_>,
-    ) -> Result<bool, WatchEnd> {
+    ) -> Result<ScanVerdict, WatchEnd> {
         if !self.is_path_certain(directory, events) {
             self.discard_scan(&scan);
-            return Ok(false);
+            return Ok(ScanVerdict::Discarded);
         }
-        self.unscanned.remove(&directory);
+        self.scans.remove_waiting(directory);
         match scan {
             DirectoryScan::Listed(descriptor, listing) => match self.directories.by_descriptor(descriptor) {
                 Some(known) if known == directory => {
@@ -362,8 +343,8 @@ impl TreeState {
                     for pending in self.pending_renames.take_all() {
                         self.report_removed(pending, report);
                     }
-                    self.unscanned.insert(directory);
-                    return Ok(false);
+                    self.scans.add(directory);
+                    return Ok(ScanVerdict::Discarded);
                 }
                 // A mount gives one directory two paths. It is watched under the path that was found first.
                 Some(_) => {}
@@ -371,15 +352,13 @@ impl TreeState {
             DirectoryScan::Missing | DirectoryScan::Refused(_) if directory == ROOT => {
                 return Err(WatchEnd::RootRemoved);
             }
-            DirectoryScan::Missing => {
-                self.missing.insert(directory);
-            }
+            DirectoryScan::Missing => self.scans.add_missing(directory),
             DirectoryScan::Refused(_) => {
                 self.discard_scan(&scan);
-                self.refused.insert(directory);
+                self.scans.add_refused(directory);
             }
         }
-        Ok(true)
+        Ok(ScanVerdict::Accepted)
     }
 
     fn discard_scan(&mut self, scan: &DirectoryScan) {
@@ -417,7 +396,7 @@ impl TreeState {
         if listing.is_incomplete {
             self.mark_out_of_sync();
         }
-        if self.unwatched_at_overflow.remove(&directory) && directory != ROOT {
+        if self.scans.take_unwatched_at_overflow(directory) && directory != ROOT {
             report(path.clone(), true, PathEvent::Removed);
             report(path.clone(), true, PathEvent::Created);
         }
@@ -447,7 +426,7 @@ impl TreeState {
     }
 
     fn report_removed(&mut self, pending: PendingRename, report: &mut ReportEvent<'_>) {
-        self.recent_renames.retain(|rename| !rename.concerns(pending.parent));
+        self.recent_renames.forget_directory(pending.parent);
         if let Some(path) = self.origin_path(&pending) {
             report(path, pending.is_directory, PathEvent::Removed);
         }
@@ -458,16 +437,20 @@ impl TreeState {
 
     /// Whether a change can be reported only as an overflow, although the state is correct. Resets the flag.
     pub(super) fn take_needs_overflow(&mut self) -> bool {
-        std::mem::take(&mut self.needs_overflow)
+        let needs_overflow = self.sync == SyncState::NeedsOverflow;
+        if needs_overflow {
+            self.sync = SyncState::InSync;
+        }
+        needs_overflow
     }
 
     /// Records that the state may be wrong.
     pub(super) fn mark_out_of_sync(&mut self) {
-        self.is_out_of_sync = true;
+        self.sync = SyncState::OutOfSync;
     }
 
     pub(super) fn is_out_of_sync(&self) -> bool {
-        self.is_out_of_sync
+        self.sync == SyncState::OutOfSync
     }
 
     pub(super) fn is_root(&self, descriptor: WatchDescriptor) -> bool {
@@ -478,20 +461,19 @@ impl TreeState {
     /// [`handle_overflow_delivered`](Self::handle_overflow_delivered).
     pub(super) fn reset(&mut self) {
         let Some(root) = self.directories.descriptor(ROOT) else { return };
-        self.previously_watched.extend(self.directories.descriptors_below_root());
-        let fresh = Self::new(&self.root, root, self.root_parent.take(), self.is_recursive, self.max_directories);
-        let previously_watched = std::mem::take(&mut self.previously_watched);
+        let mut descriptors_before_reset = std::mem::take(&mut self.descriptors_before_reset);
+        descriptors_before_reset.extend(self.directories.descriptors_below_root());
         let unneeded = std::mem::take(&mut self.unneeded);
-        *self = Self { previously_watched, unneeded, ..fresh };
+        *self = Self { descriptors_before_reset, unneeded, ..Self::new(self.config.clone(), root) };
     }
 
     /// To be called when an overflow is delivered, after which the receiver lists the whole tree.
     pub(super) fn handle_overflow_delivered(&mut self) {
-        let gone = std::mem::take(&mut self.previously_watched);
-        self.unneeded
-            .extend(gone.into_iter().filter(|&descriptor| self.directories.by_descriptor(descriptor).is_none()));
-        self.unwatched_at_overflow =
-            self.unscanned.iter().chain(&self.missing).chain(&self.refused).copied().collect();
+        let before_reset = std::mem::take(&mut self.descriptors_before_reset);
+        let gone =
+            before_reset.into_iter().filter(|&descriptor| self.directories.by_descriptor(descriptor).is_none());
+        self.unneeded.extend(gone);
+        self.scans.handle_overflow_delivered();
     }
 
     /// Descriptors that the caller has to remove from inotify. To be called before every scan: as long as a directory is in inotify, adding
@@ -503,10 +485,7 @@ impl TreeState {
     fn forget_directory(&mut self, directory: DirectoryId) {
         for (directory, descriptor) in self.directories.remove(directory) {
             self.unneeded.extend(descriptor);
-            self.unscanned.remove(&directory);
-            self.missing.remove(&directory);
-            self.refused.remove(&directory);
-            self.unwatched_at_overflow.remove(&directory);
+            self.scans.forget(directory);
         }
     }
 }
@@ -526,8 +505,8 @@ fn entries_before(
     }
     let mut entries = listing.entries;
     entries.retain(|(name, _)| !first_events.contains_key(name.as_os_str()));
-    let taken_away = first_events.values().filter(|event| event.is(ReadFlags::DELETE | ReadFlags::MOVED_FROM));
-    entries.extend(taken_away.filter_map(|event| Some((event.name.clone()?, event.is(ReadFlags::ISDIR)))));
+    let removed = first_events.values().filter(|event| event.is(ReadFlags::DELETE | ReadFlags::MOVED_FROM));
+    entries.extend(removed.filter_map(|event| Some((event.name.clone()?, event.is(ReadFlags::ISDIR)))));
     entries
 }
 

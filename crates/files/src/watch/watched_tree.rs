@@ -1,28 +1,30 @@
-//! A watched tree. Makes the system calls that its [`TreeState`] asks for; all decisions are made there.
+//! A watched directory and, if it is recursive, everything below it. [`WatchedTree`] adds directories to inotify, lists them and reads
+//! events. It decides nothing: [`TreeState`] says which directory to scan next and what the events mean.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use super::inotify_handle::{InotifyEvent, InotifyHandle};
-use super::tree::TreeState;
+use super::tree::{RootParent, ScanVerdict, TreeConfig, TreeState};
 use super::watcher::ReportEvent;
 use super::{WatchEnd, WatchOptions};
 use crate::FileError;
 
-/// Failed scans in a row after which a watch begins without scanning the remaining directories. Scans fail while directories are renamed
-/// all the time. The remaining directories are scanned later.
-const MAX_FAILED_SCANS: usize = 100;
+/// After this many discarded scans in a row, a watch begins although some directories have not been scanned; they are scanned later. Scans
+/// are discarded while a process keeps renaming directories.
+const MAX_DISCARDED_SCANS: usize = 100;
 
 pub(super) struct WatchedTree {
     root: PathBuf,
     tree: TreeState,
-    /// Files that are listed of one directory. More of them are an overflow anyway.
-    max_pending: usize,
+    /// At most this many files of one directory are listed. It is the number of changes that a watch collects, so a longer list would only
+    /// become an overflow.
+    max_listed_files: usize,
 }
 
 impl WatchedTree {
-    /// Adds kernel watches for all directories of the tree.
+    /// Adds all directories of the tree to inotify before it returns, or only the root if the watch is not recursive.
     pub(super) fn new(
         inotify: &InotifyHandle,
         root: &Path,
@@ -31,13 +33,15 @@ impl WatchedTree {
     ) -> Result<Self, FileError> {
         let descriptor = inotify.watch_root(root)?;
         let root_parent = match (root.parent(), root.file_name()) {
-            (Some(parent), Some(name)) => {
-                inotify.watch_root_parent(parent).map(|descriptor| (descriptor, name.to_owned()))
-            }
+            (Some(parent), Some(name)) => inotify
+                .watch_root_parent(parent)
+                .map(|descriptor| RootParent { descriptor, root_name: name.to_owned() }),
             _ => None,
         };
-        let tree = TreeState::new(root, descriptor, root_parent, is_recursive, options.max_directories);
-        let mut watched = Self { root: root.to_owned(), tree, max_pending: options.max_pending };
+        let max_directories = options.max_directories;
+        let config = TreeConfig { root: root.to_owned(), root_parent, is_recursive, max_directories };
+        let tree = TreeState::new(config, descriptor);
+        let mut watched = Self { root: root.to_owned(), tree, max_listed_files: options.max_pending };
         watched.scan_all(inotify).map_err(|end| match end {
             WatchEnd::Failed(error) => error,
             WatchEnd::RootRemoved => {
@@ -68,7 +72,7 @@ impl WatchedTree {
         now: Instant,
         report: &mut ReportEvent<'_>,
     ) -> Result<(), WatchEnd> {
-        self.scan(inotify, now, Some(self.max_pending), report).map(|_| ())
+        self.scan(inotify, now, Some(self.max_listed_files), report).map(|_| ())
     }
 
     pub(super) fn has_pending_renames(&self) -> bool {
@@ -113,11 +117,11 @@ impl WatchedTree {
 
     /// Scans all directories and reports nothing, because the receiver lists the whole tree after this.
     fn scan_all(&mut self, inotify: &InotifyHandle) -> Result<(), WatchEnd> {
-        let mut failed_scans = 0;
-        while failed_scans < MAX_FAILED_SCANS {
+        let mut discarded = 0;
+        while discarded < MAX_DISCARDED_SCANS {
             match self.scan(inotify, Instant::now(), None, &mut |_, _, _| {})? {
-                Some(true) => failed_scans = 0,
-                Some(false) => failed_scans += 1,
+                Some(ScanVerdict::Accepted) => discarded = 0,
+                Some(ScanVerdict::Discarded) => discarded += 1,
                 None => break,
             }
         }
@@ -126,14 +130,14 @@ impl WatchedTree {
         Ok(())
     }
 
-    /// Scans one directory. Returns whether the scan succeeded, or `None` if there is no directory to scan.
+    /// Scans one directory. `None` if there is no directory to scan.
     fn scan(
         &mut self,
         inotify: &InotifyHandle,
         now: Instant,
         max_files: Option<usize>,
         report: &mut ReportEvent<'_>,
-    ) -> Result<Option<bool>, WatchEnd> {
+    ) -> Result<Option<ScanVerdict>, WatchEnd> {
         self.unwatch_unneeded(inotify);
         let Some((directory, path)) = self.tree.next_unscanned() else { return Ok(None) };
         let scan = inotify.scan(&self.root, &path, max_files).map_err(WatchEnd::Failed)?;
@@ -143,11 +147,11 @@ impl WatchedTree {
         if has_lost_events {
             self.tree.mark_out_of_sync();
         }
-        let counts = self.tree.handle_scan(directory, scan, &events, report)?;
+        let verdict = self.tree.handle_scan(directory, scan, &events, report)?;
         for event in &events {
             self.tree.handle(event, now, report)?;
         }
-        Ok(Some(counts))
+        Ok(Some(verdict))
     }
 
     fn unwatch_unneeded(&mut self, inotify: &InotifyHandle) {

@@ -1,6 +1,8 @@
-//! The tree against a disk in memory that changes between any two steps of the watcher.
+//! Tests of the tree with a file system in memory, which can change between any two steps of the watcher. A [`Simulation`] runs the watcher
+//! step by step, and applies the reported changes to the entries that a receiver would know. At the end both must agree.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use proptest::prelude::*;
 
@@ -10,14 +12,16 @@ use super::*;
 type Inode = usize;
 
 const TOP: Inode = 0;
-/// A directory outside of the tree.
-const ELSEWHERE: Inode = 1;
+/// A directory outside of the watched tree.
+const OUTSIDE: Inode = 1;
 const ENTRY_NAMES: [&str; 3] = ["a", "b", "c"];
 
-/// Directories have children, files have none.
+/// A file system in memory with its inotify queue.
 #[derive(Default)]
 struct Disk {
+    /// The entries of each directory; `None` for a file. The index is the inode.
     inodes: Vec<Option<BTreeMap<OsString, Inode>>>,
+    /// The watched directories.
     descriptors: HashMap<Inode, WatchDescriptor>,
     last_descriptor: WatchDescriptor,
     last_cookie: u32,
@@ -40,7 +44,7 @@ impl Disk {
     }
 
     fn unwatch(&mut self, descriptor: WatchDescriptor) {
-        self.descriptors.retain(|_, one| *one != descriptor);
+        self.descriptors.retain(|_, watched| *watched != descriptor);
     }
 
     fn children(&self, inode: Inode) -> Option<&BTreeMap<OsString, Inode>> {
@@ -55,28 +59,28 @@ impl Disk {
         path.iter().try_fold(TOP, |at, name| self.children(at)?.get(name).copied())
     }
 
-    /// The directory that holds the last name of a path, and that name.
-    fn holder(&self, path: &Path) -> Option<(Inode, OsString)> {
-        let holder = self.find(path.parent()?)?;
-        self.children(holder)?;
-        Some((holder, path.file_name()?.to_owned()))
+    /// The directory that contains the last name of a path, and that name.
+    fn parent_and_name(&self, path: &Path) -> Option<(Inode, OsString)> {
+        let parent = self.find(path.parent()?)?;
+        self.children(parent)?;
+        Some((parent, path.file_name()?.to_owned()))
     }
 
-    fn queue_event(&mut self, holder: Inode, name: &OsStr, inode: Inode, flags: ReadFlags, cookie: u32) {
-        let Some(&descriptor) = self.descriptors.get(&holder) else { return };
+    fn queue_event(&mut self, parent: Inode, name: &OsStr, inode: Inode, flags: ReadFlags, cookie: u32) {
+        let Some(&descriptor) = self.descriptors.get(&parent) else { return };
         let flags = if self.children(inode).is_some() { flags | ReadFlags::ISDIR } else { flags };
         self.queue.push(InotifyEvent { descriptor, flags, cookie, name: Some(name.to_owned()) });
     }
 
     fn make(&mut self, path: &Path, is_directory: bool) {
-        let Some((holder, name)) = self.holder(path) else { return };
-        if self.children_mut(holder).contains_key(&name) {
+        let Some((parent, name)) = self.parent_and_name(path) else { return };
+        if self.children_mut(parent).contains_key(&name) {
             return;
         }
         let inode = self.inodes.len();
         self.inodes.push(is_directory.then(BTreeMap::new));
-        self.children_mut(holder).insert(name.clone(), inode);
-        self.queue_event(holder, &name, inode, ReadFlags::CREATE, 0);
+        self.children_mut(parent).insert(name.clone(), inode);
+        self.queue_event(parent, &name, inode, ReadFlags::CREATE, 0);
     }
 
     fn remove(&mut self, path: &Path) {
@@ -85,12 +89,13 @@ impl Disk {
         for name in below {
             self.remove(&path.join(name));
         }
-        let Some((holder, name)) = self.holder(path) else { return };
-        self.children_mut(holder).remove(&name);
-        self.queue_event(holder, &name, inode, ReadFlags::DELETE, 0);
+        let Some((parent, name)) = self.parent_and_name(path) else { return };
+        self.children_mut(parent).remove(&name);
+        self.queue_event(parent, &name, inode, ReadFlags::DELETE, 0);
         self.free(inode);
     }
 
+    /// Ends the watch of a removed directory.
     fn free(&mut self, inode: Inode) {
         if let Some(descriptor) = self.descriptors.remove(&inode) {
             self.queue.push(InotifyEvent { descriptor, flags: ReadFlags::IGNORED, cookie: 0, name: None });
@@ -117,16 +122,16 @@ impl Disk {
     }
 
     fn exchange(&mut self, from: (Inode, OsString), to: (Inode, OsString)) {
-        let one = self.children_mut(from.0).get(&from.1).copied();
-        let other = self.children_mut(to.0).get(&to.1).copied();
-        let (Some(one), Some(other)) = (one, other) else { return };
-        if self.is_at_or_above(one, to.0) || self.is_at_or_above(other, from.0) || one == other {
+        let first = self.children_mut(from.0).get(&from.1).copied();
+        let second = self.children_mut(to.0).get(&to.1).copied();
+        let (Some(first), Some(second)) = (first, second) else { return };
+        if self.is_at_or_above(first, to.0) || self.is_at_or_above(second, from.0) || first == second {
             return;
         }
-        self.children_mut(from.0).insert(from.1.clone(), other);
-        self.children_mut(to.0).insert(to.1.clone(), one);
-        self.queue_rename_events(&from, &to, one);
-        self.queue_rename_events(&to, &from, other);
+        self.children_mut(from.0).insert(from.1.clone(), second);
+        self.children_mut(to.0).insert(to.1.clone(), first);
+        self.queue_rename_events(&from, &to, first);
+        self.queue_rename_events(&to, &from, second);
     }
 
     fn queue_rename_events(&mut self, from: &(Inode, OsString), to: &(Inode, OsString), inode: Inode) {
@@ -142,7 +147,7 @@ impl Disk {
                 .is_some_and(|children| children.values().any(|&child| self.is_at_or_above(child, below)))
     }
 
-    /// All paths, with the inode of each.
+    /// All paths of the watched tree, with the inode of each.
     fn contents(&self) -> BTreeMap<PathBuf, Inode> {
         let mut found = BTreeMap::new();
         let mut left = vec![(PathBuf::from("/"), TOP)];
@@ -169,27 +174,31 @@ enum SimulationStep {
     Remove(PathBuf),
     Rename(PathBuf, PathBuf),
     Exchange(PathBuf, PathBuf),
-    MoveAway(PathBuf),
-    MoveBack(PathBuf),
-    /// The watcher does the next thing.
+    /// Moves an entry to a directory outside of the tree.
+    MoveOut(PathBuf),
+    /// Moves the entry that was last moved out to this path.
+    MoveIn(PathBuf),
+    /// The watcher makes one step.
     Advance,
-    /// Second halves that have not come are no longer waited for.
+    /// So much time passes that the watcher stops waiting for the second event of a rename.
     Wait,
 }
 
-/// What the watcher has done of its look.
-enum ScanProgress {
-    None,
+/// The step of a scan that the watcher has made last.
+enum ScanStep {
+    /// No scan is in progress.
+    Idle,
+    /// The inode is `None` if the directory was not found.
     Opened(DirectoryId, Option<Inode>),
-    Watched(DirectoryId, Inode, WatchDescriptor),
-    Seen(DirectoryId, DirectoryScan),
+    AddedToInotify(DirectoryId, Inode, WatchDescriptor),
+    Listed(DirectoryId, DirectoryScan),
 }
 
 struct Simulation {
     disk: Disk,
     tree: TreeState,
-    progress: ScanProgress,
-    /// What somebody knows who only listens; whether each path is a directory.
+    scan: ScanStep,
+    /// The paths that a receiver of the reports knows, and whether each is a directory.
     known: BTreeMap<PathBuf, bool>,
     overflows: usize,
     now: Instant,
@@ -198,39 +207,40 @@ struct Simulation {
 impl Simulation {
     fn new() -> Self {
         let disk = Disk::new();
-        let tree = TreeState::new(Path::new("/"), disk.descriptors[&TOP], None, true, 1000);
-        let (progress, known, now) = (ScanProgress::None, BTreeMap::new(), Instant::now());
-        let mut simulation = Self { disk, tree, progress, known, overflows: 0, now };
+        let config = TreeConfig { root: "/".into(), root_parent: None, is_recursive: true, max_directories: 1000 };
+        let tree = TreeState::new(config, disk.descriptors[&TOP]);
+        let (scan, known, now) = (ScanStep::Idle, BTreeMap::new(), Instant::now());
+        let mut simulation = Self { disk, tree, scan, known, overflows: 0, now };
         simulation.finish();
         simulation.tree.handle_overflow_delivered();
         simulation
     }
 
     fn step(&mut self, step: &SimulationStep) {
-        let below = |path: &Path| self.disk.holder(path);
+        let locate = |path: &Path| self.disk.parent_and_name(path);
         match step {
             SimulationStep::Make(path) => self.disk.make(path, false),
             SimulationStep::MakeDirectory(path) => self.disk.make(path, true),
             SimulationStep::Remove(path) => self.disk.remove(path),
             SimulationStep::Rename(from, to) | SimulationStep::Exchange(from, to) => {
-                let (Some(from), Some(to)) = (below(from), below(to)) else { return };
+                let (Some(from), Some(to)) = (locate(from), locate(to)) else { return };
                 match step {
                     SimulationStep::Exchange(..) => self.disk.exchange(from, to),
                     _ => self.disk.rename(from, to),
                 }
             }
-            SimulationStep::MoveAway(path) => {
-                let Some(from) = below(path) else { return };
-                self.disk.rename(from, (ELSEWHERE, "a".into()));
+            SimulationStep::MoveOut(path) => {
+                let Some(from) = locate(path) else { return };
+                self.disk.rename(from, (OUTSIDE, "a".into()));
             }
-            SimulationStep::MoveBack(path) => {
-                let Some(to) = below(path) else { return };
-                self.disk.rename((ELSEWHERE, "a".into()), to);
+            SimulationStep::MoveIn(path) => {
+                let Some(to) = locate(path) else { return };
+                self.disk.rename((OUTSIDE, "a".into()), to);
             }
             SimulationStep::Advance => {
                 self.advance();
             }
-            SimulationStep::Wait if matches!(self.progress, ScanProgress::None) => self.wait(),
+            SimulationStep::Wait if matches!(self.scan, ScanStep::Idle) => self.wait(),
             SimulationStep::Wait => {}
         }
     }
@@ -257,10 +267,10 @@ impl Simulation {
         }
     }
 
-    /// Returns whether there was something to do.
+    /// Makes one step of the watcher. Returns false if there is nothing to do.
     fn advance(&mut self) -> bool {
-        self.progress = match std::mem::replace(&mut self.progress, ScanProgress::None) {
-            ScanProgress::None => {
+        self.scan = match std::mem::replace(&mut self.scan, ScanStep::Idle) {
+            ScanStep::Idle => {
                 for descriptor in self.tree.take_unneeded() {
                     self.disk.unwatch(descriptor);
                 }
@@ -276,36 +286,36 @@ impl Simulation {
                 match self.tree.next_unscanned() {
                     Some((directory, path)) => {
                         let below = path.strip_prefix("/").unwrap();
-                        ScanProgress::Opened(directory, self.disk.find(below))
+                        ScanStep::Opened(directory, self.disk.find(below))
                     }
                     None if self.disk.queue.is_empty() => return false,
                     None => {
                         self.read();
-                        ScanProgress::None
+                        ScanStep::Idle
                     }
                 }
             }
-            ScanProgress::Opened(directory, Some(inode)) if self.disk.children(inode).is_some() => {
-                ScanProgress::Watched(directory, inode, self.disk.watch(inode))
+            ScanStep::Opened(directory, Some(inode)) if self.disk.children(inode).is_some() => {
+                ScanStep::AddedToInotify(directory, inode, self.disk.watch(inode))
             }
-            ScanProgress::Opened(directory, Some(_)) => ScanProgress::Seen(directory, DirectoryScan::Refused(None)),
-            ScanProgress::Opened(directory, None) => ScanProgress::Seen(directory, DirectoryScan::Missing),
-            ScanProgress::Watched(directory, inode, descriptor) => {
-                ScanProgress::Seen(directory, DirectoryScan::Listed(descriptor, self.disk.list(inode)))
+            ScanStep::Opened(directory, Some(_)) => ScanStep::Listed(directory, DirectoryScan::Refused(None)),
+            ScanStep::Opened(directory, None) => ScanStep::Listed(directory, DirectoryScan::Missing),
+            ScanStep::AddedToInotify(directory, inode, descriptor) => {
+                ScanStep::Listed(directory, DirectoryScan::Listed(descriptor, self.disk.list(inode)))
             }
-            ScanProgress::Seen(directory, scan) => {
+            ScanStep::Listed(directory, scan) => {
                 let events = std::mem::take(&mut self.disk.queue);
                 let known = &mut self.known;
                 let report = &mut |path, is_directory, event| apply(known, path, is_directory, event);
                 self.tree.handle_scan(directory, scan, &events, report).unwrap();
                 self.handle(&events);
-                ScanProgress::None
+                ScanStep::Idle
             }
         };
         true
     }
 
-    /// The disk stands still meanwhile.
+    /// Scans the whole tree again. No other step of the simulation comes in between.
     fn rescan(&mut self) {
         self.read();
         self.tree.reset();
@@ -323,12 +333,14 @@ impl Simulation {
         self.known = contents.into_iter().map(|(path, inode)| (path, self.disk.children(inode).is_some())).collect();
     }
 
+    /// Lets the watcher make steps until it has nothing to do, also after all renames have timed out.
     fn finish(&mut self) {
         while self.advance() {}
         self.wait();
         while self.advance() {}
     }
 
+    /// Checks that the receiver knows exactly the entries that exist, and that exactly the existing directories are watched.
     fn check(&mut self) {
         self.finish();
         let contents = self.disk.contents();
@@ -340,24 +352,25 @@ impl Simulation {
                 let descriptor =
                     self.disk.descriptors.get(&inode).unwrap_or_else(|| panic!("{path:?} is not watched"));
                 let recorded =
-                    self.tree.directories.by_descriptor(*descriptor).expect("the tree knows what is watched");
+                    self.tree.directories.by_descriptor(*descriptor).expect("each watched directory is recorded");
                 assert_eq!(self.tree.directories.path(recorded), Some(path));
             }
         }
-        assert_eq!(self.disk.descriptors.len(), self.tree.directories.len(), "nothing else is watched");
+        assert_eq!(self.disk.descriptors.len(), self.tree.directories.len(), "no other directory is watched");
     }
 }
 
+/// Applies a report to the entries that the receiver knows.
 fn apply(known: &mut BTreeMap<PathBuf, bool>, path: PathBuf, is_directory: bool, event: PathEvent) {
     match event {
         PathEvent::Created | PathEvent::Listed | PathEvent::MovedIn => {
             known.insert(path, is_directory);
         }
         PathEvent::Modified => {}
-        PathEvent::Removed => known.retain(|one, _| !one.starts_with(&path)),
+        PathEvent::Removed => known.retain(|entry, _| !entry.starts_with(&path)),
         PathEvent::Renamed { from } => {
-            known.retain(|one, _| !one.starts_with(&path));
-            let moved: Vec<PathBuf> = known.keys().filter(|one| one.starts_with(&from)).cloned().collect();
+            known.retain(|entry, _| !entry.starts_with(&path));
+            let moved: Vec<PathBuf> = known.keys().filter(|entry| entry.starts_with(&from)).cloned().collect();
             for old in moved {
                 let kind = known.remove(&old).unwrap();
                 let below = old.strip_prefix(&from).unwrap();
@@ -387,8 +400,8 @@ fn step() -> impl Strategy<Value = SimulationStep> {
         2 => path().prop_map(SimulationStep::Make),
         1 => path().prop_map(SimulationStep::Remove),
         4 => (path(), path()).prop_map(|(from, to)| SimulationStep::Rename(from, to)),
-        1 => path().prop_map(SimulationStep::MoveAway),
-        1 => path().prop_map(SimulationStep::MoveBack),
+        1 => path().prop_map(SimulationStep::MoveOut),
+        1 => path().prop_map(SimulationStep::MoveIn),
         10 => Just(SimulationStep::Advance),
         1 => Just(SimulationStep::Wait),
     ]
@@ -402,7 +415,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 3000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_happens_between_two_steps_of_the_watcher_nothing_is_lost(
+    fn the_receiver_knows_all_entries_whatever_changes_between_two_steps_of_the_watcher(
         steps in prop::collection::vec(step_or_exchange(), 1..80)
     ) {
         run(&steps);
@@ -418,7 +431,7 @@ fn a_new_directory_that_is_renamed_and_made_again_is_two_directories() {
         SimulationStep::MakeDirectory("d".into()),
         SimulationStep::MakeDirectory("d/y".into()),
     ];
-    // The watcher does as much as it can before one of the steps, or between any two of its own.
+    // The watcher makes 0 to 19 steps before one of the changes, so that the change comes after each possible step of a scan.
     for advances in 0..20 {
         for at in 0..=steps.len() {
             let mut all = steps.to_vec();
@@ -429,12 +442,12 @@ fn a_new_directory_that_is_renamed_and_made_again_is_two_directories() {
 }
 
 #[test]
-fn two_names_that_change_places_are_an_overflow() {
-    for (make, content) in
+fn an_exchange_of_two_names_is_an_overflow() {
+    for (make, have_entries) in
         [(SimulationStep::Make as fn(PathBuf) -> SimulationStep, false), (SimulationStep::MakeDirectory, true)]
     {
         let mut steps = vec![make("a".into()), make("b".into())];
-        if content {
+        if have_entries {
             steps.extend([SimulationStep::Make("a/x".into()), SimulationStep::Make("b/y".into())]);
         }
         steps.extend(vec![SimulationStep::Advance; 30]);
@@ -444,11 +457,11 @@ fn two_names_that_change_places_are_an_overflow() {
 }
 
 #[test]
-fn what_left_the_tree_is_removed_from_where_its_directory_is_now() {
+fn an_entry_that_was_moved_out_is_removed_at_the_new_path_of_its_directory() {
     let mut steps = vec![SimulationStep::MakeDirectory("c".into()), SimulationStep::MakeDirectory("c/a".into())];
     steps.extend(vec![SimulationStep::Advance; 30]);
     steps.extend([
-        SimulationStep::MoveAway("c/a".into()),
+        SimulationStep::MoveOut("c/a".into()),
         SimulationStep::Rename("c".into(), "d".into()),
         SimulationStep::MakeDirectory("c".into()),
         SimulationStep::MakeDirectory("c/a".into()),
