@@ -9,7 +9,7 @@ use protocol::{
     ProcessSummary, ReadParams, ReadResult, SessionId, SessionKeepParams, Signal, SignalParams, StartParams,
     StartResult, TerminateResult, TypedMethod, WriteId, WriteParams, WriteResult, methods,
 };
-use recovery::{Link, LinkPolicy, WhenRecovering};
+use recovery::{ReconnectPolicy, Reconnection, WhenRecovering};
 use tokio::sync::{mpsc, watch};
 
 use crate::connector::Connector;
@@ -76,14 +76,14 @@ impl ExecServerClient {
             opened = handshake::open(&*connector, &options, &inbound, resume.as_ref(), true).await;
         }
         let (rpc, session) = opened?;
-        let policy = LinkPolicy {
+        let policy = ReconnectPolicy {
             budget: options.recovery_budget,
             backoff: options.backoff,
             can_reconnect: connector.can_reconnect(),
             has_session: session.is_some(),
-            ..LinkPolicy::default()
+            ..ReconnectPolicy::default()
         };
-        let linked = Linked { link: Link::connected(policy, Instant::now()), rpc };
+        let linked = Linked { link: Reconnection::connected(policy, Instant::now()), rpc };
         let shared = Shared::new(connector, options, inbound, linked, session);
         tokio::spawn(supervisor::run(Arc::clone(&shared)));
         tokio::spawn(job::run(Arc::clone(&shared), to_do));

@@ -10,7 +10,7 @@ use protocol::{
     Capabilities, EnvironmentInfo, Method, ReadResult, RequestId, SessionId, SessionKeepParams, StartParams,
     TypedMethod, encode_request, methods,
 };
-use recovery::{Admission, Generation, Link, Refusal, WhenRecovering, WriteSize};
+use recovery::{CallAdmission, CallRefusal, Generation, Reconnection, WhenRecovering, WriteSize};
 use tokio::sync::{Notify, OnceCell, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -66,7 +66,7 @@ pub(crate) struct Shared {
 
 /// The rules of the connection, and the connection they are about.
 pub(crate) struct Linked {
-    pub(crate) link: Link,
+    pub(crate) link: Reconnection,
     pub(crate) rpc: Arc<Rpc>,
 }
 
@@ -150,12 +150,14 @@ impl Shared {
     fn rpc_now(&self, when_recovering: WhenRecovering) -> Result<Option<(Generation, Arc<Rpc>)>, ExecServerError> {
         let linked = self.link.lock();
         match linked.link.admit(when_recovering) {
-            Admission::Go(generation) if !linked.rpc.has_ended() => Ok(Some((generation, Arc::clone(&linked.rpc)))),
+            CallAdmission::Send(generation) if !linked.rpc.has_ended() => {
+                Ok(Some((generation, Arc::clone(&linked.rpc))))
+            }
             // The supervisor is about to find out.
-            Admission::Go(_) if when_recovering == WhenRecovering::FailFast => Err(ExecServerError::Recovering),
-            Admission::Go(_) | Admission::Wait => Ok(None),
-            Admission::Refused(Refusal::Recovering) => Err(ExecServerError::Recovering),
-            Admission::Refused(Refusal::Failed(text)) => Err(self.failed(text)),
+            CallAdmission::Send(_) if when_recovering == WhenRecovering::FailFast => Err(ExecServerError::Recovering),
+            CallAdmission::Send(_) | CallAdmission::Wait => Ok(None),
+            CallAdmission::Refused(CallRefusal::Recovering) => Err(ExecServerError::Recovering),
+            CallAdmission::Refused(CallRefusal::Failed(text)) => Err(self.failed(text)),
         }
     }
 

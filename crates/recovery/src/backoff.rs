@@ -1,5 +1,5 @@
-//! How long to wait between two attempts: not at all before the first, then longer and longer, with a random part so that a thousand
-//! clients of a server that was restarted do not come back in step.
+//! How long a client waits between two attempts to connect: not at all before the first, then twice as long each time. A part of each wait
+//! is random, so that the clients of a server that was restarted do not all come back at the same moment.
 
 use std::time::Duration;
 
@@ -8,18 +8,18 @@ use std::time::Duration;
 pub struct Chance(f64);
 
 impl Chance {
-    /// Anything outside of [0, 1) is brought into it.
+    /// A number outside of [0, 1) is clamped; NaN and infinity become 0.
     pub fn new(number: f64) -> Self {
         if number.is_finite() { Self(number.clamp(0.0, 1.0 - f64::EPSILON)) } else { Self(0.0) }
     }
 }
 
-/// The waits between attempts.
+/// The waits between attempts to connect. They double from `first` up to `longest`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
-    /// Before the second attempt.
+    /// Upper bound of the wait before the second attempt. The default is 10 ms.
     pub first: Duration,
-    /// The longest.
+    /// Upper bound of every wait. The default is 100 ms.
     pub longest: Duration,
 }
 
@@ -30,7 +30,7 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// The wait after `failed` attempts in a row. Half of it is left to chance.
+    /// The wait after `failed` failed attempts in a row. One half of it is fixed, the other is multiplied by `chance`.
     pub fn after(&self, failed: u32, chance: Chance) -> Duration {
         let Some(doublings) = failed.checked_sub(1) else { return Duration::ZERO };
         let factor = 1_u32.checked_shl(doublings).unwrap_or(u32::MAX);
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_attempt_is_at_once_and_waits_double_up_to_the_longest() {
+    fn the_first_attempt_does_not_wait_and_later_waits_double_up_to_the_longest() {
         let backoff = Backoff { first: Duration::from_millis(500), longest: Duration::from_secs(5) };
         let most = |failed| backoff.after(failed, Chance::new(1.0)).as_millis();
         let least = |failed| backoff.after(failed, Chance::new(0.0)).as_millis();

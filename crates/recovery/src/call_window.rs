@@ -1,23 +1,24 @@
-//! How many requests may be on their way at once. A connection that breaks takes all of them along. Where connections carry little, many
-//! requests at once would never leave room for the answer to one of them, and every connection would carry the same requests again.
+//! How many requests a client may have in flight at once. Every request in flight is lost with its connection. If each connection breaks
+//! after a few kilobytes, many requests at once would use them up before one answer comes, and every connection would carry the same
+//! requests again.
 
-/// The window of the requests of one kind, over the connections of one client.
+/// Limits the requests of one kind that are in flight, over all connections of one client.
 #[derive(Debug, Default)]
 pub struct CallWindow {
-    /// None: as many as are wanted.
+    /// `None` if there is no limit.
     limit: Option<usize>,
-    /// Answers since the limit was set.
+    /// Answers that came since the limit was set.
     answers: usize,
 }
 
 impl CallWindow {
-    /// With so many at once, nobody has to wait for another one any more.
-    const ENOUGH: usize = 512;
-    /// The window doubles when it was answered so many times over without a loss. Fewer would let it grow, and break, in the middle of
-    /// what a connection of 5,000 bytes can carry.
+    /// The limit is removed when it reaches this: no caller has so many requests at once.
+    const UNLIMITED_FROM: usize = 512;
+    /// The limit doubles after this many answers per request in flight without a loss. With fewer, the limit would grow too early for a
+    /// connection that breaks after 5,000 bytes.
     const ROUNDS: usize = 4;
 
-    /// How many requests may be on their way.
+    /// How many requests may be in flight; `usize::MAX` if there is no limit.
     pub fn limit(&self) -> usize {
         self.limit.unwrap_or(usize::MAX)
     }
@@ -28,11 +29,11 @@ impl CallWindow {
         self.answers += 1;
         if self.answers >= limit * Self::ROUNDS {
             self.answers = 0;
-            self.limit = Some(limit * 2).filter(|limit| *limit < Self::ENOUGH);
+            self.limit = Some(limit * 2).filter(|limit| *limit < Self::UNLIMITED_FROM);
         }
     }
 
-    /// A connection was lost before a request was answered.
+    /// A connection was lost before a request was answered. Requests go one at a time from now on.
     pub fn handle_lost(&mut self) {
         *self = Self { limit: Some(1), answers: 0 };
     }
@@ -43,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_goes_at_once_until_something_is_lost() {
+    fn there_is_no_limit_until_a_connection_is_lost() {
         let mut window = CallWindow::default();
         window.handle_answer();
         assert_eq!(window.limit(), usize::MAX);
@@ -52,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_holds_opens_it_again() {
+    fn answers_without_a_loss_remove_the_limit_again() {
         let mut window = CallWindow::default();
         window.handle_lost();
         let mut answers = 0;
@@ -60,12 +61,12 @@ mod tests {
             window.handle_answer();
             answers += 1;
         }
-        assert_eq!(answers, CallWindow::ROUNDS * (CallWindow::ENOUGH - 1));
+        assert_eq!(answers, CallWindow::ROUNDS * (CallWindow::UNLIMITED_FROM - 1));
     }
 
-    /// A link that cuts every connection after the same number of requests answers all of them in the end.
+    /// All requests are answered in the end, although every connection breaks after the same number of messages.
     #[test]
-    fn every_connection_brings_the_work_further() {
+    fn each_of_many_short_connections_answers_some_requests() {
         for capacity in [2_usize, 3, 5, 40] {
             let (mut window, mut left, mut connections) = (CallWindow::default(), 2_000_usize, 0);
             while left > 0 {

@@ -1,59 +1,58 @@
-//! Filling what a broken connection has swallowed from one answer of `process/read`.
+//! Adding the events that a broken connection has lost, from the answer to one `process/read`.
+//!
+//! The answer holds output, and says whether the process has exited and is closed. It says where the exit and the close belong only if the
+//! server is new enough; otherwise their sequence numbers are concluded from the events that are missing. Start at
+//! [`EventOrder::handle_read`].
 
 use bytes::Bytes;
-use protocol::ReadResult;
+use protocol::{OutputChunk, ReadResult};
 
 use crate::event::{Event, Exit};
 use crate::order::EventOrder;
 
-/// What was missed cannot be had. The process cannot be followed any further.
+/// Events that a broken connection has lost cannot be recovered. The process cannot be followed any further.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CatchUpError {
-    /// The server says that output was dropped, and how much of it.
+    /// The server reports that it has dropped output which this client does not have.
     #[error(
         "process events are no longer retained while recovering through sequence {through}: {} of output are lost",
         lost_bytes.map_or("an unknown number of bytes".to_owned(), |bytes| format!("{bytes} bytes"))
     )]
     OutputLost {
-        /// Where the answer ended.
+        /// Sequence number of the last event that the answer covers.
         through: u64,
-        /// How much output, if the server can tell.
+        /// Bytes of output that are lost. `None` if the server does not say how much it has dropped.
         lost_bytes: Option<u64>,
     },
-    /// Events are missing that are not output.
+    /// Events up to this sequence number are missing, and the server reports no gap.
     #[error("process events are no longer retained while recovering through sequence {0}")]
     NotRetained(u64),
-    /// The end and output claim the same place.
+    /// The close and output have the same sequence number.
     #[error("process close sequence {0} conflicts with recovered output")]
     CloseConflict(u64),
-    /// Output stands after the end of the answer.
+    /// Output has a larger sequence number than the last event that the answer covers.
     #[error("process output sequence {seq} is beyond the end of the answer at {through}")]
     BeyondEnd {
-        /// Where the output claims to be.
+        /// Sequence number of the output.
         seq: u64,
-        /// Where the answer ended.
+        /// Sequence number of the last event that the answer covers.
         through: u64,
     },
-    /// It exited, and nobody knows how.
+    /// The process has exited, and the answer has no exit code.
     #[error("the server does not say how the process exited")]
     ExitUnknown,
 }
 
 impl EventOrder {
-    /// Takes an answer to `process/read` that asked for everything after [`EventOrder::last`]. `received` is how many bytes of output
-    /// were handed out so far, to tell how many are lost if some are. Events that were pushed meanwhile are not doubled.
-    pub fn handle_read(&mut self, answer: ReadResult, received: u64) -> Result<(), CatchUpError> {
+    /// The server has answered a `process/read` that asked for everything after [`EventOrder::last`]. `received` is the number of bytes of
+    /// output that were handed out so far; it is needed to tell how many are lost. Events that were pushed meanwhile are not doubled.
+    pub fn handle_read(&mut self, mut answer: ReadResult, received: u64) -> Result<(), CatchUpError> {
         let through = answer.next_seq.saturating_sub(1);
         let closes = answer.closed && !is_page(&answer);
-        let exit = answer.exit_code.map(|code| Exit {
-            code,
-            sandbox_denied: Some(answer.sandbox_denied),
-            timed_out: answer.timed_out,
-        });
         if through <= self.last() {
-            // An end with a number would have been handed out under it.
+            // A close with a sequence number would have been handed out with the events up to `last`.
             if closes {
-                self.close_without_number(exit.filter(|_| answer.exited));
+                self.close_without_number(&answer);
             }
             return Ok(());
         }
@@ -61,64 +60,30 @@ impl EventOrder {
             return Ok(());
         }
         self.add_denial(&answer);
-        for chunk in answer.chunks {
-            if chunk.seq > through {
-                return Err(CatchUpError::BeyondEnd { seq: chunk.seq, through });
-            }
-            if chunk.seq == through && closes {
-                return Err(CatchUpError::CloseConflict(through));
-            }
-            self.fill(chunk.seq, Event::Output { stream: chunk.stream, chunk: Bytes::from(chunk.chunk.0) });
-        }
+        self.fill_output(std::mem::take(&mut answer.chunks), through, closes)?;
         let misses_exit = answer.exited && !self.has_exit;
         if closes {
-            let only_the_exit_can_be_there = misses_exit
-                && !self.exit_may_be_past
-                && answer.exit_seq.is_none()
-                && self.first_hole(through) == Some(through);
-            // With the exit in the last place there is none left for the end: this server does not number it.
-            match self.waiting.get(&through) {
-                Some(Event::Closed) => {}
-                Some(Event::Output { .. }) => return Err(CatchUpError::CloseConflict(through)),
-                Some(Event::Exited(_)) => self.handle_unnumbered_close(),
-                None if only_the_exit_can_be_there => self.handle_unnumbered_close(),
-                None => self.fill(through, Event::Closed),
-            }
+            self.fill_close(&answer, through, misses_exit)?;
         }
-        // A server that does not tell the place of the exit leaves a hole there, which must be the only one.
-        let place = answer.exit_seq.or_else(|| self.first_hole(through)).filter(|seq| *seq <= through);
-        if let (true, Some(seq)) = (misses_exit, place) {
-            self.fill(seq, Event::Exited(exit.ok_or(CatchUpError::ExitUnknown)?));
+        if misses_exit {
+            self.fill_exit(&answer, through)?;
         }
-        if self.first_hole(through).is_none() {
-            return Ok(());
-        }
-        if !answer.gap {
-            return Err(CatchUpError::NotRetained(through));
-        }
-        let known = received + self.waiting_bytes_before(answer.oldest_seq.unwrap_or(answer.next_seq));
-        let lost_bytes = answer.dropped_bytes.map(|dropped| dropped.saturating_sub(known));
-        Err(CatchUpError::OutputLost { through, lost_bytes })
+        self.check_complete(&answer, through, received)
     }
 
-    /// The server has closed the process and has no later event. An exit that was not pushed has no number either, or is never told: nobody
-    /// is to wait for it.
-    fn close_without_number(&mut self, exit: Option<Exit>) {
-        let misses_exit = !self.has_exit && !self.exit_may_be_past && self.waiting.is_empty();
+    /// The server has closed the process and has no event after the last one that is known. Its close has no number then. If the exit was
+    /// not pushed, it is added here, because no later event will bring it.
+    fn close_without_number(&mut self, answer: &ReadResult) {
+        let misses_exit = !self.has_exit && !self.may_have_skipped_exit && self.waiting.is_empty();
+        let exit = exit_in(answer).filter(|_| answer.exited);
         if let (true, Some(exit), Some(next)) = (misses_exit, exit, self.last.checked_add(1)) {
             self.insert(next, Event::Exited(exit));
         }
-        self.exit_may_be_past = true;
+        self.may_have_skipped_exit = true;
         self.handle_unnumbered_close();
     }
 
-    fn fill(&mut self, seq: u64, event: Event) {
-        if !self.is_known(seq) {
-            self.insert(seq, event);
-        }
-    }
-
-    /// An exit that came early, before the answer, learns what the answer knows of the sandbox.
+    /// An exit event that was pushed before the answer learns from the answer whether the sandbox denied something.
     fn add_denial(&mut self, answer: &ReadResult) {
         if !answer.exited {
             return;
@@ -130,6 +95,66 @@ impl EventOrder {
         }
     }
 
+    fn fill_output(&mut self, chunks: Vec<OutputChunk>, through: u64, closes: bool) -> Result<(), CatchUpError> {
+        for chunk in chunks {
+            if chunk.seq > through {
+                return Err(CatchUpError::BeyondEnd { seq: chunk.seq, through });
+            }
+            if chunk.seq == through && closes {
+                return Err(CatchUpError::CloseConflict(through));
+            }
+            self.fill(chunk.seq, Event::Output { stream: chunk.stream, chunk: Bytes::from(chunk.chunk.0) });
+        }
+        Ok(())
+    }
+
+    /// Adds the close as the last event that the answer covers. If that number belongs to the exit, the server does not number its close.
+    fn fill_close(&mut self, answer: &ReadResult, through: u64, misses_exit: bool) -> Result<(), CatchUpError> {
+        let only_exit_is_missing = misses_exit
+            && !self.may_have_skipped_exit
+            && answer.exit_seq.is_none()
+            && self.first_hole(through) == Some(through);
+        match self.waiting.get(&through) {
+            Some(Event::Closed) => {}
+            Some(Event::Output { .. }) => return Err(CatchUpError::CloseConflict(through)),
+            Some(Event::Exited(_)) => self.handle_unnumbered_close(),
+            None if only_exit_is_missing => self.handle_unnumbered_close(),
+            None => self.fill(through, Event::Closed),
+        }
+        Ok(())
+    }
+
+    /// Adds the exit. If the server does not say its sequence number, the exit belongs where the first event is missing;
+    /// [`check_complete`](Self::check_complete) refuses the answer if another one is missing as well.
+    fn fill_exit(&mut self, answer: &ReadResult, through: u64) -> Result<(), CatchUpError> {
+        let seq = answer.exit_seq.or_else(|| self.first_hole(through));
+        if let Some(seq) = seq.filter(|seq| *seq <= through) {
+            let exit = exit_in(answer).ok_or(CatchUpError::ExitUnknown)?;
+            self.fill(seq, Event::Exited(exit));
+        }
+        Ok(())
+    }
+
+    /// Every event that the answer covers must be known now.
+    fn check_complete(&self, answer: &ReadResult, through: u64, received: u64) -> Result<(), CatchUpError> {
+        if self.first_hole(through).is_none() {
+            return Ok(());
+        }
+        if !answer.gap {
+            return Err(CatchUpError::NotRetained(through));
+        }
+        let known = received + self.waiting_bytes_before(answer.oldest_seq.unwrap_or(answer.next_seq));
+        let lost_bytes = answer.dropped_bytes.map(|dropped| dropped.saturating_sub(known));
+        Err(CatchUpError::OutputLost { through, lost_bytes })
+    }
+
+    fn fill(&mut self, seq: u64, event: Event) {
+        if !self.is_known(seq) {
+            self.insert(seq, event);
+        }
+    }
+
+    /// Sequence number of the first missing event up to `through`.
     fn first_hole(&self, through: u64) -> Option<u64> {
         (self.last + 1..=through).find(|seq| !self.waiting.contains_key(seq))
     }
@@ -139,8 +164,16 @@ impl EventOrder {
     }
 }
 
-/// Whether the answer says that the process has ended, but not all of what it said before. Only a server that tells the place of
-/// the exit answers in pages without being asked to; from any other, output in the last place contradicts the end.
+fn exit_in(answer: &ReadResult) -> Option<Exit> {
+    answer.exit_code.map(|code| Exit {
+        code,
+        sandbox_denied: Some(answer.sandbox_denied),
+        timed_out: answer.timed_out,
+    })
+}
+
+/// Whether more output follows the answer although the process has ended. Only a server that says the sequence number of the exit
+/// (`exit_seq`) answers in pages without being asked to. From any other server, output with the last number contradicts the close.
 pub(crate) fn is_page(answer: &ReadResult) -> bool {
     let ends_in_output = answer.chunks.last().is_some_and(|chunk| chunk.seq.checked_add(1) == Some(answer.next_seq));
     answer.exit_seq.is_some() && ends_in_output

@@ -1,26 +1,27 @@
-//! Following a process to its end by what is pushed. A complete, ordered stream needs no `process/read`; a server that does not say
-//! whether the sandbox refused something costs one; so does a stream with a hole.
+//! Following a process to its end by the events that the server pushes. A complete stream of events needs no `process/read`. One read is
+//! needed if an event is missing, or if the exit event of the server does not say whether the sandbox denied something.
 
 use protocol::ReadResult;
 
 use crate::catch_up::is_page;
 use crate::event::{Event, Exit};
 
-/// What to do next.
+/// What the caller of a [`Completion`] does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// It is new: use it.
+pub enum CompletionStep {
+    /// The event or answer is new: use it.
     Take,
-    /// It was known: ignore it.
+    /// The event is known already: ignore it.
     Skip,
-    /// Discard it, read everything after this event and hand the answer to [`Completion::handle_read`].
+    /// Discard the event, send `process/read` for everything after the event `after`, and pass the answer to
+    /// [`Completion::handle_read`].
     Read {
-        /// The last event that is known.
+        /// Sequence number of the last event that is known.
         after: u64,
     },
 }
 
-/// How far the end of a process is known.
+/// What a client knows of the events of one process, as far as its end depends on them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Completion {
     last: u64,
@@ -29,30 +30,30 @@ pub struct Completion {
 }
 
 impl Completion {
-    /// Follows a process from after this event.
+    /// Follows a process whose events up to `last` are known.
     pub fn after(last: u64) -> Self {
         Self { last, ..Self::default() }
     }
 
-    /// The last event that is known.
+    /// Sequence number of the last event that is known; 0 if there is none.
     pub fn last(&self) -> u64 {
         self.last
     }
 
-    /// How it ended, once it has.
+    /// How the process ended. `None` while it runs, and for a process that was closed without an exit code.
     pub fn exit(&self) -> Option<Exit> {
         self.exit
     }
 
-    /// Whether nothing will follow.
+    /// Whether the last event of the process is known.
     pub fn is_closed(&self) -> bool {
         self.is_closed
     }
 
-    /// An event was pushed.
-    pub fn handle_event(&mut self, seq: u64, event: &Event) -> Step {
+    /// The server has pushed an event.
+    pub fn handle_event(&mut self, seq: u64, event: &Event) -> CompletionStep {
         if seq <= self.last || self.is_closed {
-            return Step::Skip;
+            return CompletionStep::Skip;
         }
         if seq > self.last + 1 {
             return self.handle_lag();
@@ -64,17 +65,17 @@ impl Completion {
             Event::Output { .. } => {}
         }
         self.last = seq;
-        Step::Take
+        CompletionStep::Take
     }
 
-    /// Events were missed.
-    pub fn handle_lag(&self) -> Step {
-        Step::Read { after: self.last }
+    /// Pushed events were lost before this value saw them.
+    pub fn handle_lag(&self) -> CompletionStep {
+        CompletionStep::Read { after: self.last }
     }
 
-    /// The answer to a read after [`Completion::last`]. Its chunks with a later number than that, as it was before, are new. An
-    /// ended process may have more to read than fits one answer.
-    pub fn handle_read(&mut self, answer: &ReadResult) -> Step {
+    /// The server has answered a read after [`Completion::last`]. Chunks with a larger sequence number than that are new. Returns
+    /// [`CompletionStep::Read`] if the process is closed and the answer does not hold all of its output.
+    pub fn handle_read(&mut self, answer: &ReadResult) -> CompletionStep {
         self.last = self.last.max(answer.next_seq.saturating_sub(1));
         if let (true, Some(code)) = (answer.exited, answer.exit_code) {
             let sandbox_denied = Some(answer.sandbox_denied);
@@ -84,7 +85,7 @@ impl Completion {
             return self.handle_lag();
         }
         self.is_closed |= answer.closed;
-        Step::Take
+        CompletionStep::Take
     }
 }
 

@@ -1,4 +1,4 @@
-//! What happens to a process, as a client sees it.
+//! The events of a process as a client receives them. The event log of the server has a type of its own (`session::LogEvent`).
 
 use bytes::Bytes;
 use protocol::Stream;
@@ -6,21 +6,21 @@ use protocol::Stream;
 /// One event of a process. Events are numbered from 1 without holes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// It wrote something.
+    /// The process wrote output.
     Output {
-        /// Where to.
+        /// The stream that the process wrote to.
         stream: Stream,
-        /// What.
+        /// The output. The server decides how output is cut into chunks.
         chunk: Bytes,
     },
-    /// It has exited; output may still follow.
+    /// The process has exited. Output of its descendants may still follow.
     Exited(Exit),
-    /// It has exited and its streams have ended: nothing follows.
+    /// The process has exited and its streams have ended: this is the last event.
     Closed,
 }
 
 impl Event {
-    /// How much memory it holds on to.
+    /// Bytes of output in the event; 0 if it is not output.
     pub fn bytes(&self) -> usize {
         match self {
             Self::Output { chunk, .. } => chunk.len(),
@@ -29,13 +29,13 @@ impl Event {
     }
 }
 
-/// How a process ended.
+/// How a process ended, as far as the server says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exit {
-    /// 128+N after signal N.
+    /// Exit code of the process; 128+N if signal N ended it.
     pub code: i32,
-    /// Whether the sandbox refused something; none from a server that does not say.
+    /// Whether the sandbox denied something to the process. `None` from a server that does not say.
     pub sandbox_denied: Option<bool>,
-    /// Whether the server ended it because its time was over.
+    /// Whether the server ended the process because its time limit was reached.
     pub timed_out: bool,
 }

@@ -1,15 +1,16 @@
-//! The events of one process in order, whatever order they come in and however often.
+//! Puts the events of one process in order. Events may come in any order and more than once: pushed events and the answers to reads
+//! overlap after a connection was lost. A missing event before one that has come is a *hole*; `catch_up.rs` fills holes from answers.
 
 use std::collections::BTreeMap;
 
 use crate::event::Event;
 
-/// How much may wait for an event that is missing.
+/// How many events may wait behind a hole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OrderLimits {
-    /// Events.
+    /// Number of waiting events. The default is 256.
     pub events: usize,
-    /// Bytes of output in them, and in any single one.
+    /// Bytes of output in the waiting events together, and in any single event. The default is 1 MiB.
     pub bytes: usize,
 }
 
@@ -19,75 +20,77 @@ impl Default for OrderLimits {
     }
 }
 
-/// Too much came before what is missing.
+/// A pushed event exceeds [`OrderLimits`]. Each variant has the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OrderError {
-    /// Too many events.
+    /// Too many events wait behind a hole.
     #[error("process event reorder buffer exceeds {0} entries")]
     TooManyEvents(usize),
-    /// Too many bytes.
+    /// Too many bytes of output wait behind a hole.
     #[error("process event reorder buffer exceeds {0} bytes")]
     TooManyBytes(usize),
-    /// One event is larger than everything that may wait.
+    /// One event is larger than all waiting events together may be.
     #[error("process event exceeds {0} bytes")]
     EventTooLarge(usize),
 }
 
-/// Hands out the events of a process once, in order, without a hole.
+/// Hands out each event of a process once, in order, without a hole.
 #[derive(Debug, Default)]
 pub struct EventOrder {
     limits: OrderLimits,
-    /// The last event that was handed out.
+    /// Sequence number of the last event that was handed out.
     pub(crate) last: u64,
-    /// Events after a hole, and at most a run without one that waits to be handed out.
+    /// Events that have come and were not handed out: those behind a hole, and those that the next calls of `poll_event` return.
     pub(crate) waiting: BTreeMap<u64, Event>,
     waiting_bytes: usize,
+    /// The exit has come, whether or not it was handed out.
     pub(crate) has_exit: bool,
-    /// Whether somebody else may have been handed the exit.
-    pub(crate) exit_may_be_past: bool,
-    /// The end was announced without a number.
-    ends: bool,
+    /// The exit may be among the events that this value never saw, see [`EventOrder::after`] and [`EventOrder::skip`].
+    pub(crate) may_have_skipped_exit: bool,
+    /// See [`EventOrder::handle_unnumbered_close`].
+    has_unnumbered_close: bool,
     is_closed: bool,
 }
 
 impl EventOrder {
-    /// Nothing has happened yet.
+    /// The order of a process of which no event was handed out yet.
     pub fn new(limits: OrderLimits) -> Self {
         Self { limits, ..Self::default() }
     }
 
-    /// Starts in the middle, for a process that somebody else has followed this far.
+    /// The order of a process of which another client has followed the events up to `last`. They are not handed out here.
     pub fn after(last: u64, limits: OrderLimits) -> Self {
-        Self { limits, last, exit_may_be_past: last > 0, ..Self::default() }
+        Self { limits, last, may_have_skipped_exit: last > 0, ..Self::default() }
     }
 
-    /// What came up to `through` was for somebody else, or is gone.
+    /// Events up to `through` are not handed out: another client has them, or the server no longer retains them.
     pub fn skip(&mut self, through: u64) {
         if through > self.last {
             let later = self.waiting.split_off(&(through + 1));
             let skipped = std::mem::replace(&mut self.waiting, later);
             self.waiting_bytes -= skipped.values().map(Event::bytes).sum::<usize>();
             self.last = through;
-            self.exit_may_be_past = true;
+            self.may_have_skipped_exit = true;
         }
     }
 
-    /// The last event that was handed out.
+    /// Sequence number of the last event that was handed out; 0 if none was.
     pub fn last(&self) -> u64 {
         self.last
     }
 
-    /// Whether the end was handed out.
+    /// Whether the close was handed out.
     pub fn is_closed(&self) -> bool {
         self.is_closed
     }
 
-    /// Whether something waits for an event that has not come.
+    /// Whether an event has come and one before it has not.
     pub fn has_hole(&self) -> bool {
         self.waiting.keys().next().is_some_and(|first| *first != self.last + 1)
     }
 
-    /// An event was pushed; [`EventOrder::poll_event`] has what it leads to. One that was handed out before is ignored.
+    /// The server has pushed an event. [`EventOrder::poll_event`] hands it out when all events before it have come. An event that has come
+    /// before is ignored.
     pub fn handle_event(&mut self, seq: u64, event: Event) -> Result<(), OrderError> {
         if self.is_known(seq) {
             return Ok(());
@@ -96,8 +99,8 @@ impl EventOrder {
         if bytes > self.limits.bytes {
             return Err(OrderError::EventTooLarge(self.limits.bytes));
         }
-        let closes_the_hole = seq == self.last + 1;
-        if !closes_the_hole {
+        let is_next = seq == self.last + 1;
+        if !is_next {
             if self.waiting.len() >= self.limits.events {
                 return Err(OrderError::TooManyEvents(self.limits.events));
             }
@@ -109,13 +112,14 @@ impl EventOrder {
         Ok(())
     }
 
-    /// The end was pushed by a server that does not number it: it stands after the exit and everything else that is here when it
-    /// is handed out. During a catch-up the answer comes first, or what it would have brought is taken for not there.
+    /// The server has pushed a close without a sequence number, as old servers do. It is handed out after the exit and after all events
+    /// that wait. A client that has a `process/read` in flight must pass its answer to [`EventOrder::handle_read`] first: events in that
+    /// answer would otherwise come after the close and be ignored.
     pub fn handle_unnumbered_close(&mut self) {
-        self.ends = true;
+        self.has_unnumbered_close = true;
     }
 
-    /// The next event, if it is here.
+    /// Hands out the next event, if it has come.
     pub fn poll_event(&mut self) -> Option<(u64, Event)> {
         if self.is_closed {
             return None;
@@ -123,7 +127,7 @@ impl EventOrder {
         let seq = self.last.checked_add(1)?;
         let event = match self.waiting.remove(&seq) {
             Some(event) => event,
-            None if self.has_come_to_its_end() => Event::Closed,
+            None if self.is_unnumbered_close_due() => Event::Closed,
             None => return None,
         };
         self.waiting_bytes -= event.bytes();
@@ -136,8 +140,8 @@ impl EventOrder {
         Some((seq, event))
     }
 
-    fn has_come_to_its_end(&self) -> bool {
-        self.ends && self.waiting.is_empty() && (self.has_exit || self.exit_may_be_past)
+    fn is_unnumbered_close_due(&self) -> bool {
+        self.has_unnumbered_close && self.waiting.is_empty() && (self.has_exit || self.may_have_skipped_exit)
     }
 
     pub(crate) fn is_known(&self, seq: u64) -> bool {

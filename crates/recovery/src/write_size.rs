@@ -1,49 +1,50 @@
-//! How much input one write may carry. A write that is larger than what a connection carries before it breaks never arrives, however
-//! often it is repeated. So after a loss writes are small, and grow with what has arrived since.
+//! How many bytes of input one write may carry. If connections break before a large write is through, the write never arrives, however
+//! often it is repeated. So writes are small after a connection was lost, and grow with the bytes that arrived since.
 
-/// The size of writes over the connections of one client. Blocks of files keep to it too; each has its place in the file, so that they
-/// can always be divided.
+/// The size of writes over the connections of one client. Uploads of files use the same sizes for their blocks; blocks can always be
+/// divided, because each says at which offset of the file it belongs.
 #[derive(Debug, Default)]
 pub struct WriteSize {
-    /// Bytes that the server has taken since the last loss, or since the beginning.
+    /// Bytes that the server has accepted since a connection was lost, or since the beginning.
     taken: u64,
     was_lost: bool,
     /// Half of the smallest write that the server has refused because its message was too large.
-    most: Option<usize>,
+    server_limit: Option<usize>,
 }
 
 impl WriteSize {
-    /// Every write may have this many bytes: a message that carries them is about as large as a handshake, and without a handshake there
-    /// is no connection at all.
+    /// A write is never limited to fewer bytes: its message is about as large as a handshake, and a connection that cannot carry a
+    /// handshake is none.
     pub const LEAST_BYTES: usize = 1024;
-    /// Larger writes are hardly faster, and hold up the messages behind them.
+    /// Limit after a loss. Larger writes are hardly faster, and delay the messages behind them.
     pub const MOST_BYTES: usize = 256 * 1024;
-    /// However much input waits on a server, it takes a write of this size for a process that has read all of its earlier input.
+    /// A server accepts a write of this size for a process that has read all its earlier input, even when the queues of all processes
+    /// together are full.
     pub const FAIR_BYTES: usize = 64 * 1024;
 
-    /// How many bytes the next write may have. `can_be_divided`: the server can say whether it has taken a write, so that one that has not
-    /// arrived can be divided. Where it cannot, a write that was sent must be repeated as it was. It is then at most half of what the
-    /// connection has carried already, so that the next connection can be expected to carry it too.
+    /// How many bytes the next write may have. `can_be_divided` says whether the server can tell if it has accepted a write, because then
+    /// a write that did not arrive can be sent again in smaller parts. Otherwise it must be repeated unchanged, so it has at most half of
+    /// the bytes that the connection has carried already: the next connection will probably carry it too.
     pub fn bytes(&self, can_be_divided: bool) -> usize {
-        let most = self.most.unwrap_or(usize::MAX);
+        let server_limit = self.server_limit.unwrap_or(usize::MAX);
         if can_be_divided && !self.was_lost {
-            return most;
+            return server_limit;
         }
         let half = usize::try_from(self.taken / 2).unwrap_or(usize::MAX);
-        half.clamp(Self::LEAST_BYTES, Self::MOST_BYTES).min(most)
+        half.clamp(Self::LEAST_BYTES, Self::MOST_BYTES).min(server_limit)
     }
 
-    /// The server has taken a write.
+    /// The server has accepted a write of this size.
     pub fn handle_taken(&mut self, bytes: usize) {
         self.taken = self.taken.saturating_add(bytes as u64);
     }
 
-    /// The server has refused a write because its message was too large. False: a smaller write is no use, because this one was as small
-    /// as writes get.
+    /// The server has refused a write because its message was too large. Returns whether a smaller write is worth a try: false if this one
+    /// had only [`LEAST_BYTES`](Self::LEAST_BYTES).
     #[must_use]
     pub fn handle_too_large(&mut self, bytes: usize) -> bool {
         let half = (bytes / 2).max(Self::LEAST_BYTES);
-        self.most = Some(self.most.map_or(half, |most| most.min(half)));
+        self.server_limit = Some(self.server_limit.map_or(half, |limit| limit.min(half)));
         bytes > Self::LEAST_BYTES
     }
 
@@ -59,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn writes_are_whole_until_one_is_lost() {
+    fn writes_are_not_divided_until_one_is_lost() {
         let mut size = WriteSize::default();
         assert_eq!(size.bytes(true), usize::MAX);
         size.handle_lost();
@@ -81,28 +82,28 @@ mod tests {
     }
 
     #[test]
-    fn writes_are_halved_until_the_server_takes_their_messages() {
+    fn writes_are_halved_until_the_server_accepts_them() {
         let mut size = WriteSize::default();
         assert!(size.handle_too_large(300_000));
         assert_eq!(size.bytes(true), 150_000);
         assert!(size.handle_too_large(150_000));
         size.handle_taken(1 << 30);
-        assert_eq!((size.bytes(true), size.bytes(false)), (75_000, 75_000), "what was taken does not lift the limit");
+        assert_eq!((size.bytes(true), size.bytes(false)), (75_000, 75_000), "accepted writes do not lift the limit");
         size.handle_lost();
         assert_eq!(size.bytes(true), WriteSize::LEAST_BYTES);
         assert!(size.handle_too_large(1025) && !size.handle_too_large(1024));
         assert_eq!(size.bytes(true), WriteSize::LEAST_BYTES);
     }
 
-    /// A link that cuts every connection after the same number of bytes brings each write over in the end.
+    /// Every byte arrives in the end, although every connection breaks after the same number of bytes.
     #[test]
-    fn every_connection_brings_the_work_further() {
+    fn each_of_many_short_connections_carries_some_input() {
         const HANDSHAKE: usize = 2500;
         for can_be_divided in [true, false] {
             for capacity in [5_000, 8_000, 20_000, 80_000] {
                 let mut size = WriteSize::default();
                 let (mut left, mut connections, mut room) = (1 << 20, 0, capacity);
-                // What must be repeated as it was.
+                // Size of the write that must be repeated unchanged.
                 let mut pending: Option<usize> = None;
                 while left > 0 {
                     let bytes = pending.unwrap_or_else(|| size.bytes(can_be_divided).min(left));

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use protocol::{ReadParams, ReadResult};
-use recovery::{Completion, Step};
+use recovery::{Completion, CompletionStep};
 
 use super::event::{ExecProcessEvent, ProcessOutputChunk};
 use super::receiver::ExecProcessEventReceiver;
@@ -64,9 +64,9 @@ impl ProcessEvents {
     fn take_event(&mut self, event: ExecProcessEvent) {
         let Some((seq, sequenced)) = event.sequenced() else { return self.ready.push_back(event) };
         match self.completion.handle_event(seq, &sequenced) {
-            Step::Take => self.ready.push_back(event),
-            Step::Skip => {}
-            Step::Read { after } => self.read(after),
+            CompletionStep::Take => self.ready.push_back(event),
+            CompletionStep::Skip => {}
+            CompletionStep::Read { after } => self.read(after),
         }
     }
 
@@ -87,7 +87,7 @@ impl ProcessEvents {
             return self.fail(lost);
         }
         let more = self.completion.handle_read(&answer);
-        if matches!(more, Step::Read { .. }) && self.completion.last() == before.last() {
+        if matches!(more, CompletionStep::Read { .. }) && self.completion.last() == before.last() {
             return self.fail("the server answers again with output that it has sent before".to_owned());
         }
         let mut recovered: Vec<ExecProcessEvent> = Vec::new();
@@ -109,7 +109,7 @@ impl ProcessEvents {
             self.ready.push_back(ExecProcessEvent::Closed { seq: through });
         }
         // It has ended and the answer did not hold all of it: nothing more will be pushed.
-        if let Step::Read { after } = more {
+        if let CompletionStep::Read { after } = more {
             self.read(after);
         }
     }

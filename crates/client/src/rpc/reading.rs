@@ -62,7 +62,7 @@ async fn read(rpc: &Rpc, reader: &mut Reader, inbound: &Inbound, silence_timeout
                 life_signs.handle_sign(reader.last_received().into_std());
                 life_signs.handle_sign(rpc.outbox.last_drained().into_std());
                 match life_signs.handle_timeout(Instant::now().into_std()) {
-                    Silence::Bearable => {}
+                    Silence::Short => {}
                     Silence::Ping => rpc.outbox.push_ping(),
                     Silence::TooLong => return End(Some(format!("no sign of life for {silence_timeout:?}"))),
                 }

@@ -1,4 +1,4 @@
-//! What an answer to `process/read` fills, and when it is refused.
+//! Which events an answer to `process/read` adds, and when it is refused.
 
 use protocol::{Base64Bytes, OutputChunk, Stream};
 
@@ -11,7 +11,7 @@ fn output(text: &str) -> Event {
     Event::Output { stream: Stream::Stdout, chunk: Bytes::from(text.to_owned()) }
 }
 
-/// An order that has handed out these.
+/// An order that has handed out these events.
 fn known(events: &[Event]) -> EventOrder {
     let mut order = EventOrder::default();
     for (seq, event) in (1..).zip(events) {
@@ -21,7 +21,7 @@ fn known(events: &[Event]) -> EventOrder {
     order
 }
 
-/// What a server says of a process that runs.
+/// The answer about a process that runs.
 fn running<const N: usize>(chunks: [(u64, &str); N], next_seq: u64) -> ReadResult {
     let chunk = |(seq, text): (u64, &str)| OutputChunk {
         seq,
@@ -45,7 +45,7 @@ fn running<const N: usize>(chunks: [(u64, &str); N], next_seq: u64) -> ReadResul
     }
 }
 
-/// What a server without `readGaps` says of one that has exited.
+/// The answer of a server without `readGaps` about a process that has exited.
 fn exited<const N: usize>(chunks: [(u64, &str); N], next_seq: u64) -> ReadResult {
     ReadResult { exited: true, exit_code: Some(7), ..running(chunks, next_seq) }
 }
@@ -59,10 +59,10 @@ fn drain(order: &mut EventOrder) -> Vec<(u64, Event)> {
 }
 
 #[test]
-fn output_that_was_missed_is_filled_once() {
+fn output_that_was_missed_is_added_once() {
     let mut order = known(&[output("a")]);
     order.handle_read(running([(1, "a"), (2, "b"), (3, "c")], 4), 1).unwrap();
-    assert!(!order.has_hole(), "what is known is not kept again");
+    assert!(!order.has_hole(), "an event that was handed out is not kept again");
     order.handle_event(2, output("b")).unwrap();
     assert_eq!(drain(&mut order), [(2, output("b")), (3, output("c"))]);
     order.handle_event(3, output("c")).unwrap();
@@ -80,7 +80,7 @@ fn an_answer_with_nothing_new_changes_nothing() {
 }
 
 #[test]
-fn an_end_without_an_exit_is_an_end_all_the_same() {
+fn a_process_can_be_closed_without_an_exit_code() {
     for answer in [running([], 1), ReadResult { exited: true, ..running([], 1) }] {
         let mut order = EventOrder::default();
         order.handle_read(ReadResult { closed: true, ..answer }, 0).unwrap();
@@ -88,11 +88,15 @@ fn an_end_without_an_exit_is_an_end_all_the_same() {
     }
     let mut order = known(&[output("a")]);
     order.handle_read(closed([], 2), 1).unwrap();
-    assert_eq!(drain(&mut order), [(2, Event::Exited(EXIT)), (3, Event::Closed)], "the answer says how it exited");
+    assert_eq!(
+        drain(&mut order),
+        [(2, Event::Exited(EXIT)), (3, Event::Closed)],
+        "the exit is taken from the answer"
+    );
 }
 
 #[test]
-fn a_dense_tail_and_a_newer_notification_meet() {
+fn an_answer_fills_the_hole_before_a_pushed_event() {
     let mut order = known(&[output("a")]);
     order.handle_event(5, output("e")).unwrap();
     order.handle_read(running([(2, "b"), (3, "c"), (4, "d")], 5), 1).unwrap();
@@ -101,7 +105,7 @@ fn a_dense_tail_and_a_newer_notification_meet() {
 }
 
 #[test]
-fn the_place_of_an_exit_is_taken_from_the_answer() {
+fn the_number_of_an_exit_is_taken_from_the_answer() {
     let mut order = EventOrder::default();
     let answer = ReadResult { exit_seq: Some(2), timed_out: true, ..closed([(1, "a"), (3, "late")], 5) };
     order.handle_read(answer, 0).unwrap();
@@ -110,8 +114,8 @@ fn the_place_of_an_exit_is_taken_from_the_answer() {
 }
 
 #[test]
-fn the_place_of_an_exit_is_the_one_hole() {
-    for (answer, place) in [
+fn an_exit_without_a_number_is_the_one_missing_event() {
+    for (answer, seq) in [
         (exited([(2, "b"), (3, "c")], 4), 1),
         (exited([(1, "a"), (3, "c")], 4), 2),
         (exited([(1, "a"), (2, "b")], 4), 3),
@@ -121,12 +125,12 @@ fn the_place_of_an_exit_is_the_one_hole() {
         let mut order = EventOrder::default();
         order.handle_read(answer, 0).unwrap();
         let events = drain(&mut order);
-        assert_eq!(events.iter().position(|(_, event)| *event == Event::Exited(EXIT)), Some(place - 1));
+        assert_eq!(events.iter().position(|(_, event)| *event == Event::Exited(EXIT)), Some(seq - 1));
     }
 }
 
 #[test]
-fn two_holes_are_refused() {
+fn two_missing_events_are_refused() {
     for answer in [exited([(2, "b")], 4), exited([], 3), closed([(2, "b")], 5), closed([(3, "c")], 6)] {
         let through = answer.next_seq - 1;
         assert_eq!(EventOrder::default().handle_read(answer, 0), Err(CatchUpError::NotRetained(through)));
@@ -134,7 +138,7 @@ fn two_holes_are_refused() {
 }
 
 #[test]
-fn a_hole_is_refused_if_the_exit_is_known_or_has_not_happened() {
+fn a_missing_event_is_refused_if_it_cannot_be_the_exit() {
     let error = known(&[output("a"), Event::Exited(EXIT)]).handle_read(exited([(4, "d")], 5), 1).unwrap_err();
     assert_eq!(error.to_string(), "process events are no longer retained while recovering through sequence 4");
     assert_eq!(known(&[]).handle_read(running([(2, "b")], 3), 0), Err(CatchUpError::NotRetained(2)));
@@ -145,7 +149,7 @@ fn a_hole_is_refused_if_the_exit_is_known_or_has_not_happened() {
 }
 
 #[test]
-fn output_at_the_place_of_the_end_is_refused() {
+fn output_with_the_number_of_the_close_is_refused() {
     let error = EventOrder::default().handle_read(closed([(2, "b")], 3), 0).unwrap_err();
     assert_eq!(error.to_string(), "process close sequence 2 conflicts with recovered output");
 
@@ -161,7 +165,7 @@ fn output_beyond_the_end_of_the_answer_is_refused() {
 }
 
 #[test]
-fn an_end_that_was_pushed_meanwhile_is_not_doubled() {
+fn a_close_that_was_pushed_meanwhile_is_not_doubled() {
     let mut order = EventOrder::default();
     order.handle_event(3, Event::Closed).unwrap();
     order.handle_read(closed([(1, "a")], 4), 0).unwrap();
@@ -171,7 +175,7 @@ fn an_end_that_was_pushed_meanwhile_is_not_doubled() {
 }
 
 #[test]
-fn an_exit_that_waits_learns_of_the_denial() {
+fn a_pushed_exit_learns_from_the_answer_whether_the_sandbox_denied_something() {
     let denial = |pushed, answer: ReadResult| {
         let mut order = EventOrder::default();
         order.handle_event(2, Event::Exited(Exit { sandbox_denied: pushed, ..EXIT })).unwrap();
@@ -190,16 +194,16 @@ fn an_exit_that_waits_learns_of_the_denial() {
 }
 
 #[test]
-fn an_exit_without_a_code_is_refused_only_where_it_is_missing() {
-    let nameless = |answer| ReadResult { exit_code: None, ..answer };
-    assert_eq!(EventOrder::default().handle_read(nameless(exited([], 2)), 0), Err(CatchUpError::ExitUnknown));
+fn an_exit_without_a_code_is_refused_only_if_the_exit_is_missing() {
+    let without_code = |answer| ReadResult { exit_code: None, ..answer };
+    assert_eq!(EventOrder::default().handle_read(without_code(exited([], 2)), 0), Err(CatchUpError::ExitUnknown));
     let mut order = known(&[Event::Exited(EXIT)]);
-    order.handle_read(nameless(closed([], 3)), 0).unwrap();
+    order.handle_read(without_code(closed([], 3)), 0).unwrap();
     assert_eq!(drain(&mut order), [(2, Event::Closed)]);
 }
 
 #[test]
-fn a_gap_says_how_much_is_lost() {
+fn a_gap_reports_how_many_bytes_are_lost() {
     let gap = |answer| ReadResult { gap: true, dropped_bytes: Some(10), oldest_seq: Some(4), ..answer };
     let error = known(&[output("abc")]).handle_read(gap(running([(4, "d")], 5)), 3).unwrap_err();
     assert_eq!(error, CatchUpError::OutputLost { through: 4, lost_bytes: Some(7) });
@@ -208,8 +212,8 @@ fn a_gap_says_how_much_is_lost() {
         "process events are no longer retained while recovering through sequence 4: 7 bytes of output are lost"
     );
 
-    let unsaid = ReadResult { dropped_bytes: None, ..gap(running([(4, "d")], 5)) };
-    let error = known(&[]).handle_read(unsaid, 0).unwrap_err();
+    let unknown = ReadResult { dropped_bytes: None, ..gap(running([(4, "d")], 5)) };
+    let error = known(&[]).handle_read(unknown, 0).unwrap_err();
     assert!(error.to_string().ends_with("4: an unknown number of bytes of output are lost"), "{error}");
 
     let exit = ReadResult { exit_seq: Some(5), ..gap(closed([(4, "d")], 7)) };
@@ -218,7 +222,7 @@ fn a_gap_says_how_much_is_lost() {
 }
 
 #[test]
-fn output_that_waits_is_not_lost_with_what_the_server_has_dropped() {
+fn pushed_output_that_waits_does_not_count_as_lost() {
     let gap = |oldest_seq| ReadResult { gap: true, dropped_bytes: Some(10), oldest_seq, ..running([(5, "e")], 6) };
     let mut order = known(&[output("abc")]);
     order.handle_event(4, output("dd")).unwrap();
@@ -233,7 +237,7 @@ fn output_that_waits_is_not_lost_with_what_the_server_has_dropped() {
 }
 
 #[test]
-fn a_gap_that_pushed_events_have_filled_is_none() {
+fn a_gap_that_pushed_events_fill_is_no_error() {
     let mut order = known(&[output("a")]);
     order.handle_event(2, output("b")).unwrap();
     let answer = ReadResult { gap: true, dropped_bytes: Some(2), oldest_seq: Some(3), ..running([(3, "c")], 4) };
@@ -242,7 +246,7 @@ fn a_gap_that_pushed_events_have_filled_is_none() {
 }
 
 #[test]
-fn a_page_ends_before_the_process_does() {
+fn a_page_before_the_last_does_not_close_the_process() {
     let ended = |page| ReadResult { exit_seq: Some(3), ..page };
     let mut order = EventOrder::default();
     order.handle_read(ended(closed([(1, "a")], 2)), 0).unwrap();
@@ -258,7 +262,7 @@ fn a_page_ends_before_the_process_does() {
 }
 
 #[test]
-fn the_end_of_an_old_server_has_no_number_in_an_answer_either() {
+fn the_close_of_an_old_server_has_no_number_in_an_answer_either() {
     let mut exit_missed = known(&[output("a")]);
     exit_missed.handle_read(closed([], 3), 1).unwrap();
     assert_eq!(drain(&mut exit_missed), [(2, Event::Exited(EXIT)), (3, Event::Closed)]);
@@ -268,13 +272,13 @@ fn the_end_of_an_old_server_has_no_number_in_an_answer_either() {
     exit_waits.handle_read(closed([(1, "a")], 3), 0).unwrap();
     assert_eq!(drain(&mut exit_waits), [(1, output("a")), (2, Event::Exited(EXIT)), (3, Event::Closed)]);
 
-    let mut only_the_end_missed = known(&[output("a"), Event::Exited(EXIT)]);
-    only_the_end_missed.handle_read(closed([], 3), 1).unwrap();
-    assert_eq!(drain(&mut only_the_end_missed), [(3, Event::Closed)]);
+    let mut only_close_missed = known(&[output("a"), Event::Exited(EXIT)]);
+    only_close_missed.handle_read(closed([], 3), 1).unwrap();
+    assert_eq!(drain(&mut only_close_missed), [(3, Event::Closed)]);
 }
 
 #[test]
-fn who_starts_after_the_exit_gets_no_second_one() {
+fn a_client_that_starts_after_the_exit_gets_no_exit() {
     let mut order = EventOrder::after(5, OrderLimits::default());
     order.handle_read(closed([(6, "late")], 8), 0).unwrap();
     assert_eq!(drain(&mut order), [(6, output("late")), (7, Event::Closed)]);
@@ -284,7 +288,7 @@ fn who_starts_after_the_exit_gets_no_second_one() {
 }
 
 #[test]
-fn the_largest_number_is_no_trap() {
+fn the_largest_sequence_number_does_not_overflow() {
     let mut order = EventOrder::after(u64::MAX - 3, OrderLimits::default());
     for seq in [u64::MAX - 2, u64::MAX - 1, u64::MAX] {
         order.handle_event(seq, output("x")).unwrap();

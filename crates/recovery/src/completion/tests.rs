@@ -1,4 +1,4 @@
-//! The ways to learn the end of a process, and what each costs in reads.
+//! How a client learns the end of a process, and how many reads each way needs.
 
 use bytes::Bytes;
 use protocol::{Base64Bytes, OutputChunk, Stream};
@@ -36,57 +36,57 @@ fn answer(chunks: std::ops::Range<u64>, next_seq: u64) -> ReadResult {
 fn a_complete_stream_needs_no_read() {
     let mut completion = Completion::default();
     for (seq, event) in [(1, output()), (2, output()), (3, exited(Some(false))), (4, output())] {
-        assert_eq!(completion.handle_event(seq, &event), Step::Take);
-        assert_eq!(completion.handle_event(seq, &event), Step::Skip, "the second time");
+        assert_eq!(completion.handle_event(seq, &event), CompletionStep::Take);
+        assert_eq!(completion.handle_event(seq, &event), CompletionStep::Skip, "the second time");
     }
     assert!(!completion.is_closed());
-    assert_eq!(completion.handle_event(5, &Event::Closed), Step::Take);
+    assert_eq!(completion.handle_event(5, &Event::Closed), CompletionStep::Take);
     assert_eq!((completion.last(), completion.is_closed()), (5, true));
     assert_eq!(completion.exit(), Some(Exit { code: 3, sandbox_denied: Some(false), timed_out: false }));
-    assert_eq!(completion.handle_event(6, &output()), Step::Skip, "nothing follows the end");
+    assert_eq!(completion.handle_event(6, &output()), CompletionStep::Skip, "nothing follows the end");
 }
 
 #[test]
-fn a_denial_that_is_told_needs_no_read() {
+fn an_exit_that_reports_a_denial_needs_no_read() {
     let mut completion = Completion::default();
-    assert_eq!(completion.handle_event(1, &exited(Some(true))), Step::Take);
-    assert_eq!(completion.handle_event(2, &Event::Closed), Step::Take);
+    assert_eq!(completion.handle_event(1, &exited(Some(true))), CompletionStep::Take);
+    assert_eq!(completion.handle_event(2, &Event::Closed), CompletionStep::Take);
     assert_eq!(completion.exit().and_then(|exit| exit.sandbox_denied), Some(true));
 }
 
 #[test]
-fn an_exit_that_does_not_speak_of_the_sandbox_costs_one_read() {
+fn an_exit_that_does_not_say_whether_the_sandbox_denied_something_needs_one_read() {
     let mut completion = Completion::default();
-    assert_eq!(completion.handle_event(1, &output()), Step::Take);
-    assert_eq!(completion.handle_event(2, &exited(None)), Step::Read { after: 1 });
+    assert_eq!(completion.handle_event(1, &output()), CompletionStep::Take);
+    assert_eq!(completion.handle_event(2, &exited(None)), CompletionStep::Read { after: 1 });
     assert_eq!((completion.last(), completion.exit()), (1, None), "the event is discarded");
     completion.handle_read(&ReadResult { exited: true, exit_code: Some(3), sandbox_denied: true, ..answer(0..0, 3) });
     assert_eq!(completion.exit(), Some(Exit { code: 3, sandbox_denied: Some(true), timed_out: false }));
-    assert_eq!(completion.handle_event(2, &exited(None)), Step::Skip);
-    assert_eq!(completion.handle_event(3, &Event::Closed), Step::Take);
+    assert_eq!(completion.handle_event(2, &exited(None)), CompletionStep::Skip);
+    assert_eq!(completion.handle_event(3, &Event::Closed), CompletionStep::Take);
 }
 
 #[test]
-fn what_a_truncated_replay_lacks_is_read_once() {
+fn output_before_a_truncated_replay_is_read_once() {
     let mut completion = Completion::default();
-    assert_eq!(completion.handle_event(769, &output()), Step::Read { after: 0 });
+    assert_eq!(completion.handle_event(769, &output()), CompletionStep::Read { after: 0 });
     completion.handle_read(&answer(1..1025, 1025));
     let replay: Vec<_> = (769..1025).map(|seq| completion.handle_event(seq, &output())).collect();
-    assert!(replay.iter().all(|step| *step == Step::Skip), "each byte once");
-    assert_eq!(completion.handle_event(1025, &exited(Some(false))), Step::Take);
-    assert_eq!(completion.handle_event(1026, &Event::Closed), Step::Take);
+    assert!(replay.iter().all(|step| *step == CompletionStep::Skip), "no event is taken twice");
+    assert_eq!(completion.handle_event(1025, &exited(Some(false))), CompletionStep::Take);
+    assert_eq!(completion.handle_event(1026, &Event::Closed), CompletionStep::Take);
 }
 
 #[test]
-fn a_receiver_that_was_too_slow_reads_after_what_it_knows() {
+fn a_receiver_that_missed_events_reads_after_the_last_that_it_knows() {
     let mut completion = Completion::after(7);
-    assert_eq!(completion.handle_event(7, &output()), Step::Skip);
-    assert_eq!(completion.handle_lag(), Step::Read { after: 7 });
+    assert_eq!(completion.handle_event(7, &output()), CompletionStep::Skip);
+    assert_eq!(completion.handle_lag(), CompletionStep::Read { after: 7 });
     let end = ReadResult { exited: true, exit_code: Some(0), closed: true, timed_out: true, ..answer(8..9, 11) };
     completion.handle_read(&end);
     assert_eq!((completion.last(), completion.is_closed()), (10, true));
     assert_eq!(completion.exit(), Some(Exit { code: 0, sandbox_denied: Some(false), timed_out: true }));
-    assert_eq!(completion.handle_event(10, &Event::Closed), Step::Skip);
+    assert_eq!(completion.handle_event(10, &Event::Closed), CompletionStep::Skip);
 }
 
 #[test]
@@ -98,27 +98,27 @@ fn a_failed_process_is_closed_without_an_exit() {
 }
 
 #[test]
-fn an_old_answer_takes_nothing_back() {
+fn an_answer_that_is_older_than_the_known_events_changes_nothing() {
     let mut completion = Completion::after(9);
     completion.handle_read(&answer(3..5, 5));
     assert_eq!(completion.last(), 9);
 }
 
 #[test]
-fn the_end_of_one_page_is_not_the_end() {
+fn a_page_before_the_last_does_not_close_the_process() {
     let mut completion = Completion::default();
     let ended = |page| ReadResult { exited: true, exit_code: Some(3), closed: true, exit_seq: Some(5), ..page };
-    assert_eq!(completion.handle_read(&ended(answer(1..3, 3))), Step::Read { after: 2 });
+    assert_eq!(completion.handle_read(&ended(answer(1..3, 3))), CompletionStep::Read { after: 2 });
     assert!(!completion.is_closed());
-    assert_eq!(completion.handle_read(&ended(answer(3..5, 5))), Step::Read { after: 4 });
-    assert_eq!(completion.handle_read(&ended(answer(0..0, 7))), Step::Take);
+    assert_eq!(completion.handle_read(&ended(answer(3..5, 5))), CompletionStep::Read { after: 4 });
+    assert_eq!(completion.handle_read(&ended(answer(0..0, 7))), CompletionStep::Take);
     assert_eq!((completion.last(), completion.is_closed()), (6, true));
 }
 
 #[test]
-fn the_largest_number_is_no_trap() {
+fn the_largest_sequence_number_does_not_overflow() {
     let mut completion = Completion::after(u64::MAX);
-    assert_eq!(completion.handle_event(u64::MAX, &output()), Step::Skip);
+    assert_eq!(completion.handle_event(u64::MAX, &output()), CompletionStep::Skip);
     completion.handle_read(&answer(0..0, 0));
     completion.handle_read(&answer(0..0, u64::MAX));
     assert_eq!(completion.last(), u64::MAX);

@@ -1,4 +1,4 @@
-//! Events in any order, any number of times, up to what may wait.
+//! Events that come in any order and any number of times, up to the limits.
 
 use bytes::Bytes;
 use protocol::Stream;
@@ -23,7 +23,7 @@ fn numbers(order: &mut EventOrder) -> Vec<u64> {
 }
 
 #[test]
-fn events_that_come_in_another_order_are_handed_out_in_theirs() {
+fn events_are_handed_out_in_the_order_of_their_numbers() {
     let mut order = EventOrder::default();
     for (seq, event) in [(4, Event::Closed), (1, output(1)), (3, exited()), (2, output(2))] {
         order.handle_event(seq, event.clone()).unwrap();
@@ -35,7 +35,7 @@ fn events_that_come_in_another_order_are_handed_out_in_theirs() {
 }
 
 #[test]
-fn what_was_handed_out_does_not_come_again() {
+fn no_event_is_handed_out_twice() {
     let mut order = EventOrder::default();
     order.handle_event(1, output(1)).unwrap();
     assert_eq!(numbers(&mut order), [1]);
@@ -47,7 +47,7 @@ fn what_was_handed_out_does_not_come_again() {
 }
 
 #[test]
-fn nothing_follows_the_end() {
+fn no_event_follows_the_close() {
     let mut order = EventOrder::default();
     order.handle_event(3, output(9)).unwrap();
     order.handle_event(2, Event::Closed).unwrap();
@@ -60,7 +60,7 @@ fn nothing_follows_the_end() {
 }
 
 #[test]
-fn what_is_skipped_does_not_hold_up_what_came_early() {
+fn skipping_events_closes_the_hole_before_later_ones() {
     let mut order = EventOrder::new(OrderLimits { events: 3, bytes: 8 });
     for seq in [4, 5, 7] {
         order.handle_event(seq, output(1)).unwrap();
@@ -75,7 +75,7 @@ fn what_is_skipped_does_not_hold_up_what_came_early() {
 }
 
 #[test]
-fn a_follower_may_start_in_the_middle() {
+fn an_order_may_start_after_an_event() {
     let mut order = EventOrder::after(5, OrderLimits::default());
     order.handle_event(5, output(1)).unwrap();
     order.handle_event(6, output(1)).unwrap();
@@ -83,7 +83,7 @@ fn a_follower_may_start_in_the_middle() {
 }
 
 #[test]
-fn output_that_is_too_large_is_refused_wherever_it_stands() {
+fn output_that_is_too_large_is_refused_with_any_number() {
     let mut order = EventOrder::default();
     let error = order.handle_event(2, output((1 << 20) + 1)).unwrap_err();
     assert_eq!(error.to_string(), "process event exceeds 1048576 bytes");
@@ -94,21 +94,25 @@ fn output_that_is_too_large_is_refused_wherever_it_stands() {
 }
 
 #[test]
-fn events_that_wait_are_bounded_in_number_but_the_one_that_closes_the_hole_is_let_in() {
+fn waiting_events_are_limited_in_number_but_the_next_event_is_always_accepted() {
     let mut order = EventOrder::default();
     for seq in 2..258 {
         order.handle_event(seq, output(0)).unwrap();
     }
     let error = order.handle_event(258, output(0)).unwrap_err();
     assert_eq!(error.to_string(), "process event reorder buffer exceeds 256 entries");
-    assert_eq!(order.handle_event(258, Event::Closed), Err(OrderError::TooManyEvents(256)), "the end too");
+    assert_eq!(
+        order.handle_event(258, Event::Closed),
+        Err(OrderError::TooManyEvents(256)),
+        "the limit counts a close too"
+    );
     order.handle_event(100, output(0)).unwrap();
     order.handle_event(1, output(0)).unwrap();
     assert_eq!(numbers(&mut order), (1..258).collect::<Vec<_>>());
 }
 
 #[test]
-fn events_that_wait_are_bounded_in_bytes_but_the_one_that_closes_the_hole_is_let_in() {
+fn waiting_events_are_limited_in_bytes_but_the_next_event_is_always_accepted() {
     let mut order = EventOrder::default();
     order.handle_event(2, output(1 << 19)).unwrap();
     order.handle_event(3, output(1 << 19)).unwrap();
@@ -118,11 +122,11 @@ fn events_that_wait_are_bounded_in_bytes_but_the_one_that_closes_the_hole_is_let
     order.handle_event(1, output(1 << 20)).unwrap();
     assert_eq!(numbers(&mut order), [1, 2, 3, 4]);
     order.handle_event(6, output(1 << 20)).unwrap();
-    assert!(order.has_hole(), "what was handed out no longer counts");
+    assert!(order.has_hole(), "events that were handed out do not count");
 }
 
 #[test]
-fn an_end_without_a_number_stands_after_everything_else() {
+fn an_unnumbered_close_is_handed_out_after_all_other_events() {
     let mut order = EventOrder::default();
     order.handle_event(1, output(1)).unwrap();
     order.handle_event(3, exited()).unwrap();
@@ -135,7 +139,7 @@ fn an_end_without_a_number_stands_after_everything_else() {
 }
 
 #[test]
-fn an_end_without_a_number_waits_for_the_exit_that_it_has_overtaken() {
+fn an_unnumbered_close_waits_for_an_exit_that_comes_later() {
     let mut order = EventOrder::default();
     order.handle_event(1, output(1)).unwrap();
     assert_eq!(numbers(&mut order), [1]);
@@ -148,14 +152,14 @@ fn an_end_without_a_number_waits_for_the_exit_that_it_has_overtaken() {
 }
 
 #[test]
-fn an_end_without_a_number_ends_a_process_whose_exit_somebody_else_has_seen() {
+fn an_unnumbered_close_does_not_wait_for_an_exit_that_may_have_been_skipped() {
     let mut order = EventOrder::after(5, OrderLimits::default());
     order.handle_unnumbered_close();
     assert_eq!(drain(&mut order), [(6, Event::Closed)]);
 }
 
 #[test]
-fn the_largest_number_is_no_trap() {
+fn the_largest_sequence_number_does_not_overflow() {
     let mut order = EventOrder::default();
     order.handle_event(u64::MAX, exited()).unwrap();
     order.handle_unnumbered_close();

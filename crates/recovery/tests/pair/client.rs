@@ -1,15 +1,15 @@
-//! A reader of the events of one process: `EventOrder`, and the check of everything that it hands out.
+//! The client's end of the simulation: an `EventOrder`, and the check of every event that it hands out.
 
 use protocol::ReadResult;
 use recovery::{CatchUpError, Event, EventOrder, OrderLimits};
 
 use crate::schedule::ServerKind;
-use crate::server::{Push, Server};
+use crate::server::{Push, SimulatedServer};
 use crate::truth::Truth;
 
-pub(crate) struct Client {
+pub(crate) struct SimulatedClient {
     order: EventOrder,
-    /// Number of symbols of the truth that were handed out.
+    /// Number of symbols of the [`Truth`] that were handed out.
     position: usize,
     received_bytes: u64,
     /// An unnumbered close that came while the answer to a read was awaited.
@@ -17,7 +17,7 @@ pub(crate) struct Client {
     failure: Option<CatchUpError>,
 }
 
-impl Client {
+impl SimulatedClient {
     pub(crate) fn new() -> Self {
         Self {
             order: EventOrder::new(OrderLimits::default()),
@@ -52,9 +52,14 @@ impl Client {
         }
     }
 
-    /// Takes the answer to a read after [`Client::last`]. If the client reports a loss, output must really
-    /// have been lost.
-    pub(crate) fn take_answer(&mut self, answer: ReadResult, dropped_bytes: u64, kind: ServerKind, server: &Server) {
+    /// Takes the answer to a read after [`SimulatedClient::last`]. If the client reports a loss, the server must have dropped output.
+    pub(crate) fn take_answer(
+        &mut self,
+        answer: ReadResult,
+        dropped_bytes: u64,
+        kind: ServerKind,
+        server: &SimulatedServer,
+    ) {
         if self.has_failed() || self.order.is_closed() {
             return;
         }

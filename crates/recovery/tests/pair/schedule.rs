@@ -1,4 +1,4 @@
-//! Everything that chance decides in one simulation.
+//! Everything that is random in one simulation: the sizes, the acts of the process, the breaks of the network, and all delays.
 
 use proptest::collection::vec;
 use proptest::option;
@@ -24,7 +24,7 @@ pub(crate) enum ServerKind {
     Old,
 }
 
-/// What the process does.
+/// One thing that the process does.
 #[derive(Clone, Debug)]
 pub(crate) enum ProcessAct {
     Write(Stream, Vec<u8>),
@@ -32,13 +32,14 @@ pub(crate) enum ProcessAct {
     Close,
 }
 
-/// What happens to an attempt to connect.
+/// How an attempt to connect ends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum AttemptFate {
     Connects,
     Refused,
-    /// The server answers in a way that makes another attempt useless.
+    /// The server refuses the client in a way that makes another attempt useless.
     Forbidden,
+    /// The attempt gets no answer.
     Hangs,
 }
 
@@ -47,7 +48,7 @@ pub(crate) enum AttemptFate {
 pub(crate) struct Cut {
     pub(crate) at: Time,
     pub(crate) client_notices_after: Time,
-    /// None: the connection breaks silently, and the server gives it up much later.
+    /// `None` if the connection breaks silently, so that the server gives it up much later.
     pub(crate) server_notices_after: Option<Time>,
     pub(crate) loses_messages_in_flight: bool,
 }
@@ -59,7 +60,7 @@ pub(crate) struct Pause {
     pub(crate) lasts: Time,
 }
 
-/// The server gives memory back.
+/// The server reclaims memory from the delivery.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reclaim {
     pub(crate) at: Time,
@@ -81,7 +82,7 @@ pub(crate) struct Schedule {
     /// Each act with the time since the act before it.
     pub(crate) process: Vec<(Time, ProcessAct)>,
     pub(crate) cuts: Vec<Cut>,
-    /// Used one after the other, and then from the beginning again.
+    /// How the attempts to connect end, one after the other, and then from the beginning again.
     pub(crate) attempts: Vec<AttemptFate>,
     /// Beginning and duration of starts of other processes over the same connection.
     pub(crate) starts: Vec<(Time, Time)>,
@@ -91,7 +92,7 @@ pub(crate) struct Schedule {
     pub(crate) takeover: Option<Time>,
     /// When a connection begins to watch the process, and from which event on.
     pub(crate) watcher: Option<(Time, u64)>,
-    /// Used for all delays, and then from the beginning again.
+    /// Random numbers for all delays, used one after the other, and then from the beginning again.
     pub(crate) dice: Vec<u16>,
 }
 

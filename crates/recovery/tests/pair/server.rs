@@ -1,4 +1,4 @@
-//! The server's end: a `Delivery`, its receipts, and the messages of the three kinds of server.
+//! The server's end of the simulation: a `Delivery`, its receipts, and the messages that each kind of server sends.
 
 use std::collections::BTreeMap;
 use std::collections::VecDeque;
@@ -14,7 +14,7 @@ use session::{
 use crate::schedule::{ProcessAct, Reclaim, Schedule, ServerKind};
 use crate::truth::Truth;
 
-/// What the server sends without being asked.
+/// A message that the server sends without a request.
 #[derive(Clone, Debug)]
 pub(crate) enum Push {
     Event(u64, Event),
@@ -23,7 +23,7 @@ pub(crate) enum Push {
     Ping([u8; 8]),
 }
 
-pub(crate) struct Server {
+pub(crate) struct SimulatedServer {
     kind: ServerKind,
     page_bytes: usize,
     batch_bytes: usize,
@@ -35,19 +35,19 @@ pub(crate) struct Server {
     attached: Option<ConnectionNumber>,
     /// When the process may stop waiting for a client that was lost.
     hold_ends: Option<Instant>,
-    /// What the process wants to do as soon as there is room.
+    /// Acts of the process that wait until the delivery has room for output.
     waiting: VecDeque<ProcessAct>,
-    /// Messages of servers that send each event as it happens.
+    /// Messages of the server kinds that send each event as it happens.
     outbox: Vec<(ConnectionNumber, Push)>,
     merge_bytes: usize,
     pub(crate) truth: Truth,
-    /// Whether output may have been dropped that a client had not acknowledged: the hold ended, memory was given back, or the server is of
-    /// another kind.
+    /// Whether output that the client had not acknowledged may have been dropped: the hold ended, memory was reclaimed, or the server is
+    /// not of the kind that makes the process wait.
     pub(crate) may_lose_output: bool,
 }
 
-impl Server {
-    pub(crate) fn new(schedule: &Schedule, first: ConnectionNumber) -> Self {
+impl SimulatedServer {
+    pub(crate) fn new(schedule: &Schedule, first: ConnectionNumber, now: Instant) -> Self {
         let kind = schedule.kind;
         let limits = LogLimits {
             retain_bytes: if kind == ServerKind::Old { 1 << 20 } else { schedule.retain_bytes },
@@ -76,18 +76,18 @@ impl Server {
             server.delivery.answered(first);
             server.attached = Some(first);
         } else {
-            server.attach(first);
+            server.attach(first, now);
         }
         server
     }
 
-    /// The process does something, or waits with it until there is room.
+    /// The process acts now, or as soon as the delivery has room.
     pub(crate) fn act(&mut self, act: ProcessAct, now: Instant) {
         self.waiting.push_back(act);
         self.run_process(now);
     }
 
-    /// Lets the process go on as far as there is room.
+    /// Carries out acts of the process as long as the delivery has room.
     pub(crate) fn run_process(&mut self, now: Instant) {
         while let Some(act) = self.waiting.pop_front() {
             match act {
@@ -124,7 +124,7 @@ impl Server {
             if self.kind != ServerKind::Ours
                 && let Some(attached) = self.attached
             {
-                let pushes = self.poll(attached);
+                let pushes = self.poll(attached, now);
                 self.outbox.extend(pushes.into_iter().map(|push| (attached, push)));
             }
         }
@@ -139,13 +139,13 @@ impl Server {
     }
 
     /// A client has resumed the session, or taken it over.
-    pub(crate) fn attach(&mut self, connection: ConnectionNumber) {
+    pub(crate) fn attach(&mut self, connection: ConnectionNumber, now: Instant) {
         if self.kind == ServerKind::Ours {
             self.delivery.attach(connection);
         } else {
-            // These servers send what happens from now on, whatever the client has.
+            // These kinds of server send only events that happen from now on, whatever the client has.
             if let Some(before) = self.attached {
-                self.delivery.detach(before, Departure::Lost, Instant::now());
+                self.delivery.detach(before, Departure::Lost, now);
             }
             self.delivery.watch(connection, self.delivery.log().next_seq() - 1);
         }
@@ -153,7 +153,7 @@ impl Server {
         self.hold_ends = None;
     }
 
-    /// The server has noticed that a connection is gone. Returns when the process stops waiting for its client.
+    /// The server has noticed that a connection is lost. Returns when the process stops waiting for its client.
     pub(crate) fn detach(&mut self, connection: ConnectionNumber, now: Instant) -> Instant {
         let hold_ends = now + self.hold;
         self.delivery.detach(connection, Departure::Lost, hold_ends);
@@ -197,7 +197,7 @@ impl Server {
     }
 
     /// The next messages for a connection.
-    pub(crate) fn poll(&mut self, connection: ConnectionNumber) -> Vec<Push> {
+    pub(crate) fn poll(&mut self, connection: ConnectionNumber, now: Instant) -> Vec<Push> {
         let Polled::Events(batch) = self.delivery.poll(connection, self.batch_bytes) else { return Vec::new() };
         let (through, is_last, output_bytes) = (batch.through(), batch.is_last(), batch.output_bytes);
         let mut pushes = Vec::new();
@@ -217,7 +217,7 @@ impl Server {
                 receipts.sent((), through, output_bytes)
             };
             if ping_follows {
-                pushes.push(Push::Ping(receipts.ping(Instant::now())));
+                pushes.push(Push::Ping(receipts.ping(now)));
             }
         }
         pushes
@@ -235,8 +235,13 @@ impl Server {
         }
     }
 
-    /// Answers `process/read`, after which events may be sent. Returns the payload of a ping that follows the answer.
-    pub(crate) fn read(&mut self, connection: ConnectionNumber, after: u64) -> (ReadResult, Option<[u8; 8]>) {
+    /// Answers `process/read`, after which events may be sent. Also returns the payload of the ping that follows the answer, if one does.
+    pub(crate) fn read(
+        &mut self,
+        connection: ConnectionNumber,
+        after: u64,
+        now: Instant,
+    ) -> (ReadResult, Option<[u8; 8]>) {
         let is_large = self.delivery.log().retained_bytes() > self.page_bytes;
         let max_bytes = is_large.then_some(self.page_bytes as u64);
         let ReadAnswer { page, catches_up } = self.delivery.read(connection, after, max_bytes, None);
@@ -252,7 +257,7 @@ impl Server {
             let output_bytes = page.chunks.iter().map(|chunk| chunk.bytes.len() + CHUNK_OVERHEAD_BYTES).sum();
             let receipts = self.receipts(connection);
             if receipts.sent((), page.next_seq - 1, output_bytes) {
-                ping = Some(receipts.ping(Instant::now()));
+                ping = Some(receipts.ping(now));
             }
         }
         (self.read_result(page), ping)
@@ -289,7 +294,7 @@ impl Server {
         }
     }
 
-    /// Bytes of output that no read brings any more.
+    /// Bytes of output that the server no longer retains.
     pub(crate) fn dropped_bytes(&self) -> u64 {
         self.delivery.log().dropped_bytes()
     }

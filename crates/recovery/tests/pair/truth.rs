@@ -1,4 +1,4 @@
-//! What the process really did, to compare with what readers are handed.
+//! What the process really did, to compare with the events that readers get.
 
 use std::collections::BTreeMap;
 
@@ -60,7 +60,7 @@ impl Truth {
         assert_eq!(*first, without_sandbox_denied(event), "event {seq} was sent with another content before");
     }
 
-    /// Checks that an event continues the truth at `position`, and returns where it ends.
+    /// Checks that an event is what the process did at `position`, and returns the position after it.
     pub(crate) fn check_next(&self, position: usize, event: &Event) -> usize {
         let symbols: Vec<Symbol> = match event {
             Event::Output { stream, chunk } => chunk.iter().map(|byte| Symbol::Byte(*stream, *byte)).collect(),

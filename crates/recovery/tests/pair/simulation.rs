@@ -1,15 +1,16 @@
-//! A client, a server and a network between them, on virtual time.
+//! The simulation: a client, a server and the network between them, on virtual time. Everything that happens is on an agenda, ordered by
+//! time; [`PairSimulation::run`] takes one entry after the other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use protocol::ReadResult;
-use recovery::{Action, Backoff, Chance, Generation, Link, LinkPolicy};
+use recovery::{Action, Backoff, Chance, Generation, ReconnectPolicy, Reconnection};
 use session::ConnectionNumber;
 
-use crate::client::Client;
+use crate::client::SimulatedClient;
 use crate::schedule::{AttemptFate, Cut, ProcessAct, RECOVERY_BUDGET, Reclaim, Schedule, ServerKind, Time};
-use crate::server::{Push, Server};
+use crate::server::{Push, SimulatedServer};
 
 /// How long our server waits for the first read after a resume.
 const READ_GRACE: Time = 1000;
@@ -23,11 +24,13 @@ const MOST_HAPPENINGS: u64 = 50_000;
 const TAKER: ConnectionNumber = ConnectionNumber(1_000_000);
 const WATCHER: ConnectionNumber = ConnectionNumber(1_000_001);
 
-/// What happens at some time.
+/// An entry of the agenda.
 enum Happening {
     Process(ProcessAct),
     Cut(Cut),
+    /// The client notices that this connection is lost.
     ClientNotices(Generation),
+    /// The server notices that this connection is lost.
     ServerNotices(Generation),
     HoldEnds,
     ReadGraceEnds(ConnectionNumber),
@@ -35,67 +38,86 @@ enum Happening {
     Writable(ConnectionNumber),
     Reclaim(Reclaim),
     TakeOver,
+    /// A watcher begins after the event with this number.
     Watch(u64),
+    /// The client pauses the process for this long.
     Pause(Time),
+    /// The client starts another process, whose result comes after this long.
     StartBegins(Time),
     StartSettles,
     AttemptFails(Generation, Retry),
-    ToServer(Generation, Request),
-    ToClient(Generation, Reply),
+    MessageToServer(Generation, ToServer),
+    MessageToClient(Generation, ToClient),
 }
 
+/// Whether another attempt to connect may succeed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Retry {
     MayHelp,
     IsUseless,
 }
 
-enum Request {
+/// A message of the client.
+enum ToServer {
     Resume,
     Read { after: u64 },
     Pong([u8; 8]),
     Flow { paused: bool },
 }
 
-enum Reply {
+/// A message of the server.
+enum ToClient {
     Resumed,
-    Answer { result: Box<ReadResult>, dropped_bytes: u64 },
+    /// The answer to a read, and how many bytes of output the server had dropped when it answered.
+    Answer {
+        result: Box<ReadResult>,
+        dropped_bytes: u64,
+    },
     Push(Push),
-    Displaced,
+    /// Another client has taken the session over.
+    TakenOver,
 }
 
-/// A message that is on its way over a connection.
+/// The way of a message that is in flight.
 struct Flight {
     generation: Generation,
     sent: Time,
     to_client: bool,
 }
 
-pub(crate) struct World {
+pub(crate) struct PairSimulation {
     schedule: Schedule,
     start: Instant,
     now: Time,
     agenda: BTreeMap<(Time, u64), (Option<Flight>, Happening)>,
+    /// Entries that were ever made, to keep those of the same time in order.
     agenda_entries: u64,
+    /// Dice that were used, see [`Schedule::dice`].
     rolls: usize,
+    /// Attempts to connect so far.
     attempts: usize,
-    server: Server,
-    client: Client,
-    link: Link,
+    server: SimulatedServer,
+    client: SimulatedClient,
+    reconnection: Reconnection,
     cuts: BTreeMap<Generation, Cut>,
     /// When the last message of a connection arrives in each direction: later messages do not overtake it.
     arrivals: BTreeMap<(Generation, bool), Time>,
     /// Connections for which [`Happening::Writable`] is on the agenda.
     writable: BTreeSet<ConnectionNumber>,
     attempting: Option<Generation>,
-    answers_on_their_way: BTreeSet<Generation>,
+    /// Connections over which the answer to a read is in flight.
+    answers_in_flight: BTreeSet<Generation>,
+    /// When the client noticed the loss from which it recovers.
     lost_at: Option<Time>,
+    /// Starts of other processes that have no result yet.
     starts: usize,
     streams_failed: bool,
-    link_failed: bool,
+    client_failed: bool,
     /// The connection over which the client has asked for an event that did not come.
     filling_hole: Option<Generation>,
-    taker: Option<Client>,
+    /// The client that has taken the session over.
+    taker: Option<SimulatedClient>,
+    /// The last event that the watcher got.
     watcher_last: Option<u64>,
 }
 
@@ -103,42 +125,42 @@ fn connection(generation: Generation) -> ConnectionNumber {
     ConnectionNumber(generation.0)
 }
 
-impl World {
+impl PairSimulation {
     pub(crate) fn new(schedule: Schedule) -> Self {
         let start = Instant::now();
         let ms = Duration::from_millis;
-        let policy = LinkPolicy {
+        let policy = ReconnectPolicy {
             budget: ms(RECOVERY_BUDGET),
             backoff: Backoff { first: ms(20), longest: ms(500) },
             stable_after: ms(100),
-            ..LinkPolicy::default()
+            ..ReconnectPolicy::default()
         };
-        let mut world = Self {
+        let mut simulation = Self {
             start,
             now: 0,
             agenda: BTreeMap::new(),
             agenda_entries: 0,
             rolls: 0,
             attempts: 0,
-            server: Server::new(&schedule, connection(Generation(0))),
-            client: Client::new(),
-            link: Link::connected(policy, start),
+            server: SimulatedServer::new(&schedule, connection(Generation(0)), start),
+            client: SimulatedClient::new(),
+            reconnection: Reconnection::connected(policy, start),
             cuts: BTreeMap::new(),
             arrivals: BTreeMap::new(),
             writable: BTreeSet::new(),
             attempting: None,
-            answers_on_their_way: BTreeSet::new(),
+            answers_in_flight: BTreeSet::new(),
             lost_at: None,
             starts: 0,
             streams_failed: false,
-            link_failed: false,
+            client_failed: false,
             filling_hole: None,
             taker: None,
             watcher_last: None,
             schedule,
         };
-        world.plan_all();
-        world
+        simulation.plan_all();
+        simulation
     }
 
     fn plan_all(&mut self) {
@@ -158,12 +180,13 @@ impl World {
         }
     }
 
-    /// Lets everything happen and checks how it ends.
+    /// Plays the schedule to its end and checks the result.
     pub(crate) fn run(mut self) {
         loop {
             let next = self.agenda.first_key_value().map(|((at, _), _)| *at);
             // Timers fire on whole milliseconds, never early.
-            let wake = self.link.poll_timeout().map(|at| (at - self.start).as_nanos().div_ceil(1_000_000) as Time);
+            let wake =
+                self.reconnection.poll_timeout().map(|at| (at - self.start).as_nanos().div_ceil(1_000_000) as Time);
             let Some(at) = next.into_iter().chain(wake).min() else { break };
             assert!(at < END_OF_TIME && self.agenda_entries < MOST_HAPPENINGS, "the simulation does not end");
             self.now = self.now.max(at);
@@ -174,12 +197,12 @@ impl World {
                 }
             }
             if wake.is_some_and(|wake| wake <= self.now) {
-                self.link.handle_timeout(self.instant());
+                self.reconnection.handle_timeout(self.instant());
             }
-            self.follow_link();
+            self.follow_reconnection();
             self.server.run_process(self.instant());
             for (ConnectionNumber(number), push) in self.server.take_outbox() {
-                self.send_to_client(Generation(number), Reply::Push(push));
+                self.send_to_client(Generation(number), ToClient::Push(push));
             }
             self.plan_writing();
             self.hand_out();
@@ -199,7 +222,7 @@ impl World {
                 let hold_ends = self.server.detach(connection(generation), now);
                 self.plan((hold_ends - self.start).as_millis() as Time, Happening::HoldEnds);
             }
-            // The process looks for room after every happening.
+            // After every entry of the agenda the process checks whether there is room, so the time alone matters.
             Happening::HoldEnds => {}
             Happening::ReadGraceEnds(connection) => self.server.stop_awaiting_read(connection),
             Happening::Writable(connection) => self.write_to(connection),
@@ -211,23 +234,23 @@ impl World {
             }
             Happening::Pause(lasts) => self.pause(lasts),
             Happening::StartBegins(lasts) => {
-                if self.link.current().is_some_and(|generation| self.link.start_began(generation)) {
+                if self.reconnection.current().is_some_and(|generation| self.reconnection.start_began(generation)) {
                     self.starts += 1;
                     self.plan(self.now + lasts, Happening::StartSettles);
                 }
             }
             Happening::StartSettles => {
                 self.starts -= 1;
-                self.link.start_settled(now);
+                self.reconnection.start_settled(now);
             }
             Happening::AttemptFails(generation, retry) => self.fail_attempt(generation, retry),
-            Happening::ToServer(generation, request) => self.serve(generation, request),
-            Happening::ToClient(generation, reply) => self.receive(generation, reply),
+            Happening::MessageToServer(generation, request) => self.serve(generation, request),
+            Happening::MessageToClient(generation, reply) => self.receive(generation, reply),
         }
     }
 
     fn cut(&mut self, cut: Cut) {
-        let victim = self.link.current().or(self.attempting);
+        let victim = self.reconnection.current().or(self.attempting);
         let Some(victim) = victim.filter(|victim| !self.cuts.contains_key(victim)) else { return };
         self.cuts.insert(victim, cut);
         let noticed = self.now + cut.client_notices_after;
@@ -240,66 +263,67 @@ impl World {
     }
 
     /// The server's end of a connection receives a request.
-    fn serve(&mut self, generation: Generation, request: Request) {
+    fn serve(&mut self, generation: Generation, request: ToServer) {
         let from = connection(generation);
         match request {
-            // The session belongs to another client.
+            // The session belongs to the client that took it over.
             _ if self.taker.is_some() => self.plan(self.now, Happening::AttemptFails(generation, Retry::IsUseless)),
-            Request::Resume => {
-                self.server.attach(from);
+            ToServer::Resume => {
+                self.server.attach(from, self.instant());
                 self.plan(self.now + READ_GRACE, Happening::ReadGraceEnds(from));
-                self.send_to_client(generation, Reply::Resumed);
+                self.send_to_client(generation, ToClient::Resumed);
             }
-            Request::Read { after } => {
-                let (result, ping) = self.server.read(from, after);
+            ToServer::Read { after } => {
+                let (result, ping) = self.server.read(from, after, self.instant());
                 let dropped_bytes = self.server.dropped_bytes();
-                self.answers_on_their_way.insert(generation);
-                self.send_to_client(generation, Reply::Answer { result: Box::new(result), dropped_bytes });
+                self.answers_in_flight.insert(generation);
+                self.send_to_client(generation, ToClient::Answer { result: Box::new(result), dropped_bytes });
                 if let Some(ping) = ping {
-                    self.send_to_client(generation, Reply::Push(Push::Ping(ping)));
+                    self.send_to_client(generation, ToClient::Push(Push::Ping(ping)));
                 }
             }
-            Request::Pong(payload) => self.server.pong(from, payload),
-            Request::Flow { paused: true } => self.server.pause(from),
-            Request::Flow { paused: false } => self.server.resume(from),
+            ToServer::Pong(payload) => self.server.pong(from, payload),
+            ToServer::Flow { paused: true } => self.server.pause(from),
+            ToServer::Flow { paused: false } => self.server.resume(from),
         }
     }
 
     /// The client's end of a connection receives a message.
-    fn receive(&mut self, generation: Generation, reply: Reply) {
+    fn receive(&mut self, generation: Generation, reply: ToClient) {
         match reply {
-            Reply::Resumed => {
+            ToClient::Resumed => {
                 let after = self.client.last();
-                self.send_to_server(generation, Request::Read { after });
+                self.send_to_server(generation, ToServer::Read { after });
             }
-            Reply::Answer { result, dropped_bytes } => {
-                self.answers_on_their_way.remove(&generation);
+            ToClient::Answer { result, dropped_bytes } => {
+                self.answers_in_flight.remove(&generation);
                 self.filling_hole.take_if(|asked| *asked == generation);
                 if !self.is_over() {
                     self.client.take_answer(*result, dropped_bytes, self.schedule.kind, &self.server);
                 }
                 self.attempting.take_if(|attempt| *attempt == generation);
-                self.link.attempt_succeeded(generation, self.instant());
+                self.reconnection.attempt_succeeded(generation, self.instant());
             }
-            Reply::Push(Push::Ping(payload)) => self.send_to_server(generation, Request::Pong(payload)),
-            Reply::Push(push) => {
-                let awaits_answer = self.link.current().is_none();
+            ToClient::Push(Push::Ping(payload)) => self.send_to_server(generation, ToServer::Pong(payload)),
+            ToClient::Push(push) => {
+                let awaits_answer = self.reconnection.current().is_none();
                 if !self.is_over() {
                     self.client.take_push(push, awaits_answer);
                 }
             }
-            Reply::Displaced => self.link.taken_over(generation, "taken over"),
+            ToClient::TakenOver => self.reconnection.taken_over(generation, "taken over"),
         }
     }
 
-    /// Another client takes the session, reads what there is, and is sent the rest.
+    /// Another client takes the session over, reads the retained output, and is sent later events.
     fn take_over(&mut self) {
-        if let Some(current) = self.link.current() {
-            self.send_to_client(current, Reply::Displaced);
+        if let Some(current) = self.reconnection.current() {
+            self.send_to_client(current, ToClient::TakenOver);
         }
-        self.server.attach(TAKER);
-        let mut taker = Client::new();
-        let (answer, ping) = self.server.read(TAKER, 0);
+        let now = self.instant();
+        self.server.attach(TAKER, now);
+        let mut taker = SimulatedClient::new();
+        let (answer, ping) = self.server.read(TAKER, 0, now);
         taker.begin(answer, &self.server.truth);
         self.taker = Some(taker);
         if let Some(ping) = ping {
@@ -308,32 +332,32 @@ impl World {
     }
 
     fn pause(&mut self, lasts: Time) {
-        let Some(current) = self.link.current() else { return };
-        self.send_to_server(current, Request::Flow { paused: true });
-        let resumes = Happening::ToServer(current, Request::Flow { paused: false });
+        let Some(current) = self.reconnection.current() else { return };
+        self.send_to_server(current, ToServer::Flow { paused: true });
+        let resumes = Happening::MessageToServer(current, ToServer::Flow { paused: false });
         let flight = Flight { generation: current, sent: self.now, to_client: false };
-        // The resume is sent later over the same connection, or never if that breaks: a new connection is not paused.
+        // The resume is sent later over the same connection. If that breaks it is never sent, because a new connection is not paused.
         let earliest = self.arrivals.get(&(current, false)).copied().unwrap_or(0);
         self.agenda_entries += 1;
         self.agenda.insert((earliest.max(self.now + lasts), self.agenda_entries), (Some(flight), resumes));
     }
 
-    /// The socket of a connection takes a batch of messages.
+    /// The socket of a connection has room for a batch of messages.
     fn write_to(&mut self, to: ConnectionNumber) {
         self.writable.remove(&to);
-        for push in self.server.poll(to) {
+        for push in self.server.poll(to, self.instant()) {
             match to {
                 WATCHER => self.take_as_watcher(&push),
                 TAKER => match push {
                     Push::Ping(payload) => self.server.pong(TAKER, payload),
                     push => self.taker.as_mut().expect("somebody took over").take_push(push, false),
                 },
-                ConnectionNumber(number) => self.send_to_client(Generation(number), Reply::Push(push)),
+                ConnectionNumber(number) => self.send_to_client(Generation(number), ToClient::Push(push)),
             }
         }
     }
 
-    /// A watcher gets events in order. It may miss some, and sees that by their numbers.
+    /// A watcher gets events in order. It may miss some, and notices that by their numbers.
     fn take_as_watcher(&mut self, push: &Push) {
         if let Push::Event(seq, _) = push {
             assert!(self.watcher_last < Some(*seq), "{seq} follows {:?}", self.watcher_last);
@@ -341,7 +365,7 @@ impl World {
         }
     }
 
-    /// Lets the server write to every connection for which it has events.
+    /// Plans a write to every connection for which the server has events.
     fn plan_writing(&mut self) {
         let generations = (0..=self.attempts as u64).map(ConnectionNumber);
         for to in generations.chain([TAKER, WATCHER]) {
@@ -354,14 +378,14 @@ impl World {
     }
 
     fn client_notices(&mut self, generation: Generation) {
-        if self.link.current() == Some(generation) {
+        if self.reconnection.current() == Some(generation) {
             self.lost_at = Some(self.now);
             self.streams_failed = false;
         }
         let chance = self.chance();
-        self.link.disconnected(generation, Some("cut"), self.instant(), chance);
+        self.reconnection.disconnected(generation, Some("cut"), self.instant(), chance);
         let answer_comes =
-            self.answers_on_their_way.contains(&generation) && !self.cuts[&generation].loses_messages_in_flight;
+            self.answers_in_flight.contains(&generation) && !self.cuts[&generation].loses_messages_in_flight;
         if !answer_comes {
             self.fail_attempt(generation, Retry::MayHelp);
         }
@@ -371,17 +395,17 @@ impl World {
         let was_running = self.attempting.take_if(|attempt| *attempt == generation).is_some();
         let chance = self.chance();
         let is_retryable = retry == Retry::MayHelp;
-        self.link.attempt_failed(generation, "refused", is_retryable, self.instant(), chance);
-        assert!(is_retryable || !was_running || self.link.failure().is_some());
+        self.reconnection.attempt_failed(generation, "refused", is_retryable, self.instant(), chance);
+        assert!(is_retryable || !was_running || self.reconnection.failure().is_some());
     }
 
-    /// Does what the link of the client says.
-    fn follow_link(&mut self) {
-        while let Some(action) = self.link.poll_action() {
-            assert!(!self.link_failed, "{action:?} after the end");
+    /// Carries out the actions of the client's `Reconnection`.
+    fn follow_reconnection(&mut self) {
+        while let Some(action) = self.reconnection.poll_action() {
+            assert!(!self.client_failed, "{action:?} after the client has failed");
             match action {
                 Action::FailStreams(_) => {
-                    assert!(self.lost_at.is_some(), "only an old connection was lost");
+                    assert!(self.lost_at.is_some(), "the current connection was not lost");
                     self.streams_failed = true;
                 }
                 Action::Attempt(generation) => {
@@ -394,13 +418,13 @@ impl World {
                     self.hang_up(generation);
                 }
                 Action::Connected(generation) => {
-                    assert_eq!(self.link.current(), Some(generation));
+                    assert_eq!(self.reconnection.current(), Some(generation));
                     self.lost_at = None;
                 }
                 Action::Fail(text) => {
-                    assert_eq!(self.link.failure(), Some(text.as_str()));
+                    assert_eq!(self.reconnection.failure(), Some(text.as_str()));
                     assert!(self.taker.is_some() || self.streams_failed && self.attempting.is_none());
-                    self.link_failed = true;
+                    self.client_failed = true;
                     (0..=self.attempts as u64).for_each(|number| self.hang_up(Generation(number)));
                 }
             }
@@ -418,7 +442,7 @@ impl World {
         self.attempts += 1;
         let later = self.now + self.delay();
         match fate {
-            AttemptFate::Connects => self.send_to_server(generation, Request::Resume),
+            AttemptFate::Connects => self.send_to_server(generation, ToServer::Resume),
             AttemptFate::Hangs => {}
             AttemptFate::Refused => self.plan(later, Happening::AttemptFails(generation, Retry::MayHelp)),
             AttemptFate::Forbidden => self.plan(later, Happening::AttemptFails(generation, Retry::IsUseless)),
@@ -426,7 +450,7 @@ impl World {
     }
 
     fn hand_out(&mut self) {
-        if !self.link_failed {
+        if !self.client_failed {
             self.client.hand_out(&self.server.truth);
         }
         if let Some(taker) = &mut self.taker {
@@ -434,30 +458,31 @@ impl World {
         }
     }
 
-    /// A hole in the events of a live connection is filled by a read.
+    /// A client that has missed an event on a live connection reads it.
     fn fill_hole(&mut self) {
+        let now = self.instant();
         if let Some(taker) = self.taker.as_mut().filter(|taker| taker.has_hole()) {
-            let (answer, _) = self.server.read(TAKER, taker.last());
+            let (answer, _) = self.server.read(TAKER, taker.last(), now);
             taker.take_answer(answer, self.server.dropped_bytes(), self.schedule.kind, &self.server);
             taker.hand_out(&self.server.truth);
         }
-        if let Some(current) = self.link.current()
+        if let Some(current) = self.reconnection.current()
             && self.client.has_hole()
             && self.filling_hole != Some(current)
         {
             self.filling_hole = Some(current);
             let after = self.client.last();
-            self.send_to_server(current, Request::Read { after });
+            self.send_to_server(current, ToServer::Read { after });
         }
     }
 
     fn check_recovery_time(&self) {
-        let Some(lost_at) = self.lost_at.filter(|_| !self.link_failed) else { return };
+        let Some(lost_at) = self.lost_at.filter(|_| !self.client_failed) else { return };
         assert!(self.now < lost_at + RECOVERY_BUDGET, "still recovering {} ms after the loss", self.now - lost_at);
     }
 
     fn check_end(&self) {
-        assert!(self.link_failed != self.link.current().is_some(), "neither connected nor failed");
+        assert!(self.client_failed != self.reconnection.current().is_some(), "neither connected nor failed");
         assert!(!self.server.process_waits(), "the process waits for ever");
         assert!(!self.server.has_events_for(WATCHER), "the watcher was not sent everything");
         if let Some(taker) = &self.taker {
@@ -467,23 +492,23 @@ impl World {
         }
     }
 
-    /// The client has given up, so it takes no more events.
+    /// Whether the client has failed, so that it takes no more events.
     fn is_over(&self) -> bool {
-        self.link_failed || self.client.has_failed()
+        self.client_failed || self.client.has_failed()
     }
 
     fn arrives(&self, flight: &Flight) -> bool {
         let Some(cut) = self.cuts.get(&flight.generation) else { return true };
-        // A client still reads what its side of the network holds, perhaps after it was told of the loss.
+        // A client may still read messages that its machine had received before the cut, even after it has noticed the loss.
         flight.to_client && flight.sent < cut.at && !cut.loses_messages_in_flight
     }
 
-    fn send_to_server(&mut self, generation: Generation, request: Request) {
-        self.send(generation, false, Happening::ToServer(generation, request));
+    fn send_to_server(&mut self, generation: Generation, request: ToServer) {
+        self.send(generation, false, Happening::MessageToServer(generation, request));
     }
 
-    fn send_to_client(&mut self, generation: Generation, reply: Reply) {
-        self.send(generation, true, Happening::ToClient(generation, reply));
+    fn send_to_client(&mut self, generation: Generation, reply: ToClient) {
+        self.send(generation, true, Happening::MessageToClient(generation, reply));
     }
 
     fn send(&mut self, generation: Generation, to_client: bool, happening: Happening) {
@@ -510,7 +535,7 @@ impl World {
         self.schedule.dice[self.rolls % self.schedule.dice.len()]
     }
 
-    /// Mostly short, sometimes longer than the server waits for a read.
+    /// A random delay: mostly short, sometimes longer than the server waits for a read.
     fn delay(&mut self) -> Time {
         let roll = Time::from(self.roll());
         if roll.is_multiple_of(16) { roll % 2000 } else { roll % 60 }

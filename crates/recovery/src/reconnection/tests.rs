@@ -1,33 +1,33 @@
-//! A link on virtual time: who may do what in each state, and what the shell is told to do.
+//! A reconnection on virtual time: which calls are admitted in each state, and which actions the caller gets.
 
 use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
 const LOST: &str = "exec-server transport disconnected: reset";
 
-/// A link, its clock, and what it has asked for.
+/// A reconnection and its virtual clock.
 struct Scene {
-    link: Link,
+    reconnection: Reconnection,
     start: Instant,
     now: Instant,
 }
 
 impl Scene {
-    fn new(policy: LinkPolicy) -> Self {
+    fn new(policy: ReconnectPolicy) -> Self {
         let now = Instant::now();
-        Self { link: Link::connected(policy, now), start: now, now }
+        Self { reconnection: Reconnection::connected(policy, now), start: now, now }
     }
 
-    /// With round numbers: waits of 1, 2, 4, 4 ... seconds, and 25 s for everything.
+    /// Waits of 1, 2, 4, 4 ... seconds between attempts, and a budget of 25 s.
     fn usual() -> Self {
-        Self::new(LinkPolicy {
+        Self::new(ReconnectPolicy {
             backoff: Backoff { first: SECOND, longest: 4 * SECOND },
             stable_after: SECOND,
-            ..LinkPolicy::default()
+            ..ReconnectPolicy::default()
         })
     }
 
-    /// A connection that has held, and was then lost.
+    /// A connection that lasted for longer than `stable_after` and was then lost.
     fn lost() -> Self {
         let mut scene = Self::usual();
         scene.pass(10 * SECOND);
@@ -37,41 +37,41 @@ impl Scene {
 
     fn pass(&mut self, time: Duration) {
         self.now += time;
-        self.link.handle_timeout(self.now);
+        self.reconnection.handle_timeout(self.now);
     }
 
     fn lose(&mut self, generation: u64) {
-        self.link.disconnected(Generation(generation), Some("reset"), self.now, most());
+        self.reconnection.disconnected(Generation(generation), Some("reset"), self.now, longest_wait());
     }
 
     fn fail_attempt(&mut self, generation: u64, error: &str) {
-        self.link.attempt_failed(Generation(generation), error, true, self.now, most());
+        self.reconnection.attempt_failed(Generation(generation), error, true, self.now, longest_wait());
     }
 
     fn succeed(&mut self, generation: u64) {
-        self.link.attempt_succeeded(Generation(generation), self.now);
+        self.reconnection.attempt_succeeded(Generation(generation), self.now);
     }
 
     fn settle(&mut self) {
-        self.link.start_settled(self.now);
+        self.reconnection.start_settled(self.now);
     }
 
     fn actions(&mut self) -> Vec<Action> {
-        std::iter::from_fn(|| self.link.poll_action()).collect()
+        std::iter::from_fn(|| self.reconnection.poll_action()).collect()
     }
 
-    /// When it wants to be woken, from now.
+    /// Time from now until the next timeout.
     fn wakes_in(&self) -> Option<Duration> {
-        self.link.poll_timeout().map(|at| at - self.now)
+        self.reconnection.poll_timeout().map(|at| at - self.now)
     }
 
-    fn admits(&self) -> [Admission; 2] {
-        [self.link.admit(WhenRecovering::Wait), self.link.admit(WhenRecovering::FailFast)]
+    fn admits(&self) -> [CallAdmission; 2] {
+        [self.reconnection.admit(WhenRecovering::Wait), self.reconnection.admit(WhenRecovering::FailFast)]
     }
 }
 
-/// The longest wait that chance can bring.
-fn most() -> Chance {
+/// The random number that makes every wait as long as it can be.
+fn longest_wait() -> Chance {
     Chance::new(1.0)
 }
 
@@ -96,30 +96,30 @@ fn failed(error: &str) -> Action {
 }
 
 #[test]
-fn a_new_link_is_connected_and_wants_nothing() {
+fn a_new_client_is_connected_and_has_no_action() {
     let mut scene = Scene::usual();
-    assert_eq!(scene.link.current(), Some(Generation(0)));
-    assert_eq!(scene.admits(), [Admission::Go(Generation(0)), Admission::Go(Generation(0))]);
+    assert_eq!(scene.reconnection.current(), Some(Generation(0)));
+    assert_eq!(scene.admits(), [CallAdmission::Send(Generation(0)), CallAdmission::Send(Generation(0))]);
     scene.pass(1000 * SECOND);
-    assert_eq!((scene.actions(), scene.wakes_in(), scene.link.failure()), (vec![], None, None));
+    assert_eq!((scene.actions(), scene.wakes_in(), scene.reconnection.failure()), (vec![], None, None));
 }
 
 #[test]
-fn streams_fail_first_and_the_first_attempt_is_made_at_once() {
+fn after_a_loss_streams_fail_first_and_the_first_attempt_does_not_wait() {
     let mut scene = Scene::lost();
     assert_eq!(scene.actions(), [fail_streams(), attempt(1)]);
-    assert_eq!((scene.link.current(), scene.wakes_in()), (None, Some(25 * SECOND)));
-    assert_eq!(scene.admits(), [Admission::Wait, Admission::Refused(Refusal::Recovering)]);
+    assert_eq!((scene.reconnection.current(), scene.wakes_in()), (None, Some(25 * SECOND)));
+    assert_eq!(scene.admits(), [CallAdmission::Wait, CallAdmission::Refused(CallRefusal::Recovering)]);
     scene.succeed(1);
     assert_eq!(scene.actions(), [connected(1)]);
-    assert_eq!((scene.link.current(), scene.wakes_in()), (Some(Generation(1)), None));
-    assert_eq!(scene.admits(), [Admission::Go(Generation(1)), Admission::Go(Generation(1))]);
+    assert_eq!((scene.reconnection.current(), scene.wakes_in()), (Some(Generation(1)), None));
+    assert_eq!(scene.admits(), [CallAdmission::Send(Generation(1)), CallAdmission::Send(Generation(1))]);
 }
 
 #[test]
-fn a_loss_without_a_reason_is_told_without_one() {
+fn the_error_of_a_loss_without_a_reason_has_no_reason() {
     let mut scene = Scene::usual();
-    scene.link.disconnected(Generation(0), None, scene.now, most());
+    scene.reconnection.disconnected(Generation(0), None, scene.now, longest_wait());
     assert_eq!(scene.actions()[0], Action::FailStreams("exec-server transport disconnected".to_owned()));
 }
 
@@ -131,31 +131,32 @@ fn only_the_loss_of_the_current_connection_counts() {
     scene.lose(0);
     scene.actions();
     scene.lose(0);
-    assert_eq!(scene.actions(), [], "the second word of the same loss");
+    assert_eq!(scene.actions(), [], "the same loss is reported a second time");
     scene.succeed(1);
     scene.actions();
     scene.lose(0);
-    assert_eq!((scene.actions(), scene.link.current()), (vec![], Some(Generation(1))));
+    assert_eq!((scene.actions(), scene.reconnection.current()), (vec![], Some(Generation(1))));
     scene.lose(1);
     assert_eq!(scene.actions()[0], fail_streams());
 }
 
 #[test]
-fn without_a_way_to_reconnect_the_loss_itself_is_the_failure() {
-    let mut scene = Scene::new(LinkPolicy { can_reconnect: false, has_session: false, ..LinkPolicy::default() });
-    assert!(scene.link.start_began(Generation(0)));
+fn a_client_that_cannot_reconnect_fails_with_the_loss() {
+    let mut scene =
+        Scene::new(ReconnectPolicy { can_reconnect: false, has_session: false, ..ReconnectPolicy::default() });
+    assert!(scene.reconnection.start_began(Generation(0)));
     scene.lose(0);
     assert_eq!(scene.actions(), [fail_streams(), Action::Fail(LOST.to_owned())]);
-    assert_eq!((scene.link.failure(), scene.wakes_in()), (Some(LOST), None));
-    let refused = Admission::Refused(Refusal::Failed(LOST.to_owned()));
+    assert_eq!((scene.reconnection.failure(), scene.wakes_in()), (Some(LOST), None));
+    let refused = CallAdmission::Refused(CallRefusal::Failed(LOST.to_owned()));
     assert_eq!(scene.admits(), [refused.clone(), refused]);
     scene.settle();
     assert_eq!(scene.actions(), []);
 }
 
 #[test]
-fn without_a_session_there_is_nothing_to_resume() {
-    let mut scene = Scene::new(LinkPolicy { has_session: false, ..LinkPolicy::default() });
+fn a_client_without_a_session_fails_with_the_loss() {
+    let mut scene = Scene::new(ReconnectPolicy { has_session: false, ..ReconnectPolicy::default() });
     scene.lose(0);
     assert_eq!(scene.actions(), [fail_streams(), failed("missing session id")]);
 }
@@ -163,8 +164,8 @@ fn without_a_session_there_is_nothing_to_resume() {
 #[test]
 fn starts_in_flight_delay_the_first_attempt_until_the_last_has_settled() {
     let mut scene = Scene::usual();
-    assert!(scene.link.start_began(Generation(0)));
-    assert!(scene.link.start_began(Generation(0)));
+    assert!(scene.reconnection.start_began(Generation(0)));
+    assert!(scene.reconnection.start_began(Generation(0)));
     scene.lose(0);
     assert_eq!((scene.actions(), scene.wakes_in()), (vec![fail_streams()], Some(25 * SECOND)));
     scene.pass(2 * SECOND);
@@ -177,7 +178,7 @@ fn starts_in_flight_delay_the_first_attempt_until_the_last_has_settled() {
 #[test]
 fn starts_that_never_settle_end_the_recovery_at_its_deadline() {
     let mut scene = Scene::usual();
-    assert!(scene.link.start_began(Generation(0)));
+    assert!(scene.reconnection.start_began(Generation(0)));
     scene.lose(0);
     scene.pass(25 * SECOND - Duration::from_nanos(1));
     assert_eq!(scene.actions(), [fail_streams()]);
@@ -190,7 +191,7 @@ fn starts_that_never_settle_end_the_recovery_at_its_deadline() {
 #[test]
 fn a_start_that_settles_after_the_deadline_does_not_begin_an_attempt() {
     let mut scene = Scene::usual();
-    assert!(scene.link.start_began(Generation(0)));
+    assert!(scene.reconnection.start_began(Generation(0)));
     scene.lose(0);
     scene.now += 26 * SECOND;
     scene.settle();
@@ -200,22 +201,22 @@ fn a_start_that_settles_after_the_deadline_does_not_begin_an_attempt() {
 #[test]
 fn a_start_begins_only_over_the_current_connection() {
     let mut scene = Scene::lost();
-    assert!(!scene.link.start_began(Generation(0)), "lost");
-    assert!(!scene.link.start_began(Generation(1)), "not there yet");
+    assert!(!scene.reconnection.start_began(Generation(0)), "this connection was lost");
+    assert!(!scene.reconnection.start_began(Generation(1)), "this connection is not made yet");
     scene.succeed(1);
-    assert!(!scene.link.start_began(Generation(0)));
-    assert!(scene.link.start_began(Generation(1)));
+    assert!(!scene.reconnection.start_began(Generation(0)));
+    assert!(scene.reconnection.start_began(Generation(1)));
     scene.actions();
     scene.lose(1);
-    assert_eq!(scene.actions(), [fail_streams()], "a refused start is not waited for, one that began is");
+    assert_eq!(scene.actions(), [fail_streams()], "only the start that began is waited for");
     scene.settle();
-    assert_eq!(scene.actions(), [], "the connection had not held");
+    assert_eq!(scene.actions(), [], "the connection was too short to reset the backoff");
     scene.pass(SECOND);
     assert_eq!(scene.actions(), [attempt(2)]);
 }
 
 #[test]
-fn waits_grow_up_to_the_longest_and_an_attempt_has_a_new_number() {
+fn waits_grow_up_to_the_longest_and_each_attempt_has_a_new_number() {
     let mut scene = Scene::lost();
     scene.actions();
     for (number, wait) in [(1, 1), (2, 2), (3, 4), (4, 4)] {
@@ -229,17 +230,17 @@ fn waits_grow_up_to_the_longest_and_an_attempt_has_a_new_number() {
 }
 
 #[test]
-fn half_of_a_wait_is_left_to_chance() {
+fn half_of_a_wait_is_random() {
     let wait = |chance| {
         let mut scene = Scene::lost();
-        scene.link.attempt_failed(Generation(1), "refused", true, scene.now, Chance::new(chance));
+        scene.reconnection.attempt_failed(Generation(1), "refused", true, scene.now, Chance::new(chance));
         scene.wakes_in()
     };
     assert_eq!([0.0, 0.5].map(wait), [Some(SECOND / 2), Some(SECOND * 3 / 4)]);
 }
 
 #[test]
-fn a_connection_that_breaks_at_once_is_no_reason_to_hammer_the_server() {
+fn connections_that_break_early_do_not_reset_the_backoff() {
     let mut scene = Scene::lost();
     for (number, wait) in [(1, 1), (2, 2), (3, 4), (4, 4)] {
         assert_eq!(scene.actions().last(), Some(&attempt(number)));
@@ -253,7 +254,7 @@ fn a_connection_that_breaks_at_once_is_no_reason_to_hammer_the_server() {
 }
 
 #[test]
-fn a_connection_that_held_makes_the_next_attempt_the_first_again() {
+fn a_connection_that_lasts_resets_the_backoff() {
     let mut scene = Scene::lost();
     scene.fail_attempt(1, "refused");
     scene.pass(SECOND);
@@ -283,7 +284,7 @@ fn each_loss_has_the_whole_budget_and_its_own_last_error() {
 #[test]
 fn a_permanent_error_ends_the_recovery() {
     let mut scene = Scene::lost();
-    scene.link.attempt_failed(Generation(1), "unknown session id s", false, scene.now, most());
+    scene.reconnection.attempt_failed(Generation(1), "unknown session id s", false, scene.now, longest_wait());
     assert_eq!(scene.actions(), [fail_streams(), attempt(1), failed("unknown session id s")]);
     assert_eq!(scene.wakes_in(), None);
 }
@@ -294,15 +295,15 @@ fn the_deadline_ends_a_wait() {
     scene.actions();
     scene.pass(25 * SECOND - SECOND / 2);
     scene.fail_attempt(1, "refused");
-    assert_eq!(scene.wakes_in(), Some(SECOND / 2), "sooner than the next attempt");
-    scene.link.handle_timeout(scene.start);
-    assert_eq!(scene.actions(), [], "time does not go back");
+    assert_eq!(scene.wakes_in(), Some(SECOND / 2), "the deadline is before the next attempt");
+    scene.reconnection.handle_timeout(scene.start);
+    assert_eq!(scene.actions(), [], "an early call does no harm");
     scene.pass(SECOND / 2);
     assert_eq!(scene.actions(), [failed("recovery timed out after 25s: refused")]);
 }
 
 #[test]
-fn the_deadline_abandons_a_running_attempt_and_its_answer_comes_too_late() {
+fn the_deadline_abandons_a_running_attempt_whose_success_then_changes_nothing() {
     let mut scene = Scene::lost();
     scene.actions();
     scene.pass(25 * SECOND);
@@ -311,7 +312,7 @@ fn the_deadline_abandons_a_running_attempt_and_its_answer_comes_too_late() {
     scene.fail_attempt(1, "refused");
     scene.lose(1);
     scene.pass(SECOND);
-    assert_eq!((scene.actions(), scene.link.current()), (vec![], None));
+    assert_eq!((scene.actions(), scene.reconnection.current()), (vec![], None));
 }
 
 #[test]
@@ -324,7 +325,7 @@ fn an_attempt_that_fails_after_the_deadline_is_the_last() {
 }
 
 #[test]
-fn an_attempt_that_beats_the_timer_counts() {
+fn an_attempt_that_succeeds_before_the_timer_fires_counts() {
     let mut scene = Scene::lost();
     scene.actions();
     scene.now += 25 * SECOND;
@@ -334,95 +335,96 @@ fn an_attempt_that_beats_the_timer_counts() {
 }
 
 #[test]
-fn only_the_running_attempt_has_a_say() {
+fn only_reports_about_the_running_attempt_count() {
     let mut scene = Scene::lost();
     scene.fail_attempt(1, "refused");
     scene.succeed(1);
     scene.fail_attempt(1, "refused again");
-    assert_eq!((scene.link.current(), scene.wakes_in()), (None, Some(SECOND)));
+    assert_eq!((scene.reconnection.current(), scene.wakes_in()), (None, Some(SECOND)));
     scene.pass(SECOND);
     scene.succeed(1);
-    scene.link.attempt_failed(Generation(1), "unknown session", false, scene.now, most());
+    scene.reconnection.attempt_failed(Generation(1), "unknown session", false, scene.now, longest_wait());
     assert_eq!(scene.actions(), [fail_streams(), attempt(1), attempt(2)]);
     scene.succeed(2);
     assert_eq!(scene.actions(), [connected(2)]);
 }
 
 #[test]
-fn a_connection_that_is_lost_while_it_catches_up_is_not_taken() {
+fn a_connection_that_is_lost_while_it_catches_up_is_not_used() {
     let mut scene = Scene::lost();
     scene.actions();
     scene.lose(1);
-    assert_eq!((scene.actions(), scene.wakes_in()), (vec![], Some(25 * SECOND)), "the attempt itself is to say");
+    assert_eq!((scene.actions(), scene.wakes_in()), (vec![], Some(25 * SECOND)), "the attempt reports its own end");
     scene.succeed(1);
-    assert_eq!((scene.actions(), scene.link.current(), scene.wakes_in()), (vec![], None, Some(SECOND)));
+    assert_eq!((scene.actions(), scene.reconnection.current(), scene.wakes_in()), (vec![], None, Some(SECOND)));
     scene.pass(SECOND);
     scene.succeed(2);
-    assert_eq!(scene.actions(), [attempt(2), connected(2)], "the next one is its own");
+    assert_eq!(scene.actions(), [attempt(2), connected(2)], "the next attempt is not affected");
 }
 
 #[test]
-fn an_attempt_that_fails_for_good_is_believed_though_its_connection_was_lost() {
+fn a_permanent_error_counts_although_the_connection_of_its_attempt_was_lost() {
     let mut scene = Scene::lost();
     scene.actions();
     scene.lose(1);
-    scene.link.attempt_failed(Generation(1), "unknown session", false, scene.now, most());
+    scene.reconnection.attempt_failed(Generation(1), "unknown session", false, scene.now, longest_wait());
     assert_eq!(scene.actions(), [failed("unknown session")]);
 }
 
 #[test]
-fn closing_a_connected_link_fails_what_waits() {
+fn closing_a_connected_client_fails_everything_that_waits() {
     let mut scene = Scene::usual();
-    scene.link.close("closed by its user");
+    scene.reconnection.close("closed by its user");
     assert_eq!(scene.actions(), [Action::Fail("closed by its user".to_owned())]);
-    scene.link.close("again");
+    scene.reconnection.close("again");
     scene.lose(0);
-    assert_eq!((scene.actions(), scene.link.failure()), (vec![], Some("closed by its user")));
+    assert_eq!((scene.actions(), scene.reconnection.failure()), (vec![], Some("closed by its user")));
 }
 
 #[test]
-fn closing_drops_what_was_under_way() {
+fn closing_ends_a_recovery_in_every_step() {
     let closed = || Action::Fail("closed".to_owned());
 
     let mut settling = Scene::usual();
-    assert!(settling.link.start_began(Generation(0)));
+    assert!(settling.reconnection.start_began(Generation(0)));
     settling.lose(0);
-    settling.link.close("closed");
+    settling.reconnection.close("closed");
     settling.settle();
     assert_eq!(settling.actions(), [fail_streams(), closed()]);
 
     let mut attempting = Scene::lost();
-    attempting.link.close("closed");
+    attempting.reconnection.close("closed");
     attempting.succeed(1);
     assert_eq!(attempting.actions(), [fail_streams(), attempt(1), abandon(1), closed()]);
 
     let mut waiting = Scene::lost();
     waiting.fail_attempt(1, "refused");
     waiting.actions();
-    waiting.link.close("closed");
+    waiting.reconnection.close("closed");
     waiting.pass(SECOND);
     assert_eq!((waiting.actions(), waiting.wakes_in()), (vec![closed()], None));
 
     let mut failed_before = Scene::lost();
     failed_before.pass(25 * SECOND);
     failed_before.actions();
-    failed_before.link.close("closed");
+    failed_before.reconnection.close("closed");
     assert_eq!(failed_before.actions(), []);
-    assert!(failed_before.link.failure().is_some_and(|text| text.ends_with("timed out after 25s")));
+    assert!(failed_before.reconnection.failure().is_some_and(|text| text.ends_with("timed out after 25s")));
 }
 
 #[test]
-fn a_budget_is_told_in_its_own_unit() {
-    let mut scene = Scene::new(LinkPolicy { budget: Duration::from_millis(1500), ..LinkPolicy::default() });
+fn the_error_names_the_budget_in_a_readable_unit() {
+    let mut scene = Scene::new(ReconnectPolicy { budget: Duration::from_millis(1500), ..ReconnectPolicy::default() });
     scene.lose(0);
     scene.pass(2 * SECOND);
     assert_eq!(scene.actions().last(), Some(&failed("recovery timed out after 1.5s")));
 }
 
 #[test]
-fn a_budget_without_end_is_possible() {
+fn an_infinite_budget_does_not_panic() {
     let forever = Backoff { first: Duration::MAX, longest: Duration::MAX };
-    let mut scene = Scene::new(LinkPolicy { budget: Duration::MAX, backoff: forever, ..LinkPolicy::default() });
+    let mut scene =
+        Scene::new(ReconnectPolicy { budget: Duration::MAX, backoff: forever, ..ReconnectPolicy::default() });
     scene.lose(0);
     scene.fail_attempt(1, "refused");
     scene.pass(1000 * SECOND);
@@ -431,36 +433,36 @@ fn a_budget_without_end_is_possible() {
 }
 
 #[test]
-fn a_session_that_was_taken_is_not_asked_for_again() {
+fn a_session_that_was_taken_over_is_not_resumed() {
     let mut scene = Scene::usual();
-    scene.link.taken_over(Generation(7), "an old connection");
+    scene.reconnection.taken_over(Generation(7), "an old connection");
     assert_eq!(scene.actions(), []);
-    scene.link.taken_over(Generation(0), "taken");
+    scene.reconnection.taken_over(Generation(0), "taken");
     assert_eq!(scene.actions(), [Action::Fail("taken".to_owned())]);
-    assert_eq!(scene.admits()[0], Admission::Refused(Refusal::Failed("taken".to_owned())));
+    assert_eq!(scene.admits()[0], CallAdmission::Refused(CallRefusal::Failed("taken".to_owned())));
     assert_eq!(scene.wakes_in(), None);
     scene.lose(0);
-    assert_eq!(scene.actions(), [], "the end of that connection is no news");
+    assert_eq!(scene.actions(), [], "the end of that connection changes nothing");
 }
 
 #[test]
-fn an_attempt_that_brings_something_gives_the_client_its_whole_time_again() {
+fn an_attempt_that_receives_missing_events_starts_the_deadline_again() {
     let mut scene = Scene::lost();
     let mut attempt = 1;
-    // Far longer than the budget: every connection breaks, and every one has brought a part.
+    // Every connection breaks after it has received some events. Together the attempts take far longer than the budget.
     for _ in 0..20 {
         scene.pass(5 * SECOND);
-        scene.link.attempt_progressed(Generation(attempt), scene.now);
+        scene.reconnection.attempt_progressed(Generation(attempt), scene.now);
         scene.fail_attempt(attempt, "reset");
-        assert_eq!(scene.link.failure(), None, "attempt {attempt}");
+        assert_eq!(scene.reconnection.failure(), None, "attempt {attempt}");
         attempt += 1;
-        // No longer than after the first failure.
+        // The wait is that after the first failure.
         scene.pass(SECOND);
         let actions = scene.actions();
         assert_eq!(actions.last(), Some(&Action::Attempt(Generation(attempt))), "{actions:?}");
     }
-    // One that brings nothing does not, and neither does one that is over.
-    scene.link.attempt_progressed(Generation(attempt - 1), scene.now);
+    // An attempt that receives nothing does not extend the deadline, and neither does a report about an earlier attempt.
+    scene.reconnection.attempt_progressed(Generation(attempt - 1), scene.now);
     scene.pass(25 * SECOND);
-    assert!(scene.link.failure().is_some());
+    assert!(scene.reconnection.failure().is_some());
 }

@@ -1,33 +1,34 @@
-//! The state of a client's connection: connected, recovering or failed, with one deadline for a recovery.
+//! Whether a client is connected, recovering or failed, and when it tries to connect again. A recovery has one deadline.
 //!
-//! Connections are numbered. What an old one says, after a newer one took its place, changes nothing.
+//! Connections are numbered by [`Generation`]. A report about an old connection changes nothing once a newer one has replaced it. The value
+//! knows no sockets: the caller reports what happened and does what [`Reconnection::poll_action`] returns.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use crate::backoff::{Backoff, Chance};
 
-/// Names a connection, or an attempt to make one, for the life of the client.
+/// Number of a connection, or of an attempt to make one, counted from 0 for the life of the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Generation(pub u64);
 
-/// How a client goes about a lost connection.
+/// What a client does about a lost connection.
 #[derive(Clone, Copy, Debug)]
-pub struct LinkPolicy {
-    /// From the loss until the client gives up.
+pub struct ReconnectPolicy {
+    /// Time from the loss of the connection until the client gives up. The default is 25 s.
     pub budget: Duration,
-    /// The waits between attempts.
+    /// Waits between the attempts to connect.
     pub backoff: Backoff,
-    /// A connection that held for less than this does not make the next attempt the first one again: a server that drops
-    /// everybody at once is not hammered.
+    /// A connection that lasts at least this long resets the backoff. A shorter one does not, so that a server which closes every
+    /// connection at once is not flooded with attempts. The default is 10 ms.
     pub stable_after: Duration,
-    /// Whether there is a way to connect again.
+    /// Whether the client knows how to connect again. If not, the loss of the connection is final.
     pub can_reconnect: bool,
-    /// Whether there is a session to resume.
+    /// Whether the server gave the client a session that it can resume. If not, the loss of the connection is final.
     pub has_session: bool,
 }
 
-impl Default for LinkPolicy {
+impl Default for ReconnectPolicy {
     fn default() -> Self {
         Self {
             budget: Duration::from_secs(25),
@@ -39,66 +40,67 @@ impl Default for LinkPolicy {
     }
 }
 
-/// What the shell is to do.
+/// What the caller of a [`Reconnection`] does next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// The connection is lost: what streams over it fails now, with these words. Comes before everything else.
+    /// The connection is lost: everything that streams over it fails now, with this error text. The first action after a loss.
     FailStreams(String),
-    /// Connect, resume and catch up, then tell [`Link::attempt_succeeded`] or [`Link::attempt_failed`].
+    /// Connect, resume the session and catch up, then call [`Reconnection::attempt_succeeded`] or [`Reconnection::attempt_failed`].
     Attempt(Generation),
-    /// Drop this attempt.
+    /// Stop this attempt. Its outcome does not matter any more.
     Abandon(Generation),
-    /// This connection is the current one; whoever waits may go on.
+    /// This connection is the current one: calls that wait may be sent over it.
     Connected(Generation),
-    /// Nothing will come any more: everything that waits fails with these words.
+    /// The client has failed for good: everything that waits fails with this error text.
     Fail(String),
 }
 
-/// What a call does that finds no connection.
+/// What a call does while the client has no connection and is recovering.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenRecovering {
-    /// It waits.
+    /// The call waits for the next connection.
     #[default]
     Wait,
-    /// It fails at once.
+    /// The call fails at once.
     FailFast,
 }
 
-/// Whether a call may go out.
+/// Whether a call may be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Admission {
-    /// Over this connection.
-    Go(Generation),
-    /// Ask again after the next change.
+pub enum CallAdmission {
+    /// The call may be sent over this connection.
+    Send(Generation),
+    /// The client is recovering. Ask again after the next [`Action`].
     Wait,
-    /// It fails.
-    Refused(Refusal),
+    /// The call fails without being sent.
+    Refused(CallRefusal),
 }
 
-/// Why a call does not go out.
+/// Why a call fails without being sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
-    /// It did not want to wait.
+pub enum CallRefusal {
+    /// The client is recovering, and the call was made with [`WhenRecovering::FailFast`].
     Recovering,
-    /// The client has failed, with these words.
+    /// The client has failed for good, with this error text.
     Failed(String),
 }
 
-/// The connection of one client.
+/// The state of a client's connection over all its generations.
 #[derive(Debug)]
-pub struct Link {
-    policy: LinkPolicy,
-    state: State,
+pub struct Reconnection {
+    policy: ReconnectPolicy,
+    state: ReconnectionState,
+    /// Number of the newest [`Generation`].
     latest: u64,
-    /// Process starts that were sent and are not settled, over whichever connection.
+    /// Process starts that were sent and have no result yet, over all connections.
     starts: usize,
-    /// Attempts in a row that did not lead to a connection that held.
+    /// Attempts in a row that did not lead to a connection which lasted for [`ReconnectPolicy::stable_after`].
     failed_attempts: u32,
     actions: VecDeque<Action>,
 }
 
 #[derive(Debug)]
-enum State {
+enum ReconnectionState {
     Connected { generation: Generation, since: Instant },
     Recovering(Recovering),
     Failed(String),
@@ -109,14 +111,14 @@ struct Recovering {
     disconnect: String,
     deadline: Instant,
     last_error: Option<String>,
-    /// How the connection of the running attempt was lost, and the chance drawn for it.
+    /// Set if the connection of the running attempt was lost: the error text, and the random number for the wait before the next attempt.
     lost_attempt: Option<(String, Chance)>,
     step: RecoveryStep,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RecoveryStep {
-    /// Starts that were in flight have not all failed yet.
+    /// Process starts that were in flight over the lost connection have not all got their result.
     Settling {
         not_before: Instant,
     },
@@ -126,63 +128,65 @@ enum RecoveryStep {
     Attempting(Generation),
 }
 
-impl Link {
-    /// The first connection is there.
-    pub fn connected(policy: LinkPolicy, now: Instant) -> Self {
-        let state = State::Connected { generation: Generation(0), since: now };
+impl Reconnection {
+    /// A client whose first connection, generation 0, was just made.
+    pub fn connected(policy: ReconnectPolicy, now: Instant) -> Self {
+        let state = ReconnectionState::Connected { generation: Generation(0), since: now };
         Self { policy, state, latest: 0, starts: 0, failed_attempts: 0, actions: VecDeque::new() }
     }
 
-    /// Whether a call may go out now.
-    pub fn admit(&self, when_recovering: WhenRecovering) -> Admission {
+    /// Whether a call may be sent now.
+    pub fn admit(&self, when_recovering: WhenRecovering) -> CallAdmission {
         match (&self.state, when_recovering) {
-            (State::Connected { generation, .. }, _) => Admission::Go(*generation),
-            (State::Recovering(_), WhenRecovering::Wait) => Admission::Wait,
-            (State::Recovering(_), WhenRecovering::FailFast) => Admission::Refused(Refusal::Recovering),
-            (State::Failed(text), _) => Admission::Refused(Refusal::Failed(text.clone())),
+            (ReconnectionState::Connected { generation, .. }, _) => CallAdmission::Send(*generation),
+            (ReconnectionState::Recovering(_), WhenRecovering::Wait) => CallAdmission::Wait,
+            (ReconnectionState::Recovering(_), WhenRecovering::FailFast) => {
+                CallAdmission::Refused(CallRefusal::Recovering)
+            }
+            (ReconnectionState::Failed(text), _) => CallAdmission::Refused(CallRefusal::Failed(text.clone())),
         }
     }
 
-    /// The connection in use.
+    /// The connection in use. `None` while the client recovers, and after it has failed.
     pub fn current(&self) -> Option<Generation> {
         match self.state {
-            State::Connected { generation, .. } => Some(generation),
-            State::Recovering(_) | State::Failed(_) => None,
+            ReconnectionState::Connected { generation, .. } => Some(generation),
+            ReconnectionState::Recovering(_) | ReconnectionState::Failed(_) => None,
         }
     }
 
-    /// The words it has failed with.
+    /// The error text of a client that has failed for good.
     pub fn failure(&self) -> Option<&str> {
         match &self.state {
-            State::Failed(text) => Some(text),
-            State::Connected { .. } | State::Recovering(_) => None,
+            ReconnectionState::Failed(text) => Some(text),
+            ReconnectionState::Connected { .. } | ReconnectionState::Recovering(_) => None,
         }
     }
 
-    /// A process start is about to be sent over this connection. False: it is no longer the current one.
+    /// A process start is about to be sent over this connection. Returns false, and counts nothing, if it is not the current connection.
     pub fn start_began(&mut self, generation: Generation) -> bool {
         let is_current = self.current() == Some(generation);
         self.starts += usize::from(is_current);
         is_current
     }
 
-    /// The start has its answer, or will get none. To be told once for each start that began.
+    /// A process start was answered, or will never be. Must be called once for each [`start_began`](Self::start_began) that returned true.
     pub fn start_settled(&mut self, now: Instant) {
         debug_assert!(self.starts > 0, "more starts settled than began");
         self.starts = self.starts.saturating_sub(1);
-        self.go_on(now);
+        self.advance(now);
     }
 
-    /// The connection has ended. Only the current one counts, and one that an attempt is about to make the current one: the word of
-    /// its loss may overtake the word of its success.
+    /// A connection has ended. Ignored unless it is the current one or the one of the running attempt, whose loss may be reported before its
+    /// success.
     pub fn disconnected(&mut self, generation: Generation, reason: Option<&str>, now: Instant, chance: Chance) {
         let disconnect = match reason {
             None => "exec-server transport disconnected".to_owned(),
             Some(reason) => format!("exec-server transport disconnected: {reason}"),
         };
         let since = match &mut self.state {
-            State::Connected { generation: current, since } if *current == generation => *since,
-            State::Recovering(recovering) if recovering.step == RecoveryStep::Attempting(generation) => {
+            ReconnectionState::Connected { generation: current, since } if *current == generation => *since,
+            ReconnectionState::Recovering(recovering) if recovering.step == RecoveryStep::Attempting(generation) => {
                 recovering.lost_attempt = Some((disconnect, chance));
                 return;
             }
@@ -201,24 +205,29 @@ impl Link {
         let not_before = later(now, self.policy.backoff.after(self.failed_attempts, chance));
         let deadline = later(now, self.policy.budget);
         let step = RecoveryStep::Settling { not_before };
-        self.state =
-            State::Recovering(Recovering { disconnect, deadline, last_error: None, lost_attempt: None, step });
-        self.go_on(now);
+        self.state = ReconnectionState::Recovering(Recovering {
+            disconnect,
+            deadline,
+            last_error: None,
+            lost_attempt: None,
+            step,
+        });
+        self.advance(now);
     }
 
-    /// Another client has taken the session from this connection. To come back would take it from that one, so the client fails with
-    /// these words.
+    /// Another client has taken the session over from this connection. The client fails with `text`, because a reconnect would take the
+    /// session away from the other client.
     pub fn taken_over(&mut self, generation: Generation, text: &str) {
         if self.current() == Some(generation) {
             self.fail(text.to_owned());
         }
     }
 
-    /// The attempt has brought something of what was missed. Where connections carry little it takes many of them, so the client gets its
-    /// whole time again, and does not wait longer for each.
+    /// The running attempt has received a part of the missing events. If connections break early, a recovery needs many of them, so
+    /// the deadline and the backoff start again.
     pub fn attempt_progressed(&mut self, generation: Generation, now: Instant) {
         let budget = self.policy.budget;
-        if let State::Recovering(recovering) = &mut self.state
+        if let ReconnectionState::Recovering(recovering) = &mut self.state
             && recovering.step == RecoveryStep::Attempting(generation)
         {
             recovering.deadline = later(now, budget);
@@ -226,22 +235,22 @@ impl Link {
         }
     }
 
-    /// The attempt led to a connection that has resumed the session and caught up.
+    /// The attempt has made a connection, resumed the session and caught up.
     pub fn attempt_succeeded(&mut self, generation: Generation, now: Instant) {
         if !self.is_attempting(generation) {
             return;
         }
-        if let State::Recovering(Recovering { lost_attempt, .. }) = &mut self.state
+        if let ReconnectionState::Recovering(Recovering { lost_attempt, .. }) = &mut self.state
             && let Some((error, chance)) = lost_attempt.take()
         {
             return self.attempt_failed(generation, &error, true, now, chance);
         }
         self.failed_attempts = self.failed_attempts.saturating_add(1);
-        self.state = State::Connected { generation, since: now };
+        self.state = ReconnectionState::Connected { generation, since: now };
         self.actions.push_back(Action::Connected(generation));
     }
 
-    /// The attempt failed; `is_retryable` says whether another one may do better.
+    /// The attempt failed. `is_retryable` says whether another attempt may succeed; if not, the client fails for good.
     pub fn attempt_failed(
         &mut self,
         generation: Generation,
@@ -255,17 +264,17 @@ impl Link {
         }
         self.failed_attempts = self.failed_attempts.saturating_add(1);
         let wait = self.policy.backoff.after(self.failed_attempts, chance);
-        let State::Recovering(recovering) = &mut self.state else { return };
+        let ReconnectionState::Recovering(recovering) = &mut self.state else { return };
         if !is_retryable {
             let text = resume_failed(&recovering.disconnect, error);
             return self.fail(text);
         }
         recovering.last_error = Some(error.to_owned());
         recovering.step = RecoveryStep::Waiting { until: later(now, wait) };
-        self.go_on(now);
+        self.advance(now);
     }
 
-    /// The client is given up by its user.
+    /// The program that uses the client has closed it. Everything that waits fails with `text`.
     pub fn close(&mut self, text: &str) {
         if let Some(attempt) = self.attempt() {
             self.actions.push_back(Action::Abandon(attempt));
@@ -275,26 +284,26 @@ impl Link {
         }
     }
 
-    /// Time has passed.
+    /// The time that [`poll_timeout`](Self::poll_timeout) has returned is reached. An early call does no harm.
     pub fn handle_timeout(&mut self, now: Instant) {
-        self.go_on(now);
+        self.advance(now);
     }
 
-    /// When to call [`Link::handle_timeout`] next.
+    /// When to call [`Reconnection::handle_timeout`] next.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let State::Recovering(recovering) = &self.state else { return None };
+        let ReconnectionState::Recovering(recovering) = &self.state else { return None };
         match recovering.step {
             RecoveryStep::Waiting { until } => Some(until.min(recovering.deadline)),
             RecoveryStep::Settling { .. } | RecoveryStep::Attempting(_) => Some(recovering.deadline),
         }
     }
 
-    /// The next thing to do.
+    /// Takes the next action. The caller must carry out all of them, in order.
     pub fn poll_action(&mut self) -> Option<Action> {
         self.actions.pop_front()
     }
 
-    /// Whether there is something to do.
+    /// Whether [`poll_action`](Self::poll_action) would return an action.
     pub fn has_action(&self) -> bool {
         !self.actions.is_empty()
     }
@@ -305,13 +314,16 @@ impl Link {
 
     fn attempt(&self) -> Option<Generation> {
         match &self.state {
-            State::Recovering(Recovering { step: RecoveryStep::Attempting(generation), .. }) => Some(*generation),
+            ReconnectionState::Recovering(Recovering { step: RecoveryStep::Attempting(generation), .. }) => {
+                Some(*generation)
+            }
             _ => None,
         }
     }
 
-    fn go_on(&mut self, now: Instant) {
-        let State::Recovering(recovering) = &mut self.state else { return };
+    /// Takes the steps of a recovery that are due: giving up at the deadline, or the next attempt.
+    fn advance(&mut self, now: Instant) {
+        let ReconnectionState::Recovering(recovering) = &mut self.state else { return };
         if now >= recovering.deadline {
             let mut error = format!("recovery timed out after {:?}", self.policy.budget);
             if let Some(last) = &recovering.last_error {
@@ -340,12 +352,12 @@ impl Link {
     }
 
     fn fail(&mut self, text: String) {
-        self.state = State::Failed(text.clone());
+        self.state = ReconnectionState::Failed(text.clone());
         self.actions.push_back(Action::Fail(text));
     }
 }
 
-/// A budget or a wait without end is one that nobody will see the end of.
+/// `now + wait`, for waits up to `Duration::MAX`, which would overflow an `Instant`.
 fn later(now: Instant, wait: Duration) -> Instant {
     const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
     now + wait.min(CENTURY)
