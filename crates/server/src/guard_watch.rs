@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use session::LogBound;
+use session::LogRateLimit;
 use spawn::Spawner;
 
 use crate::starter::Starter;
@@ -12,7 +12,7 @@ use crate::starter::Starter;
 const GUARD_PAUSE: Duration = Duration::from_secs(1);
 
 /// A guard that cannot be started is tried again after each pause.
-const LOST_GUARD_LINES: LogBound = LogBound::new(1, Duration::from_secs(60));
+const LOST_GUARD_LINES: LogRateLimit = LogRateLimit::new(1, Duration::from_secs(60));
 
 /// Watches the guard, for ever, and starts the next one at once. A server that is killed without a guard leaves its processes behind.
 pub(crate) async fn keep_guard(spawner: &Spawner, starter: &Starter) {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use http::HeaderMap;
 use parking_lot::Mutex;
-use session::LogBound;
+use session::LogRateLimit;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use transport::{
     AcceptError, AcceptWarning, BindError, HttpSurface, ListenUrl, Listener, MessageLimits, MessageStream, PeerLabel,
@@ -245,17 +245,17 @@ fn log_refused(peer: PeerLabel, error: &AcceptError) {
 
 /// Anybody who reaches the port can cause such a line, so that their number must not follow the number of attempts. The counter in
 /// `/metrics` has all of them.
-const REFUSAL_LINES: LogBound = LogBound::new(20, Duration::from_secs(10));
+const REFUSAL_LINES: LogRateLimit = LogRateLimit::new(20, Duration::from_secs(10));
 
 /// While descriptors are short, a listener fails twenty times a second.
-const SHORTAGE_LINES: LogBound = LogBound::new(1, Duration::from_secs(10));
+const SHORTAGE_LINES: LogRateLimit = LogRateLimit::new(1, Duration::from_secs(10));
 
 /// Who may come in, and what the log says of those who may not.
 struct Door {
     tokens: Option<Arc<Tokens>>,
     allowed_hosts: Vec<String>,
-    log: Mutex<LogBound>,
-    shortage_log: Mutex<LogBound>,
+    log: Mutex<LogRateLimit>,
+    shortage_log: Mutex<LogRateLimit>,
 }
 
 impl Door {

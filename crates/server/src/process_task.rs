@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use protocol::Stream;
-use session::{Delivery, Exit, Pace};
+use session::{Delivery, LoggedExit, Pace};
 use spawn::{Child, ChildExitStatus, ChildInput, ChildIo, ChildOutput, ReadOutcome};
 use tokio::time::{Instant, sleep_until};
 
@@ -121,7 +121,7 @@ impl ProcessTask {
         process.close_terminal();
         process.delivery(|delivery| {
             if delivery.log().exit_event().is_none() {
-                delivery.exit(Exit { code: UNKNOWN_EXIT_CODE, sandbox_denied: false, timed_out: false });
+                delivery.exit(LoggedExit { code: UNKNOWN_EXIT_CODE, sandbox_denied: false, timed_out: false });
             }
             delivery.close();
         });
@@ -216,7 +216,7 @@ impl ProcessTask {
             }
             if !exit_told && pumps.iter().all(Pump::settled) {
                 exit_told = true;
-                let exit = Exit { code: status.code(), sandbox_denied: false, timed_out };
+                let exit = LoggedExit { code: status.code(), sandbox_denied: false, timed_out };
                 process.delivery(|delivery| delivery.exit(exit));
                 self.announce();
             }

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use protocol::SessionId;
 use session::{
-    Attachment, ConnectionNumber, Contents, Delivery, Departure, KeptProcesses, NextLook, Observer, StillAttached,
+    Attachment, ConnectionNumber, Delivery, Departure, KeptProcesses, Observer, SessionContents, SingleTimer,
+    StillAttached,
 };
 use spawn::SessionTags;
 
@@ -53,7 +54,7 @@ struct Link {
     /// How the last connection that was attached has ended.
     last_departure: Departure,
     /// The look for the end of its time.
-    expiry: NextLook,
+    expiry: SingleTimer,
 }
 
 impl Session {
@@ -78,7 +79,7 @@ impl Session {
                 attachment,
                 outbound: Some(outbound),
                 last_departure: Departure::Lost,
-                expiry: NextLook::default(),
+                expiry: SingleTimer::default(),
             }),
             kept: Mutex::new(KeptProcesses::new(config.max_kept_processes)),
             _present: present,
@@ -245,7 +246,7 @@ impl Session {
     pub(crate) fn take_expired(&self, now: Instant) -> (Vec<Arc<Process>>, Option<Instant>) {
         let Some(keep) = self.link.lock().attachment.kept_for() else { return (Vec::new(), None) };
         let mut kept = self.kept.lock();
-        (kept.take_expired(keep, now), kept.next_look(keep, now))
+        (kept.take_expired(keep, now), kept.next_timer(keep, now))
     }
 
     /// The process that may go first to make room for another one.
@@ -307,7 +308,7 @@ impl Session {
     pub(crate) fn next_expiry_look(&self, now: Instant) -> Option<Instant> {
         let mut link = self.link.lock();
         let expires = link.attachment.expires_at()?;
-        link.expiry.ask(expires, now)
+        link.expiry.set(expires, now)
     }
 
     /// The time for which processes wait for a lost client may be over: wakes them, so that they look how much room there is.
@@ -322,22 +323,22 @@ impl Session {
     }
 
     /// How readily it makes room for a new session; none if it stays.
-    fn makes_room(&self, now: Instant) -> Option<(Contents, Instant)> {
-        self.link.lock().attachment.makes_room(self.contents(), now)
+    fn makes_room(&self, now: Instant) -> Option<(SessionContents, Instant)> {
+        self.link.lock().attachment.eviction_order(self.contents(), now)
     }
 
     /// Ends the session if it still makes room for a new one.
     fn end_if_it_makes_room(&self, now: Instant) -> bool {
         let mut link = self.link.lock();
-        link.attachment.makes_room(self.contents(), now).is_some() && link.attachment.end()
+        link.attachment.eviction_order(self.contents(), now).is_some() && link.attachment.end()
     }
 
-    fn contents(&self) -> Contents {
+    fn contents(&self) -> SessionContents {
         match self.table.is_at_work() {
-            Some(true) => Contents::Work,
-            Some(false) => Contents::Leftovers,
-            None if self.files.is_empty() => Contents::Nothing,
-            None => Contents::Leftovers,
+            Some(true) => SessionContents::Work,
+            Some(false) => SessionContents::Leftovers,
+            None if self.files.is_empty() => SessionContents::Nothing,
+            None => SessionContents::Leftovers,
         }
     }
 

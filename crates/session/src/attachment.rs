@@ -1,93 +1,95 @@
-//! Who is connected to a session, and what becomes of it when nobody is.
+//! Which connections a session has, and when a session without connections ends.
 //!
-//! At most one connection is attached: it is sent the events of the session. Any number may observe beside it. An observer
-//! changes nothing by being there, unless it says for how long the session is to be kept: then the session outlives the observer
-//! for that long.
+//! At most one connection is attached: the server sends it the events of the session. Any number of other connections may observe. An
+//! observer does not prolong the session, unless it asks for a lifetime: then the session lives for that long after the observer has
+//! left. The value knows no processes and no sockets.
 
 use std::time::{Duration, Instant};
 
-/// Names a connection for the life of the server.
+/// Number of a connection, unique for the life of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ConnectionNumber(pub u64);
 
-/// A resume found this connection in its place.
+/// The error of a resume: this connection is still attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StillAttached(pub ConnectionNumber);
 
 /// The attachment of one session.
 #[derive(Debug)]
 pub struct Attachment {
-    state: State,
-    /// How long a session outlives its connection if its client asks for nothing else.
+    state: AttachmentState,
+    /// How long the session lives after its connection has ended, if no client asks for another lifetime.
     ttl: Duration,
-    /// How long its client wants it to.
+    /// The lifetime that a client has asked for.
     keep: Option<Duration>,
-    /// How long output waits for the client to come back before the oldest is dropped instead.
+    /// How long processes wait for a lost client before their oldest output is dropped.
     hold: Duration,
-    /// Connections that observe.
+    /// Number of connections that observe.
     observers: usize,
-    /// Those of them that said for how long the session is to be kept. It does not end while one is connected.
+    /// Number of observers that have asked for a lifetime. The session does not end while one of them is connected.
     keepers: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum State {
+enum AttachmentState {
     Attached(ConnectionNumber),
     Detached {
         /// When the attached connection was lost.
         lost_at: Instant,
-        /// When the last connection left that counts for how long the session is kept.
+        /// When the lifetime began: the end of the attached connection, or of an observer that has asked for a lifetime.
         since: Instant,
     },
     Ended,
 }
 
-/// A connection that observes, to be handed back when it ends.
+/// Stands for a connection that observes. The caller passes it to [`Attachment::observer_left`] when the connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Observer {
     keeps: bool,
 }
 
-/// What a session holds, for the choice of a session that makes room for a new one. What is cheapest to lose comes first.
+/// What a session holds, in the order in which sessions are evicted from a full server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Contents {
-    /// Nothing.
+pub enum SessionContents {
+    /// The session has no processes, files or watches.
     Nothing,
-    /// Processes that have closed, files or watches that a client has left open.
+    /// Only closed processes, open files or watches.
     Leftovers,
-    /// A process that is not closed.
+    /// At least one process that is not closed.
     Work,
 }
 
 impl Attachment {
     /// A new session, attached to the connection that asked for it.
     pub fn new(connection: ConnectionNumber, ttl: Duration, hold: Duration) -> Self {
-        Self { state: State::Attached(connection), ttl, keep: None, hold, observers: 0, keepers: 0 }
+        Self { state: AttachmentState::Attached(connection), ttl, keep: None, hold, observers: 0, keepers: 0 }
     }
 
-    /// A client presents the session id. `Ok(false)`: the session is over.
+    /// A client resumes the session over this connection. `Ok(false)` means that the session has ended.
     pub fn resume(&mut self, connection: ConnectionNumber, now: Instant) -> Result<bool, StillAttached> {
         match self.state {
-            State::Attached(current) => return Err(StillAttached(current)),
-            State::Detached { .. } if self.is_alive(now) => self.state = State::Attached(connection),
-            State::Detached { .. } => {
-                self.state = State::Ended;
+            AttachmentState::Attached(current) => return Err(StillAttached(current)),
+            AttachmentState::Detached { .. } if self.is_alive(now) => {
+                self.state = AttachmentState::Attached(connection);
+            }
+            AttachmentState::Detached { .. } => {
+                self.state = AttachmentState::Ended;
                 return Ok(false);
             }
-            State::Ended => return Ok(false),
+            AttachmentState::Ended => return Ok(false),
         }
         Ok(true)
     }
 
     fn is_alive(&self, now: Instant) -> bool {
-        !matches!(self.state, State::Ended) && self.expires_at().is_none_or(|end| now < end)
+        !matches!(self.state, AttachmentState::Ended) && self.expires_at().is_none_or(|end| now < end)
     }
 
-    /// A client presents the session id and only wants to look. With `keep` it says for how long the session is to outlive it. None: the
-    /// session is over.
+    /// A connection begins to observe. With `keep` it asks how long the session shall live after the connection has ended. `None` means
+    /// that the session has ended.
     pub fn observe(&mut self, keep: Option<Duration>, now: Instant) -> Option<Observer> {
         if !self.is_alive(now) {
-            self.state = State::Ended;
+            self.state = AttachmentState::Ended;
             return None;
         }
         self.keep = keep.or(self.keep);
@@ -96,31 +98,31 @@ impl Attachment {
         Some(Observer { keeps: keep.is_some() })
     }
 
-    /// A connection that observed has ended.
+    /// The connection of an observer has ended.
     pub fn observer_left(&mut self, observer: Observer, now: Instant) {
         self.observers -= 1;
         if observer.keeps {
             self.keepers -= 1;
-            if let State::Detached { since, .. } = &mut self.state {
+            if let AttachmentState::Detached { since, .. } = &mut self.state {
                 *since = now;
             }
         }
     }
 
-    /// A client presents the session id and wants it whoever is attached. False: the session is over.
+    /// A client takes the session over, whether or not another connection is attached. Returns false if the session has ended.
     pub fn take_over(&mut self, connection: ConnectionNumber, now: Instant) -> bool {
         if self.is_attached() {
-            self.state = State::Attached(connection);
+            self.state = AttachmentState::Attached(connection);
         }
         self.is_attached() || self.resume(connection, now) == Ok(true)
     }
 
-    /// The client says how long the session shall outlive its connection from now on.
+    /// The client asks how long the session shall live after its connection has ended. Replaces an earlier request.
     pub fn keep_for(&mut self, keep: Duration) {
         self.keep = Some(keep);
     }
 
-    /// What the client said, if it did.
+    /// The lifetime that a client has asked for.
     pub fn kept_for(&self) -> Option<Duration> {
         self.keep
     }
@@ -129,66 +131,66 @@ impl Attachment {
         self.keep.unwrap_or(self.ttl)
     }
 
-    /// The connection is gone. False if it was no longer the attached one, and so nothing changed.
+    /// A connection has ended. Returns false, and changes nothing, if it was not the attached one.
     pub fn detach(&mut self, connection: ConnectionNumber, now: Instant) -> bool {
         if !self.is_attached_to(connection) {
             return false;
         }
-        self.state = State::Detached { lost_at: now, since: now };
+        self.state = AttachmentState::Detached { lost_at: now, since: now };
         true
     }
 
-    /// Ends the session for good. False if it had ended before.
+    /// Ends the session for good. Returns false if it had ended before.
     pub fn end(&mut self) -> bool {
-        !matches!(std::mem::replace(&mut self.state, State::Ended), State::Ended)
+        !matches!(std::mem::replace(&mut self.state, AttachmentState::Ended), AttachmentState::Ended)
     }
 
-    /// Whether requests of this connection are still answered.
+    /// Whether this connection is the attached one.
     pub fn is_attached_to(&self, connection: ConnectionNumber) -> bool {
-        matches!(self.state, State::Attached(current) if current == connection)
+        matches!(self.state, AttachmentState::Attached(current) if current == connection)
     }
 
-    /// Whether the session is over.
+    /// Whether the session has ended.
     pub fn has_ended(&self) -> bool {
-        matches!(self.state, State::Ended)
+        matches!(self.state, AttachmentState::Ended)
     }
 
     /// Whether a connection is attached.
     pub fn is_attached(&self) -> bool {
-        matches!(self.state, State::Attached(_))
+        matches!(self.state, AttachmentState::Attached(_))
     }
 
     /// Whether the session goes on and no connection is attached to it.
     pub fn is_detached(&self) -> bool {
-        matches!(self.state, State::Detached { .. })
+        matches!(self.state, AttachmentState::Detached { .. })
     }
 
-    /// When to look again: the session's end if nobody comes back.
+    /// When the session ends if no connection comes before. `None` while a connection prevents that, and after the end.
     pub fn expires_at(&self) -> Option<Instant> {
         match self.state {
-            State::Detached { since, .. } if self.keepers == 0 => Some(since + self.lifetime()),
-            State::Detached { .. } | State::Attached(_) | State::Ended => None,
+            AttachmentState::Detached { since, .. } if self.keepers == 0 => Some(since + self.lifetime()),
+            AttachmentState::Detached { .. } | AttachmentState::Attached(_) | AttachmentState::Ended => None,
         }
     }
 
-    /// How readily the session makes room for a new one on a server that is full; the least goes first, and so who left first. None: not
-    /// at all. A session that somebody is connected to stays, and so does one that does work. One with nothing in it may go at once,
-    /// because its client loses nothing, and one with leftovers after the time that every session has.
-    pub fn makes_room(&self, contents: Contents, now: Instant) -> Option<(Contents, Instant)> {
-        let State::Detached { since, .. } = self.state else { return None };
+    /// The rank of this session when a full server evicts one to make room; the lowest rank goes first, and of equal contents the session
+    /// that was left first. `None` if the session must stay: a connection is there, or a process runs. An empty session may go at
+    /// once, because its client loses nothing, and one with leftovers after the default lifetime.
+    pub fn eviction_order(&self, contents: SessionContents, now: Instant) -> Option<(SessionContents, Instant)> {
+        let AttachmentState::Detached { since, .. } = self.state else { return None };
         let may_go = match contents {
-            Contents::Nothing => true,
-            Contents::Leftovers => now >= since + self.ttl,
-            Contents::Work => false,
+            SessionContents::Nothing => true,
+            SessionContents::Leftovers => now >= since + self.ttl,
+            SessionContents::Work => false,
         };
         (may_go && self.observers == 0).then_some((contents, since))
     }
 
-    /// When output stops waiting for the client.
+    /// When processes stop waiting for the lost client. `None` while a connection is attached, and after the end.
     pub fn hold_ends_at(&self) -> Option<Instant> {
         match self.state {
-            State::Detached { lost_at, .. } => Some(lost_at + self.hold.min(self.lifetime())),
-            State::Attached(_) | State::Ended => None,
+            AttachmentState::Detached { lost_at, .. } => Some(lost_at + self.hold.min(self.lifetime())),
+            AttachmentState::Attached(_) | AttachmentState::Ended => None,
         }
     }
 }
@@ -203,20 +205,20 @@ mod tests {
     const SECOND: ConnectionNumber = ConnectionNumber(2);
 
     #[test]
-    fn a_live_attachment_is_not_taken() {
+    fn a_resume_does_not_displace_an_attached_connection() {
         let mut attachment = Attachment::new(FIRST, TTL, HOLD);
         assert_eq!(attachment.resume(SECOND, Instant::now()), Err(StillAttached(FIRST)));
         assert!(attachment.is_attached_to(FIRST));
     }
 
     #[test]
-    fn a_detached_session_waits_for_its_ttl_and_no_longer() {
+    fn a_detached_session_ends_after_its_ttl() {
         let start = Instant::now();
         let mut attachment = Attachment::new(FIRST, TTL, HOLD);
         assert!(attachment.detach(FIRST, start));
         assert_eq!((attachment.hold_ends_at(), attachment.expires_at()), (Some(start + HOLD), Some(start + TTL)));
         assert_eq!(attachment.resume(SECOND, start + TTL - Duration::from_nanos(1)), Ok(true));
-        assert!(!attachment.detach(FIRST, start + TTL), "the old connection's end comes late");
+        assert!(!attachment.detach(FIRST, start + TTL), "the end of the old connection is reported late");
         assert!(attachment.is_attached_to(SECOND));
         assert!(attachment.detach(SECOND, start + TTL));
         assert_eq!(attachment.resume(FIRST, start + TTL + TTL), Ok(false));
@@ -224,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_says_how_long_its_session_is_kept() {
+    fn a_client_chooses_the_lifetime_of_its_session() {
         let start = Instant::now();
         let mut attachment = Attachment::new(FIRST, TTL, HOLD);
         assert_eq!(attachment.kept_for(), None);
@@ -237,7 +239,7 @@ mod tests {
         assert_eq!(attachment.resume(SECOND, start + TTL * 99), Ok(true));
         let again = start + TTL * 99;
         attachment.detach(SECOND, again);
-        assert_eq!(attachment.expires_at(), Some(again + TTL * 100), "a resume alone changes nothing");
+        assert_eq!(attachment.expires_at(), Some(again + TTL * 100), "a resume does not change the lifetime");
         assert_eq!(attachment.resume(FIRST, again), Ok(true));
         attachment.keep_for(Duration::from_secs(1));
         attachment.detach(FIRST, again);
@@ -246,11 +248,11 @@ mod tests {
     }
 
     #[test]
-    fn a_session_that_is_not_to_be_kept_ends_when_it_detaches() {
+    fn a_session_with_a_lifetime_of_zero_ends_when_it_detaches() {
         let now = Instant::now();
         let mut attachment = Attachment::new(FIRST, TTL, HOLD);
         attachment.keep_for(Duration::ZERO);
-        assert!(attachment.take_over(SECOND, now), "it never was detached");
+        assert!(attachment.take_over(SECOND, now), "the session was not detached in between");
         attachment.detach(SECOND, now);
         assert_eq!(attachment.expires_at(), Some(now));
         assert!(!attachment.take_over(FIRST, now));
@@ -258,21 +260,21 @@ mod tests {
     }
 
     #[test]
-    fn a_takeover_needs_no_leave() {
+    fn a_takeover_displaces_an_attached_connection() {
         let now = Instant::now();
         let mut attachment = Attachment::new(FIRST, TTL, HOLD);
         assert!(attachment.take_over(SECOND, now));
         assert!(attachment.is_attached_to(SECOND) && !attachment.is_attached_to(FIRST));
-        assert!(!attachment.detach(FIRST, now), "the old connection's end comes late");
+        assert!(!attachment.detach(FIRST, now), "the end of the old connection is reported late");
         attachment.detach(SECOND, now);
-        assert!(attachment.take_over(FIRST, now + HOLD), "nobody is attached");
+        assert!(attachment.take_over(FIRST, now + HOLD), "no connection is attached");
         assert!(attachment.is_attached_to(FIRST));
         attachment.end();
         assert!(!attachment.take_over(SECOND, now));
     }
 
     #[test]
-    fn an_observer_changes_nothing() {
+    fn an_observer_does_not_prolong_the_session() {
         let start = Instant::now();
         let mut attachment = Attachment::new(FIRST, TTL, HOLD);
         let beside = attachment.observe(None, start).unwrap();
@@ -284,45 +286,46 @@ mod tests {
         attachment.observer_left(beside, start + HOLD);
         attachment.observer_left(alone, start + HOLD);
         assert_eq!((attachment.hold_ends_at(), attachment.expires_at()), times);
-        assert_eq!(attachment.observe(None, start + TTL), None, "its time is over");
+        assert_eq!(attachment.observe(None, start + TTL), None, "the lifetime is over");
         assert!(attachment.has_ended());
     }
 
     #[test]
-    fn an_observer_that_says_so_makes_the_session_outlive_it() {
+    fn an_observer_that_asks_for_a_lifetime_prolongs_the_session() {
         let start = Instant::now();
         let mut attachment = Attachment::new(FIRST, TTL, HOLD);
         attachment.detach(FIRST, start);
         let at = |seconds| start + Duration::from_secs(seconds);
         let keep = Duration::from_secs(100);
         let observer = attachment.observe(Some(keep), at(20)).unwrap();
-        assert_eq!(attachment.expires_at(), None, "it may be about to start something");
+        assert_eq!(attachment.expires_at(), None, "the observer may be about to start a process");
         attachment.observer_left(observer, at(50));
         assert_eq!((attachment.hold_ends_at(), attachment.expires_at()), (Some(start + HOLD), Some(at(150))));
     }
 
     #[test]
-    fn nobody_makes_room_who_would_lose_something() {
+    fn a_session_that_would_lose_something_is_not_evicted() {
         let start = Instant::now();
         let mut attachment = Attachment::new(FIRST, TTL, HOLD);
         attachment.keep_for(TTL * 100);
-        assert_eq!(attachment.makes_room(Contents::Nothing, start), None, "its client is there");
+        assert_eq!(attachment.eviction_order(SessionContents::Nothing, start), None, "its client is connected");
         attachment.detach(FIRST, start);
-        let at = |contents, now| attachment.makes_room(contents, now).map(|(_, since)| since);
-        assert_eq!(at(Contents::Nothing, start), Some(start));
-        assert_eq!(at(Contents::Leftovers, start + TTL - Duration::from_nanos(1)), None);
-        assert_eq!(at(Contents::Leftovers, start + TTL), Some(start));
-        assert_eq!(at(Contents::Work, start + TTL * 99), None);
+        let at = |contents, now| attachment.eviction_order(contents, now).map(|(_, since)| since);
+        assert_eq!(at(SessionContents::Nothing, start), Some(start));
+        assert_eq!(at(SessionContents::Leftovers, start + TTL - Duration::from_nanos(1)), None);
+        assert_eq!(at(SessionContents::Leftovers, start + TTL), Some(start));
+        assert_eq!(at(SessionContents::Work, start + TTL * 99), None);
         let observer = attachment.observe(None, start).unwrap();
-        assert_eq!(attachment.makes_room(Contents::Nothing, start), None, "somebody looks at it");
+        assert_eq!(attachment.eviction_order(SessionContents::Nothing, start), None, "an observer is connected");
         attachment.observer_left(observer, start);
         assert!(
-            attachment.makes_room(Contents::Nothing, start) < attachment.makes_room(Contents::Leftovers, start + TTL)
+            attachment.eviction_order(SessionContents::Nothing, start)
+                < attachment.eviction_order(SessionContents::Leftovers, start + TTL)
         );
     }
 
     #[test]
-    fn ends_once() {
+    fn a_session_ends_once() {
         let mut attachment = Attachment::new(FIRST, TTL, HOLD);
         assert!(attachment.end());
         assert!(!attachment.end());

@@ -1,69 +1,75 @@
-//! What a watch has to tell, and what it has told: a client that comes back says up to where it knows, and is told the rest
-//! again, or that it must look at everything.
+//! The changes in a watched directory, as numbered messages to the client. Sent messages are kept for a while. A client that reconnects
+//! says the number of the last message it has: it gets the later messages again, or one that tells it to read the directory anew.
+//!
+//! The log knows neither paths nor files; `C` is a change.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// What one message holds at most, so that it stays far below what a message may have however long the paths are.
+/// Changes in one message, so that it stays far below the largest message size however long the paths are.
 const MESSAGE_CHANGES: usize = 500;
 
 /// One message of a watch.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Told<C> {
-    /// From 1, without holes.
+pub struct ChangeMessage<C> {
+    /// Number of the message. The first message has 1, and no number is left out.
     pub seq: u64,
-    /// In the order in which they can be applied.
+    /// The changes, in an order in which they can be applied.
     pub changes: Arc<[C]>,
-    /// More has changed than could be told.
+    /// Changes were lost, so the client must read the whole directory.
     pub overflow: bool,
-    /// Nothing follows.
+    /// The watch has ended: this is the last message.
     pub ended: bool,
 }
 
-impl<C> Clone for Told<C> {
+impl<C> Clone for ChangeMessage<C> {
     fn clone(&self) -> Self {
         Self { seq: self.seq, changes: Arc::clone(&self.changes), overflow: self.overflow, ended: self.ended }
     }
 }
 
-/// The changes that a watch has seen.
+/// The changes that a watch has seen, sent or not.
 #[derive(Debug)]
 pub struct ChangeLog<C> {
-    /// Changes that may wait, and changes that are kept after they were told.
+    /// Number of changes that may wait to be sent, and number of changes that are kept after they were sent.
     limit: usize,
+    /// Changes that are in no message yet.
     waiting: Vec<C>,
     overflow: bool,
     ended: bool,
-    end_told: bool,
-    told: VecDeque<Told<C>>,
-    told_changes: usize,
-    /// The last message that was made.
+    /// A message with `ended` was made.
+    end_sent: bool,
+    /// The newest messages, kept for a client that reconnects.
+    messages: VecDeque<ChangeMessage<C>>,
+    /// Number of changes in `messages`.
+    sent_changes: usize,
+    /// Number of the last message that was made.
     last_seq: u64,
-    /// The last message that went to the client that is there now.
+    /// Number of the last message that the present connection was sent.
     sent: u64,
 }
 
 impl<C> ChangeLog<C> {
-    /// A watch that has seen nothing.
+    /// The log of a watch that has seen no change.
     pub fn new(limit: usize) -> Self {
         Self {
             limit,
             waiting: Vec::new(),
             overflow: false,
             ended: false,
-            end_told: false,
-            told: VecDeque::new(),
-            told_changes: 0,
+            end_sent: false,
+            messages: VecDeque::new(),
+            sent_changes: 0,
             last_seq: 0,
             sent: 0,
         }
     }
 
-    /// Something has changed, or more than can be said.
+    /// The watch has seen changes. `overflow` says that it has missed others.
     pub fn add(&mut self, changes: Vec<C>, overflow: bool) {
         self.overflow |= overflow;
         if self.overflow {
-            // Whoever looks at everything sees these too.
+            // A client that reads the whole directory sees these changes too.
             self.waiting.clear();
         } else if self.waiting.len() + changes.len() > self.limit {
             self.waiting = Vec::new();
@@ -73,51 +79,51 @@ impl<C> ChangeLog<C> {
         }
     }
 
-    /// Nothing more will change.
+    /// The watch has ended: no change follows.
     pub fn end(&mut self) {
         self.ended = true;
     }
 
-    /// Whether everything was told and nothing more will come.
+    /// Whether the client was sent the last message.
     pub fn is_over(&self) -> bool {
-        self.end_told && self.sent == self.last_seq
+        self.end_sent && self.sent == self.last_seq
     }
 
-    /// The next message for the client.
-    pub fn tell_next(&mut self) -> Option<Told<C>> {
+    /// Takes the next message for the client.
+    pub fn next_message(&mut self) -> Option<ChangeMessage<C>> {
         if self.sent < self.last_seq {
-            // `resume` has made sure that it is kept.
-            let told = self.told.iter().find(|told| told.seq == self.sent + 1).cloned();
+            // `resume` never sets `sent` to before the oldest message that is kept.
+            let message = self.messages.iter().find(|message| message.seq == self.sent + 1).cloned();
             self.sent += 1;
-            return told;
+            return message;
         }
-        let has_end = self.ended && !self.end_told;
+        let has_end = self.ended && !self.end_sent;
         if self.waiting.is_empty() && !self.overflow && !has_end {
             return None;
         }
         self.last_seq += 1;
         let later = self.waiting.split_off(self.waiting.len().min(MESSAGE_CHANGES));
         let is_last = later.is_empty();
-        let told = Told {
+        let message = ChangeMessage {
             seq: self.last_seq,
             changes: std::mem::replace(&mut self.waiting, later).into(),
             overflow: std::mem::take(&mut self.overflow),
             ended: self.ended && is_last,
         };
-        self.end_told = told.ended;
+        self.end_sent = message.ended;
         self.sent = self.last_seq;
-        self.keep(told.clone());
-        Some(told)
+        self.keep(message.clone());
+        Some(message)
     }
 
-    /// A client is there, perhaps again, that knows everything up to `seq`. What it missed follows; if that is no longer
-    /// kept, it is told to look at everything.
+    /// A client that has all messages up to `seq` is connected. The next messages are the later ones. If they are no longer kept, the next
+    /// message is an overflow instead.
     pub fn resume(&mut self, seq: u64) {
         if seq >= self.last_seq {
             self.sent = self.last_seq;
             return;
         }
-        let kept_from = self.told.front().map_or(self.last_seq + 1, |told| told.seq);
+        let kept_from = self.messages.front().map_or(self.last_seq + 1, |message| message.seq);
         if seq + 1 >= kept_from {
             self.sent = seq;
             return;
@@ -125,15 +131,15 @@ impl<C> ChangeLog<C> {
         self.sent = self.last_seq;
         self.waiting.clear();
         self.overflow = true;
-        self.end_told = false;
+        self.end_sent = false;
     }
 
-    fn keep(&mut self, told: Told<C>) {
-        self.told_changes += told.changes.len();
-        self.told.push_back(told);
-        while self.told_changes > self.limit || self.told.len() > self.limit {
-            let Some(oldest) = self.told.pop_front() else { break };
-            self.told_changes -= oldest.changes.len();
+    fn keep(&mut self, message: ChangeMessage<C>) {
+        self.sent_changes += message.changes.len();
+        self.messages.push_back(message);
+        while self.sent_changes > self.limit || self.messages.len() > self.limit {
+            let Some(oldest) = self.messages.pop_front() else { break };
+            self.sent_changes -= oldest.changes.len();
         }
     }
 }
@@ -142,37 +148,37 @@ impl<C> ChangeLog<C> {
 mod tests {
     use super::*;
 
-    fn told(log: &mut ChangeLog<u32>) -> Option<(u64, Vec<u32>, bool, bool)> {
-        log.tell_next().map(|told| (told.seq, told.changes.to_vec(), told.overflow, told.ended))
+    fn next(log: &mut ChangeLog<u32>) -> Option<(u64, Vec<u32>, bool, bool)> {
+        log.next_message().map(|message| (message.seq, message.changes.to_vec(), message.overflow, message.ended))
     }
 
     #[test]
-    fn what_waits_is_told_at_once() {
+    fn one_message_has_all_changes_that_wait() {
         let mut log = ChangeLog::new(10);
-        assert_eq!(told(&mut log), None);
+        assert_eq!(next(&mut log), None);
         log.add(vec![1], false);
         log.add(vec![2, 3], false);
-        assert_eq!(told(&mut log), Some((1, vec![1, 2, 3], false, false)));
-        assert_eq!(told(&mut log), None);
+        assert_eq!(next(&mut log), Some((1, vec![1, 2, 3], false, false)));
+        assert_eq!(next(&mut log), None);
     }
 
     #[test]
-    fn more_than_may_wait_is_an_overflow_and_then_it_goes_on() {
+    fn too_many_waiting_changes_are_an_overflow_and_later_changes_follow_it() {
         let mut log = ChangeLog::new(3);
         log.add(vec![1, 2], false);
         log.add(vec![3, 4], false);
         log.add(vec![5], false);
-        assert_eq!(told(&mut log), Some((1, vec![], true, false)));
+        assert_eq!(next(&mut log), Some((1, vec![], true, false)));
         log.add(vec![6], false);
-        assert_eq!(told(&mut log), Some((2, vec![6], false, false)));
+        assert_eq!(next(&mut log), Some((2, vec![6], false, false)));
     }
 
     #[test]
-    fn many_changes_go_in_several_messages_and_the_end_in_the_last() {
+    fn many_changes_are_divided_and_only_the_last_message_has_the_end() {
         let mut log = ChangeLog::new(2000);
         log.add((0..1200).collect(), false);
         log.end();
-        let messages: Vec<_> = std::iter::from_fn(|| told(&mut log)).collect();
+        let messages: Vec<_> = std::iter::from_fn(|| next(&mut log)).collect();
         let shape: Vec<_> = messages.iter().map(|(seq, changes, _, ended)| (*seq, changes.len(), *ended)).collect();
         assert_eq!(shape, [(1, 500, false), (2, 500, false), (3, 200, true)]);
         assert_eq!(
@@ -183,54 +189,54 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_comes_back_is_told_what_it_missed() {
+    fn a_client_that_reconnects_gets_the_messages_it_missed() {
         let mut log = ChangeLog::new(10);
         for change in 1..=3 {
             log.add(vec![change], false);
-            log.tell_next();
+            log.next_message();
         }
         log.add(vec![4], false);
         log.resume(1);
-        assert_eq!(told(&mut log), Some((2, vec![2], false, false)));
-        assert_eq!(told(&mut log), Some((3, vec![3], false, false)));
-        assert_eq!(told(&mut log), Some((4, vec![4], false, false)));
+        assert_eq!(next(&mut log), Some((2, vec![2], false, false)));
+        assert_eq!(next(&mut log), Some((3, vec![3], false, false)));
+        assert_eq!(next(&mut log), Some((4, vec![4], false, false)));
         log.resume(4);
-        assert_eq!(told(&mut log), None);
+        assert_eq!(next(&mut log), None);
     }
 
     #[test]
-    fn a_client_that_missed_too_much_must_look_at_everything() {
+    fn a_client_that_missed_too_many_changes_gets_an_overflow() {
         let mut log = ChangeLog::new(2);
         for change in 1..=5 {
             log.add(vec![change], false);
-            log.tell_next();
+            log.next_message();
         }
         log.resume(1);
-        assert_eq!(told(&mut log), Some((6, vec![], true, false)));
-        assert_eq!(told(&mut log), None);
+        assert_eq!(next(&mut log), Some((6, vec![], true, false)));
+        assert_eq!(next(&mut log), None);
     }
 
     #[test]
-    fn a_number_from_the_future_is_no_hole() {
+    fn a_client_that_claims_later_messages_misses_none() {
         let mut log = ChangeLog::new(2);
         log.add(vec![1], false);
-        log.tell_next();
+        log.next_message();
         log.resume(99);
         log.add(vec![2], false);
-        assert_eq!(told(&mut log), Some((2, vec![2], false, false)));
+        assert_eq!(next(&mut log), Some((2, vec![2], false, false)));
     }
 
     #[test]
-    fn the_end_is_told_once_and_again_to_whoever_missed_it() {
+    fn the_end_is_sent_once_and_again_to_a_client_that_missed_it() {
         let mut log = ChangeLog::new(2);
         log.add(vec![1], false);
         log.end();
         assert!(!log.is_over());
-        assert_eq!(told(&mut log), Some((1, vec![1], false, true)));
+        assert_eq!(next(&mut log), Some((1, vec![1], false, true)));
         assert!(log.is_over());
         log.resume(0);
         assert!(!log.is_over());
-        assert_eq!(told(&mut log), Some((1, vec![1], false, true)));
-        assert_eq!(told(&mut log), None);
+        assert_eq!(next(&mut log), Some((1, vec![1], false, true)));
+        assert_eq!(next(&mut log), None);
     }
 }

@@ -12,19 +12,19 @@ use std::time::Instant;
 
 use protocol::Stream;
 
-use self::reader::{Reader, Stage};
+use self::reader::{DeliveryReader, Stage};
 use crate::attachment::ConnectionNumber;
-use crate::log::{CHUNK_OVERHEAD_BYTES, Event, EventLog, Exit, LogLimits, Page, PartOfChunk};
+use crate::log::{CHUNK_OVERHEAD_BYTES, EventLog, LogEvent, LogLimits, LoggedExit, Page, PartOfChunk};
 
 pub use self::reader::{Departure, StartedAs};
 pub use self::reclaim::{MemoryPressure, ReclaimStep, Reclaimed};
 
-/// What to send again to a client that has come back and does not read.
+/// What the server sends again to a client that has reconnected and sends no `process/read`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resend {
-    /// Everything that it has not acknowledged. Sequence numbers let the client recognise what it has.
+    /// Every event that the client has not acknowledged. It recognises by the sequence numbers which of them it has.
     Unacknowledged,
-    /// Nothing, because its events carry no numbers.
+    /// No event, because the events of this client carry no sequence numbers.
     Never,
 }
 
@@ -32,32 +32,32 @@ pub enum Resend {
 #[derive(Debug)]
 pub enum Polled {
     /// Events to send now, in order.
-    Events(Batch),
+    Events(EventBatch),
     /// There is nothing to send to this reader now.
     Nothing,
 }
 
 /// Events that one [`Delivery::poll`] hands to a reader.
 #[derive(Debug)]
-pub struct Batch {
+pub struct EventBatch {
     /// At least one event, in sequence order.
-    pub events: Vec<Event>,
+    pub events: Vec<LogEvent>,
     /// Bytes of output in the events, and [`CHUNK_OVERHEAD_BYTES`] for each chunk: a process that writes single bytes must not
     /// reach the limit of retained chunks before its reader is asked for an acknowledgement.
     pub output_bytes: usize,
-    /// The reader could be sent further events at once.
+    /// Further events could be sent to the reader at once.
     pub has_more: bool,
 }
 
-impl Batch {
+impl EventBatch {
     /// Sequence number of the last event.
     pub fn through(&self) -> u64 {
-        self.events.last().map_or(0, Event::seq)
+        self.events.last().map_or(0, LogEvent::seq)
     }
 
     /// Whether the last event is the close, after which no event follows.
     pub fn is_last(&self) -> bool {
-        matches!(self.events.last(), Some(Event::Closed { .. }))
+        matches!(self.events.last(), Some(LogEvent::Closed { .. }))
     }
 }
 
@@ -67,17 +67,17 @@ pub struct ReadAnswer {
     /// The output that was asked for.
     pub page: Page,
     /// This read told the server what the client already has. Events that follow the page are sent as soon as
-    /// [`Delivery::answered`] reports that the page is on its way.
+    /// [`Delivery::answer_queued`] reports that the page is on its way.
     pub catches_up: bool,
 }
 
-/// The event log of a process and the progress of everyone who reads it.
+/// The event log of a process, and how far each of its readers has got.
 #[derive(Debug)]
 pub struct Delivery {
     log: EventLog,
     /// The session's client, connected or not.
-    client: Reader,
-    watchers: Vec<Reader>,
+    client: DeliveryReader,
+    watchers: Vec<DeliveryReader>,
     resend: Resend,
     /// Set by [`finish`](Self::finish).
     is_finishing: bool,
@@ -86,17 +86,17 @@ pub struct Delivery {
 impl Delivery {
     /// The delivery of a process that was just started. No connection reads it until [`connect`](Self::connect).
     pub fn new(limits: LogLimits, resend: Resend, started_as: StartedAs) -> Self {
-        let client = Reader::client(started_as);
+        let client = DeliveryReader::client(started_as);
         Self { log: EventLog::new(limits), client, watchers: Vec::new(), resend, is_finishing: false }
     }
 
-    /// The log, for everything that does not depend on a reader.
+    /// The event log, for questions that do not depend on a reader.
     pub fn log(&self) -> &EventLog {
         &self.log
     }
 
-    /// The process wrote `buffer[..count]`. Leaves a buffer of the same length to read into next. The log may drop old output to make room.
-    /// Returns how many of the dropped bytes no reader has acknowledged.
+    /// The process wrote `buffer[..count]`. Replaces `buffer` by one of the same length for the next read, if that saves a copy. The log may
+    /// drop old output to make room. Returns how many of the dropped bytes no reader has acknowledged.
     pub fn append(&mut self, stream: Stream, buffer: &mut Vec<u8>, count: usize) -> u64 {
         let safe_bytes = self.dropped_or_acknowledged_bytes();
         if count >= buffer.len() / 2 {
@@ -113,7 +113,7 @@ impl Delivery {
     }
 
     /// The process has exited.
-    pub fn exit(&mut self, exit: Exit) {
+    pub fn exit(&mut self, exit: LoggedExit) {
         self.log.exit(exit);
     }
 
@@ -125,13 +125,13 @@ impl Delivery {
     /// How many bytes may be read from the process now without dropping output that a reader still needs. Unlimited if no reader makes
     /// the process wait.
     pub fn room(&self, pressure: MemoryPressure, now: Instant) -> usize {
-        let holding = self.readers().filter(|reader| reader.holds(now));
-        holding.map(|reader| self.room_for(reader, pressure)).min().unwrap_or(usize::MAX)
+        let waited_for = self.readers().filter(|reader| reader.makes_process_wait(now));
+        waited_for.map(|reader| self.room_for(reader, pressure)).min().unwrap_or(usize::MAX)
     }
 
-    fn room_for(&self, reader: &Reader, pressure: MemoryPressure) -> usize {
+    fn room_for(&self, reader: &DeliveryReader, pressure: MemoryPressure) -> usize {
         let occupied = self.log.occupied_by_unacknowledged(reader.acknowledged);
-        if pressure != MemoryPressure::None && occupied >= MemoryPressure::ALWAYS_ALLOWED_BYTES {
+        if pressure != MemoryPressure::Normal && occupied >= MemoryPressure::ALWAYS_ALLOWED_BYTES {
             return 0;
         }
         self.log.room(reader.acknowledged)
@@ -142,16 +142,16 @@ impl Delivery {
         self.client.connect(connection);
     }
 
-    /// The session's client has come back over this connection, or another client has taken the session over. It is sent nothing until its
-    /// first read says what it has, or [`stop_awaiting_read`](Self::stop_awaiting_read). Until then the process waits for it only if
-    /// a client has followed the process and has not said goodbye.
+    /// The session's client has reconnected over this connection, or another client has taken the session over. No event is sent until the
+    /// first read of the client says what it has, or until [`stop_awaiting_read`](Self::stop_awaiting_read). Until then the process waits
+    /// for the client only if a client has followed the process before and has not said goodbye.
     pub fn attach(&mut self, connection: ConnectionNumber) {
         self.client.attach(connection);
     }
 
     /// Adds a reader that is sent every event after `after` and never makes the process wait.
     pub fn watch(&mut self, connection: ConnectionNumber, after: u64) {
-        self.watchers.push(Reader::watcher(connection, after));
+        self.watchers.push(DeliveryReader::watcher(connection, after));
     }
 
     /// The connection has ended. The client of the session stays a reader, and the process waits for it until `hold_until` unless it has said
@@ -179,8 +179,8 @@ impl Delivery {
         }
     }
 
-    /// The reader is known to have every event up to `seq`. An older acknowledgement changes nothing, and neither does that of a
-    /// connection which is not a reader any more.
+    /// The reader has received every event up to `seq`. A smaller number than before changes nothing, and neither does a connection that is
+    /// not a reader any more.
     pub fn acknowledge(&mut self, connection: ConnectionNumber, seq: u64) {
         let known = self.log.acknowledged_through(seq.min(self.log.next_seq() - 1));
         if let Some(reader) = self.reader(connection)
@@ -191,11 +191,10 @@ impl Delivery {
     }
 
     /// The client asks for the output after the event `after`. The first read after [`attach`](Self::attach) says what the client has, so
-    /// events go on after the page; a page that ends inside a chunk does not count as that read, because the next event
-    /// would be the whole chunk, which a bad link cannot carry.
+    /// events are sent from the end of the page on. A page that ends inside a chunk does not count as that read: the next event would be
+    /// the whole chunk, and the connection may be too bad to carry it.
     ///
-    /// All other reads only return output and acknowledge nothing. So does a read by a client that has paused the process: it looks
-    /// at output that it has not taken yet.
+    /// All other reads return output and acknowledge nothing. A read by a client that has paused the process acknowledges nothing either.
     pub fn read(
         &mut self,
         connection: ConnectionNumber,
@@ -211,7 +210,7 @@ impl Delivery {
         let Some(reader) = self.reader(connection).filter(|reader| reader.awaits_read()) else {
             return ReadAnswer { page, catches_up: false };
         };
-        // This may be less than the client before it has acknowledged: another client that took the session over begins at the start.
+        // The number may go down: a client that has taken the session over begins with the first event.
         reader.acknowledged = known;
         let catches_up = !page.is_partial;
         if catches_up {
@@ -220,8 +219,8 @@ impl Delivery {
         ReadAnswer { page, catches_up }
     }
 
-    /// The answer to the start, or to the read that caught up, is queued for this connection, so events cannot overtake it.
-    pub fn answered(&mut self, connection: ConnectionNumber) {
+    /// The answer to the start, or to the read that caught up, is in the send queue of this connection. Events may follow it now.
+    pub fn answer_queued(&mut self, connection: ConnectionNumber) {
         if let Some(reader) = self.reader(connection)
             && reader.stage == Stage::AwaitingAnswer
         {
@@ -229,15 +228,15 @@ impl Delivery {
         }
     }
 
-    /// The client has not read since it came back. It is sent everything that it has not acknowledged.
+    /// The client has sent no read for too long after it has reconnected. Everything that it has not acknowledged is sent again.
     pub fn stop_awaiting_read(&mut self, connection: ConnectionNumber) {
         if self.client.connection == Some(connection) {
             self.send_unacknowledged_again();
         }
     }
 
-    /// Ends the wait for the first read of the client, if there is one. Output that is not sent again counts as acknowledged, because no
-    /// receipt will ever come for it.
+    /// Ends the wait for the first read of the client, if it is awaited. With [`Resend::Never`], output that was sent counts as acknowledged,
+    /// because its receipt was lost with the old connection.
     fn send_unacknowledged_again(&mut self) {
         if self.client.stage != Stage::AwaitingRead {
             return;
@@ -249,13 +248,13 @@ impl Delivery {
         self.client.stop_awaiting_read();
     }
 
-    /// Whether the client has asked for the events of this process, if only by starting it.
+    /// Whether the client has asked for the events of this process. Starting the process counts as asking.
     pub fn is_requested(&self) -> bool {
         self.client.stage != Stage::Unrequested
     }
 
-    /// The server ends: every event is sent now or never. Pauses count no longer, and the process stops waiting for a client that is not
-    /// connected.
+    /// The server shuts down, so every event is sent now. Pauses are ignored from now on, and the process stops waiting for a client that is
+    /// not connected.
     pub fn finish(&mut self) {
         self.is_finishing = true;
         self.send_unacknowledged_again();
@@ -265,13 +264,13 @@ impl Delivery {
         }
     }
 
-    /// Takes the next events for a reader: as many as have about `budget` bytes of output, and at least one if there is one.
+    /// Takes the next events for a reader: about `budget` bytes of output, and at least one event if there is one.
     pub fn poll(&mut self, connection: ConnectionNumber, budget: usize) -> Polled {
         let mut readers = std::iter::once(&mut self.client).chain(&mut self.watchers);
         let Some(reader) = readers.find(|reader| reader.connection == Some(connection)) else {
             return Polled::Nothing;
         };
-        let mut batch = Batch { events: Vec::new(), output_bytes: 0, has_more: false };
+        let mut batch = EventBatch { events: Vec::new(), output_bytes: 0, has_more: false };
         if !reader.may_be_sent_events() {
             return Polled::Nothing;
         }
@@ -279,7 +278,7 @@ impl Delivery {
             && let Some(event) = self.log.next_event(reader.sent)
         {
             reader.sent = event.seq();
-            if let Event::Output(chunk) = &event {
+            if let LogEvent::Output(chunk) = &event {
                 batch.output_bytes += chunk.bytes.len() + CHUNK_OVERHEAD_BYTES;
             }
             batch.events.push(event);
@@ -294,26 +293,28 @@ impl Delivery {
         readers.any(|reader| reader.may_be_sent_events() && self.is_unsent(reader))
     }
 
-    /// Whether nothing is left that the session's client wants to be sent now: it has paused, or was sent the close.
-    pub fn is_delivered(&self) -> bool {
+    /// Whether the session's client was sent all events up to the close, or has paused the process. A caller that waits for the last event
+    /// to be sent need not wait longer.
+    pub fn is_sent_or_paused(&self) -> bool {
         let client = &self.client;
         client.is_paused() || self.log.is_closed() && !(client.may_be_sent_events() && self.is_unsent(client))
     }
 
-    /// Whether the session's client has paused the process and has not been sent all events since. It was promised that they come.
+    /// Whether the session's client has paused the process and was not sent all events since. A closed process must not be forgotten
+    /// before they are sent.
     pub fn owes_paused_events(&self) -> bool {
         self.client.has_paused() && self.is_unsent(&self.client)
     }
 
-    fn is_unsent(&self, reader: &Reader) -> bool {
+    fn is_unsent(&self, reader: &DeliveryReader) -> bool {
         self.log.has_event_after(reader.sent)
     }
 
-    fn readers(&self) -> impl Iterator<Item = &Reader> {
+    fn readers(&self) -> impl Iterator<Item = &DeliveryReader> {
         std::iter::once(&self.client).chain(&self.watchers)
     }
 
-    fn reader(&mut self, connection: ConnectionNumber) -> Option<&mut Reader> {
+    fn reader(&mut self, connection: ConnectionNumber) -> Option<&mut DeliveryReader> {
         let mut readers = std::iter::once(&mut self.client).chain(&mut self.watchers);
         readers.find(|reader| reader.connection == Some(connection))
     }

@@ -1,49 +1,51 @@
-//! Closed processes of a session that its client wants to find again: which of them stay, and for how long.
+//! Closed processes that a session keeps for as long as its client has asked, so that the client can still read their output. Every closed
+//! process is kept for a short time; this value decides which are kept longer, and until when. `P` is a process.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use crate::NextLook;
+use crate::SingleTimer;
 
-/// Closed processes that are kept beyond the time every closed process has, the one that closed first in front.
+/// The closed processes that are kept, ordered by the time at which they were closed.
 #[derive(Debug)]
 pub struct KeptProcesses<P> {
     kept: VecDeque<(Instant, P)>,
     limit: usize,
-    look: NextLook,
+    timer: SingleTimer,
 }
 
 impl<P> KeptProcesses<P> {
-    /// Keeps at most `limit` of them.
+    /// Keeps at most `limit` processes.
     pub fn new(limit: usize) -> Self {
-        Self { kept: VecDeque::new(), limit, look: NextLook::default() }
+        Self { kept: VecDeque::new(), limit, timer: SingleTimer::default() }
     }
 
-    /// Keeps one that closed at `closed`. Returns the one that has to go for it.
+    /// Keeps a process that was closed at `closed`. Beyond the limit, returns the process that was closed first, which the caller forgets.
     pub fn keep(&mut self, process: P, closed: Instant) -> Option<P> {
-        let place = self.kept.partition_point(|(earlier, _)| *earlier <= closed);
-        self.kept.insert(place, (closed, process));
+        let index = self.kept.partition_point(|(earlier, _)| *earlier <= closed);
+        self.kept.insert(index, (closed, process));
         if self.kept.len() > self.limit { self.take_oldest() } else { None }
     }
 
-    /// The one that closed first has to go.
+    /// Removes and returns the process that was closed first.
     pub fn take_oldest(&mut self) -> Option<P> {
         self.kept.pop_front().map(|(_, process)| process)
     }
 
-    /// Those that closed `keep` ago or earlier have to go.
+    /// Removes and returns all processes that were closed `keep` ago or earlier.
     pub fn take_expired(&mut self, keep: Duration, now: Instant) -> Vec<P> {
         let count = self.kept.partition_point(|(closed, _)| *closed + keep <= now);
         self.kept.drain(..count).map(|(_, process)| process).collect()
     }
 
-    /// When the caller must look again, unless it does so anyway.
-    pub fn next_look(&mut self, keep: Duration, now: Instant) -> Option<Instant> {
+    /// When the caller must call [`take_expired`](Self::take_expired) next. `None` if nothing is kept, or if the caller has a timer that
+    /// fires no later (see [`SingleTimer`]).
+    pub fn next_timer(&mut self, keep: Duration, now: Instant) -> Option<Instant> {
         let (closed, _) = self.kept.front()?;
-        self.look.ask(*closed + keep, now)
+        self.timer.set(*closed + keep, now)
     }
 
-    /// The session is over.
+    /// Drops all processes, because the session has ended.
     pub fn clear(&mut self) {
         self.kept = VecDeque::new();
     }
@@ -57,7 +59,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn each_is_kept_for_its_time() {
+    fn each_process_is_kept_for_the_given_time() {
         let start = Instant::now();
         let mut kept = KeptProcesses::new(8);
         assert_eq!(kept.keep("first", start), None);
@@ -69,29 +71,37 @@ mod tests {
     }
 
     #[test]
-    fn beyond_the_limit_the_one_that_closed_first_goes() {
+    fn beyond_the_limit_the_process_that_was_closed_first_is_dropped() {
         let start = Instant::now();
         let mut kept = KeptProcesses::new(2);
         assert_eq!(kept.keep("third", start + SECOND * 2), None);
         assert_eq!(kept.keep("first", start), None);
-        assert_eq!(kept.keep("second", start + SECOND), Some("first"), "whatever order they are handed over in");
+        assert_eq!(kept.keep("second", start + SECOND), Some("first"), "the order of the calls does not matter");
         assert_eq!((kept.take_oldest(), kept.take_oldest()), (Some("second"), Some("third")));
     }
 
     #[test]
-    fn one_look_is_asked_for_at_a_time() {
+    fn one_timer_is_set_at_a_time() {
         let start = Instant::now();
         let mut kept = KeptProcesses::new(8);
-        assert_eq!(kept.next_look(KEEP, start), None, "nothing is kept");
+        assert_eq!(kept.next_timer(KEEP, start), None, "nothing is kept");
         kept.keep("first", start);
-        assert_eq!(kept.next_look(KEEP, start), Some(start + KEEP));
+        assert_eq!(kept.next_timer(KEEP, start), Some(start + KEEP));
         kept.keep("second", start + SECOND);
-        assert_eq!(kept.next_look(KEEP, start + SECOND), None);
+        assert_eq!(kept.next_timer(KEEP, start + SECOND), None);
         let sooner = KEEP / 2;
-        assert_eq!(kept.next_look(sooner, start + SECOND), Some(start + sooner), "the client wants less");
+        assert_eq!(
+            kept.next_timer(sooner, start + SECOND),
+            Some(start + sooner),
+            "the client asks for a shorter time"
+        );
         assert_eq!(kept.take_expired(sooner, start + sooner), ["first"]);
-        assert_eq!(kept.next_look(sooner, start + sooner), Some(start + SECOND + sooner));
-        assert_eq!(kept.next_look(KEEP, start + sooner), None, "the client wants more: the look comes early");
-        assert_eq!(kept.next_look(KEEP, start + SECOND + sooner), Some(start + SECOND + KEEP));
+        assert_eq!(kept.next_timer(sooner, start + sooner), Some(start + SECOND + sooner));
+        assert_eq!(
+            kept.next_timer(KEEP, start + sooner),
+            None,
+            "the client asks for a longer time, so the timer fires early"
+        );
+        assert_eq!(kept.next_timer(KEEP, start + SECOND + sooner), Some(start + SECOND + KEEP));
     }
 }

@@ -1,6 +1,8 @@
-//! The rules of a session on the server's side: what a process said, who may hear it, and for how long.
+//! The server's rules of a session, as values without sockets, tasks or a clock: the caller says what happened and what time it is.
 //!
-//! Values without sockets, tasks or a clock: the caller says what happened and what time it is.
+//! [`Delivery`] is the largest: the events of one process and how far each reader has got; start reading there. [`Attachment`] says which
+//! connection a session belongs to and when it ends. [`ChangeLog`] has the messages of a watched directory. The rest is smaller rules
+//! that the server's tasks ask: input of a process, receipts of a connection, signs of life, timers and limits.
 #![forbid(unsafe_code)]
 
 mod attachment;
@@ -9,24 +11,26 @@ mod delivery;
 mod kept;
 mod liveness;
 mod log;
-mod log_bound;
-mod look;
+mod log_rate_limit;
 mod pace;
 mod receipts;
+mod single_timer;
 mod stdin;
 mod write_ids;
 
-pub use attachment::{Attachment, ConnectionNumber, Contents, Observer, StillAttached};
-pub use changes::{ChangeLog, Told};
+pub use attachment::{Attachment, ConnectionNumber, Observer, SessionContents, StillAttached};
+pub use changes::{ChangeLog, ChangeMessage};
 pub use delivery::{
-    Batch, Delivery, Departure, MemoryPressure, Polled, ReadAnswer, ReclaimStep, Reclaimed, Resend, StartedAs,
+    Delivery, Departure, EventBatch, MemoryPressure, Polled, ReadAnswer, ReclaimStep, Reclaimed, Resend, StartedAs,
 };
 pub use kept::KeptProcesses;
 pub use liveness::PeerLiveness;
-pub use log::{Acknowledged, CHUNK_OVERHEAD_BYTES, Chunk, Event, EventLog, Exit, LogLimits, Page, PartOfChunk};
-pub use log_bound::LogBound;
-pub use look::NextLook;
+pub use log::{
+    Acknowledged, CHUNK_OVERHEAD_BYTES, Chunk, EventLog, LogEvent, LogLimits, LoggedExit, Page, PartOfChunk,
+};
+pub use log_rate_limit::LogRateLimit;
 pub use pace::Pace;
 pub use receipts::Receipts;
-pub use stdin::{Offer, StdinQueue};
+pub use single_timer::SingleTimer;
+pub use stdin::{OfferResult, StdinQueue};
 pub use write_ids::WriteIds;

@@ -1,23 +1,23 @@
-//! Whether the peer of a connection is slow, stalled or gone. Knows no pings and no sockets: the caller says when it asked the
-//! peer, what arrived and what the transport took, and is told when to give the peer up.
+//! Whether the peer of a connection is slow or lost. The value knows no frames and no sockets: the caller reports when it sent a ping, when
+//! bytes arrived and when writes blocked, and learns when to close the connection.
 
 use std::time::{Duration, Instant};
 
-/// The kernel lets a writer go on when a third of its buffer is free again. A peer that needed a while for that third needs
-/// three times as long for the whole buffer, and a ping may be at the end of it.
+/// A blocked writer may continue when the peer has read a third of the kernel's buffer. Reading the whole buffer, at the end of which a
+/// ping may be, takes the peer three times as long.
 const THIRDS_OF_A_BUFFER: u32 = 3;
 
-/// How much longer than the deadline a slow peer is waited for, in deadlines: a peer that stops in the middle must be given up
-/// some time, however slow it was before.
+/// Upper bound of the extra time for a slow peer, as a multiple of the deadline. A peer that stops reading must be given up in the end,
+/// however slow it was before.
 const LONGEST_ALLOWANCE: u32 = 3;
 
-/// The signs of life of one peer.
+/// When the peer of one connection last gave a sign of life, and how fast it reads.
 #[derive(Debug)]
 pub struct PeerLiveness {
     last_sign: Instant,
-    /// Since when the transport takes no more bytes; none while it does.
+    /// Since when the transport accepts no bytes. `None` while it accepts them.
     blocked_since: Option<Instant>,
-    /// How long the peer will need for what the transport has taken, at the speed it has shown.
+    /// How long the peer will need to read all bytes that the transport has accepted, at its speed so far.
     drain_allowance: Duration,
 }
 
@@ -27,30 +27,29 @@ impl PeerLiveness {
         Self { last_sign: now, blocked_since: None, drain_allowance: Duration::ZERO }
     }
 
-    /// Bytes came from the peer. While writes are blocked this proves nothing: a peer that sends and never reads would otherwise
-    /// keep its answers waiting for ever.
+    /// Bytes came from the peer. While writes are blocked this does not count: a peer that sends and never reads would otherwise keep the
+    /// connection open for ever.
     pub fn bytes_arrived(&mut self, now: Instant) {
         if self.blocked_since.is_none() {
             self.last_sign = now;
         }
     }
 
-    /// The peer answered a ping, so it has read everything up to it. `nothing_is_open`: it was the last ping that waited for an
-    /// answer.
-    pub fn ping_answered(&mut self, nothing_is_open: bool, now: Instant) {
+    /// The peer answered a ping, so it has read everything before that ping. `was_last` says that no other ping waits for its answer.
+    pub fn ping_answered(&mut self, was_last: bool, now: Instant) {
         self.last_sign = now;
-        if nothing_is_open {
+        if was_last {
             self.drain_allowance = Duration::ZERO;
         }
     }
 
-    /// The transport takes no more bytes for now.
+    /// The transport accepts no bytes for now.
     pub fn writes_blocked(&mut self, now: Instant) {
         self.blocked_since.get_or_insert(now);
     }
 
-    /// The transport takes bytes again, so the peer has taken some. Bytes that are taken without a wait before prove nothing: they
-    /// fit into the buffers of this machine.
+    /// The transport accepts bytes. If it was blocked before, the peer has read some. If it was not, this does not count: the bytes fit into
+    /// the buffers of this machine.
     pub fn writes_resumed(&mut self, now: Instant) {
         if let Some(since) = self.blocked_since.take() {
             self.last_sign = now;
@@ -58,10 +57,10 @@ impl PeerLiveness {
         }
     }
 
-    /// When a peer that was asked at `asked` is given up if it shows no further sign of life.
-    pub fn given_up_at(&self, asked: Instant, deadline: Duration) -> Instant {
+    /// When a peer that was pinged at `pinged` counts as lost if it gives no further sign of life.
+    pub fn given_up_at(&self, pinged: Instant, deadline: Duration) -> Instant {
         let allowance = self.drain_allowance.min(deadline.saturating_mul(LONGEST_ALLOWANCE));
-        asked.max(self.last_sign) + deadline + allowance
+        pinged.max(self.last_sign) + deadline + allowance
     }
 }
 
@@ -71,7 +70,7 @@ mod tests {
 
     const DEADLINE: Duration = Duration::from_secs(20);
 
-    /// A moment so many seconds after the peer has connected.
+    /// Counts seconds from the moment at which the peer has connected.
     struct Clock(Instant);
 
     impl Clock {
@@ -86,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_peer_is_given_up_one_deadline_after_it_was_asked() {
+    fn a_silent_peer_is_given_up_one_deadline_after_the_ping() {
         let (clock, peer) = connected();
         assert_eq!(peer.given_up_at(clock.at(25), DEADLINE), clock.at(45));
     }
@@ -101,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_of_a_peer_that_reads_nothing_prove_nothing() {
+    fn bytes_from_a_peer_that_does_not_read_are_no_sign_of_life() {
         let (clock, mut peer) = connected();
         peer.writes_blocked(clock.at(10));
         for second in 11..40 {
@@ -114,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_goes_on_is_a_sign_of_life_and_one_that_never_waited_is_none() {
+    fn a_write_is_a_sign_of_life_only_if_it_was_blocked_before() {
         let (clock, mut peer) = connected();
         peer.writes_resumed(clock.at(30));
         assert_eq!(peer.given_up_at(clock.at(25), DEADLINE), clock.at(45));
@@ -124,9 +123,9 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_peer_has_time_for_all_that_the_kernel_holds_until_it_has_answered() {
+    fn a_slow_peer_gets_time_to_read_the_whole_buffer_of_the_kernel() {
         let (clock, mut peer) = connected();
-        // A third of the buffer took nine seconds, so the rest may take 27.
+        // A third of the buffer took nine seconds, so the whole buffer may take 27.
         peer.writes_blocked(clock.at(1));
         peer.writes_resumed(clock.at(10));
         assert_eq!(peer.given_up_at(clock.at(5), DEADLINE), clock.at(10 + 27 + 20));
@@ -135,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn however_slow_a_peer_was_it_is_given_up_in_the_end() {
+    fn the_extra_time_for_a_slow_peer_is_limited() {
         let (clock, mut peer) = connected();
         peer.writes_blocked(clock.at(0));
         peer.writes_resumed(clock.at(1000));

@@ -1,4 +1,4 @@
-//! The events of one process: its output, exit and close under one sequence, with a bounded amount of output retained.
+//! The event log of one process: output, exit and close with common sequence numbers. The amount of output that it retains is limited.
 //!
 //! Small writes are merged into the last chunk until a reader has seen it, so a slow reader gets few large chunks, however small the
 //! writes of the process are. Sequence numbers start at 1 and have no holes. The log knows no readers: how far each of them has got is
@@ -17,12 +17,12 @@ pub struct LogLimits {
     /// Chunks that are retained, so that a read of all of them does not exceed the number of JSON values that a message may have.
     pub retain_chunks: usize,
     /// Bytes in the largest chunk. More output than this is split, and output that no reader has seen is merged up to this size.
-    pub merge_bytes: usize,
+    pub max_chunk_bytes: usize,
 }
 
 impl Default for LogLimits {
     fn default() -> Self {
-        Self { retain_bytes: 1 << 20, retain_chunks: 50_000, merge_bytes: 256 << 10 }
+        Self { retain_bytes: 1 << 20, retain_chunks: 50_000, max_chunk_bytes: 256 << 10 }
     }
 }
 
@@ -35,7 +35,7 @@ pub const CHUNK_OVERHEAD_BYTES: usize = 128;
 
 /// How a process exited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Exit {
+pub struct LoggedExit {
     /// Exit code of the process; 128+N if signal N killed it.
     pub code: i32,
     /// The sandbox refused something that the process tried.
@@ -51,13 +51,13 @@ pub struct Chunk {
     pub seq: u64,
     /// The stream that the process wrote to.
     pub stream: Stream,
-    /// At most [`LogLimits::merge_bytes`] of output.
+    /// At most [`LogLimits::max_chunk_bytes`] of output.
     pub bytes: Bytes,
 }
 
 /// One event of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum LogEvent {
     /// The process wrote to a stream.
     Output(Chunk),
     /// The process has exited. Its descendants may still write output after this.
@@ -65,7 +65,7 @@ pub enum Event {
         /// Sequence number of the event.
         seq: u64,
         /// Exit code and cause.
-        exit: Exit,
+        exit: LoggedExit,
     },
     /// The process has exited and its streams have ended: this is the last event.
     Closed {
@@ -74,7 +74,7 @@ pub enum Event {
     },
 }
 
-impl Event {
+impl LogEvent {
     /// Sequence number of the event.
     pub fn seq(&self) -> u64 {
         match self {
@@ -89,8 +89,8 @@ impl Event {
 pub struct Page {
     /// Retained output in sequence order.
     pub chunks: Vec<Chunk>,
-    /// The number to go on with: one after the last chunk if the page has a limit, else one after the last event, the exit and the close
-    /// included.
+    /// The number after the last event that the page covers: after the last chunk if the read had a limit, otherwise after the last event of
+    /// the log, which may be the exit or the close.
     pub next_seq: u64,
     /// Some output between the event that was asked for and `chunks` was dropped.
     pub gap: bool,
@@ -107,7 +107,7 @@ pub struct PartOfChunk {
     pub offset: u64,
 }
 
-/// Everything up to an event that a reader is known to have. The default is nothing.
+/// The events that a reader has acknowledged: all up to a sequence number. By default none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Acknowledged {
     seq: u64,
@@ -116,7 +116,7 @@ pub struct Acknowledged {
 }
 
 impl Acknowledged {
-    /// The last event that the reader is known to have; 0 if there is none.
+    /// Sequence number of the last acknowledged event; 0 if there is none.
     pub fn seq(&self) -> u64 {
         self.seq
     }
@@ -136,7 +136,7 @@ pub struct EventLog {
     total_bytes: u64,
     /// Sequence number of the newest chunk that was dropped.
     dropped_through: u64,
-    exit: Option<(u64, Exit)>,
+    exit: Option<(u64, LoggedExit)>,
     closed: Option<u64>,
     /// The buffer of a large chunk that was dropped, to be used for the next large chunk.
     spare: Option<Vec<u8>>,
@@ -169,14 +169,14 @@ impl EventLog {
     /// The process wrote something. Drops the oldest output beyond the limits, even if no reader has seen it. A caller that must not
     /// lose output asks for [`room`](Self::room) first.
     pub fn append(&mut self, stream: Stream, bytes: &[u8]) {
-        bytes.chunks(self.limits.merge_bytes.max(1)).for_each(|piece| self.append_piece(stream, piece));
+        bytes.chunks(self.limits.max_chunk_bytes.max(1)).for_each(|piece| self.append_piece(stream, piece));
     }
 
     fn append_piece(&mut self, stream: Stream, bytes: &[u8]) {
         self.total_bytes += bytes.len() as u64;
         self.retained_bytes += bytes.len();
         match &mut self.open {
-            Some(open) if open.stream == stream && open.bytes.len() + bytes.len() <= self.limits.merge_bytes => {
+            Some(open) if open.stream == stream && open.bytes.len() + bytes.len() <= self.limits.max_chunk_bytes => {
                 open.bytes.extend_from_slice(bytes);
             }
             _ => {
@@ -189,7 +189,7 @@ impl EventLog {
 
     /// As [`append`](Self::append), but a large buffer becomes a chunk without being copied.
     pub fn append_owned(&mut self, stream: Stream, bytes: Vec<u8>) {
-        if bytes.len() < LARGE_BYTES || bytes.len() > self.limits.merge_bytes {
+        if bytes.len() < LARGE_BYTES || bytes.len() > self.limits.max_chunk_bytes {
             return self.append(stream, &bytes);
         }
         self.total_bytes += bytes.len() as u64;
@@ -207,7 +207,7 @@ impl EventLog {
     }
 
     /// The process has exited. Returns the event's sequence number.
-    pub fn exit(&mut self, exit: Exit) -> u64 {
+    pub fn exit(&mut self, exit: LoggedExit) -> u64 {
         self.spare = None;
         self.seal();
         let seq = self.take_seq();
@@ -224,18 +224,18 @@ impl EventLog {
     }
 
     /// The first event after `cursor`. A chunk that is returned is seen from now on, so it never changes again.
-    pub fn next_event(&mut self, cursor: u64) -> Option<Event> {
+    pub fn next_event(&mut self, cursor: u64) -> Option<LogEvent> {
         let state = [
-            self.exit.filter(|(seq, _)| *seq > cursor).map(|(seq, exit)| Event::Exited { seq, exit }),
-            self.closed.filter(|seq| *seq > cursor).map(|seq| Event::Closed { seq }),
+            self.exit.filter(|(seq, _)| *seq > cursor).map(|(seq, exit)| LogEvent::Exited { seq, exit }),
+            self.closed.filter(|seq| *seq > cursor).map(|seq| LogEvent::Closed { seq }),
         ];
-        let state = state.into_iter().flatten().min_by_key(Event::seq);
-        let before = state.as_ref().map_or(u64::MAX, Event::seq);
+        let state = state.into_iter().flatten().min_by_key(LogEvent::seq);
+        let before = state.as_ref().map_or(u64::MAX, LogEvent::seq);
         if self.open.as_ref().is_some_and(|open| open.seq < before) && self.first_sealed_after(cursor).is_none() {
             self.seal();
         }
         match self.first_sealed_after(cursor) {
-            Some(chunk) if chunk.seq < before => Some(Event::Output(chunk.clone())),
+            Some(chunk) if chunk.seq < before => Some(LogEvent::Output(chunk.clone())),
             _ => state,
         }
     }
@@ -297,7 +297,7 @@ impl EventLog {
             || (self.exit.is_some() && after < self.next_seq - 1)
     }
 
-    /// What a reader has that is known to have every event up to `seq`.
+    /// The acknowledgement of every event up to `seq`.
     pub fn acknowledged_through(&self, seq: u64) -> Acknowledged {
         let later =
             self.sealed.iter().rev().take_while(|chunk| chunk.seq > seq).map(|chunk| chunk.bytes.len() as u64);
@@ -372,7 +372,7 @@ impl EventLog {
     }
 
     /// The exit and its sequence number, once the process has exited.
-    pub fn exit_event(&self) -> Option<(u64, Exit)> {
+    pub fn exit_event(&self) -> Option<(u64, LoggedExit)> {
         self.exit
     }
 

@@ -1,10 +1,10 @@
-//! How many lines a log gets of an event that strangers can cause as often as they like. It writes nothing itself.
+//! Limits the log lines about an event that an unknown peer can cause as often as it likes. The value writes no lines itself.
 
 use std::time::{Duration, Instant};
 
-/// Lets a few lines through in each stretch of time and counts the rest.
+/// Allows a number of lines in each period and counts the events that got none.
 #[derive(Debug)]
-pub struct LogBound {
+pub struct LogRateLimit {
     lines: u32,
     per: Duration,
     began: Option<Instant>,
@@ -12,14 +12,13 @@ pub struct LogBound {
     left_out: u64,
 }
 
-impl LogBound {
-    /// At most `lines` lines in each stretch of `per`.
+impl LogRateLimit {
+    /// Allows at most `lines` lines in each period of `per`.
     pub const fn new(lines: u32, per: Duration) -> Self {
         Self { lines, per, began: None, written: 0, left_out: 0 }
     }
 
-    /// The event has happened. Returns how many earlier ones were left out if a line may be written now, or `None` if this one is left out
-    /// as well.
+    /// The event has happened. `None` if no line may be written now. Otherwise returns how many events since the last line got none.
     pub fn handle_event(&mut self, now: Instant) -> Option<u64> {
         if self.began.is_none_or(|began| now.saturating_duration_since(began) >= self.per) {
             (self.began, self.written) = (Some(now), 0);
@@ -38,10 +37,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flood_is_a_few_lines_and_a_number() {
+    fn lines_beyond_the_limit_are_counted() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
-        let mut bound = LogBound::new(2, Duration::from_secs(10));
+        let mut bound = LogRateLimit::new(2, Duration::from_secs(10));
         assert_eq!([0, 0, 1, 9].map(|second| bound.handle_event(at(second))), [Some(0), Some(0), None, None]);
         assert_eq!([10, 11, 12].map(|second| bound.handle_event(at(second))), [Some(2), Some(0), None]);
         assert_eq!(bound.handle_event(at(100)), Some(1));

@@ -1,26 +1,27 @@
-//! When to let a busy stream gather before it is read again.
+//! When to wait before a fast stream of a process is read again.
 //!
-//! A process that writes a little all the time, and a reader that takes it all the time, wake each other up for every few
-//! kilobytes, and everybody behind them too: most of the machine is then spent on waking. So a stream that is fast and was
-//! emptied rests for a moment. One that is slow never does: its output goes out at once.
+//! If a process writes and the server reads without a pause, they wake each other up for every few kilobytes, and so do all tasks on
+//! the way to the client: most of the CPU time goes into wake-ups. So after a fast stream was emptied, the server waits for a moment
+//! before it reads that stream again. A slow stream is never delayed.
 
 use std::time::{Duration, Instant};
 
-/// A stream that brings this much within [`WINDOW`] is fast. No person reads that.
+/// A stream that brings this many bytes within [`WINDOW`] is fast: 128 MiB a second, far more than a person reads.
 const FAST_BYTES: usize = 256 << 10;
-/// How far back counts.
+/// The time over which bytes are counted.
 const WINDOW: Duration = Duration::from_millis(2);
-/// How long a fast stream rests, in which it does not fill the largest pipe.
+/// How long the server waits before it reads a fast stream again. Within this time a process does not fill the largest pipe.
 const REST: Duration = Duration::from_micros(300);
 
-/// How fast a stream has been lately.
+/// The recent speed of one stream: the begin of the window, and the bytes that were read in it.
 #[derive(Debug, Default)]
 pub struct Pace {
     window: Option<(Instant, usize)>,
 }
 
 impl Pace {
-    /// A stream was read until it was empty and brought `bytes`. When to read it next, if not as soon as there is something.
+    /// The stream was read until it was empty, and `bytes` were read. Returns the time before which it must not be read again. `None`: it
+    /// is read as soon as it has output.
     pub fn emptied(&mut self, bytes: usize, now: Instant) -> Option<Instant> {
         let (since, before) = match self.window {
             Some((since, before)) if now.saturating_duration_since(since) < WINDOW => (since, before),
@@ -31,7 +32,7 @@ impl Pace {
             self.window = Some((since, brought));
             return None;
         }
-        // What comes during the rest counts as one read, which shows by itself whether the stream is still fast.
+        // The output of the rest is read at once, and its amount shows whether the stream is still fast. Earlier reads do not count.
         self.window = None;
         Some(now + REST)
     }
@@ -44,7 +45,7 @@ mod tests {
     const KIB: usize = 1 << 10;
 
     #[test]
-    fn a_slow_stream_never_rests() {
+    fn a_slow_stream_is_never_delayed() {
         let (mut pace, start) = (Pace::default(), Instant::now());
         for turn in 0..10_000 {
             let now = start + Duration::from_millis(turn);
@@ -53,14 +54,14 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_does_not_rest_before_it_is_large() {
+    fn a_burst_is_delayed_only_when_it_is_large() {
         let (mut pace, now) = (Pace::default(), Instant::now());
         assert_eq!(pace.emptied(255 * KIB, now), None);
         assert_eq!(pace.emptied(KIB, now), Some(now + REST));
     }
 
     #[test]
-    fn a_fast_stream_rests_again_and_again() {
+    fn a_fast_stream_is_delayed_after_every_read() {
         let (mut pace, mut now) = (Pace::default(), Instant::now());
         for _ in 0..1000 {
             now = pace.emptied(300 * KIB, now).expect("it is fast");
@@ -68,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_that_has_become_slow_is_read_at_once() {
+    fn a_stream_that_has_become_slow_is_not_delayed() {
         let (mut pace, now) = (Pace::default(), Instant::now());
         let rested = pace.emptied(1024 * KIB, now).unwrap();
         assert_eq!(pace.emptied(10, rested), None);

@@ -1,9 +1,9 @@
 //! Which events the peer of one connection is known to have received.
 //!
 //! The protocol has no acknowledgements, but a WebSocket peer answers pings in order: a pong proves that everything sent before its
-//! ping was read. So a numbered ping follows every [`STRETCH_BYTES`] of output at the latest, and output of a running process stays retained
-//! until its pong is back. What a broken connection swallowed can then be read again. Other transports prove a receipt by the end of a
-//! write ([`Receipts::flushed`]). This value knows no frames and no clock. `K` names a process.
+//! ping was read. So a numbered ping follows at the latest after [`STRETCH_BYTES`] of output, and output of a running process stays
+//! retained until its pong is back. Output that a broken connection has lost can then be read again. Other transports prove a receipt by
+//! the end of a write ([`Receipts::flushed`]). This value knows no frames and no clock. `K` identifies a process.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
@@ -15,15 +15,15 @@ const STRETCH_BYTES: usize = 64 << 10;
 /// A ping also follows each quarter of what a process retains, so that the process never waits for a ping that was not sent.
 const PINGS_PER_FULL_LOG: usize = 4;
 
-/// Bytes of answers between two pings. A ping that waits behind megabytes of answers is answered late by a slow peer. With a
-/// ping after each stretch a slow peer answers regularly, and so few pings cost a fast peer nothing.
+/// Bytes of answers between two pings. A slow peer answers a ping late if megabytes of answers are in front of it. With a ping after each
+/// such stretch, a slow peer answers regularly. A fast peer does not notice so few pings.
 const ANSWER_STRETCH_BYTES: usize = 1 << 20;
 
-/// Pings that may wait for their pongs. A further ping replaces the youngest and stands for both, so that a peer which talks and never
-/// answers a ping costs no more memory than this.
+/// Pings that may wait for their pongs. A further ping replaces the newest of them and stands for both. So a peer that never answers a
+/// ping needs no more memory than this.
 const MAX_WAITING_PINGS: usize = 256;
 
-/// What was sent over one connection and is not known to be received.
+/// The events that were sent over one connection and for which there is no proof that the peer has received them.
 #[derive(Debug)]
 pub struct Receipts<K> {
     stretch_limit: usize,
@@ -47,7 +47,7 @@ struct Ping<K> {
 }
 
 impl<K: Eq + Hash> Receipts<K> {
-    /// For processes that retain so many bytes of output each.
+    /// A new connection, on a server whose processes retain `retain_bytes` of output each.
     pub fn new(retain_bytes: usize) -> Self {
         Self {
             stretch_limit: STRETCH_BYTES.min(retain_bytes / PINGS_PER_FULL_LOG),
@@ -91,7 +91,7 @@ impl<K: Eq + Hash> Receipts<K> {
         {
             wanted_at = youngest.wanted_at;
             for (process, through) in youngest.covers {
-                // An entry that is there already is of later events.
+                // If there is an entry already, it is of later events.
                 self.since_ping.entry(process).or_insert(through);
             }
         }
@@ -103,8 +103,8 @@ impl<K: Eq + Hash> Receipts<K> {
         self.last_ping.to_be_bytes()
     }
 
-    /// The peer sent a pong. Returns the events that it proves to be received, as processes and sequence numbers. None if it proves nothing:
-    /// no ping had this payload, or it was answered before.
+    /// The peer sent a pong. Returns for each process the last event that the peer has therefore received. `None` if the pong proves
+    /// nothing: no ping had this payload, or it was answered before.
     pub fn pong(&mut self, payload: &[u8]) -> Option<Vec<(K, u64)>> {
         let number = <[u8; 8]>::try_from(payload).map(u64::from_be_bytes).ok()?;
         if number > self.last_ping || number <= self.last_pong {
@@ -118,8 +118,8 @@ impl<K: Eq + Hash> Receipts<K> {
         Some(received)
     }
 
-    /// Everything that was sent is flushed, over a transport where that proves that it is received. Returns the events that are received
-    /// now. Pings stay unanswered, because a flush does not prove that the peer is alive.
+    /// Everything that was sent is flushed, over a transport where that proves that it is received. Returns for each process the last event
+    /// that is received now. Pings stay unanswered, because a flush does not prove that the peer is alive.
     pub fn flushed(&mut self) -> Vec<(K, u64)> {
         self.output_bytes = 0;
         self.answer_bytes = 0;
@@ -137,7 +137,7 @@ impl<K: Eq + Hash> Receipts<K> {
         self.last_pong
     }
 
-    /// Since when the oldest ping without a pong has been wanted.
+    /// When the server decided to send the oldest ping that has no pong.
     pub fn oldest_unanswered(&self) -> Option<Instant> {
         self.waiting.front().map(|ping| ping.wanted_at)
     }
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_waits_for_the_receipt_of_a_closed_process() {
+    fn a_closed_process_needs_no_receipt() {
         let mut receipts = receipts();
         receipts.sent("a", 3, 10);
         receipts.sent_last(&"a", 10);
@@ -220,11 +220,7 @@ mod tests {
         receipts.sent("a", 4, 1);
         let replaces_it = receipts.ping(start + Duration::from_secs(2));
         receipts.pong(&last_kept);
-        assert_eq!(
-            receipts.oldest_unanswered(),
-            Some(replaced_at),
-            "the peer owes an answer since the first of the two"
-        );
+        assert_eq!(receipts.oldest_unanswered(), Some(replaced_at), "the time of the first of the two pings counts");
         let mut received = receipts.pong(&replaces_it).unwrap();
         received.sort_unstable();
         assert_eq!(received, [("a", 4), ("b", 1)]);

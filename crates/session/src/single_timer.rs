@@ -1,17 +1,17 @@
-//! When somebody must look again at a thing whose time may still change. One look is under way at a time, however often
-//! the time changes, so that looks far in the future do not pile up.
+//! A timer whose deadline may move while it is in the heap of the janitor. It is in the heap once, however often the deadline moves, so
+//! that timers far in the future do not pile up. A timer that fires early is set again with the new deadline.
 
 use std::time::Instant;
 
-/// The next look that is under way.
+/// When the timer that is in the heap fires.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct NextLook(Option<Instant>);
+pub struct SingleTimer(Option<Instant>);
 
-impl NextLook {
-    /// Something is due. Returns when to look for it, unless a look is under way that is not later; whoever looks too
-    /// early asks again.
-    pub fn ask(&mut self, due: Instant, now: Instant) -> Option<Instant> {
-        if self.0.is_some_and(|look| now < look && look <= due) {
+impl SingleTimer {
+    /// The deadline is `due` now. Returns the time at which the caller must put a timer into the heap, or `None` if one is there already
+    /// that fires no later. When a timer fires before the deadline, the caller calls this again.
+    pub fn set(&mut self, due: Instant, now: Instant) -> Option<Instant> {
+        if self.0.is_some_and(|fires| now < fires && fires <= due) {
             return None;
         }
         self.0 = Some(due);
@@ -25,13 +25,13 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn one_look_is_under_way_at_a_time() {
+    fn a_timer_is_set_only_if_none_fires_early_enough() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
-        let mut look = NextLook::default();
-        assert_eq!(look.ask(at(10), at(0)), Some(at(10)));
-        assert_eq!(look.ask(at(12), at(2)), None, "it comes early and asks again");
-        assert_eq!(look.ask(at(5), at(2)), Some(at(5)), "it would come too late");
-        assert_eq!(look.ask(at(12), at(5)), Some(at(12)), "it has come");
+        let mut timer = SingleTimer::default();
+        assert_eq!(timer.set(at(10), at(0)), Some(at(10)));
+        assert_eq!(timer.set(at(12), at(2)), None, "the timer fires early and is set again then");
+        assert_eq!(timer.set(at(5), at(2)), Some(at(5)), "the timer would fire too late");
+        assert_eq!(timer.set(at(12), at(5)), Some(at(12)), "the timer has fired");
     }
 }

@@ -1,4 +1,5 @@
-//! What waits to be written to a process's stdin: bounded, in order, each write taken once.
+//! The input that waits to be written to the stdin of one process: bounded, in order, and each write accepted once. The queue does no IO:
+//! the process actor writes [`StdinQueue::front`] and reports how much was written.
 
 use std::collections::VecDeque;
 
@@ -7,104 +8,111 @@ use protocol::WriteId;
 
 use crate::WriteIds;
 
-/// What keeping a write costs beside its bytes: its place in the queue and the allocator's share. A client that writes
-/// single bytes must not get sixty times what is promised.
+/// Memory of a waiting write beside its bytes: its entry in the queue and what the allocator adds. Without it, writes of single bytes
+/// would occupy sixty times as much memory as the limit allows.
 const WRITE_OVERHEAD_BYTES: usize = 64;
 
-/// The queue in front of a process's stdin.
+/// The writes to the stdin of one process that the process has not taken yet.
 #[derive(Debug)]
 pub struct StdinQueue {
     waiting: VecDeque<Bytes>,
     waiting_bytes: usize,
     limit: usize,
     ids: WriteIds,
-    state: State,
+    state: StdinQueueState,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum StdinQueueState {
     Open,
-    /// No more will come; what waits is still written.
+    /// No write is accepted any more; waiting writes are still written.
     Ending,
-    /// The process can take no more.
+    /// The process can take no more input.
     Closed,
 }
 
-/// What became of a write that was offered.
+/// The result of [`StdinQueue::offer`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Offer {
-    /// It waits in the queue.
+pub enum OfferResult {
+    /// The write waits in the queue.
     Accepted,
-    /// It was taken before, under the same id, and is not taken again.
+    /// A write with this id was accepted before, so this one is ignored.
     Repeated,
-    /// It must be offered again when there is room.
+    /// The queue is full. The write must be offered again when there is room.
     Full,
-    /// There is no room in all queues together.
-    Crowded,
-    /// Nobody will read it.
+    /// The queues of all processes together are full.
+    AllQueuesFull,
+    /// The process takes no more input.
     Closed,
 }
 
 impl StdinQueue {
-    /// A queue that holds at most `limit` bytes beside the write that filled it.
+    /// A queue for `limit` bytes. An empty queue accepts a write of any size.
     pub fn new(limit: usize) -> Self {
-        Self { waiting: VecDeque::new(), waiting_bytes: 0, limit, ids: WriteIds::default(), state: State::Open }
+        Self {
+            waiting: VecDeque::new(),
+            waiting_bytes: 0,
+            limit,
+            ids: WriteIds::default(),
+            state: StdinQueueState::Open,
+        }
     }
 
     /// The queue of a process without stdin.
     pub fn closed() -> Self {
-        Self { state: State::Closed, ..Self::new(0) }
+        Self { state: StdinQueueState::Closed, ..Self::new(0) }
     }
 
-    /// Takes a write, once per id, if it also fits the `room` there is for all queues together. The id is remembered in
-    /// the same step as the bytes are queued, so that no interruption can come between.
-    pub fn offer(&mut self, id: Option<&WriteId>, bytes: &Bytes, room: usize) -> Offer {
+    /// Offers a write. Each id is accepted once. `room` is the number of bytes that the queues of all processes together still accept. The id
+    /// is remembered in the same step in which the bytes are queued, so that one never happens without the other.
+    pub fn offer(&mut self, id: Option<&WriteId>, bytes: &Bytes, room: usize) -> OfferResult {
         if id.is_some_and(|id| self.ids.contains(id)) {
-            return Offer::Repeated;
+            return OfferResult::Repeated;
         }
-        if self.state != State::Open {
-            return Offer::Closed;
+        if self.state != StdinQueueState::Open {
+            return OfferResult::Closed;
         }
-        // Nothing is written, so nothing is remembered: whoever wants to know whether a write was taken can ask as often as it likes.
+        // A client sends a write of no bytes to learn whether the write with this id was accepted. It may ask again, so the id is not
+        // remembered.
         if bytes.is_empty() {
-            return Offer::Accepted;
+            return OfferResult::Accepted;
         }
         if self.waiting_bytes > 0 && self.waiting_bytes + bytes.len() + WRITE_OVERHEAD_BYTES > self.limit {
-            return Offer::Full;
+            return OfferResult::Full;
         }
         if bytes.len() > room {
-            return Offer::Crowded;
+            return OfferResult::AllQueuesFull;
         }
         if let Some(id) = id {
             self.ids.remember(id);
         }
         self.enqueue(bytes.clone());
-        Offer::Accepted
+        OfferResult::Accepted
     }
 
-    /// No more will come; what waits is still written.
+    /// The client closes the stdin of the process. No write is accepted any more; waiting writes are still written.
     pub fn end(&mut self) {
-        if self.state == State::Open {
-            self.state = State::Ending;
+        if self.state == StdinQueueState::Open {
+            self.state = StdinQueueState::Ending;
         }
     }
 
-    /// Adds bytes of the server's own, such as the end-of-file character of a terminal. A full queue takes none: whoever
-    /// reads so little will not miss it.
+    /// Adds bytes that the server itself writes, such as the end-of-file character of a terminal. A full queue ignores them: the process
+    /// does not read its input anyway.
     pub fn push(&mut self, bytes: impl AsRef<[u8]>) {
-        if self.state == State::Open && self.waiting_bytes < self.limit.max(1) {
+        if self.state == StdinQueueState::Open && self.waiting_bytes < self.limit.max(1) {
             self.enqueue(Bytes::copy_from_slice(bytes.as_ref()));
         }
     }
 
-    /// The process can take no more; what waits is dropped.
+    /// The process can take no more input. Waiting writes are dropped.
     pub fn close(&mut self) {
-        self.state = State::Closed;
+        self.state = StdinQueueState::Closed;
         self.waiting = VecDeque::new();
         self.waiting_bytes = 0;
     }
 
-    /// Bytes that wait, with what keeping them costs.
+    /// Bytes of memory that the waiting writes occupy, overhead included.
     pub fn waiting_bytes(&self) -> usize {
         self.waiting_bytes
     }
@@ -114,7 +122,7 @@ impl StdinQueue {
         self.waiting.front()
     }
 
-    /// So many bytes of the front were written.
+    /// The first `written` bytes of [`front`](Self::front) were written to the process.
     pub fn advance(&mut self, written: usize) {
         let Some(front) = self.waiting.front_mut() else { return };
         let written = written.min(front.len());
@@ -126,12 +134,12 @@ impl StdinQueue {
         }
     }
 
-    /// Everything is written and no more will come: the descriptor can be closed.
+    /// Whether all input was written and no more is accepted, so that the descriptor can be closed.
     pub fn is_finished(&self) -> bool {
         match self.state {
-            State::Open => false,
-            State::Ending => self.waiting.is_empty(),
-            State::Closed => true,
+            StdinQueueState::Open => false,
+            StdinQueueState::Ending => self.waiting.is_empty(),
+            StdinQueueState::Closed => true,
         }
     }
 
@@ -142,9 +150,9 @@ impl StdinQueue {
         }
     }
 
-    /// Whether writes are refused.
+    /// Whether writes are no longer accepted.
     pub fn is_closed(&self) -> bool {
-        self.state != State::Open
+        self.state != StdinQueueState::Open
     }
 }
 
@@ -152,15 +160,15 @@ impl StdinQueue {
 mod tests {
     use super::*;
 
-    fn offer(queue: &mut StdinQueue, id: &str, bytes: &'static str) -> Offer {
+    fn offer(queue: &mut StdinQueue, id: &str, bytes: &'static str) -> OfferResult {
         queue.offer(Some(&WriteId::from(id)), &Bytes::from(bytes), usize::MAX)
     }
 
     #[test]
     fn a_repeated_write_is_written_once() {
         let mut queue = StdinQueue::new(100);
-        assert_eq!(offer(&mut queue, "1", "ab"), Offer::Accepted);
-        assert_eq!(offer(&mut queue, "1", "ab"), Offer::Repeated);
+        assert_eq!(offer(&mut queue, "1", "ab"), OfferResult::Accepted);
+        assert_eq!(offer(&mut queue, "1", "ab"), OfferResult::Repeated);
         queue.advance(1);
         assert_eq!(queue.front().unwrap(), "b");
         queue.advance(1);
@@ -168,53 +176,57 @@ mod tests {
     }
 
     #[test]
-    fn a_write_of_nothing_asks_whether_a_write_was_taken() {
+    fn a_write_of_no_bytes_asks_whether_a_write_was_accepted() {
         let mut queue = StdinQueue::new(1);
-        assert_eq!(offer(&mut queue, "1", ""), Offer::Accepted);
-        assert_eq!(offer(&mut queue, "1", ""), Offer::Accepted, "it was not remembered");
-        assert_eq!(offer(&mut queue, "1", "ab"), Offer::Accepted);
-        assert_eq!(offer(&mut queue, "1", ""), Offer::Repeated);
-        assert_eq!(offer(&mut queue, "2", ""), Offer::Accepted, "a full queue has room for nothing");
+        assert_eq!(offer(&mut queue, "1", ""), OfferResult::Accepted);
+        assert_eq!(offer(&mut queue, "1", ""), OfferResult::Accepted, "the id was not remembered");
+        assert_eq!(offer(&mut queue, "1", "ab"), OfferResult::Accepted);
+        assert_eq!(offer(&mut queue, "1", ""), OfferResult::Repeated);
+        assert_eq!(offer(&mut queue, "2", ""), OfferResult::Accepted, "a full queue accepts a write of no bytes");
         assert_eq!(queue.waiting_bytes(), 2 + WRITE_OVERHEAD_BYTES);
     }
 
     #[test]
-    fn a_full_queue_refuses_without_remembering() {
+    fn a_full_queue_does_not_remember_the_id_of_a_refused_write() {
         let mut queue = StdinQueue::new(3);
-        assert_eq!(offer(&mut queue, "1", "abcdef"), Offer::Accepted, "an empty queue takes a write of any size");
-        assert_eq!(offer(&mut queue, "2", "x"), Offer::Full);
+        assert_eq!(
+            offer(&mut queue, "1", "abcdef"),
+            OfferResult::Accepted,
+            "an empty queue takes a write of any size"
+        );
+        assert_eq!(offer(&mut queue, "2", "x"), OfferResult::Full);
         queue.push(b"!");
         queue.advance(6);
-        assert_eq!(offer(&mut queue, "2", "x"), Offer::Accepted);
+        assert_eq!(offer(&mut queue, "2", "x"), OfferResult::Accepted);
         assert_eq!(queue.front().unwrap(), "x");
     }
 
     #[test]
-    fn a_write_must_fit_the_common_room_too() {
+    fn a_write_must_also_fit_the_limit_of_all_queues() {
         let mut queue = StdinQueue::new(100);
         let (id, bytes) = (WriteId::from("1"), Bytes::from("abc"));
-        assert_eq!(queue.offer(Some(&id), &bytes, 2), Offer::Crowded);
-        assert_eq!(queue.offer(Some(&id), &bytes, 3), Offer::Accepted);
-        assert_eq!(queue.offer(Some(&id), &bytes, 0), Offer::Repeated, "it was taken before");
+        assert_eq!(queue.offer(Some(&id), &bytes, 2), OfferResult::AllQueuesFull);
+        assert_eq!(queue.offer(Some(&id), &bytes, 3), OfferResult::Accepted);
+        assert_eq!(queue.offer(Some(&id), &bytes, 0), OfferResult::Repeated, "it was accepted before");
         assert_eq!(queue.waiting_bytes(), 3 + WRITE_OVERHEAD_BYTES);
     }
 
     #[test]
-    fn ends_after_what_waits_and_then_refuses() {
+    fn a_queue_that_ends_writes_what_waits_and_refuses_new_writes() {
         let mut queue = StdinQueue::new(1000);
         offer(&mut queue, "1", "ab");
         queue.push(b"\x04");
         queue.end();
         assert!(!queue.is_finished());
-        assert_eq!(offer(&mut queue, "2", "c"), Offer::Closed);
-        assert_eq!(offer(&mut queue, "1", "ab"), Offer::Repeated, "it was taken before the end");
+        assert_eq!(offer(&mut queue, "2", "c"), OfferResult::Closed);
+        assert_eq!(offer(&mut queue, "1", "ab"), OfferResult::Repeated, "it was accepted before the end");
         queue.advance(2);
         queue.advance(1);
         assert!(queue.is_finished());
     }
 
     #[test]
-    fn a_process_without_stdin_takes_nothing() {
-        assert_eq!(offer(&mut StdinQueue::closed(), "1", "a"), Offer::Closed);
+    fn a_process_without_stdin_refuses_writes() {
+        assert_eq!(offer(&mut StdinQueue::closed(), "1", "a"), OfferResult::Closed);
     }
 }

@@ -1,37 +1,37 @@
-//! Which writes were already taken, so that a client may repeat one after a lost connection.
+//! Which writes a process has already accepted, so that a client may repeat a write after a lost connection.
 
 use std::collections::{HashSet, VecDeque};
 use std::hash::{BuildHasher as _, RandomState};
 
 use protocol::WriteId;
 
-/// A client has at most so many writes whose fate it does not know.
+/// Write ids that are remembered. A client does not have more writes in flight than this.
 const REMEMBERED: usize = 4096;
 
-/// The most recent write ids of a process. What is kept is 128 bits of each, under keys nobody else knows: enough to tell
-/// them apart, and little enough to keep many, however long they are.
+/// The most recent write ids of a process. Only a hash of 128 bits is kept of each id, so that long ids need no more memory. The hash is
+/// keyed with random numbers, so that a client cannot choose two ids with the same hash.
 #[derive(Debug, Default)]
 pub struct WriteIds {
     keys: [RandomState; 2],
-    known: HashSet<Print>,
-    oldest_first: VecDeque<Print>,
+    known: HashSet<IdHash>,
+    oldest_first: VecDeque<IdHash>,
 }
 
-type Print = [u64; 2];
+type IdHash = [u64; 2];
 
 impl WriteIds {
-    /// Whether this write was taken before.
+    /// Whether a write with this id was remembered.
     pub fn contains(&self, id: &WriteId) -> bool {
-        !self.known.is_empty() && self.known.contains(&self.print(id))
+        !self.known.is_empty() && self.known.contains(&self.hash(id))
     }
 
-    /// Remembers a write, forgetting the oldest if there are too many.
+    /// Remembers the id of a write. Beyond 4096 ids, the oldest is forgotten.
     pub fn remember(&mut self, id: &WriteId) {
-        let print = self.print(id);
-        if !self.known.insert(print) {
+        let hash = self.hash(id);
+        if !self.known.insert(hash) {
             return;
         }
-        self.oldest_first.push_back(print);
+        self.oldest_first.push_back(hash);
         if self.oldest_first.len() > REMEMBERED
             && let Some(oldest) = self.oldest_first.pop_front()
         {
@@ -39,7 +39,7 @@ impl WriteIds {
         }
     }
 
-    fn print(&self, id: &WriteId) -> Print {
+    fn hash(&self, id: &WriteId) -> IdHash {
         [self.keys[0].hash_one(id.as_str()), self.keys[1].hash_one(id.as_str())]
     }
 }
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn forgets_the_oldest_first() {
+    fn the_oldest_id_is_forgotten_first() {
         let mut ids = WriteIds::default();
         for n in 0..=REMEMBERED {
             ids.remember(&WriteId::from(n.to_string()));

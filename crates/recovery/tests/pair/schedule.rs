@@ -73,7 +73,7 @@ pub(crate) struct Reclaim {
 pub(crate) struct Schedule {
     pub(crate) kind: ServerKind,
     pub(crate) retain_bytes: usize,
-    pub(crate) merge_bytes: usize,
+    pub(crate) max_chunk_bytes: usize,
     pub(crate) page_bytes: usize,
     /// Bytes of output that one message to the client holds.
     pub(crate) batch_bytes: usize,
@@ -104,13 +104,13 @@ pub(crate) fn schedule() -> impl Strategy<Value = Schedule> {
     let network = (vec(cut(), 0..6), vec(attempt(), 1..8), starts, vec(any::<u16>(), 1..64));
     let readers = (vec(pause(), 0..4), vec(reclaim(), 0..3), option::weighted(0.3, 0_u64..5000), watcher());
     (kind, sizes, process(), network, readers).prop_map(|(kind, sizes, process, network, readers)| {
-        let (retain_bytes, merge_bytes, page_bytes, batch_bytes, hold) = sizes;
+        let (retain_bytes, max_chunk_bytes, page_bytes, batch_bytes, hold) = sizes;
         let (cuts, attempts, starts, dice) = network;
         let (pauses, reclaims, takeover, watcher) = readers;
         Schedule {
             kind,
             retain_bytes,
-            merge_bytes,
+            max_chunk_bytes,
             page_bytes,
             batch_bytes,
             hold,

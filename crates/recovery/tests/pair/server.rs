@@ -39,7 +39,7 @@ pub(crate) struct SimulatedServer {
     waiting: VecDeque<ProcessAct>,
     /// Messages of the server kinds that send each event as it happens.
     outbox: Vec<(ConnectionNumber, Push)>,
-    merge_bytes: usize,
+    max_chunk_bytes: usize,
     pub(crate) truth: Truth,
     /// Whether output that the client had not acknowledged may have been dropped: the hold ended, memory was reclaimed, or the server is
     /// not of the kind that makes the process wait.
@@ -51,7 +51,7 @@ impl SimulatedServer {
         let kind = schedule.kind;
         let limits = LogLimits {
             retain_bytes: if kind == ServerKind::Old { 1 << 20 } else { schedule.retain_bytes },
-            merge_bytes: schedule.merge_bytes.min(schedule.retain_bytes / 4).max(1),
+            max_chunk_bytes: schedule.max_chunk_bytes.min(schedule.retain_bytes / 4).max(1),
             ..LogLimits::default()
         };
         let started_as = if kind == ServerKind::Ours { StartedAs::Followed } else { StartedAs::Unrequested };
@@ -67,13 +67,13 @@ impl SimulatedServer {
             hold_ends: None,
             waiting: VecDeque::new(),
             outbox: Vec::new(),
-            merge_bytes: limits.merge_bytes,
+            max_chunk_bytes: limits.max_chunk_bytes,
             truth: Truth::default(),
             may_lose_output: kind != ServerKind::Ours,
         };
         if kind == ServerKind::Ours {
             server.delivery.connect(first);
-            server.delivery.answered(first);
+            server.delivery.answer_queued(first);
             server.attached = Some(first);
         } else {
             server.attach(first, now);
@@ -92,13 +92,13 @@ impl SimulatedServer {
         while let Some(act) = self.waiting.pop_front() {
             match act {
                 ProcessAct::Write(stream, mut bytes) => {
-                    let room = self.delivery.room(MemoryPressure::None, now);
+                    let room = self.delivery.room(MemoryPressure::Normal, now);
                     if room == usize::MAX {
                         let is_over = self.hold_ends.is_some_and(|hold_ends| hold_ends <= now);
                         assert!(is_over || self.kind != ServerKind::Ours, "the process does not wait for its client");
                         self.may_lose_output = true;
                     }
-                    let rest = bytes.split_off(bytes.len().min(room).min(self.merge_bytes));
+                    let rest = bytes.split_off(bytes.len().min(room).min(self.max_chunk_bytes));
                     self.truth.wrote(stream, &bytes);
                     let (count, mut buffer) = (bytes.len(), bytes);
                     buffer.resize(count * 3, 0);
@@ -114,7 +114,7 @@ impl SimulatedServer {
                 ProcessAct::Exit { code, sandbox_denied, timed_out } => {
                     let timed_out = timed_out && self.kind == ServerKind::Ours;
                     self.truth.exited(code, (self.kind != ServerKind::Old).then_some(sandbox_denied), timed_out);
-                    self.delivery.exit(session::Exit { code, sandbox_denied, timed_out });
+                    self.delivery.exit(session::LoggedExit { code, sandbox_denied, timed_out });
                 }
                 ProcessAct::Close => {
                     self.truth.closed();
@@ -223,15 +223,15 @@ impl SimulatedServer {
         pushes
     }
 
-    fn on_the_wire(&self, event: session::Event) -> Event {
+    fn on_the_wire(&self, event: session::LogEvent) -> Event {
         match event {
-            session::Event::Output(chunk) => Event::Output { stream: chunk.stream, chunk: chunk.bytes },
-            session::Event::Exited { exit, .. } => Event::Exited(Exit {
+            session::LogEvent::Output(chunk) => Event::Output { stream: chunk.stream, chunk: chunk.bytes },
+            session::LogEvent::Exited { exit, .. } => Event::Exited(Exit {
                 code: exit.code,
                 sandbox_denied: (self.kind != ServerKind::Old).then_some(exit.sandbox_denied),
                 timed_out: exit.timed_out,
             }),
-            session::Event::Closed { .. } => Event::Closed,
+            session::LogEvent::Closed { .. } => Event::Closed,
         }
     }
 
@@ -246,7 +246,7 @@ impl SimulatedServer {
         let max_bytes = is_large.then_some(self.page_bytes as u64);
         let ReadAnswer { page, catches_up } = self.delivery.read(connection, after, max_bytes, None);
         if catches_up {
-            self.delivery.answered(connection);
+            self.delivery.answer_queued(connection);
         }
         for chunk in &page.chunks {
             let event = Event::Output { stream: chunk.stream, chunk: chunk.bytes.clone() };

@@ -10,7 +10,7 @@ use files::{ChangeBatch, FileError, PathWatch, WatchOptions, WatchedDirectoryCou
 use parking_lot::Mutex;
 use protocol::fs::{ChangeKind, ChangedNotification, FileChange};
 use protocol::{PathUri, encode_notification, notification};
-use session::{ChangeLog, ConnectionNumber, Told};
+use session::{ChangeLog, ChangeMessage, ConnectionNumber};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -175,16 +175,16 @@ impl Watched {
     }
 
     /// What to tell now, and whom.
-    fn next(&self, attached: Option<Arc<Outbound>>) -> Option<(Arc<Outbound>, Told<FileChange>)> {
+    fn next(&self, attached: Option<Arc<Outbound>>) -> Option<(Arc<Outbound>, ChangeMessage<FileChange>)> {
         let outbound = attached?;
         if outbound.number != *self.listener.lock() {
             return None;
         }
-        let told = self.log.lock().tell_next()?;
+        let told = self.log.lock().next_message()?;
         Some((outbound, told))
     }
 
-    async fn tell_one(&self, outbound: &Outbound, told: Told<FileChange>) {
+    async fn tell_one(&self, outbound: &Outbound, told: ChangeMessage<FileChange>) {
         let bytes = told.changes.iter().map(wire_bytes).sum();
         let room = tokio::select! {
             room = outbound.room_for_reply(bytes) => room,

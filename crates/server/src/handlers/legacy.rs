@@ -6,7 +6,7 @@ use std::sync::Arc;
 use protocol::{
     LegacyExecParams, LegacyExecResult, LegacyTerminateParams, LegacyWriteParams, LegacyWriteResult, WireError,
 };
-use session::{Offer, StartedAs};
+use session::{OfferResult, StartedAs};
 
 use super::start::{self, Wanted};
 use super::{NamedProcess, stdin, stop, unknown_process};
@@ -47,8 +47,8 @@ pub(super) fn write(call: Call, params: LegacyWriteParams, _: &Arc<Session>, nam
     };
     let id = params.process_id;
     stdin::offer(call, process, None, params.chunk.0.into(), move |call, offer| match offer {
-        Offer::Accepted | Offer::Repeated => call.finish(Ok(LegacyWriteResult { accepted: true })),
-        Offer::Full | Offer::Crowded | Offer::Closed => {
+        OfferResult::Accepted | OfferResult::Repeated => call.finish(Ok(LegacyWriteResult { accepted: true })),
+        OfferResult::Full | OfferResult::AllQueuesFull | OfferResult::Closed => {
             call.finish::<()>(Err(WireError::invalid_request(format!("stdin of process {id} is closed"))));
         }
     });

@@ -83,7 +83,7 @@ fn answer(call: Call, process: &Arc<Process>, session: &Session, params: &ReadPa
         outbound.note_catch_up();
     }
     if catches_up {
-        process.delivery(|delivery| delivery.answered(reader));
+        process.delivery(|delivery| delivery.answer_queued(reader));
         session.line_up(process);
         // What the client says it has need not wait for a receipt, so there may be room for more.
         process.poke();

@@ -145,7 +145,7 @@ pub(super) fn begin(
                 let answered = survive_call(|| {
                     shared.metrics.process_started();
                     answer(call, id);
-                    process.delivery(|delivery| delivery.answered(starter));
+                    process.delivery(|delivery| delivery.answer_queued(starter));
                 });
                 shared.actors.spawn(actor);
                 push_late_start_later(&shared, &session, starter);
@@ -295,7 +295,7 @@ async fn launch(
     };
     let limits = LogLimits {
         retain_bytes: shared.config.retain_bytes,
-        merge_bytes: largest_chunk(&shared.config, &wanted.id),
+        max_chunk_bytes: largest_chunk(&shared.config, &wanted.id),
         ..LogLimits::default()
     };
     // Only the current family numbers its events.
@@ -357,7 +357,7 @@ fn largest_chunk(config: &Config, id: &ProcessId) -> usize {
     const REST_OF_THE_MESSAGE: usize = 512;
     let around = REST_OF_THE_MESSAGE + id.as_str().len() * LONGEST_ESCAPE;
     let in_message = config.max_message_bytes.saturating_sub(around) / 4 * 3;
-    LogLimits::default().merge_bytes.min(config.retain_bytes / 4).min(in_message).max(1)
+    LogLimits::default().max_chunk_bytes.min(config.retain_bytes / 4).min(in_message).max(1)
 }
 
 /// What the client got wrong is its params' fault; what the operating system refused carries its cause.

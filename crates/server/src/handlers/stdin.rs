@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use protocol::{NoResult, ProcessIdParams, RequestOrder, WireError, WriteId, WriteParams, WriteResult, WriteStatus};
-use session::Offer;
+use session::OfferResult;
 
 use super::poll_once::poll_once;
 use super::waiting::input_crowded;
@@ -28,8 +28,8 @@ pub(super) fn write(call: Call, params: WriteParams, _: &Arc<Session>, named: Na
         return call.finish(Ok(WriteResult { status: WriteStatus::UnknownProcess, repeated: false }));
     };
     offer(call, process, params.write_id, params.chunk.0.into(), |call, offer| {
-        let repeated = offer == Offer::Repeated;
-        let is_taken = repeated || offer == Offer::Accepted;
+        let repeated = offer == OfferResult::Repeated;
+        let is_taken = repeated || offer == OfferResult::Accepted;
         let status = if is_taken { WriteStatus::Accepted } else { WriteStatus::StdinClosed };
         call.finish(Ok(WriteResult { status, repeated }));
     });
@@ -41,11 +41,11 @@ pub(super) fn offer(
     process: Arc<Process>,
     id: Option<WriteId>,
     bytes: Bytes,
-    answer: impl FnOnce(Call, Offer) + Send + 'static,
+    answer: impl FnOnce(Call, OfferResult) + Send + 'static,
 ) {
     debug_assert_eq!(call.method.order(), RequestOrder::Stdin, "the table promises otherwise");
     let answer = move |call: Call, offer| match offer {
-        Offer::Crowded => {
+        OfferResult::AllQueuesFull => {
             let error = "input that waits for processes has reached the limit for all together (--max-queued-stdin-total); try again later";
             call.finish::<()>(Err(input_crowded(error)));
         }
@@ -55,7 +55,7 @@ pub(super) fn offer(
     let lane = poll_once(turn.as_mut());
     if lane.is_some() {
         match process.offer(id.as_ref(), &bytes) {
-            Offer::Full => {}
+            OfferResult::Full => {}
             taken => return answer(call, taken),
         }
     }

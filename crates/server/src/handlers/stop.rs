@@ -54,7 +54,7 @@ async fn wait_delivered(process: &Process, deadline: Instant) {
         let news = process.news.notified();
         tokio::pin!(news);
         news.as_mut().enable();
-        if process.delivery(|delivery| delivery.is_delivered()) {
+        if process.delivery(|delivery| delivery.is_sent_or_paused()) {
             return;
         }
         if timeout_at(deadline, news).await.is_err() {

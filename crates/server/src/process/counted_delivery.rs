@@ -38,7 +38,7 @@ impl CountedDelivery {
         } else if self.retained.is_tight() {
             MemoryPressure::High
         } else {
-            MemoryPressure::None
+            MemoryPressure::Normal
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use protocol::WriteId;
-use session::{Offer, StdinQueue};
+use session::{OfferResult, StdinQueue};
 use spawn::{ChildInput, WriteOutcome};
 use tokio::sync::OwnedMutexGuard;
 
@@ -33,7 +33,7 @@ impl Stdin {
         result
     }
 
-    fn offer(&mut self, id: Option<&WriteId>, bytes: &Bytes) -> Offer {
+    fn offer(&mut self, id: Option<&WriteId>, bytes: &Bytes) -> OfferResult {
         // An answer that it was taken cannot be called back, so the process is asked first whether it can read.
         if self.input.as_ref().is_none_or(ChildInput::reader_gone) {
             self.change(StdinQueue::close);
@@ -63,13 +63,13 @@ impl Stdin {
 impl Process {
     /// Takes a write if there is room for it now. What the process can take at once it gets at once; the actor is only
     /// needed for the rest.
-    pub(crate) fn offer(&self, id: Option<&WriteId>, bytes: &Bytes) -> Offer {
+    pub(crate) fn offer(&self, id: Option<&WriteId>, bytes: &Bytes) -> OfferResult {
         let mut stdin = self.stdin.lock();
         let offer = stdin.offer(id, bytes);
-        if offer == Offer::Accepted {
+        if offer == OfferResult::Accepted {
             stdin.feed();
         }
-        if offer == Offer::Closed || stdin.queue.front().is_some() || stdin.queue.is_closed() {
+        if offer == OfferResult::Closed || stdin.queue.front().is_some() || stdin.queue.is_closed() {
             self.poke();
         }
         offer
@@ -81,13 +81,13 @@ impl Process {
         id: Option<WriteId>,
         bytes: Bytes,
         _lane: OwnedMutexGuard<()>,
-    ) -> Offer {
+    ) -> OfferResult {
         loop {
             let room = self.stdin_room.notified();
             tokio::pin!(room);
             room.as_mut().enable();
             match self.offer(id.as_ref(), &bytes) {
-                Offer::Full => room.await,
+                OfferResult::Full => room.await,
                 taken => return taken,
             }
         }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use protocol::{
     ClosedNotification, ExitedNotification, LegacyExited, OutputFrame, Stream, encode_notification, notification,
 };
-use session::{Chunk, ConnectionNumber, Event, Polled};
+use session::{Chunk, ConnectionNumber, LogEvent, Polled};
 use transport::Framing;
 
 use super::{Dialect, Process};
@@ -15,7 +15,7 @@ use super::{Dialect, Process};
 pub(crate) struct Pushed {
     /// Sequence number of the last event.
     pub(crate) through: u64,
-    /// See [`Batch::output_bytes`](session::Batch::output_bytes).
+    /// See [`EventBatch::output_bytes`](session::EventBatch::output_bytes).
     pub(crate) output_bytes: usize,
     /// The process has further events for this connection.
     pub(crate) has_more: bool,
@@ -44,9 +44,9 @@ impl Process {
     }
 
     /// The legacy family sends at most so many bytes of each stream.
-    fn apply_cap(&self, event: &mut Event) {
+    fn apply_cap(&self, event: &mut LogEvent) {
         if let Dialect::Legacy { output_bytes_cap: Some(cap) } = self.dialect
-            && let Event::Output(chunk) = event
+            && let LogEvent::Output(chunk) = event
         {
             let sent = &self.legacy_sent[usize::from(chunk.stream == Stream::Stderr)];
             let left = cap.saturating_sub(sent.load(Ordering::Relaxed));
@@ -55,9 +55,9 @@ impl Process {
         }
     }
 
-    fn write_event(&self, framing: Framing, out: &mut Vec<u8>, event: &Event) {
+    fn write_event(&self, framing: Framing, out: &mut Vec<u8>, event: &LogEvent) {
         match (event, self.dialect) {
-            (Event::Output(Chunk { seq, stream, bytes }), dialect) => {
+            (LogEvent::Output(Chunk { seq, stream, bytes }), dialect) => {
                 let frame = match dialect {
                     Dialect::Current => {
                         OutputFrame::Current { process: &self.id_json, seq: *seq, stream: *stream, bytes }
@@ -67,7 +67,7 @@ impl Process {
                 };
                 framing.frame(out, frame.encoded_len(), |out| frame.write_to(out));
             }
-            (Event::Exited { seq, exit }, Dialect::Current) => {
+            (LogEvent::Exited { seq, exit }, Dialect::Current) => {
                 let params = ExitedNotification {
                     process_id: self.id.clone(),
                     seq: *seq,
@@ -77,15 +77,15 @@ impl Process {
                 };
                 write_message(framing, out, &encode_notification(notification::PROCESS_EXITED, &params));
             }
-            (Event::Exited { exit, .. }, Dialect::Legacy { .. }) => {
+            (LogEvent::Exited { exit, .. }, Dialect::Legacy { .. }) => {
                 let params = LegacyExited { process_id: self.id.clone(), exit_code: exit.code };
                 write_message(framing, out, &encode_notification(notification::LEGACY_EXITED, &params));
             }
-            (Event::Closed { seq }, Dialect::Current) => {
+            (LogEvent::Closed { seq }, Dialect::Current) => {
                 let params = ClosedNotification { process_id: self.id.clone(), seq: *seq };
                 write_message(framing, out, &encode_notification(notification::PROCESS_CLOSED, &params));
             }
-            (Event::Closed { .. }, Dialect::Legacy { .. }) => {}
+            (LogEvent::Closed { .. }, Dialect::Legacy { .. }) => {}
         }
     }
 }

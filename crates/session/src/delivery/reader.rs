@@ -1,4 +1,5 @@
-//! One reader of a process: what it was sent, what it has acknowledged, and whether it wants events now.
+//! One reader of a process: which events it was sent, which it has acknowledged, and whether it wants events now. The reader does not know
+//! the log; [`Delivery`](super::Delivery) joins the two.
 
 use std::time::Instant;
 
@@ -21,16 +22,17 @@ pub enum StartedAs {
 pub enum Departure {
     /// The connection broke, so the client may come back.
     Lost,
-    /// The client closed the connection in order, so it waits for nothing.
+    /// The client closed the connection in order, so it expects no events.
     Goodbye,
 }
 
-/// Whether events may be sent to a reader, as far as requests and answers go.
+/// Whether the requests and answers so far allow events to be sent to a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     /// An observer has started the process, and the client has asked for nothing.
     Unrequested,
-    /// The client has come back and has not said what it has: events would repeat or overtake what its first read brings.
+    /// The client has reconnected and its first read has not come. Until that says what the client has, events would repeat or overtake the
+    /// output in the answer.
     AwaitingRead,
     /// The answer to the start, or to that first read, is not queued yet.
     AwaitingAnswer,
@@ -58,7 +60,7 @@ enum Backpressure {
 }
 
 #[derive(Debug)]
-pub(super) struct Reader {
+pub(super) struct DeliveryReader {
     /// A watcher never makes the process wait.
     is_watcher: bool,
     /// The connection that reads now.
@@ -73,7 +75,7 @@ pub(super) struct Reader {
     pub(super) acknowledged: Acknowledged,
 }
 
-impl Reader {
+impl DeliveryReader {
     pub(super) fn client(started_as: StartedAs) -> Self {
         let (stage, flow, backpressure) = match started_as {
             StartedAs::Followed => (Stage::AwaitingAnswer, Flow::Free, Backpressure::AcrossConnections),
@@ -106,7 +108,7 @@ impl Reader {
     }
 
     /// Whether a full log makes the process wait for this reader.
-    pub(super) fn holds(&self, now: Instant) -> bool {
+    pub(super) fn makes_process_wait(&self, now: Instant) -> bool {
         self.backpressure != Backpressure::Never && self.hold_until.is_none_or(|until| now < until)
     }
 

@@ -1,26 +1,27 @@
-//! Giving memory back when the logs of all processes together hold too much.
+//! Dropping output of one process when the logs of all processes together occupy too much memory. The server knows the total and chooses
+//! the processes; this part decides what each of them may lose.
 
 use std::time::Instant;
 
 use super::Delivery;
 
-/// How much memory the logs of all processes hold, compared with what they may hold together.
+/// How much memory the logs of all processes occupy, compared with the limit for all of them together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryPressure {
-    /// They hold no more than they may.
-    None,
-    /// They hold more than they may. A process waits even if its own log is not full.
+    /// The logs are within the limit.
+    Normal,
+    /// The logs exceed the limit. A process waits even if its own log is not full.
     High,
-    /// They hold more than twice of what they may. Output that a client is about to be sent may be dropped.
+    /// The logs exceed twice the limit. Output that is about to be sent may be dropped.
     Extreme,
 }
 
 impl MemoryPressure {
-    /// Memory that unacknowledged output of one process may occupy under any pressure. With less, the process would stand still.
+    /// Memory that unacknowledged output of one process may occupy under any pressure. With less, the process would make no progress.
     pub const ALWAYS_ALLOWED_BYTES: usize = 64 << 10;
 }
 
-/// What may be dropped to give memory back. The server goes through the steps in this order until it has enough.
+/// Which output may be dropped. The server goes through the steps in this order until the logs are within the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReclaimStep {
     /// Output of closed processes that was sent.
@@ -41,8 +42,7 @@ pub struct Reclaimed {
 }
 
 impl Delivery {
-    /// Drops output to give memory back. `share` is how many bytes of memory the process keeps in the steps `Acknowledged` and
-    /// `Anything`.
+    /// Drops output to free memory. `share` is how many bytes of memory the process keeps in the steps `Acknowledged` and `Anything`.
     pub fn reclaim(&mut self, step: ReclaimStep, share: usize, pressure: MemoryPressure, now: Instant) -> Reclaimed {
         let client = &self.client;
         let keeps = match step {
@@ -58,12 +58,13 @@ impl Delivery {
         self.log.shrink_to(0)
     }
 
-    /// A running process that waits for its client writes nothing more, so its output can stay. A closed process cannot wait, but what its client is about to be sent stays
-    /// too, as long as the pressure is not extreme.
+    /// Whether the step `Anything` must not drop output of this process. A running process that waits for its client adds no output, so
+    /// its output stays. The output of a closed process stays while it is being sent, unless the pressure is extreme.
     fn is_needed(&self, pressure: MemoryPressure, now: Instant) -> bool {
         let client = &self.client;
         let is_being_sent = !client.is_paused() && self.is_unsent(client);
-        client.holds(now) && (!self.log.is_closed() || is_being_sent && pressure != MemoryPressure::Extreme)
+        client.makes_process_wait(now)
+            && (!self.log.is_closed() || is_being_sent && pressure != MemoryPressure::Extreme)
     }
 
     fn shrink_to(&mut self, keeps: usize) -> Reclaimed {

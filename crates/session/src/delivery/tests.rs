@@ -1,4 +1,4 @@
-//! Readers against the promises of a delivery.
+//! What each reader of a delivery is sent, and when the process waits for it.
 
 use std::time::Duration;
 
@@ -9,19 +9,19 @@ use super::*;
 const FIRST: ConnectionNumber = ConnectionNumber(1);
 const SECOND: ConnectionNumber = ConnectionNumber(2);
 const WATCHER: ConnectionNumber = ConnectionNumber(3);
-const EXIT: Exit = Exit { code: 7, sandbox_denied: false, timed_out: false };
+const EXIT: LoggedExit = LoggedExit { code: 7, sandbox_denied: false, timed_out: false };
 const HOLD: Duration = Duration::from_secs(25);
 const NOTHING: [u64; 0] = [];
 
 fn limits(retain_bytes: usize) -> LogLimits {
-    LogLimits { retain_bytes, merge_bytes: 4, ..LogLimits::default() }
+    LogLimits { retain_bytes, max_chunk_bytes: 4, ..LogLimits::default() }
 }
 
 /// A process whose start over [`FIRST`] was answered.
 fn started(started_as: StartedAs, retain_bytes: usize) -> Delivery {
     let mut delivery = Delivery::new(limits(retain_bytes), Resend::Unacknowledged, started_as);
     delivery.connect(FIRST);
-    delivery.answered(FIRST);
+    delivery.answer_queued(FIRST);
     delivery
 }
 
@@ -36,13 +36,13 @@ fn sent(delivery: &mut Delivery, connection: ConnectionNumber) -> Vec<u64> {
     let mut sent = Vec::new();
     while let Polled::Events(batch) = delivery.poll(connection, 1) {
         assert_eq!(batch.has_more, delivery.has_events_for(connection));
-        sent.extend(batch.events.iter().map(Event::seq));
+        sent.extend(batch.events.iter().map(LogEvent::seq));
     }
     sent
 }
 
 fn room(delivery: &Delivery, now: Instant) -> usize {
-    delivery.room(MemoryPressure::None, now)
+    delivery.room(MemoryPressure::Normal, now)
 }
 
 #[test]
@@ -51,13 +51,13 @@ fn events_follow_the_answer_to_the_start() {
     delivery.connect(FIRST);
     write(&mut delivery, "text");
     assert_eq!(sent(&mut delivery, FIRST), NOTHING);
-    delivery.answered(FIRST);
+    delivery.answer_queued(FIRST);
     assert_eq!(sent(&mut delivery, FIRST), [1]);
     delivery.exit(EXIT);
     delivery.close();
-    assert!(!delivery.is_delivered());
+    assert!(!delivery.is_sent_or_paused());
     assert_eq!(sent(&mut delivery, FIRST), [2, 3]);
-    assert!(delivery.is_delivered());
+    assert!(delivery.is_sent_or_paused());
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn a_full_log_makes_the_process_wait_for_acknowledgements() {
 }
 
 #[test]
-fn memory_pressure_leaves_a_process_a_minimum() {
+fn memory_pressure_always_allows_a_process_some_output() {
     let (mut delivery, now) = (started(StartedAs::Followed, 1 << 20), Instant::now());
     let allowed = MemoryPressure::ALWAYS_ALLOWED_BYTES;
     assert!(delivery.room(MemoryPressure::High, now) > 0);
@@ -111,7 +111,7 @@ fn a_lost_client_is_waited_for_until_the_hold_ends() {
     assert_eq!(room(&delivery, now + HOLD - Duration::from_nanos(1)), 4);
     assert_eq!(room(&delivery, now + HOLD), usize::MAX);
     delivery.attach(SECOND);
-    assert_eq!(room(&delivery, now + HOLD), 4, "it came back, and may still need the output");
+    assert_eq!(room(&delivery, now + HOLD), 4, "the client has reconnected, and may still need the output");
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn a_client_that_said_goodbye_is_not_waited_for() {
     delivery.detach(FIRST, Departure::Goodbye, now + HOLD);
     assert_eq!(room(&delivery, now), usize::MAX);
     delivery.attach(SECOND);
-    assert_eq!(room(&delivery, now), usize::MAX, "nothing was asked for yet");
+    assert_eq!(room(&delivery, now), usize::MAX, "the client has not asked for events yet");
     delivery.read(SECOND, 0, None, None);
     assert_eq!(room(&delivery, now), 8);
 }
@@ -147,8 +147,8 @@ fn the_first_read_after_a_resume_says_what_the_client_has() {
     assert_eq!(sent(&mut delivery, SECOND), NOTHING, "nothing is sent before the read");
     let answer = delivery.read(SECOND, 1, Some(4), None);
     assert_eq!((answer.page.chunks[0].seq, answer.page.next_seq, answer.catches_up), (2, 3, true));
-    assert_eq!(sent(&mut delivery, SECOND), NOTHING, "nothing overtakes the answer");
-    delivery.answered(SECOND);
+    assert_eq!(sent(&mut delivery, SECOND), NOTHING, "no event overtakes the answer");
+    delivery.answer_queued(SECOND);
     assert_eq!(sent(&mut delivery, SECOND), [3]);
     assert!(!delivery.read(SECOND, 0, None, None).catches_up, "only the first read says what the client has");
     assert_eq!(room(&delivery, now), 100 - 8);
@@ -170,7 +170,7 @@ fn a_client_that_does_not_read_is_sent_everything_it_has_not_acknowledged() {
     for (resend, expected) in [(Resend::Unacknowledged, vec![2, 3]), (Resend::Never, vec![3])] {
         let mut delivery = Delivery::new(limits(100), resend, StartedAs::Followed);
         delivery.connect(FIRST);
-        delivery.answered(FIRST);
+        delivery.answer_queued(FIRST);
         write(&mut delivery, "aaaa");
         write(&mut delivery, "bbbb");
         assert_eq!(sent(&mut delivery, FIRST), [1, 2]);
@@ -185,10 +185,10 @@ fn a_client_that_does_not_read_is_sent_everything_it_has_not_acknowledged() {
 }
 
 #[test]
-fn output_that_is_never_sent_again_makes_nobody_wait() {
+fn a_process_does_not_wait_for_output_that_is_never_sent_again() {
     let (mut delivery, now) = (Delivery::new(limits(8), Resend::Never, StartedAs::Followed), Instant::now());
     delivery.connect(FIRST);
-    delivery.answered(FIRST);
+    delivery.answer_queued(FIRST);
     write(&mut delivery, "aaaa");
     write(&mut delivery, "bbbb");
     assert_eq!((sent(&mut delivery, FIRST), room(&delivery, now)), (vec![1, 2], 0));
@@ -198,7 +198,7 @@ fn output_that_is_never_sent_again_makes_nobody_wait() {
 }
 
 #[test]
-fn what_an_observer_starts_is_not_requested_by_coming_back() {
+fn a_client_that_reconnects_is_not_sent_events_of_a_process_that_an_observer_started() {
     let (mut delivery, now) = (started(StartedAs::Unrequested, 8), Instant::now());
     write(&mut delivery, "aaaa");
     delivery.detach(FIRST, Departure::Lost, now + HOLD);
@@ -209,13 +209,13 @@ fn what_an_observer_starts_is_not_requested_by_coming_back() {
 }
 
 #[test]
-fn a_displaced_connection_changes_nothing_for_its_successor() {
+fn a_displaced_connection_cannot_change_the_delivery_to_its_successor() {
     let (mut delivery, now) = (started(StartedAs::Followed, 8), Instant::now());
     write(&mut delivery, "aaaa");
     delivery.attach(SECOND);
     let answer = delivery.read(FIRST, 1, None, None);
     assert!(!answer.catches_up && answer.page.chunks.is_empty());
-    delivery.answered(FIRST);
+    delivery.answer_queued(FIRST);
     delivery.acknowledge(FIRST, 1);
     delivery.pause(FIRST);
     delivery.detach(FIRST, Departure::Goodbye, now);
@@ -224,7 +224,7 @@ fn a_displaced_connection_changes_nothing_for_its_successor() {
 }
 
 #[test]
-fn a_client_that_takes_over_and_reads_from_the_start_needs_what_its_predecessor_has() {
+fn output_that_the_old_client_has_acknowledged_is_kept_for_a_client_that_takes_over() {
     let (mut delivery, now) = (started(StartedAs::Followed, 8), Instant::now());
     write(&mut delivery, "aaaa");
     write(&mut delivery, "bbbb");
@@ -235,16 +235,16 @@ fn a_client_that_takes_over_and_reads_from_the_start_needs_what_its_predecessor_
     assert_eq!(room(&delivery, now), 0);
     let reclaimed = delivery.reclaim(ReclaimStep::Acknowledged, 0, MemoryPressure::High, now);
     assert_eq!(reclaimed.bytes, 0);
-    delivery.answered(SECOND);
+    delivery.answer_queued(SECOND);
     assert_eq!(sent(&mut delivery, SECOND), [2]);
 }
 
 #[test]
-fn a_paused_client_is_sent_what_waited_when_it_resumes() {
+fn events_of_a_paused_process_are_sent_when_the_client_resumes_it() {
     let (mut delivery, now) = (started(StartedAs::Followed, 8), Instant::now());
     write(&mut delivery, "aaaa");
     delivery.pause(FIRST);
-    assert!(delivery.is_delivered() && delivery.owes_paused_events());
+    assert!(delivery.is_sent_or_paused() && delivery.owes_paused_events());
     assert_eq!((sent(&mut delivery, FIRST), room(&delivery, now)), (vec![], 4));
     delivery.resume(FIRST);
     assert!(delivery.owes_paused_events(), "it is not sent yet");
@@ -263,7 +263,7 @@ fn a_read_by_a_client_that_has_paused_acknowledges_nothing() {
 }
 
 #[test]
-fn what_an_observer_starts_is_sent_to_a_client_that_asks_for_it() {
+fn events_of_a_process_that_an_observer_started_are_sent_to_a_client_that_asks() {
     let now = Instant::now();
     let unrequested = || {
         let mut delivery = started(StartedAs::Unrequested, 8);
@@ -281,7 +281,7 @@ fn what_an_observer_starts_is_sent_to_a_client_that_asks_for_it() {
 }
 
 #[test]
-fn when_the_server_ends_everything_is_sent_and_no_pause_counts() {
+fn at_shutdown_all_events_are_sent_and_pauses_are_ignored() {
     let now = Instant::now();
     let mut paused = started(StartedAs::Paused, 8);
     write(&mut paused, "aaaa");
@@ -312,14 +312,14 @@ fn a_watcher_reads_at_its_own_speed_and_never_makes_the_process_wait() {
     assert_eq!(sent(&mut delivery, WATCHER), [3, 4], "the missing number tells the watcher of the gap");
     delivery.resume(WATCHER);
     delivery.finish();
-    assert_eq!(room(&delivery, now), 0, "of the client, which is connected");
+    assert_eq!(room(&delivery, now), 0, "the process waits for the client, which is connected");
     delivery.detach(WATCHER, Departure::Lost, now);
     delivery.exit(EXIT);
     assert_eq!(sent(&mut delivery, WATCHER), NOTHING);
 }
 
 #[test]
-fn reclaiming_takes_first_what_nobody_misses() {
+fn each_reclaim_step_drops_only_the_output_that_it_allows() {
     let now = Instant::now();
     let reclaim = |delivery: &mut Delivery, step, pressure| delivery.reclaim(step, 0, pressure, now).missed_bytes;
     let chunk = 4 + CHUNK_OVERHEAD_BYTES;
@@ -343,7 +343,7 @@ fn reclaiming_takes_first_what_nobody_misses() {
 }
 
 proptest! {
-    /// A process that only writes when there is room loses nothing, however its client comes and goes within the hold.
+    /// A process that writes only when there is room loses no output, however often its client is lost and reconnects within the hold.
     #[test]
     fn nothing_is_dropped_while_the_process_waits(
         steps in proptest::collection::vec((0_u8..8, 1_usize..9), 1..80),
@@ -371,7 +371,7 @@ proptest! {
                     let answer = delivery.read(reader, last_sent, None, None);
                     prop_assert!(!answer.page.gap && answer.catches_up);
                     last_sent = answer.page.next_seq - 1;
-                    delivery.answered(reader);
+                    delivery.answer_queued(reader);
                 }
             }
         }

@@ -1,15 +1,15 @@
-//! The log against its promises: dense sequence, nothing twice, nothing lost within the window.
+//! The event log: sequence numbers without holes, no event twice, and no output lost within the limits.
 
 use super::*;
 use proptest::prelude::*;
 
-const EXIT: Exit = Exit { code: 7, sandbox_denied: false, timed_out: false };
+const EXIT: LoggedExit = LoggedExit { code: 7, sandbox_denied: false, timed_out: false };
 
 fn log() -> EventLog {
     EventLog::new(LogLimits::default())
 }
 
-fn drain(log: &mut EventLog, cursor: &mut u64) -> Vec<Event> {
+fn drain(log: &mut EventLog, cursor: &mut u64) -> Vec<LogEvent> {
     let mut events = Vec::new();
     while let Some(event) = log.next_event(*cursor) {
         *cursor = event.seq();
@@ -18,8 +18,8 @@ fn drain(log: &mut EventLog, cursor: &mut u64) -> Vec<Event> {
     events
 }
 
-fn output(seq: u64, stream: Stream, text: &'static str) -> Event {
-    Event::Output(Chunk { seq, stream, bytes: Bytes::from_static(text.as_bytes()) })
+fn output(seq: u64, stream: Stream, text: &'static str) -> LogEvent {
+    LogEvent::Output(Chunk { seq, stream, bytes: Bytes::from_static(text.as_bytes()) })
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn a_large_chunk_is_read_in_parts() {
         }
     }
     assert_eq!(parts, ["0123", "4567", "89"]);
-    // A part of a chunk that is not there any more says nothing of the next one.
+    // A part of a chunk that was dropped is ignored.
     let page = log.read_part(0, 100, PartOfChunk { seq: 7, offset: 5 });
     assert_eq!((&page.chunks[0].bytes[..], page.is_partial), (&b"0123456789"[..], false));
 }
@@ -58,17 +58,17 @@ fn events_come_in_order_with_exit_before_late_output() {
         [
             output(1, Stream::Stdout, "a"),
             output(2, Stream::Stderr, "b"),
-            Event::Exited { seq: 3, exit: EXIT },
+            LogEvent::Exited { seq: 3, exit: EXIT },
             output(4, Stream::Stdout, "late"),
-            Event::Closed { seq: 5 },
+            LogEvent::Closed { seq: 5 },
         ]
     );
     assert_eq!(log.read(0, None).next_seq, 6);
 }
 
 #[test]
-fn a_chunk_is_never_larger_than_allowed() {
-    let limits = LogLimits { retain_bytes: 1 << 20, retain_chunks: 1000, merge_bytes: 1 << 10 };
+fn output_is_split_into_chunks_of_the_largest_size() {
+    let limits = LogLimits { retain_bytes: 1 << 20, retain_chunks: 1000, max_chunk_bytes: 1 << 10 };
     let mut log = EventLog::new(limits);
     log.append(Stream::Stdout, &[0; 2500]);
     log.append_owned(Stream::Stdout, vec![0; 100 << 10]);
@@ -78,7 +78,7 @@ fn a_chunk_is_never_larger_than_allowed() {
 }
 
 #[test]
-fn unseen_output_merges_and_seen_output_does_not() {
+fn output_is_merged_into_a_chunk_until_a_reader_has_seen_it() {
     let mut log = log();
     let mut cursor = 0;
     log.append(Stream::Stdout, b"a");
@@ -93,7 +93,7 @@ fn unseen_output_merges_and_seen_output_does_not() {
 }
 
 #[test]
-fn a_page_has_one_chunk_even_if_it_is_too_large() {
+fn a_page_has_at_least_one_chunk_even_if_it_exceeds_the_limit() {
     let mut log = log();
     for text in [&b"aaaa"[..], b"bb", b"c"] {
         log.append(Stream::Stdout, text);
@@ -116,7 +116,7 @@ fn a_page_has_one_chunk_even_if_it_is_too_large() {
 }
 
 #[test]
-fn waiting_reads_wake_for_output_exit_and_close_only() {
+fn only_output_exit_and_close_answer_a_waiting_read() {
     let mut log = log();
     assert!(!log.has_news_after(0));
     log.append(Stream::Stdout, b"a");
@@ -124,14 +124,14 @@ fn waiting_reads_wake_for_output_exit_and_close_only() {
     assert!(!log.has_news_after(1));
     log.exit(EXIT);
     assert!(log.has_news_after(1));
-    assert!(!log.has_news_after(2), "past the exit it waits for late output or close");
+    assert!(!log.has_news_after(2), "a read after the exit waits for late output or the close");
     log.close();
     assert!(log.has_news_after(2));
     assert!(log.has_news_after(99));
 }
 
 #[test]
-fn chunks_are_bounded_in_number() {
+fn the_number_of_chunks_is_limited() {
     let mut log = EventLog::new(LogLimits { retain_chunks: 50_000, ..LogLimits::default() });
     for n in 0..50_010u64 {
         log.append(if n % 2 == 0 { Stream::Stdout } else { Stream::Stderr }, b"x");
@@ -145,7 +145,7 @@ fn chunks_are_bounded_in_number() {
 
 #[test]
 fn room_is_what_the_unacknowledged_output_leaves() {
-    let mut log = EventLog::new(LogLimits { retain_bytes: 10, retain_chunks: 100, merge_bytes: 4 });
+    let mut log = EventLog::new(LogLimits { retain_bytes: 10, retain_chunks: 100, max_chunk_bytes: 4 });
     log.append(Stream::Stdout, b"aaaa");
     log.append(Stream::Stdout, b"bbbb");
     assert_eq!(log.room(Acknowledged::default()), 2);
@@ -158,8 +158,11 @@ fn room_is_what_the_unacknowledged_output_leaves() {
 
 #[test]
 fn large_buffers_are_kept_as_they_are_and_used_again() {
-    let mut log =
-        EventLog::new(LogLimits { retain_bytes: 2 * LARGE_BYTES + 1, retain_chunks: 100, merge_bytes: LARGE_BYTES });
+    let mut log = EventLog::new(LogLimits {
+        retain_bytes: 2 * LARGE_BYTES + 1,
+        retain_chunks: 100,
+        max_chunk_bytes: LARGE_BYTES,
+    });
     log.append(Stream::Stdout, b"small");
     log.append_owned(Stream::Stdout, vec![1; LARGE_BYTES]);
     log.append_owned(Stream::Stdout, b"!".to_vec());
@@ -168,15 +171,15 @@ fn large_buffers_are_kept_as_they_are_and_used_again() {
     assert_eq!(page.chunks.iter().map(|chunk| chunk.bytes.len()).collect::<Vec<_>>(), [5, LARGE_BYTES, 1]);
     drop(page);
     log.append_owned(Stream::Stderr, vec![2; LARGE_BYTES]);
-    assert_eq!(log.take_spare().map(|buffer| buffer.len()), None, "only the small chunk had to go");
+    assert_eq!(log.take_spare().map(|buffer| buffer.len()), None, "only the small chunk was dropped");
     log.append_owned(Stream::Stderr, vec![3; LARGE_BYTES]);
     assert_eq!(log.take_spare(), Some(vec![1; LARGE_BYTES]));
     assert_eq!((log.retained_bytes(), log.total_bytes()), (2 * LARGE_BYTES + 1, 3 * LARGE_BYTES as u64 + 6));
 }
 
 #[test]
-fn shrinking_frees_the_oldest() {
-    let mut log = EventLog::new(LogLimits { retain_bytes: 100, retain_chunks: 100, merge_bytes: 4 });
+fn shrinking_drops_the_oldest_chunks() {
+    let mut log = EventLog::new(LogLimits { retain_bytes: 100, retain_chunks: 100, max_chunk_bytes: 4 });
     for _ in 0..5 {
         log.append(Stream::Stdout, b"abcd");
     }
@@ -194,7 +197,7 @@ fn shrinking_frees_the_oldest() {
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+enum LogStep {
     Append(Stream, Vec<u8>),
     Push(usize),
     Read(u64, Option<u64>),
@@ -202,20 +205,20 @@ enum Step {
     Exit,
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = LogStep> {
     let stream = prop_oneof![Just(Stream::Stdout), Just(Stream::Stderr)];
     prop_oneof![
-        4 => (stream, proptest::collection::vec(any::<u8>(), 1..40)).prop_map(|(stream, bytes)| Step::Append(stream, bytes)),
-        3 => (0usize..4).prop_map(Step::Push),
-        1 => (0u64..20, proptest::option::of(0u64..60)).prop_map(|(after, max)| Step::Read(after, max)),
-        1 => Just(Step::Acknowledge),
-        1 => Just(Step::Exit),
+        4 => (stream, proptest::collection::vec(any::<u8>(), 1..40)).prop_map(|(stream, bytes)| LogStep::Append(stream, bytes)),
+        3 => (0usize..4).prop_map(LogStep::Push),
+        1 => (0u64..20, proptest::option::of(0u64..60)).prop_map(|(after, max)| LogStep::Read(after, max)),
+        1 => Just(LogStep::Acknowledge),
+        1 => Just(LogStep::Exit),
     ]
 }
 
-fn bytes_of(events: &[Event], stream: Stream) -> Vec<u8> {
+fn bytes_of(events: &[LogEvent], stream: Stream) -> Vec<u8> {
     let chunks = events.iter().filter_map(|event| match event {
-        Event::Output(chunk) if chunk.stream == stream => Some(chunk.bytes.as_ref()),
+        LogEvent::Output(chunk) if chunk.stream == stream => Some(chunk.bytes.as_ref()),
         _ => None,
     });
     chunks.collect::<Vec<_>>().concat()
@@ -224,25 +227,25 @@ fn bytes_of(events: &[Event], stream: Stream) -> Vec<u8> {
 proptest! {
     #[test]
     fn a_client_that_keeps_up_gets_every_byte_once_in_order(steps in proptest::collection::vec(step(), 0..60)) {
-        let mut log = EventLog::new(LogLimits { retain_bytes: 120, retain_chunks: 20, merge_bytes: 50 });
+        let mut log = EventLog::new(LogLimits { retain_bytes: 120, retain_chunks: 20, max_chunk_bytes: 50 });
         let (mut cursor, mut seen, mut known) = (0, Vec::new(), Acknowledged::default());
         let mut model: [(Stream, Vec<u8>); 2] = [(Stream::Stdout, vec![]), (Stream::Stderr, vec![])];
         let mut exited = false;
         for step in steps {
             match step {
                 // A pipe is only read while there is room for what it may hold.
-                Step::Append(stream, bytes) if log.room(known) >= bytes.len() => {
+                LogStep::Append(stream, bytes) if log.room(known) >= bytes.len() => {
                     log.append(stream, &bytes);
                     model.iter_mut().find(|(s, _)| *s == stream).unwrap().1.extend(bytes);
                 }
-                Step::Append(..) => {}
-                Step::Push(n) => for _ in 0..n {
+                LogStep::Append(..) => {}
+                LogStep::Push(n) => for _ in 0..n {
                     let Some(event) = log.next_event(cursor) else { break };
                     prop_assert_eq!(event.seq(), cursor + 1, "dense and in order");
                     cursor = event.seq();
                     seen.push(event);
                 },
-                Step::Read(after, max) => {
+                LogStep::Read(after, max) => {
                     let page = log.read(after, max);
                     prop_assert!(page.chunks.iter().all(|chunk| chunk.seq > after));
                     prop_assert!(page.chunks.windows(2).all(|pair| pair[0].seq < pair[1].seq));
@@ -250,15 +253,15 @@ proptest! {
                         prop_assert!(page.chunks.iter().map(|chunk| chunk.bytes.len() as u64).sum::<u64>() <= max);
                     }
                 }
-                Step::Acknowledge => known = log.acknowledged_through(cursor),
-                Step::Exit if !exited => { exited = true; log.exit(EXIT); }
-                Step::Exit => {}
+                LogStep::Acknowledge => known = log.acknowledged_through(cursor),
+                LogStep::Exit if !exited => { exited = true; log.exit(EXIT); }
+                LogStep::Exit => {}
             }
             prop_assert!(log.retained_bytes() <= 120);
         }
         log.close();
         seen.extend(drain(&mut log, &mut cursor));
-        prop_assert_eq!(seen.iter().map(Event::seq).collect::<Vec<_>>(), (1..=cursor).collect::<Vec<_>>());
+        prop_assert_eq!(seen.iter().map(LogEvent::seq).collect::<Vec<_>>(), (1..=cursor).collect::<Vec<_>>());
         for (stream, bytes) in &model {
             prop_assert_eq!(&bytes_of(&seen, *stream), bytes);
         }
@@ -267,7 +270,7 @@ proptest! {
 
     #[test]
     fn without_a_client_the_newest_output_stays(writes in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 1..60), 1..40)) {
-        let mut log = EventLog::new(LogLimits { retain_bytes: 100, retain_chunks: 10, merge_bytes: 30 });
+        let mut log = EventLog::new(LogLimits { retain_bytes: 100, retain_chunks: 10, max_chunk_bytes: 30 });
         let all = writes.concat();
         for bytes in &writes {
             log.append(Stream::Pty, bytes);
