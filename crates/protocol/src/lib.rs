@@ -32,9 +32,9 @@ pub use capability::{
 };
 pub use config::{ConfigLayer, ConfigLayers, ConfigReadParams, ConfigReadResult};
 pub use envelope::{
-    DecodeError, Incoming, MAX_DEPTH, MAX_VALUES, Notification, Request, Response, TraceContext, decode,
-    decode_params, encode_base64_response, encode_error, encode_notification, encode_request, encode_response,
-    sniff_id, sniff_method,
+    DecodeError, Incoming, MAX_DEPTH, MAX_VALUES, Notification, Request, Response, decode, decode_params,
+    encode_base64_response, encode_error, encode_notification, encode_request, encode_response, sniff_id,
+    sniff_method,
 };
 pub use environment::{Capabilities, EnvironmentInfo, EnvironmentStatus, ShellInfo};
 pub use error::{ErrorCode, ErrorData, WireError, error_kind};

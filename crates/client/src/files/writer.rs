@@ -87,11 +87,6 @@ impl FileWriter {
         self.at.saturating_add(self.pending.len() as u64)
     }
 
-    /// Changes what was said about the file when it was begun, as it may be known only now.
-    pub fn options_mut(&mut self) -> &mut WriteStreamOptions {
-        &mut self.options
-    }
-
     /// Puts the file in its place. After an error everything is as it was before, unless the connection was lost for good
     /// ([`BrokenPipe`](ErrorKind::BrokenPipe)): then nobody knows.
     pub async fn commit(mut self) -> Result<(), FileSystemError> {

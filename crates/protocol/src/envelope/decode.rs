@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use serde::de::{self, IgnoredAny, MapAccess};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use super::limits;
@@ -31,7 +31,7 @@ pub enum Incoming<'a> {
     },
 }
 
-/// A request of the peer.
+/// A request of the peer. Its member `trace` (W3C trace context) is not looked at.
 #[derive(Debug)]
 pub struct Request<'a> {
     /// The id that the answer must repeat.
@@ -40,8 +40,6 @@ pub struct Request<'a> {
     pub method: Cow<'a, str>,
     /// Params, not decoded yet. None if the member is absent.
     pub params: Option<&'a RawValue>,
-    /// The trace of the caller. None if the member is absent or malformed, because a trace must not make a request fail.
-    pub trace: Option<TraceContext>,
 }
 
 /// A notification of the peer.
@@ -60,17 +58,6 @@ pub struct Response<'a> {
     pub id: RequestId,
     /// Result, not decoded yet. It may be `null`.
     pub result: &'a RawValue,
-}
-
-/// W3C trace context of a caller. This implementation decodes it and does not use it yet.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TraceContext {
-    /// Trace id and parent span id, in the form of the header `traceparent`. Absent: no trace.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub traceparent: Option<String>,
-    /// Data of tracing systems, in the form of the header `tracestate`. Absent: none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tracestate: Option<String>,
 }
 
 /// Why a message could not be decoded. It is always the sender's fault. The texts are published.
@@ -172,7 +159,6 @@ struct EnvelopeMembers<'a> {
     id: Option<&'a RawValue>,
     method: Option<&'a RawValue>,
     params: Option<&'a RawValue>,
-    trace: Option<&'a RawValue>,
     result: Option<&'a RawValue>,
     error: Option<&'a RawValue>,
 }
@@ -192,7 +178,6 @@ impl<'de: 'a, 'a> Deserialize<'de> for EnvelopeMembers<'a> {
                         "id" => &mut members.id,
                         "method" => &mut members.method,
                         "params" => &mut members.params,
-                        "trace" => &mut members.trace,
                         "result" => &mut members.result,
                         "error" => &mut members.error,
                         _ => {
@@ -219,12 +204,7 @@ impl<'a> EnvelopeMembers<'a> {
                 .map_err(|error| DecodeError::Member(published_text::<String>(method.get(), &error)))?
                 .0;
             return Ok(match self.id {
-                Some(id) => Incoming::Request(Request {
-                    id: request_id(Some(id))?,
-                    method,
-                    params: self.params,
-                    trace: self.trace.and_then(|trace| serde_json::from_str(trace.get()).ok()),
-                }),
+                Some(id) => Incoming::Request(Request { id: request_id(Some(id))?, method, params: self.params }),
                 None => Incoming::Notification(Notification { method, params: self.params }),
             });
         }

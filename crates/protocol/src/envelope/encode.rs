@@ -40,7 +40,7 @@ fn write(message: &impl Serialize) -> Vec<u8> {
     text
 }
 
-/// Encodes a request, without the member `trace`.
+/// Encodes a request.
 pub fn encode_request(id: &RequestId, method: &str, params: &impl Serialize) -> Vec<u8> {
     write(&OutgoingRequest { id, method, params })
 }
