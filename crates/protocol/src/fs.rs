@@ -5,6 +5,7 @@ mod block;
 mod refused_block;
 mod search;
 mod upload;
+mod walk_answer;
 mod watch;
 
 use serde::{Deserialize, Serialize};
@@ -18,6 +19,7 @@ pub use search::{
     SearchResult,
 };
 pub use upload::{CommitParams, CreateParams, Extent, ExtentsParams, ExtentsResult, WriteBlockParams};
+pub use walk_answer::WalkAnswer;
 pub use watch::{ChangeKind, ChangedNotification, FileChange, UnwatchParams, WatchParams};
 
 fn default_true() -> bool {

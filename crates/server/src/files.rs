@@ -1,5 +1,6 @@
 //! What a session has of files: room for its work on them, and what it has open.
 
+mod cancel_on_drop;
 mod handles;
 mod searches;
 mod watches;
@@ -9,6 +10,7 @@ use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 
+pub(crate) use cancel_on_drop::CancelOnDrop;
 pub(crate) use handles::{HandleRefusal, Handles, Opened, Slot};
 pub(crate) use searches::{Question, SearchPlaces, SessionSearches};
 pub(crate) use watches::{WatchRefusal, Watched, Watches};

@@ -14,6 +14,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use crate::connection::Call;
+use crate::files::CancelOnDrop;
 use crate::session::Session;
 
 /// As published.
@@ -53,13 +54,13 @@ async fn discover_all(
     session: &Arc<Session>,
     answer_room: bundle::AnswerRoom,
 ) -> Option<Vec<DiscoveredRoot>> {
-    let cancel = CancelOnDrop(Cancel::new());
+    let cancel = CancelOnDrop::new();
     let answer_room = Arc::new(answer_room);
     let places = Arc::new(Semaphore::new(ROOTS_AT_ONCE));
     let mut running = JoinSet::new();
     for (number, root) in roots.into_iter().enumerate() {
         let (session, places, answer_room) = (Arc::clone(session), Arc::clone(&places), Arc::clone(&answer_room));
-        let cancelled = cancel.0.clone();
+        let cancelled = cancel.flag();
         running.spawn(async move {
             let _place = places.acquire_owned().await.ok()?;
             let found = session.files.work.run(move || discover_one(root, &answer_room, &cancelled)).await?;
@@ -116,13 +117,4 @@ fn look_through(
         return Err(format!("capability root {uri} is not a directory"));
     }
     scan::scan(&native, uri, bundle, cancel).map_err(|error| format!("failed to scan capability root {uri}: {error}"))
-}
-
-/// Ends the walks of a request that was dropped.
-struct CancelOnDrop(Cancel);
-
-impl Drop for CancelOnDrop {
-    fn drop(&mut self) {
-        self.0.cancel();
-    }
 }

@@ -1,15 +1,9 @@
 //! Walking a tree of this machine, with an answer of the same size as a server gives.
 
-use std::ops::ControlFlow;
 use std::path::Path;
 
 use files::{Cancel, EntryKind, FileError, WalkItem};
-use protocol::PathUri;
-use protocol::fs::{WalkEntry, WalkFailure, WalkKind, WalkOptions, WalkResult};
-
-/// As published: so much text, and so much around each entry.
-const RESULT_BYTES: usize = 4 << 20;
-const ENTRY_BYTES: usize = 64;
+use protocol::fs::{WalkAnswer, WalkKind, WalkOptions, WalkResult};
 
 pub(super) fn walk(root: &Path, options: WalkOptions, cancel: &Cancel) -> Result<WalkResult, FileError> {
     let options = files::TreeWalkOptions {
@@ -19,35 +13,11 @@ pub(super) fn walk(root: &Path, options: WalkOptions, cancel: &Cancel) -> Result
         follow_directory_symlinks: options.follow_directory_symlinks,
         prune_hidden_directories: options.prune_hidden_directories,
     };
-    let mut result = WalkResult::default();
-    let mut left = RESULT_BYTES;
-    let mut take = |bytes: usize| match left.checked_sub(bytes) {
-        Some(rest) => {
-            left = rest;
-            ControlFlow::Continue(())
-        }
-        None => ControlFlow::Break(()),
-    };
-    let end = files::walk(root, &options, cancel, &mut |item| {
-        match item {
-            WalkItem::Entry { path, kind } => {
-                let Some(path) = PathUri::from_native(path) else { return ControlFlow::Continue(()) };
-                take(path.as_str().len() + ENTRY_BYTES)?;
-                let kind = match kind {
-                    EntryKind::Directory => WalkKind::Directory,
-                    EntryKind::File => WalkKind::File,
-                };
-                result.entries.push(WalkEntry { path, kind });
-            }
-            WalkItem::Error { path, error } => {
-                let Some(path) = PathUri::from_native(path) else { return ControlFlow::Continue(()) };
-                let message = error.to_string();
-                take(path.as_str().len() + message.len() + ENTRY_BYTES)?;
-                result.errors.push(WalkFailure { path, message });
-            }
-        }
-        ControlFlow::Continue(())
+    let mut answer = WalkAnswer::default();
+    let end = files::walk(root, &options, cancel, &mut |item| match item {
+        WalkItem::Entry { path, kind: EntryKind::Directory } => answer.entry(path, WalkKind::Directory),
+        WalkItem::Entry { path, kind: EntryKind::File } => answer.entry(path, WalkKind::File),
+        WalkItem::Error { path, error } => answer.failure(path, error.to_string()),
     })?;
-    result.truncated = end.truncated;
-    Ok(result)
+    Ok(answer.finish(end.truncated))
 }

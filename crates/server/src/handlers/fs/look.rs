@@ -1,7 +1,6 @@
 //! The methods that change nothing.
 
 use std::ffi::OsStr;
-use std::ops::ControlFlow;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,12 +8,13 @@ use std::sync::Arc;
 use files::{Cancel, DanglingLinks, EntryKind, FileError, WalkItem};
 use protocol::fs::{
     DirectoryEntry, FileMetadata, FileParams, FileTime, LinkTarget, PathParams, PathResult, ReadDirectoryParams,
-    ReadDirectoryResult, WalkEntry, WalkFailure, WalkKind, WalkParams, WalkResult,
+    ReadDirectoryResult, WalkAnswer, WalkKind, WalkParams, WalkResult,
 };
 use protocol::{Base64Bytes, RequestId, WireError, encode_base64_response, encode_response, encoded_len};
 
 use super::{Attempt, answer, answer_in_room, failed, follow, look, native, uri, wire_error};
 use crate::connection::{Call, Connection, MetadataRequest};
+use crate::files::CancelOnDrop;
 use crate::session::Session;
 
 /// The most `fs/readFile` reads, whatever a message may hold.
@@ -29,9 +29,6 @@ const LOOKS_FOR_ANOTHER_WORKER: usize = 16;
 const DIRECTORY_ENTRIES: usize = 50_000;
 /// What stands around the name of an entry in a listing.
 const AROUND_ENTRY_BYTES: usize = 80;
-/// What a walk may answer, as published: so much text, and so much around each entry.
-const WALK_REPLY_BYTES: usize = 4 << 20;
-const WALK_ENTRY_BYTES: usize = 64;
 /// What a file that grows may have more, when it is read, than when room was taken for its answer.
 const GROWTH_BYTES: u64 = 64 << 10;
 
@@ -257,8 +254,8 @@ pub(in crate::handlers) fn walk(call: Call, params: WalkParams, session: Arc<Ses
         follow_directory_symlinks: params.options.follow_directory_symlinks,
         prune_hidden_directories: params.options.prune_hidden_directories,
     };
-    let cancel = CancelOnDrop(Cancel::new());
-    let cancelled = cancel.0.clone();
+    let cancel = CancelOnDrop::new();
+    let cancelled = cancel.flag();
     let connection = Arc::clone(&call.connection);
     connection.spawn(async move {
         answer(call, session, move || walk_now(&path, &options, &cancelled)).await;
@@ -266,48 +263,14 @@ pub(in crate::handlers) fn walk(call: Call, params: WalkParams, session: Arc<Ses
     });
 }
 
-/// Ends an operation whose request was dropped.
-struct CancelOnDrop(Cancel);
-
-impl Drop for CancelOnDrop {
-    fn drop(&mut self) {
-        self.0.cancel();
-    }
-}
-
 fn walk_now(root: &Path, options: &files::TreeWalkOptions, cancel: &Cancel) -> Result<WalkResult, WireError> {
-    let mut result = WalkResult::default();
-    let mut left = WALK_REPLY_BYTES;
-    let mut take = |bytes: usize| match left.checked_sub(bytes) {
-        Some(rest) => {
-            left = rest;
-            ControlFlow::Continue(())
-        }
-        None => ControlFlow::Break(()),
-    };
-    let end = files::walk(root, options, cancel, &mut |item| {
-        match item {
-            WalkItem::Entry { path, kind } => {
-                let Ok(path) = uri(path) else { return ControlFlow::Continue(()) };
-                take(path.as_str().len() + WALK_ENTRY_BYTES)?;
-                let kind = match kind {
-                    EntryKind::Directory => WalkKind::Directory,
-                    EntryKind::File => WalkKind::File,
-                };
-                result.entries.push(WalkEntry { path, kind });
-            }
-            WalkItem::Error { path, error } => {
-                let Ok(path) = uri(path) else { return ControlFlow::Continue(()) };
-                let message = error.to_string();
-                take(path.as_str().len() + message.len() + WALK_ENTRY_BYTES)?;
-                result.errors.push(WalkFailure { path, message });
-            }
-        }
-        ControlFlow::Continue(())
-    })
-    .map_err(failed)?;
-    result.truncated = end.truncated;
-    Ok(result)
+    let mut answer = WalkAnswer::default();
+    let end = files::walk(root, options, cancel, &mut |item| match item {
+        WalkItem::Entry { path, kind: EntryKind::Directory } => answer.entry(path, WalkKind::Directory),
+        WalkItem::Entry { path, kind: EntryKind::File } => answer.entry(path, WalkKind::File),
+        WalkItem::Error { path, error } => answer.failure(path, error.to_string()),
+    });
+    Ok(answer.finish(end.map_err(failed)?.truncated))
 }
 
 #[cfg(test)]

@@ -1,0 +1,59 @@
+//! Gathers the answer to a walk, within the size that is published: the server answers so, and a client that walks its own machine too.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use super::{WalkEntry, WalkFailure, WalkKind, WalkResult};
+use crate::PathUri;
+
+/// Text of paths and errors that an answer holds at most, with [`ENTRY_BYTES`] for each entry and each error.
+const ANSWER_BYTES: usize = 4 << 20;
+
+/// What an entry counts beside its text.
+const ENTRY_BYTES: usize = 64;
+
+/// A [`WalkResult`] that grows until it is full. A path that has no URI is left out.
+#[derive(Debug)]
+pub struct WalkAnswer {
+    result: WalkResult,
+    left_bytes: usize,
+}
+
+impl WalkAnswer {
+    /// Adds a file or a directory. Breaks if there is no room for it, which ends the walk.
+    pub fn entry(&mut self, path: &Path, kind: WalkKind) -> ControlFlow<()> {
+        let Some(path) = PathUri::from_native(path) else { return ControlFlow::Continue(()) };
+        self.take(path.as_str().len())?;
+        self.result.entries.push(WalkEntry { path, kind });
+        ControlFlow::Continue(())
+    }
+
+    /// Adds a path that could not be looked at. Breaks if there is no room for it, which ends the walk.
+    pub fn failure(&mut self, path: &Path, message: String) -> ControlFlow<()> {
+        let Some(path) = PathUri::from_native(path) else { return ControlFlow::Continue(()) };
+        self.take(path.as_str().len() + message.len())?;
+        self.result.errors.push(WalkFailure { path, message });
+        ControlFlow::Continue(())
+    }
+
+    /// The result of a walk that has ended. `truncated` says whether something of the tree is missing in it.
+    pub fn finish(self, truncated: bool) -> WalkResult {
+        WalkResult { truncated, ..self.result }
+    }
+
+    fn take(&mut self, text_bytes: usize) -> ControlFlow<()> {
+        match self.left_bytes.checked_sub(text_bytes + ENTRY_BYTES) {
+            Some(left) => {
+                self.left_bytes = left;
+                ControlFlow::Continue(())
+            }
+            None => ControlFlow::Break(()),
+        }
+    }
+}
+
+impl Default for WalkAnswer {
+    fn default() -> Self {
+        Self { result: WalkResult::default(), left_bytes: ANSWER_BYTES }
+    }
+}
