@@ -219,9 +219,9 @@ fn with_process<P: DeserializeOwned + NamesProcess>(
                 match session.table.find_or_defer(params.process_id(), call, |call| defer(call, message)) {
                     Lookup::Unknown(call) => (call, NamedProcess::Unknown),
                     Lookup::Found(call, process) => (call, NamedProcess::Started(process)),
-                    Lookup::Deferred(place) => {
+                    Lookup::Deferred(reservation) => {
                         if let Some(shared) = shared {
-                            stop::give_up_start_later(&shared, &session, place);
+                            stop::give_up_start_later(&shared, &session, reservation);
                         }
                         return;
                     }

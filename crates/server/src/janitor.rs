@@ -57,14 +57,14 @@ pub(crate) struct OutlivedTree {
     pub(crate) session: Weak<Session>,
 }
 
-struct Due {
+struct DueChore {
     at: Instant,
     chore: Chore,
 }
 
 /// What is to be done later.
 pub(crate) struct Janitor {
-    due: Mutex<BinaryHeap<Due>>,
+    due: Mutex<BinaryHeap<DueChore>>,
     sooner: Notify,
     sweeping: Mutex<bool>,
     process_retention: Duration,
@@ -179,7 +179,7 @@ impl Janitor {
     pub(crate) fn add(&self, at: Instant, chore: Chore) {
         let mut due = self.due.lock();
         let sooner = due.peek().is_none_or(|first| at < first.at);
-        due.push(Due { at, chore });
+        due.push(DueChore { at, chore });
         if sooner {
             self.sooner.notify_one();
         }
@@ -198,21 +198,21 @@ impl Janitor {
     }
 }
 
-impl PartialEq for Due {
+impl PartialEq for DueChore {
     fn eq(&self, other: &Self) -> bool {
         self.at == other.at
     }
 }
 
-impl Eq for Due {}
+impl Eq for DueChore {}
 
-impl PartialOrd for Due {
+impl PartialOrd for DueChore {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Due {
+impl Ord for DueChore {
     /// The heap gives the greatest first; the soonest is wanted.
     fn cmp(&self, other: &Self) -> Ordering {
         other.at.cmp(&self.at)

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod blocking;
+mod budget;
 mod config;
 mod connection;
 mod connection_task;
@@ -21,7 +22,6 @@ mod outbound;
 mod presence;
 mod process;
 mod process_task;
-mod retention;
 mod server;
 mod server_state;
 mod session;

@@ -14,7 +14,7 @@ use transport::{
 
 use crate::connection_task::serve;
 use crate::handshakes::{Handshake, Handshakes};
-use crate::metrics::{Metrics, Refusal, Transport};
+use crate::metrics::{AuthenticationFailure, Metrics, Transport};
 use crate::server::Server;
 use crate::server_state::ServerState;
 use crate::survive::survive;
@@ -263,7 +263,7 @@ impl Door {
         let log = match trouble {
             AcceptWarning::OutOfResources(_) => &self.shortage_log,
             AcceptWarning::OtherUser(_) => {
-                shared.metrics.authentication_failed(Refusal::other_user);
+                shared.metrics.authentication_failed(AuthenticationFailure::other_user);
                 &self.log
             }
         };
@@ -286,9 +286,9 @@ struct Surface {
 impl Surface {
     fn refuse(&self, refusal: TokenRefusal) {
         self.shared.metrics.authentication_failed(match refusal {
-            TokenRefusal::Missing => Refusal::missing,
-            TokenRefusal::Malformed => Refusal::malformed,
-            TokenRefusal::Wrong => Refusal::wrong,
+            TokenRefusal::Missing => AuthenticationFailure::missing,
+            TokenRefusal::Malformed => AuthenticationFailure::malformed,
+            TokenRefusal::Wrong => AuthenticationFailure::wrong,
         });
         let peer = self.peer;
         match self.door.log.lock().handle_event(Instant::now()) {

@@ -23,7 +23,7 @@ pub(crate) enum Transport {
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
 #[expect(non_camel_case_types, reason = "the names are the label's values")]
-pub(crate) enum Ending {
+pub(crate) enum ProcessOutcome {
     success,
     error,
     terminated,
@@ -32,7 +32,7 @@ pub(crate) enum Ending {
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
 #[expect(non_camel_case_types, reason = "the names are the label's values")]
-pub(crate) enum Outcome {
+pub(crate) enum RequestOutcome {
     success,
     error,
     disconnected,
@@ -41,7 +41,7 @@ pub(crate) enum Outcome {
 /// Why somebody was not let in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
 #[expect(non_camel_case_types, reason = "the names are the label's values")]
-pub(crate) enum Refusal {
+pub(crate) enum AuthenticationFailure {
     missing,
     malformed,
     wrong,
@@ -49,8 +49,8 @@ pub(crate) enum Refusal {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct RefusalLabel {
-    reason: Refusal,
+struct FailureLabel {
+    reason: AuthenticationFailure,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -61,12 +61,12 @@ struct TransportLabel {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RequestLabels {
     method: &'static str,
-    result: Outcome,
+    result: RequestOutcome,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ProcessLabel {
-    result: Ending,
+    result: ProcessOutcome,
 }
 
 /// The server's counters.
@@ -76,7 +76,7 @@ pub(crate) struct Metrics {
     connections_active: Family<TransportLabel, Gauge>,
     connections_total: Family<TransportLabel, Counter>,
     connections_waiting: Gauge,
-    authentication_failures: Family<RefusalLabel, Counter>,
+    authentication_failures: Family<FailureLabel, Counter>,
     requests_total: Family<RequestLabels, Counter>,
     request_duration: Histogram,
     processes_active: Gauge,
@@ -155,15 +155,15 @@ impl Metrics {
         WaitingConnection(self.connections_waiting.clone())
     }
 
-    pub(crate) fn authentication_failed(&self, reason: Refusal) {
-        self.authentication_failures.get_or_create(&RefusalLabel { reason }).inc();
+    pub(crate) fn authentication_failed(&self, reason: AuthenticationFailure) {
+        self.authentication_failures.get_or_create(&FailureLabel { reason }).inc();
     }
 
     pub(crate) fn connection_closed(&self, transport: Transport) {
         self.connections_active.get_or_create(&TransportLabel { transport }).dec();
     }
 
-    pub(crate) fn request(&self, method: &'static str, result: Outcome, took: Duration) {
+    pub(crate) fn request(&self, method: &'static str, result: RequestOutcome, took: Duration) {
         self.requests_total.get_or_create(&RequestLabels { method, result }).inc();
         self.request_duration.observe(took.as_secs_f64());
     }
@@ -172,7 +172,7 @@ impl Metrics {
         self.processes_active.inc();
     }
 
-    pub(crate) fn process_finished(&self, result: Ending, ran: Duration) {
+    pub(crate) fn process_finished(&self, result: ProcessOutcome, ran: Duration) {
         self.processes_active.dec();
         self.processes_finished.get_or_create(&ProcessLabel { result }).inc();
         self.process_duration.observe(ran.as_secs_f64());

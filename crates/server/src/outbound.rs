@@ -49,16 +49,16 @@ pub(crate) enum Intake {
 }
 
 /// An answer on its way.
-pub(crate) struct Reply {
+pub(crate) struct QueuedAnswer {
     pub(crate) message: Vec<u8>,
     /// Events that came with it instead of being pushed.
-    covers: Option<Covered>,
+    covers: Option<CoveredEvents>,
     /// Given back when the answer has been sent, so that large answers cannot pile up.
     pub(crate) room: Option<ReplyRoom>,
 }
 
 /// What an answer tells of a process: whoever has the answer has every event up to `through`.
-pub(crate) struct Covered {
+pub(crate) struct CoveredEvents {
     pub(crate) process: Arc<Process>,
     pub(crate) through: u64,
     pub(crate) output_bytes: usize,
@@ -68,7 +68,7 @@ pub(crate) struct Covered {
 pub(crate) struct Outbound {
     pub(crate) number: ConnectionNumber,
     pub(crate) framing: Framing,
-    state: Mutex<State>,
+    state: Mutex<OutboundQueue>,
     /// Wakes the reader that waits for answers to leave.
     room: Notify,
     /// Room for answers with contents of files, and for what is told in pieces.
@@ -88,8 +88,8 @@ pub(crate) struct Outbound {
 }
 
 #[derive(Default)]
-struct State {
-    replies: VecDeque<Reply>,
+struct OutboundQueue {
+    replies: VecDeque<QueuedAnswer>,
     reply_bytes: usize,
     ready: VecDeque<Arc<Process>>,
     pong: Option<Bytes>,
@@ -105,7 +105,7 @@ struct State {
     is_awake: bool,
 }
 
-impl State {
+impl OutboundQueue {
     fn has_anything(&self) -> bool {
         !self.replies.is_empty()
             || !self.ready.is_empty()
@@ -114,12 +114,12 @@ impl State {
             || self.close.is_some()
     }
 
-    fn queue(&mut self, reply: Reply) {
+    fn queue(&mut self, answer: QueuedAnswer) {
         if self.drops_answers {
             return;
         }
-        self.reply_bytes += reply.message.len() + REPLY_OVERHEAD_BYTES;
-        self.replies.push_back(reply);
+        self.reply_bytes += answer.message.len() + REPLY_OVERHEAD_BYTES;
+        self.replies.push_back(answer);
     }
 
     /// Whom to wake, now that there is something to send.
@@ -133,7 +133,7 @@ pub(crate) enum Outgoing {
     Pong(Bytes),
     /// Wanted since this moment.
     Ping(Instant),
-    Reply(Reply),
+    Answer(QueuedAnswer),
     Events(Arc<Process>),
     Close(u16, &'static str),
 }
@@ -183,15 +183,15 @@ impl Outbound {
     }
 
     /// Answers with events, and gives the room back when the answer has been sent.
-    pub(crate) fn reply_covering(&self, message: Vec<u8>, covers: Option<Covered>, room: Option<ReplyRoom>) {
-        self.add(|state| state.queue(Reply { message, covers, room }));
+    pub(crate) fn reply_covering(&self, message: Vec<u8>, covers: Option<CoveredEvents>, room: Option<ReplyRoom>) {
+        self.add(|state| state.queue(QueuedAnswer { message, covers, room }));
     }
 
     /// Answers several requests, and wakes the writer once.
     pub(crate) fn reply_together(&self, messages: Vec<Vec<u8>>) {
         self.add(|state| {
             for message in messages {
-                state.queue(Reply { message, covers: None, room: None });
+                state.queue(QueuedAnswer { message, covers: None, room: None });
             }
         });
     }
@@ -211,7 +211,7 @@ impl Outbound {
         drop(unsent);
     }
 
-    fn add(&self, something: impl FnOnce(&mut State)) {
+    fn add(&self, something: impl FnOnce(&mut OutboundQueue)) {
         let mut state = self.state.lock();
         something(&mut state);
         let writer = state.whom_to_wake();
@@ -329,14 +329,14 @@ impl Outbound {
                 self.room.notify_one();
             }
             let mut wants_ping = self.receipts.answer_sent(reply.message.len());
-            if let Some(Covered { process, through, output_bytes }) = reply.covers.take() {
+            if let Some(CoveredEvents { process, through, output_bytes }) = reply.covers.take() {
                 wants_ping |= self.receipts.sent(&process, through, output_bytes);
             }
             if wants_ping {
                 // Asked for now, the ping is what follows the answer.
                 state.ping_wanted_at.get_or_insert_with(Instant::now);
             }
-            return Some(Outgoing::Reply(reply));
+            return Some(Outgoing::Answer(reply));
         }
         if let Some(process) = state.ready.pop_front() {
             return Some(Outgoing::Events(process));

@@ -11,16 +11,16 @@ pub(crate) struct Presence(Arc<watch::Sender<usize>>);
 
 /// One of them, until dropped.
 #[derive(Debug)]
-pub(crate) struct Present(Presence);
+pub(crate) struct PresenceGuard(Presence);
 
 impl Presence {
     pub(crate) fn new() -> Self {
         Self(Arc::new(watch::Sender::new(0)))
     }
 
-    pub(crate) fn enter(&self) -> Present {
+    pub(crate) fn enter(&self) -> PresenceGuard {
         self.0.send_modify(|count| *count += 1);
-        Present(self.clone())
+        PresenceGuard(self.clone())
     }
 
     /// Waits until nobody has been there for so long without a break.
@@ -36,7 +36,7 @@ impl Presence {
     }
 }
 
-impl Drop for Present {
+impl Drop for PresenceGuard {
     fn drop(&mut self) {
         self.0.0.send_modify(|count| *count -= 1);
     }

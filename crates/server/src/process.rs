@@ -3,8 +3,8 @@
 
 mod counted_delivery;
 mod input;
-mod place_in_line;
 mod push;
+mod queued_at;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,10 +17,10 @@ use spawn::{Child, Pty, Tag};
 use tokio::sync::{Notify, watch};
 
 pub(crate) use counted_delivery::CountedDelivery;
-pub(crate) use input::Stdin;
+pub(crate) use input::StdinFeed;
 pub(crate) use push::write_message;
 
-use self::place_in_line::PlaceInLine;
+use self::queued_at::QueuedAt;
 
 /// Which family of notifications a process speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +62,7 @@ pub(crate) struct Process {
     legacy_sent: [AtomicU64; 2],
     /// Wakes reads that wait for something to happen.
     pub(crate) news: Notify,
-    stdin: Mutex<Stdin>,
+    stdin: Mutex<StdinFeed>,
     /// One write after the other: whoever waits for room keeps later writes behind it.
     pub(crate) stdin_lane: Arc<tokio::sync::Mutex<()>>,
     /// Wakes the write that waits for room.
@@ -71,7 +71,7 @@ pub(crate) struct Process {
     poke: Notify,
     stop: Mutex<Stop>,
     terminated: AtomicBool,
-    place_in_line: PlaceInLine,
+    queued_at: QueuedAt,
     /// Kept until the process is closed: a descendant that has no tag is found by the session of this leader, also after the leader has
     /// been reaped. A signal to a reaped child reaches nobody.
     child: Mutex<Option<Arc<Child>>>,
@@ -82,7 +82,7 @@ pub(crate) struct Process {
 }
 
 /// What a process is made of when it has just been started.
-pub(crate) struct Birth {
+pub(crate) struct ProcessParts {
     pub(crate) id: ProcessId,
     pub(crate) dialect: Dialect,
     pub(crate) argv: Vec<String>,
@@ -90,11 +90,11 @@ pub(crate) struct Birth {
     pub(crate) child: Arc<Child>,
     pub(crate) terminal: Option<Pty>,
     pub(crate) delivery: CountedDelivery,
-    pub(crate) stdin: Stdin,
+    pub(crate) stdin: StdinFeed,
 }
 
 impl Process {
-    pub(crate) fn new(birth: Birth) -> Arc<Self> {
+    pub(crate) fn new(birth: ProcessParts) -> Arc<Self> {
         Arc::new(Self {
             id_json: ProcessIdJson::from(&birth.id),
             id: birth.id,
@@ -113,7 +113,7 @@ impl Process {
             poke: Notify::new(),
             stop: Mutex::new(Stop::No),
             terminated: AtomicBool::new(false),
-            place_in_line: PlaceInLine::default(),
+            queued_at: QueuedAt::default(),
             child: Mutex::new(Some(birth.child)),
             reaped: watch::Sender::new(false),
             has_terminal: birth.terminal.is_some(),
@@ -233,11 +233,11 @@ impl Process {
 
     /// Takes its place in the queue of a connection. False if it stands there already.
     pub(crate) fn enter_queue(&self, connection: ConnectionNumber) -> bool {
-        self.place_in_line.enter(connection)
+        self.queued_at.enter(connection)
     }
 
     /// Leaves the queue before its events are taken, so that an event which is added meanwhile queues it again.
     pub(crate) fn leave_queue(&self, connection: ConnectionNumber) {
-        self.place_in_line.leave(connection);
+        self.queued_at.leave(connection);
     }
 }

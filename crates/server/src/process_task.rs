@@ -9,7 +9,7 @@ use session::{Delivery, LoggedExit, Pace};
 use spawn::{Child, ChildExitStatus, ChildInput, ChildIo, ChildOutput, ReadOutcome};
 use tokio::time::{Instant, sleep_until};
 
-use crate::metrics::Ending;
+use crate::metrics::ProcessOutcome;
 use crate::process::{Process, Stop};
 use crate::server_state::ServerState;
 use crate::session::Session;
@@ -30,7 +30,7 @@ thread_local! {
 }
 
 /// One output stream of the process.
-struct Pump {
+struct OutputPump {
     output: Option<ChildOutput>,
     stream: Stream,
     /// What was in the pipe when the process exited; it belongs before the exit.
@@ -42,7 +42,7 @@ struct Pump {
     rests_until: Option<Instant>,
 }
 
-impl Pump {
+impl OutputPump {
     fn new(output: ChildOutput, stream: Stream) -> Self {
         Self { output: Some(output), ..Self::closed(stream) }
     }
@@ -145,12 +145,14 @@ impl ProcessTask {
             ChildIo::Pipes { stdin, stdout, stderr, held } => {
                 // The queue has its own; one kept here would keep the pipe open after its end.
                 drop(stdin);
-                ([Pump::new(stdout, Stream::Stdout), Pump::new(stderr, Stream::Stderr)], Some(held))
+                ([OutputPump::new(stdout, Stream::Stdout), OutputPump::new(stderr, Stream::Stderr)], Some(held))
             }
             ChildIo::Pty { pty, held } => {
-                ([Pump::new(pty.reader(), Stream::Pty), Pump::closed(Stream::Pty)], Some(held))
+                ([OutputPump::new(pty.reader(), Stream::Pty), OutputPump::closed(Stream::Pty)], Some(held))
             }
-            ChildIo::Report(report) => ([Pump::new(report, Stream::Stdout), Pump::closed(Stream::Stderr)], None),
+            ChildIo::Report(report) => {
+                ([OutputPump::new(report, Stream::Stdout), OutputPump::closed(Stream::Stderr)], None)
+            }
         };
         // Kept over the turns of the loop: each new one would ask the kernel again.
         let mut reaped = std::pin::pin!(reaped(process.child()));
@@ -179,7 +181,7 @@ impl ProcessTask {
                 exit = &mut reaped, if status.is_none() => {
                     status = Some(exit);
                     self.note_exit(exit);
-                    pumps.iter_mut().for_each(Pump::note_what_is_owed);
+                    pumps.iter_mut().for_each(OutputPump::note_what_is_owed);
                     // From now on each stream ends when the last process has closed it; most have ended with this one.
                     drop(held_ends.take());
                     pumps.iter_mut().for_each(|pump| self.read_turn(pump, ChildOutput::read_now));
@@ -198,12 +200,12 @@ impl ProcessTask {
 
             let stop = process.requested_stop();
             if stop == Stop::Discard {
-                pumps.iter_mut().for_each(Pump::close);
+                pumps.iter_mut().for_each(OutputPump::close);
             }
             let Some(status) = status else { continue };
             if stop == Stop::Drain && !draining {
                 draining = true;
-                pumps.iter_mut().for_each(Pump::note_what_is_owed);
+                pumps.iter_mut().for_each(OutputPump::note_what_is_owed);
             }
             for pump in &mut pumps {
                 // What is owed is not waited for, because a descendant may take it back.
@@ -214,7 +216,7 @@ impl ProcessTask {
                     pump.close();
                 }
             }
-            if !exit_told && pumps.iter().all(Pump::settled) {
+            if !exit_told && pumps.iter().all(OutputPump::settled) {
                 exit_told = true;
                 let exit = LoggedExit { code: status.code(), sandbox_denied: false, timed_out };
                 process.delivery(|delivery| delivery.exit(exit));
@@ -231,7 +233,7 @@ impl ProcessTask {
     }
 
     /// Reads what is there, as far as the event log has room, and appends it.
-    fn read_turn(&self, pump: &mut Pump, read: Read) {
+    fn read_turn(&self, pump: &mut OutputPump, read: Read) {
         let (process, shared) = (&self.process, &self.shared);
         let mut got = 0;
         pump.rests_until = None;
@@ -281,11 +283,11 @@ impl ProcessTask {
         let process = &self.process;
         process.note_reaped();
         let ending = if process.was_terminated() {
-            Ending::terminated
+            ProcessOutcome::terminated
         } else if status.code() == 0 {
-            Ending::success
+            ProcessOutcome::success
         } else {
-            Ending::error
+            ProcessOutcome::error
         };
         self.shared.metrics.process_finished(ending, process.started.elapsed());
     }

@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::blocking::{BlockingThreads, Growth};
+use crate::budget::Budget;
 use crate::config::Config;
 use crate::environment::{Variables, server_env, users_shell};
 use crate::files::{OPERATIONS_IN_ALL, SearchPlaces, SessionFiles, places_for_all};
@@ -27,7 +28,6 @@ use crate::janitor::Janitor;
 use crate::metrics::Metrics;
 use crate::outbound::{LargeAnswers, Outbound};
 use crate::presence::Presence;
-use crate::retention::Budget;
 use crate::session::{Session, Sessions};
 use crate::starter::Starter;
 
@@ -49,7 +49,7 @@ pub(crate) struct ServerState {
     pub(crate) presence: Presence,
     pub(crate) janitor: Janitor,
     pub(crate) metrics: Metrics,
-    /// Retained output.
+    /// BudgetShare output.
     pub(crate) budget: Arc<Budget>,
     /// Input that waits.
     pub(crate) stdin_budget: Arc<Budget>,

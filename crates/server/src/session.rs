@@ -14,21 +14,21 @@ use session::{
 };
 use spawn::SessionTags;
 
-pub(crate) use registry::{Full, Sessions};
-pub(crate) use table::{DeferredRequest, Lookup, Place, Refusal, StartOutcome, Table};
+pub(crate) use registry::{Sessions, TooManySessions};
+pub(crate) use table::{DeferredRequest, Lookup, ReserveRefusal, StartOutcome, StartReservation, Table};
 
 use crate::blocking::Asker;
+use crate::budget::Budget;
 use crate::config::Config;
 use crate::files::SessionFiles;
 use crate::outbound::Outbound;
-use crate::presence::Present;
+use crate::presence::PresenceGuard;
 use crate::process::{Process, Stop};
-use crate::retention::Budget;
 use crate::snapshot::Snapshots;
 
 /// A session has one of so many parts of the room for HTTP answers that are collected, so that one whose client does not read leaves room to
 /// others.
-const HTTP_PARTS: usize = 4;
+const HTTP_BUDGET_DIVISOR: usize = 4;
 
 /// What survives a lost connection.
 pub(crate) struct Session {
@@ -42,13 +42,13 @@ pub(crate) struct Session {
     pub(crate) lookups: fetch::LookupAllowance,
     /// HTTP answers that are being collected or sent.
     pub(crate) http_budget: Arc<Budget>,
-    link: Mutex<Link>,
+    link: Mutex<AttachmentState>,
     kept: Mutex<KeptProcesses<Arc<Process>>>,
-    _present: Present,
+    _present: PresenceGuard,
 }
 
 /// Who is attached, and the way to it. One lock, so that nothing is sent to a connection that was just detached.
-struct Link {
+struct AttachmentState {
     attachment: Attachment,
     outbound: Option<Arc<Outbound>>,
     /// How the last connection that was attached has ended.
@@ -65,7 +65,7 @@ impl Session {
         outbound: Arc<Outbound>,
         files: SessionFiles,
         config: &Config,
-        present: Present,
+        present: PresenceGuard,
     ) -> Self {
         Self {
             id,
@@ -74,8 +74,8 @@ impl Session {
             files,
             snapshots: Snapshots::default(),
             lookups: fetch::LookupAllowance::default(),
-            http_budget: Budget::new(config.max_buffered_http / HTTP_PARTS),
-            link: Mutex::new(Link {
+            http_budget: Budget::new(config.max_buffered_http / HTTP_BUDGET_DIVISOR),
+            link: Mutex::new(AttachmentState {
                 attachment,
                 outbound: Some(outbound),
                 last_departure: Departure::Lost,
@@ -102,14 +102,14 @@ impl Session {
     /// False: nobody wants the process any more.
     pub(crate) fn claim(
         &self,
-        place: &Place,
+        reservation: &StartReservation,
         process: &Arc<Process>,
         starter: ConnectionNumber,
         now: Instant,
     ) -> bool {
         // Locked until the end, so that a connection which attaches or ends meanwhile finds the process.
         let link = self.link.lock();
-        if !self.table.claim(place, process) {
+        if !self.table.claim(reservation, process) {
             return false;
         }
         process.delivery(|delivery| match &link.outbound {
@@ -182,7 +182,12 @@ impl Session {
     }
 
     /// Returns who was attached before.
-    fn attach(&self, link: &mut Link, outbound: &Arc<Outbound>, keep: Option<Duration>) -> Option<Arc<Outbound>> {
+    fn attach(
+        &self,
+        link: &mut AttachmentState,
+        outbound: &Arc<Outbound>,
+        keep: Option<Duration>,
+    ) -> Option<Arc<Outbound>> {
         if let Some(keep) = keep {
             link.attachment.keep_for(keep);
         }
@@ -211,7 +216,7 @@ impl Session {
     }
 
     /// Lets the events of a process go on.
-    pub(crate) fn release(&self, process: &Arc<Process>, connection: ConnectionNumber) {
+    pub(crate) fn unpause(&self, process: &Arc<Process>, connection: ConnectionNumber) {
         let link = self.link.lock();
         if link.attachment.is_attached_to(connection) {
             process.delivery(|delivery| delivery.resume(connection));
@@ -269,7 +274,7 @@ impl Session {
         self.files.watches.listen(connection);
     }
 
-    /// The connection is gone. False if another one has taken its place.
+    /// The connection is gone. False if another connection has taken its place.
     pub(crate) fn detach(&self, connection: ConnectionNumber, departure: Departure, now: Instant) -> bool {
         let mut link = self.link.lock();
         let detached = link.attachment.detach(connection, now);
@@ -323,12 +328,12 @@ impl Session {
     }
 
     /// How readily it makes room for a new session; none if it stays.
-    fn makes_room(&self, now: Instant) -> Option<(SessionContents, Instant)> {
+    fn eviction_rank(&self, now: Instant) -> Option<(SessionContents, Instant)> {
         self.link.lock().attachment.eviction_order(self.contents(), now)
     }
 
     /// Ends the session if it still makes room for a new one.
-    fn end_if_it_makes_room(&self, now: Instant) -> bool {
+    fn end_if_evictable(&self, now: Instant) -> bool {
         let mut link = self.link.lock();
         link.attachment.eviction_order(self.contents(), now).is_some() && link.attachment.end()
     }

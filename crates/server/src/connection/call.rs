@@ -9,8 +9,8 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::Connection;
-use crate::metrics::Outcome;
-use crate::outbound::{Covered, ReplyRoom};
+use crate::metrics::RequestOutcome;
+use crate::outbound::{CoveredEvents, ReplyRoom};
 
 /// An unanswered request. Dropped without an answer, it counts as cut off by a disconnect, unless the connection can still be
 /// told: it was displaced, or it is there and whoever worked on the request has panicked.
@@ -19,7 +19,7 @@ pub(crate) struct Call {
     id: RequestId,
     pub(crate) method: Method,
     started: Instant,
-    outcome: Outcome,
+    outcome: RequestOutcome,
     /// Its place among the connection's unanswered requests.
     place: Option<OwnedSemaphorePermit>,
     /// Dropped when the answer is in the queue, which is later than the place is given back.
@@ -35,7 +35,7 @@ impl Call {
                 id,
                 method,
                 started: Instant::now(),
-                outcome: Outcome::disconnected,
+                outcome: RequestOutcome::disconnected,
                 place: Some(place),
                 _unanswered: connection.calls.token(),
             }),
@@ -62,14 +62,14 @@ impl Call {
 
     /// Answers with a message that was encoded elsewhere.
     pub(crate) fn finish_encoded(self, message: Vec<u8>, room: Option<ReplyRoom>) {
-        self.send(message, Outcome::success, None, room);
+        self.send(message, RequestOutcome::success, None, room);
     }
 
     /// Answers with events, and gives the room back when the answer has been sent.
     pub(crate) fn finish_covering<R: Serialize>(
         self,
         result: Result<R, WireError>,
-        covers: Option<Covered>,
+        covers: Option<CoveredEvents>,
         room: Option<ReplyRoom>,
     ) {
         let (message, outcome) = self.encode(&result);
@@ -93,14 +93,20 @@ impl Call {
         connection.outbound.reply_together(messages);
     }
 
-    fn encode<R: Serialize>(&self, result: &Result<R, WireError>) -> (Vec<u8>, Outcome) {
+    fn encode<R: Serialize>(&self, result: &Result<R, WireError>) -> (Vec<u8>, RequestOutcome) {
         match result {
-            Ok(result) => (encode_response(&self.id, result), Outcome::success),
-            Err(error) => (encode_error(&self.id, error), Outcome::error),
+            Ok(result) => (encode_response(&self.id, result), RequestOutcome::success),
+            Err(error) => (encode_error(&self.id, error), RequestOutcome::error),
         }
     }
 
-    fn send(mut self, message: Vec<u8>, outcome: Outcome, covers: Option<Covered>, room: Option<ReplyRoom>) {
+    fn send(
+        mut self,
+        message: Vec<u8>,
+        outcome: RequestOutcome,
+        covers: Option<CoveredEvents>,
+        room: Option<ReplyRoom>,
+    ) {
         let (message, covers) = match self.conclude(message, outcome) {
             Ok(message) => (message, covers),
             Err(refusal) => (refusal, None),
@@ -110,14 +116,14 @@ impl Call {
 
     /// Notes how the call ended and gives its place back, before its answer leaves: whoever has the answer may use the place.
     /// An answer that is too large for a message becomes an error, which is returned as `Err`.
-    fn conclude(&mut self, message: Vec<u8>, outcome: Outcome) -> Result<Vec<u8>, Vec<u8>> {
+    fn conclude(&mut self, message: Vec<u8>, outcome: RequestOutcome) -> Result<Vec<u8>, Vec<u8>> {
         self.place = None;
         let limit = self.connection.shared.config.max_message_bytes;
         if message.len() <= limit {
             self.outcome = outcome;
             return Ok(message);
         }
-        self.outcome = Outcome::error;
+        self.outcome = RequestOutcome::error;
         let error = WireError::invalid_request(format!(
             "the answer has {} bytes and exceeds the limit of {limit} bytes (--max-message-bytes)",
             message.len()
@@ -128,7 +134,7 @@ impl Call {
 
 impl Drop for Call {
     fn drop(&mut self) {
-        if self.outcome == Outcome::disconnected {
+        if self.outcome == RequestOutcome::disconnected {
             let reason = if self.connection.outbound.is_displaced() {
                 Some(resumed_elsewhere())
             } else if !self.connection.is_gone() {
@@ -137,7 +143,7 @@ impl Drop for Call {
                 None
             };
             if let Some(reason) = reason {
-                self.outcome = Outcome::error;
+                self.outcome = RequestOutcome::error;
                 self.connection.outbound.reply(encode_error(&self.id, &reason));
             }
         }

@@ -132,9 +132,9 @@ mod tests {
 
     use super::*;
 
-    struct Peer(MessageStream);
+    struct TestPeer(MessageStream);
 
-    impl Peer {
+    impl TestPeer {
         async fn send(&mut self, text: &[u8]) {
             let mut out = Vec::new();
             Framing::WebSocketClient.frame(&mut out, text.len(), |out| out.extend_from_slice(text));
@@ -148,9 +148,9 @@ mod tests {
         }
     }
 
-    fn pair() -> (Inbox, Peer) {
+    fn pair() -> (Inbox, TestPeer) {
         let (ours, theirs) = in_memory(MessageLimits::default());
-        (Inbox::new(ours.reader), Peer(theirs))
+        (Inbox::new(ours.reader), TestPeer(theirs))
     }
 
     #[tokio::test]

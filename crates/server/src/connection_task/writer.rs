@@ -82,9 +82,9 @@ fn gather(outbound: &Arc<Outbound>, buffer: &mut Vec<u8>, shared_room: &mut Vec<
             Some(Outgoing::Ping(wanted_at)) => {
                 framing.ping(buffer, &outbound.receipts.ping(wanted_at));
             }
-            Some(Outgoing::Reply(reply)) => {
-                write_message(framing, buffer, &reply.message);
-                shared_room.extend(reply.room.filter(|room| room.is_shared));
+            Some(Outgoing::Answer(answer)) => {
+                write_message(framing, buffer, &answer.message);
+                shared_room.extend(answer.room.filter(|room| room.is_shared));
             }
             Some(Outgoing::Events(process)) => {
                 process.leave_queue(outbound.number);

@@ -20,5 +20,5 @@ pub(super) fn flow(call: Call, params: ProcessFlowParams, session: &Arc<Session>
     }
     // The answer comes before what waited.
     call.finish(Ok(NoResult {}));
-    session.release(&process, connection);
+    session.unpause(&process, connection);
 }

@@ -16,8 +16,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::blocking::Asker;
+use crate::budget::BudgetShare;
 use crate::connection::{ActiveHttpRequest, Call, Connection};
-use crate::retention::Retained;
 use crate::server_state::ServerState;
 use crate::session::Session;
 
@@ -105,8 +105,8 @@ pub(super) fn request(call: Call, params: HttpRequestParams, session: Arc<Sessio
 
 /// What an answer that is collected holds of the room of its session, and of that of all sessions.
 struct HttpShare {
-    of_session: Retained,
-    of_all: Retained,
+    of_session: BudgetShare,
+    of_all: BudgetShare,
 }
 
 impl HttpShare {

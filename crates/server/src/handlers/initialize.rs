@@ -7,7 +7,7 @@ use protocol::{ErrorCode, InitializeParams, InitializeResult, SessionId, WireErr
 use session::{Attachment, Departure};
 
 use crate::connection::{Call, Phase, Role};
-use crate::session::{Full, Session};
+use crate::session::{Session, TooManySessions};
 
 pub(super) async fn initialize(call: Call, params: Result<InitializeParams, WireError>) {
     let connection = Arc::clone(&call.connection);
@@ -57,7 +57,7 @@ fn open(call: &Call, keep: Option<Duration>) -> Result<Arc<Session>, WireError> 
             tracing::info!("a session that nobody is connected to was ended to make room for a new one");
             shared.end_session_in_background(spared);
         }
-        Err(Full) => {
+        Err(TooManySessions) => {
             let limit = config.max_sessions;
             return Err(WireError::invalid_request(format!(
                 "server has reached its limit of {limit} sessions (--max-sessions)"

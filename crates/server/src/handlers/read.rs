@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{NamedProcess, still_served, unknown_process};
 use crate::connection::Call;
-use crate::outbound::Covered;
+use crate::outbound::CoveredEvents;
 use crate::process::Process;
 use crate::session::Session;
 
@@ -69,7 +69,7 @@ fn answer(call: Call, process: &Arc<Process>, session: &Session, params: &ReadPa
         let known = params.part.map(|part| PartOfChunk { seq: part.seq, offset: part.offset });
         let ReadAnswer { page, catches_up } = delivery.read(reader, params.after_seq.unwrap_or(0), max_bytes, known);
         // Nothing more is read from a closed process, so nobody waits for its receipt.
-        let covers = (catches_up && !delivery.log().is_closed()).then(|| Covered {
+        let covers = (catches_up && !delivery.log().is_closed()).then(|| CoveredEvents {
             process: Arc::clone(process),
             through: page.next_seq - 1,
             output_bytes: page.chunks.iter().map(|chunk| chunk.bytes.len() + CHUNK_OVERHEAD_BYTES).sum(),

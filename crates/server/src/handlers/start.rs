@@ -16,10 +16,10 @@ use super::capture_shell::SessionShell;
 use crate::config::Config;
 use crate::connection::{Call, Role};
 use crate::environment::{Variables, child_env};
-use crate::process::{Birth, CountedDelivery, Dialect, Process, Stdin};
+use crate::process::{CountedDelivery, Dialect, Process, ProcessParts, StdinFeed};
 use crate::process_task;
 use crate::server_state::ServerState;
-use crate::session::{DeferredRequest, Place, Refusal, Session, StartOutcome};
+use crate::session::{DeferredRequest, ReserveRefusal, Session, StartOutcome, StartReservation};
 use crate::snapshot::{Execution, SnapshotRequest, Surroundings};
 use crate::starter::LONGEST_START;
 use crate::survive::{survive, survive_call};
@@ -117,8 +117,8 @@ pub(super) fn begin(
     answer: impl FnOnce(Call, ProcessId) + Send + 'static,
 ) {
     let shared = Arc::clone(&call.connection.shared);
-    let place = match check(&shared, &wanted).and_then(|()| reserve(&shared, &wanted, session)) {
-        Ok(place) => place,
+    let reservation = match check(&shared, &wanted).and_then(|()| reserve(&shared, &wanted, session)) {
+        Ok(reservation) => reservation,
         Err(error) => return call.finish::<()>(Err(error)),
     };
     let session = Arc::clone(session);
@@ -128,9 +128,9 @@ pub(super) fn begin(
         // From now on there may be a process, also one that was cancelled and that nobody waits for.
         shared.janitor.start_sweeping();
         let starter = call.connection.number();
-        let launched = survive(launch(&shared, wanted, &session, &place, starter)).await.unwrap_or_else(|| {
+        let launched = survive(launch(&shared, wanted, &session, &reservation, starter)).await.unwrap_or_else(|| {
             // Whatever was started has nobody to look after it.
-            shared.end_rest_in_background(place.tag, Arc::clone(&session));
+            shared.end_rest_in_background(reservation.tag, Arc::clone(&session));
             Err(WireError::internal("the server has failed to start the process; its log says why"))
         });
         match launched {
@@ -157,7 +157,7 @@ pub(super) fn begin(
                 }
             }
             Err(error) => {
-                let waiting = session.table.abandon(&place);
+                let waiting = session.table.abandon(&reservation);
                 call.finish::<()>(Err(error));
                 dispatch_all(waiting.unwrap_or_default(), || StartOutcome::Failed);
             }
@@ -217,12 +217,12 @@ fn start_bytes(argv: &[impl AsRef<OsStr>], env: &Variables) -> usize {
     argv + env
 }
 
-fn reserve(shared: &ServerState, wanted: &Wanted, session: &Session) -> Result<Place, WireError> {
+fn reserve(shared: &ServerState, wanted: &Wanted, session: &Session) -> Result<StartReservation, WireError> {
     let limit = shared.config.max_processes;
     let id = &wanted.id;
     let tag = session.tags.next();
     let mut reserved = session.table.reserve(id, shown(&wanted.argv), tag, limit);
-    while matches!(reserved, Err(Refusal::Full))
+    while matches!(reserved, Err(ReserveRefusal::Full))
         && let Some(oldest) = session.take_oldest_kept()
     {
         shared.janitor.note_freed(session.forget(&oldest));
@@ -230,8 +230,8 @@ fn reserve(shared: &ServerState, wanted: &Wanted, session: &Session) -> Result<P
     }
     reserved.map_err(|refusal| {
         WireError::invalid_request(match refusal {
-            Refusal::Duplicate => format!("process {id} already exists"),
-            Refusal::Full => format!("session has reached its limit of {limit} processes (--max-processes)"),
+            ReserveRefusal::Duplicate => format!("process {id} already exists"),
+            ReserveRefusal::Full => format!("session has reached its limit of {limit} processes (--max-processes)"),
         })
     })
 }
@@ -255,12 +255,12 @@ async fn launch(
     shared: &Arc<ServerState>,
     wanted: Wanted,
     session: &Arc<Session>,
-    place: &Place,
+    reservation: &StartReservation,
     starter: ConnectionNumber,
 ) -> Result<(Arc<Process>, ChildIo, Option<Duration>), WireError> {
     let Execution { argv, env } = execution(shared, &wanted, session).await;
     // That can take a while, and a command that nobody wants any more must not run.
-    if shared.closing.is_cancelled() || session.has_ended() || place.cancel.is_cancelled() {
+    if shared.closing.is_cancelled() || session.has_ended() || reservation.cancel.is_cancelled() {
         return Err(start_cancelled(&wanted.id));
     }
     let stdin = if wanted.pipe_stdin { StdinMode::Piped } else { StdinMode::Null };
@@ -274,13 +274,13 @@ async fn launch(
         umask: wanted.umask,
     };
     let begun = Instant::now();
-    let start = shared.starter.start(session.asker(), command, place.tag, &place.cancel);
+    let start = shared.starter.start(session.asker(), command, reservation.tag, &reservation.cancel);
     // A child that is not found by its tag cannot be ended before its program is executed.
     let spawned = match wanted.timeout.filter(|_| shared.spawner.tags_work()) {
         // A start that does not hang is never refused for its time: the program runs, and is ended.
         Some(timeout) => match tokio::time::timeout(timeout.saturating_add(LONGEST_START), start).await {
             Ok(spawned) => spawned,
-            Err(_) => return Err(give_up_late_start(shared, &wanted.id, timeout, session, place).await),
+            Err(_) => return Err(give_up_late_start(shared, &wanted.id, timeout, session, reservation).await),
         },
         None => start.await,
     };
@@ -301,19 +301,19 @@ async fn launch(
     // Only the current family numbers its events.
     let resend = if wanted.dialect == Dialect::Current { Resend::Unacknowledged } else { Resend::Never };
     let queue = if has_stdin { StdinQueue::new(shared.config.max_queued_stdin) } else { StdinQueue::closed() };
-    let birth = Birth {
+    let birth = ProcessParts {
         id: wanted.id,
         dialect: wanted.dialect,
         argv: shown(&wanted.argv),
-        tag: place.tag,
+        tag: reservation.tag,
         child: Arc::clone(&child),
         terminal,
         delivery: CountedDelivery::new(Delivery::new(limits, resend, wanted.started_as), shared.budget.account()),
-        stdin: Stdin::new(queue, shared.stdin_budget.account(), input),
+        stdin: StdinFeed::new(queue, shared.stdin_budget.account(), input),
     };
     let process = Process::new(birth);
-    if !session.claim(place, &process, starter, Instant::now()) {
-        shared.kill_unclaimed(&child, place.tag).await;
+    if !session.claim(reservation, &process, starter, Instant::now()) {
+        shared.kill_unclaimed(&child, reservation.tag).await;
         return Err(start_cancelled(&process.id));
     }
     Ok((process, io, wanted.timeout.map(|timeout| timeout.saturating_sub(begun.elapsed()))))
@@ -330,11 +330,11 @@ async fn give_up_late_start(
     id: &ProcessId,
     timeout: Duration,
     session: &Arc<Session>,
-    place: &Place,
+    reservation: &StartReservation,
 ) -> WireError {
-    place.cancel.cancel();
+    reservation.cancel.cancel();
     // What cannot be ended now is ended later, and nothing of it runs.
-    let _survivors = shared.kill_cancelled_start(session, place).await;
+    let _survivors = shared.kill_cancelled_start(session, reservation).await;
     let text = format!("process {id} has not started within its timeoutMs of {}", timeout.as_millis());
     WireError::internal(text).with_data(ErrorData::of_kind(error_kind::START_TIMED_OUT))
 }

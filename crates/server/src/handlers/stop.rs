@@ -11,7 +11,7 @@ use super::NamedProcess;
 use crate::connection::Call;
 use crate::process::{Process, Stop};
 use crate::server_state::ServerState;
-use crate::session::{Place, Session, StartOutcome};
+use crate::session::{Session, StartOutcome, StartReservation};
 
 /// How long a terminate waits for what the process had written to be on its way to the client.
 const DELIVERY_PATIENCE: Duration = Duration::from_secs(1);
@@ -65,13 +65,13 @@ async fn wait_delivered(process: &Process, deadline: Instant) {
 
 /// A terminate waits behind a start. If that one hangs, or still waits for its turn, it is given up: its id is free again, and the terminate
 /// is answered when it is certain that the program will not run.
-pub(super) fn give_up_start_later(shared: &Arc<ServerState>, session: &Arc<Session>, place: Place) {
+pub(super) fn give_up_start_later(shared: &Arc<ServerState>, session: &Arc<Session>, reservation: StartReservation) {
     let (shared, session) = (Arc::clone(shared), Arc::clone(session));
     shared.clone().tasks.spawn(async move {
         tokio::time::sleep(START_PATIENCE).await;
-        let Some(waiting) = session.table.abandon(&place) else { return };
-        let given_up = shared.kill_cancelled_start(&session, &place).await;
-        let given_up = given_up.map_err(|survivors| not_terminated(place.id(), &survivors));
+        let Some(waiting) = session.table.abandon(&reservation) else { return };
+        let given_up = shared.kill_cancelled_start(&session, &reservation).await;
+        let given_up = given_up.map_err(|survivors| not_terminated(reservation.id(), &survivors));
         for deferred in waiting {
             deferred(StartOutcome::GivenUp(given_up.clone()));
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::retention::Retained;
+use crate::budget::BudgetShare;
 
 /// An answer of more than this takes its turn on its connection, and room of what all connections share, before it is made.
 pub(crate) const LARGE_ANSWER_BYTES: usize = 4 << 20;
@@ -56,7 +56,7 @@ impl LargeAnswers {
 pub(crate) struct ReplyRoom {
     _of_connection: OwnedSemaphorePermit,
     _large: Option<LargeAnswerRoom>,
-    _http: Vec<Retained>,
+    _http: Vec<BudgetShare>,
     /// Whether others than the connection lack this room.
     pub(crate) is_shared: bool,
 }
@@ -68,7 +68,7 @@ impl ReplyRoom {
     }
 
     /// Beside the connection's own room, what an HTTP answer takes of the session's and of that of all.
-    pub(crate) fn with_http(self, http: Vec<Retained>) -> Self {
+    pub(crate) fn with_http(self, http: Vec<BudgetShare>) -> Self {
         Self { is_shared: true, _http: http, ..self }
     }
 }

@@ -4,15 +4,15 @@ use std::time::Instant;
 
 use session::{Delivery, MemoryPressure, ReclaimStep, Reclaimed};
 
-use crate::retention::Retained;
+use crate::budget::BudgetShare;
 
 pub(crate) struct CountedDelivery {
     delivery: Delivery,
-    retained: Retained,
+    retained: BudgetShare,
 }
 
 impl CountedDelivery {
-    pub(crate) fn new(delivery: Delivery, retained: Retained) -> Self {
+    pub(crate) fn new(delivery: Delivery, retained: BudgetShare) -> Self {
         Self { delivery, retained }
     }
 
@@ -49,7 +49,7 @@ mod tests {
     use session::{LogLimits, Resend, StartedAs};
 
     use super::*;
-    use crate::retention::Budget;
+    use crate::budget::Budget;
 
     /// Bytes of memory that this test has now.
     fn resident_bytes() -> usize {

@@ -9,21 +9,21 @@ use spawn::{ChildInput, WriteOutcome};
 use tokio::sync::OwnedMutexGuard;
 
 use super::Process;
-use crate::retention::Retained;
+use crate::budget::BudgetShare;
 
 /// How much is written to a process before others get their turn.
 const TURN_BYTES: usize = 256 << 10;
 
 /// A queue, its share of what may wait in all, and where it leads.
-pub(crate) struct Stdin {
+pub(crate) struct StdinFeed {
     queue: StdinQueue,
-    share: Retained,
+    share: BudgetShare,
     /// Gone when nothing more will be written.
     input: Option<ChildInput>,
 }
 
-impl Stdin {
-    pub(crate) fn new(queue: StdinQueue, share: Retained, input: Option<ChildInput>) -> Self {
+impl StdinFeed {
+    pub(crate) fn new(queue: StdinQueue, share: BudgetShare, input: Option<ChildInput>) -> Self {
         Self { queue, share, input }
     }
 

@@ -7,7 +7,7 @@ use spawn::{Child, KillFuture, SurvivalReason, Survivors, Tag};
 
 use super::ServerState;
 use crate::process::{Process, Stop};
-use crate::session::{Place, Session};
+use crate::session::{Session, StartReservation};
 
 /// How long a kill that has failed and of which nobody is told waits before it is tried again, at first and at most. Each try costs
 /// looks at all processes of the machine.
@@ -50,11 +50,11 @@ impl ServerState {
     pub(crate) async fn kill_cancelled_start(
         self: &Arc<Self>,
         session: &Arc<Session>,
-        place: &Place,
+        reservation: &StartReservation,
     ) -> Result<(), Survivors> {
-        let killed = self.spawner.kill_tree(place.tag, self.config.kill_patience).await;
+        let killed = self.spawner.kill_tree(reservation.tag, self.config.kill_patience).await;
         if killed.is_err() {
-            self.end_rest_in_background(place.tag, Arc::clone(session));
+            self.end_rest_in_background(reservation.tag, Arc::clone(session));
         }
         killed
     }

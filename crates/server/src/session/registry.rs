@@ -11,7 +11,7 @@ use super::Session;
 
 /// Every session is one that has to stay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Full;
+pub(crate) struct TooManySessions;
 
 /// The sessions of a server.
 #[derive(Default)]
@@ -21,7 +21,11 @@ pub(crate) struct Sessions {
 
 impl Sessions {
     /// Adds a session. If there are `limit` already, one that can be spared has to go, and is handed out to be ended. Fails if none can.
-    pub(crate) fn insert(&self, session: &Arc<Session>, limit: usize) -> Result<Option<Arc<Session>>, Full> {
+    pub(crate) fn insert(
+        &self,
+        session: &Arc<Session>,
+        limit: usize,
+    ) -> Result<Option<Arc<Session>>, TooManySessions> {
         let mut by_id = self.by_id.lock();
         let spared = if by_id.len() < limit { None } else { Some(take_spare(&mut by_id, Instant::now())?) };
         by_id.insert(session.id.clone(), Arc::clone(session));
@@ -46,13 +50,13 @@ impl Sessions {
 }
 
 /// Takes out the session that is the easiest to spare. Its client may come back just now: then the next one is tried.
-fn take_spare(by_id: &mut HashMap<SessionId, Arc<Session>>, now: Instant) -> Result<Arc<Session>, Full> {
+fn take_spare(by_id: &mut HashMap<SessionId, Arc<Session>>, now: Instant) -> Result<Arc<Session>, TooManySessions> {
     loop {
-        let ranked = by_id.values().filter_map(|session| Some((session.makes_room(now)?, session)));
-        let (_, spare) = ranked.min_by_key(|(rank, _)| *rank).ok_or(Full)?;
-        if spare.end_if_it_makes_room(now) {
+        let ranked = by_id.values().filter_map(|session| Some((session.eviction_rank(now)?, session)));
+        let (_, spare) = ranked.min_by_key(|(rank, _)| *rank).ok_or(TooManySessions)?;
+        if spare.end_if_evictable(now) {
             let id = spare.id.clone();
-            return by_id.remove(&id).ok_or(Full);
+            return by_id.remove(&id).ok_or(TooManySessions);
         }
     }
 }

@@ -29,7 +29,7 @@ pub(crate) enum Lookup<R> {
     Unknown(R),
     Found(R, Arc<Process>),
     /// A start that is not finished. The request waits for it now.
-    Deferred(Place),
+    Deferred(StartReservation),
     /// A start that is not finished, and the request was refused.
     Refused,
 }
@@ -37,7 +37,7 @@ pub(crate) enum Lookup<R> {
 /// The place in a table that a start has taken. Its id may be given up and taken again before the start ends, so it is
 /// told apart by a number.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct StartReservation {
     id: ProcessId,
     number: u64,
     /// Of the process that the start makes.
@@ -46,19 +46,19 @@ pub(crate) struct Place {
     pub(crate) cancel: StartCancel,
 }
 
-impl Place {
+impl StartReservation {
     pub(crate) fn id(&self) -> &ProcessId {
         &self.id
     }
 }
 
-enum Slot {
-    Starting(Start),
+enum TableEntry {
+    Starting(PendingStart),
     Live { number: u64, process: Arc<Process> },
 }
 
-struct Start {
-    place: Place,
+struct PendingStart {
+    reservation: StartReservation,
     /// There is a process, but requests that waited for it still come before later ones.
     born: Option<Arc<Process>>,
     deferred: Vec<DeferredRequest>,
@@ -66,10 +66,12 @@ struct Start {
     since_ms: u64,
 }
 
-impl Slot {
+impl TableEntry {
     fn summary(&self, id: &ProcessId) -> ProcessSummary {
         match self {
-            Self::Live { process, .. } | Self::Starting(Start { born: Some(process), .. }) => process.summary(),
+            Self::Live { process, .. } | Self::Starting(PendingStart { born: Some(process), .. }) => {
+                process.summary()
+            }
             Self::Starting(start) => ProcessSummary {
                 process_id: id.clone(),
                 argv: start.argv.clone(),
@@ -88,7 +90,8 @@ impl Slot {
     /// Counts the starts of a session.
     fn number(&self) -> u64 {
         match self {
-            Self::Live { number, .. } | Self::Starting(Start { place: Place { number, .. }, .. }) => *number,
+            Self::Live { number, .. }
+            | Self::Starting(PendingStart { reservation: StartReservation { number, .. }, .. }) => *number,
         }
     }
 
@@ -100,9 +103,9 @@ impl Slot {
     }
 
     /// The start of that number, as long as nothing has come of it.
-    fn unborn(&mut self, number: u64) -> Option<&mut Start> {
+    fn unborn(&mut self, number: u64) -> Option<&mut PendingStart> {
         match self {
-            Self::Starting(start) if start.place.number == number && start.born.is_none() => Some(start),
+            Self::Starting(start) if start.reservation.number == number && start.born.is_none() => Some(start),
             _ => None,
         }
     }
@@ -110,7 +113,7 @@ impl Slot {
 
 /// Why an id cannot be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub(crate) enum ReserveRefusal {
     /// It is in use.
     Duplicate,
     /// There are too many processes.
@@ -120,7 +123,7 @@ pub(crate) enum Refusal {
 /// The process table of a session.
 #[derive(Default)]
 pub(crate) struct Table {
-    slots: Mutex<HashMap<ProcessId, Slot>>,
+    entries: Mutex<HashMap<ProcessId, TableEntry>>,
     last_number: AtomicU64,
 }
 
@@ -132,19 +135,25 @@ impl Table {
         argv: Vec<String>,
         tag: Tag,
         limit: usize,
-    ) -> Result<Place, Refusal> {
-        let mut slots = self.slots.lock();
-        if slots.contains_key(id) {
-            return Err(Refusal::Duplicate);
+    ) -> Result<StartReservation, ReserveRefusal> {
+        let mut entries = self.entries.lock();
+        if entries.contains_key(id) {
+            return Err(ReserveRefusal::Duplicate);
         }
-        if slots.len() >= limit {
-            return Err(Refusal::Full);
+        if entries.len() >= limit {
+            return Err(ReserveRefusal::Full);
         }
         let number = self.last_number.fetch_add(1, Ordering::Relaxed) + 1;
-        let place = Place { id: id.clone(), number, tag, cancel: StartCancel::default() };
-        let start = Start { place: place.clone(), born: None, deferred: Vec::new(), argv, since_ms: now_ms() };
-        slots.insert(id.clone(), Slot::Starting(start));
-        Ok(place)
+        let reservation = StartReservation { id: id.clone(), number, tag, cancel: StartCancel::default() };
+        let start = PendingStart {
+            reservation: reservation.clone(),
+            born: None,
+            deferred: Vec::new(),
+            argv,
+            since_ms: now_ms(),
+        };
+        entries.insert(id.clone(), TableEntry::Starting(start));
+        Ok(reservation)
     }
 
     /// Finds a process for a request. If it is still being started, `defer` turns the request into one that waits, or refuses it.
@@ -154,13 +163,13 @@ impl Table {
         request: R,
         defer: impl FnOnce(R) -> Option<DeferredRequest>,
     ) -> Lookup<R> {
-        match self.slots.lock().get_mut(id) {
+        match self.entries.lock().get_mut(id) {
             None => Lookup::Unknown(request),
-            Some(Slot::Live { process, .. }) => Lookup::Found(request, Arc::clone(process)),
-            Some(Slot::Starting(start)) => match defer(request) {
+            Some(TableEntry::Live { process, .. }) => Lookup::Found(request, Arc::clone(process)),
+            Some(TableEntry::Starting(start)) => match defer(request) {
                 Some(deferred) => {
                     start.deferred.push(deferred);
-                    Lookup::Deferred(start.place.clone())
+                    Lookup::Deferred(start.reservation.clone())
                 }
                 None => Lookup::Refused,
             },
@@ -168,9 +177,11 @@ impl Table {
     }
 
     /// The start has made a process. False if nobody wants it any more.
-    pub(crate) fn claim(&self, place: &Place, process: &Arc<Process>) -> bool {
-        let mut slots = self.slots.lock();
-        let Some(start) = slots.get_mut(&place.id).and_then(|slot| slot.unborn(place.number)) else { return false };
+    pub(crate) fn claim(&self, reservation: &StartReservation, process: &Arc<Process>) -> bool {
+        let mut entries = self.entries.lock();
+        let Some(start) = entries.get_mut(&reservation.id).and_then(|entry| entry.unborn(reservation.number)) else {
+            return false;
+        };
         start.born = Some(Arc::clone(process));
         true
     }
@@ -178,15 +189,15 @@ impl Table {
     /// Takes the requests that waited, in order. None: there are none left, and the process stands in the table now,
     /// so that later requests cannot overtake.
     pub(crate) fn settle(&self, process: &Arc<Process>) -> Option<Vec<DeferredRequest>> {
-        let mut slots = self.slots.lock();
+        let mut entries = self.entries.lock();
         // Its place is gone if the session ended meanwhile.
-        let slot = slots.get_mut(&process.id)?;
-        let Slot::Starting(start) = slot else { return None };
+        let entry = entries.get_mut(&process.id)?;
+        let TableEntry::Starting(start) = entry else { return None };
         if !start.born.as_ref().is_some_and(|born| Arc::ptr_eq(born, process)) {
             return None;
         }
         if start.deferred.is_empty() {
-            *slot = Slot::Live { number: start.place.number, process: Arc::clone(process) };
+            *entry = TableEntry::Live { number: start.reservation.number, process: Arc::clone(process) };
             return None;
         }
         Some(std::mem::take(&mut start.deferred))
@@ -194,66 +205,66 @@ impl Table {
 
     /// Frees the id of a start that has failed or is no longer wanted, cancels the start, and returns who waited for it. None if there
     /// is a process or the place is somebody else's.
-    pub(crate) fn abandon(&self, place: &Place) -> Option<Vec<DeferredRequest>> {
-        let mut slots = self.slots.lock();
-        let deferred = std::mem::take(&mut slots.get_mut(&place.id)?.unborn(place.number)?.deferred);
-        slots.remove(&place.id);
-        place.cancel.cancel();
+    pub(crate) fn abandon(&self, reservation: &StartReservation) -> Option<Vec<DeferredRequest>> {
+        let mut entries = self.entries.lock();
+        let deferred = std::mem::take(&mut entries.get_mut(&reservation.id)?.unborn(reservation.number)?.deferred);
+        entries.remove(&reservation.id);
+        reservation.cancel.cancel();
         Some(deferred)
     }
 
     /// Cancels all starts that have made no process yet.
     pub(crate) fn cancel_starts(&self) {
-        for slot in self.slots.lock().values() {
-            if let Slot::Starting(Start { born: None, place, .. }) = slot {
-                place.cancel.cancel();
+        for entry in self.entries.lock().values() {
+            if let TableEntry::Starting(PendingStart { born: None, reservation, .. }) = entry {
+                reservation.cancel.cancel();
             }
         }
     }
 
     /// Frees the ids of all starts that have made no process yet; what they make is not wanted.
     pub(crate) fn abandon_all(&self) {
-        self.slots.lock().retain(|_, slot| slot.process().is_some());
+        self.entries.lock().retain(|_, entry| entry.process().is_some());
     }
 
     /// Forgets a process, unless its id is in use by another one now.
     pub(crate) fn forget(&self, process: &Arc<Process>) {
-        let mut slots = self.slots.lock();
-        if matches!(slots.get(&process.id), Some(Slot::Live { process: current, .. }) if Arc::ptr_eq(current, process))
+        let mut entries = self.entries.lock();
+        if matches!(entries.get(&process.id), Some(TableEntry::Live { process: current, .. }) if Arc::ptr_eq(current, process))
         {
-            slots.remove(&process.id);
-            if slots.is_empty() {
-                slots.shrink_to_fit();
+            entries.remove(&process.id);
+            if entries.is_empty() {
+                entries.shrink_to_fit();
             }
         }
     }
 
     pub(crate) fn processes(&self) -> Vec<Arc<Process>> {
-        self.slots.lock().values().filter_map(Slot::process).cloned().collect()
+        self.entries.lock().values().filter_map(TableEntry::process).cloned().collect()
     }
 
     /// Whether a process is not closed, or being started. None: there is no process at all.
     pub(crate) fn is_at_work(&self) -> Option<bool> {
-        let slots = self.slots.lock();
-        let is_closed = |slot: &Slot| {
-            slot.process().is_some_and(|process| process.delivery(|delivery| delivery.log().is_closed()))
+        let entries = self.entries.lock();
+        let is_closed = |entry: &TableEntry| {
+            entry.process().is_some_and(|process| process.delivery(|delivery| delivery.log().is_closed()))
         };
-        (!slots.is_empty()).then(|| !slots.values().all(is_closed))
+        (!entries.is_empty()).then(|| !entries.values().all(is_closed))
     }
 
     /// Every process of the session for a person to look at, in the order in which they were started. Clocks cannot tell that:
     /// many start within a millisecond.
     pub(crate) fn list(&self) -> Vec<ProcessSummary> {
-        let slots = self.slots.lock();
-        let mut in_order: Vec<_> = slots.iter().collect();
-        in_order.sort_unstable_by_key(|(_, slot)| slot.number());
-        in_order.into_iter().map(|(id, slot)| slot.summary(id)).collect()
+        let entries = self.entries.lock();
+        let mut in_order: Vec<_> = entries.iter().collect();
+        in_order.sort_unstable_by_key(|(_, entry)| entry.number());
+        in_order.into_iter().map(|(id, entry)| entry.summary(id)).collect()
     }
 
     /// Empties the table. Starts that are not finished find their place gone.
     pub(crate) fn clear(&self) -> Vec<Arc<Process>> {
-        let slots = std::mem::take(&mut *self.slots.lock());
-        slots.values().filter_map(Slot::process).cloned().collect()
+        let entries = std::mem::take(&mut *self.entries.lock());
+        entries.values().filter_map(TableEntry::process).cloned().collect()
     }
 }
 
@@ -267,7 +278,7 @@ mod tests {
         let id = ProcessId::from("p");
         let tag = spawn::Spawner::new(spawn::HostProcess::shared(), None).unwrap().session_tags().next();
         let first = table.reserve(&id, vec![], tag, 1).unwrap();
-        assert_eq!(table.reserve(&id, vec![], tag, 2).err(), Some(Refusal::Duplicate));
+        assert_eq!(table.reserve(&id, vec![], tag, 2).err(), Some(ReserveRefusal::Duplicate));
         assert!(table.abandon(&first).is_some());
         assert!(first.cancel.is_cancelled());
         let second = table.reserve(&id, vec![], tag, 1).unwrap();
@@ -275,7 +286,7 @@ mod tests {
         let lookup = || table.find_or_defer(&id, (), |()| Some(Box::new(|_| ())));
         assert!(matches!(lookup(), Lookup::Deferred(_)));
         assert!(!second.cancel.is_cancelled());
-        assert_eq!(table.reserve(&ProcessId::from("q"), vec![], tag, 1).err(), Some(Refusal::Full));
+        assert_eq!(table.reserve(&ProcessId::from("q"), vec![], tag, 1).err(), Some(ReserveRefusal::Full));
         assert_eq!(table.abandon(&second).map(|waiting| waiting.len()), Some(1));
         assert!(matches!(lookup(), Lookup::Unknown(())));
     }

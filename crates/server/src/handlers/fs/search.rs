@@ -31,13 +31,13 @@ const MATCH_BYTES: usize = 26;
 const WAITING_BATCHES: usize = 4;
 
 /// A search by its name, until it is dropped.
-struct Running {
+struct ActiveSearch {
     connection: Arc<Connection>,
     id: String,
     cancel: SearchCancel,
 }
 
-impl Running {
+impl ActiveSearch {
     fn begin(connection: &Arc<Connection>, id: String) -> Result<Self, WireError> {
         if id.len() > SEARCH_ID_BYTES {
             return Err(WireError::invalid_request(format!("search ID must not exceed {SEARCH_ID_BYTES} bytes")));
@@ -53,7 +53,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for ActiveSearch {
     fn drop(&mut self) {
         self.cancel.cancel();
         self.connection.searches.lock().remove(&self.id);
@@ -63,7 +63,7 @@ impl Drop for Running {
 pub(in crate::handlers) fn search(call: Call, params: SearchParams, session: Arc<Session>) {
     let begun = native(&params.path, params.sandbox.as_ref()).and_then(|root| {
         files::check_search_size(params.pattern.as_deref(), &params.globs).map_err(|error| refused(&error))?;
-        Ok((root, Running::begin(&call.connection, params.search_id.clone())?))
+        Ok((root, ActiveSearch::begin(&call.connection, params.search_id.clone())?))
     });
     let (root, running) = match begun {
         Ok(begun) => begun,

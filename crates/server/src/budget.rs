@@ -16,8 +16,8 @@ impl Budget {
     }
 
     /// An account for one holder.
-    pub(crate) fn account(self: &Arc<Self>) -> Retained {
-        Retained { budget: Arc::clone(self), held: 0 }
+    pub(crate) fn account(self: &Arc<Self>) -> BudgetShare {
+        BudgetShare { budget: Arc::clone(self), held: 0 }
     }
 
     /// How many bytes must be given back, with a margin so that it does not have to happen for each chunk.
@@ -33,12 +33,12 @@ impl Budget {
 
 /// The share of one holder.
 #[derive(Debug)]
-pub(crate) struct Retained {
+pub(crate) struct BudgetShare {
     budget: Arc<Budget>,
     held: usize,
 }
 
-impl Retained {
+impl BudgetShare {
     /// A holder that has nothing yet may always hold this much. With less, a process would stand still.
     pub(crate) const FAIR_MINIMUM: usize = 64 << 10;
 
@@ -84,7 +84,7 @@ impl Retained {
     }
 }
 
-impl Drop for Retained {
+impl Drop for BudgetShare {
     fn drop(&mut self) {
         self.set(0);
     }
@@ -108,7 +108,7 @@ mod tests {
         b.set(80);
         a.set(0);
         assert_eq!(budget.excess(), 0);
-        assert_eq!((a.room(), b.room()), (Retained::FAIR_MINIMUM, 80));
+        assert_eq!((a.room(), b.room()), (BudgetShare::FAIR_MINIMUM, 80));
         b.set(0);
         assert_eq!(a.room(), usize::MAX);
     }

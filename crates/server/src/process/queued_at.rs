@@ -7,9 +7,9 @@ use session::ConnectionNumber;
 /// The connection in whose line a process stands; 0 is none. It is told apart by number, so that an old connection that
 /// ends late cannot keep the process out of the line of the new one.
 #[derive(Debug, Default)]
-pub(super) struct PlaceInLine(AtomicU64);
+pub(super) struct QueuedAt(AtomicU64);
 
-impl PlaceInLine {
+impl QueuedAt {
     /// Takes a place at a connection. False if it stands there already.
     pub(super) fn enter(&self, connection: ConnectionNumber) -> bool {
         self.0.swap(connection.0, Ordering::AcqRel) != connection.0
@@ -30,7 +30,7 @@ mod tests {
 
     #[test]
     fn stands_once_until_it_leaves() {
-        let place = PlaceInLine::default();
+        let place = QueuedAt::default();
         assert!(place.enter(OLD));
         assert!(!place.enter(OLD));
         place.leave(OLD);
@@ -39,7 +39,7 @@ mod tests {
 
     #[test]
     fn an_old_connection_that_never_serves_it_does_not_keep_it_from_the_new_one() {
-        let place = PlaceInLine::default();
+        let place = QueuedAt::default();
         assert!(place.enter(OLD), "lined up by the old writer, which then ends");
         assert!(place.enter(NEW));
         place.leave(OLD);
