@@ -111,7 +111,7 @@ pub(crate) async fn serve(stream: MessageStream, transport: Transport, shared: A
 /// Frees the session and ends the handlers of a connection whose task has panicked.
 async fn clean_up_after_panic(connection: &Connection) {
     connection.detach();
-    connection.outbound.shut();
+    connection.outbound.end_now();
     // Their calls hold the connection.
     drop(std::mem::take(&mut *connection.metadata_requests.lock()));
     connection.end_handlers().await;
@@ -131,7 +131,7 @@ async fn converse(connection: &Arc<Connection>, reader: Reader, writer: Writer) 
     tracing::debug!(peer = %connection.peer, reason = end.words_for_log(), "connection ended");
     connection.detach();
     // A client that resumes the session need not wait until this connection is known to be dead.
-    connection.outbound.shut();
+    connection.outbound.end_now();
     // A connection that was taken over gets the answers to its requests before the goodbye.
     connection.end_handlers().await;
     queue_goodbye(connection, end);
@@ -163,15 +163,15 @@ where
         }
         let intake = outbound.intake();
         tokio::select! {
-            () = outbound.room(), if intake == Intake::ControlFrames => {}
+            () = outbound.room_for_requests(), if intake == Intake::ControlFrames => {}
             first = inbox.next(intake) => {
                 if let Some(end) = handle_turn(connection, inbox, first).await {
                     return end;
                 }
             }
             written = &mut writing => return ConnectionEnd::of_writer(&written),
-            () = outbound.closing(), if !peer_timer.goodbye_is_queued() => peer_timer.note_goodbye(Instant::now()),
-            () = outbound.is_shut() => return ConnectionEnd::Lost("replaced"),
+            () = outbound.goodbye_queued(), if !peer_timer.goodbye_is_queued() => peer_timer.note_goodbye(Instant::now()),
+            () = outbound.ended() => return ConnectionEnd::Lost("replaced"),
             // A client on stdio would not notice the end of its connection. Its further requests are answered with the reason instead.
             () = outbound.displaced(), if !is_stdio => {
                 return ConnectionEnd::TakenOver("session has been taken over by another connection");
@@ -193,7 +193,7 @@ async fn handle_turn(
     first: Result<ReadEvent, ReadError>,
 ) -> Option<ConnectionEnd> {
     let outbound = &connection.outbound;
-    outbound.enter_task();
+    outbound.begin_turn();
     let mut end = handle_event(connection, first).await;
     for _ in 1..MESSAGES_IN_A_TURN {
         if end.is_some() {
@@ -203,7 +203,7 @@ async fn handle_turn(
         end = handle_event(connection, next).await;
     }
     handlers::answer_metadata_requests(connection);
-    outbound.leave_task();
+    outbound.end_turn();
     end
 }
 
@@ -216,7 +216,7 @@ async fn handle_event(connection: &Arc<Connection>, event: Result<ReadEvent, Rea
             Some(ConnectionEnd::of_close(reason.as_ref(), connection.outbound.framing))
         }
         Ok(event) => {
-            connection.outbound.note_heard();
+            connection.outbound.note_received();
             incoming::handle(connection, event).await;
             None
         }
@@ -255,7 +255,7 @@ where
     }
     tokio::select! {
         () = connection.everything_is_answered() => end,
-        () = connection.outbound.is_shut() => end,
+        () = connection.outbound.ended() => end,
         written = writing => ConnectionEnd::of_writer(&written),
         () = tokio::time::sleep(LAST_ANSWERS_PATIENCE) => end,
     }

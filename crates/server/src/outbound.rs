@@ -26,16 +26,16 @@ pub(crate) use reply_room::{LARGE_ANSWER_BYTES, LargeAnswerRoom, LargeAnswers, R
 use self::receipts::ConnectionReceipts;
 use crate::process::Process;
 
-/// Answers that may wait to be sent. With more of them no further request of this connection is handled.
-const WAITING_REPLY_BYTES: usize = 4 << 20;
+/// While this many bytes of answers are unsent, no further request of the connection is handled.
+const UNSENT_ANSWER_BYTES: usize = 4 << 20;
 
-/// How long it takes at most, on a busy machine, until a connection whose peer has closed it has ended here.
+/// How long it takes at most, on a busy machine, until this server notices that a peer has closed its socket.
 const NOTICED_WITHIN: Duration = Duration::from_millis(250);
 
-/// What an answer costs beside its text: its place in the queue and the allocator's share.
+/// Memory of a queued answer beside its text.
 const REPLY_OVERHEAD_BYTES: usize = 64;
 
-/// What answers with contents of files may hold that wait to be sent, in units of [`REPLY_UNIT_BYTES`].
+/// Room for unsent answers with contents of files and for unsent notifications, 8 MiB in units of [`REPLY_UNIT_BYTES`].
 const REPLY_UNITS: usize = (8 << 20) / REPLY_UNIT_BYTES;
 const REPLY_UNIT_BYTES: usize = 1 << 10;
 
@@ -48,90 +48,92 @@ pub(crate) enum Intake {
     ControlFrames,
 }
 
-/// An answer on its way.
+/// An encoded message that waits to be sent: an answer, or a notification that is not about output.
 pub(crate) struct QueuedAnswer {
     pub(crate) message: Vec<u8>,
-    /// Events that came with it instead of being pushed.
+    /// Events that the answer contains, so that they are not sent as notifications.
     covers: Option<CoveredEvents>,
-    /// Given back when the answer has been sent, so that large answers cannot pile up.
+    /// Freed when the answer has been sent.
     pub(crate) room: Option<ReplyRoom>,
 }
 
-/// What an answer tells of a process: whoever has the answer has every event up to `through`.
+/// Events of a process that are in an answer. A client that has received the answer has every event up to `through`.
 pub(crate) struct CoveredEvents {
     pub(crate) process: Arc<Process>,
+    /// Sequence number of the last event.
     pub(crate) through: u64,
+    /// Bytes of output in the answer, and something for each chunk.
     pub(crate) output_bytes: usize,
 }
 
-/// The sending half of a connection, as everyone else sees it.
+/// The sending half of a connection, for every task that has something to send over it.
 pub(crate) struct Outbound {
     pub(crate) number: ConnectionNumber,
     pub(crate) framing: Framing,
-    state: Mutex<OutboundQueue>,
-    /// Wakes the reader that waits for answers to leave.
+    queue: Mutex<OutboundQueue>,
+    /// Wakes the task of the connection when requests may be handled again.
     room: Notify,
-    /// Room for answers with contents of files, and for what is told in pieces.
+    /// Room for answers with contents of files, and for notifications of searches, watches and HTTP bodies.
     reply_room: Arc<Semaphore>,
-    /// The connection is to end now.
-    shut: CancellationToken,
-    /// Another connection has taken the session.
+    /// Cancelled when the connection ends.
+    ended: CancellationToken,
+    /// Cancelled when another connection has taken the session.
     displaced: CancellationToken,
     /// The client has sent `initialized`.
     initialized: AtomicBool,
-    /// The goodbye is queued.
-    closing: CancellationToken,
+    /// Cancelled when the close frame is queued.
+    goodbye_queued: CancellationToken,
     pub(crate) receipts: ConnectionReceipts,
-    answered: Notify,
+    pong_arrived: Notify,
     liveness: Mutex<PeerLiveness>,
     last_catch_up: Mutex<Option<Instant>>,
 }
 
 #[derive(Default)]
 struct OutboundQueue {
-    replies: VecDeque<QueuedAnswer>,
-    reply_bytes: usize,
+    answers: VecDeque<QueuedAnswer>,
+    answer_bytes: usize,
     ready: VecDeque<Arc<Process>>,
     pong: Option<Bytes>,
-    /// A ping is to be sent, and since when it is.
+    /// When the ping was asked for that is to be sent next.
     ping_wanted_at: Option<Instant>,
     close: Option<(u16, &'static str)>,
-    /// Further answers are dropped, because the connection has ended.
+    /// True after the end of the connection.
     drops_answers: bool,
-    /// The writer, while it waits.
+    /// Wakes the writer. None while the writer does not wait.
     writer: Option<Waker>,
-    /// The connection's own task handles a message: it looks at the writer right after that. To wake it would make it wait
-    /// behind others, and wake another thread for that.
+    /// The task of the connection is handling messages. It polls the writer right afterwards, so that to wake the writer is not needed
+    /// and would wake another thread.
     is_awake: bool,
 }
 
 impl OutboundQueue {
-    fn has_anything(&self) -> bool {
-        !self.replies.is_empty()
+    fn has_work(&self) -> bool {
+        !self.answers.is_empty()
             || !self.ready.is_empty()
             || self.pong.is_some()
             || self.ping_wanted_at.is_some()
             || self.close.is_some()
     }
 
-    fn queue(&mut self, answer: QueuedAnswer) {
+    fn push(&mut self, answer: QueuedAnswer) {
         if self.drops_answers {
             return;
         }
-        self.reply_bytes += answer.message.len() + REPLY_OVERHEAD_BYTES;
-        self.replies.push_back(answer);
+        self.answer_bytes += answer.message.len() + REPLY_OVERHEAD_BYTES;
+        self.answers.push_back(answer);
     }
 
-    /// Whom to wake, now that there is something to send.
-    fn whom_to_wake(&mut self) -> Option<Waker> {
+    /// The waker of the writer, if the writer has to be woken.
+    fn take_waker(&mut self) -> Option<Waker> {
         if self.is_awake { None } else { self.writer.take() }
     }
 }
 
-/// Something to send.
+/// One thing for the writer to send.
 pub(crate) enum Outgoing {
     Pong(Bytes),
-    /// Wanted since this moment.
+    /// With the moment at which the ping was asked for.
     Ping(Instant),
     Answer(QueuedAnswer),
     Events(Arc<Process>),
@@ -143,7 +145,7 @@ fn reply_units(bytes: usize) -> u32 {
 }
 
 impl Outbound {
-    /// `retain_bytes` is what a process may have on its way at most.
+    /// `retain_bytes` is how much output each process retains.
     pub(crate) fn new(
         number: ConnectionNumber,
         framing: Framing,
@@ -153,138 +155,140 @@ impl Outbound {
         Self {
             number,
             framing,
-            state: Mutex::default(),
+            queue: Mutex::default(),
             room: Notify::new(),
             reply_room: Arc::new(Semaphore::new(REPLY_UNITS)),
-            shut: CancellationToken::new(),
+            ended: CancellationToken::new(),
             displaced: CancellationToken::new(),
             initialized: AtomicBool::new(false),
-            closing: CancellationToken::new(),
+            goodbye_queued: CancellationToken::new(),
             receipts: ConnectionReceipts::new(number, receipt_proof, retain_bytes),
-            answered: Notify::new(),
+            pong_arrived: Notify::new(),
             liveness: Mutex::new(PeerLiveness::new(Instant::now())),
             last_catch_up: Mutex::new(None),
         }
     }
 
-    /// Waits for room for an answer of about so many bytes. One that is larger than all the room has it alone. None: the
-    /// connection has ended.
+    /// Waits for room for an answer of about `bytes`. An answer that is larger than all the room takes all of it. None: the connection has
+    /// ended.
     pub(crate) async fn room_for_reply(&self, bytes: usize) -> Option<ReplyRoom> {
         Arc::clone(&self.reply_room).acquire_many_owned(reply_units(bytes)).await.ok().map(Into::into)
     }
 
-    /// The same if there is room at once.
+    /// As [`Self::room_for_reply`], but None if there is not enough room now.
     pub(crate) fn room_for_reply_now(&self, bytes: usize) -> Option<ReplyRoom> {
         Arc::clone(&self.reply_room).try_acquire_many_owned(reply_units(bytes)).ok().map(Into::into)
     }
 
+    /// Queues an encoded answer.
     pub(crate) fn reply(&self, message: Vec<u8>) {
         self.reply_covering(message, None, None);
     }
 
-    /// Answers with events, and gives the room back when the answer has been sent.
+    /// Queues an answer that contains events, or that holds room until it has been sent.
     pub(crate) fn reply_covering(&self, message: Vec<u8>, covers: Option<CoveredEvents>, room: Option<ReplyRoom>) {
-        self.add(|state| state.queue(QueuedAnswer { message, covers, room }));
+        self.add(|queue| queue.push(QueuedAnswer { message, covers, room }));
     }
 
-    /// Answers several requests, and wakes the writer once.
+    /// Queues several answers, and wakes the writer once.
     pub(crate) fn reply_together(&self, messages: Vec<Vec<u8>>) {
-        self.add(|state| {
+        self.add(|queue| {
             for message in messages {
-                state.queue(QueuedAnswer { message, covers: None, room: None });
+                queue.push(QueuedAnswer { message, covers: None, room: None });
             }
         });
     }
 
-    /// The connection has ended, and its last requests are carried out without an answer: too many answers wait already.
+    /// Drops every answer from now on. The connection has ended, and its last requests are carried out without answers.
     pub(crate) fn stop_answering(&self) {
-        self.state.lock().drops_answers = true;
+        self.queue.lock().drops_answers = true;
     }
 
-    /// Nobody sends what still waits: it must not hold room that others wait for.
+    /// Drops the unsent answers of a connection that has ended, which frees room that other connections may wait for.
     pub(crate) fn drop_answers(&self) {
-        let mut state = self.state.lock();
-        state.drops_answers = true;
-        let unsent = std::mem::take(&mut state.replies);
-        state.reply_bytes = 0;
-        drop(state);
+        let mut queue = self.queue.lock();
+        queue.drops_answers = true;
+        let unsent = std::mem::take(&mut queue.answers);
+        queue.answer_bytes = 0;
+        drop(queue);
         drop(unsent);
     }
 
-    fn add(&self, something: impl FnOnce(&mut OutboundQueue)) {
-        let mut state = self.state.lock();
-        something(&mut state);
-        let writer = state.whom_to_wake();
-        drop(state);
+    /// Adds something to send, and wakes the writer.
+    fn add(&self, change: impl FnOnce(&mut OutboundQueue)) {
+        let mut queue = self.queue.lock();
+        change(&mut queue);
+        let writer = queue.take_waker();
+        drop(queue);
         if let Some(writer) = writer {
             writer.wake();
         }
     }
 
-    /// From here on until [`Self::leave_task`] the task that writes is the one that handles.
-    pub(crate) fn enter_task(&self) {
-        self.state.lock().is_awake = true;
+    /// The task of the connection begins to handle messages. Until [`Self::end_turn`] the writer need not be woken.
+    pub(crate) fn begin_turn(&self) {
+        self.queue.lock().is_awake = true;
     }
 
-    pub(crate) fn leave_task(&self) {
-        self.state.lock().is_awake = false;
+    pub(crate) fn end_turn(&self) {
+        self.queue.lock().is_awake = false;
     }
 
     /// Further requests may be handled only while there is room for their answers.
     pub(crate) fn intake(&self) -> Intake {
-        if self.state.lock().reply_bytes < WAITING_REPLY_BYTES { Intake::Everything } else { Intake::ControlFrames }
+        if self.queue.lock().answer_bytes < UNSENT_ANSWER_BYTES { Intake::Everything } else { Intake::ControlFrames }
     }
 
-    /// Waits until answers have left.
-    pub(crate) async fn room(&self) {
+    /// Waits until enough answers have been sent that requests may be handled again.
+    pub(crate) async fn room_for_requests(&self) {
         self.room.notified().await;
     }
 
-    /// The process must have entered the queue.
-    pub(crate) fn line_up(&self, process: Arc<Process>) {
-        self.add(|state| state.ready.push_back(process));
+    /// Queues a process that has events. The caller has made sure that the process is not queued yet ([`Process::enter_queue`]).
+    pub(crate) fn queue_process(&self, process: Arc<Process>) {
+        self.add(|queue| queue.ready.push_back(process));
     }
 
-    /// Answers a ping. Only the newest needs an answer.
+    /// Answers a ping of the peer. A newer pong replaces one that was not sent yet, as RFC 6455 permits.
     pub(crate) fn pong(&self, payload: Bytes) {
-        self.add(|state| state.pong = Some(payload));
+        self.add(|queue| queue.pong = Some(payload));
     }
 
-    /// Asks the peer whether it is there.
+    /// Sends a ping, to learn whether the peer is there.
     pub(crate) fn ping(&self) {
-        self.add(|state| {
-            state.ping_wanted_at.get_or_insert_with(Instant::now);
+        self.add(|queue| {
+            queue.ping_wanted_at.get_or_insert_with(Instant::now);
         });
     }
 
-    /// Says goodbye after everything else has been sent.
+    /// Queues a close frame behind everything else. Only the first call counts.
     pub(crate) fn close(&self, code: u16, reason: &'static str) {
-        self.add(|state| {
-            state.close.get_or_insert((code, reason));
+        self.add(|queue| {
+            queue.close.get_or_insert((code, reason));
         });
-        self.closing.cancel();
+        self.goodbye_queued.cancel();
     }
 
-    /// Waits until the goodbye is queued.
-    pub(crate) async fn closing(&self) {
-        self.closing.cancelled().await;
+    /// Waits until the close frame is queued.
+    pub(crate) async fn goodbye_queued(&self) {
+        self.goodbye_queued.cancelled().await;
     }
 
-    /// Ends the connection without waiting for anything. Nobody waits any more for answers to leave.
-    pub(crate) fn shut(&self) {
-        self.shut.cancel();
+    /// Ends the connection at once. Tasks that wait for room for their answers give up.
+    pub(crate) fn end_now(&self) {
+        self.ended.cancel();
         self.reply_room.close();
     }
 
     pub(crate) fn has_ended(&self) -> bool {
-        self.shut.is_cancelled()
+        self.ended.is_cancelled()
     }
 
-    pub(crate) async fn is_shut(&self) {
-        self.shut.cancelled().await;
+    pub(crate) async fn ended(&self) {
+        self.ended.cancelled().await;
     }
 
-    /// Another connection has taken the session: the peer is told so, and the connection ends.
+    /// Another connection has taken the session. The peer is told so, and the connection ends.
     pub(crate) fn displace(&self) {
         self.displaced.cancel();
     }
@@ -297,14 +301,14 @@ impl Outbound {
         self.displaced.cancelled().await;
     }
 
-    /// Waits until there is something to send. Only the writer does.
-    pub(crate) async fn woken(&self) {
+    /// Waits until there is something to send. Only the writer may call this, because one waker is kept.
+    pub(crate) async fn wait_for_work(&self) {
         poll_fn(|cx| {
-            let mut state = self.state.lock();
-            if state.has_anything() {
+            let mut queue = self.queue.lock();
+            if queue.has_work() {
                 return Poll::Ready(());
             }
-            match &mut state.writer {
+            match &mut queue.writer {
                 Some(known) => known.clone_from(cx.waker()),
                 none => *none = Some(cx.waker().clone()),
             }
@@ -313,43 +317,44 @@ impl Outbound {
         .await;
     }
 
-    /// What to send next: control first, answers before events, so that an answer to a start precedes its events.
+    /// Takes what to send next: control frames first, then answers, then events. So the answer to a start precedes the events of the
+    /// process.
     pub(crate) fn next(&self) -> Option<Outgoing> {
-        let mut state = self.state.lock();
-        if let Some(payload) = state.pong.take() {
+        let mut queue = self.queue.lock();
+        if let Some(payload) = queue.pong.take() {
             return Some(Outgoing::Pong(payload));
         }
-        if let Some(wanted_at) = state.ping_wanted_at.take() {
+        if let Some(wanted_at) = queue.ping_wanted_at.take() {
             return Some(Outgoing::Ping(wanted_at));
         }
-        if let Some(mut reply) = state.replies.pop_front() {
-            let before = state.reply_bytes;
-            state.reply_bytes -= reply.message.len() + REPLY_OVERHEAD_BYTES;
-            if before >= WAITING_REPLY_BYTES && state.reply_bytes < WAITING_REPLY_BYTES {
+        if let Some(mut answer) = queue.answers.pop_front() {
+            let before = queue.answer_bytes;
+            queue.answer_bytes -= answer.message.len() + REPLY_OVERHEAD_BYTES;
+            if before >= UNSENT_ANSWER_BYTES && queue.answer_bytes < UNSENT_ANSWER_BYTES {
                 self.room.notify_one();
             }
-            let mut wants_ping = self.receipts.answer_sent(reply.message.len());
-            if let Some(CoveredEvents { process, through, output_bytes }) = reply.covers.take() {
+            let mut wants_ping = self.receipts.answer_sent(answer.message.len());
+            if let Some(CoveredEvents { process, through, output_bytes }) = answer.covers.take() {
                 wants_ping |= self.receipts.sent(&process, through, output_bytes);
             }
             if wants_ping {
-                // Asked for now, the ping is what follows the answer.
-                state.ping_wanted_at.get_or_insert_with(Instant::now);
+                // Control frames come first, so that the ping follows the answer directly.
+                queue.ping_wanted_at.get_or_insert_with(Instant::now);
             }
-            return Some(Outgoing::Answer(reply));
+            return Some(Outgoing::Answer(answer));
         }
-        if let Some(process) = state.ready.pop_front() {
+        if let Some(process) = queue.ready.pop_front() {
             return Some(Outgoing::Events(process));
         }
-        state.close.map(|(code, reason)| Outgoing::Close(code, reason))
+        queue.close.map(|(code, reason)| Outgoing::Close(code, reason))
     }
 
-    /// Gives back what a burst has allocated.
+    /// Frees the capacity of empty queues.
     pub(crate) fn trim(&self) {
-        let mut state = self.state.lock();
-        if state.replies.is_empty() && state.ready.is_empty() {
-            state.replies.shrink_to(4);
-            state.ready.shrink_to(4);
+        let mut queue = self.queue.lock();
+        if queue.answers.is_empty() && queue.ready.is_empty() {
+            queue.answers.shrink_to(4);
+            queue.ready.shrink_to(4);
         }
     }
 
@@ -361,7 +366,7 @@ impl Outbound {
         self.initialized.load(Ordering::Acquire)
     }
 
-    /// The client has read what it missed of some process.
+    /// The client has read retained output of a process after it came back.
     pub(crate) fn note_catch_up(&self) {
         *self.last_catch_up.lock() = Some(Instant::now());
     }
@@ -370,21 +375,21 @@ impl Outbound {
         *self.last_catch_up.lock()
     }
 
-    /// The peer answered a ping.
-    pub(crate) fn note_answer(&self, payload: &[u8]) {
+    /// The peer has sent a pong.
+    pub(crate) fn note_pong(&self, payload: &[u8]) {
         if self.receipts.pong(payload) {
-            let nothing_is_open = self.oldest_question().is_none();
-            self.liveness.lock().ping_answered(nothing_is_open, Instant::now());
-            self.answered.notify_waiters();
+            let all_are_answered = self.oldest_unanswered_ping().is_none();
+            self.liveness.lock().ping_answered(all_are_answered, Instant::now());
+            self.pong_arrived.notify_waiters();
         }
     }
 
-    /// The peer sent something, whatever it was.
-    pub(crate) fn note_heard(&self) {
+    /// The peer has sent bytes, which shows that it is there.
+    pub(crate) fn note_received(&self) {
         self.liveness.lock().bytes_arrived(Instant::now());
     }
 
-    /// The transport stopped to take bytes, or begins again.
+    /// The transport takes no more bytes, or takes bytes again.
     pub(crate) fn note_write(&self, progress: WriteProgress) {
         let mut liveness = self.liveness.lock();
         match progress {
@@ -393,41 +398,41 @@ impl Outbound {
         }
     }
 
-    /// When a peer that was asked and does not answer is given up. None: it was not asked.
+    /// When a peer that does not answer a ping is given up. None: no ping is unanswered.
     pub(crate) fn given_up_at(&self, deadline: Duration) -> Option<Instant> {
-        Some(self.given_up_since(self.oldest_question()?, deadline))
+        Some(self.given_up_since(self.oldest_unanswered_ping()?, deadline))
     }
 
-    /// When a peer for which something has been waiting since `since` is given up.
+    /// When a peer is given up that has had something to read or to answer since `since`.
     pub(crate) fn given_up_since(&self, since: Instant, deadline: Duration) -> Instant {
         self.liveness.lock().given_up_at(since, deadline)
     }
 
     /// Whether the peer has not answered a ping yet, and so may not have read what was sent before it.
-    pub(crate) fn waits_for_an_answer(&self) -> bool {
-        self.oldest_question().is_some()
+    pub(crate) fn waits_for_pong(&self) -> bool {
+        self.oldest_unanswered_ping().is_some()
     }
 
-    /// Since when the oldest ping without an answer has been wanted, sent or not.
-    fn oldest_question(&self) -> Option<Instant> {
-        self.receipts.oldest_unanswered().or_else(|| self.state.lock().ping_wanted_at)
+    /// When the oldest ping was asked for that has no answer, sent or not.
+    fn oldest_unanswered_ping(&self) -> Option<Instant> {
+        self.receipts.oldest_unanswered().or_else(|| self.queue.lock().ping_wanted_at)
     }
 
-    /// Asks the peer and waits for its answer; what it sent before it was asked proves nothing. A transport without pings
-    /// notices a dead peer by itself.
+    /// Sends a ping and waits for its pong. Bytes that arrived before the ping prove nothing. On a transport without pings, the kernel
+    /// closes the stream when the peer is gone.
     pub(crate) async fn is_alive(&self, patience: Duration) -> bool {
         if !self.framing.supports_ping() {
-            // The end of such a peer is known at once, and only has to be noticed.
-            return tokio::time::timeout(patience.min(NOTICED_WITHIN), self.shut.cancelled()).await.is_err();
+            // The stream of a peer that is gone is closed already; the task of the connection only has to notice it.
+            return tokio::time::timeout(patience.min(NOTICED_WITHIN), self.ended.cancelled()).await.is_err();
         }
-        let asked_before = self.receipts.last_ping();
+        let last_before = self.receipts.last_ping();
         self.ping();
         let answered = async {
             loop {
-                let answer = self.answered.notified();
+                let answer = self.pong_arrived.notified();
                 tokio::pin!(answer);
                 answer.as_mut().enable();
-                if self.receipts.last_pong() > asked_before {
+                if self.receipts.last_pong() > last_before {
                     return;
                 }
                 answer.await;
@@ -435,7 +440,7 @@ impl Outbound {
         };
         tokio::select! {
             () = answered => true,
-            () = self.shut.cancelled() => false,
+            () = self.ended.cancelled() => false,
             () = tokio::time::sleep(patience) => false,
         }
     }

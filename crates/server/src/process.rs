@@ -61,14 +61,14 @@ pub(crate) struct Process {
     /// Bytes of stdout and stderr that were sent, for the cap of the legacy family.
     legacy_sent: [AtomicU64; 2],
     /// Wakes reads that wait for something to happen.
-    pub(crate) news: Notify,
+    pub(crate) changed: Notify,
     stdin: Mutex<StdinFeed>,
     /// One write after the other: whoever waits for room keeps later writes behind it.
     pub(crate) stdin_lane: Arc<tokio::sync::Mutex<()>>,
     /// Wakes the write that waits for room.
     stdin_room: Notify,
     /// Wakes the actor: there is room in the event log, something to write, or a reason to stop.
-    poke: Notify,
+    wakes_task: Notify,
     stop: Mutex<Stop>,
     terminated: AtomicBool,
     queued_at: QueuedAt,
@@ -106,11 +106,11 @@ impl Process {
             started_at_ms: now_ms(),
             delivery: Mutex::new(birth.delivery),
             legacy_sent: Default::default(),
-            news: Notify::new(),
+            changed: Notify::new(),
             stdin: Mutex::new(birth.stdin),
             stdin_lane: Arc::default(),
             stdin_room: Notify::new(),
-            poke: Notify::new(),
+            wakes_task: Notify::new(),
             stop: Mutex::new(Stop::No),
             terminated: AtomicBool::new(false),
             queued_at: QueuedAt::default(),
@@ -137,8 +137,8 @@ impl Process {
     }
 
     /// Asks the actor to look again.
-    pub(crate) fn poke(&self) {
-        self.poke.notify_one();
+    pub(crate) fn wake_task(&self) {
+        self.wakes_task.notify_one();
     }
 
     /// Tells the actor to stop, unless it was told something stronger.
@@ -147,7 +147,7 @@ impl Process {
             let mut current = self.stop.lock();
             *current = stop.max(*current);
         }
-        self.poke();
+        self.wake_task();
     }
 
     /// The strongest stop that was asked for.
@@ -155,9 +155,9 @@ impl Process {
         *self.stop.lock()
     }
 
-    /// Waits for [`Self::poke`].
-    pub(crate) async fn poked(&self) {
-        self.poke.notified().await;
+    /// Waits for [`Self::wake_task`].
+    pub(crate) async fn task_woken(&self) {
+        self.wakes_task.notified().await;
     }
 
     pub(crate) fn mark_terminated(&self) {

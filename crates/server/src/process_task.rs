@@ -133,9 +133,9 @@ impl ProcessTask {
 
     /// An event was added: wakes the reads that wait for it, and queues the process at the attached connection.
     fn announce(&self) {
-        self.process.news.notify_waiters();
+        self.process.changed.notify_waiters();
         if let Some(session) = self.session.upgrade() {
-            session.line_up(&self.process);
+            session.queue_if_ready(&self.process);
         }
     }
 
@@ -189,7 +189,7 @@ impl ProcessTask {
                     process.close_stdin();
                 }
                 () = writable(input.as_ref()), if has_input => process.feed(),
-                () = process.poked() => process.feed(),
+                () = process.task_woken() => process.feed(),
                 () = sleep_until(deadline), if timer_armed => {
                     timer_armed = false;
                     // The time is for the whole tree. The exit of a process that was in time says so, whoever it has left behind.

@@ -1,4 +1,7 @@
-//! A session: the processes of one client, and the connection that hears of them now.
+//! A session: everything that a client has on this server, and the connection over which the client gets its events.
+//!
+//! `table` has the processes, and `registry` all sessions of the server. When a session is attached, detached and over are rules of
+//! [`session::Attachment`]; requests and their answers are not known here.
 
 mod registry;
 mod table;
@@ -26,34 +29,36 @@ use crate::presence::PresenceGuard;
 use crate::process::{Process, Stop};
 use crate::snapshot::Snapshots;
 
-/// A session has one of so many parts of the room for HTTP answers that are collected, so that one whose client does not read leaves room to
-/// others.
+/// A session may use this fraction of `--max-buffered-http`, so that a client that does not read leaves room to other sessions.
 const HTTP_BUDGET_DIVISOR: usize = 4;
 
-/// What survives a lost connection.
+/// The processes, files and settings of a client. They outlive its connections.
 pub(crate) struct Session {
     pub(crate) id: SessionId,
     pub(crate) tags: SessionTags,
     pub(crate) table: Table,
     pub(crate) files: SessionFiles,
     pub(crate) snapshots: Snapshots,
-    /// Names that are looked up for its HTTP requests. Of the session and not of a connection: a look-up goes on when its connection has
-    /// ended, and a client that reconnects must not get new ones for it.
+    /// Limits the host names that are looked up at once for HTTP requests. It belongs to the session because a look-up goes on after the
+    /// end of its connection, and a client that reconnects must not get a new allowance.
     pub(crate) lookups: fetch::LookupAllowance,
-    /// HTTP answers that are being collected or sent.
+    /// Memory of HTTP answers that are being collected or sent.
     pub(crate) http_budget: Arc<Budget>,
-    link: Mutex<AttachmentState>,
+    attachment: Mutex<AttachmentState>,
+    /// Closed processes whose retention is over, and that the client wanted to keep for longer.
     kept: Mutex<KeptProcesses<Arc<Process>>>,
-    _present: PresenceGuard,
+    /// The server is not idle while this session exists.
+    _presence: PresenceGuard,
 }
 
-/// Who is attached, and the way to it. One lock, so that nothing is sent to a connection that was just detached.
+/// Which connection is attached. Rules and connection are behind one lock, so that no event goes to a connection that was just detached.
 struct AttachmentState {
-    attachment: Attachment,
+    rules: Attachment,
+    /// The attached connection.
     outbound: Option<Arc<Outbound>>,
-    /// How the last connection that was attached has ended.
+    /// How the connection ended that was attached last.
     last_departure: Departure,
-    /// The look for the end of its time.
+    /// When the janitor looks next whether the session has expired.
     expiry: SingleTimer,
 }
 
@@ -65,7 +70,7 @@ impl Session {
         outbound: Arc<Outbound>,
         files: SessionFiles,
         config: &Config,
-        present: PresenceGuard,
+        presence: PresenceGuard,
     ) -> Self {
         Self {
             id,
@@ -75,31 +80,32 @@ impl Session {
             snapshots: Snapshots::default(),
             lookups: fetch::LookupAllowance::default(),
             http_budget: Budget::new(config.max_buffered_http / HTTP_BUDGET_DIVISOR),
-            link: Mutex::new(AttachmentState {
-                attachment,
+            attachment: Mutex::new(AttachmentState {
+                rules: attachment,
                 outbound: Some(outbound),
                 last_departure: Departure::Lost,
                 expiry: SingleTimer::default(),
             }),
             kept: Mutex::new(KeptProcesses::new(config.max_kept_processes)),
-            _present: present,
+            _presence: presence,
         }
     }
 
-    /// For whom threads work that do something for this session.
+    /// Names this session to the threads that work for several sessions in turn.
     pub(crate) fn asker(&self) -> Asker {
         self.files.work.asker()
     }
 
-    /// Gives up every start that has made no process yet. Whoever calls this must kill the tags of the session afterwards.
+    /// Cancels every start that has made no process yet. The caller must kill the tags of the session afterwards, because the kernel may
+    /// already be executing a program.
     pub(crate) fn cancel_starts(&self) {
         self.table.cancel_starts();
         self.snapshots.cancel_captures();
     }
 
-    /// The start at `place`, which a client asked for over `starter`, has made a process: connects its delivery to the attached connection.
-    /// The client may have left meanwhile; then the hold of the process ends at the same time as that of the older processes.
-    /// False: nobody wants the process any more.
+    /// Puts the process that a start has made into the table, and connects its delivery to the attached connection. `starter` is the
+    /// connection that asked for the start. If it was lost meanwhile, the hold of this process ends together with the holds of the older
+    /// processes. False: the start was given up, and the caller must kill the process.
     pub(crate) fn claim(
         &self,
         reservation: &StartReservation,
@@ -107,235 +113,236 @@ impl Session {
         starter: ConnectionNumber,
         now: Instant,
     ) -> bool {
-        // Locked until the end, so that a connection which attaches or ends meanwhile finds the process.
-        let link = self.link.lock();
+        // Locked until the end, so that a connection that attaches or ends meanwhile finds the process.
+        let attachment = self.attachment.lock();
         if !self.table.claim(reservation, process) {
             return false;
         }
-        process.delivery(|delivery| match &link.outbound {
+        process.delivery(|delivery| match &attachment.outbound {
             Some(outbound) if outbound.number == starter || !delivery.is_requested() => {
                 delivery.connect(outbound.number);
             }
-            // The client has come back, or another client has taken the session over, while the process was being started.
+            // While the process was being started, the client has reconnected or another client has taken the session.
             Some(outbound) => {
                 delivery.connect(starter);
                 delivery.attach(outbound.number);
             }
             None => {
                 delivery.connect(starter);
-                delivery.detach(starter, link.last_departure, link.attachment.hold_ends_at().unwrap_or(now));
+                delivery.detach(starter, attachment.last_departure, attachment.rules.hold_ends_at().unwrap_or(now));
             }
         });
         true
     }
 
-    /// Puts a process that has events for the attached connection into the queue of that connection.
-    pub(crate) fn line_up(&self, process: &Arc<Process>) {
-        let link = self.link.lock();
-        let Some(outbound) = &link.outbound else { return };
+    /// Queues the process at the attached connection, if it has events for that connection and is not queued yet.
+    pub(crate) fn queue_if_ready(&self, process: &Arc<Process>) {
+        let attachment = self.attachment.lock();
+        let Some(outbound) = &attachment.outbound else { return };
         if process.delivery(|delivery| delivery.has_events_for(outbound.number))
             && process.enter_queue(outbound.number)
         {
-            outbound.line_up(Arc::clone(process));
+            outbound.queue_process(Arc::clone(process));
         }
     }
 
-    /// Attaches a connection again, and keeps the session for so long from now on. `Ok(false)`: the session is over.
+    /// Attaches a connection to a detached session. From now on the session outlives its connection by `keep`, if that is given.
+    /// `Ok(false)`: the session is over.
     pub(crate) fn resume(
         &self,
         outbound: &Arc<Outbound>,
         keep: Option<Duration>,
         now: Instant,
     ) -> Result<bool, StillAttached> {
-        let mut link = self.link.lock();
-        let resumed = link.attachment.resume(outbound.number, now)?;
+        let mut attachment = self.attachment.lock();
+        let resumed = attachment.rules.resume(outbound.number, now)?;
         if resumed {
-            self.attach(&mut link, outbound, keep);
+            self.attach(&mut attachment, outbound, keep);
         }
         Ok(resumed)
     }
 
-    /// As [`resume`](Self::resume), from whoever is attached. False: the session is over.
+    /// As [`resume`](Self::resume), but takes the session from the connection that is attached. False: the session is over.
     pub(crate) fn take_over(&self, outbound: &Arc<Outbound>, keep: Option<Duration>, now: Instant) -> bool {
-        let mut link = self.link.lock();
-        let taken = link.attachment.take_over(outbound.number, now);
+        let mut attachment = self.attachment.lock();
+        let taken = attachment.rules.take_over(outbound.number, now);
         if taken {
-            let before = self.attach(&mut link, outbound, keep);
+            let before = self.attach(&mut attachment, outbound, keep);
             before.iter().for_each(|before| before.displace());
         }
         taken
     }
 
-    /// Lets a connection look beside the attached one, and says for how long the session is to be kept after it. None: the session is
-    /// over.
+    /// Lets a connection observe the session beside the attached connection. The session outlives the observer by `keep`, if that is given.
+    /// None: the session is over.
     pub(crate) fn observe(&self, keep: Option<Duration>, now: Instant) -> Option<Observer> {
-        self.link.lock().attachment.observe(keep, now)
+        self.attachment.lock().rules.observe(keep, now)
     }
 
-    /// A connection that observed has ended.
+    /// The connection of an observer has ended.
     pub(crate) fn observer_left(&self, observer: Observer, now: Instant) {
-        self.link.lock().attachment.observer_left(observer, now);
+        self.attachment.lock().rules.observer_left(observer, now);
     }
 
     pub(crate) fn has_ended(&self) -> bool {
-        self.link.lock().attachment.has_ended()
+        self.attachment.lock().rules.has_ended()
     }
 
-    /// Returns who was attached before.
+    /// Returns the connection that was attached before.
     fn attach(
         &self,
-        link: &mut AttachmentState,
+        attachment: &mut AttachmentState,
         outbound: &Arc<Outbound>,
         keep: Option<Duration>,
     ) -> Option<Arc<Outbound>> {
         if let Some(keep) = keep {
-            link.attachment.keep_for(keep);
+            attachment.rules.keep_for(keep);
         }
         for process in self.table.processes() {
             process.delivery(|delivery| delivery.attach(outbound.number));
         }
-        link.outbound.replace(Arc::clone(outbound))
+        attachment.outbound.replace(Arc::clone(outbound))
     }
 
-    /// How long the session outlives its connection from now on.
+    /// Sets how long the session outlives its connection.
     pub(crate) fn keep_for(&self, keep: Duration) {
-        self.link.lock().attachment.keep_for(keep);
+        self.attachment.lock().rules.keep_for(keep);
     }
 
-    /// Lets the events of a process wait. False if this connection is no longer the attached one.
+    /// Stops sending events of a process. False if `connection` is no longer the attached connection.
     pub(crate) fn pause(&self, process: &Process, connection: ConnectionNumber) -> bool {
-        // Kept locked, so that a connection which was just replaced cannot pause its successor.
-        let link = self.link.lock();
-        let attached = link.attachment.is_attached_to(connection);
+        // Kept locked, so that a connection that was just replaced cannot pause events of its successor.
+        let attachment = self.attachment.lock();
+        let attached = attachment.rules.is_attached_to(connection);
         if attached {
             process.delivery(|delivery| delivery.pause(connection));
-            // A terminate no longer waits for them.
-            process.news.notify_waiters();
+            // A terminate waits until events are sent, but not for paused ones.
+            process.changed.notify_waiters();
         }
         attached
     }
 
-    /// Lets the events of a process go on.
+    /// Sends events of a process again. Does nothing if `connection` is no longer the attached connection.
     pub(crate) fn unpause(&self, process: &Arc<Process>, connection: ConnectionNumber) {
-        let link = self.link.lock();
-        if link.attachment.is_attached_to(connection) {
+        let attachment = self.attachment.lock();
+        if attachment.rules.is_attached_to(connection) {
             process.delivery(|delivery| delivery.resume(connection));
         }
-        drop(link);
-        self.line_up(process);
+        drop(attachment);
+        self.queue_if_ready(process);
     }
 
-    /// The server ends, and its processes have: what the attached client lets wait, or has not asked for since it came back, is sent
-    /// now or never. Each process has at most what is retained of it and what is left in its pipes.
+    /// Sends all retained events, also those that the client has paused or has not read since it came back. For the end of the server,
+    /// when there is no later moment to send them.
     pub(crate) fn push_everything(&self) {
         for process in self.table.processes() {
             process.delivery(Delivery::finish);
-            process.poke();
-            self.line_up(&process);
+            process.wake_task();
+            self.queue_if_ready(&process);
         }
     }
 
-    /// The time that every closed process has is over for this one. Returns the one that has to go: this one, or an
-    /// older one that this client wanted to find again.
+    /// The retention of a closed process is over. If the client wants closed processes for longer, the process is kept. Returns the process
+    /// to forget: this one, or the oldest kept one if too many are kept.
     pub(crate) fn retention_over(
         &self,
         process: Arc<Process>,
         closed: Instant,
         retention: Duration,
     ) -> Option<Arc<Process>> {
-        let keep = self.link.lock().attachment.kept_for();
+        let keep = self.attachment.lock().rules.kept_for();
         if keep.is_some_and(|keep| keep > retention) { self.kept.lock().keep(process, closed) } else { Some(process) }
     }
 
-    /// Those whose time is over even for a client that wanted to find them again, and when to look next.
+    /// Takes the kept processes whose time is over, and says when to look for more.
     pub(crate) fn take_expired(&self, now: Instant) -> (Vec<Arc<Process>>, Option<Instant>) {
-        let Some(keep) = self.link.lock().attachment.kept_for() else { return (Vec::new(), None) };
+        let Some(keep) = self.attachment.lock().rules.kept_for() else { return (Vec::new(), None) };
         let mut kept = self.kept.lock();
         (kept.take_expired(keep, now), kept.next_timer(keep, now))
     }
 
-    /// The process that may go first to make room for another one.
+    /// Takes the process that was kept for longest, to make room for a new one.
     pub(crate) fn take_oldest_kept(&self) -> Option<Arc<Process>> {
         self.kept.lock().take_oldest()
     }
 
-    /// The client has not caught up on any process for a while since it came back on this connection, so it relies on
-    /// notifications alone for the rest: go on after what it is known to have.
+    /// Sends events to a client that has resumed the session and has read from no process for a while, as it seems to rely on
+    /// notifications alone. They begin after the last event that it is known to have.
     pub(crate) fn push_without_read(&self, connection: ConnectionNumber) {
         if !self.is_attached_to(connection) {
             return;
         }
         for process in self.table.processes() {
             process.delivery(|delivery| delivery.stop_awaiting_read(connection));
-            // What is not sent again leaves room for more.
-            process.poke();
-            self.line_up(&process);
+            // Events that are not sent again leave room for more output.
+            process.wake_task();
+            self.queue_if_ready(&process);
         }
         self.files.watches.listen(connection);
     }
 
-    /// The connection is gone. False if another connection has taken its place.
+    /// The connection has ended. False if it was not attached, because another connection has taken the session.
     pub(crate) fn detach(&self, connection: ConnectionNumber, departure: Departure, now: Instant) -> bool {
-        let mut link = self.link.lock();
-        let detached = link.attachment.detach(connection, now);
+        let mut attachment = self.attachment.lock();
+        let detached = attachment.rules.detach(connection, now);
         if detached {
-            link.outbound = None;
-            link.last_departure = departure;
-            let hold_until = link.attachment.hold_ends_at().unwrap_or(now);
+            attachment.outbound = None;
+            attachment.last_departure = departure;
+            let hold_until = attachment.rules.hold_ends_at().unwrap_or(now);
             for process in self.table.processes() {
                 process.delivery(|delivery| delivery.detach(connection, departure, hold_until));
-                // It may no longer have to wait for a reader.
-                process.poke();
+                // The process may no longer have to wait for a reader.
+                process.wake_task();
             }
         }
         detached
     }
 
     pub(crate) fn is_attached_to(&self, connection: ConnectionNumber) -> bool {
-        self.link.lock().attachment.is_attached_to(connection)
+        self.attachment.lock().rules.is_attached_to(connection)
     }
 
     /// Whether the session goes on and no connection is attached to it.
     pub(crate) fn is_detached(&self) -> bool {
-        self.link.lock().attachment.is_detached()
+        self.attachment.lock().rules.is_detached()
     }
 
     pub(crate) fn outbound(&self) -> Option<Arc<Outbound>> {
-        self.link.lock().outbound.clone()
+        self.attachment.lock().outbound.clone()
     }
 
-    /// When output of a detached session stops waiting.
+    /// When the processes of a detached session stop waiting for their client.
     pub(crate) fn hold_ends_at(&self) -> Option<Instant> {
-        self.link.lock().attachment.hold_ends_at()
+        self.attachment.lock().rules.hold_ends_at()
     }
 
-    /// When to look whether a detached session is over, unless somebody does so anyway.
+    /// When to look whether a detached session has expired. None: the session cannot expire now, or a look is planned already.
     pub(crate) fn next_expiry_look(&self, now: Instant) -> Option<Instant> {
-        let mut link = self.link.lock();
-        let expires = link.attachment.expires_at()?;
-        link.expiry.set(expires, now)
+        let mut attachment = self.attachment.lock();
+        let expires = attachment.rules.expires_at()?;
+        attachment.expiry.set(expires, now)
     }
 
-    /// The time for which processes wait for a lost client may be over: wakes them, so that they look how much room there is.
+    /// Lets every process look how much room for output it has, because the hold after a lost connection may be over.
     pub(crate) fn wake_processes(&self) {
-        self.table.processes().iter().for_each(|process| process.poke());
+        self.table.processes().iter().for_each(|process| process.wake_task());
     }
 
-    /// Ends the session if its time is over. True if it ended just now.
+    /// Ends the session if it has expired. True if this call has ended it.
     pub(crate) fn end_if_expired(&self, now: Instant) -> bool {
-        let mut link = self.link.lock();
-        link.attachment.expires_at().is_some_and(|end| end <= now) && link.attachment.end()
+        let mut attachment = self.attachment.lock();
+        attachment.rules.expires_at().is_some_and(|end| end <= now) && attachment.rules.end()
     }
 
-    /// How readily it makes room for a new session; none if it stays.
+    /// Sessions with the lowest rank are ended first to make room for a new one. None: the session must stay.
     fn eviction_rank(&self, now: Instant) -> Option<(SessionContents, Instant)> {
-        self.link.lock().attachment.eviction_order(self.contents(), now)
+        self.attachment.lock().rules.eviction_order(self.contents(), now)
     }
 
-    /// Ends the session if it still makes room for a new one.
+    /// Ends the session if it may still be ended to make room for a new one. True if this call has ended it.
     fn end_if_evictable(&self, now: Instant) -> bool {
-        let mut link = self.link.lock();
-        link.attachment.eviction_order(self.contents(), now).is_some() && link.attachment.end()
+        let mut attachment = self.attachment.lock();
+        attachment.rules.eviction_order(self.contents(), now).is_some() && attachment.rules.end()
     }
 
     fn contents(&self) -> SessionContents {
@@ -347,11 +354,11 @@ impl Session {
         }
     }
 
-    /// Ends the session whatever its state. False if it had ended before.
+    /// Ends the session. False if it had ended before.
     pub(crate) fn end(&self) -> bool {
-        let mut link = self.link.lock();
-        link.outbound = None;
-        link.attachment.end()
+        let mut attachment = self.attachment.lock();
+        attachment.outbound = None;
+        attachment.rules.end()
     }
 
     /// Removes a process from the table and drops its retained output. Returns how many bytes of memory that gives back.
@@ -360,7 +367,7 @@ impl Session {
         process.discard()
     }
 
-    /// Lets go of every process after they were killed. Returns how much output that was.
+    /// Forgets all processes, after they were killed. Returns how many bytes of memory their output occupied.
     pub(crate) fn discard_processes(&self) -> usize {
         self.kept.lock().clear();
         let mut bytes = 0;

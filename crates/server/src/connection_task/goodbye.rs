@@ -41,7 +41,7 @@ where
         let patience = if !is_closing {
             // Nobody waits for this connection, and its peer may only be stalled.
             connection.shared.config.pong_deadline
-        } else if writing.is_some() || outbound.waits_for_an_answer() {
+        } else if writing.is_some() || outbound.waits_for_pong() {
             FLUSH_PATIENCE
         } else {
             CLOSE_PATIENCE
@@ -60,7 +60,7 @@ where
             }
             discarded = inbox.discard(), if !peer_has_ended => match discarded {
                 Ok(0) => peer_has_ended = true,
-                Ok(_) => outbound.note_heard(),
+                Ok(_) => outbound.note_received(),
                 Err(_) => return,
             },
             () = closing.cancelled(), if !is_closing => since = Instant::now(),

@@ -18,7 +18,7 @@ pub(super) async fn handle(connection: &Arc<Connection>, event: ReadEvent) {
         ReadEvent::Message(message) => handle_message(connection, message).await,
         ReadEvent::TooLarge { prefix } => refuse_too_large(connection, &prefix),
         ReadEvent::Ping(payload) => connection.outbound.pong(payload),
-        ReadEvent::Pong(payload) => connection.outbound.note_answer(&payload),
+        ReadEvent::Pong(payload) => connection.outbound.note_pong(&payload),
         // The caller ends the connection.
         ReadEvent::Closed(_) => {}
     }

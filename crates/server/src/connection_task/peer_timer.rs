@@ -58,7 +58,7 @@ impl<'a> PeerTimer<'a> {
         // A peer in the middle of a long message cannot answer a ping, but it is there.
         if received_bytes != self.received_bytes {
             self.received_bytes = received_bytes;
-            self.outbound.note_heard();
+            self.outbound.note_received();
         }
         if self.given_up_at().is_some_and(|at| at <= now) {
             return PeerState::GivenUp;

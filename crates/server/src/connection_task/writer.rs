@@ -39,7 +39,7 @@ pub(super) async fn run(outbound: Arc<Outbound>, mut writer: Writer) -> io::Resu
             }
             tokio::select! {
                 biased;
-                () = outbound.woken() => was_used = true,
+                () = outbound.wait_for_work() => was_used = true,
                 () = &mut look => {
                     look_is_set = false;
                     if !std::mem::take(&mut was_used) {
@@ -50,7 +50,7 @@ pub(super) async fn run(outbound: Arc<Outbound>, mut writer: Writer) -> io::Resu
                 }
             }
         } else {
-            outbound.woken().await;
+            outbound.wait_for_work().await;
         }
         loop {
             let goodbye = gather(&outbound, &mut buffer, &mut shared_room);
@@ -92,7 +92,7 @@ fn gather(outbound: &Arc<Outbound>, buffer: &mut Vec<u8>, shared_room: &mut Vec<
                     continue;
                 };
                 if pushed.has_more && process.enter_queue(outbound.number) {
-                    outbound.line_up(Arc::clone(&process));
+                    outbound.queue_process(Arc::clone(&process));
                 }
                 let wants_ping = if pushed.is_last {
                     outbound.receipts.sent_last(&process, pushed.output_bytes)

@@ -80,7 +80,7 @@ async fn resume(call: &Call, id: SessionId, keep: Option<Duration>) -> Result<Ar
         if holder.is_alive(shared.config.takeover_after).await {
             return Err(attached());
         }
-        holder.shut();
+        holder.end_now();
         session.detach(holder.number, Departure::Lost, Instant::now());
     }
     match session.resume(&call.connection.outbound, keep, Instant::now()) {

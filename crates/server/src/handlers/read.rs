@@ -44,7 +44,7 @@ pub(super) fn read(call: Call, params: ReadParams, session: &Arc<Session>, named
 /// Waits until there is something to say. The wait begins before the look, so that nothing can happen in between.
 async fn wait_for_news(process: &Process, after: u64, deadline: Instant) {
     loop {
-        let news = process.news.notified();
+        let news = process.changed.notified();
         tokio::pin!(news);
         news.as_mut().enable();
         if process.delivery(|delivery| delivery.log().has_news_after(after)) {
@@ -84,9 +84,9 @@ fn answer(call: Call, process: &Arc<Process>, session: &Session, params: &ReadPa
     }
     if catches_up {
         process.delivery(|delivery| delivery.answer_queued(reader));
-        session.line_up(process);
+        session.queue_if_ready(process);
         // What the client says it has need not wait for a receipt, so there may be room for more.
-        process.poke();
+        process.wake_task();
     }
 }
 

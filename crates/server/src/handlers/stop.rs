@@ -51,7 +51,7 @@ fn not_terminated(id: &ProcessId, survivors: &Survivors) -> WireError {
 async fn wait_delivered(process: &Process, deadline: Instant) {
     process.stop(Stop::Drain);
     loop {
-        let news = process.news.notified();
+        let news = process.changed.notified();
         tokio::pin!(news);
         news.as_mut().enable();
         if process.delivery(|delivery| delivery.is_sent_or_paused()) {

@@ -97,7 +97,7 @@ impl ConnectionReceipts {
     fn acknowledge(&self, received: impl IntoIterator<Item = (SentProcess, u64)>) {
         for (SentProcess(process), through) in received {
             process.delivery(|delivery| delivery.acknowledge(self.connection, through));
-            process.poke();
+            process.wake_task();
         }
     }
 }

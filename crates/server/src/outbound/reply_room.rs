@@ -1,4 +1,5 @@
-//! What an answer holds until it has been sent: room of its connection, and of what all connections share.
+//! The memory that answers may take until they have been sent: a part that belongs to their connection, and for large answers a part of
+//! what all connections share. The queue itself is in `outbound`.
 
 use std::sync::Arc;
 
@@ -6,20 +7,20 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::budget::BudgetShare;
 
-/// An answer of more than this takes its turn on its connection, and room of what all connections share, before it is made.
+/// A larger answer takes room that all connections share before it is made, and waits for other large answers of its connection.
 pub(crate) const LARGE_ANSWER_BYTES: usize = 4 << 20;
 
-/// A large answer takes at most one of so many parts of the room, so that a peer that does not read leaves room to others.
-const PARTS: usize = 4;
+/// A large answer takes at most this fraction of the shared room, so that a peer that does not read leaves room to others.
+const LARGE_ANSWER_DIVISOR: usize = 4;
 const UNIT_BYTES: usize = 1 << 10;
 
-/// Room for the large answers of all connections.
+/// Room for the large answers of all connections (`--max-large-answers`).
 pub(crate) struct LargeAnswers {
     units: Arc<Semaphore>,
     most_units: u32,
 }
 
-/// The room that one large answer takes of what all connections share, and its turn on its connection.
+/// What one large answer holds: a part of the shared room, and the turn of its connection.
 pub(crate) struct LargeAnswerRoom {
     _turn: OwnedSemaphorePermit,
     _units: OwnedSemaphorePermit,
@@ -27,20 +28,20 @@ pub(crate) struct LargeAnswerRoom {
 
 impl LargeAnswers {
     pub(crate) fn new(bytes: usize) -> Self {
-        let units = bytes.div_ceil(UNIT_BYTES).clamp(PARTS, Semaphore::MAX_PERMITS);
-        let most_units = u32::try_from(units / PARTS).unwrap_or(u32::MAX);
+        let units = bytes.div_ceil(UNIT_BYTES).clamp(LARGE_ANSWER_DIVISOR, Semaphore::MAX_PERMITS);
+        let most_units = u32::try_from(units / LARGE_ANSWER_DIVISOR).unwrap_or(u32::MAX);
         Self { units: Arc::new(Semaphore::new(units)), most_units }
     }
 
-    /// Waits for `turn`, which lets one answer through at a time, and for room. An answer that is larger than the part of a connection
-    /// takes that part.
+    /// Waits for `turn`, which lets one large answer of a connection through at a time, and for room. An answer that is larger than the
+    /// largest part takes that part.
     pub(crate) async fn room(&self, turn: &Arc<Semaphore>, bytes: usize) -> Option<LargeAnswerRoom> {
         let turn = Arc::clone(turn).acquire_owned().await.ok()?;
         let units = Arc::clone(&self.units).acquire_many_owned(self.units_for(bytes)).await.ok()?;
         Some(LargeAnswerRoom { _turn: turn, _units: units })
     }
 
-    /// The same if there is room at once.
+    /// As [`Self::room`], but None if there is not enough room now.
     pub(crate) fn room_now(&self, turn: &Arc<Semaphore>, bytes: usize) -> Option<LargeAnswerRoom> {
         let turn = Arc::clone(turn).try_acquire_owned().ok()?;
         let units = Arc::clone(&self.units).try_acquire_many_owned(self.units_for(bytes)).ok()?;
@@ -52,22 +53,22 @@ impl LargeAnswers {
     }
 }
 
-/// The room of an answer.
+/// The room of one answer, freed when it is dropped.
 pub(crate) struct ReplyRoom {
     _of_connection: OwnedSemaphorePermit,
     _large: Option<LargeAnswerRoom>,
     _http: Vec<BudgetShare>,
-    /// Whether others than the connection lack this room.
+    /// Whether other connections may wait for this room.
     pub(crate) is_shared: bool,
 }
 
 impl ReplyRoom {
-    /// Beside the connection's own room, that of a large answer.
+    /// Adds the room of a large answer.
     pub(crate) fn with_large(self, large: Option<LargeAnswerRoom>) -> Self {
         Self { is_shared: large.is_some(), _large: large, ..self }
     }
 
-    /// Beside the connection's own room, what an HTTP answer takes of the session's and of that of all.
+    /// Adds the shares that an HTTP answer has of the budgets for collected bodies.
     pub(crate) fn with_http(self, http: Vec<BudgetShare>) -> Self {
         Self { is_shared: true, _http: http, ..self }
     }
@@ -92,12 +93,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_connection_leaves_room_to_others() {
+    async fn a_connection_leaves_room_to_others() {
         let all = LargeAnswers::new(64 << 20);
         let (one, other) = (turn(), turn());
         let first = all.room(&one, 500 << 20).await.unwrap();
-        assert!(all.room_now(&one, 1).is_none(), "one at a time");
-        assert!(timeout(Duration::ZERO, all.room(&one, 1)).await.is_err(), "one at a time");
+        assert!(all.room_now(&one, 1).is_none(), "another large answer of this connection has the turn");
+        assert!(
+            timeout(Duration::ZERO, all.room(&one, 1)).await.is_err(),
+            "another large answer of this connection has the turn"
+        );
         let mut held: Vec<LargeAnswerRoom> = Vec::new();
         for connection in [&other, &turn(), &turn()] {
             held.push(all.room_now(connection, 16 << 20).unwrap());
@@ -112,7 +116,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_given_up_while_it_waits_takes_nothing() {
+    async fn an_answer_that_is_dropped_while_it_waits_takes_no_room() {
         let all = LargeAnswers::new(4 << 10);
         let held: Vec<_> = [turn(), turn(), turn(), turn()].iter().map(|turn| all.room_now(turn, 1 << 10)).collect();
         assert!(held.iter().all(Option::is_some));

@@ -70,7 +70,7 @@ impl Process {
             stdin.feed();
         }
         if offer == OfferResult::Closed || stdin.queue.front().is_some() || stdin.queue.is_closed() {
-            self.poke();
+            self.wake_task();
         }
         offer
     }
@@ -99,7 +99,7 @@ impl Process {
             Some(eof) => self.stdin.lock().change(|queue| queue.push([eof])),
             None => self.stdin.lock().change(StdinQueue::end),
         }
-        self.poke();
+        self.wake_task();
     }
 
     /// The process can take no more.

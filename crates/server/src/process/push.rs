@@ -39,7 +39,7 @@ impl Process {
             self.write_event(framing, out, &event);
         }
         // A terminate may be waiting for its output to be on its way.
-        self.news.notify_waiters();
+        self.changed.notify_waiters();
         Some(Pushed { through, output_bytes: batch.output_bytes, has_more: batch.has_more, is_last })
     }
 

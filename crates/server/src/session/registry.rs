@@ -1,4 +1,4 @@
-//! Every session of the server by id.
+//! The sessions of a server by id, up to a limit.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,27 +9,27 @@ use protocol::SessionId;
 
 use super::Session;
 
-/// Every session is one that has to stay.
+/// There are as many sessions as `--max-sessions` permits, and none of them may be ended for a new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooManySessions;
 
-/// The sessions of a server.
+/// All sessions that have not ended.
 #[derive(Default)]
 pub(crate) struct Sessions {
     by_id: Mutex<HashMap<SessionId, Arc<Session>>>,
 }
 
 impl Sessions {
-    /// Adds a session. If there are `limit` already, one that can be spared has to go, and is handed out to be ended. Fails if none can.
+    /// Adds a session. If there are `limit` sessions already, a detached one is ended and returned, and the caller must kill its processes.
     pub(crate) fn insert(
         &self,
         session: &Arc<Session>,
         limit: usize,
     ) -> Result<Option<Arc<Session>>, TooManySessions> {
         let mut by_id = self.by_id.lock();
-        let spared = if by_id.len() < limit { None } else { Some(take_spare(&mut by_id, Instant::now())?) };
+        let evicted = if by_id.len() < limit { None } else { Some(evict(&mut by_id, Instant::now())?) };
         by_id.insert(session.id.clone(), Arc::clone(session));
-        Ok(spared)
+        Ok(evicted)
     }
 
     pub(crate) fn get(&self, id: &SessionId) -> Option<Arc<Session>> {
@@ -49,13 +49,13 @@ impl Sessions {
     }
 }
 
-/// Takes out the session that is the easiest to spare. Its client may come back just now: then the next one is tried.
-fn take_spare(by_id: &mut HashMap<SessionId, Arc<Session>>, now: Instant) -> Result<Arc<Session>, TooManySessions> {
+/// Ends the session with the lowest [`Session::eviction_rank`] and removes it. If its client comes back in this moment, tries the next one.
+fn evict(by_id: &mut HashMap<SessionId, Arc<Session>>, now: Instant) -> Result<Arc<Session>, TooManySessions> {
     loop {
         let ranked = by_id.values().filter_map(|session| Some((session.eviction_rank(now)?, session)));
-        let (_, spare) = ranked.min_by_key(|(rank, _)| *rank).ok_or(TooManySessions)?;
-        if spare.end_if_evictable(now) {
-            let id = spare.id.clone();
+        let (_, candidate) = ranked.min_by_key(|(rank, _)| *rank).ok_or(TooManySessions)?;
+        if candidate.end_if_evictable(now) {
+            let id = candidate.id.clone();
             return by_id.remove(&id).ok_or(TooManySessions);
         }
     }

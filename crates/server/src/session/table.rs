@@ -1,4 +1,7 @@
-//! The processes of a session by id, with the requests that wait for a start to finish.
+//! The processes of a session by id, and the requests that wait for a start to finish.
+//!
+//! An id goes through three steps: [`Table::reserve`] before the start, [`Table::claim`] when there is a process, and [`Table::settle`]
+//! when all requests that have waited are handled.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,7 +14,7 @@ use spawn::Tag;
 use crate::process::{Process, now_ms};
 use crate::start_cancel::StartCancel;
 
-/// Handles a request that came while its process was being started. What a request is, is not known here.
+/// Handles a request that arrived while its process was being started. Requests are not known here, so it is a function.
 pub(crate) type DeferredRequest = Box<dyn FnOnce(StartOutcome) + Send>;
 
 /// What became of the start for which a request has waited.
@@ -20,11 +23,11 @@ pub(crate) enum StartOutcome {
     /// The start was given up because a terminate asked for it. The terminate is answered with the error, if something of the start could
     /// not be killed.
     GivenUp(Result<(), WireError>),
-    /// The start has failed. Its id may belong to a later process by now, which the request does not mean.
+    /// The start has failed. The id may belong to a later process by now, which the request does not mean.
     Failed,
 }
 
-/// What a process id stands for. A request that does not have to wait is given back.
+/// What a process id stands for. `R` is the request that names the id; it is given back if it does not have to wait.
 pub(crate) enum Lookup<R> {
     Unknown(R),
     Found(R, Arc<Process>),
@@ -34,15 +37,15 @@ pub(crate) enum Lookup<R> {
     Refused,
 }
 
-/// The place in a table that a start has taken. Its id may be given up and taken again before the start ends, so it is
-/// told apart by a number.
+/// The id that a start has taken in the table. The id may be freed and taken by another start before this start ends, so that a number
+/// tells the two apart.
 #[derive(Clone, Debug)]
 pub(crate) struct StartReservation {
     id: ProcessId,
     number: u64,
-    /// Of the process that the start makes.
+    /// The tag of the process that the start makes.
     pub(crate) tag: Tag,
-    /// Cancelled when the place is given up.
+    /// Cancelled when the start is given up.
     pub(crate) cancel: StartCancel,
 }
 
@@ -59,17 +62,18 @@ enum TableEntry {
 
 struct PendingStart {
     reservation: StartReservation,
-    /// There is a process, but requests that waited for it still come before later ones.
-    born: Option<Arc<Process>>,
+    /// Present when the start has made a process, while requests that have waited for it are handled.
+    process: Option<Arc<Process>>,
     deferred: Vec<DeferredRequest>,
     argv: Vec<String>,
+    /// Unix time of the request, in milliseconds.
     since_ms: u64,
 }
 
 impl TableEntry {
     fn summary(&self, id: &ProcessId) -> ProcessSummary {
         match self {
-            Self::Live { process, .. } | Self::Starting(PendingStart { born: Some(process), .. }) => {
+            Self::Live { process, .. } | Self::Starting(PendingStart { process: Some(process), .. }) => {
                 process.summary()
             }
             Self::Starting(start) => ProcessSummary {
@@ -87,7 +91,7 @@ impl TableEntry {
         }
     }
 
-    /// Counts the starts of a session.
+    /// Numbers count the starts of a session.
     fn number(&self) -> u64 {
         match self {
             Self::Live { number, .. }
@@ -98,29 +102,29 @@ impl TableEntry {
     fn process(&self) -> Option<&Arc<Process>> {
         match self {
             Self::Live { process, .. } => Some(process),
-            Self::Starting(start) => start.born.as_ref(),
+            Self::Starting(start) => start.process.as_ref(),
         }
     }
 
-    /// The start of that number, as long as nothing has come of it.
-    fn unborn(&mut self, number: u64) -> Option<&mut PendingStart> {
+    /// The start with this number, as long as it has made no process.
+    fn without_process(&mut self, number: u64) -> Option<&mut PendingStart> {
         match self {
-            Self::Starting(start) if start.reservation.number == number && start.born.is_none() => Some(start),
+            Self::Starting(start) if start.reservation.number == number && start.process.is_none() => Some(start),
             _ => None,
         }
     }
 }
 
-/// Why an id cannot be taken.
+/// Why a start cannot take its id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReserveRefusal {
-    /// It is in use.
+    /// A process or another start of the session has the id.
     Duplicate,
-    /// There are too many processes.
+    /// The session has as many processes as it may (`--max-processes`).
     Full,
 }
 
-/// The process table of a session.
+/// The processes and unfinished starts of a session.
 #[derive(Default)]
 pub(crate) struct Table {
     entries: Mutex<HashMap<ProcessId, TableEntry>>,
@@ -128,7 +132,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Takes an id for a start. Of two at once exactly one succeeds.
+    /// Takes an id for a start.
     pub(crate) fn reserve(
         &self,
         id: &ProcessId,
@@ -147,7 +151,7 @@ impl Table {
         let reservation = StartReservation { id: id.clone(), number, tag, cancel: StartCancel::default() };
         let start = PendingStart {
             reservation: reservation.clone(),
-            born: None,
+            process: None,
             deferred: Vec::new(),
             argv,
             since_ms: now_ms(),
@@ -176,24 +180,26 @@ impl Table {
         }
     }
 
-    /// The start has made a process. False if nobody wants it any more.
+    /// The start has made a process. False if the start was given up.
     pub(crate) fn claim(&self, reservation: &StartReservation, process: &Arc<Process>) -> bool {
         let mut entries = self.entries.lock();
-        let Some(start) = entries.get_mut(&reservation.id).and_then(|entry| entry.unborn(reservation.number)) else {
+        let Some(start) =
+            entries.get_mut(&reservation.id).and_then(|entry| entry.without_process(reservation.number))
+        else {
             return false;
         };
-        start.born = Some(Arc::clone(process));
+        start.process = Some(Arc::clone(process));
         true
     }
 
-    /// Takes the requests that waited, in order. None: there are none left, and the process stands in the table now,
-    /// so that later requests cannot overtake.
+    /// Takes the requests that have waited, in order; the caller handles them and calls this again. None: no request waits any more, and
+    /// requests find the process from now on. So a later request cannot overtake one that has waited.
     pub(crate) fn settle(&self, process: &Arc<Process>) -> Option<Vec<DeferredRequest>> {
         let mut entries = self.entries.lock();
-        // Its place is gone if the session ended meanwhile.
+        // The entry is gone if the session ended meanwhile.
         let entry = entries.get_mut(&process.id)?;
         let TableEntry::Starting(start) = entry else { return None };
-        if !start.born.as_ref().is_some_and(|born| Arc::ptr_eq(born, process)) {
+        if !start.process.as_ref().is_some_and(|made| Arc::ptr_eq(made, process)) {
             return None;
         }
         if start.deferred.is_empty() {
@@ -203,11 +209,12 @@ impl Table {
         Some(std::mem::take(&mut start.deferred))
     }
 
-    /// Frees the id of a start that has failed or is no longer wanted, cancels the start, and returns who waited for it. None if there
-    /// is a process or the place is somebody else's.
+    /// Frees the id of a start that has failed or is no longer wanted, cancels the start, and returns the requests that waited for it. None
+    /// if the start has made a process, or was given up before.
     pub(crate) fn abandon(&self, reservation: &StartReservation) -> Option<Vec<DeferredRequest>> {
         let mut entries = self.entries.lock();
-        let deferred = std::mem::take(&mut entries.get_mut(&reservation.id)?.unborn(reservation.number)?.deferred);
+        let deferred =
+            std::mem::take(&mut entries.get_mut(&reservation.id)?.without_process(reservation.number)?.deferred);
         entries.remove(&reservation.id);
         reservation.cancel.cancel();
         Some(deferred)
@@ -216,18 +223,18 @@ impl Table {
     /// Cancels all starts that have made no process yet.
     pub(crate) fn cancel_starts(&self) {
         for entry in self.entries.lock().values() {
-            if let TableEntry::Starting(PendingStart { born: None, reservation, .. }) = entry {
+            if let TableEntry::Starting(PendingStart { process: None, reservation, .. }) = entry {
                 reservation.cancel.cancel();
             }
         }
     }
 
-    /// Frees the ids of all starts that have made no process yet; what they make is not wanted.
+    /// Frees the ids of all starts that have made no process yet. A process that they still make is killed.
     pub(crate) fn abandon_all(&self) {
         self.entries.lock().retain(|_, entry| entry.process().is_some());
     }
 
-    /// Forgets a process, unless its id is in use by another one now.
+    /// Removes a process, unless its id belongs to another process by now.
     pub(crate) fn forget(&self, process: &Arc<Process>) {
         let mut entries = self.entries.lock();
         if matches!(entries.get(&process.id), Some(TableEntry::Live { process: current, .. }) if Arc::ptr_eq(current, process))
@@ -243,7 +250,7 @@ impl Table {
         self.entries.lock().values().filter_map(TableEntry::process).cloned().collect()
     }
 
-    /// Whether a process is not closed, or being started. None: there is no process at all.
+    /// Whether a process is being started or is not closed yet. None: the table is empty.
     pub(crate) fn is_at_work(&self) -> Option<bool> {
         let entries = self.entries.lock();
         let is_closed = |entry: &TableEntry| {
@@ -252,8 +259,8 @@ impl Table {
         (!entries.is_empty()).then(|| !entries.values().all(is_closed))
     }
 
-    /// Every process of the session for a person to look at, in the order in which they were started. Clocks cannot tell that:
-    /// many start within a millisecond.
+    /// All processes for `process/list`, in the order of their starts. The times of starts cannot tell the order, because many processes
+    /// start within a millisecond.
     pub(crate) fn list(&self) -> Vec<ProcessSummary> {
         let entries = self.entries.lock();
         let mut in_order: Vec<_> = entries.iter().collect();
@@ -261,7 +268,7 @@ impl Table {
         in_order.into_iter().map(|(id, entry)| entry.summary(id)).collect()
     }
 
-    /// Empties the table. Starts that are not finished find their place gone.
+    /// Empties the table and returns its processes. A start that is not finished yet is given up.
     pub(crate) fn clear(&self) -> Vec<Arc<Process>> {
         let entries = std::mem::take(&mut *self.entries.lock());
         entries.values().filter_map(TableEntry::process).cloned().collect()
