@@ -62,7 +62,7 @@ pub(crate) fn check_lines(input: &[u8]) {
         let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
         let [ours, theirs] = [ours, theirs].map(|io| {
             let (read, write) = tokio::io::split(io);
-            transport::lines(read, write, PeerLabel::Memory, MessageLimits { message_bytes: limit })
+            transport::lines(read, write, PeerLabel::new("memory"), MessageLimits { message_bytes: limit })
         });
         let decoded = decode(ours, theirs, wire, piece);
         assert_eq!(decoded.end, StreamEnd::Closed(None));

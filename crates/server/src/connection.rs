@@ -20,6 +20,7 @@ use transport::{Framing, PeerLabel, ReceiptProof};
 pub(crate) use active_requests::{ActiveHttpRequest, MetadataRequest, SearchCancel};
 pub(crate) use call::{Call, resumed_elsewhere};
 
+use crate::metrics::Transport;
 use crate::outbound::{LARGE_ANSWER_BYTES, LargeAnswerRoom, Outbound, ReplyRoom};
 use crate::server_state::ServerState;
 use crate::session::Session;
@@ -44,6 +45,8 @@ pub(crate) struct Connection {
     pub(crate) http_places: Arc<Semaphore>,
     /// Bytes of requests that wait for a process to start or to read.
     pub(crate) waiting_bytes: AtomicUsize,
+    pub(crate) transport: Transport,
+    /// The peer, for logs and errors.
     pub(crate) peer: PeerLabel,
     phase: Mutex<Phase>,
     /// The peer has closed the connection in order.
@@ -82,6 +85,7 @@ impl Connection {
     /// The state of a connection that has just been opened.
     pub(crate) fn new(
         shared: &Arc<ServerState>,
+        transport: Transport,
         framing: Framing,
         receipt_proof: ReceiptProof,
         peer: PeerLabel,
@@ -97,6 +101,7 @@ impl Connection {
             http_places: Arc::new(Semaphore::new(config.max_http_requests)),
             waiting_bytes: AtomicUsize::new(0),
             outbound: Arc::new(Outbound::new(shared.next_connection(), framing, receipt_proof, config.retain_bytes)),
+            transport,
             peer,
             phase: Mutex::new(Phase::Fresh),
             said_goodbye: AtomicBool::new(false),
@@ -107,6 +112,12 @@ impl Connection {
             gone: CancellationToken::new(),
             shared: Arc::clone(shared),
         }
+    }
+
+    /// Whether the client can open another connection and resume its session. The client on stdio cannot, so its session ends with the
+    /// connection.
+    pub(crate) fn can_reconnect(&self) -> bool {
+        self.transport != Transport::stdio
     }
 
     pub(crate) fn number(&self) -> ConnectionNumber {
@@ -229,13 +240,10 @@ impl Connection {
         if !session.detach(self.number(), departure, Instant::now()) {
             return;
         }
-        if matches!(self.peer, PeerLabel::Stdio) {
-            // Nobody can come back over stdio.
-            if session.end() {
-                self.shared.end_session_in_background(session);
-            }
-        } else {
+        if self.can_reconnect() {
             self.shared.janitor.watch_detached(&session);
+        } else if session.end() {
+            self.shared.end_session_in_background(session);
         }
     }
 }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use protocol::{TakenOverNotification, encode_notification, notification};
-use transport::{CloseReason, Framing, MessageStream, PeerLabel, ReadError, ReadEvent, Reader, Writer};
+use transport::{CloseReason, Framing, MessageStream, ReadError, ReadEvent, Reader, Writer};
 
 pub(crate) use goodbye::LONGEST_GOODBYE;
 
@@ -96,7 +96,7 @@ impl ConnectionEnd {
 /// Serves a connection until it ends.
 pub(crate) async fn serve(stream: MessageStream, transport: Transport, shared: Arc<ServerState>) {
     let MessageStream { reader, writer, framing, receipt_proof, peer } = stream;
-    let connection = Arc::new(Connection::new(&shared, framing, receipt_proof, peer));
+    let connection = Arc::new(Connection::new(&shared, transport, framing, receipt_proof, peer));
     shared.metrics.connection_opened(transport);
     shared.add_connection(&connection.outbound);
     tracing::debug!(peer = %connection.peer, "connection opened");
@@ -152,7 +152,6 @@ where
     W: Future<Output = io::Result<()>>,
 {
     let outbound = &connection.outbound;
-    let is_stdio = matches!(connection.peer, PeerLabel::Stdio);
     let mut peer_timer = PeerTimer::new(outbound, &connection.shared.config, inbox.received_bytes());
     let mut alarm = pin!(tokio::time::sleep_until(peer_timer.due_at().into()));
     loop {
@@ -173,7 +172,7 @@ where
             () = outbound.goodbye_queued(), if !peer_timer.goodbye_is_queued() => peer_timer.note_goodbye(Instant::now()),
             () = outbound.ended() => return ConnectionEnd::Lost("replaced"),
             // A client on stdio would not notice the end of its connection. Its further requests are answered with the reason instead.
-            () = outbound.displaced(), if !is_stdio => {
+            () = outbound.displaced(), if connection.can_reconnect() => {
                 return ConnectionEnd::TakenOver("session has been taken over by another connection");
             }
             () = &mut alarm => {
@@ -250,7 +249,7 @@ where
     tracing::debug!(peer = %connection.peer, reason = end.words_for_log(), "the last requests are answered");
     // A session that outlives its connection is free for the next connection at once. The session of stdio would end, and with it the
     // processes that the last requests are about.
-    if !matches!(connection.peer, PeerLabel::Stdio) {
+    if connection.can_reconnect() {
         connection.detach();
     }
     tokio::select! {

@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
-use transport::PeerLabel;
 
 /// The places of all listeners of a server.
 pub(crate) struct Handshakes {
@@ -36,8 +35,8 @@ impl Handshakes {
     /// Takes a place. If there is none, the oldest connection of the address that has the most of them gives way: a client that has
     /// a token shows it at once, and whoever fills the places with idle sockets pushes out only those. Never waits, so that the listener
     /// goes on to accept whatever becomes of the connections.
-    pub(crate) fn enter(self: &Arc<Self>, peer: PeerLabel) -> Handshake {
-        let address = if let PeerLabel::Tcp(peer) = peer { Some(peer.ip().to_canonical()) } else { None };
+    pub(crate) fn enter(self: &Arc<Self>, address: Option<IpAddr>) -> Handshake {
+        let address = address.map(|address| address.to_canonical());
         let mut under_way = self.under_way.lock();
         if under_way.len() >= self.limit
             && let Some(index) = gives_way(&under_way)
@@ -85,8 +84,8 @@ impl Drop for Handshake {
 mod tests {
     use super::*;
 
-    fn peer(last: u8) -> PeerLabel {
-        PeerLabel::Tcp(([127, 0, 0, last], 1000).into())
+    fn peer(last: u8) -> Option<IpAddr> {
+        Some([127, 0, 0, last].into())
     }
 
     fn had_to_give_way(handshake: &Handshake) -> bool {

@@ -74,9 +74,10 @@ impl Server {
         }
         for url in listen.urls.iter().filter(|url| !matches!(url, ListenUrl::Stdio)) {
             let tls = if matches!(url, ListenUrl::SecureWebSocket(_)) { listen.tls.clone() } else { None };
-            listeners.push(Listener::bind(url, tls).await?);
+            let transport = if matches!(url, ListenUrl::Unix(_)) { Transport::unix } else { Transport::websocket };
+            listeners.push((Listener::bind(url, tls).await?, transport));
         }
-        let addresses = listeners.iter().map(Listener::url).collect();
+        let addresses = listeners.iter().map(|(listener, _)| listener.url()).collect();
         let door = Arc::new(Door {
             tokens: listen.tokens,
             allowed_hosts: listen.allowed_hosts,
@@ -86,16 +87,16 @@ impl Server {
         let handshakes = Handshakes::new(self.shared.config.max_handshakes);
         let connections = Arc::new(Semaphore::new(self.shared.config.max_connections));
         let waiting = Arc::new(Semaphore::new(self.shared.config.max_handshakes));
-        for listener in listeners {
+        for (listener, transport) in listeners {
             let places = ConnectionPlaces {
                 handshakes: Arc::clone(&handshakes),
                 waiting: Arc::clone(&waiting),
                 connections: Arc::clone(&connections),
             };
             let (shared, door) = (Arc::clone(&self.shared), Arc::clone(&door));
-            self.shared
-                .tasks
-                .spawn(async move { while survive(accept(&listener, &shared, &door, &places)).await.is_none() {} });
+            self.shared.tasks.spawn(async move {
+                while survive(accept(&listener, transport, &shared, &door, &places)).await.is_none() {}
+            });
         }
         let stdio = (stdio_count == 1).then(|| {
             let stream = transport::stdio(limits(&self.shared));
@@ -156,7 +157,13 @@ enum Admission {
 }
 
 /// Accepts until the server closes.
-async fn accept(listener: &Listener, shared: &Arc<ServerState>, door: &Arc<Door>, places: &ConnectionPlaces) {
+async fn accept(
+    listener: &Listener,
+    transport: Transport,
+    shared: &Arc<ServerState>,
+    door: &Arc<Door>,
+    places: &ConnectionPlaces,
+) {
     let closing = shared.closing.clone();
     loop {
         let accepted = listener.accept(|trouble| door.note(shared, listener, &trouble));
@@ -168,12 +175,12 @@ async fn accept(listener: &Listener, shared: &Arc<ServerState>, door: &Arc<Door>
             }
             None => return,
         };
-        let handshake = places.handshakes.enter(socket.peer);
+        let handshake = places.handshakes.enter(socket.address);
         let (shared, door, places) = (Arc::clone(shared), Arc::clone(door), places.clone());
         let present = shared.presence.enter();
         shared.clone().connections.spawn(async move {
             let _present = present;
-            let surface = Arc::new(Surface { shared: Arc::clone(&shared), door, peer: socket.peer });
+            let surface = Arc::new(Surface { shared: Arc::clone(&shared), door, peer: socket.peer.clone() });
             let closing = shared.closing.clone();
             // A peer that is still in its handshake when the server closes is not waited for. The handshake needs much
             // more memory than the connection that follows, so both have their own.
@@ -184,8 +191,6 @@ async fn accept(listener: &Listener, shared: &Arc<ServerState>, door: &Arc<Door>
                 Some(Admission::NoRoom) => return turn_away(stream, &handshake).await,
                 Some(Admission::GaveWay) | None => return,
             };
-            let transport =
-                if matches!(stream.peer, PeerLabel::Unix) { Transport::unix } else { Transport::websocket };
             Box::pin(serve(stream, transport, shared)).await;
         });
     }
@@ -198,12 +203,12 @@ async fn shake_hands(
     limits: MessageLimits,
     handshake: &Handshake,
 ) -> Option<MessageStream> {
-    let peer = socket.peer;
+    let peer = socket.peer.clone();
     tokio::select! {
         accepted = accept_messages(socket, surface, limits) => match accepted {
             Ok(stream) => stream,
             Err(error) => {
-                log_refused(peer, &error);
+                log_refused(&peer, &error);
                 None
             }
         },
@@ -239,7 +244,7 @@ async fn turn_away(mut stream: MessageStream, handshake: &Handshake) {
     }
 }
 
-fn log_refused(peer: PeerLabel, error: &AcceptError) {
+fn log_refused(peer: &PeerLabel, error: &AcceptError) {
     tracing::debug!(%peer, "connection not accepted: {error}");
 }
 
@@ -290,7 +295,7 @@ impl Surface {
             TokenRefusal::Malformed => AuthenticationFailure::malformed,
             TokenRefusal::Wrong => AuthenticationFailure::wrong,
         });
-        let peer = self.peer;
+        let peer = &self.peer;
         match self.door.log.lock().handle_event(Instant::now()) {
             None => {}
             Some(0) => tracing::warn!(%peer, "authentication failed: {refusal}"),

@@ -132,7 +132,7 @@ struct Filter {
 
 async fn carry(client: UnixStream, upstream: String, known: HashSet<&'static str>) {
     let (read, write) = client.into_split();
-    let client = transport::lines(read, write, PeerLabel::Unix, MessageLimits::default());
+    let client = transport::lines(read, write, PeerLabel::new("unix"), MessageLimits::default());
     let server = transport::connect(&upstream, ConnectOptions::default()).await.unwrap();
     let MessageStream { reader: from_client, writer: to_client, framing: client_framing, .. } = client;
     let MessageStream { reader: from_server, writer: to_server, framing: server_framing, .. } = server;

@@ -84,7 +84,7 @@ impl ScriptedServer {
             while let Ok((client, _)) = listener.accept().await {
                 let (read, write) = client.into_split();
                 server.dialled.fetch_add(1, Ordering::SeqCst);
-                let stream = transport::lines(read, write, PeerLabel::Unix, MessageLimits::default());
+                let stream = transport::lines(read, write, PeerLabel::new("unix"), MessageLimits::default());
                 ScriptedConnection::serve(stream, &server.state);
             }
         });

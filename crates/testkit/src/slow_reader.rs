@@ -29,7 +29,8 @@ impl SlowReader {
         pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let stream = TcpStream::connect(server.address()).await.unwrap();
         let slow = Self { stream, pace, is_due: true };
-        let stream = upgrade_client(slow, "localhost", PeerLabel::Memory, ConnectOptions::default()).await.unwrap();
+        let stream =
+            upgrade_client(slow, "localhost", PeerLabel::new("memory"), ConnectOptions::default()).await.unwrap();
         let mut client = Client::over(stream);
         client.handshake(None).await;
         client

@@ -42,7 +42,7 @@ pub async fn accept_messages(
     surface: Arc<dyn HttpSurface>,
     limits: MessageLimits,
 ) -> Result<Option<MessageStream>, AcceptError> {
-    let Socket { stream, peer, trust, accepted_at } = socket;
+    let Socket { stream, peer, trust, accepted_at, .. } = socket;
     let deadline = accepted_at + REQUEST_TIMEOUT;
     let connection = HttpConnection { surface, peer, limits, deadline };
     match stream {
@@ -56,7 +56,7 @@ pub async fn accept_messages(
             Some(byte) if byte.is_ascii_alphabetic() => connection.serve(stream, UnixStream::into_split, trust).await,
             Some(_) => {
                 let (read, write) = stream.into_split();
-                Ok(Some(lines(read, write, peer, limits)))
+                Ok(Some(lines(read, write, connection.peer, limits)))
             }
         },
     }

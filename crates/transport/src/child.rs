@@ -108,7 +108,7 @@ fn start(
     let stderr_tail = StderrTail::default();
     let stderr = pipe::Receiver::from_owned_fd(OwnedFd::from(stderr))?;
     let stderr_task = stderr::read_lines(stderr, on_stderr_line, stderr_tail.clone());
-    let (peer, closer) = (PeerLabel::Child(leader.pid()), stdin.closer());
+    let (peer, closer) = (PeerLabel::new(format_args!("child {}", leader.pid())), stdin.closer());
     let guard = ChildGuard::new(program.to_owned(), leader, closer, stderr_task, stderr_tail)?;
     Ok((lines(stdout, stdin, peer, limits), guard))
 }

@@ -56,7 +56,7 @@ pub async fn connect(url: &str, options: ConnectOptions) -> Result<MessageStream
             let stream =
                 UnixStream::connect(path).await.map_err(|source| ConnectError::Io { url: url.into(), source });
             let (read, write) = stream?.into_split();
-            Ok(lines(read, write, PeerLabel::Unix, options.limits))
+            Ok(lines(read, write, PeerLabel::new("unix"), options.limits))
         }
         ServerUrl::WebSocket(url) => connect_websocket(&url, options).await,
     }
@@ -100,7 +100,7 @@ async fn connect_tcp(url: &WebSocketUrl) -> Result<(TcpStream, PeerLabel), Conne
     let addresses = resolved.map_err(|source| ConnectError::Unresolved { host: url.host.clone(), source })?;
     let tcp = race::connect_to_first(addresses.collect()).await.map_err(failed)?;
     tcp.set_nodelay(true).map_err(failed)?;
-    let peer = PeerLabel::Tcp(tcp.peer_addr().map_err(failed)?);
+    let peer = PeerLabel::new(tcp.peer_addr().map_err(failed)?);
     Ok((tcp, peer))
 }
 

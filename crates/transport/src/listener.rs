@@ -4,6 +4,7 @@
 mod unix;
 
 use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -13,7 +14,6 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::http::Trust;
 use crate::listen_url::ListenUrl;
-use crate::peer::PeerLabel;
 use crate::socket::{Socket, SocketStream};
 use unix::UnixSocketFile;
 
@@ -140,21 +140,21 @@ impl Listener {
 
     /// Accepts one connection. Returns `None` if the peer has left already, and the user of a Unix peer that is not allowed to connect.
     async fn try_accept(&self) -> io::Result<Result<Option<Socket>, OtherUser>> {
-        let (stream, peer) = match &self.socket {
+        let (stream, from) = match &self.socket {
             BoundSocket::Tcp(listener) => {
-                let Some((stream, peer)) = accept_tcp(listener).await? else { return Ok(Ok(None)) };
-                (SocketStream::Tcp(stream), peer)
+                let Some((stream, from)) = accept_tcp(listener).await? else { return Ok(Ok(None)) };
+                (SocketStream::Tcp(stream), Some(from))
             }
             BoundSocket::Tls(listener, tls) => {
-                let Some((stream, peer)) = accept_tcp(listener).await? else { return Ok(Ok(None)) };
-                (SocketStream::Tls(stream, tls.clone()), peer)
+                let Some((stream, from)) = accept_tcp(listener).await? else { return Ok(Ok(None)) };
+                (SocketStream::Tls(stream, tls.clone()), Some(from))
             }
             BoundSocket::Unix(file) => match file.accept().await? {
-                Ok(stream) => (SocketStream::Unix(stream), PeerLabel::Unix),
+                Ok(stream) => (SocketStream::Unix(stream), None),
                 Err(other_user) => return Ok(Err(other_user)),
             },
         };
-        Ok(Ok(Some(Socket::new(stream, peer, self.trust()))))
+        Ok(Ok(Some(Socket::new(stream, from, self.trust()))))
     }
 
     fn trust(&self) -> Trust {
@@ -166,10 +166,10 @@ impl Listener {
     }
 }
 
-async fn accept_tcp(listener: &TcpListener) -> io::Result<Option<(TcpStream, PeerLabel)>> {
-    let (stream, peer) = listener.accept().await?;
+async fn accept_tcp(listener: &TcpListener) -> io::Result<Option<(TcpStream, SocketAddr)>> {
+    let (stream, from) = listener.accept().await?;
     // This fails only if the peer has left. It must not cause the pause after a failed accept.
-    Ok(stream.set_nodelay(true).is_ok().then_some((stream, PeerLabel::Tcp(peer))))
+    Ok(stream.set_nodelay(true).is_ok().then_some((stream, from)))
 }
 
 /// Whether the listening socket can never accept again. All other errors are about one connection or a lack of resources.

@@ -1,5 +1,7 @@
 //! An accepted connection from which nothing has been read. [`crate::accept_messages`] makes a message stream of it.
 
+use std::net::{IpAddr, SocketAddr};
+
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
@@ -13,6 +15,8 @@ pub struct Socket {
     pub(crate) stream: SocketStream,
     /// The peer that connected, for logs and errors.
     pub peer: PeerLabel,
+    /// The address of a TCP peer; `None` on a Unix socket.
+    pub address: Option<IpAddr>,
     pub(crate) trust: Trust,
     /// Start of the timeout for the first request.
     pub(crate) accepted_at: Instant,
@@ -27,8 +31,10 @@ pub(crate) enum SocketStream {
 }
 
 impl Socket {
-    pub(crate) fn new(stream: SocketStream, peer: PeerLabel, trust: Trust) -> Self {
-        Self { stream, peer, trust, accepted_at: Instant::now() }
+    /// A socket whose peer has the address `from`, if it has one.
+    pub(crate) fn new(stream: SocketStream, from: Option<SocketAddr>, trust: Trust) -> Self {
+        let peer = from.map_or_else(|| PeerLabel::new("unix"), PeerLabel::new);
+        Self { stream, peer, address: from.map(|from| from.ip()), trust, accepted_at: Instant::now() }
     }
 }
 

@@ -16,7 +16,7 @@ use crate::stream::{MessageStream, lines};
 
 /// A message stream with one message per line over our own stdin and stdout. Must be called inside a tokio runtime.
 pub fn stdio(limits: MessageLimits) -> MessageStream {
-    lines(input(), output(), PeerLabel::Stdio, limits)
+    lines(input(), output(), PeerLabel::new("stdio"), limits)
 }
 
 fn input() -> Box<dyn AsyncRead + Send + Unpin> {

@@ -94,7 +94,7 @@ pub fn in_memory(limits: MessageLimits) -> (MessageStream, MessageStream) {
     let (server, client) = tokio::io::duplex(IN_MEMORY_BYTES);
     let stream = |io, framing| {
         let (read, write) = tokio::io::split(io);
-        MessageStream::new(read, write, framing, ReceiptProof::Pong, PeerLabel::Memory, limits)
+        MessageStream::new(read, write, framing, ReceiptProof::Pong, PeerLabel::new("memory"), limits)
     };
     (stream(server, Framing::WebSocketServer), stream(client, Framing::WebSocketClient))
 }

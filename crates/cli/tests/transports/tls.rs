@@ -58,7 +58,7 @@ async fn processes_run_over_tls_and_http_is_served_there() {
     let mut stream = tls_stream(server.address(), &files.trusted).await;
     assert_eq!(http_exchange(&mut stream, &http_request("/healthz", &[])).await.body, "ok");
     let stream =
-        upgrade_client(stream, "localhost", PeerLabel::Tcp(address), ConnectOptions::default()).await.unwrap();
+        upgrade_client(stream, "localhost", PeerLabel::new(address), ConnectOptions::default()).await.unwrap();
     let mut client = Client::over(stream);
     client.handshake(None).await;
     let outcome = client.run("p", &["head", "-c", "5000000", "/dev/zero"]).await;

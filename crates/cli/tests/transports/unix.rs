@@ -116,7 +116,8 @@ async fn http_and_websocket_are_served_on_it_too() {
     let origin = [UPGRADE, &[("Origin", "http://x")]].concat();
     assert_eq!(http_exchange(&mut stream, &http_request("/", &origin)).await.status, 403);
 
-    let stream = upgrade_client(stream, "localhost", PeerLabel::Unix, ConnectOptions::default()).await.unwrap();
+    let stream =
+        upgrade_client(stream, "localhost", PeerLabel::new("unix"), ConnectOptions::default()).await.unwrap();
     let mut client = Client::over(stream);
     client.handshake(None).await;
     assert_eq!(client.run("p", &["echo", "hello"]).await.stdout, b"hello\n");

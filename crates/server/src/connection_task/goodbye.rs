@@ -7,10 +7,9 @@ use std::io;
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
-use transport::PeerLabel;
-
 use super::inbox::Inbox;
 use crate::connection::Connection;
+use crate::metrics::Transport;
 
 /// At shutdown, a peer that takes nothing of its last messages for this long is not waited for. One that takes them slowly gets more
 /// time, as any slow peer does.
@@ -35,7 +34,7 @@ where
     // Since when the peer has had the chance to do what is waited for.
     let mut since = Instant::now();
     // Pipes are never reset.
-    let mut peer_has_ended = matches!(connection.peer, PeerLabel::Stdio);
+    let mut peer_has_ended = connection.transport == Transport::stdio;
     while writing.is_some() || !peer_has_ended {
         let is_closing = closing.is_cancelled();
         let patience = if !is_closing {

@@ -7,10 +7,11 @@ use bytes::Bytes;
 use protocol::{
     ErrorData, Incoming, Notification, RequestId, WireError, decode, encode_error, error_kind, notification, sniff_id,
 };
-use transport::{PeerLabel, ReadEvent};
+use transport::ReadEvent;
 
 use crate::connection::Connection;
 use crate::handlers;
+use crate::metrics::Transport;
 
 /// Returns as soon as the next message may be handled.
 pub(super) async fn handle(connection: &Arc<Connection>, event: ReadEvent) {
@@ -34,8 +35,8 @@ async fn handle_message(connection: &Arc<Connection>, message: Bytes) {
         Ok(Incoming::Response(response)) => refuse_answer(connection, &response.id),
         Ok(Incoming::Error { id, .. }) => refuse_answer(connection, &id),
         Err(error) => {
-            let kind = if matches!(connection.peer, PeerLabel::Tcp(_)) { "websocket JSON-RPC" } else { "JSON-RPC" };
-            let from = name_in_errors(&connection.peer);
+            let kind = if connection.transport == Transport::websocket { "websocket JSON-RPC" } else { "JSON-RPC" };
+            let from = name_in_errors(connection);
             let reason = format!("failed to parse {kind} message from {from}: {error}");
             handlers::note_refused_message(connection, &message, &reason);
             refuse(connection, reason);
@@ -57,7 +58,7 @@ fn handle_notification(connection: &Connection, notification: &Notification<'_>,
 fn refuse_too_large(connection: &Connection, prefix: &[u8]) {
     let id = sniff_id(prefix).unwrap_or(RequestId::UNKNOWN);
     let limit = connection.shared.config.max_message_bytes;
-    let from = name_in_errors(&connection.peer);
+    let from = name_in_errors(connection);
     let reason = format!("JSON-RPC message from {from} exceeds maximum length of {limit} bytes");
     handlers::note_refused_message(connection, prefix, &reason);
     let data = ErrorData::of_kind(error_kind::MESSAGE_TOO_LARGE);
@@ -75,10 +76,11 @@ fn refuse(connection: &Connection, reason: String) {
     connection.outbound.reply(encode_error(&RequestId::UNKNOWN, &WireError::invalid_request(reason)));
 }
 
-/// How the protocol's error messages name a peer.
-fn name_in_errors(peer: &PeerLabel) -> String {
-    match peer {
-        PeerLabel::Tcp(address) => format!("exec-server websocket {address}"),
-        other => format!("exec-server {other}"),
+/// How the protocol's error messages name the peer of a connection.
+fn name_in_errors(connection: &Connection) -> String {
+    let peer = &connection.peer;
+    match connection.transport {
+        Transport::websocket => format!("exec-server websocket {peer}"),
+        Transport::unix | Transport::stdio => format!("exec-server {peer}"),
     }
 }

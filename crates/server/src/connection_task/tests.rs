@@ -3,7 +3,7 @@
 use protocol::ProcessId;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf};
-use transport::MessageLimits;
+use transport::{MessageLimits, PeerLabel};
 
 use super::*;
 use crate::config::Config;
@@ -22,7 +22,7 @@ impl MemoryClient {
     fn connect(shared: &Arc<ServerState>) -> Self {
         let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
         let (read, write) = tokio::io::split(theirs);
-        let stream = transport::lines(read, write, PeerLabel::Memory, MessageLimits::default());
+        let stream = transport::lines(read, write, PeerLabel::new("memory"), MessageLimits::default());
         shared.connections.spawn(serve(stream, Transport::stdio, Arc::clone(shared)));
         let (read, requests) = tokio::io::split(ours);
         Self { requests, answers: BufReader::new(read).lines() }

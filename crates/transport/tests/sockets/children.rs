@@ -5,9 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::support::send;
-use transport::{
-    ChildCommand, ChildGuard, ChildSpawnError, MessageLimits, MessageStream, PeerLabel, ReadEvent, spawn_child,
-};
+use transport::{ChildCommand, ChildGuard, ChildSpawnError, MessageLimits, MessageStream, ReadEvent, spawn_child};
 
 fn shell(script: &str) -> ChildCommand {
     ChildCommand { program: "sh".into(), args: vec!["-c".into(), script.into()], ..ChildCommand::default() }
@@ -22,10 +20,7 @@ fn spawn(command: &ChildCommand) -> Result<(MessageStream, ChildGuard), ChildSpa
 }
 
 fn pid(stream: &MessageStream) -> u32 {
-    match stream.peer {
-        PeerLabel::Child(pid) => pid,
-        other => panic!("{other} is not a child"),
-    }
+    stream.peer.to_string().strip_prefix("child ").expect("the label of a child has its pid").parse().unwrap()
 }
 
 async fn line(stream: &mut MessageStream) -> String {

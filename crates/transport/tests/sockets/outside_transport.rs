@@ -52,7 +52,7 @@ impl AsyncWrite for AcknowledgedWrites {
 fn stream(io: DuplexStream, acknowledged: &Arc<Mutex<Acknowledged>>) -> MessageStream {
     let (read, sink) = tokio::io::split(io);
     let write = AcknowledgedWrites { sink, written_bytes: 0, acknowledged: Arc::clone(acknowledged) };
-    let peer = PeerLabel::Memory;
+    let peer = PeerLabel::new("outside");
     MessageStream::new(read, write, Framing::Lines, ReceiptProof::Flush, peer, MessageLimits::default())
 }
 

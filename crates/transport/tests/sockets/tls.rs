@@ -65,7 +65,7 @@ async fn messages_are_exchanged_over_tls() {
     let address = address(&listener);
     let accepted = accept_one(listener, TestSurface { token: Some("secret") });
     let tcp = TcpStream::connect(&address).await.unwrap();
-    let peer = PeerLabel::Tcp(tcp.peer_addr().unwrap());
+    let peer = PeerLabel::new(tcp.peer_addr().unwrap());
     let tls = connector(files.der).connect(ServerName::try_from("localhost").unwrap(), tcp).await.unwrap();
     let options = ConnectOptions { bearer_token: Some("secret".into()), ..ConnectOptions::default() };
     let mut client = upgrade_client(tls, "localhost", peer, options).await.unwrap();

@@ -96,7 +96,7 @@ async fn lines_need_no_upgrade_and_no_token() {
     let mut client = connect(&format!("unix://{}", path.display()), ConnectOptions::default()).await.unwrap();
     send(&mut client, b"{\"id\":1}").await;
     let server = accepted.await.unwrap().unwrap().unwrap();
-    assert_eq!((server.framing, server.peer), (Framing::Lines, PeerLabel::Unix));
+    assert_eq!((server.framing, server.peer.to_string()), (Framing::Lines, "unix".to_owned()));
     let server = tokio::spawn(echo(server));
     assert_eq!(client.reader.next().await.unwrap(), ReadEvent::Message(b"{\"id\":1}"[..].into()));
     client.writer.shutdown().await;
@@ -122,7 +122,9 @@ async fn a_websocket_works_over_a_unix_socket() {
     let accepted = accept_one(bind(&path).await.unwrap(), TestSurface { token: Some("secret") });
     let stream = UnixStream::connect(&path).await.unwrap();
     let mut client =
-        transport::upgrade_client(stream, "localhost", PeerLabel::Unix, ConnectOptions::default()).await.unwrap();
+        transport::upgrade_client(stream, "localhost", PeerLabel::new("unix"), ConnectOptions::default())
+            .await
+            .unwrap();
     let mut server = accepted.await.unwrap().unwrap().unwrap();
     assert_eq!(server.framing, Framing::WebSocketServer);
     send(&mut client, b"{}").await;
