@@ -1,4 +1,5 @@
-//! The client object.
+//! The object that users of this crate hold. Its methods for processes and for the server itself are here; those for files, HTTP requests,
+//! watches, searches and discovery are in the modules of these names.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,8 +11,10 @@ use protocol::{
     StartResult, TerminateResult, TypedMethod, WriteId, WriteParams, WriteResult, methods,
 };
 use recovery::{ReconnectPolicy, Reconnection, WhenRecovering};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
+use tokio_util::task::TaskTracker;
 
+use crate::client_core::{ClientCore, ClientHandle, ConnectionState, Linked};
 use crate::connector::Connector;
 use crate::error::ExecServerError;
 use crate::files::RemoteFileSystem;
@@ -19,31 +22,21 @@ use crate::inbound::Inbound;
 use crate::options::{ExecServerClientConnectOptions, RemoteExecServerConnectArgs};
 use crate::path_map::PathMap;
 use crate::process::{self, ExecProcess};
-use crate::shared::{ConnectionState, Linked, Shared};
-use crate::{handshake, job, supervisor};
+use crate::{handshake, job_runner, supervisor};
 
-/// How long a server may think about itself.
+/// How long the answer to `environment/info` may take.
 const INFO_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long the answer to `environment/status` may take.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A client of one server. It stays the same while its connection changes underneath; clones share it.
+/// A client of one server. After a lost connection it reconnects and goes on; clones share one client.
 ///
-/// When the last clone and the last handle to a process are gone, the connection is closed; processes that were not detached have been
-/// ended before.
+/// When the last clone and the last handle (to a process, a file, a watch ...) are gone, the client kills the processes that were not
+/// detached and closes the connection. It does that in its own tasks, after the drop has returned. [`close`](Self::close) does the same
+/// and returns when all tasks of the client have ended.
 #[derive(Clone)]
 pub struct ExecServerClient {
-    handle: Arc<Handle>,
-}
-
-/// Held by everything through which the client can be used.
-pub(crate) struct Handle {
-    pub(crate) shared: Arc<Shared>,
-}
-
-impl Drop for Handle {
-    fn drop(&mut self) {
-        self.shared.closing.cancel();
-    }
+    handle: Arc<ClientHandle>,
 }
 
 impl ExecServerClient {
@@ -53,7 +46,7 @@ impl ExecServerClient {
         Self::connect(connector, options).await
     }
 
-    /// Connects by any way there is and opens a session, or takes one up.
+    /// Connects with any connector and opens a session, or resumes the one that the options name.
     pub async fn connect(
         connector: impl Connector,
         options: ExecServerClientConnectOptions,
@@ -61,21 +54,29 @@ impl ExecServerClient {
         Self::connect_boxed(Box::new(connector), options).await
     }
 
-    /// As [`connect`](Self::connect), for a way that was chosen at run time.
+    /// As [`connect`](Self::connect), for a connector that was chosen at run time.
     pub async fn connect_boxed(
         connector: Box<dyn Connector>,
         mut options: ExecServerClientConnectOptions,
     ) -> Result<Self, ExecServerError> {
-        let (jobs, to_do) = mpsc::unbounded_channel();
-        let inbound = Inbound::new(jobs);
+        let (inbound, tasks) = (Arc::new(Inbound::default()), TaskTracker::new());
         let resume = options.resume_session_id.clone();
-        let mut opened = handshake::open(&*connector, &options, &inbound, resume.as_ref(), options.takeover).await;
+        let takeover = options.takeover;
+        let mut opened = handshake::open(&*connector, &options, &inbound, &tasks, resume.as_ref(), takeover).await;
         if options.observe && matches!(&opened, Err(error) if error.is_still_attached()) {
-            // The server does not know how to let us look beside whoever is attached.
+            // A server without observers refuses because another client is attached. The session is taken over instead.
             options.observe = false;
-            opened = handshake::open(&*connector, &options, &inbound, resume.as_ref(), true).await;
+            opened = handshake::open(&*connector, &options, &inbound, &tasks, resume.as_ref(), true).await;
         }
-        let (rpc, session) = opened?;
+        let (rpc, session) = match opened {
+            Ok(opened) => opened,
+            Err(error) => {
+                // The tasks of the connections that failed.
+                tasks.close();
+                tasks.wait().await;
+                return Err(error);
+            }
+        };
         let policy = ReconnectPolicy {
             budget: options.recovery_budget,
             backoff: options.backoff,
@@ -84,22 +85,25 @@ impl ExecServerClient {
             ..ReconnectPolicy::default()
         };
         let linked = Linked { link: Reconnection::connected(policy, Instant::now()), rpc };
-        let shared = Shared::new(connector, options, inbound, linked, session);
-        tokio::spawn(supervisor::run(Arc::clone(&shared)));
-        tokio::spawn(job::run(Arc::clone(&shared), to_do));
-        Ok(Self { handle: Arc::new(Handle { shared }) })
+        let core = ClientCore::new(connector, options, inbound, linked, session, tasks);
+        core.tasks.spawn(supervisor::run(Arc::clone(&core)));
+        core.tasks.spawn(job_runner::run(Arc::clone(&core)));
+        Ok(Self { handle: Arc::new(ClientHandle { core }) })
     }
 
-    /// Ends the processes that were not detached, waits for that, and closes the connection. Handles that are left fail.
+    /// Kills the processes that were not detached, closes the connection, and returns when all tasks of the client have ended: first the
+    /// jobs that are left, which get two seconds, then the goodbye, which gets two seconds, then the tasks of the connection. Handles that
+    /// still exist fail from now on.
     pub async fn close(self) {
-        let shared = Arc::clone(&self.handle.shared);
+        let core = Arc::clone(&self.handle.core);
         drop(self);
-        shared.closing.cancel();
-        shared.stopped.cancelled().await;
+        core.closing.cancel();
+        core.tasks.close();
+        core.tasks.wait().await;
     }
 
-    /// The same, and lets the server end the session with this connection, however long it was to be kept. Extension `sessionKeep`; a
-    /// server without it keeps the session as long as every other one.
+    /// As [`close`](Self::close), and the server ends the session with this connection, however long it was to be kept. Extension
+    /// `sessionKeep`; a server without it keeps the session for its usual time.
     pub async fn end_session(self) {
         let params = SessionKeepParams { keep_for_ms: 0 };
         if let Err(error) = self.call::<methods::SessionKeep>(&params).await {
@@ -108,79 +112,84 @@ impl ExecServerClient {
         self.close().await;
     }
 
-    pub(crate) fn handle(&self) -> &Arc<Handle> {
+    /// Owns tasks that use this client, so that [`close`](Self::close) waits for them.
+    pub(crate) fn tasks(&self) -> &TaskTracker {
+        &self.handle.core.tasks
+    }
+
+    pub(crate) fn handle(&self) -> &Arc<ClientHandle> {
         &self.handle
     }
 
-    /// The session, by which another client can take it up; none from an old server.
+    /// The id by which another client can resume the session. `None` from a server without sessions.
     pub fn session_id(&self) -> Option<&SessionId> {
-        self.handle.shared.session.get()
+        self.handle.core.session.get()
     }
 
-    /// Where the server is, for people.
-    pub fn place(&self) -> String {
-        self.handle.shared.connector.place()
+    /// The address of the server as messages for people show it.
+    pub fn address(&self) -> String {
+        self.handle.core.connector.address()
     }
 
-    /// Whether this client only looks at its session. False from a server that cannot do that, whatever was wished for.
+    /// Whether this client only observes its session. False if the server cannot do that, whatever the options say.
     pub async fn observes(&self) -> Result<bool, ExecServerError> {
-        Ok(self.handle.shared.options.observe && self.capabilities().await?.session_observe)
+        Ok(self.handle.core.options.observe && self.capabilities().await?.session_observe)
     }
 
-    /// Whether this client has failed because another one has attached to its session.
+    /// Whether this client has failed because another client took its session over.
     pub fn is_taken_over(&self) -> bool {
-        self.handle.shared.is_taken_over.load(Ordering::Relaxed)
+        self.handle.core.is_taken_over.load(Ordering::Relaxed)
     }
 
-    /// The state of the connection, and its changes.
+    /// The state of the connection. The receiver sees all later changes.
     pub fn connection_state(&self) -> watch::Receiver<ConnectionState> {
-        self.handle.shared.state.subscribe()
+        self.handle.core.state.subscribe()
     }
 
-    /// Ends the current connection; the client recovers over the next one.
-    pub(crate) fn retire_connection(&self, reason: &str) {
-        self.handle.shared.link.lock().rpc.close(reason);
+    /// Ends the current connection. The client recovers over the next one.
+    pub(crate) fn close_connection(&self, reason: &str) {
+        self.handle.core.link.lock().rpc.close(reason);
     }
 
-    /// A number for a process that none of this session has, as far as this client can tell.
+    /// A number for a process id. No process of the session has it, as far as this client knows.
     pub(crate) fn next_number(&self) -> u64 {
-        self.handle.shared.next_number()
+        self.handle.core.next_number()
     }
 
-    /// Starts a process. If the connection is lost before the answer, the start has failed and the process, if there is one, is ended.
+    /// Starts a process. If the connection is lost before the answer, the start fails, and the client kills the process if there is one.
     pub async fn start(&self, params: StartParams) -> Result<ExecProcess, ExecServerError> {
         process::start(&self.handle, params).await
     }
 
-    /// Takes up a process of a resumed session from the oldest output that is retained. It is detached: dropping the handle leaves it
-    /// running.
+    /// Follows a process of a resumed session, from the oldest output that the server retains. The process is detached: dropping the
+    /// handle leaves it running.
     pub async fn attach(&self, process_id: impl Into<ProcessId>) -> Result<ExecProcess, ExecServerError> {
         process::attach(&self.handle, process_id.into()).await
     }
 
-    /// Starts a process that is followed by [`read`](Self::read) only and belongs to nobody's handle.
+    /// Starts a process without a handle. Its output is read with [`read`](Self::read), and it outlives the client.
     pub async fn exec(&self, params: StartParams) -> Result<StartResult, ExecServerError> {
-        let params = self.handle.shared.to_remote(params)?;
-        self.handle.shared.leaves_processes.store(true, Ordering::Relaxed);
+        let params = self.handle.core.to_remote(params)?;
+        self.handle.core.leaves_processes.store(true, Ordering::Relaxed);
         self.call::<methods::ProcessStart>(&params).await
     }
 
-    /// Reads retained output.
+    /// Reads output that the server retains.
     pub async fn read(&self, params: ReadParams) -> Result<ReadResult, ExecServerError> {
-        match self.handle.shared.options.when_recovering {
-            WhenRecovering::Wait => process::read(&self.handle.shared, params).await,
+        match self.handle.core.options.when_recovering {
+            WhenRecovering::Wait => process::read(&self.handle.core, params).await,
             WhenRecovering::FailFast => self.call::<methods::ProcessRead>(&params).await,
         }
     }
 
-    /// Lets the events of a process wait, or go on. Reads of a resumed process that waits do not count as receipts, so whoever takes the
-    /// session up next still finds all of it. Extension `processFlow`.
+    /// Pauses or resumes the events of a process. A read of a paused process acknowledges nothing, so the next client of the session
+    /// still gets all output. Extension `processFlow`.
     pub async fn pause(&self, process_id: &ProcessId, paused: bool) -> Result<(), ExecServerError> {
         let params = ProcessFlowParams { process_id: process_id.clone(), paused };
         self.call::<methods::ProcessFlow>(&params).await.map(drop)
     }
 
-    /// Writes to the stdin of a process. With a write id it is repeated if the connection is lost; without one it is not.
+    /// Writes to the stdin of a process. A write with a write id is repeated after a lost connection; one without fails.
     pub async fn write(
         &self,
         process_id: &ProcessId,
@@ -191,50 +200,50 @@ impl ExecServerClient {
         self.call::<methods::ProcessWrite>(&params).await
     }
 
-    /// Sends a signal.
+    /// Sends a signal to the process group of a process. It is not repeated after a lost connection.
     pub async fn signal(&self, process_id: &ProcessId, signal: Signal) -> Result<(), ExecServerError> {
         let params = SignalParams { process_id: process_id.clone(), signal };
         self.call::<methods::ProcessSignal>(&params).await.map(drop)
     }
 
-    /// Ends a process and everything it has started.
+    /// Kills a process and all its descendants. The request is not repeated after a lost connection.
     pub async fn terminate(&self, process_id: &ProcessId) -> Result<TerminateResult, ExecServerError> {
         self.call::<methods::ProcessTerminate>(&ProcessIdParams { process_id: process_id.clone() }).await
     }
 
-    /// Every process of the session. Extension `processList`.
+    /// All processes that the session knows, also closed ones that the server still keeps. Extension `processList`.
     pub async fn processes(&self) -> Result<Vec<ProcessSummary>, ExecServerError> {
         Ok(self.call::<methods::ProcessList>(&()).await?.processes)
     }
 
-    /// What the environment is like.
+    /// The shell, directories and capabilities of the environment, with paths as they are on this machine.
     pub async fn environment_info(&self) -> Result<EnvironmentInfo, ExecServerError> {
         let info = self.call_within::<methods::EnvironmentInfo>(INFO_TIMEOUT).await?;
-        Ok(self.handle.shared.to_local(info))
+        Ok(self.handle.core.to_local(info))
     }
 
-    /// Whether the environment is ready.
+    /// Whether the environment is ready to run processes.
     pub async fn environment_status(&self) -> Result<EnvironmentStatus, ExecServerError> {
         self.call_within::<methods::EnvironmentStatus>(STATUS_TIMEOUT).await
     }
 
-    /// The files of the environment.
+    /// Operations on the files of the environment.
     pub fn file_system(&self) -> RemoteFileSystem {
         RemoteFileSystem::new(Arc::clone(&self.handle))
     }
 
-    /// What the server can do beyond the protocol's core; asked once. Nothing, if it is too old to be asked.
+    /// The extensions that the server has. They are requested once. None at all from a server that does not know the request.
     pub async fn capabilities(&self) -> Result<Capabilities, ExecServerError> {
-        self.handle.shared.capabilities().await
+        self.handle.core.capabilities().await
     }
 
-    /// How paths here and paths of the environment belong together, if they differ.
+    /// Maps paths of this machine to paths of the environment. `None` if they are the same.
     pub(crate) fn paths(&self) -> Option<&PathMap> {
-        self.handle.shared.connector.paths()
+        self.handle.core.connector.paths()
     }
 
     pub(crate) async fn call<M: TypedMethod>(&self, params: &M::Params) -> Result<M::Result, ExecServerError> {
-        self.handle.shared.call_for_user::<M>(params).await
+        self.handle.core.call_for_user::<M>(params).await
     }
 
     async fn call_within<M: TypedMethod<Params = ()>>(&self, limit: Duration) -> Result<M::Result, ExecServerError> {

@@ -1,6 +1,5 @@
-//! The ways to reach a server.
+//! The ways to reach a server. A connector makes connections; it knows nothing of sessions, and does not decide when to reconnect.
 
-mod accepted;
 mod child;
 mod ssh;
 mod url;
@@ -13,46 +12,45 @@ use transport::MessageStream;
 use crate::error::ExecServerError;
 use crate::path_map::PathMap;
 
-pub use accepted::{AcceptedSockets, accepted};
 pub use child::ChildConnector;
 pub use ssh::SshConnector;
 pub use url::UrlConnector;
 
-/// What must live as long as a connection; dropping it ends what it stands for.
+/// Something that must live as long as a connection, for example the child process that serves it. Dropping the value ends that.
 pub trait Companion: Send + Sync {
-    /// Waits for its end and says how that came about.
-    fn last_words(&mut self) -> Pin<Box<dyn Future<Output = String> + Send + '_>>;
+    /// Waits for the end of the companion and returns a text that says how it ended.
+    fn exit_report(&mut self) -> Pin<Box<dyn Future<Output = String> + Send + '_>>;
 }
 
-/// A connection that was just made.
-pub struct Connection {
-    /// Messages both ways.
+/// A new connection to a server, before the handshake.
+pub struct ServerConnection {
+    /// Carries the messages in both directions.
     pub stream: MessageStream,
-    /// For instance the child that serves it.
+    /// Dropped when the connection ends. `None` if nothing belongs to the connection.
     pub companion: Option<Box<dyn Companion>>,
 }
 
-impl From<MessageStream> for Connection {
+impl From<MessageStream> for ServerConnection {
     fn from(stream: MessageStream) -> Self {
         Self { stream, companion: None }
     }
 }
 
 /// A future that a [`Connector`] returns.
-pub type Connecting<'a> = Pin<Box<dyn Future<Output = Result<Connection, ExecServerError>> + Send + 'a>>;
+pub type Connecting<'a> = Pin<Box<dyn Future<Output = Result<ServerConnection, ExecServerError>> + Send + 'a>>;
 
 /// Makes connections to one server.
 pub trait Connector: Send + Sync + 'static {
-    /// Makes a connection. The caller sets the deadline.
+    /// Makes a connection. The caller sets the deadline and drops the future if it is over.
     fn connect(&self) -> Connecting<'_>;
 
-    /// Whether a second connection reaches the same server, and with it the session.
+    /// Whether a second connection reaches the same server, so that a session can be resumed.
     fn can_reconnect(&self) -> bool;
 
-    /// Where it leads, for people. It holds no secret.
-    fn place(&self) -> String;
+    /// The server's address as messages for people show it, without secrets.
+    fn address(&self) -> String;
 
-    /// How paths here are paths there, if they differ.
+    /// Maps paths of this machine to paths of the server's machine. `None` if they are the same.
     fn paths(&self) -> Option<&PathMap> {
         None
     }

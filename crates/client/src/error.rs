@@ -87,7 +87,12 @@ impl ExecServerError {
         matches!(self, Self::Server { data: Some(data), .. } if data.kind == kind)
     }
 
-    /// Whether another connection has the session and is alive.
+    /// Whether the server does not know the thing that the request names.
+    pub(crate) fn is_not_found(&self) -> bool {
+        matches!(self, Self::Server { code, .. } if *code == ErrorCode::NotFound.number())
+    }
+
+    /// Whether another connection is attached to the session and alive.
     pub fn is_still_attached(&self) -> bool {
         matches!(self, Self::Server { code, .. } if *code == ErrorCode::SessionAttached.number())
     }

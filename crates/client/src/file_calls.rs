@@ -1,4 +1,5 @@
-//! The places of requests about files. On links that carry little there are few, so that each connection answers some of them.
+//! Limits how many requests about files are on their way at the same time. After a lost connection there are few, so that each connection
+//! answers some of them, however short it lives. `recovery::CallWindow` has the rules.
 
 use std::collections::BTreeSet;
 use std::pin::pin;
@@ -8,38 +9,38 @@ use parking_lot::Mutex;
 use recovery::CallWindow;
 use tokio::sync::Notify;
 
-/// How long a request may keep its place. One that takes longer, on a disk that hangs for example, must not hold up all the others.
-const LONGEST_STAY: Duration = Duration::from_secs(2);
+/// How long a request keeps its permit at most, so that one that hangs, for example on a dead disk, does not delay all others.
+const PERMIT_HELD: Duration = Duration::from_secs(2);
 
-/// Which of the requests of a client a request waits for before it is sent.
+/// Whether a request counts as one about files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lane {
-    /// None.
-    Free,
-    /// Requests about files, of which there may be thousands.
+pub(crate) enum FileLane {
+    /// The request is sent at once.
+    None,
+    /// The request waits for a permit. There may be thousands of these.
     Files,
 }
 
-/// The requests about files that are on their way.
+/// The permits for requests about files.
 #[derive(Default)]
 pub(crate) struct FileCalls {
-    state: Mutex<UnderWay>,
+    state: Mutex<FileCallState>,
     changed: Notify,
 }
 
 #[derive(Default)]
-struct UnderWay {
+struct FileCallState {
     window: CallWindow,
     count: usize,
-    /// The tickets of requests that wait. The lowest has its turn, so that a request that follows another at once, as the blocks of a
-    /// file do, cannot keep the place from those that have waited for longer.
+    /// The tickets of requests that wait. The lowest ticket is next, so that the blocks of one file, each of which follows the last at
+    /// once, cannot overtake a request that has waited for longer.
     waiting: BTreeSet<u64>,
     next_ticket: u64,
 }
 
-impl UnderWay {
-    /// Takes a place, if the window has one. `None`: the window is full. `Some(true)`: the place counts, and is to be given back.
-    /// `Some(false)`: nothing limits requests now, so places are not counted.
+impl FileCallState {
+    /// Takes a permit. `None`: the window is full. `Some(true)`: the permit counts and must be given back. `Some(false)`: there is no limit
+    /// now, so permits are not counted.
     fn take(&mut self) -> Option<bool> {
         let limit = self.window.limit();
         let is_counted = limit < usize::MAX;
@@ -52,18 +53,18 @@ impl UnderWay {
 }
 
 impl FileCalls {
-    /// Waits for a place.
-    pub(crate) async fn place(&self, lane: Lane) -> CallPlace<'_> {
-        if lane == Lane::Free {
-            return CallPlace { calls: None, is_counted: false };
+    /// Waits for a permit.
+    pub(crate) async fn acquire(&self, lane: FileLane) -> FileCallPermit<'_> {
+        if lane == FileLane::None {
+            return FileCallPermit { calls: None, is_counted: false };
         }
         let ticket = {
             let mut state = self.state.lock();
-            // The common case: nothing limits them.
+            // The common case: there is no limit.
             if state.waiting.is_empty()
                 && let Some(is_counted) = state.take()
             {
-                return CallPlace { calls: Some(self), is_counted };
+                return FileCallPermit { calls: Some(self), is_counted };
             }
             let number = state.next_ticket;
             state.next_ticket += 1;
@@ -72,51 +73,51 @@ impl FileCalls {
         };
         loop {
             let mut changed = pin!(self.changed.notified());
-            // The wait begins before the look, so that nothing can happen in between.
+            // Registered before the check, so that a change in between is not missed.
             changed.as_mut().enable();
-            if let Some(place) = ticket.take_place() {
-                return place;
+            if let Some(permit) = ticket.take_permit() {
+                return permit;
             }
             changed.await;
         }
     }
 }
 
-/// A request that waits for its turn, until it is dropped.
+/// A request that waits for its turn. Dropping the value gives the turn up.
 struct Ticket<'a> {
     calls: &'a FileCalls,
     number: u64,
 }
 
 impl<'a> Ticket<'a> {
-    fn take_place(&self) -> Option<CallPlace<'a>> {
+    fn take_permit(&self) -> Option<FileCallPermit<'a>> {
         let mut state = self.calls.state.lock();
         let is_its_turn = state.waiting.first() == Some(&self.number);
         let is_counted = if is_its_turn { state.take() } else { None }?;
-        Some(CallPlace { calls: Some(self.calls), is_counted })
+        Some(FileCallPermit { calls: Some(self.calls), is_counted })
     }
 }
 
 impl Drop for Ticket<'_> {
     fn drop(&mut self) {
         self.calls.state.lock().waiting.remove(&self.number);
-        // It may be the turn of the next one now.
+        // The next ticket may have its turn now.
         self.calls.changed.notify_waiters();
     }
 }
 
-/// The place of one request, until it is dropped. While nothing limits them, places are not counted.
-pub(crate) struct CallPlace<'a> {
+/// The permit of one request, until it is dropped.
+pub(crate) struct FileCallPermit<'a> {
     calls: Option<&'a FileCalls>,
     is_counted: bool,
 }
 
-impl CallPlace<'_> {
-    /// Makes the request, and gives the place back early if the answer takes long.
+impl FileCallPermit<'_> {
+    /// Makes the request. Gives the permit back early if the answer takes long.
     pub(crate) async fn hold<T>(&mut self, request: impl Future<Output = T>) -> T {
         let mut request = pin!(request);
         if self.is_counted {
-            if let Ok(answer) = tokio::time::timeout(LONGEST_STAY, &mut request).await {
+            if let Ok(answer) = tokio::time::timeout(PERMIT_HELD, &mut request).await {
                 return answer;
             }
             self.give_back();
@@ -141,13 +142,13 @@ impl CallPlace<'_> {
     fn give_back(&mut self) {
         if let (Some(calls), true) = (self.calls, std::mem::take(&mut self.is_counted)) {
             calls.state.lock().count -= 1;
-            // The window may have grown, so one place may be room for two.
+            // All waiters, because the window may have grown by more than this permit.
             calls.changed.notify_waiters();
         }
     }
 }
 
-impl Drop for CallPlace<'_> {
+impl Drop for FileCallPermit<'_> {
     fn drop(&mut self) {
         self.give_back();
     }
@@ -157,25 +158,25 @@ impl Drop for CallPlace<'_> {
 mod tests {
     use super::*;
 
-    /// Polls once.
+    /// Polls the future once.
     async fn now<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
         tokio::time::timeout(Duration::ZERO, future).await.ok()
     }
 
     async fn after_a_loss() -> FileCalls {
         let calls = FileCalls::default();
-        calls.place(Lane::Files).await.lost();
+        calls.acquire(FileLane::Files).await.lost();
         calls
     }
 
     #[tokio::test]
-    async fn who_waits_has_its_turn_before_who_comes_later() {
+    async fn requests_get_permits_in_the_order_in_which_they_came() {
         let calls = after_a_loss().await;
-        let first = calls.place(Lane::Files).await;
-        let mut second = Box::pin(calls.place(Lane::Files));
+        let first = calls.acquire(FileLane::Files).await;
+        let mut second = Box::pin(calls.acquire(FileLane::Files));
         assert!(now(&mut second).await.is_none(), "one at a time after a loss");
         drop(first);
-        let mut third = Box::pin(calls.place(Lane::Files));
+        let mut third = Box::pin(calls.acquire(FileLane::Files));
         assert!(now(&mut third).await.is_none(), "the second has waited for longer");
         let second = now(&mut second).await.expect("it is its turn");
         assert!(now(&mut third).await.is_none());
@@ -184,11 +185,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_gives_up_waiting_holds_up_nobody() {
+    async fn a_request_that_gives_up_delays_no_other() {
         let calls = after_a_loss().await;
-        let first = calls.place(Lane::Files).await;
-        let mut second = Box::pin(calls.place(Lane::Files));
-        let mut third = Box::pin(calls.place(Lane::Files));
+        let first = calls.acquire(FileLane::Files).await;
+        let mut second = Box::pin(calls.acquire(FileLane::Files));
+        let mut third = Box::pin(calls.acquire(FileLane::Files));
         assert!(now(&mut second).await.is_none() && now(&mut third).await.is_none());
         drop(first);
         drop(second);

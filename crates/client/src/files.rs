@@ -24,7 +24,6 @@ pub use options::{
     CopyOptions, CreateDirectoryOptions, FileOptions, NewMetadata, RemoveOptions, RenameOptions, WriteStreamOptions,
 };
 pub use reader::{ExtentReader, FileChunk, FileReader};
-pub(crate) use remote::MetadataFlights;
 pub use remote::RemoteFileSystem;
 pub use writer::FileWriter;
 

@@ -1,4 +1,5 @@
-//! The first words over a new connection, and catching up with what was missed.
+//! Opening a connection: `initialize`, and, if the session is resumed, a read of everything that was missed. Start with [`open`] and
+//! [`resume`].
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -6,46 +7,47 @@ use std::sync::atomic::Ordering;
 use protocol::{
     EnvironmentInfo, InitializeParams, Method, NoResult, ReadParams, ReadResult, SessionId, notification,
 };
-
 use recovery::Generation;
+use tokio_util::task::TaskTracker;
 
+use crate::client_core::{ClientCore, capabilities_in};
 use crate::connector::Connector;
 use crate::error::ExecServerError;
 use crate::inbound::Inbound;
 use crate::options::ExecServerClientConnectOptions;
-use crate::process::entry::Entry;
-use crate::rpc::{CallError, Rpc, Slot};
-use crate::shared::{Shared, known_capabilities};
-use crate::watch;
+use crate::records::{Feed, ProcessRecord};
+use crate::rpc::{CallError, CallSlot, Rpc};
 
-/// Reads that are asked for before the first answer is waited for.
+/// Reads that are sent before the client waits for the first answer.
 const READS_AT_ONCE: usize = 512;
 
-/// What all of them are to bring together where connections do not hold, and what one brings at least. Each connection that breaks
-/// all the same halves it.
+/// Bytes that all reads of a connection may bring together after connections were lost during the catch-up. Each further loss halves it.
 const PAGES_BYTES: u64 = 16 * 1024;
+/// Bytes that each read may bring at least.
 const SMALLEST_PAGE: u64 = 1024;
 const MOST_HALVINGS: u32 = (PAGES_BYTES / SMALLEST_PAGE).ilog2();
 
-/// Connects and opens the session, or resumes `resume`.
+/// Makes a connection and opens a new session, or resumes the session `resume`. `tasks` owns the tasks of the connection.
 pub(crate) async fn open(
     connector: &dyn Connector,
     options: &ExecServerClientConnectOptions,
     inbound: &Arc<Inbound>,
+    tasks: &TaskTracker,
     resume: Option<&SessionId>,
     takeover: bool,
 ) -> Result<(Arc<Rpc>, Option<SessionId>), ExecServerError> {
     let timeout = options.connect_timeout;
     let connection = tokio::time::timeout(timeout, connector.connect())
         .await
-        .map_err(|_| ExecServerError::WebSocketConnectTimeout { url: connector.place(), timeout })??;
-    let rpc = Rpc::start(connection, Arc::clone(inbound), options.silence_timeout);
-    let closes_if_dropped = CloseOnDrop(Some(&rpc));
+        .map_err(|_| ExecServerError::WebSocketConnectTimeout { url: connector.address(), timeout })??;
+    let handler = Arc::clone(inbound);
+    let rpc = Rpc::start(connection, handler, options.silence_timeout, tasks);
+    let close_on_drop = CloseOnDrop(Some(&rpc));
     let timeout = options.initialize_timeout;
     let session = tokio::time::timeout(timeout, initialize(&rpc, options, resume, takeover))
         .await
         .map_err(|_| ExecServerError::InitializeTimedOut { timeout })??;
-    closes_if_dropped.disarm();
+    close_on_drop.disarm();
     Ok((rpc, session))
 }
 
@@ -63,7 +65,7 @@ async fn initialize(
         observe: options.observe,
     };
     let answer: protocol::InitializeResult =
-        answered(rpc, rpc.call(Method::Initialize.name(), &params, Slot::Ordinary).await)?;
+        answered(rpc, rpc.call(Method::Initialize.name(), &params, CallSlot::Ordinary).await)?;
     if let (Some(wanted), Some(got)) = (resume, &answer.session_id)
         && wanted != got
     {
@@ -73,7 +75,7 @@ async fn initialize(
     Ok(answer.session_id)
 }
 
-/// A call over a connection that is not the client's yet: its loss is the attempt's failure.
+/// The result of a call during the handshake. If the connection is lost, the attempt to connect has failed.
 fn answered<R>(rpc: &Rpc, result: Result<R, CallError>) -> Result<R, ExecServerError> {
     result.map_err(|error| match error {
         CallError::Failed(error) => error,
@@ -81,45 +83,45 @@ fn answered<R>(rpc: &Rpc, result: Result<R, CallError>) -> Result<R, ExecServerE
     })
 }
 
-/// Resumes the session over a new connection and brings every process up to date. Fails only if the connection does.
-pub(crate) async fn resume(shared: &Shared, generation: Generation) -> Result<Arc<Rpc>, ExecServerError> {
-    let session = shared.session.get();
-    let (rpc, _) = open(&*shared.connector, &shared.options, &shared.inbound, session, false).await?;
-    let closes_if_dropped = CloseOnDrop(Some(&rpc));
-    let processes = shared.inbound.recoverable();
-    let page = page_size(shared, &rpc, processes.len()).await?;
+/// Resumes the session over a new connection and reads the missed events of every process and every watch. A process whose events are lost
+/// fails alone; an error here means that the connection has failed.
+pub(crate) async fn resume(core: &ClientCore, generation: Generation) -> Result<Arc<Rpc>, ExecServerError> {
+    let session = core.session.get();
+    let (rpc, _) = open(&*core.connector, &core.options, &core.inbound, &core.tasks, session, false).await?;
+    let close_on_drop = CloseOnDrop(Some(&rpc));
+    let processes = core.inbound.recoverable();
+    let page = page_size(core, &rpc, processes.len()).await?;
     let mut progress = CatchUpProgress::default();
     for some in processes.chunks(READS_AT_ONCE) {
-        let caught_up = catch_up(shared, &rpc, some, page, &mut progress).await;
+        let caught_up = catch_up(core, &rpc, some, page, &mut progress).await;
         if progress.has_come_further {
-            shared.attempt_progressed(generation);
+            core.attempt_progressed(generation);
         }
         if let Err(error) = caught_up {
-            // A size with which something has come is small enough.
-            shared.broken_catch_ups.fetch_add(u32::from(!progress.has_come_further), Ordering::Relaxed);
+            // If something has come, the pages are small enough.
+            core.broken_catch_ups.fetch_add(u32::from(!progress.has_come_further), Ordering::Relaxed);
             return Err(error);
         }
     }
-    take_up_watches(shared, &rpc).await?;
-    closes_if_dropped.disarm();
+    resume_watches(core, &rpc).await?;
+    close_on_drop.disarm();
     Ok(rpc)
 }
 
-/// Where connections break before they have carried everything that was missed, it is asked for in small pieces, so that each connection
-/// brings us further. Only for servers that tell the place of an exit: with others a part cannot be told from the whole. They push the
-/// rest.
-async fn page_size(shared: &Shared, rpc: &Arc<Rpc>, processes: usize) -> Result<Option<PageSize>, ExecServerError> {
-    let broken = shared.broken_catch_ups.load(Ordering::Relaxed);
+/// The limit of each read. There is none until a connection was lost during the catch-up; then small pages let each connection bring
+/// some progress. Only for servers that number the exit (`readGaps`): from others, a page looks like the whole answer.
+async fn page_size(core: &ClientCore, rpc: &Arc<Rpc>, processes: usize) -> Result<Option<PageSize>, ExecServerError> {
+    let broken = core.broken_catch_ups.load(Ordering::Relaxed);
     if broken == 0 {
         return Ok(None);
     }
-    let capabilities = match shared.capabilities_so_far() {
+    let capabilities = match core.known_capabilities() {
         Some(known) => known.clone(),
         None => {
-            let info = rpc.call::<EnvironmentInfo>(Method::EnvironmentInfo.name(), &(), Slot::Ordinary).await;
-            let asked = known_capabilities(answered(rpc, info))?;
-            // What there is to say is not worth the bytes of every connection.
-            shared.learn_capabilities(&asked);
+            let info = rpc.call::<EnvironmentInfo>(Method::EnvironmentInfo.name(), &(), CallSlot::Ordinary).await;
+            let asked = capabilities_in(answered(rpc, info))?;
+            // Remembered, so that not every connection has to carry them again.
+            core.set_capabilities(&asked);
             asked
         }
     };
@@ -128,94 +130,97 @@ async fn page_size(shared: &Shared, rpc: &Arc<Rpc>, processes: usize) -> Result<
     Ok(capabilities.read_gaps.then_some(size))
 }
 
-/// How much of a process is asked for at once.
+/// The limit of one read.
 #[derive(Clone, Copy)]
 struct PageSize {
     bytes: u64,
-    /// The server sends parts of a chunk that is larger.
+    /// Whether the server can send a part of a chunk that is larger than `bytes`.
     cuts_chunks: bool,
 }
 
-/// Whether an attempt to catch up has brought anything.
 #[derive(Default)]
 struct CatchUpProgress {
+    /// Some output has come.
     has_come_further: bool,
 }
 
-/// Reads every process, and those again of which only a part of a chunk has come.
+/// Reads the missed events of these processes. A process of which only a part of a chunk has come is read again.
 async fn catch_up(
-    shared: &Shared,
+    core: &ClientCore,
     rpc: &Arc<Rpc>,
-    processes: &[Arc<Entry>],
+    processes: &[Arc<ProcessRecord>],
     page: Option<PageSize>,
     progress: &mut CatchUpProgress,
 ) -> Result<(), ExecServerError> {
-    processes.iter().for_each(|entry| entry.feed(super::process::feed::Feed::forget_pause));
+    processes.iter().for_each(|record| record.feed(Feed::forget_pause));
     let mut waiting = processes.to_vec();
     while !waiting.is_empty() {
-        waiting = read_once(shared, rpc, &waiting, page, progress).await?;
+        waiting = read_once(core, rpc, &waiting, page, progress).await?;
     }
     Ok(())
 }
 
-/// All reads are on their way before the first answer is waited for. Returns the processes of which only a part has come.
+/// Sends all reads, and then waits for their answers. Returns the processes of which only a part of a chunk has come.
 async fn read_once(
-    shared: &Shared,
+    core: &ClientCore,
     rpc: &Arc<Rpc>,
-    processes: &[Arc<Entry>],
+    processes: &[Arc<ProcessRecord>],
     page: Option<PageSize>,
     progress: &mut CatchUpProgress,
-) -> Result<Vec<Arc<Entry>>, ExecServerError> {
+) -> Result<Vec<Arc<ProcessRecord>>, ExecServerError> {
     let mut reads = Vec::with_capacity(processes.len());
-    for entry in processes {
+    for record in processes {
         let params = ReadParams {
             max_bytes: page.map(|page| page.bytes),
-            part: page.filter(|page| page.cuts_chunks).map(|_| entry.begun_part()),
-            ..ReadParams::after(entry.id.clone(), entry.last_seq())
+            part: page.filter(|page| page.cuts_chunks).map(|_| record.begun_part()),
+            ..ReadParams::after(record.id.clone(), record.last_seq())
         };
-        reads.push(answered(rpc, rpc.begin(Method::ProcessRead.name(), &params, Slot::Ordinary).await)?);
+        reads.push(answered(rpc, rpc.begin(Method::ProcessRead.name(), &params, CallSlot::Ordinary).await)?);
     }
-    // An answer that has come counts as received, so none is passed over because another one is lost.
+    // The server counts an answer as received, so each one is used, also after another one was lost.
     let (mut outcome, mut partial) = (Ok(()), Vec::new());
-    for (entry, read) in processes.iter().zip(reads) {
+    for (record, read) in processes.iter().zip(reads) {
         match read.answer::<ReadResult>().await {
             Ok(answer) => {
                 progress.has_come_further |= !answer.chunks.is_empty();
-                partial.extend(answer.partial.then(|| Arc::clone(entry)));
-                shared.catch_up(entry, Ok(answer));
+                partial.extend(answer.partial.then(|| Arc::clone(record)));
+                core.catch_up(record, Ok(answer));
             }
-            Err(CallError::Failed(error)) => shared.catch_up(entry, Err(error)),
+            Err(CallError::Failed(error)) => core.catch_up(record, Err(error)),
             lost @ Err(_) => outcome = answered(rpc, lost.map(drop)),
         }
     }
     outcome.map(|()| partial)
 }
 
-/// Asks for what every watch has missed. One that the server does not know any more is made anew, and one that cannot be is over.
-async fn take_up_watches(shared: &Shared, rpc: &Arc<Rpc>) -> Result<(), ExecServerError> {
-    let watches = shared.inbound.watches.recoverable();
+/// Asks for the missed changes of every watch. A watch that the server no longer knows is begun again. A watch that fails ends alone.
+async fn resume_watches(core: &ClientCore, rpc: &Arc<Rpc>) -> Result<(), ExecServerError> {
+    let watches = core.inbound.watches.recoverable();
     let mut calls = Vec::with_capacity(watches.len());
-    for entry in &watches {
-        calls.push(answered(rpc, rpc.begin(Method::FsWatch.name(), &entry.again(), Slot::Ordinary).await)?);
+    for record in &watches {
+        calls.push(answered(
+            rpc,
+            rpc.begin(Method::FsWatch.name(), &record.resume_params(), CallSlot::Ordinary).await,
+        )?);
     }
-    for (entry, call) in watches.iter().zip(calls) {
-        let taken_up = match call.answer::<NoResult>().await {
-            Err(CallError::Failed(error)) if watch::is_unknown(&error) => {
-                entry.begins_anew();
-                rpc.call::<NoResult>(Method::FsWatch.name(), &entry.anew(), Slot::Ordinary).await
+    for (record, call) in watches.iter().zip(calls) {
+        let resumed = match call.answer::<NoResult>().await {
+            Err(CallError::Failed(error)) if error.is_not_found() => {
+                record.restart();
+                rpc.call::<NoResult>(Method::FsWatch.name(), &record.begin_params(), CallSlot::Ordinary).await
             }
             other => other,
         };
-        match taken_up {
+        match resumed {
             Ok(_) => {}
-            Err(CallError::Failed(error)) => entry.fail(error),
+            Err(CallError::Failed(error)) => record.fail(error),
             lost @ Err(_) => answered(rpc, lost.map(drop))?,
         }
     }
     Ok(())
 }
 
-/// A connection whose opening is given up does not stay open.
+/// Closes a connection whose handshake fails or is given up.
 struct CloseOnDrop<'a>(Option<&'a Rpc>);
 
 impl CloseOnDrop<'_> {

@@ -1,8 +1,4 @@
-//! HTTP requests made from the environment. A streamed body belongs to its connection: it cannot be taken up over another one, so it
-//! fails at once when the connection does.
-
-mod backlog;
-mod bodies;
+//! HTTP requests that the environment makes. A streamed body ends with its connection: it cannot be resumed over another one.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,25 +7,21 @@ use bytes::Bytes;
 use protocol::{HttpRequestParams, HttpResponse, methods};
 use tokio::sync::mpsc;
 
-use crate::client::{ExecServerClient, Handle};
+use crate::client::ExecServerClient;
+use crate::client_core::{ClientCore, ClientHandle};
 use crate::error::ExecServerError;
-use crate::forget::Forgotten;
-use crate::job::Job;
-use crate::shared::Shared;
-
-pub(crate) use backlog::Backlog;
-pub(crate) use bodies::Bodies;
-use bodies::{Piece, Registration};
+use crate::jobs::{BackgroundJob, Forgotten};
+use crate::records::{BodyPiece, BodyRegistration};
 
 /// A future that an [`HttpClient`] returns.
 pub type HttpAnswering<'a, T> = Pin<Box<dyn Future<Output = Result<T, ExecServerError>> + Send + 'a>>;
 
-/// Makes HTTP requests, from wherever it is.
+/// Makes HTTP requests. [`ExecServerClient`] makes them from the machine of its server.
 pub trait HttpClient: Send + Sync {
-    /// Makes a request and returns the whole answer.
+    /// Makes a request and returns the answer with its whole body.
     fn http_request(&self, params: HttpRequestParams) -> HttpAnswering<'_, HttpResponse>;
 
-    /// Makes a request; the answer's body is read as it comes.
+    /// Makes a request and returns the head of the answer, and a stream of its body.
     fn http_request_stream(
         &self,
         params: HttpRequestParams,
@@ -49,41 +41,41 @@ impl HttpClient for ExecServerClient {
     }
 }
 
-/// The body of a streamed answer, piece by piece. A reader that lags makes the server wait, if it can; dropping the body ends the
-/// request, or lets the rest go by.
+/// The streamed body of an answer. While too much of it is unread, the client makes the server pause the body, if the server can do that.
+/// Dropping the value cancels the request; from a server that cannot cancel, the rest of the body is ignored.
 pub struct HttpResponseBodyStream {
-    pieces: mpsc::UnboundedReceiver<Piece>,
-    registration: Registration,
+    pieces: mpsc::UnboundedReceiver<BodyPiece>,
+    registration: BodyRegistration,
     is_over: bool,
-    /// The connection lives as long as somebody reads from it.
-    handle: Arc<Handle>,
+    /// Keeps the client open while the body is read.
+    handle: Arc<ClientHandle>,
 }
 
 impl HttpResponseBodyStream {
-    /// Waits for the next piece; none after the last. Cancel safe.
+    /// Waits for the next piece of the body. Returns `None` after the last. Cancel safe.
     pub async fn recv(&mut self) -> Option<Result<Bytes, ExecServerError>> {
         if self.is_over {
             return None;
         }
         match self.pieces.recv().await {
-            Some(Piece::Bytes(bytes)) => {
+            Some(BodyPiece::Bytes(bytes)) => {
                 if let Some(backlog) = self.registration.taken(bytes.len()) {
-                    self.handle.shared.inbound.job(Job::TellBodyFlow(backlog));
+                    self.handle.core.inbound.add_job(BackgroundJob::SendBodyFlow(backlog));
                 }
                 Some(Ok(bytes))
             }
-            Some(Piece::Failed(text)) => {
+            Some(BodyPiece::Failed(text)) => {
                 self.is_over = true;
                 Some(Err(ExecServerError::HttpRequest(text)))
             }
-            Some(Piece::End) | None => {
+            Some(BodyPiece::End) | None => {
                 self.is_over = true;
                 None
             }
         }
     }
 
-    /// Everything that is left.
+    /// Reads the rest of the body.
     pub async fn collect(mut self) -> Result<Vec<u8>, ExecServerError> {
         let mut body = Vec::new();
         while let Some(piece) = self.recv().await {
@@ -96,63 +88,65 @@ impl HttpResponseBodyStream {
 impl Drop for HttpResponseBodyStream {
     fn drop(&mut self) {
         if self.registration.give_up() {
-            cancel(&self.handle.shared, self.registration.id().to_owned());
+            cancel(&self.handle.core, self.registration.id().to_owned());
         }
         while let Ok(piece) = self.pieces.try_recv() {
-            if let Piece::Bytes(bytes) = piece {
+            if let BodyPiece::Bytes(bytes) = piece {
                 self.registration.taken(bytes.len());
             }
         }
     }
 }
 
-/// A request that is cancelled if nobody waits for its answer any more.
-struct Pending<'a> {
-    shared: &'a Shared,
+/// Cancels a request when it is dropped, unless `id` was removed before.
+struct CancelRequestOnDrop<'a> {
+    core: &'a ClientCore,
     id: Option<String>,
 }
 
-impl Drop for Pending<'_> {
+impl Drop for CancelRequestOnDrop<'_> {
     fn drop(&mut self) {
         if let Some(id) = self.id.take() {
-            cancel(self.shared, id);
+            cancel(self.core, id);
         }
     }
 }
 
-fn cancel(shared: &Shared, id: String) {
-    shared.inbound.job(Job::Forget(Forgotten::Request(id)));
+fn cancel(core: &ClientCore, id: String) {
+    core.inbound.add_job(BackgroundJob::Forget(Forgotten::Request(id)));
 }
 
 impl ExecServerClient {
-    /// Makes an HTTP request from the environment and returns the whole answer.
+    /// Makes an HTTP request from the environment and returns the answer with its whole body.
     pub async fn http_request(&self, mut params: HttpRequestParams) -> Result<HttpResponse, ExecServerError> {
-        let shared = &self.handle().shared;
+        let core = &self.handle().core;
+        core.room_for_job().await?;
         params.stream_response = false;
-        params.request_id = shared.inbound.bodies.next_id();
-        let mut pending = Pending { shared, id: Some(params.request_id.clone()) };
-        let answer = shared.call_for_user::<methods::HttpRequest>(&params).await;
+        params.request_id = core.inbound.bodies.next_id();
+        let mut pending = CancelRequestOnDrop { core, id: Some(params.request_id.clone()) };
+        let answer = core.call_for_user::<methods::HttpRequest>(&params).await;
         pending.id = None;
         answer
     }
 
-    /// Makes an HTTP request from the environment; the answer's body is read as it comes.
+    /// Makes an HTTP request from the environment and returns the head of the answer, and a stream of its body.
     pub async fn http_request_stream(
         &self,
         mut params: HttpRequestParams,
     ) -> Result<(HttpResponse, HttpResponseBodyStream), ExecServerError> {
-        let shared = &self.handle().shared;
+        let core = &self.handle().core;
+        core.room_for_job().await?;
         params.stream_response = true;
-        // A server that does not say what it can do can do little.
-        let has_flow = shared.capabilities().await.is_ok_and(|capabilities| capabilities.http_limits);
-        // Before it is sent: the first piece may come right behind the answer.
-        let (registration, pieces) = shared.inbound.bodies.register(has_flow);
+        // If the capabilities are not known, the server is treated as one that cannot pause a body.
+        let has_flow = core.capabilities().await.is_ok_and(|capabilities| capabilities.http_limits);
+        // Before the request is sent, because the first piece may come right after the answer.
+        let (registration, pieces) = core.inbound.bodies.register(has_flow);
         params.request_id = registration.id().to_owned();
         let handle = Arc::clone(self.handle());
         let body = HttpResponseBodyStream { pieces, registration, is_over: false, handle };
-        let answer = shared.call_for_user::<methods::HttpRequest>(&params).await;
+        let answer = core.call_for_user::<methods::HttpRequest>(&params).await;
         if answer.is_err() {
-            // There is nothing to cancel.
+            // The request has failed, so there is nothing to cancel.
             body.registration.give_up();
         }
         Ok((answer?, body))

@@ -1,4 +1,5 @@
-//! What a server sends on its own, and whom it concerns. Nothing here waits: what takes time becomes a job.
+//! Messages that the server sends on its own: each goes to the record of the process, watch, search or body that it is about. Nothing here
+//! waits. Work that takes time becomes a background job.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,127 +10,138 @@ use protocol::{ExitedNotification, ProcessId, PushedClose, PushedOutput, WireErr
 use recovery::{Event, Exit};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use tokio::sync::mpsc;
 
-use crate::http::Bodies;
-use crate::job::Job;
-use crate::process::entry::{Consequence, Entry};
-use crate::search::Searches;
-use crate::watch::Watches;
+use crate::jobs::{BackgroundJob, JobQueue};
+use crate::records::{BodyRecords, Consequence, ProcessRecord, SearchRecords, WatchRecords};
+use crate::rpc::PeerHandler;
 
-/// What this client follows: processes, bodies, watches, searches.
+/// The records of everything that this client follows, and the queue of its background jobs.
+#[derive(Default)]
 pub(crate) struct Inbound {
-    processes: Mutex<HashMap<ProcessId, Arc<Entry>>>,
-    pub(crate) bodies: Bodies,
-    pub(crate) watches: Watches,
-    pub(crate) searches: Searches,
-    jobs: mpsc::UnboundedSender<Job>,
+    processes: Mutex<HashMap<ProcessId, Arc<ProcessRecord>>>,
+    pub(crate) bodies: BodyRecords,
+    pub(crate) watches: WatchRecords,
+    pub(crate) searches: SearchRecords,
+    jobs: Arc<JobQueue>,
 }
 
 impl Inbound {
-    pub(crate) fn new(jobs: mpsc::UnboundedSender<Job>) -> Arc<Self> {
-        Arc::new(Self {
-            processes: Mutex::default(),
-            bodies: Bodies::default(),
-            watches: Watches::default(),
-            searches: Searches::default(),
-            jobs,
-        })
-    }
-
-    /// Follows a process from now on. False: there is one of that id.
-    pub(crate) fn add(&self, entry: &Arc<Entry>) -> bool {
+    /// Follows a process from now on. Returns false if a process with the same id is followed already.
+    pub(crate) fn add(&self, record: &Arc<ProcessRecord>) -> bool {
         let mut processes = self.processes.lock();
-        let is_new = !processes.contains_key(&entry.id);
+        let is_new = !processes.contains_key(&record.id);
         if is_new {
-            processes.insert(entry.id.clone(), Arc::clone(entry));
+            processes.insert(record.id.clone(), Arc::clone(record));
         }
         is_new
     }
 
-    /// Follows it no longer.
-    pub(crate) fn remove(&self, entry: &Arc<Entry>) {
+    /// Does not follow this process any longer.
+    pub(crate) fn remove(&self, record: &Arc<ProcessRecord>) {
         let mut processes = self.processes.lock();
-        if processes.get(&entry.id).is_some_and(|known| Arc::ptr_eq(known, entry)) {
-            processes.remove(&entry.id);
+        if processes.get(&record.id).is_some_and(|known| Arc::ptr_eq(known, record)) {
+            processes.remove(&record.id);
         }
     }
 
-    /// Follows it no longer if there is neither a handle nor a subscriber.
-    pub(crate) fn remove_if_unwatched(&self, entry: &Arc<Entry>) {
-        if entry.is_unwatched() {
-            self.remove(entry);
+    /// Does not follow this process any longer if neither a handle nor a subscriber is left.
+    pub(crate) fn remove_if_unused(&self, record: &Arc<ProcessRecord>) {
+        if record.is_unused() {
+            self.remove(record);
         }
     }
 
-    /// Those to catch up with after a lost connection.
-    pub(crate) fn recoverable(&self) -> Vec<Arc<Entry>> {
+    /// The processes whose missed events must be read after a lost connection.
+    pub(crate) fn recoverable(&self) -> Vec<Arc<ProcessRecord>> {
         let processes = self.processes.lock();
-        processes.values().filter(|entry| entry.is_recoverable() && !entry.is_over()).cloned().collect()
+        processes.values().filter(|record| record.is_recoverable() && !record.is_over()).cloned().collect()
     }
 
-    /// Nothing will come any more, for nobody.
+    /// The client has failed: all processes and watches end with this text.
     pub(crate) fn fail_all(&self, text: &str) {
         let processes = std::mem::take(&mut *self.processes.lock());
-        processes.values().for_each(|entry| entry.fail(text));
+        processes.values().for_each(|record| record.fail(text));
         self.watches.fail_all(text);
     }
 
-    pub(crate) fn job(&self, job: Job) {
-        // Nobody takes jobs any more once the client is closed, and then there is nothing left to do.
-        let _closed = self.jobs.send(job);
+    pub(crate) fn jobs(&self) -> &Arc<JobQueue> {
+        &self.jobs
     }
 
-    /// Ends a process that nobody follows any more, unless it was there before us or is to be there after us.
-    pub(crate) fn end_if_ours(&self, entry: &Entry) {
-        if !entry.is_detached() {
-            self.job(Job::Terminate(entry.id.clone()));
+    pub(crate) fn add_job(&self, job: BackgroundJob) {
+        self.jobs.add(job);
+    }
+
+    /// Kills a process that is not followed any more, unless it is detached.
+    pub(crate) fn terminate_unless_detached(&self, record: &ProcessRecord) {
+        if !record.is_detached() {
+            self.add_job(BackgroundJob::Terminate(record.id.clone()));
         }
     }
 
-    /// Ends every process that is followed and was not asked to stay.
-    pub(crate) fn end_all_of_ours(&self) {
+    /// Kills all processes that are followed and not detached, because the client closes.
+    pub(crate) fn terminate_own_processes(&self) {
         let processes: Vec<_> = self.processes.lock().values().cloned().collect();
-        processes.iter().filter(|entry| !entry.is_over()).for_each(|entry| self.end_if_ours(entry));
+        processes.iter().filter(|record| !record.is_over()).for_each(|record| self.terminate_unless_detached(record));
     }
 
-    pub(crate) fn output(&self, output: &PushedOutput<'_>) -> Result<(), String> {
-        let Some(entry) = self.find(&output.process_id) else { return Ok(()) };
+    /// Does what an event has made necessary.
+    pub(crate) fn handle(&self, record: &Arc<ProcessRecord>, consequence: Option<Consequence>) {
+        match consequence {
+            None => {}
+            Some(Consequence::Over) => self.remove(record),
+            Some(Consequence::Terminate) => {
+                self.remove(record);
+                self.terminate_unless_detached(record);
+            }
+            Some(Consequence::FillHole) => self.add_job(BackgroundJob::FillHole(Arc::clone(record))),
+            Some(Consequence::Flow) => self.add_job(BackgroundJob::SendFlow(Arc::clone(record))),
+        }
+    }
+
+    fn find(&self, process: &str) -> Option<Arc<ProcessRecord>> {
+        self.processes.lock().get(process).cloned()
+    }
+}
+
+impl PeerHandler for Inbound {
+    fn handle_output(&self, output: &PushedOutput<'_>) -> Result<(), String> {
+        let Some(record) = self.find(&output.process_id) else { return Ok(()) };
         let chunk = Bytes::from(decode_base64(&output.chunk).map_err(|error| format!("invalid base64: {error}"))?);
-        self.handle(&entry, entry.push(output.seq, Event::Output { stream: output.stream, chunk }));
+        self.handle(&record, record.push(output.seq, Event::Output { stream: output.stream, chunk }));
         Ok(())
     }
 
-    pub(crate) fn notification(&self, method: &str, params: Option<&RawValue>) -> Result<(), String> {
+    fn handle_notification(&self, method: &str, params: Option<&RawValue>) -> Result<(), String> {
         let params = params.map_or("null", RawValue::get);
         match method {
-            notification::PROCESS_OUTPUT => self.output(&decode(params)?),
+            notification::PROCESS_OUTPUT => self.handle_output(&decode(params)?),
             notification::PROCESS_EXITED => {
                 let exited: ExitedNotification = decode(params)?;
-                if let Some(entry) = self.find(exited.process_id.as_str()) {
+                if let Some(record) = self.find(exited.process_id.as_str()) {
                     let exit = Exit {
                         code: exited.exit_code,
                         sandbox_denied: exited.sandbox_denied,
                         timed_out: exited.timed_out,
                     };
-                    self.handle(&entry, entry.push(exited.seq, Event::Exited(exit)));
+                    self.handle(&record, record.push(exited.seq, Event::Exited(exit)));
                 }
                 Ok(())
             }
             notification::PROCESS_CLOSED => {
                 let closed: PushedClose<'_> = decode(params)?;
-                if let Some(entry) = self.find(&closed.process_id) {
+                if let Some(record) = self.find(&closed.process_id) {
                     let consequence = match closed.seq {
-                        Some(seq) => entry.push(seq, Event::Closed),
-                        None => entry.push_unnumbered_close(),
+                        Some(seq) => record.push(seq, Event::Closed),
+                        None => record.push_unnumbered_close(),
                     };
-                    self.handle(&entry, consequence);
+                    self.handle(&record, consequence);
                 }
                 Ok(())
             }
             notification::HTTP_BODY_DELTA => {
                 if let Some(backlog) = self.bodies.push(&decode(params)?)? {
-                    self.job(Job::TellBodyFlow(backlog));
+                    self.add_job(BackgroundJob::SendBodyFlow(backlog));
                 }
                 Ok(())
             }
@@ -142,16 +154,15 @@ impl Inbound {
                 Ok(())
             }
             other => {
-                tracing::debug!(method = other, "a notification nobody waits for");
+                tracing::debug!(method = other, "unknown notification");
                 Ok(())
             }
         }
     }
 
-    /// A request of the server.
-    pub(crate) fn request(&self, method: &str) -> Result<serde_json::Value, WireError> {
+    fn answer_request(&self, method: &str) -> Result<serde_json::Value, WireError> {
         match method {
-            // Nobody here can decide; what is not allowed is denied.
+            // This client has nobody who could decide, so everything is denied.
             "network/policyRequest" => Ok(serde_json::json!({"decision": {"type": "deny", "reason": "not_allowed"}})),
             other => Err(WireError {
                 code: protocol::ErrorCode::MethodNotFound.number(),
@@ -159,24 +170,6 @@ impl Inbound {
                 message: format!("exec-server client does not implement `{other}` yet"),
             }),
         }
-    }
-
-    /// Acts on what an event brought about.
-    pub(crate) fn handle(&self, entry: &Arc<Entry>, consequence: Option<Consequence>) {
-        match consequence {
-            None => {}
-            Some(Consequence::Over) => self.remove(entry),
-            Some(Consequence::Terminate) => {
-                self.remove(entry);
-                self.end_if_ours(entry);
-            }
-            Some(Consequence::FillHole) => self.job(Job::FillHole(Arc::clone(entry))),
-            Some(Consequence::Flow) => self.job(Job::TellFlow(Arc::clone(entry))),
-        }
-    }
-
-    fn find(&self, process: &str) -> Option<Arc<Entry>> {
-        self.processes.lock().get(process).cloned()
     }
 }
 

@@ -14,33 +14,35 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod accepted;
 mod client;
+mod client_core;
 mod connector;
 mod discovery;
 mod environments;
 mod error;
 mod file_calls;
 mod files;
-mod forget;
 mod handshake;
 mod http;
 mod inbound;
-mod job;
+mod job_runner;
+mod jobs;
+mod metadata_flights;
 mod options;
 mod path_map;
 mod process;
+mod records;
 mod rpc;
 mod search;
-mod shared;
 mod supervisor;
 mod unified;
 mod watch;
 
+pub use accepted::{AcceptedSockets, accepted};
 pub use client::ExecServerClient;
-pub use connector::{
-    AcceptedSockets, ChildConnector, Companion, Connecting, Connection, Connector, SshConnector, UrlConnector,
-    accepted,
-};
+pub use client_core::ConnectionState;
+pub use connector::{ChildConnector, Companion, Connecting, Connector, ServerConnection, SshConnector, UrlConnector};
 pub use environments::{EntryProblem, EnvironmentSpec, Environments, EnvironmentsError, Problem, Surroundings, Way};
 pub use error::ExecServerError;
 pub use files::{
@@ -52,8 +54,8 @@ pub use http::{HttpAnswering, HttpClient, HttpResponseBodyStream};
 pub use options::{ExecServerClientConnectOptions, RemoteExecServerConnectArgs};
 pub use path_map::{PathMap, PathMapError};
 pub use process::{
-    EventsLagged, ExecProcess, ExecProcessEvent, ExecProcessEventReceiver, ExitStatus, ProcessEvents, ProcessOutput,
-    ProcessOutputChunk, ProcessReader, ProcessStdin,
+    EventsLagged, ExecProcess, ExecProcessEventReceiver, ExitStatus, ProcessEvents, ProcessOutput, ProcessReader,
+    ProcessStdin,
 };
 pub use protocol::fs::{
     ChangeKind, DirectoryEntry, FileChange, FileMetadata, FileTime, FoundFile, FoundLine, MatchRange, SearchCase,
@@ -69,13 +71,13 @@ pub use protocol::{
 pub use protocol::{
     ReadResult as ReadResponse, StartParams as ExecParams, StartResult as ExecResponse, WriteResult as WriteResponse,
 };
+pub use records::{Changes, ExecProcessEvent, ProcessOutputChunk};
 pub use recovery::{Backoff, WhenRecovering};
 pub use search::Search;
-pub use shared::ConnectionState;
 pub use transport::{ConnectOptions, MessageStream, TlsRoots};
 pub use unified::{
     Abridged, Approval, ApprovalDecider, ApprovalRequest, Command, CommandCompletion, Completions, Deciding,
     ExecCommandRequest, ExecCommandResponse, ExecSessionId, HeadTail, StdinOutcome, UnifiedExec, UnifiedExecError,
     UnifiedExecOptions, WriteStdinRequest,
 };
-pub use watch::{Changes, Watch};
+pub use watch::Watch;

@@ -1,109 +1,129 @@
-//! The task that keeps a client connected: it does what the rules of the link say.
+//! The task that keeps a client connected. It does what `recovery::Reconnection` says and has no rules of its own.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use recovery::{Action, Chance, Generation};
+use tokio::task::{AbortHandle, JoinError, JoinSet};
 
+use crate::client_core::{ClientCore, ConnectionState};
 use crate::error::ExecServerError;
 use crate::handshake;
-use crate::rpc::{End, Rpc};
-use crate::shared::{ConnectionState, Shared};
+use crate::rpc::{Disconnect, Rpc};
 
-/// What a client fails with whose session another one has taken.
+/// The failure of a client whose session another client has taken over.
 const TAKEN_OVER: &str = "another client attached to this session";
+/// Why a connection is closed that was made after the client had stopped waiting for it.
+const TOO_LATE: &str = "it came too late";
 
-type Attempt = tokio::task::JoinHandle<Result<Arc<Rpc>, ExecServerError>>;
+/// The attempts to reconnect. At most one counts; others were abandoned and have not ended yet.
+#[derive(Default)]
+struct ReconnectAttempts {
+    tasks: JoinSet<ReconnectResult>,
+    current: Option<(Generation, AbortHandle)>,
+}
 
-/// Runs until the client is closed or has failed for good.
-pub(crate) async fn run(shared: Arc<Shared>) {
-    let mut attempt: Option<(Generation, Attempt)> = None;
+type ReconnectResult = (Generation, Result<Arc<Rpc>, ExecServerError>);
+
+/// Runs until the client is closed or has failed for good, and until its attempts to reconnect have ended.
+pub(crate) async fn run(core: Arc<ClientCore>) {
+    let mut attempts = ReconnectAttempts::default();
     loop {
-        while let Some(action) = next_action(&shared) {
-            act(&shared, action, &mut attempt);
+        while let Some(action) = next_action(&core) {
+            act(&core, action, &mut attempts);
         }
         let (current, rpc, timeout) = {
-            let linked = shared.link.lock();
-            // Somebody else may have changed it since.
+            let linked = core.link.lock();
+            // Another task may have changed the link since.
             if linked.link.has_action() {
                 continue;
             }
             if linked.link.failure().is_some() {
-                return;
+                break;
             }
             (linked.link.current(), Arc::clone(&linked.rpc), linked.link.poll_timeout())
         };
         tokio::select! {
-            end = rpc.ended(), if current.is_some() => {
+            disconnect = rpc.ended(), if current.is_some() => {
                 if let Some(generation) = current {
-                    let End(reason) = end;
-                    let mut linked = shared.link.lock();
-                    // Where nobody can look without taking the session, whoever took it may only look, and soon be gone.
-                    if rpc.was_taken_over() && shared.server_knows_observers() {
-                        shared.is_taken_over.store(true, Ordering::Relaxed);
-                        linked.link.taken_over(generation, TAKEN_OVER);
-                    } else {
-                        linked.link.disconnected(generation, reason.as_deref(), Instant::now(), chance());
-                    }
+                    handle_disconnect(&core, generation, &rpc, disconnect);
                 }
             }
-            (generation, result) = finished(&mut attempt), if attempt.is_some() => {
-                attempt = None;
-                settle(&shared, generation, result);
-            }
-            () = until(timeout), if timeout.is_some() => shared.link.lock().link.handle_timeout(Instant::now()),
-            () = shared.poke.notified() => {}
+            Some(ended) = attempts.tasks.join_next() => handle_attempt(&core, &mut attempts, ended),
+            () = until(timeout), if timeout.is_some() => core.link.lock().link.handle_timeout(Instant::now()),
+            () = core.poke.notified() => {}
         }
+    }
+    attempts.tasks.abort_all();
+    while let Some(ended) = attempts.tasks.join_next().await {
+        close_late(ended);
     }
 }
 
-fn next_action(shared: &Shared) -> Option<Action> {
-    shared.link.lock().link.poll_action()
+fn next_action(core: &ClientCore) -> Option<Action> {
+    core.link.lock().link.poll_action()
 }
 
-fn act(shared: &Arc<Shared>, action: Action, attempt: &mut Option<(Generation, Attempt)>) {
+fn handle_disconnect(core: &ClientCore, generation: Generation, rpc: &Rpc, disconnect: Disconnect) {
+    let mut linked = core.link.lock();
+    // From a server without observers, a takeover may be a client that only wants to look and goes away soon, so this client recovers.
+    if rpc.was_taken_over() && core.server_knows_observers() {
+        core.is_taken_over.store(true, Ordering::Relaxed);
+        linked.link.taken_over(generation, TAKEN_OVER);
+    } else {
+        let Disconnect(reason) = disconnect;
+        linked.link.disconnected(generation, reason.as_deref(), Instant::now(), chance());
+    }
+}
+
+fn act(core: &Arc<ClientCore>, action: Action, attempts: &mut ReconnectAttempts) {
     match action {
         Action::FailStreams(text) => {
             tracing::debug!(reason = text, "disconnected");
-            shared.inbound.bodies.fail_all(&text);
-            shared.state.send_replace(ConnectionState::Recovering(text));
+            core.inbound.bodies.fail_all(&text);
+            core.state.send_replace(ConnectionState::Recovering(text));
         }
         Action::Attempt(generation) => {
-            let shared = Arc::clone(shared);
-            *attempt = Some((generation, tokio::spawn(async move { handshake::resume(&shared, generation).await })));
+            let core = Arc::clone(core);
+            let task = attempts.tasks.spawn(async move { (generation, handshake::resume(&core, generation).await) });
+            attempts.current = Some((generation, task));
         }
         Action::Abandon(_) => {
-            if let Some((_, task)) = attempt.take() {
+            if let Some((_, task)) = attempts.current.take() {
                 task.abort();
-                // It may have succeeded in this moment.
-                tokio::spawn(async move {
-                    if let Ok(Ok(rpc)) = task.await {
-                        rpc.close("it came too late");
-                    }
-                });
             }
         }
         Action::Connected(_) => {
-            shared.state.send_replace(ConnectionState::Connected);
+            core.state.send_replace(ConnectionState::Connected);
         }
         Action::Fail(text) => {
-            shared.inbound.bodies.fail_all(&text);
-            shared.inbound.fail_all(&text);
-            shared.state.send_replace(ConnectionState::Failed(text));
+            core.inbound.bodies.fail_all(&text);
+            core.inbound.fail_all(&text);
+            core.state.send_replace(ConnectionState::Failed(text));
         }
     }
 }
 
-fn settle(shared: &Shared, generation: Generation, result: Result<Arc<Rpc>, ExecServerError>) {
-    let mut linked = shared.link.lock();
+fn handle_attempt(core: &ClientCore, attempts: &mut ReconnectAttempts, ended: Result<ReconnectResult, JoinError>) {
+    let current = attempts.current.as_ref().map(|(generation, task)| (*generation, task.id()));
+    let (generation, result) = match (ended, current) {
+        (Ok((generation, result)), Some((wanted, _))) if generation == wanted => (generation, result),
+        (Err(error), Some((wanted, task))) if error.id() == task => {
+            (wanted, Err(ExecServerError::Protocol(error.to_string())))
+        }
+        // It was abandoned, and may have succeeded in the same moment.
+        (ended, _) => return close_late(ended),
+    };
+    attempts.current = None;
+    let mut linked = core.link.lock();
     match result {
         Ok(rpc) => {
             linked.link.attempt_succeeded(generation, Instant::now());
             if linked.link.current() == Some(generation) {
                 linked.rpc = rpc;
             } else {
-                rpc.close("it came too late");
+                rpc.close(TOO_LATE);
             }
         }
         Err(error) => {
@@ -114,13 +134,9 @@ fn settle(shared: &Shared, generation: Generation, result: Result<Arc<Rpc>, Exec
     }
 }
 
-async fn finished(attempt: &mut Option<(Generation, Attempt)>) -> (Generation, Result<Arc<Rpc>, ExecServerError>) {
-    match attempt {
-        Some((generation, task)) => {
-            let result = task.await.unwrap_or_else(|error| Err(ExecServerError::Protocol(error.to_string())));
-            (*generation, result)
-        }
-        None => std::future::pending().await,
+fn close_late(ended: Result<ReconnectResult, JoinError>) {
+    if let Ok((_, Ok(rpc))) = ended {
+        rpc.close(TOO_LATE);
     }
 }
 
@@ -131,7 +147,7 @@ async fn until(time: Option<Instant>) {
     }
 }
 
-/// Some randomness, from a source that is here anyway.
+/// A random number, taken from a UUID so that no other source of randomness is needed.
 fn chance() -> Chance {
     let bits = uuid::Uuid::new_v4().as_u64_pair().0 >> 16;
     Chance::new(bits as f64 / (1_u64 << 48) as f64)

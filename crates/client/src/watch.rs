@@ -1,40 +1,26 @@
-//! What changes in a tree of the environment, over as many connections as it takes.
-
-mod entry;
+//! Watching files of the environment for changes. A watch continues over new connections.
 
 use std::sync::Arc;
 
-use protocol::fs::{FileChange, WatchParams};
-use protocol::{ErrorCode, PathUri, methods};
+use protocol::{PathUri, methods};
 
-use crate::client::{ExecServerClient, Handle};
+use crate::client::ExecServerClient;
+use crate::client_core::{CallOptions, ClientCore, ClientHandle};
 use crate::error::ExecServerError;
-use crate::forget::Forgotten;
-use crate::job::Job;
-use crate::shared::{CallOptions, Shared};
+use crate::jobs::{BackgroundJob, Forgotten};
+use crate::records::{Changes, WatchRecord};
 
-pub(crate) use entry::{WatchEntry, Watches};
-
-/// Something has changed.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Changes {
-    /// In an order in which they can be applied.
-    pub changes: Vec<FileChange>,
-    /// More has changed than could be told, before these: look again at everything.
-    pub overflow: bool,
-}
-
-/// A watch under way. Dropping it ends it.
+/// A running watch. Dropping the value ends the watch.
 pub struct Watch {
-    entry: Arc<WatchEntry>,
-    handle: Arc<Handle>,
+    record: Arc<WatchRecord>,
+    handle: Arc<ClientHandle>,
 }
 
 impl Watch {
-    /// Waits for the next changes; none when what was watched is gone. Cancel safe.
+    /// Waits for the next changes. Returns `None` when the watched file or directory is gone and everything was read. Cancel safe.
     pub async fn recv(&mut self) -> Option<Result<Changes, ExecServerError>> {
-        let mut changes = self.entry.recv().await?;
-        if let (Ok(changes), Some(paths)) = (&mut changes, self.handle.shared.connector.paths()) {
+        let mut changes = self.record.recv().await?;
+        if let (Ok(changes), Some(paths)) = (&mut changes, self.handle.core.connector.paths()) {
             for change in &mut changes.changes {
                 change.path = paths.to_local(&change.path);
                 change.from = change.from.take().map(|from| paths.to_local(&from));
@@ -46,76 +32,51 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        let inbound = &self.handle.shared.inbound;
-        inbound.watches.remove(&self.entry.id);
-        if !self.entry.is_over() {
-            inbound.job(Job::Forget(Forgotten::Watch(self.entry.id.clone())));
+        let inbound = &self.handle.core.inbound;
+        inbound.watches.remove(&self.record.id);
+        if !self.record.is_over() {
+            inbound.add_job(BackgroundJob::Forget(Forgotten::Watch(self.record.id.clone())));
         }
     }
 }
 
 impl ExecServerClient {
-    /// Watches a file or a directory, with everything below it if it is `recursive`. A lost connection loses no change; where that
-    /// cannot be kept, an overflow is reported. Extension `fsWatch`.
+    /// Watches a file or a directory; with `recursive` also everything below the directory. No change is lost with a connection: where
+    /// the server cannot say what was missed, the watch reports an overflow. Extension `fsWatch`.
     pub async fn watch(&self, path: &PathUri, recursive: bool) -> Result<Watch, ExecServerError> {
-        let shared = &self.handle().shared;
-        if !shared.capabilities().await?.fs_watch {
+        let core = &self.handle().core;
+        if !core.capabilities().await?.fs_watch {
             return Err(ExecServerError::Protocol("the server cannot watch files".to_owned()));
         }
-        let path = shared.connector.paths().map_or_else(|| path.clone(), |paths| paths.to_remote(path));
-        let id = format!("watch-{:x}", shared.next_number());
-        let entry = Arc::new(WatchEntry::new(id, path, recursive));
-        // Before it is sent: the first change may come right behind the answer.
-        shared.inbound.watches.add(&entry);
-        let watch = Watch { entry, handle: Arc::clone(self.handle()) };
-        let begun = begin(shared, &watch.entry).await;
+        let path = core.connector.paths().map_or_else(|| path.clone(), |paths| paths.to_remote(path));
+        core.room_for_job().await?;
+        let id = format!("watch-{:x}", core.next_number());
+        let record = Arc::new(WatchRecord::new(id, path, recursive));
+        // Before the request is sent, because the first change may come right after the answer.
+        core.inbound.watches.add(&record);
+        let watch = Watch { record, handle: Arc::clone(self.handle()) };
+        let begun = begin(core, &watch.record).await;
         if let Err(error) = &begun {
-            watch.entry.fail(error.clone());
+            watch.record.fail(error.clone());
         }
         begun.map(|()| watch)
     }
 }
 
-/// Until the server has it. A connection that is lost on the way leaves it open whether it has.
-async fn begin(shared: &Shared, entry: &WatchEntry) -> Result<(), ExecServerError> {
+/// Returns when the server has the watch. If a connection is lost before the answer, the client asks whether the server has it.
+async fn begin(core: &ClientCore, record: &WatchRecord) -> Result<(), ExecServerError> {
     loop {
-        match shared.call_for_user::<methods::FsWatch>(&entry.anew()).await {
-            Ok(_) => {
-                entry.has_begun();
-                return Ok(());
-            }
+        match core.call_for_user::<methods::FsWatch>(&record.begin_params()).await {
+            Ok(_) => break,
             Err(ExecServerError::Disconnected(_)) => {}
             Err(error) => return Err(error),
         }
-        match shared.call::<methods::FsWatch>(&entry.again(), CallOptions::WAIT).await {
-            Ok(_) => {
-                entry.has_begun();
-                return Ok(());
-            }
-            Err(error) if is_unknown(&error) => {}
+        match core.call::<methods::FsWatch>(&record.resume_params(), CallOptions::WAIT).await {
+            Ok(_) => break,
+            Err(error) if error.is_not_found() => {}
             Err(error) => return Err(error),
         }
     }
-}
-
-pub(crate) fn is_unknown(error: &ExecServerError) -> bool {
-    matches!(error, ExecServerError::Server { code, .. } if *code == ErrorCode::NotFound.number())
-}
-
-impl WatchEntry {
-    /// Asks for a watch that is not there.
-    pub(crate) fn anew(&self) -> WatchParams {
-        WatchParams {
-            watch_id: self.id.clone(),
-            path: self.path.clone(),
-            recursive: self.recursive,
-            after_seq: None,
-            sandbox: None,
-        }
-    }
-
-    /// Asks for what was missed.
-    pub(crate) fn again(&self) -> WatchParams {
-        WatchParams { after_seq: Some(self.last_seq()), ..self.anew() }
-    }
+    record.set_begun();
+    Ok(())
 }

@@ -34,7 +34,7 @@ async fn a_command_runs_there() {
     assert_eq!((output.stdout.as_slice(), output.stderr.as_slice()), (&b"out\n"[..], &b"err\n"[..]));
     assert_eq!(output.status.code, 7);
     assert!(client.environment_info().await.unwrap().capabilities.process_list);
-    assert_eq!(client.place(), "ssh elsewhere");
+    assert_eq!(client.address(), "ssh elsewhere");
     client.close().await;
 }
 

@@ -1,4 +1,4 @@
-//! A server that is a child of ours and speaks over its pipes. Its sessions end with it, so there is nothing to come back to.
+//! A server that runs as a child process and speaks over its stdin and stdout. Its sessions end with it, so nothing can be resumed.
 
 use std::ffi::OsString;
 use std::future::Future;
@@ -7,21 +7,21 @@ use std::pin::Pin;
 
 use transport::{ChildCommand, ChildGuard, MessageLimits, spawn_child};
 
-use super::{Companion, Connecting, Connection, Connector};
+use super::{Companion, Connecting, Connector, ServerConnection};
 use crate::error::ExecServerError;
 
-/// Starts a server and speaks with it over its stdin and stdout.
+/// Starts a server as a child process and speaks with it over its stdin and stdout. The child is killed when its connection ends.
 #[derive(Clone, Debug, Default)]
 pub struct ChildConnector {
-    /// What to run.
+    /// The server program: a path, or a name that is looked up in `PATH`.
     pub program: OsString,
-    /// Its arguments, which make it speak over stdio.
+    /// The arguments of the program. They must make it serve on stdio.
     pub args: Vec<OsString>,
-    /// Variables to set beside our own.
+    /// Variables that the child gets in addition to those of this process.
     pub env: Vec<(OsString, OsString)>,
-    /// Variables of ours that it shall not have.
+    /// Variables of this process that the child does not get.
     pub env_remove: Vec<OsString>,
-    /// Where to run it, if not where we are.
+    /// The working directory of the child. `None` means that of this process.
     pub cwd: Option<PathBuf>,
 }
 
@@ -39,7 +39,7 @@ impl Connector for ChildConnector {
             let (stream, guard) =
                 spawn_child(&command, MessageLimits::default(), move |line| tracing::debug!(%program, line))
                     .map_err(|error| ExecServerError::Spawn(error.to_string()))?;
-            Ok(Connection { stream, companion: Some(Box::new(guard)) })
+            Ok(ServerConnection { stream, companion: Some(Box::new(guard)) })
         })
     }
 
@@ -47,13 +47,13 @@ impl Connector for ChildConnector {
         false
     }
 
-    fn place(&self) -> String {
+    fn address(&self) -> String {
         self.program.to_string_lossy().into_owned()
     }
 }
 
 impl Companion for ChildGuard {
-    fn last_words(&mut self) -> Pin<Box<dyn Future<Output = String> + Send + '_>> {
+    fn exit_report(&mut self) -> Pin<Box<dyn Future<Output = String> + Send + '_>> {
         Box::pin(async { self.wait_for_exit().await.to_string() })
     }
 }

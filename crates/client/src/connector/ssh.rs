@@ -1,4 +1,4 @@
-//! A server on another machine, started there over ssh. Like any child it ends with its connection.
+//! A server on another machine that is started over ssh. It ends with its connection, like every child.
 
 use std::ffi::OsString;
 
@@ -6,7 +6,7 @@ use super::child::ChildConnector;
 use super::{Connecting, Connector};
 use crate::path_map::PathMap;
 
-/// Starts a server on another machine by `ssh` and maps paths between the two.
+/// Starts a server on another machine with the program `ssh`, and maps paths between the two machines.
 #[derive(Clone, Debug)]
 pub struct SshConnector {
     host: String,
@@ -15,15 +15,15 @@ pub struct SshConnector {
 }
 
 impl SshConnector {
-    /// `host` is what one would type after `ssh`; `program` is the server there, found by the shell there.
+    /// `host` is a destination as `ssh` takes it. `program` is the server program on that machine, where the login shell looks it up.
     pub fn new(host: &str, program: &str, paths: PathMap) -> Self {
         Self::with_ssh(host, program, paths, Vec::new())
     }
 
-    /// With options for ssh itself, such as `-F FILE`.
+    /// As [`new`](Self::new), with options for `ssh` itself, for example `-F FILE`.
     pub fn with_ssh(host: &str, program: &str, paths: PathMap, options: Vec<OsString>) -> Self {
         let mut args = options;
-        // Nobody can answer a question of ssh: its terminal is not ours to use. A machine that vanished is noticed.
+        // `ssh` has no terminal here, so nobody could answer its questions. The interval makes it notice a machine that has vanished.
         args.extend(["-T", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=10"].map(OsString::from));
         args.extend(["--".into(), host.into(), format!("{} --listen stdio", quoted(program)).into()]);
         let child = ChildConnector { program: "ssh".into(), args, ..ChildConnector::default() };
@@ -31,7 +31,7 @@ impl SshConnector {
     }
 }
 
-/// For the shell over there. A tilde at the beginning is left to it.
+/// Quotes the program for the remote shell. The shell still expands a `~/` at the beginning.
 fn quoted(program: &str) -> String {
     let (home, rest) = match program.strip_prefix("~/") {
         Some(rest) => ("~/", rest),
@@ -49,7 +49,7 @@ impl Connector for SshConnector {
         self.child.can_reconnect()
     }
 
-    fn place(&self) -> String {
+    fn address(&self) -> String {
         format!("ssh {}", self.host)
     }
 
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_program_is_one_word_for_the_shell_over_there() {
+    fn the_program_is_one_word_for_the_remote_shell() {
         assert_eq!(quoted("exec-server"), "'exec-server'");
         assert_eq!(quoted("~/my bin/it's"), r"~/'my bin/it'\''s'");
     }

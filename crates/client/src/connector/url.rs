@@ -1,10 +1,10 @@
-//! By URL.
+//! A server that listens on a URL.
 
 use transport::ConnectOptions;
 
 use super::{Connecting, Connector};
 
-/// Reaches a server by its URL.
+/// Connects to a server by its URL.
 #[derive(Clone, Debug)]
 pub struct UrlConnector {
     url: String,
@@ -12,7 +12,7 @@ pub struct UrlConnector {
 }
 
 impl UrlConnector {
-    /// `ws://`, `wss://` or `unix://`.
+    /// `url` begins with `ws://`, `wss://` or `unix://`. A wrong URL is an error of [`Connector::connect`].
     pub fn new(url: impl Into<String>, options: ConnectOptions) -> Self {
         Self { url: url.into(), options }
     }
@@ -27,8 +27,8 @@ impl Connector for UrlConnector {
         true
     }
 
-    fn place(&self) -> String {
-        // A query may hold a secret.
+    fn address(&self) -> String {
+        // The query of a URL may hold a secret.
         self.url.split(['?', '#']).next().unwrap_or_default().to_owned()
     }
 }

@@ -1,7 +1,6 @@
 //! Files of an environment, over its client.
 
 mod file;
-mod flights;
 mod whole;
 
 use std::ffi::OsString;
@@ -19,7 +18,6 @@ use protocol::{
 };
 
 pub(crate) use file::RemoteFile;
-pub(crate) use flights::MetadataFlights;
 pub(crate) use whole::WholeFile;
 
 use super::reader::{ExtentReader, FileReader, Source};
@@ -28,38 +26,37 @@ use super::{
     CopyOptions, CreateDirectoryOptions, ExecutorFileSystem, FileFuture, FileOptions, FileSystemError, NewMetadata,
     RemoveOptions, RenameOptions, WriteStreamOptions, sandbox,
 };
-use crate::client::Handle;
+use crate::client_core::{CallOptions, ClientHandle};
 use crate::error::ExecServerError;
-use crate::shared::CallOptions;
 
 /// The files of an environment. Clones are the same, and keep the client alive.
 #[derive(Clone)]
 pub struct RemoteFileSystem {
-    client: Arc<Handle>,
+    client: Arc<ClientHandle>,
 }
 
 /// The permission bits that the umask 022 leaves. For servers that have a umask and cannot be asked to apply it.
 const UNDER_USUAL_UMASK: u32 = 0o755;
 
 impl RemoteFileSystem {
-    pub(crate) fn new(client: Arc<Handle>) -> Self {
+    pub(crate) fn new(client: Arc<ClientHandle>) -> Self {
         Self { client }
     }
 
     /// What the server can do.
     async fn capabilities(&self) -> Result<Capabilities, FileSystemError> {
-        Ok(self.client.shared.capabilities().await?)
+        Ok(self.client.core.capabilities().await?)
     }
 
     fn remote(&self, path: &PathUri) -> PathUri {
-        match self.client.shared.connector.paths() {
+        match self.client.core.connector.paths() {
             Some(paths) => paths.to_remote(path),
             None => path.clone(),
         }
     }
 
     fn local(&self, path: PathUri) -> PathUri {
-        match self.client.shared.connector.paths() {
+        match self.client.core.connector.paths() {
             Some(paths) => paths.to_local(&path),
             None => path,
         }
@@ -67,19 +64,22 @@ impl RemoteFileSystem {
 
     fn sandbox(&self, sandbox: Option<&SandboxContext>) -> Result<Option<SandboxContext>, FileSystemError> {
         let Some(sandbox) = sandbox.map(sandbox::without_unused_places) else { return Ok(None) };
-        let Some(paths) = self.client.shared.connector.paths() else { return Ok(Some(sandbox)) };
+        let Some(paths) = self.client.core.connector.paths() else { return Ok(Some(sandbox)) };
         paths.map_sandbox_context(&sandbox).map(Some).map_err(FileSystemError::invalid_input)
     }
 
     /// Asks for something that changes nothing.
     async fn look<M: TypedMethod>(&self, params: &M::Params) -> Result<M::Result, FileSystemError> {
-        let options = self.client.shared.user_options(CallOptions::WAIT_FILES);
-        let result = self.client.shared.call::<M>(params, options).await;
-        result.map_err(|error| local_error(&self.client, error))
+        self.call::<M>(params).await.map_err(|error| local_error(&self.client, error))
+    }
+
+    async fn call<M: TypedMethod>(&self, params: &M::Params) -> Result<M::Result, ExecServerError> {
+        let options = self.client.core.user_options(CallOptions::WAIT_FILES);
+        self.client.core.call::<M>(params, options).await
     }
 
     async fn change<M: TypedMethod>(&self, params: &M::Params) -> Result<(), FileSystemError> {
-        let _changing = self.client.shared.metadata_flights.changing();
+        let _changing = self.client.core.metadata_flights.changing();
         self.look::<M>(params).await.map(drop)
     }
 
@@ -123,9 +123,9 @@ impl RemoteFileSystem {
 }
 
 /// An error with the path as it is here.
-fn local_error(client: &Handle, error: ExecServerError) -> FileSystemError {
+fn local_error(client: &ClientHandle, error: ExecServerError) -> FileSystemError {
     let mut error = FileSystemError::from(error);
-    if let Some(paths) = client.shared.connector.paths() {
+    if let Some(paths) = client.core.connector.paths() {
         error.map_path(|path| paths.to_local(path));
     }
     error
@@ -221,12 +221,13 @@ impl ExecutorFileSystem for RemoteFileSystem {
     fn metadata<'a>(&'a self, path: &'a PathUri, options: &'a FileOptions) -> FileFuture<'a, FileMetadata> {
         Box::pin(async move {
             let params = self.file_params(path, options)?;
-            let look = self.look::<methods::FsGetMetadata>(&params);
-            if params.follow_symlinks && params.sandbox.is_none() {
-                self.client.shared.metadata_flights.join(&params.path, look).await
+            let request = self.call::<methods::FsGetMetadata>(&params);
+            let metadata = if params.follow_symlinks && params.sandbox.is_none() {
+                self.client.core.metadata_flights.join(&params.path, request).await
             } else {
-                look.await
-            }
+                request.await
+            };
+            metadata.map_err(|error| local_error(&self.client, error))
         })
     }
 
@@ -276,7 +277,7 @@ impl ExecutorFileSystem for RemoteFileSystem {
         Box::pin(async move {
             let params = WalkParams { path: self.remote(path), options, sandbox: self.sandbox(sandbox)? };
             let mut result = self.look::<methods::FsWalk>(&params).await?;
-            if let Some(paths) = self.client.shared.connector.paths() {
+            if let Some(paths) = self.client.core.connector.paths() {
                 result.entries.iter_mut().for_each(|entry| entry.path = paths.to_local(&entry.path));
                 result.errors.iter_mut().for_each(|error| error.path = paths.to_local(&error.path));
             }

@@ -1,4 +1,4 @@
-//! The events of a process to its end, whatever it takes: what was missed is read from what the server has retained.
+//! All events of a process, to the last one. Events that were missed are read from the output that the server retains.
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
@@ -10,19 +10,19 @@ use bytes::Bytes;
 use protocol::{ReadParams, ReadResult};
 use recovery::{Completion, CompletionStep};
 
-use super::event::{ExecProcessEvent, ProcessOutputChunk};
 use super::receiver::ExecProcessEventReceiver;
 use crate::error::ExecServerError;
+use crate::records::{ExecProcessEvent, ProcessOutputChunk};
 
-type Reading = Pin<Box<dyn Future<Output = Result<ReadResult, ExecServerError>> + Send + Sync>>;
+type ReadFuture = Pin<Box<dyn Future<Output = Result<ReadResult, ExecServerError>> + Send + Sync>>;
 
-/// Every event of a process once, in order. An exit always says whether the sandbox refused something: a server that does not push that
-/// is asked.
+/// All events of a process, each once and in order. An exit always says whether the sandbox denied something: if the server does not push
+/// that, the client asks for it.
 pub struct ProcessEvents {
     receiver: ExecProcessEventReceiver,
     completion: Completion,
     ready: VecDeque<ExecProcessEvent>,
-    reading: Option<Reading>,
+    reading: Option<ReadFuture>,
     is_over: bool,
 }
 
@@ -32,12 +32,12 @@ impl ProcessEvents {
         Self { receiver, completion, ready: VecDeque::new(), reading: None, is_over: false }
     }
 
-    /// Waits for the next event; none after the last. Cancel safe.
+    /// Waits for the next event. Returns `None` after the last one. Cancel safe.
     pub async fn next(&mut self) -> Option<ExecProcessEvent> {
         poll_fn(|cx| self.poll_next(cx)).await
     }
 
-    /// As [`next`](Self::next), for those who poll.
+    /// As [`next`](Self::next), for implementations of `poll` functions.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<ExecProcessEvent>> {
         loop {
             if let Some(event) = self.ready.pop_front() {
@@ -71,10 +71,10 @@ impl ProcessEvents {
     }
 
     fn read(&mut self, after: u64) {
-        let shared = Arc::clone(&self.receiver.handle().shared);
-        let process_id = self.receiver.entry().id.clone();
+        let core = Arc::clone(&self.receiver.handle().core);
+        let process_id = self.receiver.record().id.clone();
         self.reading =
-            Some(Box::pin(async move { super::read::read(&shared, ReadParams::after(process_id, after)).await }));
+            Some(Box::pin(async move { super::read::read(&core, ReadParams::after(process_id, after)).await }));
     }
 
     fn take_answer(&mut self, answer: Result<ReadResult, ExecServerError>) {
@@ -93,10 +93,10 @@ impl ProcessEvents {
         let mut recovered: Vec<ExecProcessEvent> = Vec::new();
         let through = answer.next_seq.saturating_sub(1);
         if let (None, Some(exit)) = (before.exit(), self.completion.exit()) {
-            // Where the server does not tell the place of the exit, it is the one that no output has.
-            let has = |seq: u64| answer.chunks.iter().any(|chunk| chunk.seq == seq);
-            let place = answer.exit_seq.or_else(|| (before.last() + 1..=through).find(|seq| !has(*seq)));
-            let seq = place.unwrap_or(through);
+            // If the server does not number the exit, its number is the one that no output has.
+            let is_output = |seq: u64| answer.chunks.iter().any(|chunk| chunk.seq == seq);
+            let exit_seq = answer.exit_seq.or_else(|| (before.last() + 1..=through).find(|seq| !is_output(*seq)));
+            let seq = exit_seq.unwrap_or(through);
             recovered.push(ExecProcessEvent::new(seq, recovery::Event::Exited(exit)));
         }
         recovered.extend(answer.chunks.into_iter().filter(|chunk| chunk.seq > before.last()).map(|chunk| {
@@ -108,7 +108,7 @@ impl ProcessEvents {
         if self.completion.is_closed() && !before.is_closed() {
             self.ready.push_back(ExecProcessEvent::Closed { seq: through });
         }
-        // It has ended and the answer did not hold all of it: nothing more will be pushed.
+        // The process has ended, so nothing more is pushed, and the answer did not hold all events.
         if let CompletionStep::Read { after } = more {
             self.read(after);
         }
@@ -119,7 +119,7 @@ impl ProcessEvents {
     }
 }
 
-/// What to say if output after `last` is no longer retained.
+/// The failure text if output after the event `last` is no longer retained.
 fn lost_output(answer: &ReadResult, last: u64) -> Option<String> {
     if !answer.gap {
         return None;

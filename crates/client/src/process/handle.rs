@@ -1,4 +1,4 @@
-//! A handle to one process.
+//! The handle to one process.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,134 +10,140 @@ use protocol::{
 };
 use tokio::sync::watch;
 
-use super::entry::{Entry, Progress};
-use super::event::ExecProcessEvent;
+use super::exit_status::{ExitStatus, ProcessOutput};
 use super::follow::ProcessEvents;
-use super::outcome::{ExitStatus, ProcessOutput};
 use super::receiver::ExecProcessEventReceiver;
 use super::stdio::{ProcessReader, ProcessStdin};
-use crate::client::Handle;
+use super::write;
+use crate::client_core::{CallOptions, ClientHandle};
 use crate::error::ExecServerError;
-use crate::shared::CallOptions;
+use crate::records::{ExecProcessEvent, ProcessProgress, ProcessRecord};
 
 /// A process in the environment.
 ///
-/// Its output is kept for whoever subscribes first; until then, as with a pipe nobody reads, the process waits once it has written a few
-/// MiB. [`wait`](Self::wait) and [`read`](Self::read) say that nobody will subscribe.
+/// The output is kept for the first subscriber. Until there is one, the process is paused once it has written a few MiB, like a process
+/// whose pipe is not read. [`wait`](Self::wait) and [`read`](Self::read) discard that output, because their caller does not subscribe.
 ///
-/// Dropping the handle ends the process and everything it has started, unless [`detach`](Self::detach) was called.
+/// Dropping the handle kills the process and all its descendants, unless [`detach`](Self::detach) was called.
 pub struct ExecProcess {
-    handle: Arc<Handle>,
-    entry: Arc<Entry>,
+    handle: Arc<ClientHandle>,
+    record: Arc<ProcessRecord>,
     sandbox_type: Option<SandboxType>,
-    /// Sees everything from the beginning; the first subscriber gets it.
+    /// A subscription from the first event on. The first user who subscribes gets it.
     first: Mutex<Option<ExecProcessEventReceiver>>,
-    /// Events before this one were gone when the process was taken up.
+    /// The last event that was no longer retained when the client attached to the process.
     skipped: u64,
-    /// The last event that had happened when the process was taken up.
     taken_up_after: u64,
     lost_bytes: u64,
 }
 
 impl ExecProcess {
-    pub(crate) fn new(handle: &Arc<Handle>, entry: &Arc<Entry>, sandbox_type: Option<SandboxType>) -> Self {
+    pub(crate) fn new(
+        handle: &Arc<ClientHandle>,
+        record: &Arc<ProcessRecord>,
+        sandbox_type: Option<SandboxType>,
+    ) -> Self {
         Self {
             handle: Arc::clone(handle),
-            entry: Arc::clone(entry),
+            record: Arc::clone(record),
             sandbox_type,
-            first: Mutex::new(Some(ExecProcessEventReceiver::first(handle, entry))),
+            first: Mutex::new(Some(ExecProcessEventReceiver::first(handle, record))),
             skipped: 0,
             taken_up_after: 0,
             lost_bytes: 0,
         }
     }
 
-    /// A process that was running before.
+    /// A handle to a process that an earlier client has started. It is detached.
     pub(crate) fn attached(
-        handle: &Arc<Handle>,
-        entry: &Arc<Entry>,
+        handle: &Arc<ClientHandle>,
+        record: &Arc<ProcessRecord>,
         skipped: u64,
         taken_up_after: u64,
         lost_bytes: u64,
     ) -> Self {
-        let mut process = Self::new(handle, entry, None);
+        let mut process = Self::new(handle, record, None);
         (process.skipped, process.taken_up_after, process.lost_bytes) = (skipped, taken_up_after, lost_bytes);
         process.detach();
         process
     }
 
-    /// The id it was started with.
+    /// The id with which the process was started. It is unique in the session.
     pub fn process_id(&self) -> &ProcessId {
-        &self.entry.id
+        &self.record.id
     }
 
-    /// What confines it; none from a server that does not say.
+    /// The kind of sandbox around the process. `None` if the server does not say, and after [`attach`](crate::ExecServerClient::attach).
     pub fn sandbox_type(&self) -> Option<SandboxType> {
         self.sandbox_type
     }
 
-    /// How much of its output was gone when it was taken up.
+    /// Bytes of output that the server no longer retained when the client attached to the process.
     pub fn lost_bytes(&self) -> u64 {
         self.lost_bytes
     }
 
-    /// The last event that had happened when it was taken up: what comes up to there is old. 0 for a process that this client has started.
+    /// The number of the last event that had happened when the client attached to the process: events up to this one are old. 0 for a
+    /// process that this client has started.
     pub fn taken_up_after(&self) -> u64 {
         self.taken_up_after
     }
 
-    /// The process shall outlive this handle, and the client, for as long as the server keeps the session.
+    /// Lets the process outlive this handle and the client, for as long as the server keeps the session.
     pub fn detach(&self) {
-        self.entry.detach();
-        self.handle.shared.leaves_processes.store(true, Ordering::Relaxed);
+        self.record.detach();
+        self.handle.core.leaves_processes.store(true, Ordering::Relaxed);
     }
 
-    /// Every event once, in order, to the end.
+    /// All events, each once and in order, to the last one. Events that were missed are read from the server.
     pub fn events(&self) -> ProcessEvents {
         ProcessEvents::new(self.subscribe_events(), self.skipped)
     }
 
-    /// The events as they are pushed. Whoever is too slow for a server that cannot wait has to read what was missed.
+    /// The events as they are pushed. A subscriber that is too slow for a server without `processFlow` gets [`EventsLagged`] and has to
+    /// read the missed events itself.
+    ///
+    /// [`EventsLagged`]: crate::EventsLagged
     pub fn subscribe_events(&self) -> ExecProcessEventReceiver {
         let first = self.first.lock().take();
-        first.unwrap_or_else(|| ExecProcessEventReceiver::new(&self.handle, &self.entry))
+        first.unwrap_or_else(|| ExecProcessEventReceiver::new(&self.handle, &self.record))
     }
 
-    /// Changes with every event; the value is the last event's number.
+    /// The number of the last event. The value changes with every event.
     pub fn subscribe_wake(&self) -> watch::Receiver<u64> {
-        self.entry.subscribe_wake()
+        self.record.subscribe_wake()
     }
 
-    /// What it writes to its stdout or its terminal, as tokio's streams are read.
+    /// The output of the process on stdout or on its terminal.
     pub fn stdout(&self) -> ProcessReader {
         ProcessReader::new(self.events(), |stream| matches!(stream, Stream::Stdout | Stream::Pty))
     }
 
-    /// What it writes to its stderr.
+    /// The output of the process on stderr. Empty for a process on a terminal.
     pub fn stderr(&self) -> ProcessReader {
         ProcessReader::new(self.events(), |stream| stream == Stream::Stderr)
     }
 
-    /// Its stdin, as tokio's streams are written.
+    /// The stdin of the process.
     pub fn stdin(&self) -> ProcessStdin {
-        ProcessStdin::new(&self.handle, &self.entry)
+        ProcessStdin::new(&self.handle, &self.record)
     }
 
-    /// Waits for its exit and discards what nobody has subscribed to. Its descendants may still write.
+    /// Waits until the process has exited, and discards output that nobody has subscribed to. Its descendants may still write.
     pub async fn wait(&self) -> Result<ExitStatus, ExecServerError> {
         drop(self.first.lock().take());
-        let mut wake = self.entry.subscribe_wake();
+        let mut wake = self.record.subscribe_wake();
         loop {
             wake.borrow_and_update();
-            match self.entry.progress() {
-                Progress::Exited(exit) if exit.sandbox_denied.is_some() => return Ok(exit.into()),
-                // An old server tells only those who ask.
-                Progress::Exited(exit) => {
-                    let answer = self.read_after(self.entry.last_seq()).await?;
+            match self.record.progress() {
+                ProcessProgress::Exited(exit) if exit.sandbox_denied.is_some() => return Ok(exit.into()),
+                // An old server says only in the answer to a read whether the sandbox denied something.
+                ProcessProgress::Exited(exit) => {
+                    let answer = self.read_after(self.record.last_seq()).await?;
                     return Ok(ExitStatus { sandbox_denied: answer.sandbox_denied, ..exit.into() });
                 }
-                Progress::Failed(text) => return Err(ExecServerError::ProcessFailed(text)),
-                Progress::Running => {}
+                ProcessProgress::Failed(text) => return Err(ExecServerError::ProcessFailed(text)),
+                ProcessProgress::Running => {}
             }
             if wake.changed().await.is_err() {
                 return Err(ExecServerError::Closed);
@@ -145,7 +151,7 @@ impl ExecProcess {
         }
     }
 
-    /// Collects everything it writes until its streams have ended.
+    /// Collects all output until the process has exited and its streams have ended.
     pub async fn wait_with_output(&self) -> Result<ProcessOutput, ExecServerError> {
         let mut events = self.events();
         let (mut stdout, mut stderr, mut status) = (Vec::new(), Vec::new(), None);
@@ -161,14 +167,14 @@ impl ExecProcess {
                 ExecProcessEvent::Failed(text) => return Err(ExecServerError::ProcessFailed(text)),
             }
         }
-        match (status, self.entry.progress()) {
+        match (status, self.record.progress()) {
             (Some(status), _) => Ok(ProcessOutput { status, stdout, stderr }),
-            (None, Progress::Exited(exit)) => Ok(ProcessOutput { status: exit.into(), stdout, stderr }),
+            (None, ProcessProgress::Exited(exit)) => Ok(ProcessOutput { status: exit.into(), stdout, stderr }),
             (None, _) => Err(ExecServerError::Protocol("the process closed and never exited".to_owned())),
         }
     }
 
-    /// Reads retained output. If the process can no longer be followed, the answer says so in `failure`.
+    /// Reads output that the server retains. If the client cannot follow the process any longer, `failure` of the answer says why.
     pub async fn read(
         &self,
         after_seq: Option<u64>,
@@ -176,60 +182,60 @@ impl ExecProcess {
         wait_ms: Option<u64>,
     ) -> Result<ReadResult, ExecServerError> {
         drop(self.first.lock().take());
-        if let Some(failure) = self.entry.failure() {
-            return Ok(failed_read(self.entry.last_seq(), failure));
+        if let Some(failure) = self.record.failure() {
+            return Ok(failed_read(self.record.last_seq(), failure));
         }
-        let params = ReadParams { process_id: self.entry.id.clone(), after_seq, max_bytes, wait_ms, part: None };
-        super::read::read(&self.handle.shared, params).await
+        let params = ReadParams { process_id: self.record.id.clone(), after_seq, max_bytes, wait_ms, part: None };
+        super::read::read(&self.handle.core, params).await
     }
 
     async fn read_after(&self, seq: u64) -> Result<ReadResult, ExecServerError> {
         self.read(Some(seq), None, Some(0)).await
     }
 
-    /// Writes to its stdin, once, over as many connections as it takes.
+    /// Writes to the stdin of the process, each byte once, over as many connections as needed.
     pub async fn write(&self, bytes: impl Into<Vec<u8>>) -> Result<WriteStatus, ExecServerError> {
-        super::start::write(&self.handle.shared, &self.entry, bytes.into()).await
+        write::write(&self.handle.core, &self.record, bytes.into()).await
     }
 
-    /// Ends its stdin. Extension `processCloseStdin`.
+    /// Closes the stdin of the process. Extension `processCloseStdin`.
     pub async fn close_stdin(&self) -> Result<(), ExecServerError> {
-        super::start::close_stdin(&self.handle.shared, &self.entry.id).await
+        write::close_stdin(&self.handle.core, &self.record.id).await
     }
 
-    /// Sends a signal. If the connection ends before the answer, it is not sent again.
+    /// Sends a signal to the process group. It is not repeated if the connection is lost before the answer.
     pub async fn signal(&self, signal: Signal) -> Result<(), ExecServerError> {
-        let params = SignalParams { process_id: self.entry.id.clone(), signal };
-        self.handle.shared.call_for_user::<methods::ProcessSignal>(&params).await.map(drop)
+        let params = SignalParams { process_id: self.record.id.clone(), signal };
+        self.handle.core.call_for_user::<methods::ProcessSignal>(&params).await.map(drop)
     }
 
-    /// Changes the size of its terminal. Extension `processResize`.
+    /// Changes the size of the terminal of the process. Extension `processResize`.
     pub async fn resize(&self, size: WindowSize) -> Result<(), ExecServerError> {
-        let params = ResizeParams { process_id: self.entry.id.clone(), size };
-        self.handle.shared.call::<methods::ProcessResize>(&params, CallOptions::WAIT).await.map(drop)
+        let params = ResizeParams { process_id: self.record.id.clone(), size };
+        self.handle.core.call::<methods::ProcessResize>(&params, CallOptions::WAIT).await.map(drop)
     }
 
-    /// Ends it and everything it has started. True if it had not exited by itself.
+    /// Kills the process and all its descendants. Returns true if the process was still running.
     pub async fn terminate(&self) -> Result<bool, ExecServerError> {
-        let params = ProcessIdParams { process_id: self.entry.id.clone() };
-        Ok(self.handle.shared.call_for_user::<methods::ProcessTerminate>(&params).await?.running)
+        let params = ProcessIdParams { process_id: self.record.id.clone() };
+        Ok(self.handle.core.call_for_user::<methods::ProcessTerminate>(&params).await?.running)
     }
 }
 
-/// What a read of a process says that can no longer be followed.
+/// The answer to a read of a process that the client cannot follow any longer.
 fn failed_read(last_seq: u64, failure: String) -> ReadResult {
     ReadResult { next_seq: last_seq + 1, exited: true, closed: true, failure: Some(failure), ..ReadResult::default() }
 }
 
 impl Drop for ExecProcess {
     fn drop(&mut self) {
-        if self.entry.is_over() {
+        if self.record.is_over() {
             return;
         }
-        // Whoever has subscribed still learns how it ends.
         drop(self.first.get_mut().take());
-        self.entry.let_go();
-        self.handle.shared.inbound.remove_if_unwatched(&self.entry);
-        self.handle.shared.inbound.end_if_ours(&self.entry);
+        self.record.set_handle_dropped();
+        // Other subscribers still get the events up to the last one.
+        self.handle.core.inbound.remove_if_unused(&self.record);
+        self.handle.core.inbound.terminate_unless_detached(&self.record);
     }
 }

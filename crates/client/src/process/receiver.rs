@@ -1,53 +1,51 @@
-//! A subscription to the events of a process, as they are pushed.
+//! A subscription to the events of a process as they are pushed.
 
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use super::entry::Entry;
-use super::event::ExecProcessEvent;
-use super::feed::Received;
-use crate::client::Handle;
+use crate::client_core::ClientHandle;
+use crate::records::{ExecProcessEvent, Feed, ProcessRecord, Received};
 
-/// Events were dropped before they were received: read the output that the server has retained, or use
-/// [`ProcessEvents`](super::ProcessEvents), which does.
+/// Events were dropped before the subscriber received them. Read the output that the server retains, or use
+/// [`ProcessEvents`](super::ProcessEvents), which does that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the receiver was too slow and has missed events")]
 pub struct EventsLagged;
 
-/// The events of a process, in order. Each subscriber gets them all, at its own pace; one that is far behind makes the process wait.
+/// The events of a process, in order. Each subscriber gets all of them. A subscriber that is far behind makes the client pause the process.
 pub struct ExecProcessEventReceiver {
-    handle: Arc<Handle>,
-    entry: Arc<Entry>,
+    handle: Arc<ClientHandle>,
+    record: Arc<ProcessRecord>,
     subscriber: u64,
 }
 
 impl ExecProcessEventReceiver {
-    /// From the oldest event that is still here.
-    pub(crate) fn new(handle: &Arc<Handle>, entry: &Arc<Entry>) -> Self {
-        let subscriber = entry.feed(super::feed::Feed::subscribe);
-        Self { handle: Arc::clone(handle), entry: Arc::clone(entry), subscriber }
+    /// A new subscription, from the oldest event that the feed keeps.
+    pub(crate) fn new(handle: &Arc<ClientHandle>, record: &Arc<ProcessRecord>) -> Self {
+        let subscriber = record.feed(Feed::subscribe);
+        Self { handle: Arc::clone(handle), record: Arc::clone(record), subscriber }
     }
 
-    /// From the very first event, whenever that was. There is one of these for each process.
-    pub(crate) fn first(handle: &Arc<Handle>, entry: &Arc<Entry>) -> Self {
-        Self { handle: Arc::clone(handle), entry: Arc::clone(entry), subscriber: entry.first_subscriber }
+    /// The subscription from the first event on. There is one for each process.
+    pub(crate) fn first(handle: &Arc<ClientHandle>, record: &Arc<ProcessRecord>) -> Self {
+        Self { handle: Arc::clone(handle), record: Arc::clone(record), subscriber: record.first_subscriber }
     }
 
-    /// Waits for the next event; none after the last. Cancel safe.
+    /// Waits for the next event. Returns `None` after the last one. Cancel safe.
     pub async fn recv(&mut self) -> Result<Option<ExecProcessEvent>, EventsLagged> {
         poll_fn(|cx| self.poll_recv(cx)).await
     }
 
-    /// Whether nothing is to be received at the moment.
+    /// Whether all events so far were received.
     pub fn is_empty(&self) -> bool {
-        self.entry.feed(|feed| feed.is_empty_for(self.subscriber))
+        self.record.feed(|feed| feed.is_empty_for(self.subscriber))
     }
 
-    /// As [`recv`](Self::recv), for those who poll.
+    /// As [`recv`](Self::recv), for implementations of `poll` functions.
     pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<ExecProcessEvent>, EventsLagged>> {
-        let (received, consequence) = self.entry.consume(|feed| feed.poll(self.subscriber, cx));
-        self.handle.shared.inbound.handle(&self.entry, consequence);
+        let (received, consequence) = self.record.consume(|feed| feed.poll(self.subscriber, cx));
+        self.handle.core.inbound.handle(&self.record, consequence);
         Poll::Ready(match ready!(received) {
             Received::Event(event) => Ok(Some(event)),
             Received::Lagged => Err(EventsLagged),
@@ -55,19 +53,19 @@ impl ExecProcessEventReceiver {
         })
     }
 
-    pub(crate) fn handle(&self) -> &Arc<Handle> {
+    pub(crate) fn handle(&self) -> &Arc<ClientHandle> {
         &self.handle
     }
 
-    pub(crate) fn entry(&self) -> &Arc<Entry> {
-        &self.entry
+    pub(crate) fn record(&self) -> &Arc<ProcessRecord> {
+        &self.record
     }
 }
 
 impl Drop for ExecProcessEventReceiver {
     fn drop(&mut self) {
-        let ((), consequence) = self.entry.consume(|feed| feed.unsubscribe(self.subscriber));
-        self.handle.shared.inbound.handle(&self.entry, consequence);
-        self.handle.shared.inbound.remove_if_unwatched(&self.entry);
+        let ((), consequence) = self.record.consume(|feed| feed.unsubscribe(self.subscriber));
+        self.handle.core.inbound.handle(&self.record, consequence);
+        self.handle.core.inbound.remove_if_unused(&self.record);
     }
 }

@@ -1,4 +1,4 @@
-//! The streams of a process as those of tokio.
+//! The standard streams of a process, with the traits of tokio.
 
 use std::future::Future;
 use std::io;
@@ -11,13 +11,13 @@ use protocol::{Stream, WriteStatus};
 use recovery::WriteSize;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::entry::Entry;
-use super::event::ExecProcessEvent;
 use super::follow::ProcessEvents;
-use crate::client::Handle;
+use super::write;
+use crate::client_core::ClientHandle;
 use crate::error::ExecServerError;
+use crate::records::{ExecProcessEvent, ProcessRecord};
 
-/// What a process writes to one of its streams. Reading slowly makes the process wait, as a pipe does.
+/// The output of a process on one of its streams. Reading slowly makes the process wait, as with a pipe.
 pub struct ProcessReader {
     events: ProcessEvents,
     is_wanted: fn(Stream) -> bool,
@@ -49,22 +49,22 @@ impl AsyncRead for ProcessReader {
     }
 }
 
-type Writing = Pin<Box<dyn Future<Output = Result<WriteStatus, ExecServerError>> + Send + Sync>>;
+type WriteFuture = Pin<Box<dyn Future<Output = Result<WriteStatus, ExecServerError>> + Send + Sync>>;
 
-/// The stdin of a process. A write is done when the server has taken it; shutting down ends the stdin.
+/// The stdin of a process. A flush returns when the server has taken the last write. A shutdown closes the stdin.
 pub struct ProcessStdin {
-    handle: Arc<Handle>,
-    entry: Arc<Entry>,
-    writing: Option<Writing>,
-    /// What a write that was begun will have taken.
+    handle: Arc<ClientHandle>,
+    record: Arc<ProcessRecord>,
+    writing: Option<WriteFuture>,
+    /// Bytes of the current write.
     taken: usize,
     is_shut_down: bool,
 }
 
 impl ProcessStdin {
-    pub(crate) fn new(handle: &Arc<Handle>, entry: &Arc<Entry>) -> Self {
-        let (handle, entry) = (Arc::clone(handle), Arc::clone(entry));
-        Self { handle, entry, writing: None, taken: 0, is_shut_down: false }
+    pub(crate) fn new(handle: &Arc<ClientHandle>, record: &Arc<ProcessRecord>) -> Self {
+        let (handle, record) = (Arc::clone(handle), Arc::clone(record));
+        Self { handle, record, writing: None, taken: 0, is_shut_down: false }
     }
 
     fn poll_written(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -81,16 +81,16 @@ impl ProcessStdin {
 
 impl AsyncWrite for ProcessStdin {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        // One write is on its way while the caller prepares the next.
+        // One write is on its way while the caller prepares the next one.
         ready!(self.poll_written(cx))?;
         if self.is_shut_down {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
         let piece = bytes[..bytes.len().min(WriteSize::MOST_BYTES)].to_vec();
         self.taken = piece.len();
-        let (handle, entry) = (Arc::clone(&self.handle), Arc::clone(&self.entry));
-        self.writing = Some(Box::pin(async move { super::start::write(&handle.shared, &entry, piece).await }));
-        // It is begun now, not at the next call.
+        let (handle, record) = (Arc::clone(&self.handle), Arc::clone(&self.record));
+        self.writing = Some(Box::pin(async move { write::write(&handle.core, &record, piece).await }));
+        // The first poll sends the request now, and not with the next call.
         if let Poll::Ready(Err(error)) = self.poll_written(cx) {
             return Poll::Ready(Err(error));
         }
@@ -107,9 +107,9 @@ impl AsyncWrite for ProcessStdin {
             return Poll::Ready(Ok(()));
         }
         self.is_shut_down = true;
-        let (handle, entry) = (Arc::clone(&self.handle), Arc::clone(&self.entry));
+        let (handle, record) = (Arc::clone(&self.handle), Arc::clone(&self.record));
         self.writing = Some(Box::pin(async move {
-            super::start::close_stdin(&handle.shared, &entry.id).await.map(|()| WriteStatus::Accepted)
+            write::close_stdin(&handle.core, &record.id).await.map(|()| WriteStatus::Accepted)
         }));
         self.poll_written(cx)
     }

@@ -1,4 +1,4 @@
-//! Requests that wait for their answers.
+//! The requests of one connection that wait for their answers, by request id.
 
 use std::collections::HashMap;
 
@@ -6,47 +6,49 @@ use bytes::Bytes;
 use protocol::WireError;
 use tokio::sync::oneshot;
 
-/// Ordinary calls at once.
+/// Ordinary calls of one connection that may wait at the same time.
 pub(crate) const MAX_CALLS: usize = 1024;
+/// Cleanups of one connection that may wait at the same time. The client sends them one after the other.
+const MAX_CLEANUPS: usize = 1;
 
-/// An answer: the result's JSON, or the error.
-pub(super) type Answer = Result<Bytes, WireError>;
-pub(super) type Reply = oneshot::Receiver<Answer>;
+/// The JSON text of the result, or the error.
+pub(super) type RpcAnswer = Result<Bytes, WireError>;
+pub(super) type AnswerReceiver = oneshot::Receiver<RpcAnswer>;
 
-/// Which of the places a call takes. One is kept for what must be cleaned up, however many other calls wait.
+/// Which limit a call counts towards. Cleanups have one of their own, so that they are possible however many other calls wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Slot {
+pub(crate) enum CallSlot {
     Ordinary,
     Cleanup,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Refused {
+pub(super) enum CallRefused {
     TooMany,
     Ended,
 }
 
 #[derive(Default)]
 pub(super) struct Calls {
-    waiting: HashMap<i64, oneshot::Sender<Answer>>,
+    waiting: HashMap<i64, oneshot::Sender<RpcAnswer>>,
     last_id: i64,
-    /// Places are counted until the caller is done, so a peer that answers what it was not asked frees none.
+    /// A slot is free again when its caller is done. An answer alone frees none, because the server decides when it answers.
     ordinary: usize,
     cleanup: usize,
     has_ended: bool,
 }
 
 impl Calls {
-    pub(super) fn register(&mut self, slot: Slot) -> Result<(i64, Reply), Refused> {
+    pub(super) fn register(&mut self, slot: CallSlot) -> Result<(i64, AnswerReceiver), CallRefused> {
         if self.has_ended {
-            return Err(Refused::Ended);
+            return Err(CallRefused::Ended);
         }
-        let (used, most) = match slot {
-            Slot::Ordinary => (&mut self.ordinary, MAX_CALLS),
-            Slot::Cleanup => (&mut self.cleanup, MAX_CLEANUPS),
+        let (used, limit) = match slot {
+            CallSlot::Ordinary => (&mut self.ordinary, MAX_CALLS),
+            CallSlot::Cleanup => (&mut self.cleanup, MAX_CLEANUPS),
         };
-        if *used >= most {
-            return Err(Refused::TooMany);
+        if *used >= limit {
+            return Err(CallRefused::TooMany);
         }
         *used += 1;
         self.last_id += 1;
@@ -55,58 +57,59 @@ impl Calls {
         Ok((self.last_id, reply))
     }
 
-    /// The caller has its answer, or no longer wants it.
-    pub(super) fn forget(&mut self, id: i64, slot: Slot) {
+    /// The caller has its answer, or has gone away.
+    pub(super) fn forget(&mut self, id: i64, slot: CallSlot) {
         self.waiting.remove(&id);
         match slot {
-            Slot::Ordinary => self.ordinary -= 1,
-            Slot::Cleanup => self.cleanup -= 1,
+            CallSlot::Ordinary => self.ordinary -= 1,
+            CallSlot::Cleanup => self.cleanup -= 1,
         }
     }
 
-    /// An answer came. One that nobody waits for is ignored: the caller may have given up.
-    pub(super) fn settle(&mut self, id: i64, answer: Answer) {
+    /// Gives an answer to its caller. An answer without a caller is ignored, because the caller may have gone away.
+    pub(super) fn settle(&mut self, id: i64, answer: RpcAnswer) {
         if let Some(caller) = self.waiting.remove(&id) {
-            let _gave_up_meanwhile = caller.send(answer);
+            let _caller_is_gone = caller.send(answer);
         }
     }
 
-    /// No answer will come any more.
+    /// The connection has ended: no caller gets an answer any more.
     pub(super) fn end(&mut self) {
         self.has_ended = true;
         self.waiting.clear();
     }
 }
 
-/// Cleanups at once; the client sends them one after the other.
-const MAX_CLEANUPS: usize = 1;
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_kept_for_cleaning_up() {
+    fn a_slot_is_reserved_for_cleanups() {
         let mut calls = Calls::default();
-        let replies: Vec<_> = (0..MAX_CALLS).map(|_| calls.register(Slot::Ordinary).unwrap()).collect();
-        assert_eq!(calls.register(Slot::Ordinary).unwrap_err(), Refused::TooMany);
+        let replies: Vec<_> = (0..MAX_CALLS).map(|_| calls.register(CallSlot::Ordinary).unwrap()).collect();
+        assert_eq!(calls.register(CallSlot::Ordinary).unwrap_err(), CallRefused::TooMany);
         calls.settle(1, Ok(Bytes::from_static(b"{}")));
-        assert_eq!(calls.register(Slot::Ordinary).unwrap_err(), Refused::TooMany, "answered, not yet taken");
-        let (cleanup, _reply) = calls.register(Slot::Cleanup).unwrap();
-        assert_eq!(calls.register(Slot::Cleanup).unwrap_err(), Refused::TooMany);
-        calls.forget(cleanup, Slot::Cleanup);
-        calls.register(Slot::Cleanup).unwrap();
-        calls.forget(replies[0].0, Slot::Ordinary);
-        assert!(calls.register(Slot::Ordinary).is_ok());
+        assert_eq!(
+            calls.register(CallSlot::Ordinary).unwrap_err(),
+            CallRefused::TooMany,
+            "the caller has not taken the answer"
+        );
+        let (cleanup, _reply) = calls.register(CallSlot::Cleanup).unwrap();
+        assert_eq!(calls.register(CallSlot::Cleanup).unwrap_err(), CallRefused::TooMany);
+        calls.forget(cleanup, CallSlot::Cleanup);
+        calls.register(CallSlot::Cleanup).unwrap();
+        calls.forget(replies[0].0, CallSlot::Ordinary);
+        assert!(calls.register(CallSlot::Ordinary).is_ok());
     }
 
     #[test]
     fn answers_find_their_callers_in_any_order() {
         let mut calls = Calls::default();
-        let (first, mut first_reply) = calls.register(Slot::Ordinary).unwrap();
-        let (second, mut second_reply) = calls.register(Slot::Ordinary).unwrap();
+        let (first, mut first_reply) = calls.register(CallSlot::Ordinary).unwrap();
+        let (second, mut second_reply) = calls.register(CallSlot::Ordinary).unwrap();
         calls.settle(second, Ok(Bytes::from_static(b"2")));
-        calls.settle(99, Ok(Bytes::from_static(b"nobody's")));
+        calls.settle(99, Ok(Bytes::from_static(b"no caller")));
         calls.settle(first, Ok(Bytes::from_static(b"1")));
         assert_eq!(first_reply.try_recv().unwrap().unwrap(), "1");
         assert_eq!(second_reply.try_recv().unwrap().unwrap(), "2");
@@ -115,11 +118,11 @@ mod tests {
     #[test]
     fn an_answer_before_the_end_counts() {
         let mut calls = Calls::default();
-        let (first, mut answered) = calls.register(Slot::Ordinary).unwrap();
-        let (_, mut unanswered) = calls.register(Slot::Ordinary).unwrap();
+        let (first, mut answered) = calls.register(CallSlot::Ordinary).unwrap();
+        let (_, mut unanswered) = calls.register(CallSlot::Ordinary).unwrap();
         calls.settle(first, Ok(Bytes::from_static(b"1")));
         calls.end();
         assert!(answered.try_recv().is_ok() && unanswered.try_recv().is_err());
-        assert_eq!(calls.register(Slot::Ordinary).unwrap_err(), Refused::Ended);
+        assert_eq!(calls.register(CallSlot::Ordinary).unwrap_err(), CallRefused::Ended);
     }
 }

@@ -1,14 +1,14 @@
-//! What waits to be written: frames one behind the other, taken by the writer as a whole.
+//! Frames that wait to be written, one after the other in one buffer. The writer takes all of them at once.
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use transport::Framing;
 
-/// Callers wait while more than this is queued. A message larger than it still goes out whole.
+/// Callers wait while more bytes than this are queued. A larger message is queued whole.
 const FULL: usize = 1024 * 1024;
 
-/// What is written in answer to the peer is not waited for, so it has a bound of its own.
+/// Answers to the server and pongs are queued without waiting. The connection ends if more bytes than this are queued.
 const OVERFULL: usize = 128 * 1024 * 1024;
 
 pub(super) struct Outbox {
@@ -16,25 +16,25 @@ pub(super) struct Outbox {
     queue: Mutex<Queue>,
     filled: Notify,
     drained: Notify,
-    /// When the transport was full and took bytes again, for the last time.
+    /// The last time at which a full transport took bytes again. At first, when the connection was made.
     last_drained: Mutex<Instant>,
 }
 
 #[derive(Default)]
 struct Queue {
     bytes: Vec<u8>,
-    /// How much was taken in all, and so the position of the first byte of `bytes`.
+    /// Bytes that the writer has taken so far: the position of the first byte of `bytes`.
     taken: u64,
     has_ended: bool,
-    /// A close frame was queued: nothing more will be.
+    /// A close frame was queued. Nothing is queued after it.
     is_closing: bool,
 }
 
-/// What the writer is to do.
-pub(super) enum Batch {
-    Write,
-    /// After writing this, nothing follows.
-    WriteLast,
+/// Whether the writer has to expect another batch after this one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum BatchKind {
+    MoreFollow,
+    Last,
 }
 
 impl Outbox {
@@ -48,7 +48,7 @@ impl Outbox {
         }
     }
 
-    /// Waits until there is room.
+    /// Waits until fewer than `FULL` bytes are queued.
     pub(super) async fn has_room(&self) {
         loop {
             let drained = self.drained.notified();
@@ -62,7 +62,7 @@ impl Outbox {
         }
     }
 
-    /// Queues a message; returns its position.
+    /// Queues a message and returns its position, for [`was_taken`](Self::was_taken).
     pub(super) fn push(&self, message: &[u8]) -> u64 {
         self.append(|framing, bytes| framing.frame(bytes, message.len(), |out| out.extend_from_slice(message)))
     }
@@ -73,7 +73,7 @@ impl Outbox {
         });
     }
 
-    /// Whether so much waits that the peer cannot be reading, whatever it sends.
+    /// Whether so many bytes are queued that the server cannot be reading.
     pub(super) fn is_overfull(&self) -> bool {
         self.queue.lock().bytes.len() > OVERFULL
     }
@@ -101,22 +101,22 @@ impl Outbox {
         position
     }
 
-    /// Whether the byte at this position was handed to the transport. Only after the end is a "no" final.
+    /// Whether the writer has taken the byte at this position. False is final only after [`end`](Self::end).
     pub(super) fn was_taken(&self, position: u64) -> bool {
         position < self.queue.lock().taken
     }
 
-    /// Waits for something to write and swaps it into `batch`, which must be empty.
-    pub(super) async fn take(&self, batch: &mut Vec<u8>) -> Batch {
+    /// Waits until something is queued and swaps it into `batch`, which must be empty.
+    pub(super) async fn take(&self, batch: &mut Vec<u8>) -> BatchKind {
         loop {
             {
                 let mut queue = self.queue.lock();
-                // After the end callers have been told that what was not taken was not sent.
+                // After the end, callers have been told that messages that were not taken were not sent.
                 if !queue.has_ended && (!queue.bytes.is_empty() || queue.is_closing) {
                     std::mem::swap(&mut queue.bytes, batch);
                     queue.taken += batch.len() as u64;
                     self.drained.notify_waiters();
-                    return if queue.is_closing { Batch::WriteLast } else { Batch::Write };
+                    return if queue.is_closing { BatchKind::Last } else { BatchKind::MoreFollow };
                 }
             }
             self.filled.notified().await;
@@ -128,23 +128,22 @@ impl Outbox {
         *self.last_drained.lock() = Instant::now();
     }
 
-    /// When that happened for the last time; at first, when the connection was made.
     pub(super) fn last_drained(&self) -> Instant {
         *self.last_drained.lock()
     }
 
-    /// Gives back what a burst has allocated.
+    /// Frees the capacity that a burst of messages has needed.
     pub(super) fn shrink_to(&self, capacity: usize) {
         self.queue.lock().bytes.shrink_to(capacity);
     }
 
-    /// Nothing more is taken.
+    /// The connection has ended: the writer takes nothing any more.
     pub(super) fn end(&self) {
         self.queue.lock().has_ended = true;
         self.drained.notify_waiters();
     }
 
-    /// Whether messages can be kept alive by pings.
+    /// Whether the transport has pings.
     pub(super) fn supports_ping(&self) -> bool {
         self.framing.supports_ping()
     }

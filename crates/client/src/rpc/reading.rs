@@ -1,4 +1,5 @@
-//! The task that reads: answers go to their callers, pings are answered, the rest is passed on. It never waits for anybody but the peer.
+//! The task that reads a connection. Answers go to their callers, pings are answered, and the rest goes to the `PeerHandler`. The task
+//! waits for nothing but the server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,72 +10,71 @@ use recovery::{LifeSigns, Silence};
 use tokio::time::{Instant, sleep_until};
 use transport::{ReadError, ReadEvent, Reader};
 
-use super::{End, Rpc};
-use crate::inbound::Inbound;
+use super::{Disconnect, PeerHandler, Rpc};
 
-/// What is read before other tasks of the same thread get their turn.
+/// Bytes that are read before other tasks of the same thread get a turn.
 const TURN_BYTES: u64 = 512 * 1024;
 
-/// The code with which a server closes a connection whose session another client has taken.
-const TAKEN_OVER: u16 = 4010;
+/// The close code of a WebSocket whose session another client has taken over.
+const TAKEN_OVER_CODE: u16 = 4010;
 
-/// How long a companion may take to end after its stream has.
-const LAST_WORDS: Duration = Duration::from_millis(500);
+/// How long a companion may take to say how it ended, after its stream has ended.
+const EXIT_REPORT: Duration = Duration::from_millis(500);
 
-pub(super) async fn run(rpc: Arc<Rpc>, mut reader: Reader, inbound: Arc<Inbound>, silence_timeout: Duration) {
-    let end = tokio::select! {
-        end = read(&rpc, &mut reader, &inbound, silence_timeout) => end,
+pub(super) async fn run(rpc: Arc<Rpc>, mut reader: Reader, handler: Arc<dyn PeerHandler>, silence_timeout: Duration) {
+    let disconnect = tokio::select! {
+        disconnect = read(&rpc, &mut reader, &*handler, silence_timeout) => disconnect,
         () = rpc.stop.cancelled() => return,
     };
-    rpc.finish(match end {
-        End(None) => End(last_words(&rpc).await),
-        end => end,
+    rpc.finish(match disconnect {
+        Disconnect(None) => Disconnect(exit_report(&rpc).await),
+        disconnect => disconnect,
     });
 }
 
-/// A child that ended without a word to us may have had one for the person at the terminal.
-async fn last_words(rpc: &Rpc) -> Option<String> {
+/// How the child at the other end exited, if there is one: it may say why the connection ended.
+async fn exit_report(rpc: &Rpc) -> Option<String> {
     let mut companion = rpc.companion.lock().take()?;
-    tokio::time::timeout(LAST_WORDS, companion.last_words()).await.ok()
+    tokio::time::timeout(EXIT_REPORT, companion.exit_report()).await.ok()
 }
 
-async fn read(rpc: &Rpc, reader: &mut Reader, inbound: &Inbound, silence_timeout: Duration) -> End {
+async fn read(rpc: &Rpc, reader: &mut Reader, handler: &dyn PeerHandler, silence_timeout: Duration) -> Disconnect {
     let mut life_signs = LifeSigns::new(silence_timeout, Instant::now().into_std());
-    let look = sleep_until(life_signs.poll_timeout().into());
-    tokio::pin!(look);
-    let mut let_others = TURN_BYTES;
+    let silence_check = sleep_until(life_signs.poll_timeout().into());
+    tokio::pin!(silence_check);
+    let mut next_yield = TURN_BYTES;
     loop {
-        // A fast peer always has more; whoever reads what it sends, and asks it to wait, must get a turn.
-        if reader.received_bytes() >= let_others {
-            let_others = reader.received_bytes() + TURN_BYTES;
+        // A fast server always has more to read. The tasks that consume it, and that ask the server to pause, need a turn too.
+        if reader.received_bytes() >= next_yield {
+            next_yield = reader.received_bytes() + TURN_BYTES;
             tokio::task::yield_now().await;
         }
         tokio::select! {
-            // What has come counts before the clock does.
+            // Bytes that have come count before the timeout does.
             biased;
             next = reader.next() => match next {
-                Ok(incoming) => if let Err(end) = handle(rpc, inbound, incoming) {
-                    return end;
+                Ok(event) => if let Err(disconnect) = handle(rpc, handler, event) {
+                    return disconnect;
                 },
-                Err(error) => return End(end_of(&error)),
+                Err(error) => return Disconnect(reason_of(&error)),
             },
-            () = &mut look, if rpc.outbox.supports_ping() => {
+            () = &mut silence_check, if rpc.outbox.supports_ping() => {
                 life_signs.handle_sign(reader.last_received().into_std());
                 life_signs.handle_sign(rpc.outbox.last_drained().into_std());
                 match life_signs.handle_timeout(Instant::now().into_std()) {
                     Silence::Short => {}
                     Silence::Ping => rpc.outbox.push_ping(),
-                    Silence::TooLong => return End(Some(format!("no sign of life for {silence_timeout:?}"))),
+                    Silence::TooLong => return Disconnect(Some(format!("no sign of life for {silence_timeout:?}"))),
                 }
-                look.as_mut().reset(life_signs.poll_timeout().into());
+                silence_check.as_mut().reset(life_signs.poll_timeout().into());
             }
         }
     }
 }
 
-fn end_of(error: &ReadError) -> Option<String> {
+fn reason_of(error: &ReadError) -> Option<String> {
     match error {
-        // Somebody in between cut it: there is nothing to add.
+        // The connection was cut on the way. The words of the error would add nothing.
         ReadError::Io(error)
             if matches!(error.kind(), std::io::ErrorKind::UnexpectedEof | std::io::ErrorKind::ConnectionReset) =>
         {
@@ -84,34 +84,34 @@ fn end_of(error: &ReadError) -> Option<String> {
     }
 }
 
-fn handle(rpc: &Rpc, inbound: &Inbound, incoming: ReadEvent) -> Result<(), End> {
-    match incoming {
-        ReadEvent::Message(message) => handle_message(rpc, inbound, &message),
+fn handle(rpc: &Rpc, handler: &dyn PeerHandler, event: ReadEvent) -> Result<(), Disconnect> {
+    match event {
+        ReadEvent::Message(message) => handle_message(rpc, handler, &message),
         ReadEvent::Ping(payload) => {
             rpc.outbox.push_pong(&payload);
-            is_read(rpc)
+            check_outbox(rpc)
         }
         ReadEvent::Pong(_) => Ok(()),
         ReadEvent::TooLarge { prefix } => {
             let Some(RequestId::Integer(id)) = sniff_id(&prefix) else {
-                return Err(End(Some("exec-server sent a message that is too large".to_owned())));
+                return Err(Disconnect(Some("exec-server sent a message that is too large".to_owned())));
             };
             let error = protocol::WireError::internal("the answer is larger than a message may be");
             rpc.calls.lock().settle(id, Err(error));
             Ok(())
         }
         ReadEvent::Closed(reason) => {
-            if reason.as_ref().is_some_and(|reason| reason.code == TAKEN_OVER) {
+            if reason.as_ref().is_some_and(|reason| reason.code == TAKEN_OVER_CODE) {
                 rpc.note_takeover();
             }
-            Err(End(reason.map(|reason| reason.reason).filter(|words| !words.is_empty())))
+            Err(Disconnect(reason.map(|reason| reason.reason).filter(|text| !text.is_empty())))
         }
     }
 }
 
-fn handle_message(rpc: &Rpc, inbound: &Inbound, message: &Bytes) -> Result<(), End> {
+fn handle_message(rpc: &Rpc, handler: &dyn PeerHandler, message: &Bytes) -> Result<(), Disconnect> {
     if let Some(output) = protocol::recognise_output(message) {
-        return inbound.output(&output).map_err(notification_failed);
+        return handler.handle_output(&output).map_err(notification_failed);
     }
     if let Some((id, result)) = protocol::fs::recognise_block_answer(message) {
         rpc.calls.lock().settle(id, Ok(message.slice(result)));
@@ -135,34 +135,34 @@ fn handle_message(rpc: &Rpc, inbound: &Inbound, message: &Bytes) -> Result<(), E
             if received.method == notification::SESSION_TAKEN_OVER {
                 rpc.note_takeover();
             }
-            inbound.notification(&received.method, received.params).map_err(notification_failed)
+            handler.handle_notification(&received.method, received.params).map_err(notification_failed)
         }
         Ok(Message::Request(request)) => {
             if !matches!(request.id, RequestId::Integer(0..)) {
-                return Err(End(Some("exec-server sent an invalid request ID".to_owned())));
+                return Err(Disconnect(Some("exec-server sent an invalid request ID".to_owned())));
             }
-            let reply = match inbound.request(&request.method) {
+            let reply = match handler.answer_request(&request.method) {
                 Ok(result) => encode_response(&request.id, &result),
                 Err(error) => encode_error(&request.id, &error),
             };
             rpc.outbox.push(&reply);
-            is_read(rpc)
+            check_outbox(rpc)
         }
         Err(error) => Err(malformed(&error)),
     }
 }
 
-fn is_read(rpc: &Rpc) -> Result<(), End> {
+fn check_outbox(rpc: &Rpc) -> Result<(), Disconnect> {
     if rpc.outbox.is_overfull() {
-        return Err(End(Some("exec-server sends and does not read".to_owned())));
+        return Err(Disconnect(Some("exec-server sends and does not read".to_owned())));
     }
     Ok(())
 }
 
-fn malformed(error: &DecodeError) -> End {
-    End(Some(format!("exec-server sent a malformed message: {error}")))
+fn malformed(error: &DecodeError) -> Disconnect {
+    Disconnect(Some(format!("exec-server sent a malformed message: {error}")))
 }
 
-fn notification_failed(error: String) -> End {
-    End(Some(format!("exec-server notification handling failed: {error}")))
+fn notification_failed(error: String) -> Disconnect {
+    Disconnect(Some(format!("exec-server notification handling failed: {error}")))
 }

@@ -1,18 +1,18 @@
-//! The task that writes.
+//! The task that writes the outbox to a connection, and closes the connection at the end.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use transport::{WriteProgress, Writer};
 
-use super::outbox::Batch;
-use super::{End, Rpc};
+use super::outbox::BatchKind;
+use super::{Disconnect, Rpc};
 
-/// After a write has failed, how long the reader may take to find what the peer said before it went away.
-const LAST_WORDS: Duration = Duration::from_secs(1);
-/// How long a goodbye may take a peer that does not read.
-const GOODBYE: Duration = Duration::from_secs(2);
-/// Larger buffers are given back when nothing was written for a while; a busy connection would only ask for them again.
+/// After a failed write, how long the reader may take to find the reason that the server sent before it closed the connection.
+const CLOSE_REASON_WAIT: Duration = Duration::from_secs(1);
+/// How long a server that does not read may delay the last write and the shutdown of the connection.
+const LAST_WRITE: Duration = Duration::from_secs(2);
+/// Capacity that an idle connection keeps for writing. A larger buffer is freed after `BUFFER_KEPT` without a write.
 const IDLE_BUFFER_BYTES: usize = 64 * 1024;
 const BUFFER_KEPT: Duration = Duration::from_millis(500);
 
@@ -31,22 +31,22 @@ pub(super) async fn run(rpc: Arc<Rpc>, mut writer: Writer) {
             }
         };
         has_large_buffers |= batch.capacity() > IDLE_BUFFER_BYTES;
-        let is_last = matches!(kind, Batch::WriteLast);
-        let watch = |progress| {
-            // A full transport that takes bytes again shows that the peer, or the network before it, has taken some.
+        let is_last = kind == BatchKind::Last;
+        let note_progress = |progress| {
+            // A full transport that takes bytes again shows that the server, or the network on the way to it, is alive.
             if progress == WriteProgress::Resumed {
                 rpc.outbox.note_drained();
             }
         };
         let written = tokio::select! {
-            written = writer.write_all_watched(&batch, watch) => written,
-            // Only a peer that does not take it is left in the middle of a message.
+            written = writer.write_all_watched(&batch, note_progress) => written,
+            // Only a server that does not read is left in the middle of a message.
             () = rpc.stop.cancelled() => break,
-            () = tokio::time::sleep(GOODBYE), if is_last => break,
+            () = tokio::time::sleep(LAST_WRITE), if is_last => break,
         };
         if let Err(error) = written {
-            let _ended_by_itself = tokio::time::timeout(LAST_WORDS, rpc.ended()).await;
-            rpc.finish(End(Some(error.to_string())));
+            let _ended_by_itself = tokio::time::timeout(CLOSE_REASON_WAIT, rpc.ended()).await;
+            rpc.finish(Disconnect(Some(error.to_string())));
             break;
         }
         if is_last {
@@ -54,6 +54,6 @@ pub(super) async fn run(rpc: Arc<Rpc>, mut writer: Writer) {
         }
         batch.clear();
     }
-    writer.shutdown().await;
-    rpc.finish(End(None));
+    let _out_of_time = tokio::time::timeout(LAST_WRITE, writer.shutdown()).await;
+    rpc.finish(Disconnect(None));
 }

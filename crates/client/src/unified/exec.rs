@@ -201,7 +201,7 @@ impl UnifiedExec {
         let params = request.start_params(process_id, argv.to_vec(), confinement);
         let process = self.shared.client.start(params).await?;
         let record = Arc::new(Record::new(id, &self.shared.options, self.shared.completions.clone()));
-        let collecting = tokio::spawn(collect::run(process.events(), Arc::clone(&record)));
+        let collecting = self.shared.client.tasks().spawn(collect::run(process.events(), Arc::clone(&record)));
         let command = Arc::new(OpenCommand {
             id,
             process,

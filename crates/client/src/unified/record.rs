@@ -9,7 +9,7 @@ use super::collect::CommandCompletion;
 use super::head_tail::{Abridged, Ending, HeadTail};
 use super::options::UnifiedExecOptions;
 use super::request::ExecSessionId;
-use crate::process::ExecProcessEvent;
+use crate::records::ExecProcessEvent;
 
 pub(super) struct Record {
     id: ExecSessionId,

@@ -22,7 +22,7 @@ impl Connector for Dialler {
         true
     }
 
-    fn place(&self) -> String {
+    fn address(&self) -> String {
         "a scripted server".to_owned()
     }
 }

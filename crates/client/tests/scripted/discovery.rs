@@ -168,8 +168,8 @@ impl Connector for MappedDialler {
         self.dialler.can_reconnect()
     }
 
-    fn place(&self) -> String {
-        self.dialler.place()
+    fn address(&self) -> String {
+        self.dialler.address()
     }
 
     fn paths(&self) -> Option<&PathMap> {

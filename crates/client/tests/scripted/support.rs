@@ -21,7 +21,7 @@ impl Connector for Dialler {
         self.can_reconnect
     }
 
-    fn place(&self) -> String {
+    fn address(&self) -> String {
         "a scripted server".to_owned()
     }
 }

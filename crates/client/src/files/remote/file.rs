@@ -14,16 +14,15 @@ use protocol::{ErrorCode, Method, RequestId, TypedMethod, encode_request, method
 
 use super::super::reader::Block;
 use super::super::{FileSystemError, WriteStreamOptions};
-use crate::client::Handle;
+use crate::client_core::{CallOptions, ClientHandle};
 use crate::error::ExecServerError;
-use crate::file_calls::Lane;
-use crate::job::Job;
-use crate::rpc::{CallError, Slot};
-use crate::shared::CallOptions;
+use crate::file_calls::FileLane;
+use crate::jobs::BackgroundJob;
+use crate::rpc::{CallError, CallSlot};
 
 /// An open file. Dropping it closes it, over as many connections as it takes.
 pub(crate) struct RemoteFile {
-    client: Arc<Handle>,
+    client: Arc<ClientHandle>,
     id: String,
     is_closed: AtomicBool,
 }
@@ -32,20 +31,21 @@ impl RemoteFile {
     /// Opens something. If the connection is lost before the answer, it is opened again under another name, and what may be open
     /// under the first is closed.
     pub(super) async fn open<M: TypedMethod<Result = HandleResult>>(
-        client: &Arc<Handle>,
+        client: &Arc<ClientHandle>,
         mut params: impl FnMut(String) -> M::Params,
     ) -> Result<(Arc<Self>, HandleResult), ExecServerError> {
-        let shared = &client.shared;
+        let core = &client.core;
         loop {
-            let mut place = shared.file_calls.place(Lane::Files).await;
-            let (generation, rpc) = shared.rpc(shared.options.when_recovering).await?;
+            core.room_for_job().await?;
+            let mut permit = core.file_calls.acquire(FileLane::Files).await;
+            let (generation, rpc) = core.rpc(core.options.when_recovering).await?;
             let id = uuid::Uuid::new_v4().simple().to_string();
             let params = params(id.clone());
             // From here on dropping it closes it, should the caller go away.
             let file = Arc::new(Self { client: Arc::clone(client), id, is_closed: AtomicBool::new(false) });
-            match place.hold(rpc.call(M::METHOD.name(), &params, Slot::Ordinary)).await {
+            match permit.hold(rpc.call(M::METHOD.name(), &params, CallSlot::Ordinary)).await {
                 Ok(result) => {
-                    place.answered();
+                    permit.answered();
                     return Ok((file, result));
                 }
                 Err(CallError::Failed(error)) => {
@@ -53,16 +53,16 @@ impl RemoteFile {
                     return Err(error);
                 }
                 Err(CallError::NotSent) => file.is_closed.store(true, Ordering::Relaxed),
-                Err(CallError::Lost) => place.lost(),
+                Err(CallError::Lost) => permit.lost(),
             }
-            drop((file, place));
-            shared.has_left(generation).await;
+            drop((file, permit));
+            core.until_replaced(generation).await;
         }
     }
 
     /// Reads a block, in parts where a connection does not carry the whole.
     pub(crate) async fn read_block(&self, offset: u64, len: usize) -> Result<Block, FileSystemError> {
-        let write_size = &self.client.shared.write_size;
+        let write_size = &self.client.core.write_size;
         let mut read = BytesMut::new();
         loop {
             let wanted = write_size.lock().bytes(true).min(len - read.len());
@@ -100,7 +100,7 @@ impl RemoteFile {
 
     /// Writes a block, in parts where a connection does not carry the whole. Each part has its place, so it can be written twice.
     pub(crate) async fn write_block(&self, offset: u64, block: Bytes) -> Result<(), FileSystemError> {
-        let write_size = &self.client.shared.write_size;
+        let write_size = &self.client.core.write_size;
         let (mut offset, mut rest) = (offset, block);
         loop {
             let count = write_size.lock().bytes(true).min(rest.len());
@@ -123,7 +123,7 @@ impl RemoteFile {
         &self,
         encode: impl Fn(&RequestId) -> Vec<u8>,
     ) -> Result<Option<Bytes>, FileSystemError> {
-        let answer = self.client.shared.call_encoded_until_lost(CallOptions::WAIT_FILES, encode).await;
+        let answer = self.client.core.call_encoded_until_lost(CallOptions::WAIT_FILES, encode).await;
         answer.map_err(|error| self.failed(error))
     }
 
@@ -136,7 +136,7 @@ impl RemoteFile {
             mtime: options.mtime,
             sync: options.sync,
         };
-        let _changing = self.client.shared.metadata_flights.changing();
+        let _changing = self.client.core.metadata_flights.changing();
         self.call::<methods::FsCommit>(&params).await.map(drop)
     }
 
@@ -148,7 +148,7 @@ impl RemoteFile {
     }
 
     async fn call<M: TypedMethod>(&self, params: &M::Params) -> Result<M::Result, FileSystemError> {
-        let answer = self.client.shared.call::<M>(params, CallOptions::WAIT_FILES).await;
+        let answer = self.client.core.call::<M>(params, CallOptions::WAIT_FILES).await;
         answer.map_err(|error| self.failed(error))
     }
 
@@ -167,7 +167,7 @@ impl RemoteFile {
 impl Drop for RemoteFile {
     fn drop(&mut self) {
         if !*self.is_closed.get_mut() {
-            self.client.shared.inbound.job(Job::CloseFile(std::mem::take(&mut self.id)));
+            self.client.core.inbound.add_job(BackgroundJob::CloseFile(std::mem::take(&mut self.id)));
         }
     }
 }

@@ -1,38 +1,39 @@
-//! What of a streamed body waits for its reader, and when the server is to wait for it too.
+//! How much of a streamed HTTP body waits for its reader, and when the server has to pause or resume the body.
 
 use parking_lot::Mutex;
 
-/// A reader that lags by more makes the server wait.
+/// The server is asked to pause the body while more than this is unread.
 const PAUSE_BYTES: usize = 4 * 1024 * 1024;
-/// With less the server goes on.
-const RELEASE_BYTES: usize = 1024 * 1024;
-/// What a piece costs beside its bytes.
+/// The server is asked to resume the body when less than this is unread.
+const RESUME_BYTES: usize = 1024 * 1024;
+/// Memory that a piece takes beside its bytes, roughly.
 const PIECE_BYTES: usize = 64;
 
-/// How far the reader of one body is behind.
+/// The unread amount of one body.
 pub(crate) struct Backlog {
     id: String,
-    /// Whether the server can be made to wait.
+    /// Whether the server can pause a body.
     has_flow: bool,
-    state: Mutex<State>,
+    state: Mutex<BacklogState>,
 }
 
 #[derive(Default)]
-struct State {
+struct BacklogState {
     bytes: usize,
     pieces: usize,
     is_paused: bool,
+    /// A job tells the server about a change.
     is_telling: bool,
     is_over: bool,
 }
 
-impl State {
+impl BacklogState {
     fn wants_pause(&self) -> bool {
-        let limit = if self.is_paused { RELEASE_BYTES } else { PAUSE_BYTES };
+        let limit = if self.is_paused { RESUME_BYTES } else { PAUSE_BYTES };
         !self.is_over && self.bytes + self.pieces * PIECE_BYTES > limit
     }
 
-    /// Whether somebody must tell the server now.
+    /// Whether a job must be started that tells the server. One job at a time.
     fn must_tell(&mut self) -> bool {
         let must = !self.is_over && !self.is_telling && self.wants_pause() != self.is_paused;
         self.is_telling |= must;
@@ -53,17 +54,15 @@ impl Backlog {
         self.has_flow
     }
 
-    /// Pieces that wait.
     pub(crate) fn pieces(&self) -> usize {
         self.state.lock().pieces
     }
 
-    /// Bytes that wait.
     pub(crate) fn bytes(&self) -> usize {
         self.state.lock().bytes
     }
 
-    /// A piece came. True: the server must be told.
+    /// A piece came. Returns true if a job must tell the server to pause.
     pub(crate) fn add(&self, bytes: usize) -> bool {
         let mut state = self.state.lock();
         state.bytes += bytes;
@@ -71,15 +70,15 @@ impl Backlog {
         self.has_flow && state.must_tell()
     }
 
-    /// A piece was read. True: the server must be told.
-    pub(crate) fn taken(&self, bytes: usize) -> bool {
+    /// A piece was read. Returns true if a job must tell the server to resume.
+    pub(crate) fn remove(&self, bytes: usize) -> bool {
         let mut state = self.state.lock();
         state.bytes -= bytes;
         state.pieces -= 1;
         self.has_flow && state.must_tell()
     }
 
-    /// Nothing more comes.
+    /// No further piece comes.
     pub(crate) fn end(&self) {
         self.state.lock().is_over = true;
     }
@@ -88,7 +87,7 @@ impl Backlog {
         self.state.lock().wants_pause()
     }
 
-    /// The server was told. True: it must be told something else by now.
+    /// The server has confirmed a pause or a resumption. Returns true if the opposite has to be sent by now.
     pub(crate) fn was_told(&self, paused: bool) -> bool {
         let mut state = self.state.lock();
         state.is_paused = paused;
@@ -106,24 +105,24 @@ mod tests {
         let backlog = Backlog::new("r".into(), true);
         assert!(!backlog.add(PAUSE_BYTES / 2));
         assert!(backlog.add(PAUSE_BYTES));
-        assert!(!backlog.add(1), "it is being told");
+        assert!(!backlog.add(1), "a job is telling the server");
         assert!(backlog.wants_pause() && !backlog.was_told(true));
-        assert!(!backlog.taken(1));
-        assert!(!backlog.taken(PAUSE_BYTES / 2));
-        assert!(backlog.taken(PAUSE_BYTES));
+        assert!(!backlog.remove(1));
+        assert!(!backlog.remove(PAUSE_BYTES / 2));
+        assert!(backlog.remove(PAUSE_BYTES));
         assert!(!backlog.wants_pause() && !backlog.was_told(false));
     }
 
     #[test]
-    fn what_changes_while_the_server_is_told_is_told_next() {
+    fn a_change_while_the_server_is_told_is_told_next() {
         let backlog = Backlog::new("r".into(), true);
         assert!(backlog.add(PAUSE_BYTES + 1));
-        assert!(!backlog.taken(PAUSE_BYTES + 1));
+        assert!(!backlog.remove(PAUSE_BYTES + 1));
         assert!(backlog.was_told(true) && !backlog.wants_pause());
     }
 
     #[test]
-    fn a_server_without_flow_is_told_nothing_and_so_is_one_that_is_done() {
+    fn nothing_is_told_without_flow_or_after_the_end() {
         assert!(!Backlog::new("r".into(), false).add(PAUSE_BYTES + 1));
         let backlog = Backlog::new("r".into(), true);
         backlog.end();

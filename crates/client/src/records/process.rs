@@ -1,4 +1,5 @@
-//! What the client knows of one process, whoever holds a handle to it.
+//! What the client knows of one process: its events in order, how it ended, and what has to be done for it. All handles to the process
+//! share the record.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,73 +9,71 @@ use protocol::{ChunkPart, ProcessId, ReadResult, WriteId};
 use recovery::{CatchUpError, Event, EventOrder, Exit, OrderLimits};
 use tokio::sync::watch;
 
+use super::begun_chunk::BegunChunk;
 use super::event::ExecProcessEvent;
 use super::feed::Feed;
-use super::read::BegunChunk;
 
-/// The record of a process.
-pub(crate) struct Entry {
+pub(crate) struct ProcessRecord {
     pub(crate) id: ProcessId,
-    /// The subscriber that was there before the first event.
+    /// A subscriber that was registered before the first event, so that it misses none. The first user who subscribes gets it.
     pub(crate) first_subscriber: u64,
-    state: Mutex<State>,
-    /// The last event, for those who only want to know that there was one.
+    state: Mutex<ProcessRecordState>,
+    /// The number of the last event. Changes with every event.
     wake: watch::Sender<u64>,
-    /// Sets the writes of this client apart from those of others before it, which have counted from one too.
+    /// Distinguishes the write ids of this client from those of earlier clients of the session, which also counted from one.
     writer: Option<uuid::Uuid>,
     last_write: AtomicU64,
-    /// Held by the write that is on its way, which may be sent in pieces.
+    /// Held by the current write, so that no other write comes between its pieces.
     pub(crate) writing: tokio::sync::Mutex<()>,
-    /// The start was answered: from now on the process is caught up with after a lost connection.
+    /// The server has confirmed the start. From now on missed events are read after a lost connection.
     is_recoverable: AtomicBool,
-    /// It is not ours to end.
+    /// The process is to outlive this client.
     is_detached: AtomicBool,
-    /// Its handle is gone.
-    is_let_go: AtomicBool,
+    /// The user has dropped the `ExecProcess`.
+    is_handle_dropped: AtomicBool,
     is_filling_hole: AtomicBool,
-    is_telling_flow: AtomicBool,
+    is_sending_flow: AtomicBool,
 }
 
-struct State {
+struct ProcessRecordState {
     order: EventOrder,
     feed: Feed,
-    /// Bytes of output that were handed out.
+    /// Bytes of output that were published to the feed.
     received: u64,
     exit: Option<Exit>,
     failure: Option<String>,
     closed_seq: Option<u64>,
-    /// Output that connections were too short for, as far as it has come.
+    /// The parts of the next chunk that have come.
     begun: BegunChunk,
 }
 
-/// How far a process has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Progress {
+pub(crate) enum ProcessProgress {
     Running,
     Exited(Exit),
     Failed(String),
 }
 
-/// What has to be done because of an event.
+/// What the client has to do after an event.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Consequence {
-    /// Nothing more will come of it.
+    /// Forget the process: no event follows.
     Over,
-    /// It can no longer be followed and must not go on unseen.
+    /// Kill the process, because the client cannot follow it any longer.
     Terminate,
-    /// Something is missing that should be here.
+    /// Read the events that are missing between those that have come.
     FillHole,
-    /// It is to wait, or to go on, and nobody tells it yet.
+    /// Pause or resume the process, because a subscriber is far behind or has caught up.
     Flow,
 }
 
-impl Entry {
+impl ProcessRecord {
     pub(crate) fn new(id: ProcessId) -> Arc<Self> {
         Self::with_writer(id, None)
     }
 
-    /// An entry for a process that others may have followed, and have written to.
-    pub(crate) fn of_others(id: ProcessId) -> Arc<Self> {
+    /// A record for a process that earlier clients of the session may have followed and written to.
+    pub(crate) fn of_resumed(id: ProcessId) -> Arc<Self> {
         Self::with_writer(id, Some(uuid::Uuid::new_v4()))
     }
 
@@ -82,7 +81,7 @@ impl Entry {
         let mut feed = Feed::default();
         let first_subscriber = feed.subscribe();
         let order = EventOrder::new(OrderLimits::default());
-        let state = State {
+        let state = ProcessRecordState {
             order,
             feed,
             received: 0,
@@ -101,13 +100,12 @@ impl Entry {
             writing: tokio::sync::Mutex::default(),
             is_recoverable: AtomicBool::new(false),
             is_detached: AtomicBool::new(false),
-            is_let_go: AtomicBool::new(false),
+            is_handle_dropped: AtomicBool::new(false),
             is_filling_hole: AtomicBool::new(false),
-            is_telling_flow: AtomicBool::new(false),
+            is_sending_flow: AtomicBool::new(false),
         })
     }
 
-    /// An event was pushed.
     pub(crate) fn push(&self, seq: u64, event: Event) -> Option<Consequence> {
         let mut state = self.state.lock();
         match state.order.handle_event(seq, event) {
@@ -119,31 +117,31 @@ impl Entry {
         }
     }
 
-    /// The end was pushed by a server that does not number it.
+    /// Takes a close from a server that does not number it.
     pub(crate) fn push_unnumbered_close(&self) -> Option<Consequence> {
         let mut state = self.state.lock();
         state.order.handle_unnumbered_close();
         self.publish(&mut state)
     }
 
-    /// What has to be done because of the events so far, now that the start was answered: until then nothing was asked for that is missing.
-    pub(crate) fn look_again(&self) -> Option<Consequence> {
+    /// What has to be done for the events that came before the start was confirmed. Until then no missing event is read.
+    pub(crate) fn publish_early_events(&self) -> Option<Consequence> {
         self.publish(&mut self.state.lock())
     }
 
-    /// Its events up to `through`, with `bytes` of output, are gone.
+    /// Skips the events up to `through`, with `bytes` of output, which the server no longer retains.
     pub(crate) fn skip(&self, through: u64, bytes: u64) {
         let mut state = self.state.lock();
         state.order.skip(through);
         state.received += bytes;
     }
 
-    /// How much of the next chunk is here already.
+    /// Which part of the next chunk a read must ask for.
     pub(crate) fn begun_part(&self) -> ChunkPart {
         self.state.lock().begun.part()
     }
 
-    /// The answer to a read of everything after [`Entry::last_seq`].
+    /// Takes the answer to a read of everything after [`ProcessRecord::last_seq`].
     pub(crate) fn catch_up(&self, mut answer: ReadResult) -> Result<Option<Consequence>, CatchUpError> {
         let mut state = self.state.lock();
         if state.failure.is_some() {
@@ -159,17 +157,17 @@ impl Entry {
         Ok(self.publish(&mut state))
     }
 
-    /// Ends it for every subscriber.
+    /// Ends the events of the process with this failure.
     pub(crate) fn fail(&self, text: &str) {
         self.fail_locked(&mut self.state.lock(), text.to_owned());
     }
 
-    /// It is known how it ended though the event itself is gone.
+    /// Notes how the process exited, although the server no longer retains the event.
     pub(crate) fn note_exit(&self, exit: Exit) {
         self.state.lock().exit.get_or_insert(exit);
     }
 
-    fn publish(&self, state: &mut State) -> Option<Consequence> {
+    fn publish(&self, state: &mut ProcessRecordState) -> Option<Consequence> {
         if state.failure.is_some() {
             return None;
         }
@@ -177,7 +175,7 @@ impl Entry {
         while let Some((seq, mut event)) = state.order.poll_event() {
             state.received += event.bytes() as u64;
             match &mut event {
-                // A process exits once: what a server says of another exit is not believed.
+                // A process exits once, so every further exit repeats the first.
                 Event::Exited(exit) => *exit = *state.exit.get_or_insert(*exit),
                 Event::Closed => state.closed_seq = Some(seq),
                 Event::Output { .. } => {}
@@ -190,16 +188,16 @@ impl Entry {
         if state.order.is_closed() {
             return Some(Consequence::Over);
         }
-        if self.must_tell_flow(state) {
+        if self.must_send_flow(state) {
             return Some(Consequence::Flow);
         }
-        // Before it is known where to begin, everything is behind a hole.
+        // Before the start is confirmed, the first event is not known, so every event seems to follow a hole.
         let is_new_hole =
             self.is_recoverable() && state.order.has_hole() && !self.is_filling_hole.swap(true, Ordering::Relaxed);
         is_new_hole.then_some(Consequence::FillHole)
     }
 
-    fn fail_locked(&self, state: &mut State, text: String) {
+    fn fail_locked(&self, state: &mut ProcessRecordState, text: String) {
         if state.failure.is_none() && !state.order.is_closed() {
             state.feed.publish(ExecProcessEvent::Failed(text.clone()));
             state.failure = Some(text);
@@ -207,8 +205,8 @@ impl Entry {
         }
     }
 
-    /// The hole was looked after.
-    pub(crate) fn hole_is_filled(&self) {
+    /// The job that reads missing events has ended.
+    pub(crate) fn hole_filling_ended(&self) {
         self.is_filling_hole.store(false, Ordering::Relaxed);
     }
 
@@ -220,7 +218,7 @@ impl Entry {
         self.state.lock().order.last()
     }
 
-    /// Whether nothing will follow.
+    /// Whether no event follows.
     pub(crate) fn is_over(&self) -> bool {
         let state = self.state.lock();
         state.order.is_closed() || state.failure.is_some()
@@ -230,53 +228,53 @@ impl Entry {
         self.state.lock().failure.clone()
     }
 
-    pub(crate) fn progress(&self) -> Progress {
+    pub(crate) fn progress(&self) -> ProcessProgress {
         let state = self.state.lock();
         match (&state.exit, &state.failure) {
-            (Some(exit), _) => Progress::Exited(*exit),
-            (None, Some(text)) => Progress::Failed(text.clone()),
-            // Nothing will follow, so nobody is to wait for it.
+            (Some(exit), _) => ProcessProgress::Exited(*exit),
+            (None, Some(text)) => ProcessProgress::Failed(text.clone()),
+            // No event follows, so nobody may wait for the exit.
             (None, None) if state.order.is_closed() => {
-                Progress::Failed("the server closed the process and did not say how it exited".to_owned())
+                ProcessProgress::Failed("the server closed the process and did not say how it exited".to_owned())
             }
-            (None, None) => Progress::Running,
+            (None, None) => ProcessProgress::Running,
         }
     }
 
-    pub(crate) fn feed<T>(&self, look: impl FnOnce(&mut Feed) -> T) -> T {
-        look(&mut self.state.lock().feed)
+    pub(crate) fn feed<T>(&self, use_feed: impl FnOnce(&mut Feed) -> T) -> T {
+        use_feed(&mut self.state.lock().feed)
     }
 
-    /// As [`Entry::feed`], for looks that may let the process go on.
-    pub(crate) fn consume<T>(&self, look: impl FnOnce(&mut Feed) -> T) -> (T, Option<Consequence>) {
+    /// As [`ProcessRecord::feed`], for reads and unsubscriptions, after which the process may have to be resumed.
+    pub(crate) fn consume<T>(&self, use_feed: impl FnOnce(&mut Feed) -> T) -> (T, Option<Consequence>) {
         let mut state = self.state.lock();
-        let seen = look(&mut state.feed);
-        let consequence = self.must_tell_flow(&mut state).then_some(Consequence::Flow);
-        (seen, consequence)
+        let result = use_feed(&mut state.feed);
+        let consequence = self.must_send_flow(&mut state).then_some(Consequence::Flow);
+        (result, consequence)
     }
 
-    fn must_tell_flow(&self, state: &mut State) -> bool {
-        state.feed.changes_flow() && !self.is_telling_flow.swap(true, Ordering::Relaxed)
+    fn must_send_flow(&self, state: &mut ProcessRecordState) -> bool {
+        state.feed.changes_flow() && !self.is_sending_flow.swap(true, Ordering::Relaxed)
     }
 
-    /// Whether the process is to wait, for whoever tells it.
+    /// Whether the process should be paused now.
     pub(crate) fn wants_pause(&self) -> bool {
         self.state.lock().feed.wants_pause()
     }
 
-    /// The process was told. True: it has to be told the opposite now.
-    pub(crate) fn flow_was_told(&self, paused: bool) -> bool {
+    /// The server has confirmed that the process is paused or resumed. Returns true if the opposite has to be sent by now.
+    pub(crate) fn flow_was_sent(&self, paused: bool) -> bool {
         let state = self.state.lock();
         let is_right = state.feed.wants_pause() == paused;
         if is_right {
-            self.is_telling_flow.store(false, Ordering::Relaxed);
+            self.is_sending_flow.store(false, Ordering::Relaxed);
         }
         !is_right
     }
 
-    /// Nobody can be told any more.
-    pub(crate) fn flow_cannot_be_told(&self) {
-        self.is_telling_flow.store(false, Ordering::Relaxed);
+    /// The server could not be told to pause or resume the process.
+    pub(crate) fn flow_failed(&self) {
+        self.is_sending_flow.store(false, Ordering::Relaxed);
     }
 
     pub(crate) fn subscribe_wake(&self) -> watch::Receiver<u64> {
@@ -299,12 +297,13 @@ impl Entry {
         self.is_detached.store(true, Ordering::Relaxed);
     }
 
-    pub(crate) fn let_go(&self) {
-        self.is_let_go.store(true, Ordering::Relaxed);
+    pub(crate) fn set_handle_dropped(&self) {
+        self.is_handle_dropped.store(true, Ordering::Relaxed);
     }
 
-    pub(crate) fn is_unwatched(&self) -> bool {
-        self.is_let_go.load(Ordering::Relaxed) && !self.feed(|feed| feed.has_subscribers())
+    /// Whether neither a handle nor a subscriber is left.
+    pub(crate) fn is_unused(&self) -> bool {
+        self.is_handle_dropped.load(Ordering::Relaxed) && !self.feed(|feed| feed.has_subscribers())
     }
 
     pub(crate) fn is_recoverable(&self) -> bool {

@@ -1,5 +1,5 @@
-//! Calls and answers over one connection. It knows no session and no recovery: when the connection ends, so does this, and every
-//! call that waits is told whether it can have reached the server.
+//! Calls and answers over one connection. This module knows no session and no recovery. When the connection ends, each waiting call learns
+//! whether its request can have reached the server. Start with `Rpc::start`, which starts a reading and a writing task.
 
 mod calls;
 mod outbox;
@@ -12,55 +12,73 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use protocol::{RequestId, encode_notification, encode_request, error_kind};
+use protocol::{PushedOutput, RequestId, WireError, encode_notification, encode_request, error_kind};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use transport::MessageStream;
 
-use crate::connector::{Companion, Connection};
+use crate::connector::{Companion, ServerConnection};
 use crate::error::ExecServerError;
-use crate::inbound::Inbound;
-use calls::{Calls, Reply};
+use calls::{AnswerReceiver, Calls, MAX_CALLS};
 use outbox::Outbox;
 
-use calls::MAX_CALLS;
-pub(crate) use calls::Slot;
+pub(crate) use calls::CallSlot;
 
-/// One connection.
+/// Takes the messages that the server sends on its own. Nothing in it may wait, because the reading task calls it. An error means that
+/// the server broke the protocol, and ends the connection.
+pub(crate) trait PeerHandler: Send + Sync + 'static {
+    /// Output of a process, in the form that most servers send.
+    fn handle_output(&self, output: &PushedOutput<'_>) -> Result<(), String>;
+
+    /// Every other notification. Unknown ones are ignored.
+    fn handle_notification(&self, method: &str, params: Option<&RawValue>) -> Result<(), String>;
+
+    /// The answer to a request of the server.
+    fn answer_request(&self, method: &str) -> Result<serde_json::Value, WireError>;
+}
+
+/// One connection to the server.
 pub(crate) struct Rpc {
     outbox: Outbox,
     calls: Mutex<Calls>,
-    /// None while it lives; then why it ended, if there is more to say than that.
-    end: watch::Sender<Option<End>>,
-    /// Another client has taken the session.
+    /// `None` while the connection lives.
+    end: watch::Sender<Option<Disconnect>>,
+    /// The server has said that another client took the session over.
     is_taken_over: AtomicBool,
-    /// Makes both tasks stop.
+    /// Stops both tasks.
     stop: CancellationToken,
-    /// What must live as long as the connection, such as the child at its other end.
+    /// Lives as long as the connection, for example the child process at the other end.
     companion: Mutex<Option<Box<dyn Companion>>>,
 }
 
-/// Why a connection ended.
+/// Why a connection ended. `None` if there is no more to say than that it did.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct End(pub(crate) Option<String>);
+pub(crate) struct Disconnect(pub(crate) Option<String>);
 
-/// Why a call has no answer.
+/// Why a call has no result.
 #[derive(Debug)]
 pub(crate) enum CallError {
-    /// Not a byte of it went out: it can be repeated.
+    /// The connection ended before a byte of the request was sent.
     NotSent,
-    /// The connection ended before the answer came: the server may have done it.
+    /// The connection ended before the answer came. The server may have handled the request.
     Lost,
-    /// The call itself failed.
+    /// The server refused the request, or the client could not make it.
     Failed(ExecServerError),
 }
 
 impl Rpc {
-    /// Starts the tasks of a connection. What the peer sends on its own goes to `inbound`. A peer that gives no sign of life for
-    /// `silence_timeout`, although it was pinged, ends it.
-    pub(crate) fn start(connection: Connection, inbound: Arc<Inbound>, silence_timeout: Duration) -> Arc<Self> {
+    /// Starts the reading and the writing task of a connection, which `tasks` owns. The connection ends if the server gives no sign of life
+    /// for `silence_timeout`, although it was pinged.
+    pub(crate) fn start(
+        connection: ServerConnection,
+        handler: Arc<dyn PeerHandler>,
+        silence_timeout: Duration,
+        tasks: &TaskTracker,
+    ) -> Arc<Self> {
         let MessageStream { reader, writer, framing, peer, .. } = connection.stream;
         let rpc = Arc::new(Self {
             outbox: Outbox::new(framing),
@@ -71,8 +89,8 @@ impl Rpc {
             companion: Mutex::new(connection.companion),
         });
         tracing::debug!(%peer, "connected");
-        tokio::spawn(writing::run(Arc::clone(&rpc), writer));
-        tokio::spawn(reading::run(Arc::clone(&rpc), reader, inbound, silence_timeout));
+        tasks.spawn(writing::run(Arc::clone(&rpc), writer));
+        tasks.spawn(reading::run(Arc::clone(&rpc), reader, handler, silence_timeout));
         rpc
     }
 
@@ -81,35 +99,35 @@ impl Rpc {
         self: &Arc<Self>,
         method: &str,
         params: &impl Serialize,
-        slot: Slot,
+        slot: CallSlot,
     ) -> Result<R, CallError> {
         self.begin(method, params, slot).await?.answer().await
     }
 
-    /// Sends a request. Waits only while too much is already waiting to be sent.
+    /// Sends a request and returns the pending call. Waits only while the outbox is full.
     pub(crate) async fn begin(
         self: &Arc<Self>,
         method: &str,
         params: &impl Serialize,
-        slot: Slot,
+        slot: CallSlot,
     ) -> Result<PendingCall, CallError> {
         self.begin_encoded(slot, |id| encode_request(id, method, params)).await
     }
 
-    /// Sends a request that the caller writes.
+    /// Sends a request that the caller encodes.
     pub(crate) async fn begin_encoded(
         self: &Arc<Self>,
-        slot: Slot,
+        slot: CallSlot,
         encode: impl FnOnce(&RequestId) -> Vec<u8>,
     ) -> Result<PendingCall, CallError> {
-        // The lock is not held in the arms: closing takes it again.
+        // Not in the `match`, which would hold the lock in its arms, where `close` takes it again.
         let registered = self.calls.lock().register(slot);
         let (id, reply) = match registered {
             Ok(registered) => registered,
-            Err(calls::Refused::Ended) => return Err(CallError::NotSent),
-            Err(calls::Refused::TooMany) => {
-                if slot == Slot::Cleanup {
-                    // What must be cleaned up cannot be any more: a new connection can.
+            Err(calls::CallRefused::Ended) => return Err(CallError::NotSent),
+            Err(calls::CallRefused::TooMany) => {
+                if slot == CallSlot::Cleanup {
+                    // The server does not answer cleanups over this connection. Over a new one it may.
                     self.close("too many pending cleanup requests");
                 }
                 return Err(CallError::Failed(ExecServerError::TooManyRequests(MAX_CALLS)));
@@ -121,54 +139,49 @@ impl Rpc {
         Ok(pending)
     }
 
-    /// Sends a notification.
     pub(crate) fn notify(&self, method: &str, params: &impl Serialize) {
         self.outbox.push(&encode_notification(method, params));
     }
 
-    /// Whether it has ended.
     pub(crate) fn has_ended(&self) -> bool {
         self.end.borrow().is_some()
     }
 
-    /// Waits for the end.
-    pub(crate) async fn ended(&self) -> End {
+    pub(crate) async fn ended(&self) -> Disconnect {
         let mut end = self.end.subscribe();
-        // The sender is ours and lives as long as we do.
+        // `self` holds the sender, so waiting cannot fail.
         let ended = end.wait_for(Option::is_some).await;
-        ended.ok().and_then(|end| end.clone()).unwrap_or(End(None))
+        ended.ok().and_then(|end| end.clone()).unwrap_or(Disconnect(None))
     }
 
-    /// Whether it ended because another client has taken the session.
     pub(crate) fn was_taken_over(&self) -> bool {
         self.is_taken_over.load(Ordering::Relaxed)
     }
 
-    /// The server says that another client has taken the session.
     fn note_takeover(&self) {
         self.is_taken_over.store(true, Ordering::Relaxed);
     }
 
-    /// Says that it has ended, in the words callers are told.
+    /// The error text for callers whose connection has ended.
     pub(crate) fn disconnect_text(&self) -> String {
         match &*self.end.borrow() {
-            Some(End(Some(reason))) => format!("exec-server transport disconnected: {reason}"),
-            Some(End(None)) | None => "exec-server transport disconnected".to_owned(),
+            Some(Disconnect(Some(reason))) => format!("exec-server transport disconnected: {reason}"),
+            Some(Disconnect(None)) | None => "exec-server transport disconnected".to_owned(),
         }
     }
 
-    /// Closes the connection because of something the peer did, or because it is replaced.
+    /// Ends the connection at once. Messages that were queued are not sent.
     pub(crate) fn close(&self, reason: &str) {
-        self.finish(End(Some(reason.to_owned())));
+        self.finish(Disconnect(Some(reason.to_owned())));
     }
 
-    /// Says goodbye and waits until what was queued is sent, for as long as the peer takes it.
-    pub(crate) async fn say_goodbye(&self) {
+    /// Sends the queued messages and a close frame, and waits until the connection has ended.
+    pub(crate) async fn close_after_queue(&self) {
         self.outbox.push_close();
         self.ended().await;
     }
 
-    fn finish(&self, end: End) {
+    fn finish(&self, end: Disconnect) {
         let is_first = self.end.send_if_modified(|current| {
             let is_first = current.is_none();
             current.get_or_insert(end);
@@ -183,28 +196,28 @@ impl Rpc {
     }
 }
 
-/// A request whose answer has not come. Dropping it forgets the answer.
+/// A request whose answer has not come. Dropping the value gives the answer up.
 pub(crate) struct PendingCall {
     rpc: Arc<Rpc>,
     id: i64,
-    slot: Slot,
-    reply: Option<Reply>,
+    slot: CallSlot,
+    reply: Option<AnswerReceiver>,
     position: u64,
 }
 
 impl PendingCall {
-    /// Waits for the answer.
+    /// Waits for the answer and decodes its result.
     pub(crate) async fn answer<R: DeserializeOwned>(mut self) -> Result<R, CallError> {
         self.wait().await
     }
 
-    /// As [`answer`](Self::answer), once, for those who may stop waiting and let somebody else go on.
+    /// As [`answer`](Self::answer), for a caller that may stop waiting and pass the pending call on. Returns a result once.
     pub(crate) async fn wait<R: DeserializeOwned>(&mut self) -> Result<R, CallError> {
         let result = self.wait_encoded().await?;
         serde_json::from_slice(&result).map_err(|error| CallError::Failed(error.into()))
     }
 
-    /// The result as it came.
+    /// Waits for the JSON text of the result. Returns a result once.
     pub(crate) async fn wait_encoded(&mut self) -> Result<Bytes, CallError> {
         let result = match self.reply.as_mut() {
             Some(reply) => reply.await,
@@ -212,7 +225,7 @@ impl PendingCall {
         };
         match result {
             Ok(Ok(result)) => Ok(result),
-            // That is about the connection, not about the call. It is of no use any more, whether or not the server ends it.
+            // This error is about the connection, which is of no use any more, whether or not the server closes it.
             Ok(Err(error)) if error.is_of_kind(error_kind::SESSION_RESUMED_ELSEWHERE) => {
                 self.rpc.note_takeover();
                 self.rpc.close(&error.message);

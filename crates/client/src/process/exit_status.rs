@@ -1,20 +1,20 @@
-//! How a process ended.
+//! How a process ended, for users of the client.
 
 use recovery::Exit;
 
-/// The end of a process.
+/// How a process exited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExitStatus {
-    /// 128+N after signal N.
+    /// The exit code, or 128+N if signal N ended the process.
     pub code: i32,
-    /// Whether the sandbox refused something.
+    /// Whether the sandbox denied something to the process. False from a server that does not say.
     pub sandbox_denied: bool,
-    /// Whether the server ended it because its time was over.
+    /// Whether the server killed the process because its timeout was over.
     pub timed_out: bool,
 }
 
 impl ExitStatus {
-    /// Whether it says that all went well.
+    /// Whether the exit code is 0.
     pub fn success(&self) -> bool {
         self.code == 0
     }
@@ -26,13 +26,13 @@ impl From<Exit> for ExitStatus {
     }
 }
 
-/// Everything a process wrote, and how it ended.
+/// The whole output of a process, and how it exited.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessOutput {
-    /// How it ended.
+    /// How the process exited.
     pub status: ExitStatus,
-    /// What it wrote to its stdout, or to its terminal.
+    /// The output on stdout, or on the terminal.
     pub stdout: Vec<u8>,
-    /// What it wrote to its stderr.
+    /// The output on stderr. Empty for a process on a terminal.
     pub stderr: Vec<u8>,
 }

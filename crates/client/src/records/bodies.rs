@@ -1,4 +1,4 @@
-//! The streamed bodies of one connection, and how much of them may wait to be read.
+//! The pieces of streamed HTTP bodies that have come and were not read yet, and how much of them may wait.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,73 +11,72 @@ use tokio::sync::mpsc;
 
 use super::backlog::Backlog;
 
-/// Pieces of one body that may wait, from a server that cannot be made to wait itself.
+/// Unread pieces of one body, from a server that cannot pause a body.
 const PIECES: usize = 256;
-/// Bytes of all such bodies that may wait.
+/// Unread bytes of all such bodies together.
 const WAITING_BYTES: usize = 16 * 1024 * 1024;
-/// Bytes of one body that may wait, from a server that can: what is on its way when it is told, and more.
+/// Unread bytes of one body, from a server that can pause it: enough for what is on its way when the server is told.
 const PAUSED_BYTES: usize = 64 * 1024 * 1024;
-/// The largest piece a server sends.
+/// The largest piece that the protocol allows.
 const PIECE_BYTES: usize = 1024 * 1024;
 
-/// What a reader gets.
-pub(crate) enum Piece {
+pub(crate) enum BodyPiece {
     Bytes(Bytes),
     End,
     Failed(String),
 }
 
 #[derive(Default)]
-pub(crate) struct Bodies {
-    shared: Arc<Shared>,
+pub(crate) struct BodyRecords {
+    table: Arc<BodyTable>,
 }
 
 #[derive(Default)]
-struct Shared {
-    streams: Mutex<HashMap<String, Stream>>,
+struct BodyTable {
+    streams: Mutex<HashMap<String, BodyRecord>>,
     last_id: AtomicU64,
     waiting_bytes: AtomicUsize,
 }
 
-struct Stream {
+struct BodyRecord {
     // Bounded by what the backlog allows.
-    sender: mpsc::UnboundedSender<Piece>,
+    sender: mpsc::UnboundedSender<BodyPiece>,
     last_seq: u64,
     backlog: Arc<Backlog>,
 }
 
-/// A place in the table, given back when it is dropped.
-pub(crate) struct Registration {
-    shared: Arc<Shared>,
+/// Keeps a body in the table until it is dropped.
+pub(crate) struct BodyRegistration {
+    table: Arc<BodyTable>,
     backlog: Arc<Backlog>,
 }
 
-impl Bodies {
+impl BodyRecords {
     pub(crate) fn next_id(&self) -> String {
-        format!("http-{}", self.shared.last_id.fetch_add(1, Ordering::Relaxed) + 1)
+        format!("http-{}", self.table.last_id.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
-    /// A body to come, from a server that can be made to wait or not.
-    pub(crate) fn register(&self, has_flow: bool) -> (Registration, mpsc::UnboundedReceiver<Piece>) {
+    /// Adds a body. `has_flow`: the server can pause it.
+    pub(crate) fn register(&self, has_flow: bool) -> (BodyRegistration, mpsc::UnboundedReceiver<BodyPiece>) {
         let id = self.next_id();
         let (sender, pieces) = mpsc::unbounded_channel();
         let backlog = Arc::new(Backlog::new(id.clone(), has_flow));
-        let stream = Stream { sender, last_seq: 0, backlog: Arc::clone(&backlog) };
-        self.shared.streams.lock().insert(id, stream);
-        (Registration { shared: Arc::clone(&self.shared), backlog }, pieces)
+        let stream = BodyRecord { sender, last_seq: 0, backlog: Arc::clone(&backlog) };
+        self.table.streams.lock().insert(id, stream);
+        (BodyRegistration { table: Arc::clone(&self.table), backlog }, pieces)
     }
 
-    /// A piece came. An error closes the connection: the server does not keep to the protocol. Returns the body of which
-    /// the server must be told to wait.
+    /// Takes a piece. Returns the body that the server must be told to pause, if there is one. An error means that the server broke the
+    /// protocol, and ends the connection.
     pub(crate) fn push(&self, delta: &PushedBodyDelta<'_>) -> Result<Option<Arc<Backlog>>, String> {
-        let mut streams = self.shared.streams.lock();
-        // Whoever is gone ignores the rest.
+        let mut streams = self.table.streams.lock();
+        // The reader of this body is gone.
         let Some(stream) = streams.get_mut(&*delta.request_id) else { return Ok(None) };
         let bytes = decode_base64(&*delta.delta_base64).map_err(|error| format!("invalid base64: {error}"))?;
         if bytes.len() > PIECE_BYTES {
             return Err(format!("body delta exceeds {PIECE_BYTES} bytes"));
         }
-        let taken = stream.take(delta, Bytes::from(bytes), &self.shared.waiting_bytes);
+        let taken = stream.take(delta, Bytes::from(bytes), &self.table.waiting_bytes);
         let must_tell = matches!(taken, Ok(true));
         let to_tell = must_tell.then(|| Arc::clone(&stream.backlog));
         if taken.is_err() || delta.done {
@@ -89,16 +88,16 @@ impl Bodies {
         Ok(to_tell)
     }
 
-    /// The connection is gone.
+    /// Ends all bodies, because the connection was lost.
     pub(crate) fn fail_all(&self, text: &str) {
-        for (_, stream) in self.shared.streams.lock().drain() {
+        for (_, stream) in self.table.streams.lock().drain() {
             stream.fail(text.to_owned());
         }
     }
 }
 
-impl Stream {
-    /// True if the server must be told to wait.
+impl BodyRecord {
+    /// Returns true if the server must be told to pause the body.
     fn take(&mut self, delta: &PushedBodyDelta<'_>, bytes: Bytes, waiting: &AtomicUsize) -> Result<bool, String> {
         if delta.seq != self.last_seq + 1 {
             return Err(format!("body delta {} came after {}", delta.seq, self.last_seq));
@@ -110,15 +109,15 @@ impl Stream {
             self.check_room(length, waiting)?;
             waiting.fetch_add(length, Ordering::Relaxed);
             must_tell = self.backlog.add(length);
-            // Whoever reads removes the stream from the table before it is gone.
-            let _gone = self.sender.send(Piece::Bytes(bytes));
+            // The reader removes the body from the table before it drops the receiver.
+            let _gone = self.sender.send(BodyPiece::Bytes(bytes));
         }
         match (&delta.error, delta.done) {
             (Some(error), _) => Err(error.clone()),
             (None, true) if !self.backlog.has_flow() && self.backlog.pieces() >= PIECES => Err(full()),
             (None, true) => {
                 self.backlog.end();
-                let _gone = self.sender.send(Piece::End);
+                let _gone = self.sender.send(BodyPiece::End);
                 Ok(false)
             }
             (None, false) => Ok(must_tell),
@@ -137,10 +136,10 @@ impl Stream {
         if self.backlog.pieces() >= PIECES { Err(full()) } else { Ok(()) }
     }
 
-    /// What was received before is still read; then comes the failure.
+    /// The reader gets the pieces that have come, and then the failure.
     fn fail(self, text: String) {
         self.backlog.end();
-        let _gone = self.sender.send(Piece::Failed(text));
+        let _gone = self.sender.send(BodyPiece::Failed(text));
     }
 }
 
@@ -148,25 +147,25 @@ fn full() -> String {
     "body delta channel filled before delivery".to_owned()
 }
 
-impl Registration {
+impl BodyRegistration {
     pub(crate) fn id(&self) -> &str {
         self.backlog.id()
     }
 
-    /// A piece was read. Returns the body of which the server must be told to go on.
+    /// Notes that a piece was read. Returns the body that the server must be told to resume, if there is one.
     pub(crate) fn taken(&self, length: usize) -> Option<Arc<Backlog>> {
-        self.shared.waiting_bytes.fetch_sub(length, Ordering::Relaxed);
-        self.backlog.taken(length).then(|| Arc::clone(&self.backlog))
+        self.table.waiting_bytes.fetch_sub(length, Ordering::Relaxed);
+        self.backlog.remove(length).then(|| Arc::clone(&self.backlog))
     }
 
-    /// Nothing more is queued from now on. True if more was to come.
+    /// Takes no further piece. Returns true if the body was not complete.
     pub(crate) fn give_up(&self) -> bool {
         self.backlog.end();
-        self.shared.streams.lock().remove(self.id()).is_some()
+        self.table.streams.lock().remove(self.id()).is_some()
     }
 }
 
-impl Drop for Registration {
+impl Drop for BodyRegistration {
     fn drop(&mut self) {
         self.give_up();
     }

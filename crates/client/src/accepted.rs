@@ -1,36 +1,37 @@
-//! Sockets that the environment has dialled: we cannot connect, only wait for the next one.
+//! Clients over sockets that the environment has opened. Such a client cannot connect by itself: after a lost connection it waits until the
+//! program that accepts sockets hands it the next one.
 
 use std::sync::Arc;
 
 use tokio::sync::{Mutex, mpsc, oneshot, watch};
 use transport::MessageStream;
 
-use super::{Connecting, Connector};
 use crate::client::ExecServerClient;
+use crate::client_core::ConnectionState;
+use crate::connector::{Connecting, Connector};
 use crate::error::ExecServerError;
 use crate::options::ExecServerClientConnectOptions;
-use crate::shared::ConnectionState;
 
-/// Hands sockets that the environment has dialled to the client that uses them.
+/// Hands sockets that the environment has opened to the client that uses them.
 #[derive(Clone)]
 pub struct AcceptedSockets {
     client: ExecServerClient,
-    sockets: mpsc::Sender<Offer>,
-    /// One replacement at a time.
+    sockets: mpsc::Sender<SocketOffer>,
+    /// Held while a socket is handed over, so that there is one replacement at a time.
     replacing: Arc<Mutex<()>>,
 }
 
-struct Offer {
+struct SocketOffer {
     stream: MessageStream,
     taken: oneshot::Sender<()>,
 }
 
 struct AcceptedConnector {
     first: parking_lot::Mutex<Option<MessageStream>>,
-    offers: Mutex<mpsc::Receiver<Offer>>,
+    offers: Mutex<mpsc::Receiver<SocketOffer>>,
 }
 
-/// A client over a socket that the environment has dialled, and the way to replace that socket by the next one.
+/// Makes a client over a socket that the environment has opened. The second value replaces that socket by the next one.
 pub async fn accepted(
     stream: MessageStream,
     options: ExecServerClientConnectOptions,
@@ -46,10 +47,10 @@ pub async fn accepted(
 }
 
 impl AcceptedSockets {
-    /// Gives the client a new socket in place of the one it has. A socket that still lives is retired first. Returns when the new one is in
-    /// the client's hands; that it resumed the session shows in the client's state.
+    /// Gives the client a new socket and closes the current one. Returns when the client has taken the new socket. Whether it could resume
+    /// the session shows in [`ExecServerClient::connection_state`].
     pub async fn replace(&self, stream: MessageStream) -> Result<(), ExecServerError> {
-        let Ok(_claim) = self.replacing.try_lock() else {
+        let Ok(_replacing) = self.replacing.try_lock() else {
             let text = "an accepted exec-server replacement is already in progress";
             return Err(ExecServerError::Protocol(text.to_owned()));
         };
@@ -57,18 +58,18 @@ impl AcceptedSockets {
         let mut state = self.client.connection_state();
         tokio::select! {
             biased;
-            handed_over = self.hand_over(Offer { stream, taken }, was_taken) => handed_over,
-            failed = self.retire_until_failed(&mut state) => Err(failed),
+            handed_over = self.hand_over(SocketOffer { stream, taken }, was_taken) => handed_over,
+            failed = self.close_until_failed(&mut state) => Err(failed),
         }
     }
 
-    async fn hand_over(&self, offer: Offer, was_taken: oneshot::Receiver<()>) -> Result<(), ExecServerError> {
+    async fn hand_over(&self, offer: SocketOffer, was_taken: oneshot::Receiver<()>) -> Result<(), ExecServerError> {
         self.sockets.send(offer).await.map_err(|_| ExecServerError::Closed)?;
         was_taken.await.map_err(|_| ExecServerError::Closed)
     }
 
-    /// An earlier socket may come to life while the new one waits.
-    async fn retire_until_failed(&self, state: &mut watch::Receiver<ConnectionState>) -> ExecServerError {
+    /// Closes the current connection, again and again: while the new socket waits, the client may still succeed with an earlier one.
+    async fn close_until_failed(&self, state: &mut watch::Receiver<ConnectionState>) -> ExecServerError {
         loop {
             let failure = match &*state.borrow_and_update() {
                 ConnectionState::Failed(text) => Some(text.clone()),
@@ -77,7 +78,7 @@ impl AcceptedSockets {
             if let Some(text) = failure {
                 return ExecServerError::Disconnected(text);
             }
-            self.client.retire_connection("exec-server connection replaced");
+            self.client.close_connection("exec-server connection replaced");
             if state.changed().await.is_err() {
                 return ExecServerError::Closed;
             }
@@ -95,7 +96,7 @@ impl Connector for AcceptedConnector {
             let mut offers = self.offers.lock().await;
             loop {
                 let offer = offers.recv().await.ok_or(ExecServerError::Closed)?;
-                // A socket whose hand-off was cancelled is not used.
+                // If the caller of `replace` has gone away, its socket is not used.
                 if offer.taken.send(()).is_ok() {
                     return Ok(offer.stream.into());
                 }
@@ -107,7 +108,7 @@ impl Connector for AcceptedConnector {
         true
     }
 
-    fn place(&self) -> String {
+    fn address(&self) -> String {
         "accepted connection".to_owned()
     }
 }

@@ -1,19 +1,19 @@
-//! The events of one process on their way to any number of subscribers, each at its own pace. What all have seen is kept for a while,
-//! for those who come late. A subscriber that is far behind makes the process wait; where the server cannot do that, it misses events and
-//! is told so.
+//! The events of one process, for any number of subscribers, each with its own position. Events that all subscribers have seen are kept
+//! for a while for late subscribers. A subscriber that is far behind makes the client pause the process. If the server cannot pause it,
+//! the oldest events are dropped and that subscriber gets `Lagged`.
 
 use std::collections::{HashMap, VecDeque};
 use std::task::{Context, Poll, Waker};
 
 use super::event::ExecProcessEvent;
 
-/// Kept for late subscribers.
+/// Kept for late subscribers, although all others have seen it.
 const REPLAY: Amount = Amount { events: 256, bytes: 1024 * 1024 };
-/// Behind by more than this: the process is asked to wait.
+/// The process is paused when a subscriber is behind by more than this.
 const PAUSE_ABOVE: Amount = Amount { events: 4096, bytes: 2 * 1024 * 1024 };
-/// Behind by less: it may go on.
-const GO_ON_BELOW: Amount = Amount { events: 512, bytes: 256 * 1024 };
-/// More is never kept, whoever has not seen it.
+/// The process is resumed when every subscriber is behind by less than this.
+const RESUME_BELOW: Amount = Amount { events: 512, bytes: 256 * 1024 };
+/// The bound of a feed. Older events are dropped, also those that a subscriber has not seen.
 const MOST: Amount = Amount { events: 65_536, bytes: 64 * 1024 * 1024 };
 
 #[derive(Clone, Copy)]
@@ -28,22 +28,21 @@ impl Amount {
     }
 }
 
-/// What a subscriber gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Received {
     Event(ExecProcessEvent),
-    /// Events were dropped before this one had seen them.
+    /// Events were dropped before this subscriber had seen them.
     Lagged,
-    /// There will be no more.
+    /// No event follows.
     End,
 }
 
 #[derive(Default)]
 pub(crate) struct Feed {
-    events: VecDeque<Published>,
-    /// The index of `events[0]` among all that were ever published.
+    events: VecDeque<FeedEntry>,
+    /// How many events were published before `events[0]`.
     first: u64,
-    /// Bytes that were ever published.
+    /// Bytes of all events that were published.
     offset: u64,
     has_ended: bool,
     subscribers: HashMap<u64, Subscriber>,
@@ -51,9 +50,9 @@ pub(crate) struct Feed {
     is_paused: bool,
 }
 
-struct Published {
+struct FeedEntry {
     event: ExecProcessEvent,
-    /// Bytes that were published before it.
+    /// Bytes of all events that were published before this one.
     offset: u64,
 }
 
@@ -70,20 +69,19 @@ impl Feed {
         self.has_ended = event.is_last();
         let offset = self.offset;
         self.offset += event.bytes() as u64;
-        self.events.push_back(Published { event, offset });
+        self.events.push_back(FeedEntry { event, offset });
         self.trim();
-        self.wake();
+        self.wake_subscribers();
     }
 
-    /// Wakes everybody up.
-    fn wake(&mut self) {
+    fn wake_subscribers(&mut self) {
         self.subscribers.values_mut().filter_map(|subscriber| subscriber.waker.take()).for_each(Waker::wake);
     }
 
-    /// A subscriber that starts with the oldest event that is kept.
+    /// Adds a subscriber that starts with the oldest event that is kept, and returns its number.
     pub(crate) fn subscribe(&mut self) -> u64 {
         self.last_subscriber += 1;
-        // If the beginning is gone it finds out at its first look.
+        // If the first events are gone, the first poll returns `Lagged`.
         self.subscribers.insert(self.last_subscriber, Subscriber { next: 0, waker: None });
         self.last_subscriber
     }
@@ -117,24 +115,24 @@ impl Feed {
         Poll::Pending
     }
 
-    /// Whether there is nothing for this subscriber at the moment.
+    /// Whether this subscriber has seen all events so far.
     pub(crate) fn is_empty_for(&self, subscriber: u64) -> bool {
         self.subscribers.get(&subscriber).is_none_or(|state| state.next >= self.end())
     }
 
-    /// Whether the process should now wait or go on and did the opposite before.
+    /// Whether the process must now be paused or resumed. Each change is reported once.
     pub(crate) fn changes_flow(&mut self) -> bool {
-        let enough = if self.is_paused { GO_ON_BELOW } else { PAUSE_ABOVE };
+        let enough = if self.is_paused { RESUME_BELOW } else { PAUSE_ABOVE };
         let wants_pause = !self.has_ended && self.behind().exceeds(enough);
         std::mem::replace(&mut self.is_paused, wants_pause) != wants_pause
     }
 
-    /// Whether the process should wait.
+    /// Whether the process should be paused.
     pub(crate) fn wants_pause(&self) -> bool {
         self.is_paused
     }
 
-    /// The connection is another one, over which the process does not wait.
+    /// A pause ends with its connection.
     pub(crate) fn forget_pause(&mut self) {
         self.is_paused = false;
     }
@@ -143,7 +141,7 @@ impl Feed {
         self.first + self.events.len() as u64
     }
 
-    /// How much the slowest subscriber has not seen.
+    /// What the slowest subscriber has not seen.
     fn behind(&self) -> Amount {
         let Some(next) = self.slowest() else { return Amount { events: 0, bytes: 0 } };
         let events = self.end() - next.max(self.first);
@@ -157,7 +155,6 @@ impl Feed {
     }
 
     fn trim(&mut self) {
-        // Only what was seen by all goes, unless there is far too much.
         let seen = self.slowest().unwrap_or(self.end());
         while let Some(oldest) = self.events.front() {
             let kept = Amount { events: self.events.len() as u64, bytes: self.offset - oldest.offset };

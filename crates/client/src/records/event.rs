@@ -1,42 +1,42 @@
-//! What a handle tells about its process.
+//! The events of a process, as users of the client see them.
 
 use bytes::Bytes;
 use protocol::Stream;
 use recovery::{Event, Exit};
 
-/// A piece of output.
+/// Bytes that a process wrote to one of its streams.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessOutputChunk {
-    /// Its place among the events of the process.
+    /// The number of this event among all events of the process. The first event is 1.
     pub seq: u64,
-    /// Where it came from.
+    /// The stream that the process wrote to. A process on a terminal has only [`Stream::Pty`].
     pub stream: Stream,
-    /// The bytes.
+    /// The bytes as they were written. A chunk may begin or end in the middle of a character.
     pub chunk: Bytes,
 }
 
 /// One event of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExecProcessEvent {
-    /// It wrote something.
+    /// The process wrote something.
     Output(ProcessOutputChunk),
-    /// It has exited; output may still follow.
+    /// The process has exited. Output of its descendants may still follow.
     Exited {
-        /// Its place among the events.
+        /// The number of this event among all events of the process.
         seq: u64,
-        /// 128+N after signal N.
+        /// The exit code, or 128+N if signal N ended the process.
         exit_code: i32,
-        /// Whether the sandbox refused something; none from a server that does not say.
+        /// Whether the sandbox denied something to the process. `None` if the server does not say.
         sandbox_denied: Option<bool>,
-        /// Whether the server ended it because its time was over.
+        /// Whether the server killed the process because its timeout was over.
         timed_out: bool,
     },
-    /// It has exited and its streams have ended: nothing follows.
+    /// The process has exited and its streams have ended. No event follows.
     Closed {
-        /// Its place among the events.
+        /// The number of this event among all events of the process.
         seq: u64,
     },
-    /// It can no longer be followed: nothing follows.
+    /// The client cannot follow the process any longer, for the reason in the text. No event follows.
     Failed(String),
 }
 
@@ -51,7 +51,7 @@ impl ExecProcessEvent {
         }
     }
 
-    /// The same as a rule sees it; none for what has no number.
+    /// The number of the event, and the event in the form that `recovery` takes. `None` for a failure, which has no number.
     pub(crate) fn sequenced(&self) -> Option<(u64, Event)> {
         match self {
             Self::Output(output) => {
@@ -66,7 +66,7 @@ impl ExecProcessEvent {
         }
     }
 
-    /// Whether nothing follows it.
+    /// Whether no event follows this one.
     pub fn is_last(&self) -> bool {
         matches!(self, Self::Closed { .. } | Self::Failed(_))
     }

@@ -1,4 +1,6 @@
-//! One client, shared by its handles and its tasks: the current connection, and calls that outlive it.
+//! The state that all handles and tasks of one client share: the current connection, and calls that continue over the next one. Handles hold
+//! a [`ClientHandle`], tasks hold the [`ClientCore`] itself, so that the client closes when the last handle is gone. Start with
+//! [`ClientCore::call`].
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -13,58 +15,74 @@ use protocol::{
 use recovery::{CallAdmission, CallRefusal, Generation, Reconnection, WhenRecovering, WriteSize};
 use tokio::sync::{Notify, OnceCell, watch};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::connector::Connector;
 use crate::error::ExecServerError;
-use crate::file_calls::{FileCalls, Lane};
-use crate::files::MetadataFlights;
+use crate::file_calls::{FileCalls, FileLane};
 use crate::inbound::Inbound;
+use crate::jobs::MAX_JOBS;
+use crate::metadata_flights::MetadataFlights;
 use crate::options::ExecServerClientConnectOptions;
-use crate::process::entry::Entry;
-use crate::rpc::{CallError, Rpc, Slot};
+use crate::records::ProcessRecord;
+use crate::rpc::{CallError, CallSlot, Rpc};
 
-/// How long a server that does not read may hold up the end.
+/// How long a server that does not read may delay the end of a client.
 const GOODBYE: Duration = Duration::from_secs(2);
 
 /// The state of a client's connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConnectionState {
-    /// Calls go through.
+    /// The client has a connection and its session.
     Connected,
-    /// The connection is lost, for this reason, and is being made again.
+    /// The connection was lost for this reason, and the client reconnects.
     Recovering(String),
-    /// It cannot be made again: every call fails with these words.
+    /// The client has given up. Every call fails with this text.
     Failed(String),
 }
 
-pub(crate) struct Shared {
+/// Held by everything through which a user can use the client. Dropping the last one closes the client.
+///
+/// A `drop` cannot wait: the tasks of the client end on their own, within two seconds for the jobs that are left and two for the goodbye.
+/// `ExecServerClient::close` waits for them.
+pub(crate) struct ClientHandle {
+    pub(crate) core: Arc<ClientCore>,
+}
+
+impl Drop for ClientHandle {
+    fn drop(&mut self) {
+        self.core.closing.cancel();
+    }
+}
+
+pub(crate) struct ClientCore {
+    /// Owns all tasks of the client: supervisor, job runner, the two of each connection, and those of unified exec.
+    pub(crate) tasks: TaskTracker,
     pub(crate) connector: Box<dyn Connector>,
     pub(crate) options: ExecServerClientConnectOptions,
     pub(crate) inbound: Arc<Inbound>,
     pub(crate) link: Mutex<Linked>,
     pub(crate) state: watch::Sender<ConnectionState>,
-    /// Wakes the supervisor up when the link may have something new to do.
+    /// Wakes the supervisor after a change of the link.
     pub(crate) poke: Notify,
     pub(crate) session: OnceLock<SessionId>,
     capabilities: OnceCell<Capabilities>,
     pub(crate) metadata_flights: MetadataFlights,
     pub(crate) file_calls: FileCalls,
     last_number: AtomicU64,
-    /// Nobody uses the client any more.
+    /// Cancelled when the last handle is gone, or `close` was called.
     pub(crate) closing: CancellationToken,
-    /// Connections that broke before they had carried everything that was missed.
+    /// Connections that were lost before they had carried all missed events.
     pub(crate) broken_catch_ups: AtomicU32,
-    /// How much of an input or of a file one message may carry.
+    /// Bytes of input or of a file that one message should carry.
     pub(crate) write_size: Mutex<WriteSize>,
-    /// Somebody wants processes to outlive the client.
+    /// A process is to outlive the client, so the server has to keep the session.
     pub(crate) leaves_processes: AtomicBool,
-    /// Another client has taken the session for good.
+    /// The client has failed because another client took the session over.
     pub(crate) is_taken_over: AtomicBool,
-    /// The last jobs are done and the connection is closed.
-    pub(crate) stopped: CancellationToken,
 }
 
-/// The rules of the connection, and the connection they are about.
+/// The rules about the connection, and the connection.
 pub(crate) struct Linked {
     pub(crate) link: Reconnection,
     pub(crate) rpc: Arc<Rpc>,
@@ -74,8 +92,8 @@ pub(crate) struct Linked {
 #[derive(Clone, Copy)]
 pub(crate) struct CallOptions {
     pub(crate) when_recovering: WhenRecovering,
-    pub(crate) slot: Slot,
-    pub(crate) lane: Lane,
+    pub(crate) slot: CallSlot,
+    pub(crate) lane: FileLane,
 }
 
 /// What became of a request that was to be sent over one connection.
@@ -90,23 +108,25 @@ enum CallAttempt {
 impl CallOptions {
     /// Waits for the next connection while there is none.
     pub(crate) const WAIT: Self =
-        Self { when_recovering: WhenRecovering::Wait, slot: Slot::Ordinary, lane: Lane::Free };
-    /// The same for requests about files, which share a window.
-    pub(crate) const WAIT_FILES: Self = Self { lane: Lane::Files, ..Self::WAIT };
+        Self { when_recovering: WhenRecovering::Wait, slot: CallSlot::Ordinary, lane: FileLane::None };
+    /// As [`WAIT`](Self::WAIT), for requests about files, whose number at a time may be limited.
+    pub(crate) const WAIT_FILES: Self = Self { lane: FileLane::Files, ..Self::WAIT };
 }
 
-impl Shared {
+impl ClientCore {
     pub(crate) fn new(
         connector: Box<dyn Connector>,
         options: ExecServerClientConnectOptions,
         inbound: Arc<Inbound>,
         linked: Linked,
         session: Option<SessionId>,
+        tasks: TaskTracker,
     ) -> Arc<Self> {
-        // A session that somebody else began may have processes with small numbers.
+        // A resumed session may have processes that an earlier client has numbered from one.
         let is_resumed = options.resume_session_id.is_some();
         let last_number = if is_resumed { uuid::Uuid::new_v4().as_u64_pair().0 >> 24 } else { 0 };
         Arc::new(Self {
+            tasks,
             connector,
             options,
             inbound,
@@ -123,11 +143,10 @@ impl Shared {
             write_size: Mutex::default(),
             leaves_processes: AtomicBool::new(false),
             is_taken_over: AtomicBool::new(false),
-            stopped: CancellationToken::new(),
         })
     }
 
-    /// A connection that was alive a moment ago.
+    /// The current connection. While there is none, waits for the next one or fails, as `when_recovering` says.
     pub(crate) async fn rpc(
         &self,
         when_recovering: WhenRecovering,
@@ -153,7 +172,7 @@ impl Shared {
             CallAdmission::Send(generation) if !linked.rpc.has_ended() => {
                 Ok(Some((generation, Arc::clone(&linked.rpc))))
             }
-            // The supervisor is about to find out.
+            // The connection has ended, and the supervisor has not noticed yet.
             CallAdmission::Send(_) if when_recovering == WhenRecovering::FailFast => Err(ExecServerError::Recovering),
             CallAdmission::Send(_) | CallAdmission::Wait => Ok(None),
             CallAdmission::Refused(CallRefusal::Recovering) => Err(ExecServerError::Recovering),
@@ -165,7 +184,7 @@ impl Shared {
         if self.closing.is_cancelled() { ExecServerError::Closed } else { ExecServerError::Disconnected(text) }
     }
 
-    /// Calls a method as the user of the client asked for it, who may not want to wait for the next connection.
+    /// Calls a method for the user of the client, who may have chosen not to wait for the next connection.
     pub(crate) async fn call_for_user<M: TypedMethod>(
         &self,
         params: &M::Params,
@@ -173,7 +192,7 @@ impl Shared {
         self.call::<M>(params, self.user_options(CallOptions::WAIT)).await
     }
 
-    /// These options with what the user has chosen for the time in which there is no connection.
+    /// `options` with the user's choice of what calls do while there is no connection.
     pub(crate) fn user_options(&self, options: CallOptions) -> CallOptions {
         CallOptions { when_recovering: self.options.when_recovering, ..options }
     }
@@ -189,7 +208,7 @@ impl Shared {
                 CallAttempt::Answered(result) => return Ok(serde_json::from_slice(&result)?),
                 CallAttempt::Lost(_, rpc) if !M::may_repeat(params) => return Err(self.lost(&rpc)),
                 CallAttempt::NotSent(generation) | CallAttempt::Lost(generation, _) => {
-                    self.has_left(generation).await
+                    self.until_replaced(generation).await
                 }
             }
         }
@@ -215,9 +234,9 @@ impl Shared {
         loop {
             match self.attempt(options, &encode).await? {
                 CallAttempt::Answered(result) => return Ok(Some(result)),
-                CallAttempt::NotSent(generation) => self.has_left(generation).await,
+                CallAttempt::NotSent(generation) => self.until_replaced(generation).await,
                 CallAttempt::Lost(generation, _) => {
-                    self.has_left(generation).await;
+                    self.until_replaced(generation).await;
                     return Ok(None);
                 }
             }
@@ -230,30 +249,30 @@ impl Shared {
         options: CallOptions,
         encode: impl Fn(&RequestId) -> Vec<u8>,
     ) -> Result<CallAttempt, ExecServerError> {
-        let mut place = self.file_calls.place(options.lane).await;
+        let mut permit = self.file_calls.acquire(options.lane).await;
         let (generation, rpc) = self.rpc(options.when_recovering).await?;
         let answer = async { rpc.begin_encoded(options.slot, encode).await?.wait_encoded().await };
-        match place.hold(answer).await {
+        match permit.hold(answer).await {
             Ok(result) => {
-                place.answered();
+                permit.answered();
                 Ok(CallAttempt::Answered(result))
             }
             Err(CallError::Failed(error)) => Err(error),
             Err(CallError::NotSent) => Ok(CallAttempt::NotSent(generation)),
             Err(CallError::Lost) => {
-                place.lost();
+                permit.lost();
                 Ok(CallAttempt::Lost(generation, rpc))
             }
         }
     }
 
-    /// The error of a call that was sent and not answered.
+    /// The error of a call whose request was sent and not answered.
     pub(crate) fn lost(&self, rpc: &Rpc) -> ExecServerError {
         ExecServerError::Disconnected(rpc.disconnect_text())
     }
 
-    /// Waits until this connection is no longer the current one.
-    pub(crate) async fn has_left(&self, generation: Generation) {
+    /// Waits until the connection of this generation is no longer the current one.
+    pub(crate) async fn until_replaced(&self, generation: Generation) {
         let mut state = self.state.subscribe();
         loop {
             state.borrow_and_update();
@@ -263,40 +282,40 @@ impl Shared {
         }
     }
 
-    /// The next of the numbers that processes are named by.
+    /// A number that this client has not used in an id yet.
     pub(crate) fn next_number(&self) -> u64 {
         self.last_number.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// What the server can do; asked once. A server that is too old to be asked can do nothing beyond the protocol's core.
+    /// The server's capabilities, which are requested once. None at all from a server that does not know the request.
     pub(crate) async fn capabilities(&self) -> Result<Capabilities, ExecServerError> {
-        let ask = async { known_capabilities(self.call::<methods::EnvironmentInfo>(&(), CallOptions::WAIT).await) };
+        let ask = async { capabilities_in(self.call::<methods::EnvironmentInfo>(&(), CallOptions::WAIT).await) };
         self.capabilities.get_or_try_init(|| ask).await.cloned()
     }
 
-    /// What the server can do, if somebody has asked it.
-    pub(crate) fn capabilities_so_far(&self) -> Option<&Capabilities> {
+    /// The server's capabilities, if they were requested before.
+    pub(crate) fn known_capabilities(&self) -> Option<&Capabilities> {
         self.capabilities.get()
     }
 
-    /// The server was asked what it can do, over a connection that is not the client's yet.
-    pub(crate) fn learn_capabilities(&self, capabilities: &Capabilities) {
-        // Somebody else may have asked at the same time and got the same answer.
+    /// Remembers capabilities that were requested during a handshake.
+    pub(crate) fn set_capabilities(&self, capabilities: &Capabilities) {
+        // Another caller may have requested them at the same time and got the same answer.
         let _is_known = self.capabilities.set(capabilities.clone());
     }
 
-    /// An attempt to reconnect has brought something of what was missed.
+    /// An attempt to reconnect has brought some of the missed events, so the recovery gets more time.
     pub(crate) fn attempt_progressed(&self, generation: Generation) {
         self.link.lock().link.attempt_progressed(generation, Instant::now());
         self.poke.notify_one();
     }
 
-    /// Whether the server is known to let clients look at a session without taking it.
+    /// Whether the server is known to let clients observe a session without taking it over.
     pub(crate) fn server_knows_observers(&self) -> bool {
         self.capabilities.get().is_some_and(|capabilities| capabilities.session_observe)
     }
 
-    /// A start with the paths of the environment.
+    /// Maps the paths of a start to those of the environment.
     pub(crate) fn to_remote(&self, mut params: StartParams) -> Result<StartParams, ExecServerError> {
         if let Some(paths) = self.connector.paths() {
             params.cwd = paths.to_remote(&params.cwd);
@@ -308,7 +327,7 @@ impl Shared {
         Ok(params)
     }
 
-    /// What the environment says of itself, with our paths.
+    /// Maps the paths of the environment to those of this machine.
     pub(crate) fn to_local(&self, mut info: EnvironmentInfo) -> EnvironmentInfo {
         if let Some(paths) = self.connector.paths() {
             let directories = info.temporary_directories.iter_mut().flatten();
@@ -319,30 +338,44 @@ impl Shared {
         info
     }
 
+    /// Waits while the queue of background jobs is full. Called before something is created whose end needs a job, so that a user who
+    /// creates and drops such things in a loop cannot fill the queue without bound.
+    pub(crate) async fn room_for_job(&self) -> Result<(), ExecServerError> {
+        let jobs = self.inbound.jobs();
+        if jobs.is_full() {
+            if self.options.when_recovering == WhenRecovering::FailFast {
+                return Err(ExecServerError::TooManyRequests(MAX_JOBS));
+            }
+            jobs.has_room().await;
+        }
+        Ok(())
+    }
+
+    /// A start was answered or given up. The supervisor may have waited for it.
     pub(crate) fn start_settled(&self) {
         self.link.lock().link.start_settled(Instant::now());
         self.poke.notify_one();
     }
 
-    /// Brings a process up to date with what the server has retained, or fails that one process.
-    pub(crate) fn catch_up(&self, entry: &Arc<Entry>, answer: Result<ReadResult, ExecServerError>) {
+    /// Takes the answer to a read of missed events. If it is an error, this process fails, and no other.
+    pub(crate) fn catch_up(&self, record: &Arc<ProcessRecord>, answer: Result<ReadResult, ExecServerError>) {
         let caught_up = answer
             .map_err(|error| error.to_string())
-            .and_then(|answer| entry.catch_up(answer).map_err(|error| error.to_string()));
+            .and_then(|answer| record.catch_up(answer).map_err(|error| error.to_string()));
         match caught_up {
-            Ok(consequence) => self.inbound.handle(entry, consequence),
-            Err(error) => self.fail_process(entry, &error),
+            Ok(consequence) => self.inbound.handle(record, consequence),
+            Err(error) => self.fail_process(record, &error),
         }
     }
 
-    /// What was missed of a process cannot be had. It is followed no further, and must not go on unseen.
-    pub(crate) fn fail_process(&self, entry: &Arc<Entry>, reason: &str) {
-        self.inbound.remove(entry);
-        self.inbound.end_if_ours(entry);
-        entry.fail(&format!("failed to recover process {}: {reason}", entry.id));
+    /// The missed events of a process are lost. The client does not follow the process any longer, and kills it.
+    pub(crate) fn fail_process(&self, record: &Arc<ProcessRecord>, reason: &str) {
+        self.inbound.remove(record);
+        self.inbound.terminate_unless_detached(record);
+        record.fail(&format!("failed to recover process {}: {reason}", record.id));
     }
 
-    /// The very end: no more calls, the connection is closed.
+    /// Refuses further calls and closes the connection. The last thing that the client does.
     pub(crate) async fn stop(&self) {
         let rpc = {
             let mut linked = self.link.lock();
@@ -353,21 +386,20 @@ impl Shared {
         let is_kept = self.options.keep_for.is_some() || self.options.resume_session_id.is_some();
         let goodbye = async {
             if !is_kept && !self.leaves_processes.load(Ordering::Relaxed) {
-                // Nobody comes back: the server need not wait for it. One that does not know this waits as it always does.
+                // No client resumes this session, so the server need not keep it. A server that does not know the request keeps it.
                 let params = SessionKeepParams { keep_for_ms: 0 };
-                let _nobody_asks = rpc.begin(Method::SessionKeep.name(), &params, Slot::Cleanup).await;
+                let _not_awaited = rpc.begin(Method::SessionKeep.name(), &params, CallSlot::Cleanup).await;
             }
-            rpc.say_goodbye().await;
+            rpc.close_after_queue().await;
         };
         if tokio::time::timeout(GOODBYE, goodbye).await.is_err() {
             rpc.close("exec-server client is closed");
         }
-        self.stopped.cancel();
     }
 }
 
-/// The capabilities that a server tells of. One that does not know the question is older than all of them.
-pub(crate) fn known_capabilities(
+/// The capabilities in an answer to `environment/info`. A server that does not know the request is older than all of them.
+pub(crate) fn capabilities_in(
     answer: Result<EnvironmentInfo, ExecServerError>,
 ) -> Result<Capabilities, ExecServerError> {
     match answer {

@@ -1,20 +1,18 @@
-//! Processes: their record, their events, their handles.
+//! Processes of the environment: starting them, their handles, their events as streams, and their stdin. What the client remembers of a
+//! process is in `records`. Start with `start.rs` and `handle.rs`.
 
-pub(crate) mod entry;
-mod event;
-pub(crate) mod feed;
+mod exit_status;
 mod follow;
 mod handle;
-mod outcome;
 mod read;
 mod receiver;
 mod start;
 mod stdio;
+mod write;
 
-pub use event::{ExecProcessEvent, ProcessOutputChunk};
+pub use exit_status::{ExitStatus, ProcessOutput};
 pub use follow::ProcessEvents;
 pub use handle::ExecProcess;
-pub use outcome::{ExitStatus, ProcessOutput};
 pub use receiver::{EventsLagged, ExecProcessEventReceiver};
 pub use stdio::{ProcessReader, ProcessStdin};
 

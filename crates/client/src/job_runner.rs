@@ -1,0 +1,197 @@
+//! The task that does the background jobs of a client, over as many connections as needed. When the client closes, it finishes the jobs
+//! that are left and closes the connection. Start with `run`.
+
+mod forget;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use protocol::fs::CloseParams;
+use protocol::{HttpFlowParams, ProcessFlowParams, ProcessId, ProcessIdParams, ReadParams, StartResult, methods};
+use tokio::task::JoinSet;
+
+use crate::client_core::{CallOptions, ClientCore};
+use crate::error::ExecServerError;
+use crate::jobs::{BackgroundJob, JobLane};
+use crate::process;
+use crate::records::{Backlog, ProcessRecord};
+use crate::rpc::{CallError, CallSlot, PendingCall};
+
+/// How long a missing event may take to come before the client asks for it. Only old servers send events out of order.
+const MISSING_EVENT_WAIT: Duration = Duration::from_millis(250);
+/// Reads in a row that may bring nothing of a missing event before the process fails. Each waits longer than the one before.
+const FRUITLESS_READS: u32 = 5;
+/// Wait before a job is tried again that found all slots for calls in use.
+const BUSY_WAIT: Duration = Duration::from_millis(50);
+/// How long a closing client goes on with its jobs.
+const LAST_JOBS: Duration = Duration::from_secs(2);
+
+/// Does jobs until the client is closed, then those that are left, and then closes the connection.
+pub(crate) async fn run(core: Arc<ClientCore>) {
+    let mut lanes = JoinSet::new();
+    lanes.spawn(terminate_all(Arc::clone(&core)));
+    lanes.spawn(forget::forget_all(Arc::clone(&core)));
+    let mut parallel = JoinSet::new();
+    let jobs = core.inbound.jobs();
+    loop {
+        tokio::select! {
+            biased;
+            Some((job, unfinished)) = jobs.next(JobLane::Parallel) => {
+                let core = Arc::clone(&core);
+                parallel.spawn(async move {
+                    do_job(&core, job).await;
+                    drop(unfinished);
+                });
+            }
+            Some(_) = parallel.join_next() => {}
+            () = core.closing.cancelled() => break,
+        }
+    }
+    core.inbound.terminate_own_processes();
+    while let Some((job, _)) = jobs.try_next(JobLane::Parallel) {
+        let core = Arc::clone(&core);
+        parallel.spawn(async move { do_job(&core, job).await });
+    }
+    let finish = async {
+        while parallel.join_next().await.is_some() {}
+        // Only now, because an abandoned start adds a termination.
+        jobs.drain();
+        while lanes.join_next().await.is_some() {}
+    };
+    let _out_of_time = tokio::time::timeout(LAST_JOBS, finish).await;
+    // The goodbye needs the slot that a termination may still hold.
+    parallel.shutdown().await;
+    lanes.shutdown().await;
+    jobs.end();
+    core.stop().await;
+}
+
+async fn do_job(core: &ClientCore, job: BackgroundJob) {
+    match job {
+        BackgroundJob::AbandonedStart { process, call } => settle_abandoned_start(core, process, call).await,
+        BackgroundJob::FillHole(record) => fill_hole(core, &record).await,
+        BackgroundJob::SendFlow(record) => send_flow(core, &record).await,
+        BackgroundJob::SendBodyFlow(backlog) => send_body_flow(core, &backlog).await,
+        BackgroundJob::CloseFile(handle) => close_file(core, handle).await,
+        // These have lanes of their own.
+        BackgroundJob::Terminate(_) | BackgroundJob::Forget(_) => {}
+    }
+}
+
+/// Nobody reads the answers, so each request is repeated over new connections until the server has answered or the client has failed.
+async fn terminate_all(core: Arc<ClientCore>) {
+    let options = CallOptions { slot: CallSlot::Cleanup, ..CallOptions::WAIT };
+    while let Some((job, _unfinished)) = core.inbound.jobs().next(JobLane::Terminations).await {
+        let BackgroundJob::Terminate(process_id) = job else { continue };
+        let params = ProcessIdParams { process_id };
+        loop {
+            match core.call_until_lost::<methods::ProcessTerminate>(&params, options).await {
+                Ok(None) => continue,
+                Ok(Some(_)) => tracing::debug!(process = %params.process_id, "terminated"),
+                Err(error) => tracing::debug!(process = %params.process_id, %error, "cannot terminate"),
+            }
+            break;
+        }
+    }
+}
+
+async fn settle_abandoned_start(core: &ClientCore, process: ProcessId, call: PendingCall) {
+    let answer = call.answer::<StartResult>().await;
+    core.start_settled();
+    if !matches!(answer, Err(CallError::NotSent | CallError::Failed(ExecServerError::Server { .. }))) {
+        core.inbound.add_job(BackgroundJob::Terminate(process));
+    }
+}
+
+async fn fill_hole(core: &ClientCore, record: &Arc<ProcessRecord>) {
+    let mut fruitless = 0;
+    tokio::time::sleep(MISSING_EVENT_WAIT).await;
+    while record.has_hole() && !record.is_over() {
+        let last = record.last_seq();
+        match process::read(core, ReadParams::after(record.id.clone(), record.last_seq())).await {
+            Ok(answer) => core.catch_up(record, Ok(answer)),
+            Err(ExecServerError::TooManyRequests(_)) => {
+                tokio::time::sleep(BUSY_WAIT).await;
+                continue;
+            }
+            Err(error @ ExecServerError::Server { .. }) => core.catch_up(record, Err(error)),
+            // The next connection begins with a read of everything that is missing.
+            Err(error) => {
+                tracing::debug!(process = %record.id, %error, "cannot ask for missing events");
+                break;
+            }
+        }
+        if record.last_seq() > last || record.is_over() {
+            fruitless = 0;
+            continue;
+        }
+        fruitless += 1;
+        if fruitless == FRUITLESS_READS {
+            let missing = last + 1;
+            core.fail_process(record, &format!("the server sent later events and does not have event {missing}"));
+            break;
+        }
+        tokio::time::sleep(MISSING_EVENT_WAIT * fruitless).await;
+    }
+    record.hole_filling_ended();
+}
+
+async fn send_flow(core: &ClientCore, record: &ProcessRecord) {
+    match core.capabilities().await {
+        Ok(capabilities) if capabilities.process_flow => {}
+        // The server cannot pause a process: a subscriber that is too slow misses events and is told so. The record still believes that
+        // a job is running, so no other job is started for it.
+        Ok(_) => return,
+        Err(_) => return record.flow_failed(),
+    }
+    loop {
+        let paused = record.wants_pause();
+        let params = ProcessFlowParams { process_id: record.id.clone(), paused };
+        match core.call::<methods::ProcessFlow>(&params, CallOptions::WAIT).await {
+            Ok(_) => {}
+            // Giving up here could leave the process paused for ever.
+            Err(ExecServerError::TooManyRequests(_)) if !record.is_over() => {
+                tokio::time::sleep(BUSY_WAIT).await;
+                continue;
+            }
+            Err(error) => {
+                tracing::debug!(process = %record.id, %error, "cannot be paused or resumed");
+                return record.flow_failed();
+            }
+        }
+        if !record.flow_was_sent(paused) {
+            return;
+        }
+    }
+}
+
+async fn send_body_flow(core: &ClientCore, backlog: &Backlog) {
+    loop {
+        let paused = backlog.wants_pause();
+        let params = HttpFlowParams { request_id: backlog.id().to_owned(), paused };
+        match core.call::<methods::HttpFlow>(&params, CallOptions::WAIT).await {
+            Ok(_) => {}
+            Err(ExecServerError::TooManyRequests(_)) => {
+                tokio::time::sleep(BUSY_WAIT).await;
+                continue;
+            }
+            // The body fails with its connection.
+            Err(_) => return,
+        }
+        if !backlog.was_told(paused) {
+            return;
+        }
+    }
+}
+
+/// Files are closed in parallel, so that closing keeps up with opening however long a round trip takes.
+async fn close_file(core: &ClientCore, handle_id: String) {
+    let params = CloseParams { handle_id };
+    loop {
+        match core.call::<methods::FsClose>(&params, CallOptions::WAIT_FILES).await {
+            Err(ExecServerError::TooManyRequests(_)) => tokio::time::sleep(BUSY_WAIT).await,
+            Err(error) => return tracing::debug!(%error, "cannot close a file"),
+            Ok(_) => return,
+        }
+    }
+}

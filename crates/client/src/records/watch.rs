@@ -1,0 +1,272 @@
+//! The changes of a watch that have come and were not read yet: in order, each once, within a bound. A reader that is too slow gets an
+//! overflow in place of the changes that did not fit.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use protocol::PathUri;
+use protocol::fs::{ChangedNotification, FileChange, WatchParams};
+use tokio::sync::Notify;
+
+use crate::error::ExecServerError;
+
+/// Changes of one watch that may wait for the reader. If more come, all of them are dropped and the reader gets an overflow.
+const WAITING_CHANGES: usize = 50_000;
+/// Memory that these changes may take. Their number alone is no bound, because the server chooses how long its paths are. 50,000 paths of
+/// ordinary length need a third of this.
+const WAITING_BYTES: usize = 32 * 1024 * 1024;
+
+/// Changes in a watched file or directory tree.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// The changes, in an order in which they can be applied one after the other.
+    pub changes: Vec<FileChange>,
+    /// True if earlier changes were lost. The caller has to look at the whole tree again.
+    pub overflow: bool,
+}
+
+/// One watch: what it watches, and the changes that its reader has not taken.
+pub(crate) struct WatchRecord {
+    pub(crate) id: String,
+    pub(crate) path: PathUri,
+    pub(crate) recursive: bool,
+    state: Mutex<WatchState>,
+    changed: Notify,
+}
+
+#[derive(Default)]
+struct WatchState {
+    has_begun: bool,
+    last_seq: u64,
+    waiting: VecDeque<Changes>,
+    waiting_changes: usize,
+    waiting_bytes: usize,
+    is_over: bool,
+    failure: Option<ExecServerError>,
+}
+
+impl WatchState {
+    /// Replaces all waiting changes by an overflow, and frees their memory.
+    fn overflow(&mut self) {
+        self.waiting = VecDeque::from([Changes { changes: Vec::new(), overflow: true }]);
+        self.waiting_changes = 0;
+        self.waiting_bytes = 0;
+    }
+
+    fn has_room(&self, changes: usize, bytes: usize) -> bool {
+        self.waiting_changes + changes <= WAITING_CHANGES && self.waiting_bytes + bytes <= WAITING_BYTES
+    }
+}
+
+fn memory_of(changes: &[FileChange]) -> usize {
+    let texts =
+        |change: &FileChange| change.path.as_str().len() + change.from.as_ref().map_or(0, |from| from.as_str().len());
+    size_of::<Changes>() + changes.iter().map(|change| size_of::<FileChange>() + texts(change)).sum::<usize>()
+}
+
+impl WatchRecord {
+    pub(crate) fn new(id: String, path: PathUri, recursive: bool) -> Self {
+        Self { id, path, recursive, state: Mutex::default(), changed: Notify::new() }
+    }
+
+    pub(crate) fn last_seq(&self) -> u64 {
+        self.state.lock().last_seq
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.state.lock().is_over
+    }
+
+    /// The server has the watch: from now on it is resumed over new connections.
+    pub(crate) fn set_begun(&self) {
+        self.state.lock().has_begun = true;
+    }
+
+    /// The request that begins this watch.
+    pub(crate) fn begin_params(&self) -> WatchParams {
+        WatchParams {
+            watch_id: self.id.clone(),
+            path: self.path.clone(),
+            recursive: self.recursive,
+            after_seq: None,
+            sandbox: None,
+        }
+    }
+
+    /// The request that resumes this watch and asks for the changes that were missed.
+    pub(crate) fn resume_params(&self) -> WatchParams {
+        WatchParams { after_seq: Some(self.last_seq()), ..self.begin_params() }
+    }
+
+    /// Takes a notification. One that came before is ignored. One that leaves a hole is ignored too, because the server sends it again
+    /// together with the missing ones.
+    pub(crate) fn push(&self, changed: ChangedNotification) {
+        let mut state = self.state.lock();
+        let is_next = changed.seq == state.last_seq + 1 || (changed.overflow && changed.seq > state.last_seq);
+        if !is_next || state.is_over {
+            return;
+        }
+        state.last_seq = changed.seq;
+        let (count, bytes) = (changed.changes.len(), memory_of(&changed.changes));
+        if changed.overflow || !state.has_room(count, bytes) {
+            state.overflow();
+        }
+        // Changes that fill more than the whole room on their own are part of the overflow.
+        if count > 0 && state.has_room(count, bytes) {
+            state.waiting_changes += count;
+            state.waiting_bytes += bytes;
+            state.waiting.push_back(Changes { changes: changed.changes, overflow: false });
+        }
+        state.is_over = changed.ended;
+        drop(state);
+        self.changed.notify_one();
+    }
+
+    /// The server no longer knew the watch and has made a new one, whose numbers begin at 1.
+    pub(crate) fn restart(&self) {
+        let mut state = self.state.lock();
+        state.last_seq = 0;
+        state.overflow();
+        drop(state);
+        self.changed.notify_one();
+    }
+
+    pub(crate) fn fail(&self, error: ExecServerError) {
+        let mut state = self.state.lock();
+        if !state.is_over {
+            state.is_over = true;
+            state.failure = Some(error);
+        }
+        drop(state);
+        self.changed.notify_one();
+    }
+
+    pub(crate) async fn recv(&self) -> Option<Result<Changes, ExecServerError>> {
+        loop {
+            {
+                let mut state = self.state.lock();
+                if let Some(changes) = state.waiting.pop_front() {
+                    state.waiting_changes -= changes.changes.len();
+                    if !changes.overflow {
+                        state.waiting_bytes -= memory_of(&changes.changes);
+                    }
+                    return Some(Ok(changes));
+                }
+                if state.is_over {
+                    return state.failure.take().map(Err);
+                }
+            }
+            self.changed.notified().await;
+        }
+    }
+}
+
+/// The records of all watches of a client, by watch id.
+#[derive(Default)]
+pub(crate) struct WatchRecords(Mutex<HashMap<String, Arc<WatchRecord>>>);
+
+impl WatchRecords {
+    pub(crate) fn add(&self, record: &Arc<WatchRecord>) {
+        self.0.lock().insert(record.id.clone(), Arc::clone(record));
+    }
+
+    pub(crate) fn remove(&self, id: &str) {
+        self.0.lock().remove(id);
+    }
+
+    pub(crate) fn push(&self, changed: ChangedNotification) {
+        let record = self.0.lock().get(&changed.watch_id).cloned();
+        if let Some(record) = record {
+            record.push(changed);
+        }
+    }
+
+    /// The watches that must be resumed over the next connection.
+    pub(crate) fn recoverable(&self) -> Vec<Arc<WatchRecord>> {
+        let watches = self.0.lock();
+        let is_running = |record: &&Arc<WatchRecord>| {
+            let state = record.state.lock();
+            state.has_begun && !state.is_over
+        };
+        watches.values().filter(is_running).cloned().collect()
+    }
+
+    /// The client has failed: each watch ends with this text.
+    pub(crate) fn fail_all(&self, text: &str) {
+        let watches = std::mem::take(&mut *self.0.lock());
+        watches.values().for_each(|record| record.fail(ExecServerError::Disconnected(text.to_owned())));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn changed(seq: u64, overflow: bool, paths: &[&str]) -> ChangedNotification {
+        let change = |path: &&str| FileChange {
+            path: path.parse().unwrap(),
+            kind: protocol::fs::ChangeKind::Created,
+            from: None,
+            is_directory: false,
+        };
+        let changes = paths.iter().map(change).collect();
+        ChangedNotification { watch_id: "w".into(), seq, changes, overflow, ended: false }
+    }
+
+    async fn received(record: &WatchRecord) -> (Vec<String>, bool) {
+        let changes = record.recv().await.unwrap().unwrap();
+        (changes.changes.iter().map(|change| change.path.as_str().to_owned()).collect(), changes.overflow)
+    }
+
+    #[tokio::test]
+    async fn a_repeated_notification_is_ignored_and_a_hole_is_waited_for() {
+        let record = WatchRecord::new("w".into(), "file:///".parse().unwrap(), true);
+        record.push(changed(1, false, &["file:///1"]));
+        record.push(changed(3, false, &["file:///3"]));
+        record.push(changed(1, false, &["file:///1"]));
+        assert_eq!(record.last_seq(), 1);
+        for seq in [1, 2, 3] {
+            record.push(changed(seq, false, &[&format!("file:///{seq}")]));
+        }
+        for expected in ["file:///1", "file:///2", "file:///3"] {
+            assert_eq!(received(&record).await, (vec![expected.to_owned()], false));
+        }
+        record.push(changed(9, true, &[]));
+        assert_eq!((received(&record).await, record.last_seq()), ((vec![], true), 9));
+    }
+
+    #[tokio::test]
+    async fn long_paths_overflow_before_they_fill_the_memory() {
+        let record = WatchRecord::new("w".into(), "file:///".parse().unwrap(), true);
+        let long = format!("file:///{}", "x".repeat(WAITING_BYTES / 4));
+        for seq in 1..=20 {
+            record.push(changed(seq, false, &[&long]));
+            let waiting: usize = record.state.lock().waiting.iter().map(|changes| memory_of(&changes.changes)).sum();
+            assert!(
+                waiting <= WAITING_BYTES + size_of::<Changes>(),
+                "{waiting} bytes wait after {seq} notifications"
+            );
+        }
+        assert_eq!(received(&record).await, (vec![], true));
+        while !record.state.lock().waiting.is_empty() {
+            assert_eq!(received(&record).await, (vec![long.clone()], false));
+        }
+        assert_eq!(record.state.lock().waiting_bytes, 0);
+        // A single notification that is too large is dropped. The next one fits.
+        record.push(changed(21, false, &[long.as_str(); 5]));
+        record.push(changed(22, false, &["file:///y"]));
+        assert_eq!(received(&record).await, (vec![], true));
+        assert_eq!(received(&record).await, (vec!["file:///y".to_owned()], false));
+    }
+
+    #[tokio::test]
+    async fn a_reader_that_is_far_behind_gets_an_overflow() {
+        let record = WatchRecord::new("w".into(), "file:///".parse().unwrap(), true);
+        let many = vec!["file:///x"; WAITING_CHANGES];
+        record.push(changed(1, false, &many));
+        record.push(changed(2, false, &["file:///y"]));
+        assert_eq!(received(&record).await, (vec![], true));
+        assert_eq!(received(&record).await, (vec!["file:///y".to_owned()], false));
+    }
+}
