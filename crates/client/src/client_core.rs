@@ -208,7 +208,7 @@ impl ClientCore {
                 CallAttempt::Answered(result) => return Ok(serde_json::from_slice(&result)?),
                 CallAttempt::Lost(_, rpc) if !M::may_repeat(params) => return Err(self.lost(&rpc)),
                 CallAttempt::NotSent(generation) | CallAttempt::Lost(generation, _) => {
-                    self.until_replaced(generation).await
+                    self.until_replaced(generation).await;
                 }
             }
         }

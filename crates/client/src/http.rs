@@ -5,13 +5,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use protocol::{HttpRequestParams, HttpResponse, methods};
-use tokio::sync::mpsc;
 
 use crate::client::ExecServerClient;
 use crate::client_core::{ClientCore, ClientHandle};
 use crate::error::ExecServerError;
 use crate::jobs::{BackgroundJob, Forgotten};
-use crate::records::{BodyPiece, BodyRegistration};
+use crate::records::{BodyEnd, BodyNext, BodyRegistration};
 
 /// A future that an [`HttpClient`] returns.
 pub type HttpAnswering<'a, T> = Pin<Box<dyn Future<Output = Result<T, ExecServerError>> + Send + 'a>>;
@@ -44,7 +43,6 @@ impl HttpClient for ExecServerClient {
 /// The streamed body of an answer. While too much of it is unread, the client makes the server pause the body, if the server can do that.
 /// Dropping the value cancels the request; from a server that cannot cancel, the rest of the body is ignored.
 pub struct HttpResponseBodyStream {
-    pieces: mpsc::UnboundedReceiver<BodyPiece>,
     registration: BodyRegistration,
     is_over: bool,
     /// Keeps the client open while the body is read.
@@ -57,21 +55,15 @@ impl HttpResponseBodyStream {
         if self.is_over {
             return None;
         }
-        match self.pieces.recv().await {
-            Some(BodyPiece::Bytes(bytes)) => {
-                if let Some(backlog) = self.registration.taken(bytes.len()) {
-                    self.handle.core.inbound.add_job(BackgroundJob::SendBodyFlow(backlog));
-                }
-                Some(Ok(bytes))
-            }
-            Some(BodyPiece::Failed(text)) => {
-                self.is_over = true;
-                Some(Err(ExecServerError::HttpRequest(text)))
-            }
-            Some(BodyPiece::End) | None => {
-                self.is_over = true;
-                None
-            }
+        let (next, to_resume) = self.registration.next().await;
+        if let Some(backlog) = to_resume {
+            self.handle.core.inbound.add_job(BackgroundJob::SendBodyFlow(backlog));
+        }
+        self.is_over = matches!(next, BodyNext::End(_));
+        match next {
+            BodyNext::Piece(bytes) => Some(Ok(bytes)),
+            BodyNext::End(BodyEnd::Failed(text)) => Some(Err(ExecServerError::HttpRequest(text))),
+            BodyNext::End(BodyEnd::Complete | BodyEnd::GivenUp) => None,
         }
     }
 
@@ -89,11 +81,6 @@ impl Drop for HttpResponseBodyStream {
     fn drop(&mut self) {
         if self.registration.give_up() {
             cancel(&self.handle.core, self.registration.id().to_owned());
-        }
-        while let Ok(piece) = self.pieces.try_recv() {
-            if let BodyPiece::Bytes(bytes) = piece {
-                self.registration.taken(bytes.len());
-            }
         }
     }
 }
@@ -140,10 +127,10 @@ impl ExecServerClient {
         // If the capabilities are not known, the server is treated as one that cannot pause a body.
         let has_flow = core.capabilities().await.is_ok_and(|capabilities| capabilities.http_limits);
         // Before the request is sent, because the first piece may come right after the answer.
-        let (registration, pieces) = core.inbound.bodies.register(has_flow);
+        let registration = core.inbound.bodies.register(has_flow);
         params.request_id = registration.id().to_owned();
         let handle = Arc::clone(self.handle());
-        let body = HttpResponseBodyStream { pieces, registration, is_over: false, handle };
+        let body = HttpResponseBodyStream { registration, is_over: false, handle };
         let answer = core.call_for_user::<methods::HttpRequest>(&params).await;
         if answer.is_err() {
             // The request has failed, so there is nothing to cancel.

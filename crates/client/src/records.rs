@@ -14,9 +14,9 @@ mod watch;
 pub use event::{ExecProcessEvent, ProcessOutputChunk};
 pub use watch::Changes;
 
-pub(crate) use backlog::Backlog;
+pub(crate) use backlog::{Backlog, BodyEnd, BodyNext};
 pub(crate) use begun_chunk::BegunChunk;
-pub(crate) use bodies::{BodyPiece, BodyRecords, BodyRegistration};
+pub(crate) use bodies::{BodyRecords, BodyRegistration};
 pub(crate) use feed::{Feed, Received};
 pub(crate) use process::{Consequence, ProcessProgress, ProcessRecord};
 pub(crate) use search::{SearchRecord, SearchRecords};

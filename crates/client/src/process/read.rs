@@ -23,7 +23,7 @@ pub(crate) async fn read(core: &ClientCore, params: ReadParams) -> Result<ReadRe
         let bytes: usize = answer.chunks.iter().map(|chunk| chunk.chunk.0.len()).sum();
         core.write_size.lock().handle_taken(bytes);
         if answer.partial {
-            begun.extend(answer);
+            begun.extend(answer).map_err(|error| ExecServerError::Protocol(error.to_string()))?;
             asked = limited(core, &params, &begun);
             continue;
         }

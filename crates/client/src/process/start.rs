@@ -85,7 +85,7 @@ impl Drop for UnfinishedStart<'_> {
         match self.call.take() {
             // The caller has gone away. A job waits for the answer in its place, and settles the start.
             Some(call) => {
-                self.core.inbound.add_job(BackgroundJob::AbandonedStart { process: self.record.id.clone(), call })
+                self.core.inbound.add_job(BackgroundJob::AbandonedStart { process: self.record.id.clone(), call });
             }
             None => self.settle(),
         }

@@ -2,6 +2,9 @@
 
 use protocol::{ChunkPart, OutputChunk, ReadResult};
 
+/// The longest chunk that is put together from parts. Servers retain chunks of at most 1 MiB; the rest is a margin.
+const MAX_CHUNK_BYTES: usize = 16 * 1024 * 1024;
+
 /// The first part of a chunk. The rest has not come yet.
 #[derive(Debug, Default)]
 pub(crate) struct BegunChunk {
@@ -15,14 +18,20 @@ impl BegunChunk {
         self.chunk.as_ref().map(part).unwrap_or_default()
     }
 
-    /// Takes an answer whose only chunk is not complete.
-    pub(crate) fn extend(&mut self, answer: ReadResult) {
-        let Some(next) = answer.chunks.into_iter().next() else { return };
+    /// Takes an answer whose only chunk is not complete. Fails if the chunk has become longer than a chunk can be.
+    pub(crate) fn extend(&mut self, answer: ReadResult) -> Result<(), ChunkTooLong> {
+        let Some(next) = answer.chunks.into_iter().next() else { return Ok(()) };
         match &mut self.chunk {
-            Some(begun) if begun.seq == next.seq => begun.chunk.0.extend(next.chunk.0),
+            Some(begun) if begun.seq == next.seq => {
+                if begun.chunk.0.len() + next.chunk.0.len() > MAX_CHUNK_BYTES {
+                    return Err(ChunkTooLong(next.seq));
+                }
+                begun.chunk.0.extend(next.chunk.0);
+            }
             // The server no longer retains the chunk that was begun.
             begun => *begun = Some(next),
         }
+        Ok(())
     }
 
     /// Puts the parts that have come in front of the first chunk of `answer`, if that is the rest of the same chunk.
@@ -32,5 +41,30 @@ impl BegunChunk {
             let rest = std::mem::replace(&mut first.chunk, begun.chunk);
             first.chunk.0.extend(rest.0);
         }
+    }
+}
+
+/// The server sends a chunk in parts that do not end.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("output {0} is longer than {MAX_CHUNK_BYTES} bytes")]
+pub(crate) struct ChunkTooLong(u64);
+
+#[cfg(test)]
+mod tests {
+    use protocol::{Base64Bytes, Stream};
+
+    use super::*;
+
+    fn answer(bytes: usize) -> ReadResult {
+        let chunk = OutputChunk { seq: 7, stream: Stream::Stdout, chunk: Base64Bytes(vec![0; bytes]) };
+        ReadResult { chunks: vec![chunk], ..ReadResult::default() }
+    }
+
+    #[test]
+    fn parts_that_do_not_end_are_refused() {
+        let mut begun = BegunChunk::default();
+        begun.extend(answer(MAX_CHUNK_BYTES - 1)).unwrap();
+        begun.extend(answer(1)).unwrap();
+        assert_eq!(begun.extend(answer(1)), Err(ChunkTooLong(7)));
     }
 }

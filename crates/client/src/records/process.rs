@@ -9,7 +9,7 @@ use protocol::{ChunkPart, ProcessId, ReadResult, WriteId};
 use recovery::{CatchUpError, Event, EventOrder, Exit, OrderLimits};
 use tokio::sync::watch;
 
-use super::begun_chunk::BegunChunk;
+use super::begun_chunk::{BegunChunk, ChunkTooLong};
 use super::event::ExecProcessEvent;
 use super::feed::Feed;
 
@@ -65,6 +65,15 @@ pub(crate) enum Consequence {
     FillHole,
     /// Pause or resume the process, because a subscriber is far behind or has caught up.
     Flow,
+}
+
+/// Why the missed events of a process cannot be taken from an answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RecordError {
+    #[error(transparent)]
+    CatchUp(#[from] CatchUpError),
+    #[error(transparent)]
+    ChunkTooLong(#[from] ChunkTooLong),
 }
 
 impl ProcessRecord {
@@ -142,13 +151,13 @@ impl ProcessRecord {
     }
 
     /// Takes the answer to a read of everything after [`ProcessRecord::last_seq`].
-    pub(crate) fn catch_up(&self, mut answer: ReadResult) -> Result<Option<Consequence>, CatchUpError> {
+    pub(crate) fn catch_up(&self, mut answer: ReadResult) -> Result<Option<Consequence>, RecordError> {
         let mut state = self.state.lock();
         if state.failure.is_some() {
             return Ok(None);
         }
         if answer.partial {
-            state.begun.extend(answer);
+            state.begun.extend(answer)?;
             return Ok(None);
         }
         state.begun.complete(&mut answer);

@@ -10,6 +10,7 @@ mod old_server;
 mod recovery;
 mod starts;
 mod support;
+mod tasks;
 mod unified;
 mod unified_sandbox;
 mod unified_sessions;
