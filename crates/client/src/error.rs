@@ -1,4 +1,4 @@
-//! What can go wrong between a program and its environment.
+//! The error of all calls that a user of the client makes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,64 +10,64 @@ use transport::ConnectError;
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExecServerError {
-    /// The program that is to serve us could not be started.
+    /// The connector could not start its server program.
     #[error("failed to start the exec-server process: {0}")]
     Spawn(String),
-    /// Nobody answered in time.
+    /// No connection could be made within `connect_timeout`.
     #[error("timed out connecting to exec-server at {url} after {timeout:?}")]
     WebSocketConnectTimeout {
-        /// Where to.
+        /// The address of the server, without secrets.
         url: String,
-        /// How long was waited.
+        /// The value of the option `connect_timeout`.
         timeout: Duration,
     },
-    /// There is no connection to be had.
+    /// The connection could not be made.
     #[error("failed to connect to exec-server: {0}")]
     WebSocketConnect(Arc<ConnectError>),
-    /// The handshake took too long.
+    /// The server did not answer `initialize` within `initialize_timeout`.
     #[error("timed out waiting for the exec-server handshake after {timeout:?}")]
     InitializeTimedOut {
-        /// How long was waited.
+        /// The value of the option `initialize_timeout`.
         timeout: Duration,
     },
-    /// The client was closed by its user.
+    /// The user has closed the client.
     #[error("exec-server client is closed")]
     Closed,
-    /// The connection is gone, and with it the answer. Whether the server did what was asked is not known.
+    /// The connection was lost before the answer came. The server may have handled the request.
     #[error("{0}")]
     Disconnected(String),
-    /// The connection is being made again, and the call did not want to wait.
+    /// The client is reconnecting, and its options say that calls do not wait for that.
     #[error("exec-server environment is recovering")]
     Recovering,
-    /// An answer that is not what the protocol says.
+    /// An answer cannot be decoded as the result of its request.
     #[error("failed to decode an answer of exec-server: {0}")]
     Json(Arc<serde_json::Error>),
-    /// One side broke the protocol.
+    /// The server broke the protocol, or the client was asked for something that the server cannot do.
     #[error("exec-server protocol error: {0}")]
     Protocol(String),
-    /// The server refused.
+    /// The server refused the request.
     #[error("{message}")]
     Server {
-        /// The JSON-RPC code.
+        /// The JSON-RPC error code.
         code: i64,
-        /// The server's words.
+        /// The error text of the server.
         message: String,
-        /// What the operating system said, if it was that.
+        /// The cause, for example an error number of the operating system. `None` if the server does not say.
         data: Option<Box<ErrorData>>,
     },
-    /// The body of an HTTP answer ended before its end.
+    /// The body of an HTTP answer broke off before its end.
     #[error("HTTP response body failed: {0}")]
     HttpRequest(String),
-    /// Too many calls at once.
+    /// Too many calls, or too many clean-ups of dropped handles, are unfinished.
     #[error("exec-server has reached its limit of {0} pending requests")]
     TooManyRequests(usize),
-    /// The process can no longer be followed.
+    /// The client cannot follow the process any longer.
     #[error("{0}")]
     ProcessFailed(String),
 }
 
 impl ExecServerError {
-    /// Whether another attempt to connect may do better.
+    /// Whether another attempt to connect may succeed.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::WebSocketConnectTimeout { .. } | Self::InitializeTimedOut { .. } | Self::Disconnected(_) => true,
@@ -82,7 +82,7 @@ impl ExecServerError {
         matches!(self, Self::Server { code, .. } if *code == ErrorCode::MethodNotFound.number())
     }
 
-    /// Whether the server refused and gave this kind of cause.
+    /// Whether the server refused the request with this value of `data.kind`.
     pub fn is_of_kind(&self, kind: &str) -> bool {
         matches!(self, Self::Server { data: Some(data), .. } if data.kind == kind)
     }

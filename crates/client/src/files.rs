@@ -1,5 +1,5 @@
-//! Files of an environment, and those of this machine, through one trait: what works with one works with the other, and fails with
-//! equal errors.
+//! Operations on files, with one trait for the files of an environment and those of this machine. The same failure gives the same error in
+//! both. Start with [`ExecutorFileSystem`].
 
 mod blocks;
 mod error;
@@ -27,21 +27,21 @@ pub use reader::{ExtentReader, FileChunk, FileReader};
 pub use remote::RemoteFileSystem;
 pub use writer::FileWriter;
 
-/// The most a file has in one piece on its way. A server takes more, but what stays in the caches is faster.
+/// Bytes of a file in one message. Servers take more, but blocks of this size stay in the caches of the processor, which is faster.
 pub(crate) const BLOCK_BYTES: usize = 256 << 10;
 
-/// A future that a file system returns.
+/// The future that each operation of an [`ExecutorFileSystem`] returns.
 pub type FileFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, FileSystemError>> + Send + 'a>>;
 
-/// What can be done with files, wherever they are.
+/// Operations on files, of an environment or of this machine.
 ///
-/// An operation that changes something and was sent when the connection broke is repeated if doing it twice is the same as doing it
-/// once; otherwise it fails with [`BrokenPipe`](std::io::ErrorKind::BrokenPipe), and whether it was done is not known.
+/// If the connection is lost before the answer, an operation is repeated if doing it twice is the same as doing it once. Otherwise it fails
+/// with [`BrokenPipe`](std::io::ErrorKind::BrokenPipe), and the caller does not know whether it was done.
 pub trait ExecutorFileSystem: Send + Sync {
-    /// The whole of a file that fits a message; others are for [`read_file_stream`](Self::read_file_stream).
+    /// Reads a whole file in one message, at most 512 MiB. Larger files need [`read_file_stream`](Self::read_file_stream).
     fn read_file<'a>(&'a self, path: &'a PathUri, options: &'a FileOptions) -> FileFuture<'a, Vec<u8>>;
 
-    /// The same as text. What is not UTF-8 is an error of kind [`InvalidData`](std::io::ErrorKind::InvalidData).
+    /// Reads a whole file as text. A file that is not UTF-8 gives an error of kind [`InvalidData`](std::io::ErrorKind::InvalidData).
     fn read_file_text<'a>(&'a self, path: &'a PathUri, options: &'a FileOptions) -> FileFuture<'a, String> {
         Box::pin(async move {
             let bytes = self.read_file(path, options).await?;
@@ -49,58 +49,58 @@ pub trait ExecutorFileSystem: Send + Sync {
         })
     }
 
-    /// A file of any size, piece by piece. Symbolic links are followed.
+    /// Opens a file of any size for reading in pieces. Symbolic links are followed.
     fn read_file_stream<'a>(
         &'a self,
         path: &'a PathUri,
         sandbox: Option<&'a SandboxContext>,
     ) -> FileFuture<'a, FileReader>;
 
-    /// The same without the holes of the file, each piece with its place.
+    /// As [`read_file_stream`](Self::read_file_stream), but skips the holes of the file. Each piece comes with its offset.
     fn read_extents<'a>(
         &'a self,
         path: &'a PathUri,
         sandbox: Option<&'a SandboxContext>,
     ) -> FileFuture<'a, ExtentReader>;
 
-    /// Makes `data` the contents of a file, in place.
+    /// Replaces the contents of a file by `data`, in place: a failure may leave the file half written.
     fn write_file<'a>(&'a self, path: &'a PathUri, data: Bytes, options: &'a FileOptions) -> FileFuture<'a, ()>;
 
-    /// A file of any size, piece by piece. It stands at `path` when it is [committed](FileWriter::commit), and not before.
+    /// Writes a file of any size in pieces. It appears at `path` when it is [committed](FileWriter::commit), and not before.
     fn write_file_stream<'a>(
         &'a self,
         path: &'a PathUri,
         options: &'a WriteStreamOptions,
     ) -> FileFuture<'a, FileWriter>;
 
-    /// Makes a directory.
+    /// Creates a directory, and with `recursive` its parents.
     fn create_directory<'a>(&'a self, path: &'a PathUri, options: &'a CreateDirectoryOptions) -> FileFuture<'a, ()>;
 
-    /// What is known of a file. A link that is followed is described by its target.
+    /// Type, size, times and permissions of a file. If the options follow a symbolic link, those of its target.
     fn metadata<'a>(&'a self, path: &'a PathUri, options: &'a FileOptions) -> FileFuture<'a, FileMetadata>;
 
-    /// Changes it.
+    /// Changes the permissions or the modification time of a file.
     fn set_metadata<'a>(&'a self, path: &'a PathUri, new: &'a NewMetadata) -> FileFuture<'a, ()>;
 
-    /// The same path without links.
+    /// Resolves all symbolic links in a path. The file must exist.
     fn canonicalize<'a>(&'a self, path: &'a PathUri, sandbox: Option<&'a SandboxContext>) -> FileFuture<'a, PathUri>;
 
-    /// What is in a directory, in no particular order. Links that lead nowhere are left out.
+    /// Lists a directory, in no particular order. Symbolic links without a target are left out.
     fn read_directory<'a>(
         &'a self,
         path: &'a PathUri,
         sandbox: Option<&'a SandboxContext>,
     ) -> FileFuture<'a, Vec<DirectoryEntry>>;
 
-    /// The same with links that lead nowhere, and each entry says whether it is a link. A server without `fsLinks` leaves them out, and
-    /// does not say.
+    /// As [`read_directory`](Self::read_directory), with symbolic links that have no target; each entry says whether it is a link. A
+    /// server without `fsLinks` leaves these links out and does not say which entries are links.
     fn read_directory_with_links<'a>(
         &'a self,
         path: &'a PathUri,
         sandbox: Option<&'a SandboxContext>,
     ) -> FileFuture<'a, Vec<DirectoryEntry>>;
 
-    /// What is below a directory, level by level, within limits.
+    /// Lists a directory tree, level by level, within the limits of the options.
     fn walk<'a>(
         &'a self,
         path: &'a PathUri,
@@ -108,19 +108,19 @@ pub trait ExecutorFileSystem: Send + Sync {
         sandbox: Option<&'a SandboxContext>,
     ) -> FileFuture<'a, WalkResult>;
 
-    /// Removes a file, a link itself, or a directory.
+    /// Removes a file, a directory, or a symbolic link, but never the target of the link.
     fn remove<'a>(&'a self, path: &'a PathUri, options: &'a RemoveOptions) -> FileFuture<'a, ()>;
 
-    /// Copies a file, a link itself, or a directory.
+    /// Copies a file, a directory, or a symbolic link, but not the target of the link.
     fn copy<'a>(&'a self, from: &'a PathUri, to: &'a PathUri, options: &'a CopyOptions) -> FileFuture<'a, ()>;
 
-    /// Gives something another name in the same file system, in one step.
+    /// Moves a file or a directory within one file system, in one step.
     fn rename<'a>(&'a self, from: &'a PathUri, to: &'a PathUri, options: &'a RenameOptions) -> FileFuture<'a, ()>;
 
-    /// What a symbolic link says, which need not exist.
+    /// The target of a symbolic link, as the link states it. The target need not exist.
     fn read_link<'a>(&'a self, path: &'a PathUri, sandbox: Option<&'a SandboxContext>) -> FileFuture<'a, OsString>;
 
-    /// Makes a symbolic link at `path` that says `target`, of whatever bytes.
+    /// Creates a symbolic link at `path`. The target may have any bytes and need not exist.
     fn symlink<'a>(
         &'a self,
         path: &'a PathUri,

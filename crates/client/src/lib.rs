@@ -1,4 +1,5 @@
-//! The client of exec-server: one object that stays alive while its connection changes underneath.
+//! The client of exec-server. [`ExecServerClient`] stays usable when its connection is lost: it reconnects, resumes its session, and goes on
+//! with processes, files and watches. The order in which the modules may import each other is in `ARCHITECTURE.md`.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), client::ExecServerError> {

@@ -1,4 +1,4 @@
-//! What a user of the client may choose.
+//! The options of a client.
 
 use std::time::Duration;
 
@@ -8,33 +8,33 @@ use transport::{ConnectOptions, TlsRoots};
 
 use crate::connector::UrlConnector;
 
-/// How a client connects and behaves.
+/// How a client connects, and what it does when its connection is lost.
 #[derive(Clone, Debug)]
 pub struct ExecServerClientConnectOptions {
-    /// Who we are, for the server's logs.
+    /// A name for this program, which the server writes into its log.
     pub client_name: String,
-    /// How long connecting may take, each time.
+    /// Limit for making a connection, each time.
     pub connect_timeout: Duration,
-    /// How long the handshake may take, each time.
+    /// Limit for the handshake, each time.
     pub initialize_timeout: Duration,
-    /// How long the server may give no sign of life before its connection counts as lost; it is pinged after half of that. Bytes that
-    /// come, and bytes that leave a full connection, are signs of life, so a slow link is none the worse for it. A link on which
-    /// nothing moves for longer now and then needs more. It applies to WebSockets: the kernel reports the end of other connections.
+    /// A WebSocket counts as lost when the server has given no sign of life for this long. The client pings it after half of the time.
+    /// Bytes that come, and bytes that leave a full connection, are signs of life, so a slow link is not cut. A link that stands still for
+    /// longer needs a larger value. Other connections do not need the option, because the kernel reports their end.
     pub silence_timeout: Duration,
-    /// A session of an earlier client to take up.
+    /// The session of an earlier client to resume. `None` opens a new session.
     pub resume_session_id: Option<SessionId>,
-    /// Detach whoever else holds that session.
+    /// Whether a client that is attached to that session is detached. If false, the attempt fails while one is attached.
     pub takeover: bool,
-    /// Look at that session beside whoever is attached to it: no events are sent to this client, which can list, read, signal and end
-    /// processes, and start them with `paused`. From a server without the extension `sessionObserve` the session is taken instead.
+    /// Whether to observe that session beside the client that is attached to it. An observer gets no events; it can list, read, signal and
+    /// kill processes, and start them with `paused`. From a server without the extension `sessionObserve` the session is taken over.
     pub observe: bool,
-    /// How long the session shall outlive the connection, if not as long as the server says. Extension `sessionKeep`.
+    /// How long the server keeps the session after a lost connection. `None` means its default. Extension `sessionKeep`.
     pub keep_for: Option<Duration>,
-    /// From a lost connection until the client gives up.
+    /// Time from a lost connection until the client gives up.
     pub recovery_budget: Duration,
     /// The waits between attempts to reconnect.
     pub backoff: Backoff,
-    /// What calls do meanwhile.
+    /// What calls do while the client reconnects: wait, or fail at once.
     pub when_recovering: WhenRecovering,
 }
 
@@ -56,7 +56,7 @@ impl Default for ExecServerClientConnectOptions {
     }
 }
 
-/// Where a server is and how to connect to it.
+/// The URL of a server, and how to connect to it.
 ///
 /// ```
 /// let mut args = client::RemoteExecServerConnectArgs::new("ws://127.0.0.1:7000", "my-harness");
@@ -64,18 +64,18 @@ impl Default for ExecServerClientConnectOptions {
 /// ```
 #[derive(Clone, Debug)]
 pub struct RemoteExecServerConnectArgs {
-    /// `ws://`, `wss://` or `unix://`.
+    /// The URL of the server. It begins with `ws://`, `wss://` or `unix://`.
     pub websocket_url: String,
-    /// Sent as `Authorization: Bearer …`.
+    /// The token that is sent as `Authorization: Bearer TOKEN`. `None` sends no such header.
     pub bearer_token: Option<String>,
-    /// Whose certificates are trusted by `wss://`.
+    /// The certificate authorities that are trusted for `wss://`.
     pub tls_roots: TlsRoots,
-    /// The rest.
+    /// All other options of the client.
     pub options: ExecServerClientConnectOptions,
 }
 
 impl RemoteExecServerConnectArgs {
-    /// With everything else as usual.
+    /// Arguments with this URL and this client name. Everything else has its default.
     pub fn new(websocket_url: impl Into<String>, client_name: impl Into<String>) -> Self {
         Self {
             websocket_url: websocket_url.into(),

@@ -1,5 +1,5 @@
-//! Paths between two machines that have the same files under different roots. It changes texts and looks at no file
-//! system; which paths are sent through it is for others to say.
+//! Maps paths between two machines that have the same files below different directories. It changes texts only and never reads the file
+//! system. The callers decide which paths are mapped.
 
 mod pattern;
 mod sandbox;
@@ -9,12 +9,12 @@ use std::path::{Component, Path, PathBuf};
 use protocol::{PathUri, SandboxContext};
 use serde_json::value::RawValue;
 
-/// Pairs of roots, here and there, that stand for each other.
+/// Pairs of directories, one on this machine (local) and one on the machine of the server (remote), that have the same contents.
 ///
-/// A path at or below a root is moved to the other root, compared by whole components after `.`, `..` and superfluous
-/// slashes were removed, so a mapped URI has no slash at its end. Of several roots that match, the longest counts. All
-/// other paths stay as they are. With one pair, or with roots that do not lie in each other, mapping there and back
-/// gives the same path again.
+/// A path at or below a directory of a pair is moved to the other directory of the pair. Paths are compared by whole components, after `.`,
+/// `..` and superfluous slashes were removed, so a mapped URI has no slash at its end. Of several directories that match, the longest
+/// counts. All other paths stay as they are. If no directory of a pair lies in that of another pair, mapping a path to the other machine
+/// and back gives the same path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PathMap {
     pairs: Vec<Pair>,
@@ -29,64 +29,64 @@ struct Pair {
 /// Why paths cannot be mapped.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PathMapError {
-    /// A root is relative.
+    /// A directory of a pair is not absolute.
     #[error("the root `{}` of a path map must be absolute", .0.display())]
     RelativeRoot(PathBuf),
-    /// A sandbox object is not of the published form.
+    /// A sandbox object does not have the form that the protocol publishes.
     #[error("the paths of the sandbox object cannot be mapped: {0}")]
     Sandbox(String),
-    /// A wildcard stands where the pattern would have to be mapped, so it may deny less there than here.
+    /// A pattern has a wildcard in the part that would have to be mapped. The mapped pattern could deny less than the original.
     #[error("the pattern `{pattern}` cannot be mapped: it has a wildcard above or in the root `{}`", root.display())]
     Wildcard {
-        /// The pattern.
+        /// The pattern as the sandbox has it.
         pattern: String,
-        /// The root it may match.
+        /// The local directory that the wildcard may match.
         root: PathBuf,
     },
-    /// A native path in JSON has to be text.
+    /// A mapped path is not UTF-8, so JSON cannot hold it.
     #[error("`{path}` cannot be mapped: the root `{}` is not UTF-8", root.display())]
     NotText {
-        /// The path to map.
+        /// The path before it was mapped.
         path: String,
-        /// The root over there.
+        /// The remote directory, which is not UTF-8.
         root: PathBuf,
     },
 }
 
 impl PathMap {
-    /// Maps between these two directories.
+    /// Maps between these two directories, which must be absolute.
     pub fn new(local_root: &Path, remote_root: &Path) -> Result<Self, PathMapError> {
         Self::of([(local_root.to_owned(), remote_root.to_owned())])
     }
 
-    /// Maps between the directories of each pair, local and remote.
+    /// Maps between the directories of each pair: first the local, then the remote one. All must be absolute.
     pub fn of(pairs: impl IntoIterator<Item = (PathBuf, PathBuf)>) -> Result<Self, PathMapError> {
         let pairs = pairs.into_iter().map(|(local, remote)| Pair::new(local, remote));
         Ok(Self { pairs: pairs.collect::<Result<_, _>>()? })
     }
 
-    /// The path over there that stands for this one.
+    /// The remote path for this local path.
     pub fn to_remote(&self, local: &PathUri) -> PathUri {
         self.moved(local, Pair::outward)
     }
 
-    /// Whether this path here stands for one over there.
+    /// Whether this local path lies in a directory of a pair.
     pub fn covers(&self, local: &PathUri) -> bool {
         local.to_native().is_ok_and(|native| self.moved_native(&native, Pair::outward).is_some())
     }
 
-    /// The path here that stands for this one.
+    /// The local path for this remote path.
     pub fn to_local(&self, remote: &PathUri) -> PathUri {
         self.moved(remote, Pair::inward)
     }
 
-    /// A sandbox object with every path in it mapped for the server: `cwd`, `workspaceRoots`, and the paths and
-    /// patterns of the entries. The rest of the text stays as it is, byte for byte.
+    /// Maps all paths in a sandbox object for the server: `cwd`, `workspaceRoots`, and the paths and patterns of the entries. The rest of
+    /// the text stays as it is, byte for byte.
     pub fn map_sandbox(&self, sandbox: &RawValue) -> Result<Box<RawValue>, PathMapError> {
         sandbox::map(self, sandbox)
     }
 
-    /// The same of a sandbox that was decoded.
+    /// As [`map_sandbox`](Self::map_sandbox), for a sandbox that was decoded.
     pub(crate) fn map_sandbox_context(&self, sandbox: &SandboxContext) -> Result<SandboxContext, String> {
         let raw = serde_json::value::to_raw_value(sandbox).map_err(|error| error.to_string())?;
         let mapped = self.map_sandbox(&raw).map_err(|error| error.to_string())?;
@@ -94,7 +94,7 @@ impl PathMap {
     }
 
     fn moved(&self, uri: &PathUri, direction: fn(&Pair) -> (&Path, &Path)) -> PathUri {
-        // A path of another kind of machine is below none of the roots.
+        // A path that this machine cannot have, for example one of Windows, is in no directory of a pair.
         let Ok(native) = uri.to_native() else { return uri.clone() };
         let moved = self.moved_native(&native, direction).and_then(|path| PathUri::from_native(&path));
         moved.unwrap_or_else(|| uri.clone())
@@ -104,7 +104,7 @@ impl PathMap {
         let path = normal(path);
         let matching = self.pairs.iter().map(direction).filter(|(from, _)| path.starts_with(from));
         let (from, to) = matching.max_by_key(|(from, _)| from.components().count())?;
-        // Joining nothing would leave a slash at the end.
+        // By components, because `join` with an empty path would add a slash.
         path.strip_prefix(from).ok().map(|rest| to.components().chain(rest.components()).collect())
     }
 }
@@ -126,7 +126,7 @@ impl Pair {
     }
 }
 
-/// Without `.`, `..` and superfluous slashes, as paths on the wire are understood: the file system is not asked.
+/// Removes `.`, `..` and superfluous slashes. Symbolic links are not resolved, because the file system is not read.
 fn normal(path: &Path) -> PathBuf {
     let mut out = PathBuf::from("/");
     for component in path.components() {

@@ -1,5 +1,5 @@
-//! Blocks on their way: several at once, taken in the order in which they were begun. There is no task for them: whoever waits for the
-//! first makes all of them go on.
+//! A window of block operations: several are on their way at the same time, and their results are taken in the order in which they were
+//! begun. There is no task for them: all make progress while the caller waits for the first.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -7,10 +7,10 @@ use std::task::{Context, Poll, ready};
 
 use super::FileSystemError;
 
-/// A block under way.
+/// The operation of one block.
 pub(super) type BlockFuture<T> = Pin<Box<dyn Future<Output = Result<T, FileSystemError>> + Send>>;
 
-/// What is under way.
+/// The block operations whose results were not taken yet.
 pub(super) struct Window<T> {
     places: VecDeque<Place<T>>,
 }
@@ -35,14 +35,14 @@ impl<T> Window<T> {
         self.places.is_empty()
     }
 
-    /// Begins one behind the others.
+    /// Begins an operation behind the others.
     pub(super) fn begin(&mut self, block: BlockFuture<T>, cx: &mut Context<'_>) {
         let mut place = Place::Running(block);
         place.go_on(cx);
         self.places.push_back(place);
     }
 
-    /// The first of them when it is done; none if there is none.
+    /// Waits for the result of the first operation. Returns `None` if the window is empty.
     pub(super) fn poll_first(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<T, FileSystemError>>> {
         self.places.iter_mut().for_each(|place| place.go_on(cx));
         match self.places.pop_front() {
@@ -55,7 +55,7 @@ impl<T> Window<T> {
         }
     }
 
-    /// Waits until at most `most` are under way. The first that fails is an error.
+    /// Waits until at most `most` operations are left. Returns the first error.
     pub(super) fn poll_room(&mut self, most: usize, cx: &mut Context<'_>) -> Poll<Result<(), FileSystemError>> {
         while self.len() > most {
             if let Some(result) = ready!(self.poll_first(cx)) {
@@ -65,7 +65,7 @@ impl<T> Window<T> {
         Poll::Ready(Ok(()))
     }
 
-    /// Wants none of them any more.
+    /// Gives all operations up.
     pub(super) fn clear(&mut self) {
         self.places.clear();
     }

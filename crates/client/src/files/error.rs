@@ -1,4 +1,4 @@
-//! Why something could not be done with a file. The same failure gives the same error here and over there.
+//! The error of operations on files. The same failure gives the same error on this machine and from a server.
 
 use std::io::{self, ErrorKind};
 
@@ -11,13 +11,13 @@ use crate::error::ExecServerError;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct FileSystemError {
-    /// What kind of failure it is. [`BrokenPipe`](ErrorKind::BrokenPipe): the environment is lost.
+    /// The kind of failure. [`BrokenPipe`](ErrorKind::BrokenPipe) means that the environment cannot be reached any more.
     pub kind: ErrorKind,
-    /// The number the operating system gave, if it was that.
+    /// The error number of the operating system. `None` if the operating system did not cause the failure.
     pub errno: Option<i32>,
-    /// Boxed: a path is large, and errors are passed around more often than they happen.
+    /// Boxed, because it is large and every `Result` of this module has room for it.
     path: Option<Box<PathUri>>,
-    /// One sentence.
+    /// The error text for people, in one sentence.
     pub message: String,
 }
 
@@ -30,7 +30,7 @@ impl FileSystemError {
         Self { path: Some(Box::new(path.clone())), ..self }
     }
 
-    /// Which path it is about, if that is known.
+    /// The path that the operation failed for, as it is on this machine. `None` if it is not known.
     pub fn path(&self) -> Option<&PathUri> {
         self.path.as_deref()
     }
@@ -45,12 +45,12 @@ impl FileSystemError {
         Self::new(ErrorKind::InvalidData, "stream did not contain valid UTF-8").about(path)
     }
 
-    /// A path or a sandbox that means nothing here.
+    /// The error for a path or a sandbox that the caller must change.
     pub(super) fn invalid_input(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::InvalidInput, message)
     }
 
-    /// The words of the error without the number behind them, for people.
+    /// The error text without "(os error N)" at its end.
     pub fn words(&self) -> &str {
         let number = self.errno.map(|errno| format!(" (os error {errno})")).unwrap_or_default();
         self.message.strip_suffix(&number).unwrap_or(&self.message)
@@ -72,7 +72,7 @@ impl FileSystemError {
     }
 }
 
-/// The words of the protocol that say more than the code does.
+/// The kind for a value of `data.kind` in a wire error, which says more than the code does.
 fn kind_of(word: &str) -> Option<ErrorKind> {
     Some(match word {
         "notFound" => ErrorKind::NotFound,
@@ -91,7 +91,7 @@ fn kind_of(word: &str) -> Option<ErrorKind> {
 }
 
 impl From<FileError> for FileSystemError {
-    /// By way of what a server would say of it, so that both are the same.
+    /// Makes the wire error that a server would send, and then the error of that, so that both are the same.
     fn from(error: FileError) -> Self {
         let code = match error.kind() {
             ErrorKind::NotFound => ErrorCode::NotFound,
@@ -143,14 +143,14 @@ mod tests {
     }
 
     #[test]
-    fn an_older_server_says_it_by_the_code_alone() {
+    fn without_data_the_code_decides_the_kind() {
         assert_eq!(refusal(-32004, None), ErrorKind::NotFound);
         assert_eq!(refusal(-32600, None), ErrorKind::InvalidInput);
         assert_eq!(refusal(-32603, None), ErrorKind::Other);
     }
 
     #[test]
-    fn what_the_operating_system_said_counts_most() {
+    fn the_error_number_decides_the_kind() {
         assert_eq!(refusal(-32600, Some((Some(13), "permissionDenied"))), ErrorKind::PermissionDenied);
         assert_eq!(refusal(-32603, Some((Some(39), "other"))), ErrorKind::DirectoryNotEmpty);
         assert_eq!(refusal(-32603, Some((None, "alreadyExists"))), ErrorKind::AlreadyExists);

@@ -1,4 +1,4 @@
-//! Files of this machine. Everything that can block does so on threads for that.
+//! The files of this machine. All operations run on the threads that tokio has for blocking work.
 
 mod walk;
 
@@ -18,13 +18,14 @@ use super::{
     RemoveOptions, RenameOptions, WriteStreamOptions,
 };
 
-/// The most that is read at once, as published.
+/// Largest file that `read_file` returns, as the protocol says for servers.
 const READ_FILE_BYTES: u64 = 512 << 20;
+/// Most entries of a directory that is listed, as the protocol says for servers.
 const DIRECTORY_ENTRIES: usize = 50_000;
-/// In one page; a file with more is asked for again.
+/// Extents in one page. A reader of a file with more asks for the next page.
 const EXTENTS: usize = 4096;
 
-/// The files of this machine. A sandbox that restricts something is refused: nothing here could enforce it.
+/// The files of this machine. A sandbox that restricts files is refused, because nothing here could enforce it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LocalFileSystem;
 
@@ -229,7 +230,7 @@ fn described(metadata: &files::Metadata) -> FileMetadata {
     }
 }
 
-/// Links are told apart where those that lead nowhere are listed, as servers do.
+/// Entries say whether they are links only if links without a target are listed, as servers do it.
 fn read_directory(directory: &Path, dangling: DanglingLinks) -> Result<Vec<DirectoryEntry>, FileError> {
     let entries = files::read_directory(directory, DIRECTORY_ENTRIES, dangling)?.into_iter().map(|entry| {
         let (is_directory, is_file) = (entry.is_directory, entry.is_file);

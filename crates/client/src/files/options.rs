@@ -1,14 +1,14 @@
-//! What callers may choose about an operation on files.
+//! The options of operations on files.
 
 use protocol::SandboxContext;
 use protocol::fs::FileTime;
 
-/// About a file that is looked at or written.
+/// Options for reading or writing a file, and for its metadata. The default follows symbolic links.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileOptions {
-    /// False: no part of the path may be a symbolic link.
+    /// If false, the operation fails if a part of the path is a symbolic link.
     pub follow_symlinks: bool,
-    /// What may be done on the way.
+    /// The sandbox that the operation must respect. `None` means no restriction.
     pub sandbox: Option<SandboxContext>,
 }
 
@@ -19,30 +19,30 @@ impl Default for FileOptions {
 }
 
 impl FileOptions {
-    /// No part of the path may be a symbolic link.
+    /// The operation fails if a part of the path is a symbolic link.
     pub fn no_follow() -> Self {
         Self { follow_symlinks: false, sandbox: None }
     }
 }
 
-/// About a file that is written piece by piece.
+/// Options for a file that is written in pieces. The default replaces an existing file and keeps its permissions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteStreamOptions {
-    /// Whether a file that is there is replaced.
+    /// Whether an existing file is replaced. If false, an existing file is an error.
     pub replace: bool,
-    /// The permission bits; without them, those of the file that is replaced.
+    /// The permission bits of the file. `None` keeps those of the file that is replaced.
     pub mode: Option<u32>,
-    /// The permission bits of a file that replaces none, less those that the umask takes where the file is. `mode` wins.
+    /// The permission bits of a new file, without those that the umask of the server removes. Not used if `mode` is set.
     pub mode_if_new: Option<u32>,
-    /// When its contents were changed, if not now.
+    /// The modification time of the file. `None` means the current time.
     pub mtime: Option<FileTime>,
-    /// Whether it must be on the disk before it counts as written.
+    /// Whether the file must be on the disk before `commit` returns.
     pub sync: bool,
-    /// How long the file is, if not as long as what was written and skipped.
+    /// The size of the file in bytes. `None` means the end of what was written or skipped.
     pub size: Option<u64>,
-    /// False: no part of the path may be a symbolic link.
+    /// If false, the operation fails if a part of the path is a symbolic link.
     pub follow_symlinks: bool,
-    /// What may be done on the way.
+    /// The sandbox that the operation must respect. `None` means no restriction.
     pub sandbox: Option<SandboxContext>,
 }
 
@@ -61,14 +61,14 @@ impl Default for WriteStreamOptions {
     }
 }
 
-/// About a directory to make.
+/// Options for creating a directory. The default creates missing parents and accepts an existing directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CreateDirectoryOptions {
-    /// With its parents, and no matter whether it is there.
+    /// Whether missing parents are created, and an existing directory is accepted.
     pub recursive: bool,
-    /// False: no part of the path may be a symbolic link.
+    /// If false, the operation fails if a part of the path is a symbolic link.
     pub follow_symlinks: bool,
-    /// What may be done on the way.
+    /// The sandbox that the operation must respect. `None` means no restriction.
     pub sandbox: Option<SandboxContext>,
 }
 
@@ -78,16 +78,16 @@ impl Default for CreateDirectoryOptions {
     }
 }
 
-/// What becomes of the metadata of a file.
+/// A change of the metadata of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewMetadata {
-    /// The permission bits, if they change.
+    /// The new permission bits. `None` leaves them as they are.
     pub mode: Option<u32>,
-    /// When its contents were changed, if that changes.
+    /// The new modification time. `None` leaves it as it is.
     pub mtime: Option<FileTime>,
-    /// False: of the link itself, and no other part of the path may be one.
+    /// If false, a symbolic link at the end of the path is changed itself, and no other part of the path may be a link.
     pub follow_symlinks: bool,
-    /// What may be done on the way.
+    /// The sandbox that the operation must respect. `None` means no restriction.
     pub sandbox: Option<SandboxContext>,
 }
 
@@ -97,16 +97,16 @@ impl Default for NewMetadata {
     }
 }
 
-/// About a removal. The default removes one thing that must be there, and no directory that holds something.
+/// Options for a removal. The default removes an existing file or an empty directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemoveOptions {
-    /// A directory with everything in it.
+    /// Whether a directory is removed with everything in it. If false, it must be empty.
     pub recursive: bool,
-    /// It need not be there.
+    /// Whether a path that does not exist is accepted.
     pub force: bool,
-    /// False: no part of the path may be a symbolic link.
+    /// If false, the operation fails if a part of the path is a symbolic link.
     pub follow_symlinks: bool,
-    /// What may be done on the way.
+    /// The sandbox that the operation must respect. `None` means no restriction.
     pub sandbox: Option<SandboxContext>,
 }
 
@@ -116,21 +116,21 @@ impl Default for RemoveOptions {
     }
 }
 
-/// About a copy within one file system.
+/// Options for a copy on the machine of the files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CopyOptions {
-    /// Needed for directories.
+    /// Whether a directory is copied with everything in it. If false, a directory is an error.
     pub recursive: bool,
-    /// What may be done on the way.
+    /// The sandbox that the operation must respect. `None` means no restriction.
     pub sandbox: Option<SandboxContext>,
 }
 
-/// About a new name.
+/// Options for moving a file or a directory. The default replaces an existing file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RenameOptions {
-    /// Whether what has that name is replaced.
+    /// Whether an existing file at the new path is replaced. If false, it is an error.
     pub replace: bool,
-    /// What may be done on the way.
+    /// The sandbox that the operation must respect. `None` means no restriction.
     pub sandbox: Option<SandboxContext>,
 }
 

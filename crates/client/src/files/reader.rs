@@ -1,5 +1,5 @@
-//! Reading a file of any size. Some blocks are asked for before the first is there, so that the distance to the file does not count;
-//! no more than a few, so that its size does not.
+//! Reading a file of any size in blocks. A few blocks are requested before the first has come, so that a long round trip does not slow the
+//! reading down. Memory does not grow with the size of the file.
 
 mod plan;
 
@@ -17,18 +17,18 @@ use super::remote::RemoteFile;
 use super::{FileSystemError, local};
 use plan::{Plan, Wanted};
 
-/// Blocks on their way at the beginning: most files are short.
+/// Blocks that are requested at first. More follow while the file goes on, because most files are short.
 const FIRST_BLOCKS: usize = 2;
-/// One that is being read while another is being used.
+/// Blocks of a local file: one is read while the caller uses the other.
 const LOCAL_BLOCKS: usize = 2;
 
-/// Where blocks come from.
+/// The open file that blocks are read from.
 pub(super) enum Source {
     Local(Arc<RegularFile>),
     Remote(Arc<RemoteFile>),
 }
 
-/// What was read.
+/// The answer to a read of one block. `eof`: the file ends behind these bytes.
 pub(super) struct Block {
     pub(super) bytes: Bytes,
     pub(super) eof: bool,
@@ -67,7 +67,7 @@ impl Source {
     }
 }
 
-/// A file that is read from its beginning to its end. Dropping it closes the file.
+/// Reads a file from its beginning to its end. Dropping the value closes the file.
 pub struct FileReader(Reading);
 
 impl FileReader {
@@ -76,35 +76,35 @@ impl FileReader {
         Self(Reading::new(source, metadata, plan))
     }
 
-    /// The next piece, which is never empty; none after the last. Cancel safe.
+    /// Reads the next piece, which is never empty. Returns `None` after the last. Cancel safe.
     ///
-    /// A file that becomes shorter meanwhile ends there.
+    /// If the file becomes shorter while it is read, the reader ends at its new end.
     pub async fn next(&mut self) -> Option<Result<Bytes, FileSystemError>> {
         Some(self.0.next().await?.map(|chunk| chunk.bytes))
     }
 
-    /// What was known of the file when it was opened; an older server does not say.
+    /// The metadata of the file when it was opened. `None` from an old server.
     pub fn metadata(&self) -> Option<&FileMetadata> {
         self.0.metadata.as_ref()
     }
 }
 
-/// A piece of a file, and where it belongs.
+/// A piece of a file, with its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileChunk {
-    /// How much of the file comes before it.
+    /// The position of the first byte in the file, in bytes.
     pub offset: u64,
-    /// The piece.
+    /// The contents of the piece. Never empty.
     pub bytes: Bytes,
 }
 
-/// A file that is read without its holes. Dropping it closes the file.
+/// Reads a file without its holes. Dropping the value closes the file.
 pub struct ExtentReader(Reading);
 
 impl ExtentReader {
-    /// `can_tell`: the server knows extents.
+    /// `can_tell`: the server can say where the file has data. Otherwise the whole file is read.
     pub(super) fn new(source: Source, metadata: Option<FileMetadata>, can_tell: bool) -> Self {
-        // A file that is made up while it is read says that it is empty.
+        // A file that the kernel generates, for example in /proc, reports the size 0 and still has data.
         let is_plain = metadata.as_ref().is_some_and(|metadata| metadata.size > 0);
         let plan = match &metadata {
             Some(metadata) if can_tell && is_plain => Plan::extents(metadata.size),
@@ -113,31 +113,31 @@ impl ExtentReader {
         Self(Reading::new(source, metadata, plan))
     }
 
-    /// The next piece, which is never empty; none after the last. What lies between two pieces is zero. Cancel safe.
+    /// Reads the next piece, which is never empty. Returns `None` after the last. The bytes between two pieces are zero. Cancel safe.
     ///
-    /// A file that becomes shorter meanwhile ends there.
+    /// If the file becomes shorter while it is read, the reader ends at its new end.
     pub async fn next(&mut self) -> Option<Result<FileChunk, FileSystemError>> {
         self.0.next().await
     }
 
-    /// How long the file is, as far as that is known; after the last piece it is.
+    /// The size of the file in bytes, as far as it is known. It is final after the last piece.
     pub fn size(&self) -> u64 {
         self.0.plan.size()
     }
 
-    /// What was known of the file when it was opened; an older server does not say.
+    /// The metadata of the file when it was opened. `None` from an old server.
     pub fn metadata(&self) -> Option<&FileMetadata> {
         self.0.metadata.as_ref()
     }
 }
 
 struct Reading {
-    /// None once there is nothing more to read: then the file is closed.
+    /// `None` after the last block. Dropping the source closes the file.
     source: Option<Source>,
     metadata: Option<FileMetadata>,
     plan: Plan,
     window: Window<(Wanted, Block)>,
-    /// How many blocks may be under way by now.
+    /// How many blocks may be on their way now.
     most: usize,
     extents: Option<BlockFuture<ExtentsResult>>,
 }
@@ -197,7 +197,7 @@ impl Reading {
         }
     }
 
-    /// The next page of extents, when all of those before have been read.
+    /// Asks for the next page of extents, after all extents before it were read.
     fn poll_extents(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<(), FileSystemError>>> {
         let (Some(source), Some(from)) = (&self.source, self.plan.page_from()) else { return Poll::Ready(None) };
         let asked = self.extents.get_or_insert_with(|| source.extents(from));
@@ -224,7 +224,7 @@ impl Reading {
             self.plan.ended(end);
             self.end();
         } else {
-            // What was asked for behind it is in the wrong place now.
+            // The blocks that were requested behind this one leave a hole now.
             self.window.clear();
             self.plan.go_back(end)?;
         }

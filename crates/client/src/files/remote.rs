@@ -1,4 +1,4 @@
-//! Files of an environment, over its client.
+//! The files of an environment, through the client of its server.
 
 mod file;
 mod whole;
@@ -29,13 +29,13 @@ use super::{
 use crate::client_core::{CallOptions, ClientHandle};
 use crate::error::ExecServerError;
 
-/// The files of an environment. Clones are the same, and keep the client alive.
+/// The files of an environment. A value keeps the client open; clones share the client.
 #[derive(Clone)]
 pub struct RemoteFileSystem {
     client: Arc<ClientHandle>,
 }
 
-/// The permission bits that the umask 022 leaves. For servers that have a umask and cannot be asked to apply it.
+/// The permission bits that the umask 022 leaves, for servers that cannot apply their own umask to `mode_if_new`.
 const UNDER_USUAL_UMASK: u32 = 0o755;
 
 impl RemoteFileSystem {
@@ -43,7 +43,6 @@ impl RemoteFileSystem {
         Self { client }
     }
 
-    /// What the server can do.
     async fn capabilities(&self) -> Result<Capabilities, FileSystemError> {
         Ok(self.client.core.capabilities().await?)
     }
@@ -68,7 +67,7 @@ impl RemoteFileSystem {
         paths.map_sandbox_context(&sandbox).map(Some).map_err(FileSystemError::invalid_input)
     }
 
-    /// Asks for something that changes nothing.
+    /// Makes a call. Paths in its error are those of this machine.
     async fn look<M: TypedMethod>(&self, params: &M::Params) -> Result<M::Result, FileSystemError> {
         self.call::<M>(params).await.map_err(|error| local_error(&self.client, error))
     }
@@ -122,7 +121,7 @@ impl RemoteFileSystem {
     }
 }
 
-/// An error with the path as it is here.
+/// The error with its path as it is on this machine.
 fn local_error(client: &ClientHandle, error: ExecServerError) -> FileSystemError {
     let mut error = FileSystemError::from(error);
     if let Some(paths) = client.core.connector.paths() {

@@ -1,12 +1,12 @@
-//! What of a sandbox object a server needs to know.
+//! Removes the members of a sandbox that the server does not need.
 
 use protocol::{FileSystemPermissions, PermissionPath, Permissions, SandboxContext, SpecialPath};
 
-/// In front of a pattern that is meant below each workspace root.
+/// Prefix of a pattern that applies below each workspace root.
 const BELOW_PROJECT_ROOTS: &str = "codex-project-roots://";
 
-/// The same without `cwd` and `workspaceRoots` if nothing in it is relative to them: what is not needed tells the server nothing,
-/// and requests that mean the same are the same.
+/// The sandbox without `cwd` and `workspaceRoots` if no entry is relative to them. So the server learns no path that it does not need, and
+/// requests that mean the same are equal.
 pub(super) fn without_unused_places(sandbox: &SandboxContext) -> SandboxContext {
     let mut sandbox = sandbox.clone();
     if !depends_on_places(&sandbox.permissions) {

@@ -1,4 +1,4 @@
-//! Writing a file of any size. It stands in its place when it is whole, and blocks are on their way while the next are made.
+//! Writing a file of any size in blocks. Some blocks are on their way while the caller makes the next. The file appears when it is complete.
 
 use std::future::poll_fn;
 use std::io::ErrorKind;
@@ -12,30 +12,30 @@ use super::blocks::{BlockFuture, Window};
 use super::remote::{RemoteFile, WholeFile};
 use super::{BLOCK_BYTES, FileSystemError, WriteStreamOptions, local};
 
-/// Blocks on their way from here.
+/// Blocks of a remote file that may be on their way.
 const REMOTE_BLOCKS: usize = 16;
-/// Blocks on their way to the disk.
+/// Blocks of a local file that may be written at the same time.
 const LOCAL_BLOCKS: usize = 2;
-/// Smaller pieces are put together.
+/// A piece of at least this size is sent as it is. Smaller pieces are collected into a block.
 const LARGE_PIECE: usize = 128 << 10;
 
-/// Where blocks go.
+/// The file that blocks are written to.
 pub(super) enum Sink {
     Local(Arc<Upload>),
     Remote(Arc<RemoteFile>),
-    /// An older server takes a file only as a whole.
+    /// For an old server, which has no uploads.
     Whole(Box<WholeFile>),
 }
 
-/// A file on its way. Dropped before it is [committed](Self::commit), it leaves nothing behind.
+/// Writes a file. If the value is dropped before [`commit`](Self::commit), nothing is left of the file.
 pub struct FileWriter {
     sink: Sink,
     options: WriteStreamOptions,
     window: Window<()>,
     pending: BytesMut,
-    /// Where `pending` begins.
+    /// The offset of `pending` in the file.
     at: u64,
-    /// Up to where the file goes so far.
+    /// The size of the file so far.
     end: u64,
     failure: Option<FileSystemError>,
 }
@@ -46,7 +46,7 @@ impl FileWriter {
         Self { sink, options, window, pending, at: 0, end: 0, failure: None }
     }
 
-    /// Writes a piece behind the last one. It waits while enough is on its way; what fails may show with a later piece.
+    /// Writes a piece behind the last one. Waits while enough blocks are on their way. An error may belong to an earlier piece.
     pub async fn write(&mut self, mut bytes: Bytes) -> Result<(), FileSystemError> {
         while !bytes.is_empty() {
             if self.pending.is_empty() && bytes.len() >= LARGE_PIECE {
@@ -64,7 +64,7 @@ impl FileWriter {
         Ok(())
     }
 
-    /// Leaves out so many bytes, which are zero.
+    /// Leaves a hole of this many bytes, which read as zero.
     pub async fn skip(&mut self, bytes: u64) -> Result<(), FileSystemError> {
         let to = self
             .position()
@@ -73,7 +73,7 @@ impl FileWriter {
         self.seek(to).await
     }
 
-    /// Goes on at this place of the file. The file goes at least that far.
+    /// Continues at this offset. The file becomes at least that long.
     pub async fn seek(&mut self, offset: u64) -> Result<(), FileSystemError> {
         if offset != self.position() {
             self.flush().await?;
@@ -87,8 +87,8 @@ impl FileWriter {
         self.at.saturating_add(self.pending.len() as u64)
     }
 
-    /// Puts the file in its place. After an error everything is as it was before, unless the connection was lost for good
-    /// ([`BrokenPipe`](ErrorKind::BrokenPipe)): then nobody knows.
+    /// Makes the file appear at its path. After an error the path is as it was before, except after
+    /// [`BrokenPipe`](ErrorKind::BrokenPipe): then the connection was lost for good, and the result is not known.
     pub async fn commit(mut self) -> Result<(), FileSystemError> {
         self.flush().await?;
         self.room(0).await?;
@@ -100,12 +100,12 @@ impl FileWriter {
         }
     }
 
-    /// Gives the file up, and returns when nothing of it is left.
+    /// Gives the file up. Returns when nothing of it is left.
     pub async fn abort(mut self) -> Result<(), FileSystemError> {
         match self.sink {
             Sink::Local(upload) => {
-                // What a thread is writing is written; then it has let go.
-                let _it_does_not_matter = poll_fn(|cx| self.window.poll_room(0, cx)).await;
+                // The threads that are writing hold the upload until they are done.
+                let _discarded_anyway = poll_fn(|cx| self.window.poll_room(0, cx)).await;
                 local::discard(upload).await
             }
             Sink::Remote(file) => {
@@ -125,7 +125,7 @@ impl FileWriter {
         self.send(block).await
     }
 
-    /// Waits until another block can be sent. Waited for before the block is taken: who stops waiting has lost nothing.
+    /// Waits until another block can be sent. The caller takes the block afterwards, so a caller that stops waiting has lost nothing.
     async fn room_for_one(&mut self) -> Result<(), FileSystemError> {
         let most = match self.sink {
             Sink::Local(_) => LOCAL_BLOCKS,
@@ -135,7 +135,7 @@ impl FileWriter {
         self.room(most - 1).await
     }
 
-    /// Does not wait.
+    /// Begins to send a block, without waiting for it.
     async fn send(&mut self, block: Bytes) -> Result<(), FileSystemError> {
         let offset = self.at;
         self.at = offset
@@ -167,7 +167,7 @@ impl FileWriter {
     async fn room(&mut self, most: usize) -> Result<(), FileSystemError> {
         self.check()?;
         let room = poll_fn(|cx| self.window.poll_room(most, cx)).await;
-        // A file in which a block is missing must never be committed.
+        // Remembered, because a file in which a block is missing must never be committed.
         self.failure = room.clone().err();
         room
     }
@@ -177,10 +177,12 @@ impl FileWriter {
     }
 }
 
-/// What an older server cannot be sent.
+/// The error for a file that is too large for a server without uploads.
 pub(super) fn too_large_for_server(limit: usize) -> FileSystemError {
     FileSystemError::new(
         ErrorKind::Unsupported,
-        format!("the server cannot be sent a file piece by piece, and one of more than {limit} bytes not at once"),
+        format!(
+            "the server cannot take a file in pieces, and this one is larger than the {limit} bytes that fit into one message"
+        ),
     )
 }

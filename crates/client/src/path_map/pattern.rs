@@ -1,5 +1,5 @@
-//! Glob patterns of a sandbox object. They deny, so one that is mapped wrongly would allow: where a wildcard leaves
-//! open whether the pattern reaches into a root, it is refused.
+//! Maps the glob patterns of a sandbox object. Patterns deny access, so a wrongly mapped one would allow it. A pattern is refused if a
+//! wildcard leaves open whether it matches in a mapped directory.
 
 use std::path::{Component, Path};
 
@@ -7,7 +7,7 @@ use super::{Pair, PathMapError};
 
 const WILDCARDS: &[char] = &['*', '?', '[', ']', '{', '}', '\\'];
 
-/// The pattern for the other side; none if it stays as it is, which relative ones do.
+/// The pattern for the server. `None` if it stays as it is, as relative patterns do.
 pub(super) fn moved(pairs: &[Pair], pattern: &str) -> Result<Option<String>, PathMapError> {
     if !pattern.starts_with('/') {
         return Ok(None);
@@ -38,10 +38,10 @@ pub(super) fn moved(pairs: &[Pair], pattern: &str) -> Result<Option<String>, Pat
     Ok(Some(moved))
 }
 
-/// Where a pattern can match, seen from a root.
+/// Where a pattern can match, relative to a mapped directory.
 enum Reach {
     Outside,
-    /// At or below the root, which has this many components.
+    /// At or below the directory, which has this many components.
     Below(usize),
     Unclear,
 }
@@ -54,7 +54,7 @@ fn reach(parts: &[&str], root: &Path) -> Reach {
     let mut depth = 0;
     for name in names {
         match parts.get(depth) {
-            // Unless it names a part of the root, it matches below the other root as it is.
+            // A pattern that begins with `**` matches below the remote directory too, unless it names a part of the local one.
             Some(&"**") if depth == 0 && !names_part_of(root, parts) => return Reach::Outside,
             Some(part) => match literal(part) {
                 None => return Reach::Unclear,
@@ -72,7 +72,7 @@ fn names_part_of(root: &Path, parts: &[&str]) -> bool {
     literals.any(|text| root.components().any(|component| component.as_os_str() == text.as_str()))
 }
 
-/// What a part of a pattern matches, if that is one name: `\*` and `[*]` are literal stars.
+/// The one name that a part of a pattern matches. `None` if it can match several. `\*` and `[*]` are literal stars.
 fn literal(part: &str) -> Option<String> {
     if part == ".." {
         return None;
@@ -84,7 +84,7 @@ fn literal(part: &str) -> Option<String> {
             '\\' => out.push(rest.next()?),
             '[' => {
                 let inner = rest.next()?;
-                // `[!]` and `[^]` begin the negation of what follows.
+                // `[!` and `[^` begin a negated class.
                 if matches!(inner, '!' | '^') || rest.next()? != ']' {
                     return None;
                 }

@@ -1,5 +1,5 @@
-//! The paths in a sandbox object. The object is never taken apart and put together again: only the strings that hold
-//! a mapped path are replaced in its text, so order, numbers and members that are not known here survive.
+//! Maps the paths in the JSON text of a sandbox object. Only the strings with a mapped path are replaced in the text. So order, numbers and
+//! unknown members stay as they are.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -17,7 +17,7 @@ pub(super) fn map(paths: &PathMap, sandbox: &RawValue) -> Result<Box<RawValue>, 
     RawValue::from_string(edits.applied()).map_err(unreadable)
 }
 
-/// Strings to replace, in the order of the text.
+/// The strings of `text` to replace, in the order in which they occur.
 struct Edits<'a> {
     paths: &'a PathMap,
     text: &'a str,
@@ -48,7 +48,7 @@ impl<'a> Edits<'a> {
         Ok(())
     }
 
-    /// Every string in here that is a path, so that a kind of path that is newer than this code is mapped too.
+    /// Maps every string that is a path, at any depth, so that kinds of paths that are newer than this code are mapped too.
     fn visit_entry_path(&mut self, value: &'a RawValue, depth: usize) -> Result<(), PathMapError> {
         match value.get().as_bytes().first() {
             Some(b'{' | b'[') if depth == MAX_DEPTH => Err(PathMapError::Sandbox("it is nested too deeply".into())),
@@ -96,7 +96,7 @@ impl<'a> Edits<'a> {
         let mut out = String::with_capacity(self.text.len());
         let mut copied = 0;
         for (old, new) in self.made {
-            // Each value borrows from the text, so its place there is the distance between the two.
+            // Each value borrows from the text, so the difference of the two addresses is its offset.
             let at = old.as_ptr().addr() - self.text.as_ptr().addr();
             out.push_str(&self.text[copied..at]);
             out.push_str(&new);
@@ -107,13 +107,12 @@ impl<'a> Edits<'a> {
     }
 }
 
-/// The members of an object in their order, a repeated one as often as it is there; none of anything else, which the
-/// server will refuse in its own words.
+/// The members of an object in their order, also repeated ones. Empty for any other value: the server refuses that with its own error.
 fn members(value: &RawValue) -> Result<Vec<(String, &RawValue)>, PathMapError> {
     if !value.get().starts_with('{') {
         return Ok(Vec::new());
     }
-    serde_json::from_str(value.get()).map(|Members(members)| members).map_err(unreadable)
+    serde_json::from_str(value.get()).map(|ObjectMembers(members)| members).map_err(unreadable)
 }
 
 fn named<'a>(object: &'a RawValue, wanted: &str) -> Result<Vec<&'a RawValue>, PathMapError> {
@@ -138,18 +137,18 @@ fn unreadable(error: serde_json::Error) -> PathMapError {
     PathMapError::Sandbox(error.to_string())
 }
 
-struct Members<'a>(Vec<(String, &'a RawValue)>);
+struct ObjectMembers<'a>(Vec<(String, &'a RawValue)>);
 
-impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for ObjectMembers<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(MembersVisitor(PhantomData))
+        deserializer.deserialize_map(ObjectMembersVisitor(PhantomData))
     }
 }
 
-struct MembersVisitor<'a>(PhantomData<&'a ()>);
+struct ObjectMembersVisitor<'a>(PhantomData<&'a ()>);
 
-impl<'de: 'a, 'a> Visitor<'de> for MembersVisitor<'a> {
-    type Value = Members<'a>;
+impl<'de: 'a, 'a> Visitor<'de> for ObjectMembersVisitor<'a> {
+    type Value = ObjectMembers<'a>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
@@ -160,6 +159,6 @@ impl<'de: 'a, 'a> Visitor<'de> for MembersVisitor<'a> {
         while let Some(member) = map.next_entry()? {
             members.push(member);
         }
-        Ok(Members(members))
+        Ok(ObjectMembers(members))
     }
 }

@@ -1,4 +1,4 @@
-//! Walking a tree of this machine, with an answer of the same size as a server gives.
+//! Listing a directory tree of this machine, with the same limit for the result as on a server.
 
 use std::path::Path;
 

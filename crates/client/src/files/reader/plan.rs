@@ -1,4 +1,4 @@
-//! Which block comes next. Knows offsets only.
+//! Decides which block of a file is requested next. It knows offsets and lengths, and does not read.
 
 use std::collections::VecDeque;
 
@@ -7,13 +7,14 @@ use protocol::fs::{Extent, ExtentsResult};
 use super::super::{BLOCK_BYTES, FileSystemError};
 use super::unexpected;
 
-/// What a file is read in if all of it is read, as other clients do.
+/// Size of a block if the whole file is read. Other clients use the same size.
 const WHOLE_BLOCK_BYTES: usize = 1 << 20;
+/// Blocks that may be on their way if the whole file is read.
 const WHOLE_BLOCKS: usize = 8;
-/// Smaller blocks, and more of them.
+/// Blocks that may be on their way if extents are read. These blocks have `BLOCK_BYTES`.
 const EXTENT_BLOCKS: usize = 16;
 
-/// A block to ask for.
+/// The position and the length of a block, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Wanted {
     pub(super) offset: u64,
@@ -21,17 +22,17 @@ pub(super) struct Wanted {
 }
 
 pub(super) enum Plan {
-    /// Everything, to whatever end there is.
+    /// Read everything up to the end of the file.
     Whole {
         next: u64,
-        /// As far as is known; there may be more by now.
+        /// The size of the file when it was opened, if it is known. The file may have grown.
         expected: Option<u64>,
         reached: u64,
     },
-    /// What is not a hole.
+    /// Read what is not a hole.
     Extents {
         waiting: VecDeque<Extent>,
-        /// From where the next page is to be asked for.
+        /// The offset from which the next page of extents is requested.
         page_from: Option<u64>,
         size: u64,
     },
@@ -46,11 +47,11 @@ impl Plan {
         Self::Extents { waiting: VecDeque::new(), page_from: Some(0), size }
     }
 
-    /// The next block, if it is to be asked for already. `is_alone`: no other is under way.
+    /// The next block, if it may be requested now. `is_alone`: no other block is on its way.
     pub(super) fn next(&mut self, is_alone: bool) -> Option<Wanted> {
         match self {
             Self::Whole { next, expected, .. } => {
-                // The end shows itself by a block that is not full, so one at the very end is needed.
+                // Only a block that is not full shows the end of the file, so one more block is requested at the expected end.
                 let is_likely = expected.is_none_or(|expected| *next <= expected);
                 (is_likely || is_alone).then(|| {
                     let wanted = Wanted { offset: *next, len: WHOLE_BLOCK_BYTES };
@@ -71,7 +72,7 @@ impl Plan {
         }
     }
 
-    /// How many may be on their way from afar.
+    /// How many blocks of a remote file may be on their way.
     pub(super) fn most_blocks(&self) -> usize {
         match self {
             Self::Whole { .. } => WHOLE_BLOCKS,
@@ -79,7 +80,7 @@ impl Plan {
         }
     }
 
-    /// From where to ask for more extents, if there are more.
+    /// The offset from which to request more extents, if there are more.
     pub(super) fn page_from(&self) -> Option<u64> {
         match self {
             Self::Whole { .. } => None,
@@ -87,7 +88,7 @@ impl Plan {
         }
     }
 
-    /// More extents have come. They go on from where they were asked for, or reading would not end.
+    /// Takes a page of extents. They must continue where they were requested, or reading would never end.
     pub(super) fn take_page(&mut self, page: ExtentsResult) -> Result<(), FileSystemError> {
         let Self::Extents { waiting, page_from, size } = self else { return Ok(()) };
         let mut at = page_from.take().unwrap_or(0);
@@ -106,14 +107,14 @@ impl Plan {
         Ok(())
     }
 
-    /// A block was read whole.
+    /// A complete block was read, up to `end`.
     pub(super) fn reached(&mut self, end: u64) {
         if let Self::Whole { reached, .. } = self {
             *reached = end;
         }
     }
 
-    /// The file ends here.
+    /// The file ends at `end`.
     pub(super) fn ended(&mut self, end: u64) {
         match self {
             Self::Whole { reached, expected, .. } => (*reached, *expected) = (end, Some(end)),
@@ -121,7 +122,7 @@ impl Plan {
         }
     }
 
-    /// Only so much came of a block, although there is more.
+    /// A block came only up to `end`, although the file goes on.
     pub(super) fn go_back(&mut self, end: u64) -> Result<(), FileSystemError> {
         match self {
             Self::Whole { next, reached, .. } => {
@@ -140,7 +141,7 @@ impl Plan {
     }
 }
 
-/// As much as one block has.
+/// The length of the next block if `rest` bytes are left.
 fn block_of(rest: u64) -> usize {
     usize::try_from(rest).unwrap_or(BLOCK_BYTES).min(BLOCK_BYTES)
 }
@@ -152,7 +153,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     #[test]
-    fn no_more_is_asked_for_than_there_seems_to_be() {
+    fn blocks_beyond_the_expected_end_are_requested_one_at_a_time() {
         let mut plan = Plan::whole(Some(2 * MIB));
         let offsets: Vec<u64> = std::iter::from_fn(|| plan.next(false)).map(|wanted| wanted.offset).collect();
         assert_eq!(offsets, [0, MIB, 2 * MIB]);
@@ -172,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn extents_that_lead_nowhere_are_refused() {
+    fn extents_that_do_not_continue_are_refused() {
         let page = |extents: &[(u64, u64)], next| ExtentsResult {
             extents: extents.iter().map(|&(offset, len)| Extent { offset, len }).collect(),
             size: 100,

@@ -1,5 +1,5 @@
-//! A file that a server has open for us, or an upload. Both belong to the session, so what is asked of them is asked again over the next
-//! connection if one is lost.
+//! A file that the server has opened for this client, or an upload. Both belong to the session, so requests about them are repeated over the
+//! next connection.
 
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::file_calls::FileLane;
 use crate::jobs::BackgroundJob;
 use crate::rpc::{CallError, CallSlot};
 
-/// An open file. Dropping it closes it, over as many connections as it takes.
+/// An open file or an upload. Dropping the value starts a job that closes it.
 pub(crate) struct RemoteFile {
     client: Arc<ClientHandle>,
     id: String,
@@ -28,8 +28,8 @@ pub(crate) struct RemoteFile {
 }
 
 impl RemoteFile {
-    /// Opens something. If the connection is lost before the answer, it is opened again under another name, and what may be open
-    /// under the first is closed.
+    /// Opens a file or begins an upload. If the connection is lost before the answer, it is opened again with another handle id, and the
+    /// first handle is closed.
     pub(super) async fn open<M: TypedMethod<Result = HandleResult>>(
         client: &Arc<ClientHandle>,
         mut params: impl FnMut(String) -> M::Params,
@@ -41,7 +41,7 @@ impl RemoteFile {
             let (generation, rpc) = core.rpc(core.options.when_recovering).await?;
             let id = uuid::Uuid::new_v4().simple().to_string();
             let params = params(id.clone());
-            // From here on dropping it closes it, should the caller go away.
+            // Dropping this closes the handle, if the caller goes away from here on.
             let file = Arc::new(Self { client: Arc::clone(client), id, is_closed: AtomicBool::new(false) });
             match permit.hold(rpc.call(M::METHOD.name(), &params, CallSlot::Ordinary)).await {
                 Ok(result) => {
@@ -60,7 +60,7 @@ impl RemoteFile {
         }
     }
 
-    /// Reads a block, in parts where a connection does not carry the whole.
+    /// Reads a block, in parts if connections are too short-lived to carry it whole.
     pub(crate) async fn read_block(&self, offset: u64, len: usize) -> Result<Block, FileSystemError> {
         let write_size = &self.client.core.write_size;
         let mut read = BytesMut::new();
@@ -82,7 +82,7 @@ impl RemoteFile {
         }
     }
 
-    /// None: the connection was lost before the answer came.
+    /// Returns `None` if the connection was lost before the answer came.
     async fn read_part(&self, offset: u64, len: usize) -> Result<Option<Block>, FileSystemError> {
         let params = ReadBlockParams { handle_id: self.id.clone(), offset, len: len as u64 };
         let encode = |id: &RequestId| encode_request(id, Method::FsReadBlock.name(), &params);
@@ -98,7 +98,7 @@ impl RemoteFile {
         self.call::<methods::FsExtents>(&ExtentsParams { handle_id: self.id.clone(), offset }).await
     }
 
-    /// Writes a block, in parts where a connection does not carry the whole. Each part has its place, so it can be written twice.
+    /// Writes a block, in parts if connections are too short-lived to carry it whole. Each part has its offset, so it can be written twice.
     pub(crate) async fn write_block(&self, offset: u64, block: Bytes) -> Result<(), FileSystemError> {
         let write_size = &self.client.core.write_size;
         let (mut offset, mut rest) = (offset, block);
@@ -140,7 +140,7 @@ impl RemoteFile {
         self.call::<methods::FsCommit>(&params).await.map(drop)
     }
 
-    /// Closes it now, and waits for that.
+    /// Closes the handle and waits for the answer.
     pub(crate) async fn close(&self) -> Result<(), FileSystemError> {
         self.call::<methods::FsClose>(&CloseParams { handle_id: self.id.clone() }).await?;
         self.is_closed.store(true, Ordering::Relaxed);
@@ -154,7 +154,7 @@ impl RemoteFile {
 
     fn failed(&self, error: ExecServerError) -> FileSystemError {
         match error {
-            // Not a file is missing, but the handle: some servers keep it only as long as a connection.
+            // The handle is missing, not a file: some servers keep handles only as long as a connection.
             ExecServerError::Server { code, message, data: None } if code == ErrorCode::NotFound.number() => {
                 let text = format!("exec-server no longer has the file open: {message}");
                 FileSystemError::new(ErrorKind::BrokenPipe, text)

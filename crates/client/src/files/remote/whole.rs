@@ -1,4 +1,4 @@
-//! A file for a server that takes it only as a whole: what fits one message is collected, and sent at the end.
+//! Writing a file to a server without uploads: the file is collected in memory and sent in one message at the end.
 
 use std::io::ErrorKind;
 
@@ -8,7 +8,7 @@ use super::super::writer::too_large_for_server;
 use super::super::{ExecutorFileSystem, FileOptions, FileSystemError, NewMetadata, WriteStreamOptions};
 use super::RemoteFileSystem;
 
-/// Less than a message of 64 MiB with its base64.
+/// Largest file of this kind. In base64 it fits into a message of 64 MiB.
 const WHOLE_FILE_BYTES: usize = 32 << 20;
 
 pub(crate) struct WholeFile {
@@ -29,7 +29,7 @@ impl WholeFile {
         Ok(())
     }
 
-    /// Mode and time only as far as the server can set them.
+    /// Writes the file. Permissions and time are set only if the server can do that.
     pub(crate) async fn commit(mut self, size: u64, options: &WriteStreamOptions) -> Result<(), FileSystemError> {
         let size = usize::try_from(size).ok().filter(|size| *size <= WHOLE_FILE_BYTES);
         self.bytes.resize(size.ok_or_else(|| self.too_large())?, 0);
