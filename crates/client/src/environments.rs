@@ -1,122 +1,122 @@
-//! Which environments a user has configured, and which one is meant when none is named. It reads the file and the
-//! variables once and answers with a value; it connects to nothing and does not know how to.
+//! The environments that a user has configured, and the default one. `Environments::load` reads the file and the variables once and returns
+//! a value. This module connects to nothing.
 
-mod entry;
+mod environment_table;
 mod error;
 mod file;
-mod surroundings;
+mod home_and_variables;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use error::{EntryProblem, EnvironmentsError, Problem};
-pub use surroundings::Surroundings;
+pub use home_and_variables::HomeAndVariables;
 
 use recovery::DEFAULT_SILENCE_TIMEOUT;
 
 use crate::path_map::PathMap;
-use surroundings::{CODEX_URL, NOISE_REQUIRED, URL};
+use home_and_variables::{CODEX_URL, NOISE_REQUIRED, URL};
 
 /// The id of the environment that is this machine.
 const LOCAL: &str = "local";
 
-/// The id of the environment that a variable names by its URL.
+/// The id of the environment whose URL is in a variable.
 const REMOTE: &str = "remote";
 
-/// In place of an id or a URL: no environment.
+/// Stands in place of an id or a URL and means no environment.
 const NONE: &str = "none";
 
-/// Long enough for a handshake across the world, short enough that nobody believes the program hangs.
+/// Long enough for a slow handshake over a long distance, short enough that users do not believe that the program hangs.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What is configured.
+/// The configured environments.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Environments {
-    /// The id of the environment that is meant when none is named. It is one of `entries`.
+    /// The id of the environment to use when the user names none. It is a key of `entries`. `None` if there is no default.
     pub default: Option<String>,
-    /// Every environment by its id, this machine among them if it may be used.
+    /// All environments by their ids. This machine is among them, as `local`, unless the file excludes it.
     pub entries: BTreeMap<String, EnvironmentSpec>,
 }
 
-/// One environment.
+/// The configuration of one environment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EnvironmentSpec {
-    /// Its name, unique among the configured ones.
+    /// The name by which users choose the environment. It is unique.
     pub id: String,
-    /// How to reach it.
+    /// How the client reaches the environment.
     pub way: Way,
-    /// How long making a connection may take.
+    /// Limit for making a connection.
     pub connect_timeout: Duration,
-    /// How long the server may take to answer `initialize`.
+    /// Limit for the answer to `initialize`.
     pub initialize_timeout: Duration,
-    /// How long a WebSocket server may give no sign of life before its connection counts as lost.
+    /// A WebSocket counts as lost when the server has given no sign of life for this long.
     pub silence_timeout: Duration,
 }
 
 /// How an environment is reached.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Way {
-    /// It is this machine; nothing has to be reached.
+    /// The environment is this machine.
     Local,
-    /// A server that listens.
+    /// A server that listens on a URL.
     Url {
-        /// `ws://`, `wss://` or `unix:///PATH`.
+        /// `ws://HOST`, `wss://HOST` or `unix:///PATH`.
         url: String,
-        /// Certificates to trust instead of the system's; only with `wss://`.
+        /// File with the certificates to trust in place of those of the system. Only with `wss://`.
         ca_file: Option<PathBuf>,
-        /// Holds the token to present; not with `unix://`.
+        /// File with the token that the client sends. Not with `unix://`.
         token_file: Option<PathBuf>,
     },
-    /// A program that speaks the protocol on its stdin and stdout.
+    /// A program that serves on its stdin and stdout.
     Program {
-        /// What to start.
+        /// The program: a path, or a name that is looked up in `PATH`.
         program: String,
-        /// Its arguments.
+        /// The arguments of the program.
         args: Vec<String>,
-        /// Variables it gets beside the inherited ones.
+        /// Variables that the program gets in addition to the inherited ones.
         env: BTreeMap<String, String>,
-        /// Where it starts; absolute.
+        /// The working directory of the program, as an absolute path. `None` means that of this process.
         cwd: Option<PathBuf>,
     },
-    /// A server that is started over ssh.
+    /// A server that the client starts over ssh.
     Ssh {
-        /// As ssh knows it. It does not begin with `-`, so that ssh cannot take it for an option.
+        /// The destination as `ssh` takes it. It does not begin with `-`, so that `ssh` cannot take it for an option.
         host: String,
-        /// The server program there.
+        /// The server program on that machine.
         program: String,
-        /// Which paths there stand for which here.
+        /// Maps paths of this machine to paths of that machine.
         paths: PathMap,
     },
 }
 
 impl Environments {
-    /// What the user has configured: the file if there is one, else the variable with a URL, else this machine alone.
-    pub fn load(surroundings: &Surroundings) -> Result<Self, EnvironmentsError> {
-        refuse_noise(surroundings)?;
-        match file::find(surroundings)? {
-            Some(found) => Self::from_toml(&found.text, &found.path),
-            None => from_variables(surroundings),
+    /// Loads the configuration: the file if there is one, else the variable with a URL, else this machine alone.
+    pub fn load(source: &HomeAndVariables) -> Result<Self, EnvironmentsError> {
+        refuse_noise(source)?;
+        match file::find(source)? {
+            Some(file) => Self::from_toml(&file.text, &file.path),
+            None => from_variables(source),
         }
     }
 
-    /// Reads the text of an `environments.toml`. Relative paths in it are meant from the directory of `path`, which is
-    /// not opened; if that is not absolute, relative paths are refused.
+    /// Reads the text of an `environments.toml`. Relative paths in it are resolved against the directory of `path`; if that directory is not
+    /// absolute, they are refused. The file itself is not opened.
     pub fn from_toml(text: &str, path: &Path) -> Result<Self, EnvironmentsError> {
         file::parse(text, path)
     }
 
-    /// The environment that is meant when none is named.
+    /// The environment to use when the user names none.
     pub fn default_environment(&self) -> Option<&EnvironmentSpec> {
         self.entries.get(self.default.as_ref()?)
     }
 
-    /// Whether processes may run on this machine.
+    /// Whether the configuration lets processes run on this machine.
     pub fn includes_local(&self) -> bool {
         self.entries.contains_key(LOCAL)
     }
 
-    /// One environment that is also the default.
+    /// A configuration with one environment, which is the default.
     fn only(spec: EnvironmentSpec) -> Self {
         Self { default: Some(spec.id.clone()), entries: BTreeMap::from([(spec.id.clone(), spec)]) }
     }
@@ -138,9 +138,9 @@ impl EnvironmentSpec {
     }
 }
 
-/// Ignoring these variables would run on this machine what was meant for another.
-fn refuse_noise(surroundings: &Surroundings) -> Result<(), EnvironmentsError> {
-    let missing: Vec<_> = NOISE_REQUIRED.into_iter().filter(|name| !surroundings.is_set(name)).collect();
+/// Refuses the variables of a relay. If they were ignored, processes for another machine would run on this one.
+fn refuse_noise(source: &HomeAndVariables) -> Result<(), EnvironmentsError> {
+    let missing: Vec<_> = NOISE_REQUIRED.into_iter().filter(|name| !source.is_set(name)).collect();
     match missing.len() {
         0 => Err(EnvironmentsError::NoiseNotSupported),
         all if all == NOISE_REQUIRED.len() => Ok(()),
@@ -148,14 +148,14 @@ fn refuse_noise(surroundings: &Surroundings) -> Result<(), EnvironmentsError> {
     }
 }
 
-fn from_variables(surroundings: &Surroundings) -> Result<Environments, EnvironmentsError> {
-    let Some((name, url)) = surroundings.first_text([URL, CODEX_URL])? else {
+fn from_variables(source: &HomeAndVariables) -> Result<Environments, EnvironmentsError> {
+    let Some((name, url)) = source.first_text([URL, CODEX_URL])? else {
         return Ok(Environments::only(EnvironmentSpec::local()));
     };
     if url.eq_ignore_ascii_case(NONE) {
         return Ok(Environments::default());
     }
-    let url = entry::checked_url(url).map_err(|problem| EnvironmentsError::Variable { name, problem })?;
+    let url = environment_table::checked_url(url).map_err(|problem| EnvironmentsError::Variable { name, problem })?;
     let way = Way::Url { url, ca_file: None, token_file: None };
     Ok(Environments::only(EnvironmentSpec::new(REMOTE, way)))
 }

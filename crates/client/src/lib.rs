@@ -44,7 +44,9 @@ pub use accepted::{AcceptedSockets, accepted};
 pub use client::ExecServerClient;
 pub use client_core::ConnectionState;
 pub use connector::{ChildConnector, Companion, Connecting, Connector, ServerConnection, SshConnector, UrlConnector};
-pub use environments::{EntryProblem, EnvironmentSpec, Environments, EnvironmentsError, Problem, Surroundings, Way};
+pub use environments::{
+    EntryProblem, EnvironmentSpec, Environments, EnvironmentsError, HomeAndVariables, Problem, Way,
+};
 pub use error::ExecServerError;
 pub use files::{
     CopyOptions, CreateDirectoryOptions, ExecutorFileSystem, ExtentReader, FileChunk, FileFuture, FileOptions,

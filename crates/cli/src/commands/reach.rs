@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use client::{
     ChildConnector, ConnectOptions, Connector, EnvironmentSpec, Environments, ExecServerClient,
-    ExecServerClientConnectOptions, PathMap, SshConnector, Surroundings, TlsRoots, UrlConnector, Way,
+    ExecServerClientConnectOptions, HomeAndVariables, PathMap, SshConnector, TlsRoots, UrlConnector, Way,
 };
 
 use super::args::{USUAL_KEEP, WhereArgs};
@@ -91,7 +91,7 @@ impl Destination {
             let way = Way::Ssh { host: host.clone(), program: given.program.clone(), paths };
             return Ok(Self { way, options, ssh_config, background_idle });
         }
-        let environments = Environments::load(&Surroundings::of_this_process())?;
+        let environments = Environments::load(&HomeAndVariables::of_this_process())?;
         let mut spec = match &given.environment {
             Some(name) => environments.entries.get(name).cloned().with_context(|| unknown(name, &environments))?,
             None => environments.default_environment().cloned().context(

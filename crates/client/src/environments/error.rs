@@ -1,38 +1,38 @@
-//! Why the configuration cannot be used. Each names the place where the user has to change something.
+//! Why the configuration cannot be used. Each error names the file, the line or the variable that the user has to change.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Why there are no environments to choose from.
+/// Why the environments could not be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum EnvironmentsError {
     /// The file exists and cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Unreadable {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// The file says something that cannot be meant.
+    /// The contents of the file are wrong.
     #[error("{}:{line}: {problem}", path.display())]
     File {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// Where in it, from 1.
+        /// The number of the line with the problem. The first line is 1.
         line: usize,
-        /// What is wrong there.
+        /// What is wrong in that line.
         problem: Problem,
     },
     /// A variable has a value that cannot be used.
     #[error("{name}: {problem}")]
     Variable {
-        /// Its name.
+        /// The name of the variable.
         name: &'static str,
-        /// What is wrong with its value.
+        /// Why the value cannot be used.
         problem: EntryProblem,
     },
-    /// Some of the variables for an environment behind a relay, but not all.
+    /// Some of the variables for an environment behind a relay are set, but not all.
     #[error(
         "{} not set, and an environment behind a relay needs the registry URL, the environment id and the token; \
          set all three CODEX_EXEC_SERVER_NOISE_ variables or none",
@@ -42,7 +42,7 @@ pub enum EnvironmentsError {
         /// The variables that are not set.
         missing: Vec<&'static str>,
     },
-    /// The variables for an environment behind a relay are complete.
+    /// All variables for an environment behind a relay are set, which this version does not support.
     #[error(
         "the CODEX_EXEC_SERVER_NOISE_ variables name an environment behind a relay, which this version cannot reach \
          yet; unset them and name a server by EXEC_SERVER_URL or in environments.toml"
@@ -50,82 +50,84 @@ pub enum EnvironmentsError {
     NoiseNotSupported,
 }
 
-/// What is wrong with a file.
+/// What is wrong with the contents of the file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
-    /// It is not TOML, or has a field that is missing, unknown or of another type. The words of the parser.
+    /// The text is not TOML, or a field is missing, unknown or of another type. The text is that of the parser.
     #[error("{0}")]
     Toml(String),
-    /// An id is empty.
+    /// An environment has the empty text as its id.
     #[error("`id` must not be empty")]
     EmptyId,
-    /// An id is too long.
+    /// An id has more than 64 characters.
     #[error("environment id `{0}` is longer than 64 characters")]
     LongId(String),
-    /// An id has other characters than it may have.
+    /// An id has a character other than letters, digits, `-` and `_`.
     #[error("environment id `{0}` may have only letters, digits, `-` and `_`")]
     StrangeId(String),
-    /// An id with a meaning of its own.
+    /// An id has a fixed meaning: `local` or `none`.
     #[error("environment id `{0}` is reserved; choose another")]
     ReservedId(String),
-    /// Two environments have one id.
+    /// Two environments have the same id.
     #[error("environment id `{0}` is used twice")]
     DuplicateId(String),
-    /// `default` names nothing.
+    /// `default` names an environment that is not configured.
     #[error("the default environment `{0}` is not configured")]
     UnknownDefault(String),
     /// `default` names this machine, which `include_local` excludes.
     #[error("the default environment `local` is excluded by `include_local = false`")]
     ExcludedDefault,
-    /// One environment is described wrongly.
+    /// The table of one environment is wrong.
     #[error("environment `{id}`: {problem}")]
     Entry {
-        /// Which one.
+        /// The id of the environment.
         id: String,
-        /// How.
+        /// What is wrong with the table.
         problem: EntryProblem,
     },
 }
 
-/// What is wrong with the description of one environment.
+/// What is wrong with the table of one environment, or with the value of a variable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EntryProblem {
-    /// No way to reach it, or two.
-    #[error("give exactly one of `url`, `program` and `ssh` (`program` beside `ssh` is the program over there)")]
+    /// The table has none of `url`, `program` and `ssh`, or two that exclude each other.
+    #[error("give exactly one of `url`, `program` and `ssh` (`program` beside `ssh` is the program on that machine)")]
     NotOneWay,
-    /// A field that says nothing about this way of reaching it.
+    /// A field has no meaning for this kind of environment.
     #[error("`{field}` has a meaning only beside `{belongs_to}`")]
     Misplaced {
-        /// The field.
+        /// The name of the field.
         field: &'static str,
-        /// The field that must be there.
+        /// The field or value that it belongs to.
         belongs_to: &'static str,
     },
-    /// Not repeated, because a URL can hold a password.
+    /// The URL cannot be used. It is not part of the error, because a URL can hold a password.
     #[error("the URL must be `ws://HOST`, `wss://HOST` or `unix:///PATH`")]
     Url,
-    /// Nothing but space.
+    /// A field is empty, or has only white space.
     #[error("`{0}` must not be empty")]
     Empty(&'static str),
-    /// The operating system has no way to pass it on.
+    /// A field contains NUL, which the operating system cannot pass to a program.
     #[error("`{0}` must not contain the character NUL")]
     Nul(&'static str),
-    /// A variable name that cannot be one.
+    /// `env` has a key that cannot be the name of a variable.
     #[error("`env` names a variable `{0}`, which is empty or contains `=`")]
     VariableName(String),
-    /// Zero, negative, infinite, or no number.
+    /// A timeout is zero, negative, infinite or not a number.
     #[error("`{0}` must be a positive number of seconds")]
     Timeout(&'static str),
-    /// A root of a path map that is relative.
+    /// A directory of a path map is relative.
     #[error("`{0}` must be an absolute path")]
     RelativeRoot(&'static str),
-    /// A relative path in a text that is in no known directory.
-    #[error("`{0}` is relative, and the directory of the file, from which it would be meant, is not absolute")]
+    /// A path is relative, and the directory of the file is not known.
+    #[error(
+        "`{0}` is relative, and it cannot be resolved because the path of the file is relative too; write an absolute path"
+    )]
     RelativePath(&'static str),
-    /// One root of a path map without the other.
+    /// One directory of a path map is missing.
     #[error("`local_root` and `remote_root` must be given together")]
     HalfAMap,
-    /// ssh would take it for an option or for several words.
+    /// `ssh` would take the host for an option or for several words.
     #[error("`ssh` must name a host, without spaces and without `-` at its beginning")]
     Host,
 }

@@ -1,4 +1,4 @@
-//! `environments.toml`: where it is looked for, and what it says as a whole. What one environment says is in `entry`.
+//! `environments.toml`: in which directories it is looked for, and how it is read. One `[[environments]]` table is in `environment_table`.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,21 +6,21 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::entry::Entry;
+use super::environment_table::EnvironmentTable;
 use super::error::{EnvironmentsError, Problem};
-use super::surroundings::{CODEX_HOME, CONFIG_HOME, HOME, Surroundings};
+use super::home_and_variables::{CODEX_HOME, CONFIG_HOME, HOME, HomeAndVariables};
 use super::{EnvironmentSpec, Environments, LOCAL, NONE};
 
 const FILE_NAME: &str = "environments.toml";
 
-/// A file that exists.
-pub(super) struct Found {
+/// The file that was found, with its contents.
+pub(super) struct EnvironmentsFile {
     pub(super) path: PathBuf,
     pub(super) text: String,
 }
 
-/// A problem and the byte of the text at which it begins.
-pub(super) struct Misfit {
+/// A problem, and the offset of the byte of the text at which it begins.
+pub(super) struct LocatedProblem {
     pub(super) at: usize,
     pub(super) problem: Problem,
 }
@@ -32,19 +32,19 @@ struct Document {
     #[serde(default = "included")]
     include_local: bool,
     #[serde(default)]
-    environments: Vec<Spanned<Entry>>,
+    environments: Vec<Spanned<EnvironmentTable>>,
 }
 
 fn included() -> bool {
     true
 }
 
-/// The first file that exists. One that exists and cannot be read is an error: passing over it would run things
-/// elsewhere than configured.
-pub(super) fn find(surroundings: &Surroundings) -> Result<Option<Found>, EnvironmentsError> {
-    for path in places(surroundings) {
+/// The first file that exists. A file that exists and cannot be read is an error: if it were skipped, processes would run elsewhere than
+/// configured.
+pub(super) fn find(source: &HomeAndVariables) -> Result<Option<EnvironmentsFile>, EnvironmentsError> {
+    for path in candidates(source) {
         match std::fs::read_to_string(&path) {
-            Ok(text) => return Ok(Some(Found { path, text })),
+            Ok(text) => return Ok(Some(EnvironmentsFile { path, text })),
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {}
             Err(source) => return Err(EnvironmentsError::Unreadable { path, source }),
         }
@@ -52,14 +52,14 @@ pub(super) fn find(surroundings: &Surroundings) -> Result<Option<Found>, Environ
     Ok(None)
 }
 
-fn places(surroundings: &Surroundings) -> impl Iterator<Item = PathBuf> {
-    let home = surroundings.home();
-    // The XDG specification wants a relative one ignored.
-    let config_home = surroundings.directory(CONFIG_HOME).filter(|path| path.is_absolute()).map(Path::to_owned);
+fn candidates(source: &HomeAndVariables) -> impl Iterator<Item = PathBuf> {
+    let home = source.home();
+    // The XDG specification says that a relative path is ignored.
+    let config_home = source.directory(CONFIG_HOME).filter(|path| path.is_absolute()).map(Path::to_owned);
     let config_home = config_home.or_else(|| home.map(|home| home.join(".config")));
     let directories = [
-        surroundings.directory(HOME).map(Path::to_owned),
-        surroundings.directory(CODEX_HOME).map(Path::to_owned),
+        source.directory(HOME).map(Path::to_owned),
+        source.directory(CODEX_HOME).map(Path::to_owned),
         config_home.map(|path| path.join("exec-server")),
         home.map(|home| home.join(".codex")),
     ];
@@ -68,15 +68,15 @@ fn places(surroundings: &Surroundings) -> impl Iterator<Item = PathBuf> {
 
 pub(super) fn parse(text: &str, path: &Path) -> Result<Environments, EnvironmentsError> {
     let directory = path.parent().filter(|directory| directory.is_absolute());
-    read(text, directory).map_err(|misfit| EnvironmentsError::File {
+    read(text, directory).map_err(|located| EnvironmentsError::File {
         path: path.to_owned(),
-        line: line_of(text, misfit.at),
-        problem: misfit.problem,
+        line: line_of(text, located.at),
+        problem: located.problem,
     })
 }
 
-fn read(text: &str, directory: Option<&Path>) -> Result<Environments, Misfit> {
-    let document: Document = toml::from_str(text).map_err(|error| Misfit {
+fn read(text: &str, directory: Option<&Path>) -> Result<Environments, LocatedProblem> {
+    let document: Document = toml::from_str(text).map_err(|error| LocatedProblem {
         at: error.span().map_or(0, |span| span.start),
         problem: Problem::Toml(error.message().to_owned()),
     })?;
@@ -84,11 +84,11 @@ fn read(text: &str, directory: Option<&Path>) -> Result<Environments, Misfit> {
     if document.include_local {
         environments.entries.insert(LOCAL.to_owned(), EnvironmentSpec::local());
     }
-    for entry in document.environments {
-        let at = entry.get_ref().id_at();
-        let spec = Entry::into_spec(entry, directory)?;
+    for table in document.environments {
+        let at = table.get_ref().id_at();
+        let spec = EnvironmentTable::into_spec(table, directory)?;
         if environments.entries.contains_key(&spec.id) {
-            return Err(Misfit { at, problem: Problem::DuplicateId(spec.id) });
+            return Err(LocatedProblem { at, problem: Problem::DuplicateId(spec.id) });
         }
         environments.entries.insert(spec.id.clone(), spec);
     }
@@ -96,7 +96,10 @@ fn read(text: &str, directory: Option<&Path>) -> Result<Environments, Misfit> {
     Ok(environments)
 }
 
-fn default_of(environments: &Environments, default: Option<Spanned<String>>) -> Result<Option<String>, Misfit> {
+fn default_of(
+    environments: &Environments,
+    default: Option<Spanned<String>>,
+) -> Result<Option<String>, LocatedProblem> {
     let Some(default) = default else {
         return Ok(environments.includes_local().then(|| LOCAL.to_owned()));
     };
@@ -107,8 +110,8 @@ fn default_of(environments: &Environments, default: Option<Spanned<String>>) -> 
     }
     match environments.entries.contains_key(&id) {
         true => Ok(Some(id)),
-        false if id == LOCAL => Err(Misfit { at, problem: Problem::ExcludedDefault }),
-        false => Err(Misfit { at, problem: Problem::UnknownDefault(id) }),
+        false if id == LOCAL => Err(LocatedProblem { at, problem: Problem::ExcludedDefault }),
+        false => Err(LocatedProblem { at, problem: Problem::UnknownDefault(id) }),
     }
 }
 

@@ -4,13 +4,13 @@ use std::fs;
 
 use tempfile::TempDir;
 
-use super::surroundings::CODEX_HOME;
+use super::home_and_variables::CODEX_HOME;
 use super::*;
 
 const NOISE: [&str; 3] = NOISE_REQUIRED;
 
-fn load(surroundings: &Surroundings) -> Result<Environments, String> {
-    Environments::load(surroundings).map_err(|error| error.to_string())
+fn load(source: &HomeAndVariables) -> Result<Environments, String> {
+    Environments::load(source).map_err(|error| error.to_string())
 }
 
 fn parse(text: &str) -> Result<Environments, String> {
@@ -38,21 +38,21 @@ fn configured(directory: &Path, id: &str) {
 
 #[test]
 fn without_a_url_there_is_this_machine() {
-    assert_eq!(load(&Surroundings::default()), Ok(local_alone()));
+    assert_eq!(load(&HomeAndVariables::default()), Ok(local_alone()));
     assert_eq!(local_alone().default_environment().unwrap().way, Way::Local);
 }
 
 #[test]
 fn a_blank_url_is_no_url() {
     for blank in ["", " ", "\t\n"] {
-        assert_eq!(load(&Surroundings::default().with_variable(CODEX_URL, blank)), Ok(local_alone()));
+        assert_eq!(load(&HomeAndVariables::default().with_variable(CODEX_URL, blank)), Ok(local_alone()));
     }
 }
 
 #[test]
 fn the_url_none_in_any_case_means_no_environment_at_all() {
     for none in ["none", "NONE", " None "] {
-        let environments = load(&Surroundings::default().with_variable(CODEX_URL, none)).unwrap();
+        let environments = load(&HomeAndVariables::default().with_variable(CODEX_URL, none)).unwrap();
         assert_eq!(environments, Environments::default());
         assert!(environments.default_environment().is_none() && !environments.includes_local());
     }
@@ -60,7 +60,7 @@ fn the_url_none_in_any_case_means_no_environment_at_all() {
 
 #[test]
 fn a_url_is_the_only_environment_and_the_default() {
-    let environments = load(&Surroundings::default().with_variable(CODEX_URL, "ws://h:1")).unwrap();
+    let environments = load(&HomeAndVariables::default().with_variable(CODEX_URL, "ws://h:1")).unwrap();
     assert_eq!(environments, remote_alone("ws://h:1"));
     assert_eq!(environments.default_environment().unwrap().id, "remote");
     assert!(!environments.includes_local());
@@ -68,13 +68,13 @@ fn a_url_is_the_only_environment_and_the_default() {
 
 #[test]
 fn space_around_a_url_is_removed() {
-    let environments = load(&Surroundings::default().with_variable(CODEX_URL, "  wss://h/x?y=z \n"));
+    let environments = load(&HomeAndVariables::default().with_variable(CODEX_URL, "  wss://h/x?y=z \n"));
     assert_eq!(environments, Ok(remote_alone("wss://h/x?y=z")));
 }
 
 #[test]
 fn our_variable_wins_over_theirs_unless_it_is_blank() {
-    let both = Surroundings::default().with_variable(CODEX_URL, "ws://theirs").with_variable(URL, "unix:///ours");
+    let both = HomeAndVariables::default().with_variable(CODEX_URL, "ws://theirs").with_variable(URL, "unix:///ours");
     assert_eq!(load(&both), Ok(remote_alone("unix:///ours")));
     assert_eq!(load(&both.with_variable(URL, " ")), Ok(remote_alone("ws://theirs")));
 }
@@ -82,7 +82,7 @@ fn our_variable_wins_over_theirs_unless_it_is_blank() {
 #[test]
 fn a_url_that_cannot_be_connected_to_is_refused_with_the_name_of_its_variable() {
     for text in ["http://h", "ws://", "h:1", "unix://relative", "ws://h:port", "WS://h"] {
-        let refused = load(&Surroundings::default().with_variable(URL, text)).unwrap_err();
+        let refused = load(&HomeAndVariables::default().with_variable(URL, text)).unwrap_err();
         assert_eq!(refused, "EXEC_SERVER_URL: the URL must be `ws://HOST`, `wss://HOST` or `unix:///PATH`", "{text}");
     }
 }
@@ -91,14 +91,14 @@ fn a_url_that_cannot_be_connected_to_is_refused_with_the_name_of_its_variable() 
 fn noise_variables_are_refused_before_anything_else_is_read() {
     let home = TempDir::new().unwrap();
     configured(home.path(), "x");
-    let surroundings = Surroundings::default().with_variable(CODEX_HOME, home.path());
-    let all = NOISE.into_iter().fold(surroundings, |all, name| all.with_variable(name, "set"));
+    let source = HomeAndVariables::default().with_variable(CODEX_HOME, home.path());
+    let all = NOISE.into_iter().fold(source, |all, name| all.with_variable(name, "set"));
     assert!(load(&all).unwrap_err().contains("behind a relay, which this version cannot reach yet"));
 }
 
 #[test]
 fn noise_variables_come_all_three_or_not_at_all() {
-    let one = Surroundings::default().with_variable(NOISE[1], "env-1");
+    let one = HomeAndVariables::default().with_variable(NOISE[1], "env-1");
     assert_eq!(
         load(&one.clone().with_variable(NOISE[0], " ")).unwrap_err(),
         "CODEX_EXEC_SERVER_NOISE_REGISTRY_URL and CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN are not set, and an environment \
@@ -107,13 +107,13 @@ fn noise_variables_come_all_three_or_not_at_all() {
     );
     let two = one.with_variable(NOISE[0], "http://r");
     assert!(load(&two).unwrap_err().starts_with("CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN is not set"));
-    let blank = NOISE.into_iter().fold(Surroundings::default(), |all, name| all.with_variable(name, " "));
+    let blank = NOISE.into_iter().fold(HomeAndVariables::default(), |all, name| all.with_variable(name, " "));
     assert_eq!(load(&blank), Ok(local_alone()));
 }
 
 #[test]
-fn a_secret_in_the_surroundings_is_not_shown() {
-    let shown = format!("{:?}", Surroundings::default().with_variable(NOISE[2], "hunter2"));
+fn a_secret_in_a_variable_is_not_shown() {
+    let shown = format!("{:?}", HomeAndVariables::default().with_variable(NOISE[2], "hunter2"));
     assert!(shown.contains(NOISE[2]) && !shown.contains("hunter2"), "{shown}");
 }
 
@@ -121,28 +121,28 @@ fn a_secret_in_the_surroundings_is_not_shown() {
 fn a_file_in_codex_home_replaces_the_url() {
     let home = TempDir::new().unwrap();
     configured(home.path(), "box");
-    let surroundings = Surroundings::default().with_variable(CODEX_HOME, home.path());
-    let environments = load(&surroundings.with_variable(URL, "ws://h")).unwrap();
+    let source = HomeAndVariables::default().with_variable(CODEX_HOME, home.path());
+    let environments = load(&source.with_variable(URL, "ws://h")).unwrap();
     assert_eq!(environments.entries.keys().collect::<Vec<_>>(), ["box", "local"]);
 }
 
 #[test]
 fn without_a_file_the_url_counts() {
     let home = TempDir::new().unwrap();
-    let surroundings = Surroundings::default().with_variable(CODEX_HOME, home.path()).with_home("/dev/null");
-    assert_eq!(load(&surroundings.with_variable(CODEX_URL, "ws://h")), Ok(remote_alone("ws://h")));
+    let source = HomeAndVariables::default().with_variable(CODEX_HOME, home.path()).with_home("/dev/null");
+    assert_eq!(load(&source.with_variable(CODEX_URL, "ws://h")), Ok(remote_alone("ws://h")));
 }
 
 #[test]
 fn the_first_file_that_exists_counts() {
     let dir = TempDir::new().unwrap();
     let at = |name: &str| dir.path().join(name);
-    let surroundings = Surroundings::default()
+    let source = HomeAndVariables::default()
         .with_home(at("home"))
-        .with_variable(surroundings::HOME, at("ours"))
+        .with_variable(home_and_variables::HOME, at("ours"))
         .with_variable(CODEX_HOME, at("theirs"));
-    let chosen = |surroundings: &Surroundings| load(surroundings).unwrap().entries.into_keys().next().unwrap();
-    assert_eq!(chosen(&surroundings), "local");
+    let chosen = |source: &HomeAndVariables| load(source).unwrap().entries.into_keys().next().unwrap();
+    assert_eq!(chosen(&source), "local");
     for (directory, id) in [
         ("home/.codex", "e-codex"),
         ("home/.config/exec-server", "d-config"),
@@ -150,10 +150,11 @@ fn the_first_file_that_exists_counts() {
         ("ours", "a-ours"),
     ] {
         configured(&at(directory), id);
-        assert_eq!(chosen(&surroundings), id);
+        assert_eq!(chosen(&source), id);
     }
     configured(&at("xdg/exec-server"), "c-xdg");
-    let xdg = Surroundings::default().with_home(at("home")).with_variable(surroundings::CONFIG_HOME, at("xdg"));
+    let xdg =
+        HomeAndVariables::default().with_home(at("home")).with_variable(home_and_variables::CONFIG_HOME, at("xdg"));
     assert_eq!(chosen(&xdg), "c-xdg");
 }
 
@@ -161,7 +162,7 @@ fn the_first_file_that_exists_counts() {
 fn a_file_that_cannot_be_read_is_not_passed_over() {
     let home = TempDir::new().unwrap();
     fs::create_dir(home.path().join("environments.toml")).unwrap();
-    let refused = load(&Surroundings::default().with_variable(CODEX_HOME, home.path())).unwrap_err();
+    let refused = load(&HomeAndVariables::default().with_variable(CODEX_HOME, home.path())).unwrap_err();
     assert!(refused.starts_with(&format!("cannot read {}/environments.toml: ", home.path().display())), "{refused}");
 }
 
@@ -233,7 +234,8 @@ fn an_unknown_default_is_refused() {
 
 #[test]
 fn invalid_environments_are_refused_with_what_is_wrong_and_where() {
-    let one_way = "give exactly one of `url`, `program` and `ssh` (`program` beside `ssh` is the program over there)";
+    let one_way =
+        "give exactly one of `url`, `program` and `ssh` (`program` beside `ssh` is the program on that machine)";
     let bad_url = "the URL must be `ws://HOST`, `wss://HOST` or `unix:///PATH`";
     let host = "`ssh` must name a host, without spaces and without `-` at its beginning";
     for (fields, line, words) in [

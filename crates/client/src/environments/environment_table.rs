@@ -1,4 +1,4 @@
-//! One `[[environments]]` table: which fields it may have, and what they mean together.
+//! One `[[environments]]` table: which fields it may have, and which of them go together.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,20 +10,20 @@ use toml::Spanned;
 use url::Url;
 
 use super::error::{EntryProblem, Problem};
-use super::file::Misfit;
+use super::file::LocatedProblem;
 use super::{DEFAULT_TIMEOUT, EnvironmentSpec, LOCAL, NONE, Way};
 use crate::path_map::PathMap;
 
-/// Ids are shown in lists and typed on command lines.
+/// Limit for ids, which users type and which lists show.
 const MAX_ID_CHARS: usize = 64;
 
-/// What is started over ssh when `program` does not say.
+/// The program that is started over ssh if `program` is not set.
 const SERVER_PROGRAM: &str = "exec-server";
 
-/// As written.
+/// The fields as the file has them.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Entry {
+pub(super) struct EnvironmentTable {
     id: Spanned<String>,
     url: Option<Spanned<String>>,
     ca_file: Option<Spanned<String>>,
@@ -40,26 +40,29 @@ pub(super) struct Entry {
     silence_timeout_sec: Option<Spanned<f64>>,
 }
 
-/// A problem of this environment, and where it begins.
-type Fault = (usize, EntryProblem);
+/// The offset at which a problem of this table begins, and the problem.
+type TableProblem = (usize, EntryProblem);
 
-impl Entry {
+impl EnvironmentTable {
     pub(super) fn id_at(&self) -> usize {
         self.id.span().start
     }
 
-    /// Checks everything that can be checked without reaching the environment.
-    pub(super) fn into_spec(entry: Spanned<Self>, directory: Option<&Path>) -> Result<EnvironmentSpec, Misfit> {
-        let start = entry.span().start;
-        let entry = entry.into_inner();
-        check_id(entry.id.get_ref()).map_err(|problem| Misfit { at: entry.id_at(), problem })?;
-        let id = entry.id.get_ref().clone();
-        entry
+    /// Checks everything that can be checked without a connection.
+    pub(super) fn into_spec(
+        table: Spanned<Self>,
+        directory: Option<&Path>,
+    ) -> Result<EnvironmentSpec, LocatedProblem> {
+        let start = table.span().start;
+        let table = table.into_inner();
+        check_id(table.id.get_ref()).map_err(|problem| LocatedProblem { at: table.id_at(), problem })?;
+        let id = table.id.get_ref().clone();
+        table
             .described(start, directory)
-            .map_err(|(at, problem)| Misfit { at, problem: Problem::Entry { id, problem } })
+            .map_err(|(at, problem)| LocatedProblem { at, problem: Problem::Entry { id, problem } })
     }
 
-    fn described(self, start: usize, directory: Option<&Path>) -> Result<EnvironmentSpec, Fault> {
+    fn described(self, start: usize, directory: Option<&Path>) -> Result<EnvironmentSpec, TableProblem> {
         let way = match (&self.url, &self.program, &self.ssh) {
             (Some(url), None, None) => self.by_url(url, directory)?,
             (None, Some(program), None) => self.by_program(program, directory)?,
@@ -83,7 +86,7 @@ impl Entry {
         })
     }
 
-    fn by_url(&self, url: &Spanned<String>, directory: Option<&Path>) -> Result<Way, Fault> {
+    fn by_url(&self, url: &Spanned<String>, directory: Option<&Path>) -> Result<Way, TableProblem> {
         self.refuse_all_but("url")?;
         let at = url.span().start;
         let url = checked_url(url.get_ref()).map_err(|problem| (at, problem))?;
@@ -92,7 +95,7 @@ impl Entry {
         }
         if url.starts_with("unix://") {
             refuse("token_file", start_of(&self.token_file), "url = \"wss://…\"")?;
-            // Lines have no pings.
+            // Unix sockets have no pings.
             refuse("silence_timeout_sec", start_of(&self.silence_timeout_sec), "url = \"ws://…\"")?;
         }
         let ca_file = resolved("ca_file", self.ca_file.as_ref(), directory)?;
@@ -100,7 +103,7 @@ impl Entry {
         Ok(Way::Url { url, ca_file, token_file })
     }
 
-    fn by_program(&self, program: &Spanned<String>, directory: Option<&Path>) -> Result<Way, Fault> {
+    fn by_program(&self, program: &Spanned<String>, directory: Option<&Path>) -> Result<Way, TableProblem> {
         self.refuse_all_but("program")?;
         let program = word("program", program)?;
         let args = self.args.as_ref().map_or(Ok(Vec::new()), |args| {
@@ -115,7 +118,7 @@ impl Entry {
         Ok(Way::Program { program, args, env, cwd })
     }
 
-    fn by_ssh(&self, host: &Spanned<String>, program: Option<&Spanned<String>>) -> Result<Way, Fault> {
+    fn by_ssh(&self, host: &Spanned<String>, program: Option<&Spanned<String>>) -> Result<Way, TableProblem> {
         self.refuse_all_but("ssh")?;
         let at = host.span().start;
         let host = host.get_ref().clone();
@@ -132,8 +135,8 @@ impl Entry {
         Ok(Way::Ssh { host, program, paths })
     }
 
-    /// Refuses the fields of the other ways: one that does nothing would let its writer believe that it does.
-    fn refuse_all_but(&self, way: &str) -> Result<(), Fault> {
+    /// Refuses the fields of the other kinds of environments, so that nobody believes that such a field has an effect.
+    fn refuse_all_but(&self, way: &str) -> Result<(), TableProblem> {
         let fields = [
             ("connect_timeout_sec", start_of(&self.connect_timeout_sec), "url"),
             ("silence_timeout_sec", start_of(&self.silence_timeout_sec), "url"),
@@ -150,7 +153,7 @@ impl Entry {
     }
 }
 
-/// The URL without the space around it, if it is of a kind that can be connected to.
+/// The URL without white space around it, if the client can connect to it.
 pub(super) fn checked_url(text: &str) -> Result<String, EntryProblem> {
     let text = text.trim();
     let fits = match text.strip_prefix("unix://") {
@@ -167,7 +170,7 @@ fn check_id(id: &str) -> Result<(), Problem> {
         id if !id.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_') => {
             Problem::StrangeId(id.to_owned())
         }
-        // `default = "None"` means none, so an environment of that name could not be chosen.
+        // `default = "None"` means no environment, so one of that name could not be the default.
         id if id == LOCAL || id.eq_ignore_ascii_case(NONE) => Problem::ReservedId(id.to_owned()),
         _ => return Ok(()),
     };
@@ -186,7 +189,7 @@ fn check_variables(env: &BTreeMap<String, String>) -> Result<(), EntryProblem> {
     Ok(())
 }
 
-fn refuse(field: &'static str, at: Option<usize>, belongs_to: &'static str) -> Result<(), Fault> {
+fn refuse(field: &'static str, at: Option<usize>, belongs_to: &'static str) -> Result<(), TableProblem> {
     at.map_or(Ok(()), |at| Err((at, EntryProblem::Misplaced { field, belongs_to })))
 }
 
@@ -194,13 +197,13 @@ fn start_of<T>(field: &Option<Spanned<T>>) -> Option<usize> {
     field.as_ref().map(|value| value.span().start)
 }
 
-fn timeout(field: &'static str, seconds: Option<&Spanned<f64>>, default: Duration) -> Result<Duration, Fault> {
+fn timeout(field: &'static str, seconds: Option<&Spanned<f64>>, default: Duration) -> Result<Duration, TableProblem> {
     let Some(seconds) = seconds else { return Ok(default) };
     let duration = Duration::try_from_secs_f64(*seconds.get_ref()).ok().filter(|duration| !duration.is_zero());
     duration.ok_or_else(|| (seconds.span().start, EntryProblem::Timeout(field)))
 }
 
-fn word(field: &'static str, text: &Spanned<String>) -> Result<String, Fault> {
+fn word(field: &'static str, text: &Spanned<String>) -> Result<String, TableProblem> {
     let problem = match text.get_ref() {
         text if text.trim().is_empty() => EntryProblem::Empty(field),
         text if text.contains('\0') => EntryProblem::Nul(field),
@@ -209,12 +212,12 @@ fn word(field: &'static str, text: &Spanned<String>) -> Result<String, Fault> {
     Err((text.span().start, problem))
 }
 
-/// A path of this machine, relative ones meant from the directory of the file.
+/// A path of this machine. A relative path is resolved against the directory of the file.
 fn resolved(
     field: &'static str,
     path: Option<&Spanned<String>>,
     directory: Option<&Path>,
-) -> Result<Option<PathBuf>, Fault> {
+) -> Result<Option<PathBuf>, TableProblem> {
     let Some(path) = path else { return Ok(None) };
     let text = PathBuf::from(word(field, path)?);
     match directory {
@@ -224,7 +227,7 @@ fn resolved(
     }
 }
 
-fn root(field: &'static str, path: &Spanned<String>) -> Result<PathBuf, Fault> {
+fn root(field: &'static str, path: &Spanned<String>) -> Result<PathBuf, TableProblem> {
     let text = PathBuf::from(word(field, path)?);
     if text.is_absolute() { Ok(text) } else { Err((path.span().start, EntryProblem::RelativeRoot(field))) }
 }

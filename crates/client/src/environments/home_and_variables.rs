@@ -1,5 +1,5 @@
-//! The home directory and the variables that decide, taken from the process once, so that everything behind this is
-//! the same for a made-up user as for a real one.
+//! The home directory and the variables that the configuration depends on. They are read from the process once, so that tests can give other
+//! values.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -14,35 +14,35 @@ pub(super) const CONFIG_HOME: &str = "XDG_CONFIG_HOME";
 pub(super) const URL: &str = "EXEC_SERVER_URL";
 pub(super) const CODEX_URL: &str = "CODEX_EXEC_SERVER_URL";
 
-/// An environment behind a relay needs all of them.
+/// The variables that an environment behind a relay needs. All of them must be set.
 pub(super) const NOISE_REQUIRED: [&str; 3] = [
     "CODEX_EXEC_SERVER_NOISE_REGISTRY_URL",
     "CODEX_EXEC_SERVER_NOISE_ENVIRONMENT_ID",
     "CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN",
 ];
 
-/// What of a process's surroundings decides which environments it has.
+/// The home directory and the variables that decide which environments are configured.
 #[derive(Clone, Default)]
-pub struct Surroundings {
+pub struct HomeAndVariables {
     home: Option<PathBuf>,
     variables: BTreeMap<&'static str, OsString>,
 }
 
-impl Surroundings {
-    /// Those of this process. Other variables than the ones that decide are not looked at.
+impl HomeAndVariables {
+    /// The home directory and the variables of this process. Variables that decide nothing are not read.
     pub fn of_this_process() -> Self {
         let deciding = [HOME, CODEX_HOME, CONFIG_HOME, URL, CODEX_URL].into_iter().chain(NOISE_REQUIRED);
         let variables = deciding.filter_map(|name| Some((name, std::env::var_os(name)?))).collect();
         Self { home: std::env::home_dir(), variables }
     }
 
-    /// The same with this home directory.
+    /// Replaces the home directory.
     pub fn with_home(mut self, home: impl Into<PathBuf>) -> Self {
         self.home = Some(home.into());
         self
     }
 
-    /// The same with this variable.
+    /// Sets a variable.
     pub fn with_variable(mut self, name: &'static str, value: impl Into<OsString>) -> Self {
         self.variables.insert(name, value.into());
         self
@@ -52,7 +52,7 @@ impl Surroundings {
         self.home.as_deref().filter(|home| !home.as_os_str().is_empty())
     }
 
-    /// Whether it has a value that is not blank.
+    /// Whether the variable has a value that is not blank.
     pub(super) fn is_set(&self, name: &str) -> bool {
         self.value(name).is_some()
     }
@@ -61,7 +61,7 @@ impl Surroundings {
         self.value(name).map(Path::new)
     }
 
-    /// The first of these variables that is set, without the space around its value.
+    /// Name and value of the first of these variables that is set, without white space around the value.
     pub(super) fn first_text<const N: usize>(
         &self,
         names: [&'static str; N],
@@ -79,10 +79,10 @@ impl Surroundings {
     }
 }
 
-/// Names alone: one of the values is a secret.
-impl fmt::Debug for Surroundings {
+/// Shows only the names of the variables, because one of the values is a secret.
+impl fmt::Debug for HomeAndVariables {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<_> = self.variables.keys().collect();
-        f.debug_struct("Surroundings").field("home", &self.home).field("variables", &names).finish()
+        f.debug_struct("HomeAndVariables").field("home", &self.home).field("variables", &names).finish()
     }
 }
