@@ -1,6 +1,6 @@
-//! exec-server for programs that embed it: the client, whose connection heals, and the server.
+//! exec-server for programs that embed it: the client, which reconnects by itself, and the server.
 //!
-//! A harness that drives an environment:
+//! A program that runs processes in an environment:
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), exec_server::ExecServerError> {
@@ -15,13 +15,13 @@
 //! # }
 //! ```
 //!
-//! A program that is the environment:
+//! A program that serves as the environment:
 //!
 //! ```no_run
 //! use exec_server::{ExecServerRuntimePaths, become_guard_if_asked, run_main};
 //!
 //! fn main() -> Result<(), exec_server::ServeError> {
-//!     // First of all: the server starts this program once more, to clean up should it be killed itself.
+//!     // Before anything else: the server starts this program a second time as its guard, which cleans up if the server is killed.
 //!     if let Some(code) = become_guard_if_asked() {
 //!         std::process::exit(code);
 //!     }

@@ -1,36 +1,37 @@
-//! Where the server finds itself.
+//! The guard program of an embedded server. By default it is the embedding program itself, started with a special argument.
 
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// How the server starts itself as its own guard; never typed by a person.
+/// The argument with which the server starts the program as its guard. Not meant for people.
 const GUARD_ARGUMENT: &str = "__guard";
 
-/// Programs that the server starts for its own purposes.
+/// The program that guards the server: it kills the processes of the server if the server itself is killed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExecServerRuntimePaths {
     guard: Option<PathBuf>,
 }
 
 impl ExecServerRuntimePaths {
-    /// This very program guards the server it runs. It must call [`become_guard_if_asked`] before anything else.
+    /// Uses the running program as guard. It must call [`become_guard_if_asked`] before anything else.
     pub fn of_this_program() -> io::Result<Self> {
         Ok(Self { guard: Some(std::env::current_exe()?) })
     }
 
-    /// Nobody guards the server: if it is killed with SIGKILL, what it has started stays.
+    /// Uses no guard. If the server is killed with SIGKILL, the processes that it has started go on running.
     pub fn unguarded() -> Self {
         Self::default()
     }
 
-    /// The guard's program and arguments, as [`ServerConfig`](crate::ServerConfig) takes them.
+    /// Program and arguments of the guard, as [`ServerConfig`](crate::ServerConfig) takes them. `None` without a guard.
     pub fn guard(self) -> Option<(PathBuf, Vec<String>)> {
         self.guard.map(|program| (program, vec![GUARD_ARGUMENT.to_owned()]))
     }
 }
 
-/// If this program was started to guard a server, does that until the server is gone, and returns what to exit with.
+/// If this program was started as a guard, guards until the server is gone and returns the exit code of the program. Otherwise returns
+/// `None` at once.
 pub fn become_guard_if_asked() -> Option<i32> {
     let mut args = std::env::args_os().skip(1);
     if args.next()? != GUARD_ARGUMENT {

@@ -1,4 +1,4 @@
-//! Serving: addresses on stdout, and an orderly end on SIGTERM, Ctrl-C or the end of stdio.
+//! Runs a server until a signal or the end of stdio ends it. Prints the addresses on stdout.
 
 use std::io::{self, Write as _};
 use std::sync::Arc;
@@ -10,29 +10,28 @@ use transport::{DEFAULT_LISTEN_URL, ListenUrl, ListenUrlError};
 
 use crate::paths::ExecServerRuntimePaths;
 
-/// Why there is no server.
+/// Why a server could not run.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The address cannot be understood.
+    /// The listen URL has a wrong form.
     #[error(transparent)]
     ListenUrl(#[from] ListenUrlError),
-    /// It cannot be listened there.
+    /// The server could not listen on the address.
     #[error(transparent)]
     Listen(#[from] server::ListenError),
-    /// The operating system refused something.
+    /// A call to the operating system failed.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
-/// Serves on [`DEFAULT_LISTEN_URL`] until the program is told to stop. The program is a server and nothing else from then on; see
+/// Serves on [`DEFAULT_LISTEN_URL`] until SIGTERM or SIGINT. From then on the program is a server and nothing else; see
 /// [`run_main_with_listen_url`].
 pub async fn run_main(paths: ExecServerRuntimePaths) -> Result<(), ServeError> {
     run_main_with_listen_url(DEFAULT_LISTEN_URL, paths).await
 }
 
-/// Serves on this address until the program is told to stop: `ws://IP:PORT`, `unix:///PATH` or `stdio`. The process is dedicated to the
-/// server ([`HostProcess::dedicate`]) and its signals are handled as in [`serve`]. A program with other work makes a
-/// [`Server`] instead.
+/// Serves on this URL until SIGTERM or SIGINT. The URL is `ws://IP:PORT`, `unix:///PATH` or `stdio`. The process is dedicated to the
+/// server ([`HostProcess::dedicate`]), and its signals are handled as in [`serve`]. A program with other work makes a [`Server`] instead.
 pub async fn run_main_with_listen_url(listen_url: &str, paths: ExecServerRuntimePaths) -> Result<(), ServeError> {
     let config = Config { guard: paths.guard(), ..Config::default() };
     let urls = vec![listen_url.parse()?];
@@ -40,11 +39,11 @@ pub async fn run_main_with_listen_url(listen_url: &str, paths: ExecServerRuntime
     serve(config, listen, HostProcess::dedicate()?).await
 }
 
-/// Serves until SIGTERM or SIGINT, until it has been idle for as long as the config says, or, if it only serves stdio, until that ends.
-/// Prints a line on stdout for each address, unless stdout is what is served. SIGHUP reads the tokens again. These three signals are handled
-/// for the whole process from then on.
+/// Serves until SIGTERM or SIGINT, until the server was idle for the time in the config, or, if it serves only stdio, until stdin ends.
+/// Prints one line on stdout for each address, unless it serves stdio. SIGHUP makes it read the tokens again. These three signals are
+/// handled for the whole process from then on.
 pub async fn serve(config: Config, listen: Listen, host: HostProcess) -> Result<(), ServeError> {
-    // Before anything is bound, so that a signal in the first instant is not fatal.
+    // Before the server listens, so that an early signal does not kill the program without a cleanup.
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let hangup = signal(SignalKind::hangup())?;
@@ -56,14 +55,14 @@ pub async fn serve(config: Config, listen: Listen, host: HostProcess) -> Result<
     if running.stdio.is_none() {
         print_addresses(&running.addresses)?;
     } else {
-        // Stdout belongs to the protocol.
+        // Stdout carries the protocol, so the addresses go to the log.
         running.addresses.iter().for_each(|address| tracing::warn!("listening on {address}"));
     }
 
     let mut stdio = running.stdio;
     let idle = server.idle();
     tokio::pin!(idle);
-    // Beside the other signals: a file system that hangs must not keep them from being heard.
+    // In a future of its own, so that a file system that hangs does not delay the other signals.
     let reloads = reload_at_each_hangup(&server, tokens, hangup);
     tokio::pin!(reloads);
     loop {
@@ -83,23 +82,23 @@ pub async fn serve(config: Config, listen: Listen, host: HostProcess) -> Result<
     }
     tokio::select! {
         () = server.shut_down() => {}
-        // Asked twice: no more grace.
+        // A second signal ends the grace period.
         _ = terminate.recv() => server.kill_everything().await,
         _ = interrupt.recv() => server.kill_everything().await,
     }
     Ok(())
 }
 
-/// One line each, so that whoever started us knows where to connect.
+/// Prints one line for each address, for the program that started the server.
 fn print_addresses(addresses: &[String]) -> io::Result<()> {
-    // At once: whoever is content with the first line may be gone before a second one is written.
+    // In one write: a reader that needs only the first line may close the pipe before a second write.
     let lines: String = addresses.iter().map(|address| format!("{address}\n")).collect();
     let mut stdout = io::stdout().lock();
     stdout.write_all(lines.as_bytes())?;
     stdout.flush()
 }
 
-/// Never returns. Signals that come while the file is being read make it be read once more.
+/// Reads the tokens again after each SIGHUP. Never returns. A signal that comes while the file is read makes it be read once more.
 async fn reload_at_each_hangup(server: &Server, tokens: Option<Arc<Tokens>>, mut hangup: Signal) {
     loop {
         hangup.recv().await;

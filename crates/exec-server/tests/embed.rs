@@ -1,4 +1,4 @@
-//! A program that embeds both sides.
+//! A program that embeds client and server.
 
 use exec_server::{
     ExecParams, ExecServerClient, ExecServerListenUrlParseError, ExecServerRuntimePaths, RemoteExecServerConnectArgs,
@@ -14,7 +14,7 @@ async fn a_server_and_its_client_in_one_program() {
         let url = url.clone();
         async move { run_main_with_listen_url(&url, ExecServerRuntimePaths::unguarded()).await }
     });
-    let client = eventually_async("it can be reached", async || {
+    let client = eventually_async("the server listens", async || {
         ExecServerClient::connect_websocket(RemoteExecServerConnectArgs::new(&url, "embedder")).await.ok()
     })
     .await;
@@ -26,7 +26,7 @@ async fn a_server_and_its_client_in_one_program() {
 }
 
 #[tokio::test]
-async fn an_address_that_is_none_is_refused() {
+async fn a_url_of_another_scheme_is_refused() {
     let refused = run_main_with_listen_url("http://127.0.0.1:1", ExecServerRuntimePaths::unguarded()).await;
     let Err(ServeError::ListenUrl(ExecServerListenUrlParseError::UnsupportedListenUrl(url))) = refused else {
         panic!("{refused:?}")
