@@ -79,7 +79,7 @@ pub use recovery::{Backoff, WhenRecovering};
 pub use search::Search;
 pub use transport::{ConnectOptions, MessageStream, TlsRoots};
 pub use unified::{
-    Abridged, Approval, ApprovalDecider, ApprovalRequest, Command, CommandCompletion, Completions, Deciding,
+    Abridged, Approval, ApprovalDecider, ApprovalRequest, CommandCompletion, CommandSpec, Completions, Deciding,
     ExecCommandRequest, ExecCommandResponse, ExecSessionId, HeadTail, StdinOutcome, UnifiedExec, UnifiedExecError,
     UnifiedExecOptions, WriteStdinRequest,
 };

@@ -1,5 +1,6 @@
-//! What the shell tool of an AI harness is made of: run a command, return after a while with the output so far, go on talking to it, and
-//! be told when it has ended. It follows processes by what is pushed and never polls; connections and recovery are below it.
+//! Running commands for the shell tool of an AI harness. A call starts a command and returns after a while with the output so far; later calls
+//! write to the command and get the rest; a subscription reports commands that end in the background. Start with [`UnifiedExec`]. This
+//! module follows pushed events and knows nothing of connections.
 
 mod approval;
 mod collect;
@@ -18,5 +19,5 @@ pub use error::UnifiedExecError;
 pub use exec::UnifiedExec;
 pub use head_tail::{Abridged, HeadTail};
 pub use options::UnifiedExecOptions;
-pub use request::{Command, ExecCommandRequest, ExecSessionId, WriteStdinRequest};
+pub use request::{CommandSpec, ExecCommandRequest, ExecSessionId, WriteStdinRequest};
 pub use response::{ExecCommandResponse, StdinOutcome};

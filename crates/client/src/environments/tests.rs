@@ -1,4 +1,4 @@
-//! Contracts of the variables and of the file, with made-up users.
+//! The variables and the file that configure environments, with home directories that the tests make.
 
 use std::fs;
 
@@ -73,7 +73,7 @@ fn space_around_a_url_is_removed() {
 }
 
 #[test]
-fn our_variable_wins_over_theirs_unless_it_is_blank() {
+fn exec_server_url_wins_over_codex_url_unless_it_is_blank() {
     let both = HomeAndVariables::default().with_variable(CODEX_URL, "ws://theirs").with_variable(URL, "unix:///ours");
     assert_eq!(load(&both), Ok(remote_alone("unix:///ours")));
     assert_eq!(load(&both.with_variable(URL, " ")), Ok(remote_alone("ws://theirs")));
@@ -336,7 +336,7 @@ fn timeouts_are_seconds_with_or_without_a_fraction() {
 }
 
 #[test]
-fn relative_paths_are_meant_from_the_directory_of_the_file() {
+fn relative_paths_are_resolved_against_the_directory_of_the_file() {
     let cwd = |text: &str| match parse(text).unwrap().entries.remove("a").unwrap().way {
         Way::Program { cwd, .. } => cwd,
         Way::Url { token_file, .. } => token_file,
@@ -352,8 +352,8 @@ fn a_relative_path_is_refused_where_the_file_has_no_absolute_directory() {
     let refused = Environments::from_toml(text, Path::new("environments.toml")).unwrap_err();
     assert_eq!(
         refused.to_string(),
-        "environments.toml:4: environment `a`: `cwd` is relative, and the directory of the file, from which it would \
-         be meant, is not absolute"
+        "environments.toml:4: environment `a`: `cwd` is relative, and it cannot be resolved because the path of the file \
+         is relative too; write an absolute path"
     );
 }
 

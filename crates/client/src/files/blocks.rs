@@ -11,44 +11,44 @@ use super::FileSystemError;
 pub(super) type BlockFuture<T> = Pin<Box<dyn Future<Output = Result<T, FileSystemError>> + Send>>;
 
 /// The block operations whose results were not taken yet.
-pub(super) struct Window<T> {
-    places: VecDeque<Place<T>>,
+pub(super) struct BlockWindow<T> {
+    operations: VecDeque<BlockOperation<T>>,
 }
 
-enum Place<T> {
+enum BlockOperation<T> {
     Running(BlockFuture<T>),
     Done(Result<T, FileSystemError>),
 }
 
-impl<T> Default for Window<T> {
+impl<T> Default for BlockWindow<T> {
     fn default() -> Self {
-        Self { places: VecDeque::new() }
+        Self { operations: VecDeque::new() }
     }
 }
 
-impl<T> Window<T> {
+impl<T> BlockWindow<T> {
     pub(super) fn len(&self) -> usize {
-        self.places.len()
+        self.operations.len()
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.places.is_empty()
+        self.operations.is_empty()
     }
 
     /// Begins an operation behind the others.
     pub(super) fn begin(&mut self, block: BlockFuture<T>, cx: &mut Context<'_>) {
-        let mut place = Place::Running(block);
-        place.go_on(cx);
-        self.places.push_back(place);
+        let mut operation = BlockOperation::Running(block);
+        operation.poll_once(cx);
+        self.operations.push_back(operation);
     }
 
     /// Waits for the result of the first operation. Returns `None` if the window is empty.
     pub(super) fn poll_first(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<T, FileSystemError>>> {
-        self.places.iter_mut().for_each(|place| place.go_on(cx));
-        match self.places.pop_front() {
-            Some(Place::Done(result)) => Poll::Ready(Some(result)),
+        self.operations.iter_mut().for_each(|operation| operation.poll_once(cx));
+        match self.operations.pop_front() {
+            Some(BlockOperation::Done(result)) => Poll::Ready(Some(result)),
             Some(running) => {
-                self.places.push_front(running);
+                self.operations.push_front(running);
                 Poll::Pending
             }
             None => Poll::Ready(None),
@@ -67,12 +67,12 @@ impl<T> Window<T> {
 
     /// Gives all operations up.
     pub(super) fn clear(&mut self) {
-        self.places.clear();
+        self.operations.clear();
     }
 }
 
-impl<T> Place<T> {
-    fn go_on(&mut self, cx: &mut Context<'_>) {
+impl<T> BlockOperation<T> {
+    fn poll_once(&mut self, cx: &mut Context<'_>) {
         if let Self::Running(block) = self
             && let Poll::Ready(result) = block.as_mut().poll(cx)
         {
@@ -95,7 +95,7 @@ mod tests {
 
     #[tokio::test]
     async fn blocks_come_in_order_whichever_is_done_first() {
-        let mut window = Window::default();
+        let mut window = BlockWindow::default();
         let (senders, receivers): (Vec<_>, Vec<_>) = (0..3).map(|_| oneshot::channel()).unzip();
         let mut receivers = receivers.into_iter();
         poll_fn(|cx| {

@@ -11,8 +11,8 @@ use files::{Cancel, CommitOptions, DanglingLinks, FileError, Follow, RegularFile
 use protocol::fs::{DirectoryEntry, Extent, ExtentsResult, FileMetadata, FileTime, WalkOptions, WalkResult};
 use protocol::{PathUri, SandboxContext};
 
-use super::reader::{Block, ExtentReader, FileReader, Source};
-use super::writer::{FileWriter, Sink};
+use super::reader::{Block, BlockSource, ExtentReader, FileReader};
+use super::writer::{BlockSink, FileWriter};
 use super::{
     CopyOptions, CreateDirectoryOptions, ExecutorFileSystem, FileFuture, FileOptions, FileSystemError, NewMetadata,
     RemoveOptions, RenameOptions, WriteStreamOptions,
@@ -66,7 +66,7 @@ impl ExecutorFileSystem for LocalFileSystem {
         let kept = options.clone();
         on_path(path, options.sandbox.as_ref(), move |path| {
             let upload = Upload::create(path, kept.replace, follow(kept.follow_symlinks))?;
-            Ok(FileWriter::new(Sink::Local(Arc::new(upload)), kept))
+            Ok(FileWriter::new(BlockSink::Local(Arc::new(upload)), kept))
         })
     }
 
@@ -162,10 +162,10 @@ impl Drop for CancelOnDrop {
     }
 }
 
-fn open(path: &Path) -> Result<(Source, FileMetadata), FileError> {
+fn open(path: &Path) -> Result<(BlockSource, FileMetadata), FileError> {
     let file = files::open_file(path, Follow::Yes)?;
     let metadata = described(&file.metadata()?);
-    Ok((Source::Local(Arc::new(file)), metadata))
+    Ok((BlockSource::Local(Arc::new(file)), metadata))
 }
 
 pub(super) async fn read_block(file: Arc<RegularFile>, offset: u64, len: usize) -> Result<Block, FileSystemError> {

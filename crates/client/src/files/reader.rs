@@ -12,10 +12,10 @@ use bytes::Bytes;
 use files::RegularFile;
 use protocol::fs::{ExtentsResult, FileMetadata};
 
-use super::blocks::{BlockFuture, Window};
+use super::blocks::{BlockFuture, BlockWindow};
 use super::remote::RemoteFile;
 use super::{FileSystemError, local};
-use plan::{Plan, Wanted};
+use plan::{BlockRange, ReadPlan};
 
 /// Blocks that are requested at first. More follow while the file goes on, because most files are short.
 const FIRST_BLOCKS: usize = 2;
@@ -23,7 +23,7 @@ const FIRST_BLOCKS: usize = 2;
 const LOCAL_BLOCKS: usize = 2;
 
 /// The open file that blocks are read from.
-pub(super) enum Source {
+pub(super) enum BlockSource {
     Local(Arc<RegularFile>),
     Remote(Arc<RemoteFile>),
 }
@@ -34,17 +34,17 @@ pub(super) struct Block {
     pub(super) eof: bool,
 }
 
-impl Source {
-    fn read(&self, Wanted { offset, len }: Wanted) -> BlockFuture<(Wanted, Block)> {
-        let wanted = Wanted { offset, len };
+impl BlockSource {
+    fn read(&self, BlockRange { offset, len }: BlockRange) -> BlockFuture<(BlockRange, Block)> {
+        let range = BlockRange { offset, len };
         match self {
             Self::Local(file) => {
                 let block = local::read_block(Arc::clone(file), offset, len);
-                Box::pin(async move { Ok((wanted, block.await?)) })
+                Box::pin(async move { Ok((range, block.await?)) })
             }
             Self::Remote(file) => {
                 let file = Arc::clone(file);
-                Box::pin(async move { Ok((wanted, file.read_block(offset, len).await?)) })
+                Box::pin(async move { Ok((range, file.read_block(offset, len).await?)) })
             }
         }
     }
@@ -59,7 +59,7 @@ impl Source {
         }
     }
 
-    fn most_blocks(&self, plan: &Plan) -> usize {
+    fn most_blocks(&self, plan: &ReadPlan) -> usize {
         match self {
             Self::Local(_) => LOCAL_BLOCKS,
             Self::Remote(_) => plan.most_blocks(),
@@ -68,12 +68,12 @@ impl Source {
 }
 
 /// Reads a file from its beginning to its end. Dropping the value closes the file.
-pub struct FileReader(Reading);
+pub struct FileReader(BlockReading);
 
 impl FileReader {
-    pub(super) fn new(source: Source, metadata: Option<FileMetadata>) -> Self {
-        let plan = Plan::whole(metadata.as_ref().map(|metadata| metadata.size));
-        Self(Reading::new(source, metadata, plan))
+    pub(super) fn new(source: BlockSource, metadata: Option<FileMetadata>) -> Self {
+        let plan = ReadPlan::whole(metadata.as_ref().map(|metadata| metadata.size));
+        Self(BlockReading::new(source, metadata, plan))
     }
 
     /// Reads the next piece, which is never empty. Returns `None` after the last. Cancel safe.
@@ -99,18 +99,18 @@ pub struct FileChunk {
 }
 
 /// Reads a file without its holes. Dropping the value closes the file.
-pub struct ExtentReader(Reading);
+pub struct ExtentReader(BlockReading);
 
 impl ExtentReader {
     /// `can_tell`: the server can say where the file has data. Otherwise the whole file is read.
-    pub(super) fn new(source: Source, metadata: Option<FileMetadata>, can_tell: bool) -> Self {
+    pub(super) fn new(source: BlockSource, metadata: Option<FileMetadata>, can_tell: bool) -> Self {
         // A file that the kernel generates, for example in /proc, reports the size 0 and still has data.
         let is_plain = metadata.as_ref().is_some_and(|metadata| metadata.size > 0);
         let plan = match &metadata {
-            Some(metadata) if can_tell && is_plain => Plan::extents(metadata.size),
-            _ => Plan::whole(metadata.as_ref().map(|metadata| metadata.size)),
+            Some(metadata) if can_tell && is_plain => ReadPlan::extents(metadata.size),
+            _ => ReadPlan::whole(metadata.as_ref().map(|metadata| metadata.size)),
         };
-        Self(Reading::new(source, metadata, plan))
+        Self(BlockReading::new(source, metadata, plan))
     }
 
     /// Reads the next piece, which is never empty. Returns `None` after the last. The bytes between two pieces are zero. Cancel safe.
@@ -131,20 +131,27 @@ impl ExtentReader {
     }
 }
 
-struct Reading {
+struct BlockReading {
     /// `None` after the last block. Dropping the source closes the file.
-    source: Option<Source>,
+    source: Option<BlockSource>,
     metadata: Option<FileMetadata>,
-    plan: Plan,
-    window: Window<(Wanted, Block)>,
+    plan: ReadPlan,
+    window: BlockWindow<(BlockRange, Block)>,
     /// How many blocks may be on their way now.
     most: usize,
     extents: Option<BlockFuture<ExtentsResult>>,
 }
 
-impl Reading {
-    fn new(source: Source, metadata: Option<FileMetadata>, plan: Plan) -> Self {
-        Self { source: Some(source), metadata, plan, window: Window::default(), most: FIRST_BLOCKS, extents: None }
+impl BlockReading {
+    fn new(source: BlockSource, metadata: Option<FileMetadata>, plan: ReadPlan) -> Self {
+        Self {
+            source: Some(source),
+            metadata,
+            plan,
+            window: BlockWindow::default(),
+            most: FIRST_BLOCKS,
+            extents: None,
+        }
     }
 
     async fn next(&mut self) -> Option<Result<FileChunk, FileSystemError>> {
@@ -168,8 +175,8 @@ impl Reading {
             }
             self.fill(cx);
             match self.window.poll_first(cx) {
-                Poll::Ready(Some(Ok((wanted, block)))) => {
-                    let taken = self.take(wanted, block);
+                Poll::Ready(Some(Ok((range, block)))) => {
+                    let taken = self.take(range, block);
                     self.fill(cx);
                     match taken {
                         Ok(Some(chunk)) => return Poll::Ready(Some(Ok(chunk))),
@@ -191,9 +198,9 @@ impl Reading {
     fn fill(&mut self, cx: &mut Context<'_>) {
         let Some(source) = &self.source else { return };
         while self.window.len() < self.most
-            && let Some(wanted) = self.plan.next(self.window.is_empty())
+            && let Some(range) = self.plan.next(self.window.is_empty())
         {
-            self.window.begin(source.read(wanted), cx);
+            self.window.begin(source.read(range), cx);
         }
     }
 
@@ -206,17 +213,17 @@ impl Reading {
         Poll::Ready(Some(page.and_then(|page| self.plan.take_page(page))))
     }
 
-    fn take(&mut self, wanted: Wanted, block: Block) -> Result<Option<FileChunk>, FileSystemError> {
+    fn take(&mut self, range: BlockRange, block: Block) -> Result<Option<FileChunk>, FileSystemError> {
         let Block { bytes, eof } = block;
         let count = bytes.len();
-        if count > wanted.len {
+        if count > range.len {
             return Err(unexpected("a block has more bytes than were asked for"));
         }
         if count == 0 && !eof {
             return Err(unexpected("an empty block came before the end of the file"));
         }
-        let end = wanted.offset + count as u64;
-        if count == wanted.len {
+        let end = range.offset + count as u64;
+        if count == range.len {
             let most = self.source.as_ref().map_or(0, |source| source.most_blocks(&self.plan));
             self.most = (self.most + 1).min(most);
             self.plan.reached(end);
@@ -228,7 +235,7 @@ impl Reading {
             self.window.clear();
             self.plan.go_back(end)?;
         }
-        Ok((count > 0).then_some(FileChunk { offset: wanted.offset, bytes }))
+        Ok((count > 0).then_some(FileChunk { offset: range.offset, bytes }))
     }
 }
 

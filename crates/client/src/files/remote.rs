@@ -20,8 +20,8 @@ use protocol::{
 pub(crate) use file::RemoteFile;
 pub(crate) use whole::WholeFile;
 
-use super::reader::{ExtentReader, FileReader, Source};
-use super::writer::{FileWriter, Sink};
+use super::reader::{BlockSource, ExtentReader, FileReader};
+use super::writer::{BlockSink, FileWriter};
 use super::{
     CopyOptions, CreateDirectoryOptions, ExecutorFileSystem, FileFuture, FileOptions, FileSystemError, NewMetadata,
     RemoveOptions, RenameOptions, WriteStreamOptions, sandbox,
@@ -62,7 +62,7 @@ impl RemoteFileSystem {
     }
 
     fn sandbox(&self, sandbox: Option<&SandboxContext>) -> Result<Option<SandboxContext>, FileSystemError> {
-        let Some(sandbox) = sandbox.map(sandbox::without_unused_places) else { return Ok(None) };
+        let Some(sandbox) = sandbox.map(sandbox::without_unused_paths) else { return Ok(None) };
         let Some(paths) = self.client.core.connector.paths() else { return Ok(Some(sandbox)) };
         paths.map_sandbox_context(&sandbox).map(Some).map_err(FileSystemError::invalid_input)
     }
@@ -146,7 +146,7 @@ impl ExecutorFileSystem for RemoteFileSystem {
     ) -> FileFuture<'a, FileReader> {
         Box::pin(async move {
             let (file, opened) = self.open(path, sandbox).await?;
-            Ok(FileReader::new(Source::Remote(file), opened.metadata))
+            Ok(FileReader::new(BlockSource::Remote(file), opened.metadata))
         })
     }
 
@@ -158,7 +158,7 @@ impl ExecutorFileSystem for RemoteFileSystem {
         Box::pin(async move {
             let can_tell = self.capabilities().await?.fs_extents;
             let (file, opened) = self.open(path, sandbox).await?;
-            Ok(ExtentReader::new(Source::Remote(file), opened.metadata, can_tell))
+            Ok(ExtentReader::new(BlockSource::Remote(file), opened.metadata, can_tell))
         })
     }
 
@@ -187,7 +187,7 @@ impl ExecutorFileSystem for RemoteFileSystem {
             let capabilities = self.capabilities().await?;
             if !capabilities.fs_write_blocks {
                 let whole = WholeFile { server: self.clone(), path: path.clone(), sandbox, bytes: Vec::new() };
-                return Ok(FileWriter::new(Sink::Whole(Box::new(whole)), options.clone()));
+                return Ok(FileWriter::new(BlockSink::Whole(Box::new(whole)), options.clone()));
             }
             let mut kept = options.clone();
             if !capabilities.fs_mode_if_new {
@@ -201,7 +201,7 @@ impl ExecutorFileSystem for RemoteFileSystem {
             };
             let created = RemoteFile::open::<methods::FsCreate>(&self.client, params).await;
             let (file, _) = created.map_err(|error| local_error(&self.client, error))?;
-            Ok(FileWriter::new(Sink::Remote(file), kept))
+            Ok(FileWriter::new(BlockSink::Remote(file), kept))
         })
     }
 

@@ -7,16 +7,16 @@ const BELOW_PROJECT_ROOTS: &str = "codex-project-roots://";
 
 /// The sandbox without `cwd` and `workspaceRoots` if no entry is relative to them. So the server learns no path that it does not need, and
 /// requests that mean the same are equal.
-pub(super) fn without_unused_places(sandbox: &SandboxContext) -> SandboxContext {
+pub(super) fn without_unused_paths(sandbox: &SandboxContext) -> SandboxContext {
     let mut sandbox = sandbox.clone();
-    if !depends_on_places(&sandbox.permissions) {
+    if !depends_on_paths(&sandbox.permissions) {
         sandbox.cwd = None;
         sandbox.workspace_roots.clear();
     }
     sandbox
 }
 
-fn depends_on_places(permissions: &Permissions) -> bool {
+fn depends_on_paths(permissions: &Permissions) -> bool {
     let Permissions::Managed { file_system: FileSystemPermissions::Restricted { entries, .. }, .. } = permissions
     else {
         return false;
@@ -39,12 +39,12 @@ mod tests {
             r#"{{"permissions":{{"type":"managed","file_system":{{"type":"restricted","entries":[{entries}]}},
                "network":"enabled"}},"cwd":"file:///w","workspaceRoots":["file:///w"],"windowsSandboxLevel":"disabled"}}"#
         );
-        let sandbox = without_unused_places(&serde_json::from_str(&text).unwrap());
+        let sandbox = without_unused_paths(&serde_json::from_str(&text).unwrap());
         (sandbox.cwd.is_some(), !sandbox.workspace_roots.is_empty())
     }
 
     #[test]
-    fn places_are_sent_only_if_something_is_relative_to_them() {
+    fn paths_are_sent_only_if_an_entry_is_relative_to_them() {
         let root = r#"{"path":{"type":"special","value":{"kind":"root"}},"access":"read"}"#;
         let path = r#"{"path":{"type":"path","path":"file:///w"},"access":"write"}"#;
         let absolute = r#"{"path":{"type":"glob_pattern","pattern":"/w/*.env"},"access":"deny"}"#;

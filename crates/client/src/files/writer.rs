@@ -8,7 +8,7 @@ use std::task::Poll;
 use bytes::{Bytes, BytesMut};
 use files::Upload;
 
-use super::blocks::{BlockFuture, Window};
+use super::blocks::{BlockFuture, BlockWindow};
 use super::remote::{RemoteFile, WholeFile};
 use super::{BLOCK_BYTES, FileSystemError, WriteStreamOptions, local};
 
@@ -20,7 +20,7 @@ const LOCAL_BLOCKS: usize = 2;
 const LARGE_PIECE: usize = 128 << 10;
 
 /// The file that blocks are written to.
-pub(super) enum Sink {
+pub(super) enum BlockSink {
     Local(Arc<Upload>),
     Remote(Arc<RemoteFile>),
     /// For an old server, which has no uploads.
@@ -29,9 +29,9 @@ pub(super) enum Sink {
 
 /// Writes a file. If the value is dropped before [`commit`](Self::commit), nothing is left of the file.
 pub struct FileWriter {
-    sink: Sink,
+    sink: BlockSink,
     options: WriteStreamOptions,
-    window: Window<()>,
+    window: BlockWindow<()>,
     pending: BytesMut,
     /// The offset of `pending` in the file.
     at: u64,
@@ -41,8 +41,8 @@ pub struct FileWriter {
 }
 
 impl FileWriter {
-    pub(super) fn new(sink: Sink, options: WriteStreamOptions) -> Self {
-        let (window, pending) = (Window::default(), BytesMut::new());
+    pub(super) fn new(sink: BlockSink, options: WriteStreamOptions) -> Self {
+        let (window, pending) = (BlockWindow::default(), BytesMut::new());
         Self { sink, options, window, pending, at: 0, end: 0, failure: None }
     }
 
@@ -94,25 +94,25 @@ impl FileWriter {
         self.room(0).await?;
         let size = self.options.size.unwrap_or(self.end);
         match self.sink {
-            Sink::Local(upload) => local::commit(upload, size, &self.options).await,
-            Sink::Remote(file) => file.commit(size, &self.options).await,
-            Sink::Whole(whole) => whole.commit(size, &self.options).await,
+            BlockSink::Local(upload) => local::commit(upload, size, &self.options).await,
+            BlockSink::Remote(file) => file.commit(size, &self.options).await,
+            BlockSink::Whole(whole) => whole.commit(size, &self.options).await,
         }
     }
 
     /// Gives the file up. Returns when nothing of it is left.
     pub async fn abort(mut self) -> Result<(), FileSystemError> {
         match self.sink {
-            Sink::Local(upload) => {
+            BlockSink::Local(upload) => {
                 // The threads that are writing hold the upload until they are done.
                 let _discarded_anyway = poll_fn(|cx| self.window.poll_room(0, cx)).await;
                 local::discard(upload).await
             }
-            Sink::Remote(file) => {
+            BlockSink::Remote(file) => {
                 self.window.clear();
                 file.close().await
             }
-            Sink::Whole(_) => Ok(()),
+            BlockSink::Whole(_) => Ok(()),
         }
     }
 
@@ -128,9 +128,9 @@ impl FileWriter {
     /// Waits until another block can be sent. The caller takes the block afterwards, so a caller that stops waiting has lost nothing.
     async fn room_for_one(&mut self) -> Result<(), FileSystemError> {
         let most = match self.sink {
-            Sink::Local(_) => LOCAL_BLOCKS,
-            Sink::Remote(_) => REMOTE_BLOCKS,
-            Sink::Whole(_) => 1,
+            BlockSink::Local(_) => LOCAL_BLOCKS,
+            BlockSink::Remote(_) => REMOTE_BLOCKS,
+            BlockSink::Whole(_) => 1,
         };
         self.room(most - 1).await
     }
@@ -143,12 +143,12 @@ impl FileWriter {
             .ok_or_else(|| FileSystemError::invalid_input("file write offset overflowed"))?;
         self.end = self.end.max(self.at);
         let write: BlockFuture<()> = match &mut self.sink {
-            Sink::Local(upload) => Box::pin(local::write_block(Arc::clone(upload), offset, block)),
-            Sink::Remote(file) => {
+            BlockSink::Local(upload) => Box::pin(local::write_block(Arc::clone(upload), offset, block)),
+            BlockSink::Remote(file) => {
                 let file = Arc::clone(file);
                 Box::pin(async move { file.write_block(offset, block).await })
             }
-            Sink::Whole(whole) => {
+            BlockSink::Whole(whole) => {
                 let written = whole.write_block(offset, &block);
                 Box::pin(async { written })
             }

@@ -1,4 +1,4 @@
-//! Asking whether a command that the sandbox has stopped may run without it.
+//! The interface by which a harness decides whether a command may run again without its sandbox.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -7,30 +7,31 @@ use protocol::PathUri;
 
 use super::response::ExecCommandResponse;
 
-/// The answer of an [`ApprovalDecider`].
+/// The decision of an [`ApprovalDecider`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Approval {
-    /// Run it once more, without the sandbox.
+    /// Run the command once more, without the sandbox.
     Approved,
-    /// Leave it at that.
+    /// Do not run the command again.
     Refused,
 }
 
-/// What is asked for.
+/// A command that asks to run again without its sandbox.
 #[derive(Clone, Copy, Debug)]
 pub struct ApprovalRequest<'a> {
-    /// What would run.
+    /// The program and the arguments that would run.
     pub argv: &'a [String],
-    /// Where.
+    /// The working directory of the command.
     pub cwd: &'a PathUri,
-    /// How it went in the sandbox.
+    /// The result of the run in the sandbox.
     pub denied: &'a ExecCommandResponse,
 }
 
 /// A future that an [`ApprovalDecider`] returns.
 pub type Deciding<'a> = Pin<Box<dyn Future<Output = Approval> + Send + 'a>>;
 
-/// Decides whether a command that the sandbox has refused something may run again without it. It may take as long as a person does.
+/// Decides whether a command may run again without its sandbox, after the sandbox has denied it something. There is no time limit, so a
+/// person can decide.
 ///
 /// ```
 /// use client::{Approval, ApprovalDecider, ApprovalRequest, Deciding};
@@ -45,6 +46,6 @@ pub type Deciding<'a> = Pin<Box<dyn Future<Output = Approval> + Send + 'a>>;
 /// }
 /// ```
 pub trait ApprovalDecider: Send + Sync + 'static {
-    /// Decides.
+    /// Decides about one command.
     fn decide<'a>(&'a self, request: ApprovalRequest<'a>) -> Deciding<'a>;
 }

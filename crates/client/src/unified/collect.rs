@@ -1,30 +1,30 @@
-//! The task that follows a command by what is pushed, and the news that one has ended in the background.
+//! The task that follows the events of a command, and the reports about commands that have ended in the background.
 
 use std::sync::Arc;
 
 use tokio::sync::broadcast;
 
-use super::record::{End, Record};
+use super::record::{CommandEnd, CommandRecord};
 use super::request::ExecSessionId;
 use crate::process::ProcessEvents;
 
-/// A command has ended after the call that started it had returned.
+/// Reports that a command has ended after the call that started it had returned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CommandCompletion {
-    /// Which. What it wrote can still be asked for, once.
+    /// The session of the command. One more call can get the rest of its output.
     pub session: ExecSessionId,
-    /// How, unless it could not be followed to its end; 128+N after signal N.
+    /// The exit code, or 128+N if signal N ended the command. `None` if the command could not be followed to its end.
     pub exit_code: Option<i32>,
-    /// The end of everything it wrote, with a line before it that says how much is left out.
+    /// The end of all output of the command. If output is left out, the first line says how much.
     pub output_tail: String,
-    /// Whether the sandbox refused it something.
+    /// Whether the sandbox denied something to the command.
     pub sandbox_denied: bool,
-    /// Why it could not be followed to its end.
+    /// Why the command could not be followed to its end. `None` if it could.
     pub failure: Option<String>,
 }
 
-/// Commands that end in the background, from the moment of the subscription.
+/// The commands that end in the background after the subscription.
 pub struct Completions {
     receiver: broadcast::Receiver<CommandCompletion>,
 }
@@ -34,8 +34,8 @@ impl Completions {
         Self { receiver }
     }
 
-    /// Waits for the next one; none when the [`UnifiedExec`](super::UnifiedExec) is gone. Of those that nobody takes, the last 256 are
-    /// kept. Cancel safe.
+    /// Waits for the next report. Returns `None` when the [`UnifiedExec`](super::UnifiedExec) is gone. If reports are not taken, the last 256
+    /// are kept. Cancel safe.
     pub async fn recv(&mut self) -> Option<CommandCompletion> {
         loop {
             match self.receiver.recv().await {
@@ -49,13 +49,13 @@ impl Completions {
     }
 }
 
-/// Completions kept for a subscriber that does not take them.
+/// Reports that are kept for a subscriber that does not take them.
 pub(super) const KEPT_COMPLETIONS: usize = 256;
 
-pub(super) async fn run(mut events: ProcessEvents, record: Arc<Record>) {
+pub(super) async fn run(mut events: ProcessEvents, record: Arc<CommandRecord>) {
     while let Some(event) = events.next().await {
         record.note(event);
     }
-    // A stream of events that just stops says nothing about the process.
-    record.finish(End::Failed("the command can no longer be followed".to_owned()));
+    // The events have stopped without a close or a failure, so the end of the process is not known.
+    record.finish(CommandEnd::Failed("the command can no longer be followed".to_owned()));
 }

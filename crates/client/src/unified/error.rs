@@ -1,33 +1,33 @@
-//! Why a command cannot be run or gone on with.
+//! The error of all calls of unified exec.
 
 use super::request::ExecSessionId;
 use crate::error::ExecServerError;
 
-/// Why a call failed.
+/// Why a call of [`UnifiedExec`](super::UnifiedExec) failed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UnifiedExecError {
-    /// There never was such a session, or it is long gone.
+    /// There was no such session, or it ended so long ago that its id was forgotten.
     #[error("unknown session {0}")]
     UnknownSession(ExecSessionId),
-    /// The command has ended and everything it wrote was returned.
+    /// The command has ended, and all its output was returned.
     #[error("session {session} has ended{}; start the command again", exit_words(*exit_code))]
     SessionEnded {
-        /// Which.
+        /// The session of the command.
         session: ExecSessionId,
-        /// How, if that is known.
+        /// The exit code of the command. `None` if it is not known.
         exit_code: Option<i32>,
     },
-    /// The command was started without anything to write to.
+    /// The command was started without a terminal and without a stdin.
     #[error("session {0} has no stdin; start the command with tty or stdin to write to it")]
     NoStdin(ExecSessionId),
-    /// As many commands run as may.
+    /// As many commands are running as the options allow.
     #[error("{0} commands are running, which is the limit; end one of them first")]
     TooManySessions(usize),
-    /// There is nothing to run.
+    /// The request has no program to run.
     #[error("the command is empty")]
     EmptyCommand,
-    /// The environment could not be asked, or refused.
+    /// The client could not make the call, or the server refused it.
     #[error(transparent)]
     Client(#[from] ExecServerError),
 }

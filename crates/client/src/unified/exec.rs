@@ -1,4 +1,4 @@
-//! Running commands and going on with them.
+//! Running commands, and writing to those that still run.
 
 use std::sync::Arc;
 
@@ -12,20 +12,20 @@ use super::collect::{self, CommandCompletion, Completions, KEPT_COMPLETIONS};
 use super::error::UnifiedExecError;
 use super::open::{OpenCommand, OpenCommands};
 use super::options::UnifiedExecOptions;
-use super::record::{End, Moment, Record};
-use super::request::{Command, Confinement, ExecCommandRequest, ExecSessionId, WriteStdinRequest};
+use super::record::{CommandEnd, CommandRecord, CommandSnapshot};
+use super::request::{CommandSpec, Confinement, ExecCommandRequest, ExecSessionId, WriteStdinRequest};
 use super::response::{ExecCommandResponse, StdinOutcome};
 use crate::client::ExecServerClient;
 use crate::error::ExecServerError;
 
-/// How long a command that takes no input any more may take to say how it ended.
-const LAST_WORDS: Duration = Duration::from_millis(250);
-/// How long a command that was ended may take to be gone.
-const TERMINATION: Duration = Duration::from_secs(5);
-/// A message holds a third more than this.
-const PIECE: usize = 256 * 1024;
+/// How long to wait for the exit of a command whose stdin turned out to be closed.
+const EXIT_AFTER_CLOSED_STDIN: Duration = Duration::from_millis(250);
+/// How long to wait for the last events of a command that was killed.
+const CLOSE_AFTER_KILL: Duration = Duration::from_secs(5);
+/// Bytes of input in one write. In base64 they are a third longer.
+const WRITE_BYTES: usize = 256 * 1024;
 
-/// Runs commands for a harness. Clones share it; when the last one is gone, what still runs is ended.
+/// Runs commands for a harness. Clones share the commands. When the last clone is dropped, the commands that still run are killed.
 ///
 /// ```no_run
 /// # async fn example(client: client::ExecServerClient) -> Result<(), client::UnifiedExecError> {
@@ -44,31 +44,31 @@ const PIECE: usize = 256 * 1024;
 /// ```
 #[derive(Clone)]
 pub struct UnifiedExec {
-    shared: Arc<Shared>,
+    inner: Arc<UnifiedExecInner>,
 }
 
-struct Shared {
+struct UnifiedExecInner {
     client: ExecServerClient,
     options: UnifiedExecOptions,
     open: OpenCommands,
     completions: broadcast::Sender<CommandCompletion>,
-    /// Program and arguments before a line for the shell.
+    /// Program and arguments in front of a shell command line.
     shell: OnceCell<Vec<String>>,
 }
 
 impl UnifiedExec {
-    /// Over a client, which may be used for other things too.
+    /// Runs commands through this client, which may be used for other things too.
     pub fn new(client: ExecServerClient, options: UnifiedExecOptions) -> Self {
         let open = OpenCommands::new(options.max_sessions);
         let shell = options.shell.clone().map(OnceCell::from).unwrap_or_default();
         let completions = broadcast::Sender::new(KEPT_COMPLETIONS);
-        Self { shared: Arc::new(Shared { client, options, open, completions, shell }) }
+        Self { inner: Arc::new(UnifiedExecInner { client, options, open, completions, shell }) }
     }
 
-    /// Runs a command, and returns when it has ended and its streams are closed, or after the yield time with what it wrote so far.
+    /// Runs a command. Returns when it has ended and its streams are closed, or after the yield time with the output so far.
     ///
-    /// If the sandbox refused it something within that time, the decider is asked, and with its approval the command is run once more
-    /// without the sandbox. Dropping the future ends the command.
+    /// If the sandbox denied something to the command within that time, the decider is asked, and with its approval the command runs once
+    /// more without the sandbox. Dropping the future kills the command.
     pub async fn exec_command(&self, request: ExecCommandRequest) -> Result<ExecCommandResponse, UnifiedExecError> {
         let started = Instant::now();
         let argv = self.argv(&request.command).await?;
@@ -82,30 +82,31 @@ impl UnifiedExec {
         Ok(ExecCommandResponse { ran_without_sandbox: true, ..response })
     }
 
-    /// Writes to a command that still runs, or only looks at it, and returns what it wrote since the last call: when it has ended, when it
-    /// has settled if that is asked for, or after the yield time. What it writes while several calls wait goes to one of them.
+    /// Writes to a command that still runs, or writes nothing. Returns the output since the last call: when the command has ended, when its
+    /// output has been quiet for [`settle`](WriteStdinRequest::settle), or after the yield time. Output that comes while several calls wait
+    /// goes to one of them.
     ///
-    /// When a command has ended, the first call tells how and returns the rest of its output, whatever is written to it; later ones fail.
+    /// After a command has ended, the next call returns its exit code and the rest of its output, whatever is written; later calls fail.
     pub async fn write_stdin(&self, request: WriteStdinRequest) -> Result<ExecCommandResponse, UnifiedExecError> {
         let started = Instant::now();
-        let command = self.shared.open.find(request.session)?;
-        let mark = command.record.mark();
+        let command = self.inner.open.find(request.session)?;
+        let before = command.record.output_mark();
         let stdin = self.write(&command, &request).await?;
         let left = request.yield_time.saturating_sub(started.elapsed());
         match (stdin, request.settle) {
             (StdinOutcome::Closed, _) => {
-                command.record.over_within(left.min(LAST_WORDS)).await;
-                command.record.finish(End::StdinClosed);
+                command.record.over_within(left.min(EXIT_AFTER_CLOSED_STDIN)).await;
+                command.record.finish(CommandEnd::StdinClosed);
             }
             (_, Some(quiet)) => {
-                let _out_of_time = timeout(left, command.record.settled(mark, quiet)).await;
+                let _out_of_time = timeout(left, command.record.settled(before, quiet)).await;
             }
             (_, None) => command.record.over_within(left).await,
         }
         Ok(self.respond(&command, request.max_output_bytes, stdin, started))
     }
 
-    /// Ends a command and everything it has started, and returns what it wrote since the last call.
+    /// Kills a command and all its descendants, and returns the output since the last call.
     ///
     /// ```no_run
     /// # async fn example(exec: client::UnifiedExec, session: client::ExecSessionId) -> Result<(), client::UnifiedExecError> {
@@ -120,16 +121,16 @@ impl UnifiedExec {
         max_output_bytes: usize,
     ) -> Result<ExecCommandResponse, UnifiedExecError> {
         let started = Instant::now();
-        let command = self.shared.open.find(session)?;
+        let command = self.inner.open.find(session)?;
         if !command.record.is_over() {
             command.process.terminate().await?;
-            command.record.over_within(TERMINATION).await;
-            command.record.finish(End::Failed("the command was ended and is not known to be gone".to_owned()));
+            command.record.over_within(CLOSE_AFTER_KILL).await;
+            command.record.finish(CommandEnd::Failed("the command was ended and is not known to be gone".to_owned()));
         }
         Ok(self.respond(&command, max_output_bytes, StdinOutcome::Untouched, started))
     }
 
-    /// Interrupts a command as Ctrl-C does, terminal or not.
+    /// Sends the signal SIGINT to a command, with or without a terminal.
     ///
     /// ```no_run
     /// # async fn example(exec: client::UnifiedExec, session: client::ExecSessionId) -> Result<(), client::UnifiedExecError> {
@@ -139,25 +140,25 @@ impl UnifiedExec {
     /// # }
     /// ```
     pub async fn interrupt(&self, session: ExecSessionId) -> Result<(), UnifiedExecError> {
-        let command = self.shared.open.find(session)?;
+        let command = self.inner.open.find(session)?;
         if !command.record.is_over() {
             command.process.signal(Signal::Interrupt).await?;
         }
         Ok(())
     }
 
-    /// Commands whose end was not told by a call yet, oldest first.
+    /// The commands whose end no call has returned yet, oldest first.
     ///
     /// ```no_run
     /// # fn example(exec: client::UnifiedExec) {
-    /// println!("{} commands can be gone on with", exec.sessions().len());
+    /// println!("{} commands are open", exec.sessions().len());
     /// # }
     /// ```
     pub fn sessions(&self) -> Vec<ExecSessionId> {
-        self.shared.open.ids()
+        self.inner.open.ids()
     }
 
-    /// Tells of every command that ends after the call that started it has returned, from now on.
+    /// Reports every command that ends after the call that started it has returned, from now on.
     ///
     /// ```no_run
     /// # async fn example(exec: client::UnifiedExec) {
@@ -168,46 +169,46 @@ impl UnifiedExec {
     /// # }
     /// ```
     pub fn subscribe_completions(&self) -> Completions {
-        Completions::new(self.shared.completions.subscribe())
+        Completions::new(self.inner.completions.subscribe())
     }
 
-    async fn argv(&self, command: &Command) -> Result<Vec<String>, UnifiedExecError> {
+    async fn argv(&self, command: &CommandSpec) -> Result<Vec<String>, UnifiedExecError> {
         let argv = match command {
-            Command::Argv(argv) => argv.clone(),
-            Command::Shell(line) => {
-                let shell = self.shared.shell.get_or_try_init(|| self.environments_shell()).await?;
+            CommandSpec::Argv(argv) => argv.clone(),
+            CommandSpec::Shell(line) => {
+                let shell = self.inner.shell.get_or_try_init(|| self.default_shell()).await?;
                 shell.iter().chain([line]).cloned().collect()
             }
         };
         if argv.is_empty() { Err(UnifiedExecError::EmptyCommand) } else { Ok(argv) }
     }
 
-    async fn environments_shell(&self) -> Result<Vec<String>, ExecServerError> {
-        let info = self.shared.client.environment_info().await?;
+    async fn default_shell(&self) -> Result<Vec<String>, ExecServerError> {
+        let info = self.inner.client.environment_info().await?;
         Ok(vec![info.shell.path, "-c".to_owned()])
     }
 
-    /// Starts a command and waits for its end or the yield time.
+    /// Starts a command and waits for its end, at most for the yield time.
     async fn run(
         &self,
         request: &ExecCommandRequest,
         argv: &[String],
         confinement: Confinement,
     ) -> Result<Arc<OpenCommand>, UnifiedExecError> {
-        let place = self.shared.open.place()?;
-        let id = ExecSessionId(self.shared.client.next_number());
+        let permit = self.inner.open.permit()?;
+        let id = ExecSessionId(self.inner.client.next_number());
         let is_confined = request.sandbox.is_some() && confinement == Confinement::AsAsked;
         let process_id = process_id(id, is_confined);
         let params = request.start_params(process_id, argv.to_vec(), confinement);
-        let process = self.shared.client.start(params).await?;
-        let record = Arc::new(Record::new(id, &self.shared.options, self.shared.completions.clone()));
-        let collecting = self.shared.client.tasks().spawn(collect::run(process.events(), Arc::clone(&record)));
+        let process = self.inner.client.start(params).await?;
+        let record = Arc::new(CommandRecord::new(id, &self.inner.options, self.inner.completions.clone()));
+        let collecting = self.inner.client.tasks().spawn(collect::run(process.events(), Arc::clone(&record)));
         let command = Arc::new(OpenCommand {
             id,
             process,
             record,
             takes_input: request.takes_input(),
-            _place: place,
+            _permit: permit,
             _collecting: AbortOnDropHandle::new(collecting),
         });
         command.record.over_within(request.yield_time).await;
@@ -221,11 +222,11 @@ impl UnifiedExec {
         command: &OpenCommand,
         started: Instant,
     ) -> Approval {
-        let Some(decider) = self.shared.options.approval.as_ref().filter(|_| request.sandbox.is_some()) else {
+        let Some(decider) = self.inner.options.approval.as_ref().filter(|_| request.sandbox.is_some()) else {
             return Approval::Refused;
         };
-        let moment = command.record.peek(request.max_output_bytes);
-        let denied = response(command.id, moment, StdinOutcome::Untouched, started);
+        let snapshot = command.record.peek(request.max_output_bytes);
+        let denied = response(command.id, snapshot, StdinOutcome::Untouched, started);
         if !denied.sandbox_denied {
             return Approval::Refused;
         }
@@ -247,7 +248,7 @@ impl UnifiedExec {
             return Err(UnifiedExecError::NoStdin(command.id));
         }
         tokio::select! {
-            // An answer counts before the clock does.
+            // An answer that has come counts before the timeout does.
             biased;
             written = write_all(command, request.chars.as_bytes()) => Ok(written?),
             () = command.record.over() => Ok(StdinOutcome::Closed),
@@ -255,13 +256,13 @@ impl UnifiedExec {
         }
     }
 
-    /// From now on it is gone on with by its id. It can be found before anybody is told of its end.
+    /// From now on later calls find the command by its id. It is added before its end can be reported.
     fn hand_over(&self, command: Arc<OpenCommand>, max_output_bytes: usize, started: Instant) -> ExecCommandResponse {
-        self.shared.open.keep(Arc::clone(&command));
+        self.inner.open.keep(Arc::clone(&command));
         self.respond(&command, max_output_bytes, StdinOutcome::Untouched, started)
     }
 
-    /// Tells what is new, and forgets a command of which nothing more will come.
+    /// Returns the new output, and forgets the command if no more follows.
     fn respond(
         &self,
         command: &OpenCommand,
@@ -271,20 +272,20 @@ impl UnifiedExec {
     ) -> ExecCommandResponse {
         let response = response(command.id, command.record.take(max_output_bytes), stdin, started);
         if response.session.is_none() {
-            self.shared.open.forget(command.id, response.exit_code);
+            self.inner.open.forget(command.id, response.exit_code);
         }
         response
     }
 }
 
 fn process_id(id: ExecSessionId, is_confined: bool) -> ProcessId {
-    // A server may remember a confined one under its id for a while, whoever started it.
+    // A server may remember the id of a sandboxed process for a while, also from another client, so such an id is made unique.
     let text = if is_confined { format!("{id}-{}", uuid::Uuid::new_v4()) } else { id.to_string() };
     ProcessId::from(text)
 }
 
 async fn write_all(command: &OpenCommand, bytes: &[u8]) -> Result<StdinOutcome, ExecServerError> {
-    for piece in bytes.chunks(PIECE) {
+    for piece in bytes.chunks(WRITE_BYTES) {
         match command.process.write(piece).await? {
             WriteStatus::Accepted => {}
             WriteStatus::UnknownProcess | WriteStatus::StdinClosed => return Ok(StdinOutcome::Closed),
@@ -297,8 +298,13 @@ async fn write_all(command: &OpenCommand, bytes: &[u8]) -> Result<StdinOutcome, 
     Ok(StdinOutcome::Taken)
 }
 
-fn response(id: ExecSessionId, moment: Moment, stdin: StdinOutcome, started: Instant) -> ExecCommandResponse {
-    let Moment { abridged, original_bytes, exit, end } = moment;
+fn response(
+    id: ExecSessionId,
+    snapshot: CommandSnapshot,
+    stdin: StdinOutcome,
+    started: Instant,
+) -> ExecCommandResponse {
+    let CommandSnapshot { abridged, original_bytes, exit, end } = snapshot;
     ExecCommandResponse {
         output: abridged.text,
         original_bytes,
@@ -310,6 +316,6 @@ fn response(id: ExecSessionId, moment: Moment, stdin: StdinOutcome, started: Ins
         ran_without_sandbox: false,
         timed_out: exit.is_some_and(|exit| exit.timed_out),
         stdin,
-        failure: end.as_ref().and_then(End::failure),
+        failure: end.as_ref().and_then(CommandEnd::failure),
     }
 }

@@ -1,9 +1,9 @@
-//! The beginning and the end of an output of any length, within a bound. A value: what is kept depends on the bytes alone, not on how they
-//! were cut into pieces.
+//! Keeps the beginning and the end of an output of any length, within a limit. The result depends on the bytes alone, not on the pieces in
+//! which they came.
 
 use std::collections::VecDeque;
 
-/// Keeps the first and the last bytes of a stream and counts what lies between them.
+/// Keeps the first and the last bytes of a stream, and counts the bytes between them.
 ///
 /// ```
 /// let mut output = client::HeadTail::new(8);
@@ -25,59 +25,59 @@ pub struct HeadTail {
 /// Output as text, shortened in the middle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Abridged {
-    /// Head and tail with a line between them that tells how much is left out, or everything. What is not UTF-8 is replaced.
+    /// The whole output, or head and tail with a line between them that says how much is left out. Bytes that are not UTF-8 are replaced.
     pub text: String,
-    /// How many bytes of the output are not in it.
+    /// Bytes of the output that are not in `text`.
     pub omitted_bytes: u64,
 }
 
 impl HeadTail {
-    /// Half of the budget for each end.
+    /// Keeps `budget` bytes: half of them for the head, half for the tail.
     pub fn new(budget: usize) -> Self {
         Self::with_budgets(budget / 2, budget - budget / 2)
     }
 
-    /// So much of the beginning and so much of the end.
+    /// Keeps at most this many bytes of the head and of the tail.
     ///
     /// ```
-    /// let mut last_words = client::HeadTail::with_budgets(0, 3);
-    /// last_words.push(b"only the end");
-    /// assert_eq!(last_words.abridge(3).text, "[... 9 bytes omitted ...]\nend");
+    /// let mut tail = client::HeadTail::with_budgets(0, 3);
+    /// tail.push(b"only the end");
+    /// assert_eq!(tail.abridge(3).text, "[... 9 bytes omitted ...]\nend");
     /// ```
     pub fn with_budgets(head: usize, tail: usize) -> Self {
         Self { head_budget: head, tail_budget: tail, ..Self::default() }
     }
 
-    /// The stream goes on with these bytes.
+    /// Appends the next bytes of the stream.
     pub fn push(&mut self, bytes: &[u8]) {
         self.total += bytes.len() as u64;
         let room = self.head_budget - self.head.len();
         let (to_head, rest) = bytes.split_at(room.min(bytes.len()));
         self.head.extend_from_slice(to_head);
-        // Of much at once only the end can stay.
+        // Bytes that the rest would push out of the tail at once are not copied.
         let rest = &rest[rest.len().saturating_sub(self.tail_budget)..];
         let superfluous = (self.tail.len() + rest.len()).saturating_sub(self.tail_budget);
         self.tail.drain(..superfluous);
         self.tail.extend(rest);
     }
 
-    /// How long the stream was.
+    /// Length of the whole stream in bytes.
     pub fn total_bytes(&self) -> u64 {
         self.total
     }
 
-    /// How much of it is held.
+    /// Bytes that are kept, of head and tail together.
     pub fn kept_bytes(&self) -> usize {
         self.head.len() + self.tail.len()
     }
 
-    /// How much of it is gone.
+    /// Bytes between head and tail that were dropped.
     pub fn omitted_bytes(&self) -> u64 {
         self.total - self.kept_bytes() as u64
     }
 
-    /// As text with at most `max_bytes` of the stream, the omission marker not counted. No character is cut: what a cut leaves of one
-    /// counts as left out.
+    /// The stream as text, with at most `max_bytes` of it. The line that says how much is left out does not count. A character that would be
+    /// cut is left out.
     pub fn abridge(&self, max_bytes: usize) -> Abridged {
         let (mut head, mut tail) = (self.head.clone(), Vec::from(self.tail.clone()));
         if self.omitted_bytes() == 0 {
@@ -98,18 +98,18 @@ impl HeadTail {
         Abridged { text: lossy(&head) + &marker + &lossy(tail), omitted_bytes }
     }
 
-    /// Takes what came so far; what comes next begins a new head. With [`Ending::More`] the first bytes of a character whose rest has not
-    /// come yet stay here.
-    pub(crate) fn take(&mut self, ending: Ending) -> Self {
+    /// Takes the stream so far. The next bytes begin a new head. With [`StreamRest::MoreFollows`], an incomplete character at the end stays
+    /// here until its rest has come.
+    pub(crate) fn take(&mut self, rest: StreamRest) -> Self {
         let mut taken = std::mem::replace(self, Self::with_budgets(self.head_budget, self.tail_budget));
-        if ending == Ending::More {
+        if rest == StreamRest::MoreFollows {
             self.push(&taken.remove_incomplete_end());
         }
         taken
     }
 
     fn remove_incomplete_end(&mut self) -> Vec<u8> {
-        // What lies before a hole is not the beginning of what lies after it.
+        // If bytes between head and tail were dropped, a character cannot begin in the head and go on in the tail.
         let head = if self.omitted_bytes() == 0 { &self.head[..] } else { &[] };
         let last = head.iter().chain(&self.tail).rev().take(LONGEST_CHARACTER).copied();
         let mut last: Vec<u8> = last.collect();
@@ -124,33 +124,33 @@ impl HeadTail {
         incomplete
     }
 
-    /// How the two ends share a smaller budget: as they share their own.
+    /// The share of the head in a smaller budget, in the same ratio as in the own budget.
     fn head_share(&self, max_bytes: usize) -> usize {
         let all = self.head_budget + self.tail_budget;
         if max_bytes >= all {
             return self.head_budget;
         }
-        // In 128 bits, because the product of two sizes may not fit into one.
+        // In 128 bits, because the product of two `usize` may overflow.
         let share = (max_bytes as u128 * self.head_budget as u128) / all as u128;
         usize::try_from(share).unwrap_or(max_bytes)
     }
 }
 
-/// Whether a stream goes on.
+/// Whether bytes follow in a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ending {
-    More,
-    Last,
+pub(crate) enum StreamRest {
+    MoreFollows,
+    Complete,
 }
 
-/// Bytes of the longest UTF-8 character.
+/// Bytes of the longest character in UTF-8.
 const LONGEST_CHARACTER: usize = 4;
 
 fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// How many bytes at the end begin a character that is not complete.
+/// Number of bytes at the end that begin a character and do not complete it.
 fn incomplete_at_end(bytes: &[u8]) -> usize {
     let candidates = 1..=bytes.len().min(LONGEST_CHARACTER - 1);
     let is_incomplete = |bytes: &[u8]| std::str::from_utf8(bytes).is_err_and(|error| error.error_len().is_none());
@@ -158,7 +158,7 @@ fn incomplete_at_end(bytes: &[u8]) -> usize {
     candidates.into_iter().find(begins).unwrap_or(0)
 }
 
-/// How many bytes at the start belong to a character that began before.
+/// Number of bytes at the start that belong to a character that began before.
 fn incomplete_at_start(bytes: &[u8]) -> usize {
     bytes.iter().take(LONGEST_CHARACTER - 1).take_while(|byte| is_continuation(**byte)).count()
 }
@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_fits_is_whole() {
+    fn output_within_the_budget_is_complete() {
         let mut output = HeadTail::new(10);
         output.push("grün".as_bytes());
         assert_eq!(output.abridge(10), Abridged { text: "grün".into(), omitted_bytes: 0 });
@@ -198,14 +198,14 @@ mod tests {
     }
 
     #[test]
-    fn half_a_character_waits_for_its_other_half() {
+    fn an_incomplete_character_waits_for_its_rest() {
         let mut output = HeadTail::new(64);
         output.push(b"x\xe2\x82");
-        assert_eq!(output.take(Ending::More).abridge(64).text, "x");
+        assert_eq!(output.take(StreamRest::MoreFollows).abridge(64).text, "x");
         output.push(b"\xac");
-        assert_eq!(output.take(Ending::More).abridge(64).text, "€");
+        assert_eq!(output.take(StreamRest::MoreFollows).abridge(64).text, "€");
         output.push(b"\xe2");
-        assert_eq!(output.take(Ending::Last).abridge(64).text, "\u{fffd}", "nothing will complete it");
+        assert_eq!(output.take(StreamRest::Complete).abridge(64).text, "\u{fffd}", "no byte will complete it");
         assert_eq!(output.total_bytes(), 0);
     }
 
@@ -217,7 +217,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn how_it_was_cut_changes_nothing(pieces in pieces(), budget in 0_usize..40, max in 0_usize..60) {
+        fn the_result_does_not_depend_on_the_pieces(pieces in pieces(), budget in 0_usize..40, max in 0_usize..60) {
             let mut in_pieces = HeadTail::new(budget);
             pieces.iter().for_each(|piece| in_pieces.push(piece));
             let mut at_once = HeadTail::new(budget);
@@ -256,14 +256,14 @@ mod tests {
         }
 
         #[test]
-        fn what_is_taken_in_parts_is_the_whole(text in "[a-é€😀]{0,40}", cut in 1_usize..5) {
+        fn parts_that_are_taken_make_up_the_whole(text in "[a-é€😀]{0,40}", cut in 1_usize..5) {
             let mut output = HeadTail::new(1000);
             let mut seen = String::new();
             for piece in text.as_bytes().chunks(cut) {
                 output.push(piece);
-                seen += &output.take(Ending::More).abridge(1000).text;
+                seen += &output.take(StreamRest::MoreFollows).abridge(1000).text;
             }
-            seen += &output.take(Ending::Last).abridge(1000).text;
+            seen += &output.take(StreamRest::Complete).abridge(1000).text;
             prop_assert_eq!(seen, text);
         }
     }

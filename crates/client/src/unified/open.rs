@@ -1,4 +1,4 @@
-//! Commands that were started and not forgotten, within a bound.
+//! The commands that later calls can find by their ids, within a limit.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -8,38 +8,39 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::error::UnifiedExecError;
-use super::record::Record;
+use super::record::CommandRecord;
 use super::request::ExecSessionId;
 use crate::process::ExecProcess;
 
-/// Ended sessions whose exit code an error can still tell.
+/// Ended sessions whose exit codes are remembered for error messages.
 const REMEMBERED: usize = 256;
 
-/// A command that was started. Dropping it ends what still runs of it.
+/// A command that was started. Dropping the value kills it if it still runs.
 pub(super) struct OpenCommand {
     pub(super) id: ExecSessionId,
     pub(super) process: ExecProcess,
-    pub(super) record: Arc<Record>,
+    pub(super) record: Arc<CommandRecord>,
     pub(super) takes_input: bool,
-    pub(super) _place: OwnedSemaphorePermit,
-    /// It holds on to the client, so it must not outlive the process.
+    pub(super) _permit: OwnedSemaphorePermit,
+    /// The task keeps the client open, so it must not outlive this value.
     pub(super) _collecting: AbortOnDropHandle<()>,
 }
 
 pub(super) struct OpenCommands {
     limit: usize,
-    places: Arc<Semaphore>,
-    state: Mutex<State>,
+    permits: Arc<Semaphore>,
+    table: Mutex<OpenCommandTable>,
 }
 
 #[derive(Default)]
-struct State {
-    commands: HashMap<ExecSessionId, Kept>,
+struct OpenCommandTable {
+    commands: HashMap<ExecSessionId, KeptCommand>,
+    /// Counts the calls, to find the command that was not used for the longest time.
     uses: u64,
     ended: VecDeque<(ExecSessionId, Option<i32>)>,
 }
 
-struct Kept {
+struct KeptCommand {
     command: Arc<OpenCommand>,
     last_use: u64,
 }
@@ -47,16 +48,16 @@ struct Kept {
 impl OpenCommands {
     pub(super) fn new(limit: usize) -> Self {
         let limit = limit.min(Semaphore::MAX_PERMITS);
-        Self { limit, places: Arc::new(Semaphore::new(limit)), state: Mutex::default() }
+        Self { limit, permits: Arc::new(Semaphore::new(limit)), table: Mutex::default() }
     }
 
-    /// A place for another command, if need be that of one that has ended.
-    pub(super) fn place(&self) -> Result<OwnedSemaphorePermit, UnifiedExecError> {
+    /// A permit for another command. If all are in use, a command that has ended is forgotten.
+    pub(super) fn permit(&self) -> Result<OwnedSemaphorePermit, UnifiedExecError> {
         loop {
-            if let Ok(place) = Arc::clone(&self.places).try_acquire_owned() {
-                return Ok(place);
+            if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
+                return Ok(permit);
             }
-            let Some(ended) = self.state.lock().remove_ended() else {
+            let Some(ended) = self.table.lock().remove_ended() else {
                 return Err(UnifiedExecError::TooManySessions(self.limit));
             };
             drop(ended);
@@ -64,41 +65,41 @@ impl OpenCommands {
     }
 
     pub(super) fn keep(&self, command: Arc<OpenCommand>) {
-        let mut state = self.state.lock();
-        let last_use = state.next_use();
-        state.commands.insert(command.id, Kept { command, last_use });
+        let mut table = self.table.lock();
+        let last_use = table.next_use();
+        table.commands.insert(command.id, KeptCommand { command, last_use });
     }
 
     pub(super) fn find(&self, id: ExecSessionId) -> Result<Arc<OpenCommand>, UnifiedExecError> {
-        let mut state = self.state.lock();
-        let last_use = state.next_use();
-        if let Some(kept) = state.commands.get_mut(&id) {
+        let mut table = self.table.lock();
+        let last_use = table.next_use();
+        if let Some(kept) = table.commands.get_mut(&id) {
             kept.last_use = last_use;
             return Ok(Arc::clone(&kept.command));
         }
-        let ended = state.ended.iter().find(|(ended, _)| *ended == id);
+        let ended = table.ended.iter().find(|(ended, _)| *ended == id);
         Err(match ended {
             Some((session, exit_code)) => UnifiedExecError::SessionEnded { session: *session, exit_code: *exit_code },
             None => UnifiedExecError::UnknownSession(id),
         })
     }
 
-    /// Everything about it was told.
+    /// Removes a command whose end a call has returned.
     pub(super) fn forget(&self, id: ExecSessionId, exit_code: Option<i32>) {
-        let mut state = self.state.lock();
-        let command = state.remove(id, exit_code);
-        drop(state);
+        let mut table = self.table.lock();
+        let command = table.remove(id, exit_code);
+        drop(table);
         drop(command);
     }
 
     pub(super) fn ids(&self) -> Vec<ExecSessionId> {
-        let mut ids: Vec<_> = self.state.lock().commands.keys().copied().collect();
+        let mut ids: Vec<_> = self.table.lock().commands.keys().copied().collect();
         ids.sort_unstable();
         ids
     }
 }
 
-impl State {
+impl OpenCommandTable {
     fn next_use(&mut self) -> u64 {
         self.uses += 1;
         self.uses

@@ -1,11 +1,11 @@
-//! What a harness may choose once for all its commands.
+//! The options of unified exec, which apply to all commands.
 
 use std::fmt;
 use std::sync::Arc;
 
 use super::approval::ApprovalDecider;
 
-/// How commands are run.
+/// How commands are run, and how much of them is kept.
 ///
 /// ```
 /// use client::UnifiedExecOptions;
@@ -15,17 +15,17 @@ use super::approval::ApprovalDecider;
 /// ```
 #[derive(Clone)]
 pub struct UnifiedExecOptions {
-    /// Commands at once, those included that have ended and whose output nobody has asked for. When all places are taken, the one of
-    /// those that was longest not asked about is forgotten; where all still run, a new command is refused: ending somebody's work to
-    /// make room would be a surprise.
+    /// Limit for open commands: those that run, and those that have ended and whose end no call has returned yet. At the limit, a new
+    /// command replaces the ended one that was not used for the longest time. If all are running, the new command is refused: killing one
+    /// of them would be a surprise.
     pub max_sessions: usize,
-    /// Output of one command that is kept between two calls, its beginning and its end.
+    /// Bytes of output of one command that are kept between two calls: half from the beginning, half from the end.
     pub retain_bytes: usize,
-    /// The end of a command's output that is told with its completion.
+    /// Bytes from the end of the output that a [`CommandCompletion`](super::CommandCompletion) has.
     pub completion_tail_bytes: usize,
-    /// What a [shell command](super::Command::Shell) is an argument to. None: the environment's shell with `-c`.
+    /// Program and arguments that a [shell command](super::CommandSpec::Shell) is appended to. `None`: the shell of the environment with `-c`.
     pub shell: Option<Vec<String>>,
-    /// Who decides whether a command that the sandbox has stopped may run without it. None: nothing does.
+    /// Decides whether a command may run again without its sandbox. `None`: no command may.
     pub approval: Option<Arc<dyn ApprovalDecider>>,
 }
 

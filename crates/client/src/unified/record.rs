@@ -1,4 +1,5 @@
-//! What a command has written and how it ended: between the task that follows it and the calls that ask.
+//! The output of a command that no call has returned yet, and how the command ended. The task that follows the command fills the record, and
+//! calls read it.
 
 use parking_lot::Mutex;
 use recovery::Exit;
@@ -6,59 +7,59 @@ use tokio::sync::{broadcast, watch};
 use tokio::time::{Duration, Instant, timeout, timeout_at};
 
 use super::collect::CommandCompletion;
-use super::head_tail::{Abridged, Ending, HeadTail};
+use super::head_tail::{Abridged, HeadTail, StreamRest};
 use super::options::UnifiedExecOptions;
 use super::request::ExecSessionId;
 use crate::records::ExecProcessEvent;
 
-pub(super) struct Record {
+pub(super) struct CommandRecord {
     id: ExecSessionId,
-    state: Mutex<State>,
-    progress: watch::Sender<Progress>,
+    state: Mutex<CommandState>,
+    progress: watch::Sender<CommandProgress>,
     completions: broadcast::Sender<CommandCompletion>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Progress {
+struct CommandProgress {
     bytes: u64,
     is_over: bool,
 }
 
-struct State {
+struct CommandState {
     unread: HeadTail,
-    last_words: HeadTail,
+    tail: HeadTail,
     exit: Option<Exit>,
-    end: Option<End>,
-    /// The call that started it has returned: from now on its end is news.
+    end: Option<CommandEnd>,
+    /// The call that started the command has returned, so its end has to be reported.
     is_in_background: bool,
 }
 
-/// Why nothing follows.
+/// Why no further event of a command is expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum CommandEnd {
     Closed,
     Failed(String),
-    /// It takes no input any more, which is how it was found out.
+    /// A write has shown that its stdin is closed, and its exit did not come in time.
     StdinClosed,
 }
 
-/// Output and state at one moment.
-pub(super) struct Moment {
+/// Output and state of a command when a call asked for them.
+pub(super) struct CommandSnapshot {
     pub(super) abridged: Abridged,
     pub(super) original_bytes: u64,
     pub(super) exit: Option<Exit>,
-    pub(super) end: Option<End>,
+    pub(super) end: Option<CommandEnd>,
 }
 
-impl Record {
+impl CommandRecord {
     pub(super) fn new(
         id: ExecSessionId,
         options: &UnifiedExecOptions,
         completions: broadcast::Sender<CommandCompletion>,
     ) -> Self {
-        let state = State {
+        let state = CommandState {
             unread: HeadTail::new(options.retain_bytes),
-            last_words: HeadTail::with_budgets(0, options.completion_tail_bytes),
+            tail: HeadTail::with_budgets(0, options.completion_tail_bytes),
             exit: None,
             end: None,
             is_in_background: false,
@@ -66,26 +67,25 @@ impl Record {
         Self { id, state: Mutex::new(state), progress: watch::Sender::default(), completions }
     }
 
-    /// The next event.
     pub(super) fn note(&self, event: ExecProcessEvent) {
         match event {
             ExecProcessEvent::Output(output) => {
                 let mut state = self.state.lock();
                 state.unread.push(&output.chunk);
-                state.last_words.push(&output.chunk);
+                state.tail.push(&output.chunk);
                 drop(state);
                 self.progress.send_modify(|progress| progress.bytes += output.chunk.len() as u64);
             }
             ExecProcessEvent::Exited { exit_code: code, sandbox_denied, timed_out, .. } => {
                 self.state.lock().exit = Some(Exit { code, sandbox_denied, timed_out });
             }
-            ExecProcessEvent::Closed { .. } => self.finish(End::Closed),
-            ExecProcessEvent::Failed(text) => self.finish(End::Failed(text)),
+            ExecProcessEvent::Closed { .. } => self.finish(CommandEnd::Closed),
+            ExecProcessEvent::Failed(text) => self.finish(CommandEnd::Failed(text)),
         }
     }
 
-    /// Nothing follows. Only the first reason counts.
-    pub(super) fn finish(&self, end: End) {
+    /// Ends the command for its callers. Only the first reason counts.
+    pub(super) fn finish(&self, end: CommandEnd) {
         let mut state = self.state.lock();
         if state.end.is_some() {
             return;
@@ -103,37 +103,37 @@ impl Record {
         self.progress.borrow().is_over
     }
 
-    /// What was written and not returned yet; it stays.
-    pub(super) fn peek(&self, max_bytes: usize) -> Moment {
+    /// The output that was not returned yet. It stays in the record.
+    pub(super) fn peek(&self, max_bytes: usize) -> CommandSnapshot {
         let state = self.state.lock();
-        state.moment(&state.unread, max_bytes)
+        state.snapshot(&state.unread, max_bytes)
     }
 
-    /// What was written and not returned yet. A command that has not ended is in the background from now on.
-    pub(super) fn take(&self, max_bytes: usize) -> Moment {
+    /// Takes the output that was not returned yet. A command that has not ended is in the background from now on.
+    pub(super) fn take(&self, max_bytes: usize) -> CommandSnapshot {
         let mut state = self.state.lock();
-        let ending = if state.end.is_some() { Ending::Last } else { Ending::More };
-        state.is_in_background |= ending == Ending::More;
-        let taken = state.unread.take(ending);
-        state.moment(&taken, max_bytes)
+        let rest = if state.end.is_some() { StreamRest::Complete } else { StreamRest::MoreFollows };
+        state.is_in_background |= rest == StreamRest::MoreFollows;
+        let taken = state.unread.take(rest);
+        state.snapshot(&taken, max_bytes)
     }
 
-    /// Waits for the end, for at most this long.
+    /// Waits for the end of the command, for at most this long.
     pub(super) async fn over_within(&self, time: Duration) {
         let _out_of_time = timeout(time, self.over()).await;
     }
 
-    /// Waits for the end.
+    /// Waits for the end of the command.
     pub(super) async fn over(&self) {
-        // The sender is ours and lives as long as we do.
+        // `self` holds the sender, so waiting cannot fail.
         let mut progress = self.progress.subscribe();
         let _over = progress.wait_for(|progress| progress.is_over).await;
     }
 
-    /// Waits for the end, or until something was written after `mark` and then nothing for `quiet`.
-    pub(super) async fn settled(&self, mark: Mark, quiet: Duration) {
+    /// Waits for the end of the command, or until it has written something after `mark` and then nothing for `quiet`.
+    pub(super) async fn settled(&self, mark: OutputMark, quiet: Duration) {
         let mut progress = self.progress.subscribe();
-        let has_news = |progress: &Progress| progress.is_over || progress.bytes > mark.0;
+        let has_news = |progress: &CommandProgress| progress.is_over || progress.bytes > mark.0;
         let Ok(mut last) = progress.wait_for(has_news).await.map(|progress| *progress) else { return };
         while !last.is_over {
             let until = Instant::now() + quiet;
@@ -144,19 +144,19 @@ impl Record {
         }
     }
 
-    /// How much was written so far.
-    pub(super) fn mark(&self) -> Mark {
-        Mark(self.progress.borrow().bytes)
+    /// The position behind the output so far.
+    pub(super) fn output_mark(&self) -> OutputMark {
+        OutputMark(self.progress.borrow().bytes)
     }
 }
 
-/// A place in the output of a command.
+/// A position in the output of a command, in bytes.
 #[derive(Clone, Copy)]
-pub(super) struct Mark(u64);
+pub(super) struct OutputMark(u64);
 
-impl State {
-    fn moment(&self, output: &HeadTail, max_bytes: usize) -> Moment {
-        Moment {
+impl CommandState {
+    fn snapshot(&self, output: &HeadTail, max_bytes: usize) -> CommandSnapshot {
+        CommandSnapshot {
             abridged: output.abridge(max_bytes),
             original_bytes: output.total_bytes(),
             exit: self.exit,
@@ -168,14 +168,14 @@ impl State {
         CommandCompletion {
             session,
             exit_code: self.exit.map(|exit| exit.code),
-            output_tail: self.last_words.abridge(usize::MAX).text,
+            output_tail: self.tail.abridge(usize::MAX).text,
             sandbox_denied: self.exit.is_some_and(|exit| exit.sandbox_denied == Some(true)),
-            failure: self.end.as_ref().and_then(End::failure),
+            failure: self.end.as_ref().and_then(CommandEnd::failure),
         }
     }
 }
 
-impl End {
+impl CommandEnd {
     pub(super) fn failure(&self) -> Option<String> {
         match self {
             Self::Failed(text) => Some(text.clone()),

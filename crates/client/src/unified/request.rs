@@ -1,4 +1,4 @@
-//! What a harness asks for.
+//! The requests of a harness.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use protocol::{EnvPolicy, PathUri, ProcessId, StartParams, WindowSize};
 use serde_json::value::RawValue;
 
-/// Names a command that still runs, to go on with it later.
+/// The id by which later calls find a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ExecSessionId(pub u64);
 
@@ -17,16 +17,16 @@ impl fmt::Display for ExecSessionId {
     }
 }
 
-/// What to run.
+/// The program to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Command {
-    /// A program and its arguments.
+pub enum CommandSpec {
+    /// A program and its arguments. Must not be empty.
     Argv(Vec<String>),
-    /// A line for the shell that [`UnifiedExecOptions::shell`](super::UnifiedExecOptions::shell) names, or else the environment's.
+    /// A command line for the shell that [`UnifiedExecOptions::shell`](super::UnifiedExecOptions::shell) names.
     Shell(String),
 }
 
-/// A command to run.
+/// A request to run a command.
 ///
 /// ```
 /// use std::time::Duration;
@@ -38,42 +38,42 @@ pub enum Command {
 /// ```
 #[derive(Clone, Debug)]
 pub struct ExecCommandRequest {
-    /// What to run.
-    pub command: Command,
-    /// Where.
+    /// The program to run, or a command line for the shell.
+    pub command: CommandSpec,
+    /// The working directory of the command.
     pub cwd: PathUri,
-    /// Variables of its environment, laid over what `env_policy` leaves.
+    /// Variables that are set in addition to those that `env_policy` leaves. They replace variables of the same name.
     pub env: BTreeMap<String, String>,
-    /// How its environment is derived from the server's; none means `env` alone.
+    /// Which variables of the server the command gets. `None`: none of them, only `env`.
     pub env_policy: Option<EnvPolicy>,
-    /// A terminal instead of pipes. It always takes input.
+    /// Whether the command runs on a terminal in place of pipes. A terminal always takes input.
     pub tty: bool,
-    /// The first size of the terminal. Extension `processResize`.
+    /// The initial size of the terminal. Extension `processResize`.
     pub size: Option<WindowSize>,
-    /// Without a terminal: a pipe for its stdin instead of nothing to read.
+    /// Whether a command without a terminal gets a pipe as stdin. If false, its stdin is empty.
     pub stdin: bool,
-    /// The sandbox to confine it with. Where that refuses something, the [decider](super::UnifiedExecOptions::approval) is asked.
+    /// The sandbox around the command. If it denies something, the [decider](super::UnifiedExecOptions::approval) is asked.
     pub sandbox: Option<Box<RawValue>>,
-    /// The server ends it after this time. Extension `processTimeout`.
+    /// The server kills the command after this time. Extension `processTimeout`.
     pub timeout: Option<Duration>,
-    /// How long to wait for its end before returning with what it has written so far.
+    /// How long the call waits for the end of the command before it returns with the output so far.
     pub yield_time: Duration,
-    /// How much of what it has written is returned.
+    /// Bytes of output that the call returns at most.
     pub max_output_bytes: usize,
 }
 
 impl ExecCommandRequest {
-    /// A program with its arguments, on pipes without stdin, in the server's environment.
+    /// Runs a program with its arguments, on pipes, without stdin, with all variables of the server.
     pub fn argv(argv: impl IntoIterator<Item = impl Into<String>>, cwd: PathUri) -> Self {
-        Self::new(Command::Argv(argv.into_iter().map(Into::into).collect()), cwd)
+        Self::new(CommandSpec::Argv(argv.into_iter().map(Into::into).collect()), cwd)
     }
 
-    /// A line for the shell, on pipes without stdin, in the server's environment.
+    /// Runs a command line in the shell, on pipes, without stdin, with all variables of the server.
     pub fn shell(line: impl Into<String>, cwd: PathUri) -> Self {
-        Self::new(Command::Shell(line.into()), cwd)
+        Self::new(CommandSpec::Shell(line.into()), cwd)
     }
 
-    fn new(command: Command, cwd: PathUri) -> Self {
+    fn new(command: CommandSpec, cwd: PathUri) -> Self {
         Self {
             command,
             cwd,
@@ -89,7 +89,7 @@ impl ExecCommandRequest {
         }
     }
 
-    /// Whether something can be written to it.
+    /// Whether later calls can write to the command.
     pub(super) fn takes_input(&self) -> bool {
         self.tty || self.stdin
     }
@@ -113,14 +113,14 @@ impl ExecCommandRequest {
     }
 }
 
-/// Whether a command runs in the sandbox it asks for.
+/// Whether a command runs in the sandbox of its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Confinement {
     AsAsked,
     Lifted,
 }
 
-/// Something for a command that still runs, or only a look at it.
+/// A request to write to a command that still runs, or only to get its new output.
 ///
 /// ```
 /// use std::time::Duration;
@@ -133,37 +133,37 @@ pub(super) enum Confinement {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteStdinRequest {
-    /// Which.
+    /// The session of the command.
     pub session: ExecSessionId,
-    /// What to write; empty only looks.
+    /// The text to write. If it is empty, nothing is written.
     pub chars: String,
-    /// How long to wait for its end before returning with what it has written since the last call.
+    /// How long the call waits for the end of the command before it returns with the output since the last call.
     pub yield_time: Duration,
-    /// Return earlier, once it has written something and then nothing for so long.
+    /// If set, the call returns earlier, when the command has written something and then nothing for this long.
     ///
-    /// Not set unless asked for: a program that pauses in the middle of its answer would be cut there, and another turn of a model costs
-    /// far more than the rest of the yield time. A program that drives a prompt sets it.
+    /// `None` by default: a command may pause in the middle of its answer, and another turn of a model costs far more than the rest of the
+    /// yield time. A program that drives a prompt sets it.
     pub settle: Option<Duration>,
-    /// How much of what it has written is returned.
+    /// Bytes of output that the call returns at most.
     pub max_output_bytes: usize,
 }
 
 impl WriteStdinRequest {
-    /// Writes, and returns what comes of it within a quarter of a second.
+    /// Writes a text, and returns the output of the next quarter of a second.
     pub fn new(session: ExecSessionId, chars: impl Into<String>) -> Self {
         let (yield_time, max_output_bytes) = (WRITE_YIELD_TIME, MAX_OUTPUT_BYTES);
         Self { session, chars: chars.into(), yield_time, settle: None, max_output_bytes }
     }
 
-    /// Writes nothing, and waits for the end of the command, or ten seconds.
+    /// Writes nothing, and waits up to ten seconds for the end of the command.
     pub fn poll(session: ExecSessionId) -> Self {
         Self { yield_time: YIELD_TIME, ..Self::new(session, "") }
     }
 }
 
-/// Most commands are done by then, and nobody has lost patience.
+/// Default wait for a command. Most commands end within it.
 const YIELD_TIME: Duration = Duration::from_secs(10);
-/// A prompt answers faster than this.
+/// Default wait after a write. Most prompts answer faster.
 const WRITE_YIELD_TIME: Duration = Duration::from_millis(250);
-/// About ten thousand tokens.
+/// Default limit for returned output, about ten thousand tokens of a model.
 const MAX_OUTPUT_BYTES: usize = 40 * 1024;

@@ -1,48 +1,48 @@
-//! What a harness is told.
+//! The responses to a harness.
 
 use std::time::Duration;
 
 use super::request::ExecSessionId;
 
-/// What became of a command so far.
+/// The output of a command since the last call, and its state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ExecCommandResponse {
-    /// What it wrote since the last call, stdout and stderr as they came: the beginning and the end, with a line between them that says
-    /// how many bytes are left out, if it is more than was asked for. What is not UTF-8 is replaced.
+    /// The output since the last call, of stdout and stderr in the order in which it came. If it is longer than the request allows, its
+    /// beginning and its end, with a line between them that says how many bytes are left out. Bytes that are not UTF-8 are replaced.
     pub output: String,
-    /// How many bytes it wrote since the last call.
+    /// Bytes of output since the last call, before anything was left out.
     pub original_bytes: u64,
-    /// How many of them are not in `output`.
+    /// Bytes of output since the last call that are not in `output`.
     pub omitted_bytes: u64,
-    /// Once it has exited; 128+N after signal N.
+    /// The exit code, or 128+N if signal N ended the command. `None` while the command runs.
     pub exit_code: Option<i32>,
-    /// By which to go on with it; none once there is nothing to go on with. With an exit code, something it has started still holds its
-    /// streams.
+    /// The session by which later calls find the command. `None` when no output follows. With an exit code, a descendant of the command
+    /// still holds its streams.
     pub session: Option<ExecSessionId>,
-    /// How long this call took, questions to the [decider](super::ApprovalDecider) included.
+    /// Duration of this call, including the time that the [decider](super::ApprovalDecider) took.
     pub wall_time: Duration,
-    /// Whether the sandbox refused it something.
+    /// Whether the sandbox denied something to the command.
     pub sandbox_denied: bool,
     /// Whether this is the result of a second run, without the sandbox, after approval.
     pub ran_without_sandbox: bool,
-    /// Whether the server ended it because its time was over.
+    /// Whether the server killed the command because its timeout was over.
     pub timed_out: bool,
-    /// What became of what was written to it.
+    /// What happened to the text of the request.
     pub stdin: StdinOutcome,
-    /// Why it cannot be followed any further, if it has not ended by itself.
+    /// Why the client cannot follow the command any longer. `None` if it can, or if the command has ended.
     pub failure: Option<String>,
 }
 
-/// What became of a write to a command.
+/// What happened to a write to a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StdinOutcome {
-    /// Nothing was written.
+    /// The request had no text to write.
     Untouched,
-    /// The command has it, or will get it when it reads.
+    /// The server has taken the text. The command gets it when it reads.
     Taken,
-    /// The yield time was over before all of it was taken: the command does not read. Whether it will get it is not known.
+    /// The yield time was over before the server had taken all of the text, because the command does not read. The rest may be lost.
     Pending,
-    /// The command takes nothing any more: it counts as exited, and what is left of it is ended.
+    /// The stdin of the command is closed. The command counts as ended, and is killed if it still runs.
     Closed,
 }

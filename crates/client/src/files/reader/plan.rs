@@ -16,12 +16,12 @@ const EXTENT_BLOCKS: usize = 16;
 
 /// The position and the length of a block, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(super) struct BlockRange {
     pub(super) offset: u64,
     pub(super) len: usize,
 }
 
-pub(super) enum Plan {
+pub(super) enum ReadPlan {
     /// Read everything up to the end of the file.
     Whole {
         next: u64,
@@ -38,7 +38,7 @@ pub(super) enum Plan {
     },
 }
 
-impl Plan {
+impl ReadPlan {
     pub(super) fn whole(expected: Option<u64>) -> Self {
         Self::Whole { next: 0, expected, reached: 0 }
     }
@@ -48,26 +48,26 @@ impl Plan {
     }
 
     /// The next block, if it may be requested now. `is_alone`: no other block is on its way.
-    pub(super) fn next(&mut self, is_alone: bool) -> Option<Wanted> {
+    pub(super) fn next(&mut self, is_alone: bool) -> Option<BlockRange> {
         match self {
             Self::Whole { next, expected, .. } => {
                 // Only a block that is not full shows the end of the file, so one more block is requested at the expected end.
                 let is_likely = expected.is_none_or(|expected| *next <= expected);
                 (is_likely || is_alone).then(|| {
-                    let wanted = Wanted { offset: *next, len: WHOLE_BLOCK_BYTES };
+                    let range = BlockRange { offset: *next, len: WHOLE_BLOCK_BYTES };
                     *next += WHOLE_BLOCK_BYTES as u64;
-                    wanted
+                    range
                 })
             }
             Self::Extents { waiting, .. } => {
                 let extent = waiting.front_mut()?;
-                let wanted = Wanted { offset: extent.offset, len: block_of(extent.len) };
-                extent.offset += wanted.len as u64;
-                extent.len -= wanted.len as u64;
+                let range = BlockRange { offset: extent.offset, len: block_of(extent.len) };
+                extent.offset += range.len as u64;
+                extent.len -= range.len as u64;
                 if extent.len == 0 {
                     waiting.pop_front();
                 }
-                Some(wanted)
+                Some(range)
             }
         }
     }
@@ -154,21 +154,21 @@ mod tests {
 
     #[test]
     fn blocks_beyond_the_expected_end_are_requested_one_at_a_time() {
-        let mut plan = Plan::whole(Some(2 * MIB));
-        let offsets: Vec<u64> = std::iter::from_fn(|| plan.next(false)).map(|wanted| wanted.offset).collect();
+        let mut plan = ReadPlan::whole(Some(2 * MIB));
+        let offsets: Vec<u64> = std::iter::from_fn(|| plan.next(false)).map(|range| range.offset).collect();
         assert_eq!(offsets, [0, MIB, 2 * MIB]);
-        assert_eq!(plan.next(true).map(|wanted| wanted.offset), Some(3 * MIB));
+        assert_eq!(plan.next(true).map(|range| range.offset), Some(3 * MIB));
     }
 
     #[test]
     fn extents_are_cut_into_blocks() {
-        let mut plan = Plan::extents(10 * MIB);
+        let mut plan = ReadPlan::extents(10 * MIB);
         assert_eq!((plan.next(true), plan.page_from()), (None, Some(0)));
         let block = BLOCK_BYTES as u64;
         let extents = vec![Extent { offset: 5, len: block + 1 }, Extent { offset: 4 * MIB, len: 7 }];
         plan.take_page(ExtentsResult { extents, size: 9 * MIB, next: None }).unwrap();
-        let wanted: Vec<_> = std::iter::from_fn(|| plan.next(false)).map(|one| (one.offset, one.len)).collect();
-        assert_eq!(wanted, [(5, BLOCK_BYTES), (5 + block, 1), (4 * MIB, 7)]);
+        let range: Vec<_> = std::iter::from_fn(|| plan.next(false)).map(|one| (one.offset, one.len)).collect();
+        assert_eq!(range, [(5, BLOCK_BYTES), (5 + block, 1), (4 * MIB, 7)]);
         assert_eq!((plan.page_from(), plan.size()), (None, 9 * MIB));
     }
 
@@ -185,7 +185,7 @@ mod tests {
             page(&[(9, 1), (3, 1)], None),
             page(&[(1, u64::MAX)], None),
         ] {
-            assert!(Plan::extents(100).take_page(bad.clone()).is_err(), "{bad:?}");
+            assert!(ReadPlan::extents(100).take_page(bad.clone()).is_err(), "{bad:?}");
         }
     }
 }
