@@ -30,3 +30,26 @@ impl Cancel {
         if self.is_cancelled() { Err(FileError::cancelled()) } else { Ok(()) }
     }
 }
+
+/// Sets its flag when it is dropped. The caller of an operation holds it, and gives the flag to the thread that does the work, so that the
+/// work ends when its caller goes away.
+#[derive(Debug, Default)]
+pub struct CancelOnDrop(Cancel);
+
+impl CancelOnDrop {
+    /// Holds a new flag that is not set.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The flag for the thread that does the work.
+    pub fn flag(&self) -> Cancel {
+        self.0.clone()
+    }
+}
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}

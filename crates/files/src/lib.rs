@@ -34,7 +34,7 @@ mod write;
 mod write_lock;
 
 pub use cached::{metadata_if_cached, read_file_if_cached};
-pub use cancel::Cancel;
+pub use cancel::{Cancel, CancelOnDrop};
 pub use copy::copy;
 pub use create_directory::create_directory;
 pub use error::FileError;

@@ -1,6 +1,5 @@
 //! What a session has of files: room for its work on them, and what it has open.
 
-mod cancel_on_drop;
 mod handles;
 mod searches;
 mod watches;
@@ -10,7 +9,6 @@ use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 
-pub(crate) use cancel_on_drop::CancelOnDrop;
 pub(crate) use handles::{HandleRefusal, Handles, Opened, Slot};
 pub(crate) use searches::{Question, SearchPlaces, SessionSearches};
 pub(crate) use watches::{WatchRefusal, Watched, Watches};

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use files::{Cancel, CommitOptions, DanglingLinks, FileError, Follow, RegularFile, Upload};
+use files::{Cancel, CancelOnDrop, CommitOptions, DanglingLinks, FileError, Follow, RegularFile, Upload};
 use protocol::fs::{DirectoryEntry, Extent, ExtentsResult, FileMetadata, FileTime, WalkOptions, WalkResult};
 use protocol::{PathUri, SandboxContext};
 
@@ -112,8 +112,8 @@ impl ExecutorFileSystem for LocalFileSystem {
         options: WalkOptions,
         sandbox: Option<&'a SandboxContext>,
     ) -> FileFuture<'a, WalkResult> {
-        let cancel = CancelOnDrop(Cancel::new());
-        let cancelled = cancel.0.clone();
+        let cancel = CancelOnDrop::new();
+        let cancelled = cancel.flag();
         let walked = on_path(path, sandbox, move |path| walk::walk(path, options, &cancelled));
         Box::pin(async move {
             let walked = walked.await;
@@ -150,15 +150,6 @@ impl ExecutorFileSystem for LocalFileSystem {
         sandbox: Option<&'a SandboxContext>,
     ) -> FileFuture<'a, ()> {
         on_path(path, sandbox, move |path| files::symlink(&target, path))
-    }
-}
-
-/// Ends an operation whose caller is gone.
-struct CancelOnDrop(Cancel);
-
-impl Drop for CancelOnDrop {
-    fn drop(&mut self) {
-        self.0.cancel();
     }
 }
 

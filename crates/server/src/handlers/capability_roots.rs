@@ -6,7 +6,7 @@ mod scan;
 
 use std::sync::Arc;
 
-use files::{Cancel, Follow};
+use files::{Cancel, CancelOnDrop, Follow};
 use protocol::{
     CapabilityRoot, DiscoverParams, DiscoverResult, DiscoveredRoot, SandboxContext, WireError, encode_response,
 };
@@ -14,7 +14,6 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use crate::connection::Call;
-use crate::files::CancelOnDrop;
 use crate::session::Session;
 
 /// As published.

@@ -5,7 +5,7 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use files::{Cancel, DanglingLinks, EntryKind, FileError, WalkItem};
+use files::{Cancel, CancelOnDrop, DanglingLinks, EntryKind, FileError, WalkItem};
 use protocol::fs::{
     DirectoryEntry, FileMetadata, FileParams, FileTime, LinkTarget, PathParams, PathResult, ReadDirectoryParams,
     ReadDirectoryResult, WalkAnswer, WalkKind, WalkParams, WalkResult,
@@ -14,7 +14,6 @@ use protocol::{Base64Bytes, RequestId, WireError, encode_base64_response, encode
 
 use super::{Attempt, answer, answer_in_room, failed, follow, look, native, uri, wire_error};
 use crate::connection::{Call, Connection, MetadataRequest};
-use crate::files::CancelOnDrop;
 use crate::session::Session;
 
 /// The most `fs/readFile` reads, whatever a message may hold.
