@@ -1,5 +1,5 @@
 //! Tools for tests: the real server in a process of its own ([`TestServer`]), a raw client of the protocol ([`Client`]), and a
-//! proxy that breaks connections ([`CuttingProxy`]).
+//! proxy that breaks connections ([`CuttingProxy`]), and an HTTP server for requests that the server makes ([`HttpPeer`]).
 //!
 //! Nothing is mocked: the binary under test is the one that users run. Only tests of a client also have a [scripted
 //! server](ScriptedServer), for behaviour that a real server does not show on purpose. No crate depends on this one except for
@@ -10,6 +10,7 @@
 mod client;
 mod conversation;
 mod http;
+mod http_peer;
 mod process_info;
 mod proxy;
 mod published;
@@ -23,6 +24,7 @@ mod wait;
 pub use client::{Client, FinishedProcess};
 pub use conversation::{base64, unbase64};
 pub use http::{HttpAnswer, UPGRADE, http_exchange, http_get, http_request};
+pub use http_peer::{HttpPeer, PeerReply, RecordedRequests, http_ok, read_http_request, serve_http};
 pub use process_info::{
     cpu_time, descendants, is_alive, open_fds, peak_resident_bytes, process_state, resident_bytes, threads,
 };

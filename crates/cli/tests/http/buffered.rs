@@ -1,13 +1,13 @@
 //! Requests whose answer comes as a whole.
 
-use testkit::{base64, json};
+use testkit::{HttpPeer, base64, http_ok, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use crate::support::{Peer, fetch, ok, refused, server, server_with};
+use crate::support::{fetch, refused, server, server_with};
 
 #[tokio::test]
 async fn method_path_headers_and_body_go_out_and_status_headers_and_body_come_back() {
-    let (server, peer) = (server().await, Peer::answering(|_| {
+    let (server, peer) = (server().await, HttpPeer::closing(|_| {
         "HTTP/1.1 418 Odd\r\nX-One: 1\r\nSet-Cookie: a\r\nX-Two: 2\r\nSet-Cookie: b\r\nContent-Length: 3\r\n\r\nyes".into()
     }).await);
     let mut client = server.client().await;
@@ -34,7 +34,7 @@ async fn method_path_headers_and_body_go_out_and_status_headers_and_body_come_ba
 #[tokio::test]
 async fn the_published_examples_hold() {
     let server = server_with(&[], &[("TOK", "abc")]).await;
-    let peer = Peer::answering(|_| {
+    let peer = HttpPeer::closing(|_| {
         "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nX-Two: a\r\nX-One: 1\r\nX-Two: b\r\nContent-Length: 2\r\n\r\nhi".into()
     })
     .await;
@@ -89,7 +89,7 @@ async fn the_published_examples_hold() {
 async fn a_fragment_is_not_sent_and_compressed_bodies_are_left_as_they_are() {
     let (server, peer) = (
         server().await,
-        Peer::answering(|_| "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 5\r\n\r\nnotgz".into())
+        HttpPeer::closing(|_| "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 5\r\n\r\nnotgz".into())
             .await,
     );
     let mut client = server.client().await;
@@ -103,7 +103,7 @@ async fn a_fragment_is_not_sent_and_compressed_bodies_are_left_as_they_are() {
 async fn header_values_that_are_not_visible_ascii_are_dropped() {
     let (server, peer) = (
         server().await,
-        Peer::answering(|_| {
+        HttpPeer::closing(|_| {
             "HTTP/1.1 200 OK\r\nX-Odd: caf\u{e9}\r\nX-Even: plain\r\nContent-Length: 0\r\n\r\n".into()
         })
         .await,
@@ -116,7 +116,7 @@ async fn header_values_that_are_not_visible_ascii_are_dropped() {
 
 #[tokio::test]
 async fn requests_that_make_no_sense_are_refused_before_anything_is_sent() {
-    let (server, peer) = (server().await, Peer::answering(|_| ok("")).await);
+    let (server, peer) = (server().await, HttpPeer::closing(|_| http_ok("")).await);
     let mut client = server.client().await;
     let url = peer.url("/");
     for (url, changes, start) in [
@@ -140,12 +140,12 @@ async fn requests_that_make_no_sense_are_refused_before_anything_is_sent() {
 async fn a_body_larger_than_allowed_is_an_error() {
     let (server, peer) = (
         server().await,
-        Peer::answering(|request| {
+        HttpPeer::closing(|request| {
             if request.starts_with("GET /chunked") {
                 return "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n12345\r\n5\r\n67890\r\n0\r\n\r\n"
                     .into();
             }
-            ok("1234567890")
+            http_ok("1234567890")
         })
         .await,
     );
@@ -163,7 +163,7 @@ async fn a_body_larger_than_allowed_is_an_error() {
 async fn a_body_that_fits_into_no_message_is_an_error_and_not_a_broken_connection() {
     let (server, peer) = (
         server_with(&["--max-message-bytes", "1MiB"], &[]).await,
-        Peer::answering(|_| ok(&"x".repeat(2 << 20))).await,
+        HttpPeer::closing(|_| http_ok(&"x".repeat(2 << 20))).await,
     );
     let mut client = server.client().await;
     let (code, message) = refused(&mut client, peer.url("/"), json!({})).await;
@@ -175,8 +175,10 @@ async fn a_body_that_fits_into_no_message_is_an_error_and_not_a_broken_connectio
 #[tokio::test]
 async fn answers_that_are_collected_have_a_bound() {
     let server = server_with(&["--max-buffered-http", "100KiB"], &[]).await;
-    let peer =
-        Peer::answering(|request| ok(&"x".repeat(if request.starts_with("GET /large") { 2 << 20 } else { 9 }))).await;
+    let peer = HttpPeer::closing(|request| {
+        http_ok(&"x".repeat(if request.starts_with("GET /large") { 2 << 20 } else { 9 }))
+    })
+    .await;
     let mut client = server.client().await;
     let words = "HTTP answers that are collected exceed the limit of one session: 25600 bytes for a session and 102400 in all (--max-buffered-http); ask for it with streamResponse";
     for _ in 0..3 {
@@ -190,7 +192,7 @@ async fn answers_that_are_collected_have_a_bound() {
 #[tokio::test]
 async fn one_session_has_a_part_of_the_bound_of_all() {
     let server = server_with(&["--max-buffered-http", "32MiB"], &[]).await;
-    let peer = Peer::start(|request, mut stream| async move {
+    let peer = HttpPeer::start(|request, mut stream| async move {
         let is_held = request.starts_with("GET /held");
         let body = "x".repeat(if is_held { 3 << 20 } else { 4 << 20 });
         let _gone = stream.write_all(format!("HTTP/1.1 200 OK\r\n\r\n{body}").as_bytes()).await;
@@ -218,12 +220,12 @@ async fn one_session_has_a_part_of_the_bound_of_all() {
 async fn buffered_requests_may_share_an_id_and_do_not_wait_for_each_other() {
     let (server, peer) = (
         server().await,
-        Peer::start(|request, mut stream| async move {
+        HttpPeer::start(|request, mut stream| async move {
             use tokio::io::AsyncWriteExt as _;
             if request.starts_with("GET /never") {
                 return std::future::pending().await;
             }
-            let _gone = stream.write_all(ok("now").as_bytes()).await;
+            let _gone = stream.write_all(http_ok("now").as_bytes()).await;
         })
         .await,
     );
@@ -235,7 +237,7 @@ async fn buffered_requests_may_share_an_id_and_do_not_wait_for_each_other() {
 
 #[tokio::test]
 async fn there_are_only_so_many_requests_at_once() {
-    let peer = Peer::start(|_, stream| async move {
+    let peer = HttpPeer::start(|_, stream| async move {
         std::future::pending::<()>().await;
         drop(stream);
     })

@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use testkit::json;
+use testkit::{HttpPeer, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::Notify;
 
-use crate::support::{Peer, Pieces, open, request, server};
+use crate::support::{Pieces, open, request, server};
 
 /// Says this much of an answer, and notes when the other end is gone.
-async fn silent_after(text: &'static str) -> (Peer, Arc<Notify>) {
+async fn silent_after(text: &'static str) -> (HttpPeer, Arc<Notify>) {
     let gone = Arc::new(Notify::new());
     let noted = Arc::clone(&gone);
-    let peer = Peer::start(move |_, mut stream| {
+    let peer = HttpPeer::start(move |_, mut stream| {
         let noted = Arc::clone(&noted);
         async move {
             let _gone = stream.write_all(text.as_bytes()).await;

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use testkit::{Value, json};
+use testkit::{HttpPeer, Value, http_ok, json, read_http_request};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::{self, ServerConfig};
 
-use crate::support::{Peer, fetch, ok, read_request, refused, server_with};
+use crate::support::{fetch, refused, server_with};
 
 const FORBIDDEN: [&str; 14] = [
     "CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN",
@@ -35,7 +35,7 @@ fn header(name: &str, prefix: &str, variable: &str) -> Value {
 #[tokio::test]
 async fn a_header_takes_its_value_from_the_environment_behind_a_prefix() {
     let server = server_with(&[], &[("MY_TOKEN", "abc")]).await;
-    let peer = Peer::answering(|_| ok("")).await;
+    let peer = HttpPeer::closing(|_| http_ok("")).await;
     let mut client = server.client().await;
     let info = client.call("environment/info", json!({})).await;
     assert_eq!(info["capabilities"]["httpHeaderEnvVars"], true);
@@ -47,7 +47,7 @@ async fn a_header_takes_its_value_from_the_environment_behind_a_prefix() {
 async fn without_a_usable_variable_no_connection_is_made() {
     let set: Vec<_> = FORBIDDEN.iter().map(|name| (*name, "secret")).chain([("EMPTY", "")]).collect();
     let server = server_with(&[], &set).await;
-    let peer = Peer::answering(|_| ok("")).await;
+    let peer = HttpPeer::closing(|_| http_ok("")).await;
     let mut client = server.client().await;
     for name in FORBIDDEN.iter().flat_map(|name| [(*name).to_owned(), name.to_lowercase()]) {
         let (code, message) = refused(&mut client, peer.url("/"), header("X-Key", "", &name)).await;
@@ -66,7 +66,8 @@ async fn without_a_usable_variable_no_connection_is_made() {
 
 #[tokio::test]
 async fn requests_go_through_the_proxy_of_the_environment_and_hosts_are_written_in_ascii() {
-    let (proxy, direct) = (Peer::answering(|_| ok("proxied")).await, Peer::answering(|_| ok("direct")).await);
+    let (proxy, direct) =
+        (HttpPeer::closing(|_| http_ok("proxied")).await, HttpPeer::closing(|_| http_ok("direct")).await);
     let server = server_with(
         &[],
         &[("HTTP_PROXY", &proxy.url("")), ("http_proxy", &proxy.url("")), ("NO_PROXY", "127.0.0.1")],
@@ -102,8 +103,8 @@ async fn https_trusts_the_authority_of_the_environment_and_no_stranger() {
         while let Ok((stream, _)) = listener.accept().await {
             // Whoever does not trust us goes away here.
             let Ok(mut stream) = acceptor.accept(stream).await else { continue };
-            if read_request(&mut stream).await.is_some() {
-                let _gone = stream.write_all(ok("secure").as_bytes()).await;
+            if read_http_request(&mut stream).await.is_some() {
+                let _gone = stream.write_all(http_ok("secure").as_bytes()).await;
                 let _gone = stream.shutdown().await;
             }
         }

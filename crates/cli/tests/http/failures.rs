@@ -1,13 +1,13 @@
 //! Peers that do not behave.
 
-use testkit::{json, resident_bytes};
+use testkit::{HttpPeer, http_ok, json, resident_bytes};
 use tokio::io::AsyncWriteExt as _;
 
-use crate::support::{Peer, Pieces, fetch, ok, open, refused, server};
+use crate::support::{Pieces, fetch, open, refused, server};
 
 /// Says this much and then nothing.
-async fn stalled(text: &'static str) -> Peer {
-    Peer::start(move |_, mut stream| async move {
+async fn stalled(text: &'static str) -> HttpPeer {
+    HttpPeer::start(move |_, mut stream| async move {
         let _gone = stream.write_all(text.as_bytes()).await;
         std::future::pending::<()>().await;
     })
@@ -24,10 +24,10 @@ async fn a_request_waits_for_as_long_as_it_was_told_to() {
         client.call_error("http/request", crate::support::request(peer.url("/"), json!({"timeoutMs": 10}))).await;
     let message = format!("http/request failed: {TOO_LATE}");
     assert_eq!(error, json!({"code": -32603, "message": message, "data": {"kind": "timeout"}}));
-    let slow = Peer::start(|_, mut stream| async move {
+    let slow = HttpPeer::start(|_, mut stream| async move {
         // sleep: longer than the timeout above, to show that without one nothing ends it.
         tokio::time::sleep(std::time::Duration::from_millis(200)).await;
-        let _gone = stream.write_all(ok("late").as_bytes()).await;
+        let _gone = stream.write_all(http_ok("late").as_bytes()).await;
     })
     .await;
     for changes in [json!({}), json!({"timeoutMs": null})] {
@@ -49,7 +49,7 @@ async fn the_time_is_for_the_body_too() {
 #[tokio::test]
 async fn a_stalled_peer_delays_nobody_else() {
     let (server, peer, quick) =
-        (server().await, stalled("HTTP/1.1 200 OK\r\nX-Half").await, Peer::answering(|_| ok("quick")).await);
+        (server().await, stalled("HTTP/1.1 200 OK\r\nX-Half").await, HttpPeer::closing(|_| http_ok("quick")).await);
     let mut client = server.client().await;
     client.send("http/request", crate::support::request(peer.url("/"), json!({}))).await;
     assert_eq!(fetch(&mut client, quick.url("/"), json!({})).await.2, "quick");
@@ -76,7 +76,7 @@ async fn answers_that_are_none_say_what_they_are() {
             "failed to read http/request response body: ",
         ),
     ] {
-        let peer = Peer::answering(move |_| answer.clone()).await;
+        let peer = HttpPeer::closing(move |_| answer.clone()).await;
         let (code, message) = refused(&mut client, peer.url("/"), json!({})).await;
         assert_eq!(code, -32603, "{message}");
         assert!(message.starts_with(start), "{message}");
@@ -98,7 +98,7 @@ async fn where_nobody_listens_there_is_no_answer() {
 async fn an_endless_head_costs_little() {
     let (server, peer) = (
         server().await,
-        Peer::start(|_, mut stream| async move {
+        HttpPeer::start(|_, mut stream| async move {
             let _gone = stream.write_all(b"HTTP/1.1 200 OK\r\nX-Endless: ").await;
             let block = vec![b'x'; 1 << 20];
             for _ in 0..256 {

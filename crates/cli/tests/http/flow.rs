@@ -4,18 +4,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use testkit::{eventually, json, resident_bytes};
+use testkit::{HttpPeer, eventually, json, resident_bytes};
 use tokio::io::AsyncWriteExt as _;
 
-use crate::support::{Peer, Pieces, open, server};
+use crate::support::{Pieces, open, server};
 
 const BODY: usize = 200 << 20;
 
 /// Offers a large body, and counts what is taken of it.
-async fn counting_peer() -> (Peer, Arc<AtomicUsize>) {
+async fn counting_peer() -> (HttpPeer, Arc<AtomicUsize>) {
     let taken = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&taken);
-    let peer = Peer::start(move |_, mut stream| {
+    let peer = HttpPeer::start(move |_, mut stream| {
         let counted = Arc::clone(&counted);
         async move {
             let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {BODY}\r\n\r\n");

@@ -2,9 +2,9 @@
 
 use std::fs::File;
 
-use testkit::{TestServer, base64, json};
+use testkit::{HttpPeer, TestServer, base64, http_ok, json};
 
-use crate::support::{Peer, Pieces, fetch, ok, open, refused, request};
+use crate::support::{Pieces, fetch, open, refused, request};
 
 #[tokio::test]
 async fn neither_paths_nor_headers_nor_bodies_are_logged() {
@@ -14,12 +14,12 @@ async fn neither_paths_nor_headers_nor_bodies_are_logged() {
         command.env("RUST_LOG", "trace").env("HUSH_VARIABLE", "hushtoken").stderr(File::create(&log).unwrap())
     })
     .await;
-    let peer = Peer::answering(|request| match () {
+    let peer = HttpPeer::closing(|request| match () {
         () if request.contains("/hushround") => {
             "HTTP/1.1 302 Found\r\nLocation: /hushpath\r\nContent-Length: 0\r\n\r\n".into()
         }
         () if request.contains("/hushbroken") => "hushanswer".into(),
-        () => ok("hushanswer").replace("\r\n\r\n", "\r\nX-Hush: hushheader\r\n\r\n"),
+        () => http_ok("hushanswer").replace("\r\n\r\n", "\r\nX-Hush: hushheader\r\n\r\n"),
     })
     .await;
     let mut client = server.client().await;

@@ -1,8 +1,8 @@
 //! Answers that point elsewhere.
 
-use testkit::{base64, json};
+use testkit::{HttpPeer, base64, http_ok, json};
 
-use crate::support::{Peer, fetch, ok, refused, server, server_with};
+use crate::support::{fetch, refused, server, server_with};
 
 fn to(status: u16, location: &str) -> String {
     format!("HTTP/1.1 {status} Moved\r\nLocation: {location}\r\nContent-Length: 4\r\n\r\ngone")
@@ -12,8 +12,10 @@ fn to(status: u16, location: &str) -> String {
 async fn a_redirect_is_followed_or_returned_as_asked() {
     let (server, peer) = (
         server().await,
-        Peer::answering(|request| if request.starts_with("GET /old") { to(302, "/new") } else { ok("arrived") })
-            .await,
+        HttpPeer::closing(
+            |request| if request.starts_with("GET /old") { to(302, "/new") } else { http_ok("arrived") },
+        )
+        .await,
     );
     let mut client = server.client().await;
     let (status, _, body) = fetch(&mut client, peer.url("/old"), json!({})).await;
@@ -29,9 +31,9 @@ async fn a_redirect_is_followed_or_returned_as_asked() {
 async fn some_redirects_repeat_the_request_and_some_ask_for_another() {
     let (server, peer) = (
         server().await,
-        Peer::answering(|request| {
+        HttpPeer::closing(|request| {
             let path = request.split(' ').nth(1).unwrap();
-            path.strip_prefix("/from/").map_or_else(|| ok("done"), |status| to(status.parse().unwrap(), "/to"))
+            path.strip_prefix("/from/").map_or_else(|| http_ok("done"), |status| to(status.parse().unwrap(), "/to"))
         })
         .await,
     );
@@ -49,9 +51,9 @@ async fn some_redirects_repeat_the_request_and_some_ask_for_another() {
 
 #[tokio::test]
 async fn secrets_stay_with_the_host_they_were_for() {
-    let other = Peer::answering(|_| ok("")).await;
+    let other = HttpPeer::closing(|_| http_ok("")).await;
     let target = other.url("/");
-    let (server, peer) = (server().await, Peer::answering(move |_| to(307, &target)).await);
+    let (server, peer) = (server().await, HttpPeer::closing(move |_| to(307, &target)).await);
     let mut client = server.client().await;
     let headers: Vec<_> = ["Authorization", "Cookie", "Proxy-Authorization", "X-Kept"]
         .map(|name| json!({"name": name, "value": "value"}))
@@ -64,10 +66,10 @@ async fn secrets_stay_with_the_host_they_were_for() {
 
 #[tokio::test]
 async fn values_from_the_environment_stay_with_the_host_they_were_for() {
-    let other = Peer::answering(|_| ok("")).await;
+    let other = HttpPeer::closing(|_| http_ok("")).await;
     let target = other.url("/");
     let (server, peer) =
-        (server_with(&[], &[("MY_TOKEN", "s3cret")]).await, Peer::answering(move |_| to(307, &target)).await);
+        (server_with(&[], &[("MY_TOKEN", "s3cret")]).await, HttpPeer::closing(move |_| to(307, &target)).await);
     let mut client = server.client().await;
     let headers = json!([
         {"name": "X-Api-Key", "value": "", "valueEnvVar": "MY_TOKEN"},
@@ -84,7 +86,7 @@ async fn values_from_the_environment_stay_with_the_host_they_were_for() {
 async fn circles_and_other_schemes_are_errors() {
     let (server, peer) = (
         server().await,
-        Peer::answering(|request| {
+        HttpPeer::closing(|request| {
             if request.starts_with("GET /circle") { to(302, "/circle") } else { to(302, "ftp://elsewhere/") }
         })
         .await,

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use testkit::{TestServer, json, peak_resident_bytes, resident_bytes};
+use testkit::{HttpPeer, TestServer, http_ok, json, peak_resident_bytes, resident_bytes};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, Semaphore};
 
-use crate::support::{Peer, Pieces, open, refused, request, server};
+use crate::support::{Pieces, open, refused, request, server};
 
 async fn say(stream: &mut TcpStream, text: &str) {
     let _gone = stream.write_all(text.as_bytes()).await;
@@ -17,10 +17,10 @@ async fn say(stream: &mut TcpStream, text: &str) {
 const CHUNKED: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
 
 /// Says one piece at once and the other one when it is told to.
-async fn slow_peer() -> (Peer, Arc<Semaphore>) {
+async fn slow_peer() -> (HttpPeer, Arc<Semaphore>) {
     let go = Arc::new(Semaphore::new(0));
     let told = Arc::clone(&go);
-    let peer = Peer::start(move |_, mut stream| {
+    let peer = HttpPeer::start(move |_, mut stream| {
         let told = Arc::clone(&told);
         async move {
             say(&mut stream, CHUNKED).await;
@@ -80,7 +80,7 @@ async fn an_id_is_free_after_a_request_that_failed() {
 async fn large_pieces_are_split_and_put_together_again() {
     let body: Vec<u8> = (0..5_000_000_u32).map(|n| b'a' + (n % 23) as u8).collect();
     let text = String::from_utf8(body.clone()).unwrap();
-    let (server, peer) = (server().await, Peer::answering(move |_| crate::support::ok(&text)).await);
+    let (server, peer) = (server().await, HttpPeer::closing(move |_| http_ok(&text)).await);
     let mut client = server.client().await;
     open(&mut client, "r", peer.url("/"), json!({})).await;
     let (came, error) = Pieces::of("r").rest(&mut client).await;
@@ -90,7 +90,7 @@ async fn large_pieces_are_split_and_put_together_again() {
 #[tokio::test]
 async fn a_body_that_breaks_off_ends_with_the_reason() {
     let (server, peer) =
-        (server().await, Peer::answering(|_| "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort".into()).await);
+        (server().await, HttpPeer::closing(|_| "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort".into()).await);
     let mut client = server.client().await;
     open(&mut client, "r", peer.url("/"), json!({})).await;
     let (body, error) = Pieces::of("r").rest(&mut client).await;
@@ -106,7 +106,7 @@ async fn a_body_that_breaks_off_ends_with_the_reason() {
 async fn streams_end_with_their_connection() {
     let ended = Arc::new(Notify::new());
     let noted = Arc::clone(&ended);
-    let peer = Peer::start(move |_, mut stream| {
+    let peer = HttpPeer::start(move |_, mut stream| {
         let noted = Arc::clone(&noted);
         async move {
             say(&mut stream, CHUNKED).await;
@@ -124,8 +124,8 @@ async fn streams_end_with_their_connection() {
 }
 
 /// Says so many megabytes and the end.
-async fn gusher(megabytes: usize) -> Peer {
-    Peer::start(move |_, mut stream| async move {
+async fn gusher(megabytes: usize) -> HttpPeer {
+    HttpPeer::start(move |_, mut stream| async move {
         say(&mut stream, &format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", megabytes << 20)).await;
         let block = vec![b'x'; 1 << 20];
         for _ in 0..megabytes {
@@ -168,7 +168,7 @@ const CLOSE_FRAME: [u8; 6] = [0x88, 0x80, 0, 0, 0, 0];
 async fn a_client_that_says_goodbye_and_reads_no_more_is_owed_nothing() {
     let (stalled, ended) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let noted = (Arc::clone(&stalled), Arc::clone(&ended));
-    let peer = Peer::start(move |_, mut stream| {
+    let peer = HttpPeer::start(move |_, mut stream| {
         let (stalled, ended) = noted.clone();
         async move {
             say(&mut stream, "HTTP/1.1 200 OK\r\n\r\n").await;

@@ -4,15 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::support::{Answer, Server, failure, fetcher, get, ok, raw, read_request, text, within};
+use crate::support::{failure, fetcher, get, ok, raw, text, within};
 use fetch::{FailureKind, FetchRequest};
+use testkit::{HttpPeer, PeerReply, read_http_request};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 
 #[tokio::test]
 async fn large_bodies_come_in_pieces_of_at_most_a_mebibyte() {
     let size = 9_000_001;
-    let server = Server::start(move |_| ok(&"x".repeat(size))).await;
+    let server = HttpPeer::answering(move |_| ok(&"x".repeat(size))).await;
     let mut body = fetcher(&[]).send(get(server.url("/"))).await.unwrap().body;
     let mut received = 0;
     while let Some(piece) = body.next().await.unwrap() {
@@ -27,7 +28,7 @@ async fn large_bodies_come_in_pieces_of_at_most_a_mebibyte() {
 async fn chunks_and_trailers_are_taken_apart() {
     let chunked =
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;x=y\r\nde\r\n0\r\nX-Trailer: 1\r\n\r\n";
-    let server = Server::start(move |_| raw(chunked)).await;
+    let server = HttpPeer::answering(move |_| raw(chunked)).await;
     let fetcher = fetcher(&[]);
     for _ in 0..2 {
         assert_eq!(text(&fetcher, get(server.url("/"))).await.unwrap(), (200, "abcde".into()));
@@ -37,14 +38,14 @@ async fn chunks_and_trailers_are_taken_apart() {
 
 #[tokio::test]
 async fn a_body_without_a_length_ends_with_the_connection() {
-    let server = Server::start(|_| Answer::Close(b"HTTP/1.1 200 OK\r\n\r\nuntil here".to_vec())).await;
+    let server = HttpPeer::answering(|_| PeerReply::Close(b"HTTP/1.1 200 OK\r\n\r\nuntil here".to_vec())).await;
     assert_eq!(text(&fetcher(&[]), get(server.url("/"))).await.unwrap(), (200, "until here".into()));
 }
 
 #[tokio::test]
 async fn a_piece_is_handed_over_when_it_comes() {
     let first = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nevent\r\n";
-    let server = Server::start(move |_| raw(first)).await;
+    let server = HttpPeer::answering(move |_| raw(first)).await;
     let mut body = fetcher(&[]).send(get(server.url("/"))).await.unwrap().body;
     assert_eq!(body.next().await.unwrap().unwrap(), "event");
 }
@@ -61,7 +62,7 @@ async fn what_nobody_takes_is_not_read() {
     let (full, mut is_full) = tokio::sync::mpsc::channel(1);
     let server = tokio::spawn(async move {
         let (mut stream, _) = listener.accept().await.unwrap();
-        read_request(&mut stream).await.unwrap();
+        read_http_request(&mut stream).await.unwrap();
         stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1073741824\r\n\r\n").await.unwrap();
         let piece = vec![b'x'; 64 * 1024];
         for _ in 0..1 << 14 {
@@ -99,7 +100,8 @@ async fn what_nobody_takes_is_not_read() {
 async fn a_body_over_the_limit_is_an_error_that_names_it() {
     let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabcde\r\n1\r\nf\r\n0\r\n\r\n";
     let server =
-        Server::start(move |request| if request.contains("/chunked") { raw(chunked) } else { ok("abcdef") }).await;
+        HttpPeer::answering(move |request| if request.contains("/chunked") { raw(chunked) } else { ok("abcdef") })
+            .await;
     let fetcher = fetcher(&[]);
     for path in ["/announced", "/chunked"] {
         let limited = |max_body_bytes| FetchRequest { max_body_bytes: Some(max_body_bytes), ..get(server.url(path)) };
@@ -115,7 +117,7 @@ async fn a_body_over_the_limit_is_an_error_that_names_it() {
 
 #[tokio::test]
 async fn an_announced_body_over_the_limit_is_not_waited_for() {
-    let server = Server::start(|_| raw(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n")).await;
+    let server = HttpPeer::answering(|_| raw(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n")).await;
     let mut body =
         fetcher(&[]).send(FetchRequest { max_body_bytes: Some(5), ..get(server.url("/")) }).await.unwrap().body;
     assert_eq!(failure(body.next().await).0, FailureKind::BodyTooLarge);
@@ -131,7 +133,7 @@ async fn less_than_announced_is_an_error() {
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n",
     ];
     for answer in incomplete {
-        let server = Server::start(move |_| Answer::Close(answer.into())).await;
+        let server = HttpPeer::answering(move |_| PeerReply::Close(answer.into())).await;
         let mut body = fetcher(&[]).send(get(server.url("/"))).await.unwrap().body;
         assert_eq!(body.next().await.unwrap().unwrap(), "abc");
         let text =
@@ -143,7 +145,7 @@ async fn less_than_announced_is_an_error() {
 #[tokio::test]
 async fn chunks_that_are_none_are_an_error() {
     let answer = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nsecret\r\n";
-    let server = Server::start(move |_| raw(answer)).await;
+    let server = HttpPeer::answering(move |_| raw(answer)).await;
     let (kind, text) = failure(text(&fetcher(&[]), get(server.url("/"))).await);
     assert_eq!(kind, FailureKind::Protocol);
     assert!(!text.contains("secret"), "{text}");
@@ -152,7 +154,7 @@ async fn chunks_that_are_none_are_an_error() {
 #[tokio::test]
 async fn more_than_announced_is_ignored_and_never_taken_for_the_next_answer() {
     let poison = "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabcHTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison";
-    let server = Server::start(move |_| raw(poison)).await;
+    let server = HttpPeer::answering(move |_| raw(poison)).await;
     let fetcher = fetcher(&[]);
     for _ in 0..3 {
         assert_eq!(text(&fetcher, get(server.url("/"))).await.unwrap(), (200, "abc".into()));
@@ -163,7 +165,7 @@ async fn more_than_announced_is_ignored_and_never_taken_for_the_next_answer() {
 #[tokio::test]
 async fn the_deadline_holds_for_a_body_that_is_taken_later() {
     let first = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc";
-    let server = Server::start(move |_| raw(first)).await;
+    let server = HttpPeer::answering(move |_| raw(first)).await;
     let mut body = fetcher(&[]).send(within(1000, get(server.url("/")))).await.unwrap().body;
     assert_eq!(body.next().await.unwrap().unwrap(), "abc");
     let text = "failed to read http/request response body: the time given for the request is over".to_owned();
@@ -177,7 +179,7 @@ async fn a_peer_that_never_stops_sending_is_stopped_by_the_deadline() {
     let url = format!("http://{}/", listener.local_addr().unwrap());
     let server = tokio::spawn(async move {
         let (mut stream, _) = listener.accept().await.unwrap();
-        read_request(&mut stream).await.unwrap();
+        read_http_request(&mut stream).await.unwrap();
         stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
         while stream.write_all(&[b'x'; 64 * 1024]).await.is_ok() {}
     });

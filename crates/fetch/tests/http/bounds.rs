@@ -1,7 +1,8 @@
 //! Headers without end.
 
-use crate::support::{Server, failure, fetcher, get, raw, read_request, text};
+use crate::support::{failure, fetcher, get, raw, text};
 use fetch::FailureKind;
+use testkit::{HttpPeer, read_http_request};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 
@@ -15,7 +16,7 @@ async fn a_flood_of_headers_is_cut_off_early() {
         let url = format!("http://{}/", listener.local_addr().unwrap());
         let server = tokio::spawn(async move {
             let (mut stream, _) = listener.accept().await.unwrap();
-            read_request(&mut stream).await.unwrap();
+            read_http_request(&mut stream).await.unwrap();
             stream.write_all(b"HTTP/1.1 200 OK\r\nX-First: ").await.unwrap();
             let flood = line.repeat(1000);
             let mut written = 0_usize;
@@ -36,7 +37,8 @@ async fn a_thousand_headers_are_fine_and_one_more_is_not() {
         let headers: String = (1..count).map(|number| format!("x-{number}: 1\r\n")).collect();
         format!("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n{headers}\r\n")
     };
-    let server = Server::start(move |request| raw(with(if request.contains("/more") { 1001 } else { 1000 }))).await;
+    let server =
+        HttpPeer::answering(move |request| raw(with(if request.contains("/more") { 1001 } else { 1000 }))).await;
     let fetcher = fetcher(&[]);
     assert_eq!(fetcher.send(get(server.url("/"))).await.unwrap().headers.len(), 1000);
     assert_eq!(failure(fetcher.send(get(server.url("/more"))).await), (FailureKind::Protocol, OVER.to_owned()));
@@ -44,7 +46,7 @@ async fn a_thousand_headers_are_fine_and_one_more_is_not() {
 
 #[tokio::test]
 async fn a_large_header_is_fine_below_the_bound() {
-    let server = Server::start(|_| raw(format!("HTTP/1.1 204 No\r\nx: {}\r\n\r\n", "y".repeat(200_000)))).await;
+    let server = HttpPeer::answering(|_| raw(format!("HTTP/1.1 204 No\r\nx: {}\r\n\r\n", "y".repeat(200_000)))).await;
     let response = fetcher(&[]).send(get(server.url("/"))).await.unwrap();
     assert_eq!(response.headers[0].1.len(), 200_000);
 }
@@ -53,6 +55,6 @@ async fn a_large_header_is_fine_below_the_bound() {
 async fn trailers_without_end_are_cut_off() {
     let flood = "x-flood: aaaaaaaaaaaaaaaaaaaa\r\n".repeat(50_000);
     let answer = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n{flood}");
-    let server = Server::start(move |_| raw(answer.clone())).await;
+    let server = HttpPeer::answering(move |_| raw(answer.clone())).await;
     assert_eq!(failure(text(&fetcher(&[]), get(server.url("/"))).await).0, FailureKind::Protocol);
 }

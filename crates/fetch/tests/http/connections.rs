@@ -2,14 +2,15 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::support::{Answer, Server, failure, fetcher, get, ok, raw, read_request, request, text};
+use crate::support::{failure, fetcher, get, ok, raw, request, text};
 use fetch::{FailureKind, FetchRequest, Redirects};
+use testkit::{HttpPeer, PeerReply, read_http_request};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 #[tokio::test]
 async fn one_connection_serves_many_requests_one_after_another() {
-    let server = Server::start(|_| ok("x")).await;
+    let server = HttpPeer::answering(|_| ok("x")).await;
     let fetcher = fetcher(&[]);
     for number in 0..20 {
         let redirects = if number % 2 == 0 { Redirects::Follow } else { Redirects::Stop };
@@ -20,7 +21,7 @@ async fn one_connection_serves_many_requests_one_after_another() {
 
 #[tokio::test]
 async fn who_has_got_the_last_byte_need_not_ask_for_more() {
-    let server = Server::start(|_| ok("x")).await;
+    let server = HttpPeer::answering(|_| ok("x")).await;
     let fetcher = fetcher(&[]);
     for _ in 0..3 {
         let mut body = fetcher.send(get(server.url("/"))).await.unwrap().body;
@@ -31,7 +32,7 @@ async fn who_has_got_the_last_byte_need_not_ask_for_more() {
 
 #[tokio::test]
 async fn no_more_than_sixteen_connections_are_kept() {
-    let server = Server::start(|_| ok("x")).await;
+    let server = HttpPeer::answering(|_| ok("x")).await;
     let fetcher = fetcher(&[]);
     let mut answers = Vec::new();
     for _ in 0..20 {
@@ -48,7 +49,7 @@ async fn no_more_than_sixteen_connections_are_kept() {
 
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_nobody_needs_is_closed_after_a_minute() {
-    let server = Server::start(|_| ok("x")).await;
+    let server = HttpPeer::answering(|_| ok("x")).await;
     let fetcher = fetcher(&[]);
     text(&fetcher, get(server.url("/"))).await.unwrap();
     let used = tokio::time::Instant::now();
@@ -61,9 +62,9 @@ async fn a_connection_that_nobody_needs_is_closed_after_a_minute() {
 #[tokio::test]
 async fn a_connection_that_the_server_closes_is_not_used_again() {
     let closing =
-        |header: &str| Answer::Close(format!("HTTP/1.1 200 OK\r\n{header}Content-Length: 1\r\n\r\nx").into());
+        |header: &str| PeerReply::Close(format!("HTTP/1.1 200 OK\r\n{header}Content-Length: 1\r\n\r\nx").into());
     for header in ["Connection: close\r\n", ""] {
-        let server = Server::start(move |_| closing(header)).await;
+        let server = HttpPeer::answering(move |_| closing(header)).await;
         let fetcher = fetcher(&[]);
         for accepted in 1..=3 {
             text(&fetcher, request("POST", server.url("/"))).await.unwrap();
@@ -77,10 +78,10 @@ async fn a_connection_that_the_server_closes_is_not_used_again() {
 async fn a_request_that_met_a_closing_connection_is_sent_again_only_if_that_is_safe() {
     for (method, accepted) in [("GET", 2), ("POST", 1)] {
         let is_first = AtomicBool::new(true);
-        let server = Server::start(move |request| match () {
+        let server = HttpPeer::answering(move |request| match () {
             () if request.contains("/warm") => ok("x"),
             // As if it had been closed while the request was on its way.
-            () if is_first.swap(false, Ordering::SeqCst) => Answer::Close(Vec::new()),
+            () if is_first.swap(false, Ordering::SeqCst) => PeerReply::Close(Vec::new()),
             () => ok("again"),
         })
         .await;
@@ -104,7 +105,7 @@ async fn an_answer_before_the_end_of_the_request_does_not_spoil_the_next() {
         early.read_u8().await.unwrap();
         early.write_all(b"HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nno").await.unwrap();
         let (mut second, _) = listener.accept().await.unwrap();
-        read_request(&mut second).await.unwrap();
+        read_http_request(&mut second).await.unwrap();
         second.write_all(b"HTTP/1.1 204 No\r\n\r\n").await.unwrap();
     });
     let fetcher = fetcher(&[]);
@@ -116,7 +117,8 @@ async fn an_answer_before_the_end_of_the_request_does_not_spoil_the_next() {
 
 #[tokio::test]
 async fn an_upgrade_is_an_answer_without_a_body() {
-    let server = Server::start(|_| raw("HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n")).await;
+    let server =
+        HttpPeer::answering(|_| raw("HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n")).await;
     assert_eq!(text(&fetcher(&[]), get(server.url("/"))).await.unwrap(), (101, String::new()));
     server.wait_until_closed(1).await;
 }

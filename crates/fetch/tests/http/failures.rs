@@ -1,7 +1,8 @@
 //! What fails on the way, its kind, and that it says nothing secret.
 
-use crate::support::{Answer, Server, failure, fetcher, get, raw, request, within};
+use crate::support::{failure, fetcher, get, raw, request, within};
 use fetch::{FailureKind, FetchRequest};
+use testkit::{HttpPeer, PeerReply};
 use tokio::net::TcpListener;
 
 #[tokio::test]
@@ -25,7 +26,7 @@ async fn a_closed_port_is_of_kind_connect() {
 
 #[tokio::test]
 async fn a_peer_that_says_nothing_is_ended_by_the_deadline() {
-    let server = Server::start(|_| raw("")).await;
+    let server = HttpPeer::answering(|_| raw("")).await;
     let outcome = fetcher(&[]).send(within(300, get(server.url("/secret")))).await;
     let text = "http/request failed: the time given for the request is over".to_owned();
     assert_eq!(failure(outcome), (FailureKind::Timeout, text));
@@ -34,7 +35,7 @@ async fn a_peer_that_says_nothing_is_ended_by_the_deadline() {
 
 #[tokio::test]
 async fn a_peer_that_stops_in_its_headers_is_ended_by_the_deadline() {
-    let server = Server::start(|_| raw(b"HTTP/1.1 200 OK\r\nX-Half")).await;
+    let server = HttpPeer::answering(|_| raw(b"HTTP/1.1 200 OK\r\nX-Half")).await;
     assert_eq!(failure(fetcher(&[]).send(within(300, get(server.url("/")))).await).0, FailureKind::Timeout);
 }
 
@@ -48,7 +49,7 @@ async fn a_body_that_nobody_reads_is_ended_by_the_deadline() {
 
 #[tokio::test]
 async fn a_time_that_no_clock_reaches_is_none_and_no_time_is_over_at_once() {
-    let server = Server::start(|_| raw("HTTP/1.1 204 No\r\n\r\n")).await;
+    let server = HttpPeer::answering(|_| raw("HTTP/1.1 204 No\r\n\r\n")).await;
     assert_eq!(fetcher(&[]).send(within(u64::MAX, get(server.url("/")))).await.unwrap().status, 204);
     assert_eq!(failure(fetcher(&[]).send(within(0, get(server.url("/")))).await).0, FailureKind::Timeout);
 }
@@ -62,7 +63,7 @@ async fn what_is_not_http_is_of_kind_protocol() {
         "HTTP/1.1 200 O",
         "",
     ] {
-        let server = Server::start(move |_| Answer::Close(answer.into())).await;
+        let server = HttpPeer::answering(move |_| PeerReply::Close(answer.into())).await;
         let (kind, text) = failure(fetcher(&[]).send(get(server.url("/secret"))).await);
         assert_eq!(kind, FailureKind::Protocol, "{answer}: {text}");
         assert!(text.starts_with("http/request failed: ") && !text.contains("cret"), "{text}");
@@ -72,7 +73,7 @@ async fn what_is_not_http_is_of_kind_protocol() {
 #[tokio::test]
 async fn dropping_the_future_closes_the_connection() {
     let (asked, mut is_asked) = tokio::sync::mpsc::unbounded_channel();
-    let server = Server::start(move |_| {
+    let server = HttpPeer::answering(move |_| {
         asked.send(()).unwrap();
         raw("")
     })
@@ -86,7 +87,7 @@ async fn dropping_the_future_closes_the_connection() {
 
 #[tokio::test]
 async fn dropping_the_answer_or_its_body_closes_the_connection() {
-    let server = Server::start(|_| raw(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc")).await;
+    let server = HttpPeer::answering(|_| raw(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc")).await;
     let fetcher = fetcher(&[]);
     drop(fetcher.send(get(server.url("/"))).await.unwrap());
     server.wait_until_closed(1).await;

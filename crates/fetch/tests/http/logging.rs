@@ -3,10 +3,11 @@
 use std::io;
 use std::sync::Arc;
 
-use crate::support::{Answer, Server, fetcher, header, ok, redirect, request, text};
+use crate::support::{fetcher, header, ok, redirect, request, text};
 use crate::tls::{SecureServer, fetcher_that_trusts};
 use fetch::{FetchRequest, Header};
 use parking_lot::Mutex;
+use testkit::{HttpPeer, PeerReply};
 use tracing_subscriber::fmt::MakeWriter;
 
 #[derive(Clone, Default)]
@@ -68,10 +69,10 @@ async fn neither_urls_nor_headers_nor_bodies_are_logged() {
 
     let answer = |request: &str| match () {
         () if request.contains("/hushround") => redirect(302, "/hushpath"),
-        () if request.contains("/hushbroken") => Answer::Close(b"hushanswer".to_vec()),
+        () if request.contains("/hushbroken") => PeerReply::Close(b"hushanswer".to_vec()),
         () => ok("hushanswer"),
     };
-    let (plain, secure) = (Server::start(answer).await, SecureServer::start("localhost", answer).await);
+    let (plain, secure) = (HttpPeer::answering(answer).await, SecureServer::start("localhost", answer).await);
     let variables = [("TOKEN", "hushtoken")];
     let fetchers = [
         (fetcher(&variables), format!("http://hushuser:hushpass@localhost:{}", plain.port)),

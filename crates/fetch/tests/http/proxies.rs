@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::support::{
-    Answer, Server, failure, fetcher, first_line, get, header, ok, raw, read_request, redirect, text,
-};
+use crate::support::{failure, fetcher, first_line, get, header, ok, raw, redirect, text};
 use crate::tls::{SecureServer, certified, fetcher_that_trusts, file_with};
 use fetch::{FailureKind, FetchRequest, Redirects};
 use parking_lot::Mutex;
+use testkit::{HttpPeer, PeerReply, read_http_request};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
@@ -40,7 +39,7 @@ impl Tunnels {
                 let noted = noted.clone();
                 tokio::spawn(async move {
                     let mut stream = greeting.await.unwrap();
-                    let request = read_request(&mut stream).await.unwrap();
+                    let request = read_http_request(&mut stream).await.unwrap();
                     noted.lock().push(request);
                     let mut target = TcpStream::connect(("127.0.0.1", to)).await.unwrap();
                     stream.write_all(b"HTTP/1.1 200 Connected\r\nX: y\r\n\r\n").await.unwrap();
@@ -60,7 +59,7 @@ impl Drop for Tunnels {
 
 #[tokio::test]
 async fn http_is_passed_on_with_the_whole_url_and_credentials() {
-    let proxy = Server::start(|_| ok("by proxy")).await;
+    let proxy = HttpPeer::answering(|_| ok("by proxy")).await;
     let fetcher = fetcher(&[("http_proxy", &format!("http://us%40er:pass@127.0.0.1:{}", proxy.port))]);
     for host in ["one.test", "two.test:81"] {
         let url = format!("http://user@{host}/path?q#f");
@@ -78,7 +77,7 @@ async fn http_is_passed_on_with_the_whole_url_and_credentials() {
 
 #[tokio::test]
 async fn names_in_other_scripts_are_sent_in_ascii() {
-    let proxy = Server::start(|_| ok("")).await;
+    let proxy = HttpPeer::answering(|_| ok("")).await;
     let fetcher = fetcher(&[("ALL_PROXY", &format!("127.0.0.1:{}", proxy.port))]);
     text(&fetcher, get("http://BÜCHER.test/ä")).await.unwrap();
     assert_eq!(
@@ -89,8 +88,8 @@ async fn names_in_other_scripts_are_sent_in_ascii() {
 
 #[tokio::test]
 async fn who_is_excepted_is_asked_without_a_proxy_at_each_hop() {
-    let proxy = Server::start(|_| ok("by proxy")).await;
-    let server = Server::start(|request| match first_line(request) {
+    let proxy = HttpPeer::answering(|_| ok("by proxy")).await;
+    let server = HttpPeer::answering(|request| match first_line(request) {
         "GET /away" => redirect(302, "http://other.test/"),
         _ => ok("straight"),
     })
@@ -105,9 +104,9 @@ async fn who_is_excepted_is_asked_without_a_proxy_at_each_hop() {
 
 #[tokio::test]
 async fn the_proxys_credentials_do_not_reach_servers() {
-    let server = Server::start(|_| ok("")).await;
+    let server = HttpPeer::answering(|_| ok("")).await;
     let target = server.url("/");
-    let proxy = Server::start(move |_| redirect(302, &target)).await;
+    let proxy = HttpPeer::answering(move |_| redirect(302, &target)).await;
     let address = format!("http://user:pass@127.0.0.1:{}", proxy.port);
     let fetcher = fetcher(&[("HTTP_PROXY", &address), ("NO_PROXY", "127.0.0.1")]);
     text(&fetcher, get("http://some.test/")).await.unwrap();
@@ -162,20 +161,20 @@ async fn a_proxy_that_refuses_or_babbles_is_named_without_its_credentials() {
         ("HTTP/1.1 200 OK\r\n".to_owned() + &"x".repeat(20_000), "does not end the headers of its answer"),
     ];
     for (answer, words) in cases {
-        let proxy = Server::start(move |_| raw(answer.clone())).await;
+        let proxy = HttpPeer::answering(move |_| raw(answer.clone())).await;
         let fetcher = fetcher(&[("HTTPS_PROXY", &format!("http://user:pass@127.0.0.1:{}", proxy.port))]);
         let outcome = failure(fetcher.send(get("https://secure.test/secret")).await);
         let expected = format!("http/request failed: the proxy 127.0.0.1:{} {words}", proxy.port);
         assert_eq!(outcome, (FailureKind::Connect, expected));
     }
-    let proxy = Server::start(|_| Answer::Close(Vec::new())).await;
+    let proxy = HttpPeer::answering(|_| PeerReply::Close(Vec::new())).await;
     let fetcher = fetcher(&[("HTTPS_PROXY", &format!("127.0.0.1:{}", proxy.port))]);
     assert_eq!(failure(fetcher.send(get("https://secure.test/")).await).0, FailureKind::Connect);
 }
 
 #[tokio::test]
 async fn a_proxy_we_cannot_use_fails_the_request() {
-    let server = Server::start(|_| ok("")).await;
+    let server = HttpPeer::answering(|_| ok("")).await;
     let fetcher = fetcher(&[("ALL_PROXY", "socks5://user:pass@127.0.0.1:1")]);
     let (kind, text) = failure(fetcher.send(get(server.url("/"))).await);
     let expected =

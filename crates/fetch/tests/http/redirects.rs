@@ -1,15 +1,16 @@
 //! Redirects, followed and not.
 
-use crate::support::{Server, failure, fetcher, first_line, get, header, ok, raw, redirect, request, text, within};
+use crate::support::{failure, fetcher, first_line, get, header, ok, raw, redirect, request, text, within};
 use fetch::{FailureKind, FetchRequest, Header, Redirects};
+use testkit::HttpPeer;
 
-fn first_lines(server: &Server) -> Vec<String> {
+fn first_lines(server: &HttpPeer) -> Vec<String> {
     server.requests().iter().map(|request| first_line(request).to_owned()).collect()
 }
 
 #[tokio::test]
 async fn ten_are_followed_over_one_connection_and_the_eleventh_is_an_error() {
-    let server = Server::start(|request| match first_line(request).trim_start_matches("GET /").parse() {
+    let server = HttpPeer::answering(|request| match first_line(request).trim_start_matches("GET /").parse() {
         Ok(0) => ok("there"),
         Ok(number) => redirect(302, &format!("/{}", number - 1)),
         Err(_) => ok("lost"),
@@ -24,14 +25,14 @@ async fn ten_are_followed_over_one_connection_and_the_eleventh_is_an_error() {
 
 #[tokio::test]
 async fn a_circle_ends() {
-    let server = Server::start(|_| redirect(301, "/round")).await;
+    let server = HttpPeer::answering(|_| redirect(301, "/round")).await;
     assert_eq!(failure(fetcher(&[]).send(get(server.url("/round"))).await).0, FailureKind::Redirect);
     assert_eq!(server.requests().len(), 11);
 }
 
 #[tokio::test]
 async fn the_status_decides_what_is_sent_again() {
-    let server = Server::start(|request| match first_line(request).split_once(" /") {
+    let server = HttpPeer::answering(|request| match first_line(request).split_once(" /") {
         Some((_, "end")) => ok(""),
         Some((_, status)) => redirect(status.parse().unwrap(), "end#fragment"),
         None => ok("lost"),
@@ -58,9 +59,9 @@ async fn the_status_decides_what_is_sent_again() {
 
 #[tokio::test]
 async fn another_origin_gets_no_credentials() {
-    let other = Server::start(|_| ok("other")).await;
+    let other = HttpPeer::answering(|_| ok("other")).await;
     let target = other.url("/there");
-    let server = Server::start(move |request| match first_line(request) {
+    let server = HttpPeer::answering(move |request| match first_line(request) {
         "GET /same" => redirect(302, "/away"),
         _ => redirect(302, &target),
     })
@@ -79,7 +80,7 @@ async fn another_origin_gets_no_credentials() {
 
 #[tokio::test]
 async fn the_same_origin_is_told_where_the_redirect_came_from() {
-    let server = Server::start(|request| match first_line(request) {
+    let server = HttpPeer::answering(|request| match first_line(request) {
         "GET /one?q=1" => redirect(302, "/two#fragment"),
         _ => ok("there"),
     })
@@ -99,9 +100,9 @@ async fn the_same_origin_is_told_where_the_redirect_came_from() {
 
 #[tokio::test]
 async fn another_origin_gets_nothing_from_the_environment() {
-    let other = Server::start(|_| ok("other")).await;
+    let other = HttpPeer::answering(|_| ok("other")).await;
     let target = other.url("/there");
-    let server = Server::start(move |request| match first_line(request) {
+    let server = HttpPeer::answering(move |request| match first_line(request) {
         "GET /same" => redirect(302, "/away"),
         _ => redirect(302, &target),
     })
@@ -121,7 +122,7 @@ async fn another_origin_gets_nothing_from_the_environment() {
 
 #[tokio::test]
 async fn a_target_that_is_not_http_is_an_error() {
-    let server = Server::start(|_| redirect(302, "file:///etc/secret")).await;
+    let server = HttpPeer::answering(|_| redirect(302, "file:///etc/secret")).await;
     let (kind, text) = failure(fetcher(&[]).send(get(server.url("/"))).await);
     let expected =
         "http/request failed: a redirect leads to a URL of the scheme file, and only http and https are followed";
@@ -131,9 +132,10 @@ async fn a_target_that_is_not_http_is_an_error() {
 #[tokio::test]
 async fn a_redirect_that_leads_nowhere_or_shall_not_be_followed_is_the_answer() {
     let nowhere = "HTTP/1.1 302 Found\r\nContent-Length: 4\r\n\r\nstay";
-    let server =
-        Server::start(move |request| if request.contains("/nowhere") { raw(nowhere) } else { redirect(307, "/x") })
-            .await;
+    let server = HttpPeer::answering(
+        move |request| if request.contains("/nowhere") { raw(nowhere) } else { redirect(307, "/x") },
+    )
+    .await;
     let fetcher = fetcher(&[]);
     assert_eq!(text(&fetcher, get(server.url("/nowhere"))).await.unwrap(), (302, "stay".into()));
     let response = fetcher.send(FetchRequest { redirects: Redirects::Stop, ..get(server.url("/")) }).await.unwrap();
@@ -146,14 +148,15 @@ async fn a_redirect_that_leads_nowhere_or_shall_not_be_followed_is_the_answer() 
 #[tokio::test]
 async fn a_redirect_whose_body_never_ends_is_followed_at_once() {
     let endless = b"HTTP/1.1 302 Found\r\nLocation: /end\r\nContent-Length: 100\r\n\r\nxxx";
-    let server = Server::start(move |request| if request.contains("/end") { ok("end") } else { raw(endless) }).await;
+    let server =
+        HttpPeer::answering(move |request| if request.contains("/end") { ok("end") } else { raw(endless) }).await;
     assert_eq!(text(&fetcher(&[]), get(server.url("/"))).await.unwrap(), (200, "end".into()));
     server.wait_until_closed(1).await;
 }
 
 #[tokio::test]
 async fn the_deadline_is_one_for_all_hops() {
-    let server = Server::start(|request| match first_line(request) {
+    let server = HttpPeer::answering(|request| match first_line(request) {
         "GET /" => redirect(302, "/stall"),
         _ => raw(""),
     })

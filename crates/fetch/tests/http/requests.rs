@@ -1,11 +1,12 @@
 //! What goes out and what comes back.
 
-use crate::support::{Server, failure, fetcher, get, header, ok, raw, request, text};
+use crate::support::{failure, fetcher, get, header, ok, raw, request, text};
 use fetch::{FailureKind, FetchError, FetchRequest, Header};
+use testkit::HttpPeer;
 
 #[tokio::test]
 async fn a_request_goes_out_as_it_was_given_with_accept_and_host_behind_it() {
-    let server = Server::start(|_| ok("done")).await;
+    let server = HttpPeer::answering(|_| ok("done")).await;
     let fetcher = fetcher(&[("TOKEN", "t0ken")]);
     let headers = vec![
         header("X-B", "1"),
@@ -27,7 +28,7 @@ async fn a_request_goes_out_as_it_was_given_with_accept_and_host_behind_it() {
 
 #[tokio::test]
 async fn without_a_body_there_is_no_length_whatever_the_method() {
-    let server = Server::start(|_| ok("")).await;
+    let server = HttpPeer::answering(|_| ok("")).await;
     let fetcher = fetcher(&[]);
     for (method, body) in [("GET", None), ("POST", None), ("PUT", Some("".into())), ("custom", None)] {
         text(&fetcher, FetchRequest { body, ..request(method, server.url("/")) }).await.unwrap();
@@ -38,7 +39,7 @@ async fn without_a_body_there_is_no_length_whatever_the_method() {
 
 #[tokio::test]
 async fn a_user_in_the_url_is_not_sent() {
-    let server = Server::start(|_| ok("")).await;
+    let server = HttpPeer::answering(|_| ok("")).await;
     text(&fetcher(&[]), get(format!("http://user:secret@127.0.0.1:{}/a b?q=\"", server.port))).await.unwrap();
     let expected = format!("GET /a%20b?q=%22 HTTP/1.1\r\naccept: */*\r\nhost: 127.0.0.1:{}\r\n\r\n", server.port);
     assert_eq!(server.requests(), [expected]);
@@ -46,7 +47,7 @@ async fn a_user_in_the_url_is_not_sent() {
 
 #[tokio::test]
 async fn the_callers_host_header_is_the_one_that_is_sent() {
-    let server = Server::start(|_| ok("")).await;
+    let server = HttpPeer::answering(|_| ok("")).await;
     let headers = vec![header("Host", "virtual.test"), header("X-A", "1"), header("Accept", "text/plain")];
     text(&fetcher(&[]), FetchRequest { headers, ..get(server.url("/")) }).await.unwrap();
     assert_eq!(server.requests(), ["GET / HTTP/1.1\r\nhost: virtual.test\r\nx-a: 1\r\naccept: text/plain\r\n\r\n"]);
@@ -55,7 +56,7 @@ async fn the_callers_host_header_is_the_one_that_is_sent() {
 #[tokio::test]
 async fn response_headers_are_lower_case_and_grouped_and_only_visible_ones() {
     let answer = b"HTTP/1.1 418 Teapot\r\nSet-Cookie: a\r\nX-One: 1\r\nX-Binary: \xff\r\nX-Umlaut: \xc3\xa4\r\nset-cookie: b\r\nContent-Encoding: gzip\r\nContent-Length: 3\r\n\r\nraw";
-    let server = Server::start(|_| raw(*answer)).await;
+    let server = HttpPeer::answering(|_| raw(*answer)).await;
     let response = fetcher(&[]).send(get(server.url("/"))).await.unwrap();
     let headers: Vec<_> = response.headers.iter().map(|(name, value)| format!("{name}: {value}")).collect();
     let expected = ["set-cookie: a", "set-cookie: b", "x-one: 1", "content-encoding: gzip", "content-length: 3"]
@@ -67,7 +68,7 @@ async fn response_headers_are_lower_case_and_grouped_and_only_visible_ones() {
 
 #[tokio::test]
 async fn cookies_are_not_kept() {
-    let server = Server::start(|_| raw("HTTP/1.1 204 No\r\nSet-Cookie: a=b\r\n\r\n")).await;
+    let server = HttpPeer::answering(|_| raw("HTTP/1.1 204 No\r\nSet-Cookie: a=b\r\n\r\n")).await;
     let fetcher = fetcher(&[]);
     for _ in 0..2 {
         assert_eq!(text(&fetcher, get(server.url("/"))).await.unwrap(), (204, String::new()));
@@ -77,7 +78,7 @@ async fn cookies_are_not_kept() {
 
 #[tokio::test]
 async fn a_refused_header_means_that_nobody_is_asked() {
-    let server = Server::start(|_| ok("")).await;
+    let server = HttpPeer::answering(|_| ok("")).await;
     let fetcher = fetcher(&[("EMPTY", ""), ("OPENAI_API_KEY", "sk"), ("BROKEN", "a\nb")]);
     for (variable, text) in [
         ("MISSING", "http/request header X-Key requires executor environment variable MISSING"),
@@ -110,15 +111,16 @@ async fn an_invalid_request_is_told_apart_from_a_failed_one() {
 
 #[tokio::test]
 async fn informational_answers_are_passed_over() {
-    let server =
-        Server::start(|_| raw("HTTP/1.1 103 Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx"))
-            .await;
+    let server = HttpPeer::answering(|_| {
+        raw("HTTP/1.1 103 Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx")
+    })
+    .await;
     assert_eq!(text(&fetcher(&[]), get(server.url("/"))).await.unwrap(), (200, "x".into()));
 }
 
 #[tokio::test]
 async fn the_answer_to_head_has_no_body() {
-    let server = Server::start(|_| raw("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")).await;
+    let server = HttpPeer::answering(|_| raw("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")).await;
     let fetcher = fetcher(&[]);
     for _ in 0..2 {
         let request = FetchRequest { max_body_bytes: Some(10), ..request("HEAD", server.url("/")) };

@@ -3,12 +3,12 @@
 use std::fs;
 use std::sync::Arc;
 
-use crate::support::{Answer, failure, fetcher, get, ok, read_request, serve, text, within};
+use crate::support::{failure, fetcher, get, ok, text, within};
 use fetch::{FailureKind, FetchError, Fetcher, FetcherConfig};
-use parking_lot::Mutex;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::ServerConfig;
 use tempfile::TempDir;
+use testkit::{PeerReply, RecordedRequests, read_http_request, serve_http};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -17,16 +17,16 @@ use tokio_rustls::TlsAcceptor;
 pub(crate) struct SecureServer {
     pub(crate) port: u16,
     pub(crate) authority: String,
-    requests: Arc<Mutex<Vec<String>>>,
+    requests: RecordedRequests,
     task: JoinHandle<()>,
 }
 
 impl SecureServer {
-    pub(crate) async fn start(name: &str, answer: impl Fn(&str) -> Answer + Send + Sync + 'static) -> Self {
+    pub(crate) async fn start(name: &str, answer: impl Fn(&str) -> PeerReply + Send + Sync + 'static) -> Self {
         let (authority, acceptor) = certified(name);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let requests = Arc::new(Mutex::new(Vec::new()));
+        let requests = RecordedRequests::default();
         let (answer, noted) = (Arc::new(answer), requests.clone());
         let task = tokio::spawn(async move {
             loop {
@@ -35,7 +35,7 @@ impl SecureServer {
                 tokio::spawn(async move {
                     // A client that does not trust us goes away here.
                     if let Ok(stream) = acceptor.accept(stream).await {
-                        serve(stream, &*answer, &noted).await;
+                        serve_http(stream, &*answer, &noted).await;
                     }
                 });
             }
@@ -44,7 +44,7 @@ impl SecureServer {
     }
 
     pub(crate) fn requests(&self) -> Vec<String> {
-        self.requests.lock().clone()
+        self.requests.all()
     }
 
     fn url(&self) -> String {
@@ -135,7 +135,7 @@ async fn a_body_that_is_cut_off_without_a_goodbye_is_an_error() {
     let url = format!("https://localhost:{}/", listener.local_addr().unwrap().port());
     let server = tokio::spawn(async move {
         let mut stream = acceptor.accept(listener.accept().await.unwrap().0).await.unwrap();
-        read_request(&mut stream).await.unwrap();
+        read_http_request(&mut stream).await.unwrap();
         // No length: only TLS can tell the end of this body from an attacker's cut.
         stream.write_all(b"HTTP/1.1 200 OK\r\n\r\nhalf").await.unwrap();
         stream.flush().await.unwrap();
