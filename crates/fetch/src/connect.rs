@@ -1,130 +1,176 @@
-//! Opens the stream that a route needs: address, TCP, TLS, and a tunnel through a proxy.
+//! Opens the byte stream that a route needs: TCP, TLS, and the way through a proxy. The connectors of hyper-util do the work; this module
+//! gives them our look-ups and says in an error which host was in the way. The deadline of the request is not known here: the caller
+//! applies it. Start with [`Connector::open`].
 
-use std::collections::VecDeque;
+use std::error::Error;
+use std::future::{Ready, ready};
 use std::io;
-use std::net::SocketAddr;
+use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use http::Uri;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
+use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
-use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
+use tower_service::Service;
 
 use crate::endpoint::Endpoint;
 use crate::error::{FailureKind, RequestFailure};
-use crate::lookup::{LookupAllowance, Lookups};
-use crate::proxy::Route;
+use crate::lookup::{LookupAllowance, LookupError, Lookups, Resolver};
+use crate::proxy::{HttpProxy, Route, SocksProxy};
 use crate::roots::Roots;
-use crate::tunnel;
 
-/// How long one address is alone before the next is tried beside it: long enough for most, short enough for a person.
-const HEAD_START: Duration = Duration::from_millis(300);
+/// How long connecting to a host may take, over all its addresses. Each address gets the same part of it, so that an address that does not
+/// answer leaves time for the others.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Whatever bytes go over.
+/// A stream of bytes in both directions: TCP, TLS, or TLS in TLS.
 pub(crate) trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
 
-/// What opening needs besides the route.
-pub(crate) struct Means<'a> {
+/// Opens streams for one client.
+pub(crate) struct Connector<'a> {
     pub(crate) roots: &'a Roots,
-    pub(crate) lookups: &'a Lookups,
+    pub(crate) lookups: &'a Arc<Lookups>,
     pub(crate) allowance: &'a LookupAllowance,
 }
 
-/// Opens the stream for a route. There is no time limit here: the deadline of the request is around it.
-pub(crate) async fn open(route: &Route, means: &Means<'_>) -> Result<Box<dyn ByteStream>, RequestFailure> {
-    match route {
-        Route::Direct(target) => reach(target, means).await,
-        Route::Forward(proxy) => reach(&proxy.endpoint, means).await,
-        Route::Tunnel(proxy, target) => {
-            let mut stream = reach(&proxy.endpoint, means).await?;
-            tunnel::open(&mut stream, proxy, target).await?;
-            secure(stream, target, means.roots).await
+impl Connector<'_> {
+    pub(crate) async fn open(&self, route: &Route) -> Result<Box<dyn ByteStream>, RequestFailure> {
+        match route {
+            Route::Direct(target) => self.reach(target).await,
+            Route::Forward(proxy) => self.reach(&proxy.endpoint).await,
+            Route::Tunnel(proxy, target) => {
+                let stream = self.tunnel(proxy, target).await?;
+                self.secure(stream, target).await
+            }
+            Route::Socks(proxy, target) => {
+                let stream = self.socks(proxy, target).await?;
+                if target.is_secure { self.secure(stream, target).await } else { Ok(stream) }
+            }
         }
     }
-}
 
-async fn reach(endpoint: &Endpoint, means: &Means<'_>) -> Result<Box<dyn ByteStream>, RequestFailure> {
-    let addresses = means.lookups.addresses(&endpoint.host, endpoint.port, means.allowance).await;
-    let addresses = addresses.map_err(|error| {
-        RequestFailure::new(FailureKind::Dns, format!("cannot find the address of {}: {error}", endpoint.host))
-    })?;
-    let refused = |error| RequestFailure::new(FailureKind::Connect, format!("cannot connect to {endpoint}: {error}"));
-    let tcp = dial(alternating(addresses)).await.map_err(refused)?;
-    // Requests are written in one piece, and waiting for more would only delay them.
-    tcp.set_nodelay(true).map_err(refused)?;
-    if endpoint.is_secure { secure(tcp, endpoint, means.roots).await } else { Ok(Box::new(tcp)) }
-}
-
-async fn secure(
-    stream: impl ByteStream + 'static,
-    endpoint: &Endpoint,
-    roots: &Roots,
-) -> Result<Box<dyn ByteStream>, RequestFailure> {
-    let failed = |words: String| RequestFailure::new(FailureKind::Tls, format!("no TLS with {endpoint}: {words}"));
-    let name = ServerName::try_from(endpoint.host.clone()).map_err(|error| failed(error.to_string()))?;
-    let connector = TlsConnector::from(roots.client_config().await?);
-    let stream = connector.connect(name, stream).await.map_err(|error| failed(error.to_string()))?;
-    Ok(Box::new(stream))
-}
-
-/// The families take turns, the resolver's favourite first: when one of them leads nowhere, only one attempt is lost.
-fn alternating(addresses: Vec<SocketAddr>) -> VecDeque<SocketAddr> {
-    let first_is_v4 = addresses.first().is_some_and(SocketAddr::is_ipv4);
-    let (mut favourites, mut others): (VecDeque<_>, VecDeque<_>) =
-        addresses.into_iter().partition(|address| address.is_ipv4() == first_is_v4);
-    let mut ordered = VecDeque::new();
-    while let Some(address) = favourites.pop_front() {
-        ordered.push_back(address);
-        ordered.extend(others.pop_front());
+    /// Connects to a host, over TLS if the endpoint is secure. Of the addresses of a host, those of the two families are raced.
+    async fn reach(&self, endpoint: &Endpoint) -> Result<Box<dyn ByteStream>, RequestFailure> {
+        let resolver = Resolver::new(Arc::clone(self.lookups), self.allowance.clone());
+        let mut connector = HttpConnector::new_with_resolver(resolver);
+        connector.enforce_http(false);
+        connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
+        // A request is written in one piece, and waiting for more would only delay it.
+        connector.set_nodelay(true);
+        let connected = connector.call(endpoint.uri()?).await.map_err(|error| {
+            if let Some(LookupError(error)) = error.source().and_then(|source| source.downcast_ref()) {
+                return lookup_failure(endpoint, error);
+            }
+            let text = format!("cannot connect to {endpoint}: {}", root_cause(&error));
+            RequestFailure::new(FailureKind::Connect, text)
+        })?;
+        let stream: Box<dyn ByteStream> = Box::new(connected.into_inner());
+        if endpoint.is_secure { self.secure(stream, endpoint).await } else { Ok(stream) }
     }
-    ordered.extend(others);
-    ordered
-}
 
-/// The first address that answers. Each next one is tried when the one before failed or has had its head start.
-async fn dial(mut addresses: VecDeque<SocketAddr>) -> io::Result<TcpStream> {
-    let mut attempts = JoinSet::new();
-    let mut last_error = io::Error::new(io::ErrorKind::NotFound, "it has no address");
-    loop {
-        match addresses.pop_front() {
-            Some(address) => drop(attempts.spawn(TcpStream::connect(address))),
-            None if attempts.is_empty() => return Err(last_error),
-            None => {}
+    /// Asks an HTTP proxy for a connection to the target.
+    async fn tunnel(&self, proxy: &HttpProxy, target: &Endpoint) -> Result<Box<dyn ByteStream>, RequestFailure> {
+        let stream = self.reach(&proxy.endpoint).await?;
+        let mut tunnel = Tunnel::new(proxy.endpoint.uri()?, OpenedStream::new(stream));
+        if let Some(authorization) = &proxy.authorization {
+            tunnel = tunnel.with_auth(authorization.clone());
         }
-        tokio::select! {
-            Some(ended) = attempts.join_next() => match ended {
-                Ok(Ok(stream)) => return Ok(stream),
-                Ok(Err(error)) => last_error = error,
-                Err(error) => last_error = io::Error::other(error),
-            },
-            () = tokio::time::sleep(HEAD_START), if !addresses.is_empty() => {}
+        let opened = tunnel.call(target.uri()?).await;
+        opened.map(TokioIo::into_inner).map_err(|error| proxy_failure(&proxy.endpoint, target, root_cause(&error)))
+    }
+
+    /// Asks a SOCKS proxy for a connection to the target. A proxy that gets addresses is asked for one address after the other.
+    async fn socks(&self, proxy: &SocksProxy, target: &Endpoint) -> Result<Box<dyn ByteStream>, RequestFailure> {
+        if proxy.resolves_names {
+            return self.socks_to(proxy, target, target).await;
         }
+        // The connector could look names up too, but it would do so on this thread.
+        let addresses = self.lookups.addresses(&target.host, target.port, self.allowance).await;
+        let mut failure = None;
+        for address in addresses.map_err(|error| lookup_failure(target, &error))? {
+            let numeric = Endpoint { host: address.ip().to_string(), ..target.clone() };
+            match self.socks_to(proxy, &numeric, target).await {
+                Ok(stream) => return Ok(stream),
+                Err(error) => failure = Some(error),
+            }
+        }
+        let no_address = || lookup_failure(target, &io::Error::new(io::ErrorKind::NotFound, "it has no address"));
+        Err(failure.unwrap_or_else(no_address))
+    }
+
+    /// Asks a SOCKS proxy for a connection to `destination`, which is the target or one of its addresses.
+    async fn socks_to(
+        &self,
+        proxy: &SocksProxy,
+        destination: &Endpoint,
+        target: &Endpoint,
+    ) -> Result<Box<dyn ByteStream>, RequestFailure> {
+        let stream = self.reach(&proxy.endpoint).await?;
+        let mut socks = SocksV5::new(proxy.endpoint.uri()?, OpenedStream::new(stream));
+        if let Some((user, password)) = &proxy.credentials {
+            socks = socks.with_auth(user.clone(), password.clone());
+        }
+        let opened = socks.call(destination.uri()?).await;
+        opened.map(TokioIo::into_inner).map_err(|error| proxy_failure(&proxy.endpoint, target, error.to_string()))
+    }
+
+    async fn secure(
+        &self,
+        stream: Box<dyn ByteStream>,
+        endpoint: &Endpoint,
+    ) -> Result<Box<dyn ByteStream>, RequestFailure> {
+        let failed =
+            |reason: String| RequestFailure::new(FailureKind::Tls, format!("no TLS with {endpoint}: {reason}"));
+        let name = ServerName::try_from(endpoint.host.clone()).map_err(|error| failed(error.to_string()))?;
+        let connector = TlsConnector::from(self.roots.client_config().await?);
+        let stream = connector.connect(name, stream).await.map_err(|error| failed(error.to_string()))?;
+        Ok(Box::new(stream))
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// Hands a stream that is open already to a connector that wants to open one itself.
+struct OpenedStream(Option<TokioIo<Box<dyn ByteStream>>>);
 
-    fn addresses(list: &[&str]) -> VecDeque<SocketAddr> {
-        list.iter().map(|address| address.parse().unwrap()).collect()
+impl OpenedStream {
+    fn new(stream: Box<dyn ByteStream>) -> Self {
+        Self(Some(TokioIo::new(stream)))
+    }
+}
+
+impl Service<Uri> for OpenedStream {
+    type Response = TokioIo<Box<dyn ByteStream>>;
+    type Error = io::Error;
+    type Future = Ready<io::Result<Self::Response>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
     }
 
-    #[test]
-    fn families_take_turns() {
-        let given = addresses(&["[::1]:1", "[::2]:1", "[::3]:1", "1.1.1.1:1"]);
-        assert_eq!(alternating(given.into()), addresses(&["[::1]:1", "1.1.1.1:1", "[::2]:1", "[::3]:1"]));
+    fn call(&mut self, _: Uri) -> Self::Future {
+        ready(self.0.take().ok_or_else(|| io::Error::other("the stream was taken before")))
     }
+}
 
-    #[tokio::test]
-    async fn an_address_that_refuses_gives_way_to_the_next() {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let closed = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-        let open = listener.local_addr().unwrap();
-        assert_eq!(dial([closed, open].into()).await.unwrap().peer_addr().unwrap(), open);
-        assert_eq!(dial([closed].into()).await.unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
-        assert_eq!(dial(VecDeque::new()).await.unwrap_err().to_string(), "it has no address");
+fn lookup_failure(endpoint: &Endpoint, error: &io::Error) -> RequestFailure {
+    RequestFailure::new(FailureKind::Dns, format!("cannot find the address of {}: {error}", endpoint.host))
+}
+
+fn proxy_failure(proxy: &Endpoint, target: &Endpoint, reason: String) -> RequestFailure {
+    let text = format!("the proxy {proxy} opened no connection to {target}: {reason}");
+    RequestFailure::new(FailureKind::Connect, text)
+}
+
+/// The text of the innermost error. The connectors wrap the error that tells something into errors that do not.
+fn root_cause(error: &(dyn Error + 'static)) -> String {
+    let mut cause = error;
+    while let Some(source) = cause.source() {
+        cause = source;
     }
+    cause.to_string()
 }

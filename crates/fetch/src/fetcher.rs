@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use url::{Position, Url};
 
 use crate::body::{Body, Bounds};
-use crate::connect::{self, Means};
+use crate::connect::Connector;
 use crate::cookies::CookieJar;
 use crate::deadline::Deadline;
 use crate::environment::Environment;
@@ -22,7 +22,7 @@ use crate::error::{FailureKind, FetchError, RequestFailure};
 use crate::http1::Http1Connection;
 use crate::lookup::{LookupAllowance, Lookups};
 use crate::pool::ConnectionPool;
-use crate::proxy::{Proxies, Proxy, Route};
+use crate::proxy::{HttpProxy, ProxyRules, Route};
 use crate::redirect::{self, MAX_REDIRECTS};
 use crate::request::{FetchRequest, Redirects};
 use crate::response::{self, FetchResponse};
@@ -46,9 +46,9 @@ pub struct Fetcher {
 
 struct FetcherState {
     environment: Environment,
-    proxies: Proxies,
+    proxies: ProxyRules,
     roots: Roots,
-    lookups: Lookups,
+    lookups: Arc<Lookups>,
     pool: Arc<ConnectionPool>,
     cookies: Mutex<CookieJar>,
 }
@@ -57,9 +57,9 @@ impl Fetcher {
     /// Fails if a file with roots of trust is named and cannot be used. Connects to nobody.
     pub fn new(config: FetcherConfig) -> Result<Self, FetchError> {
         let environment = Environment::new(config.environment);
-        let proxies = Proxies::from_environment(&environment);
+        let proxies = ProxyRules::from_environment(&environment);
         let roots = Roots::from_environment(&environment)?;
-        let (lookups, pool, cookies) = (Lookups::default(), Arc::default(), Mutex::default());
+        let (lookups, pool, cookies) = (Arc::default(), Arc::default(), Mutex::default());
         let shared = Arc::new(FetcherState { environment, proxies, roots, lookups, pool, cookies });
         Ok(Self { shared, allowance: LookupAllowance::default() })
     }
@@ -142,8 +142,8 @@ impl FetcherState {
                 Err(error) => return Err(error.into_error().into()),
             }
         }
-        let means = Means { roots: &self.roots, lookups: &self.lookups, allowance };
-        let mut connection = Http1Connection::new(connect::open(&route, &means).await?).await?;
+        let connector = Connector { roots: &self.roots, lookups: &self.lookups, allowance };
+        let mut connection = Http1Connection::new(connector.open(&route).await?).await?;
         let answer = connection.exchange(message(hop, &route, cookie)?).await.map_err(TrySendError::into_error)?;
         Ok((answer, connection, route))
     }
@@ -180,7 +180,7 @@ fn headers(hop: &Hop, route: &Route, cookie: Option<HeaderValue>) -> Result<Head
         let host = HeaderValue::try_from(&hop.url[Position::BeforeHost..Position::AfterPort]);
         headers.insert(HOST, host.map_err(|error| RequestFailure::new(FailureKind::Other, error.to_string()))?);
     }
-    if let Route::Forward(Proxy { authorization: Some(authorization), .. }) = route {
+    if let Route::Forward(HttpProxy { authorization: Some(authorization), .. }) = route {
         headers.entry(PROXY_AUTHORIZATION).or_insert_with(|| authorization.clone());
     }
     Ok(headers)

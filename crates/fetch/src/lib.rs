@@ -24,7 +24,6 @@ mod redirect;
 mod request;
 mod response;
 mod roots;
-mod tunnel;
 mod validate;
 
 pub use body::Body;

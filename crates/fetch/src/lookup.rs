@@ -1,12 +1,18 @@
 //! Resolves host names. The resolver of the system blocks, cannot be cancelled, and waits up to half a minute for a name server that does
 //! not answer. So the number of concurrent look-ups is limited, for each client and in total. A look-up keeps its permits until the
-//! resolver returns, even if the request was cancelled long before.
+//! resolver returns, even if the request was cancelled long before. hyper-util has a resolver too, but without limits, and on the threads
+//! that tokio keeps for blocking work.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::vec;
 
+use hyper_util::client::legacy::connect::dns::Name;
 use tokio::sync::Semaphore;
+use tower_service::Service;
 
 use crate::own_thread::on_own_thread;
 
@@ -68,6 +74,43 @@ impl Lookups {
             addresses
         };
         on_own_thread("look-up", look_up).await?
+    }
+}
+
+/// [`Lookups`] for one client, in the form that the connector of hyper-util takes.
+#[derive(Clone)]
+pub(crate) struct Resolver {
+    lookups: Arc<Lookups>,
+    allowance: LookupAllowance,
+}
+
+/// The error of a [`Resolver`], by which a failed look-up is told apart from a failed connection.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct LookupError(pub(crate) io::Error);
+
+impl Resolver {
+    pub(crate) fn new(lookups: Arc<Lookups>, allowance: LookupAllowance) -> Self {
+        Self { lookups, allowance }
+    }
+}
+
+impl Service<Name> for Resolver {
+    type Response = vec::IntoIter<SocketAddr>;
+    type Error = LookupError;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, LookupError>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), LookupError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, name: Name) -> Self::Future {
+        let Self { lookups, allowance } = self.clone();
+        // The connector puts the port into the addresses.
+        Box::pin(async move {
+            let addresses = lookups.addresses(name.as_str(), 0, &allowance).await;
+            addresses.map(Vec::into_iter).map_err(LookupError)
+        })
     }
 }
 

@@ -1,115 +1,163 @@
-//! Which way a request goes: straight, or by a proxy that the environment names.
+//! Decides which way a request goes: directly, or through the proxy that the environment names for it. The matcher of hyper-util reads
+//! the credentials of proxies and applies `NO_PROXY`. This module adds what the matcher does not do: it fails requests whose proxy cannot
+//! be used, and it knows ports in `NO_PROXY`. Start with [`ProxyRules::route`].
 
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
-use http::HeaderValue;
-use percent_encoding::percent_decode_str;
-use url::Url;
+use http::{HeaderValue, Uri};
+use hyper_util::client::proxy::matcher::{Intercept, Matcher};
+use url::{Position, Url};
 
 use crate::endpoint::Endpoint;
 use crate::environment::Environment;
 use crate::error::{FailureKind, RequestFailure};
-use crate::no_proxy::NoProxy;
+use crate::no_proxy::NoProxyList;
 
-/// What a connection is for. Requests with the same route can share one.
+/// Stands for a proxy that cannot be used, so that `NO_PROXY` is still applied. It is never connected to.
+const UNUSABLE_PROXY: &str = "http://unusable.invalid";
+
+/// The way to a server. Requests with the same route can share a connection.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Route {
     /// To the server itself.
     Direct(Endpoint),
-    /// To a proxy that passes requests on.
-    Forward(Proxy),
-    /// Through a proxy that sees only that there is a connection.
-    Tunnel(Proxy, Endpoint),
+    /// To an HTTP proxy that passes requests on.
+    Forward(HttpProxy),
+    /// Through an HTTP proxy that connects us to the server with CONNECT.
+    Tunnel(HttpProxy, Endpoint),
+    /// Through a SOCKS proxy.
+    Socks(SocksProxy, Endpoint),
 }
 
-/// Somebody who makes requests for us.
+/// An HTTP proxy.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Proxy {
+pub(crate) struct HttpProxy {
     pub(crate) endpoint: Endpoint,
+    /// Value of the `proxy-authorization` header.
     pub(crate) authorization: Option<HeaderValue>,
 }
 
-/// The proxies of an environment.
-pub(crate) struct Proxies {
-    http: Option<Named>,
-    https: Option<Named>,
-    except: NoProxy,
+/// A SOCKS5 proxy.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct SocksProxy {
+    pub(crate) endpoint: Endpoint,
+    /// User and password.
+    pub(crate) credentials: Option<(String, String)>,
+    /// The proxy gets the name of the server (`socks5h`), and not its address (`socks5`).
+    pub(crate) resolves_names: bool,
 }
 
-/// A proxy and the variable that names it. One that we cannot use fails the requests it is for: going around it could send
-/// them where they must not go.
-struct Named {
-    variable: &'static str,
-    proxy: Option<Proxy>,
+/// The proxies that the environment names, and the hosts that need none.
+pub(crate) struct ProxyRules {
+    /// One matcher for each port that `NO_PROXY` names, and one, without a port, for all other ports.
+    matchers: Vec<(Option<u16>, Matcher)>,
+    /// The variable with the proxy for http, if that proxy cannot be used.
+    unusable_for_http: Option<&'static str>,
+    /// The same for https.
+    unusable_for_https: Option<&'static str>,
 }
 
-impl Proxies {
+/// The value of the variable that names the proxy for a scheme.
+struct ProxySetting {
+    /// A URL that the matcher takes. Empty if no proxy is named.
+    url: String,
+    /// The variable, if its value is not the URL of a proxy that can be used.
+    unusable: Option<&'static str>,
+}
+
+impl ProxyRules {
     pub(crate) fn from_environment(environment: &Environment) -> Self {
-        let first = |variables: &[&'static str]| {
-            variables.iter().find_map(|variable| {
-                let value = environment.non_empty(variable)?;
-                Some(Named { variable, proxy: parse(value) })
-            })
-        };
-        let except = environment.non_empty("NO_PROXY").or_else(|| environment.non_empty("no_proxy"));
-        Self {
-            http: first(&["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"]),
-            https: first(&["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"]),
-            except: NoProxy::parse(except.unwrap_or_default()),
-        }
+        let no_proxy = environment.non_empty("NO_PROXY").or_else(|| environment.non_empty("no_proxy"));
+        let no_proxy = NoProxyList::parse(no_proxy.unwrap_or_default());
+        let http = ProxySetting::find(environment, ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"]);
+        let https = ProxySetting::find(environment, ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"]);
+        let matcher = |port| Matcher::builder().http(&http.url).https(&https.url).no(no_proxy.patterns(port)).build();
+        let ports = no_proxy.ports().map(Some).chain([None]);
+        let matchers = ports.map(|port| (port, matcher(port))).collect();
+        Self { matchers, unusable_for_http: http.unusable, unusable_for_https: https.unusable }
     }
 
+    /// The way to the server of a URL. Fails if the proxy for it cannot be used: without the proxy, the request could get to a network that
+    /// it must not reach.
     pub(crate) fn route(&self, url: &Url) -> Result<Route, RequestFailure> {
-        let Some(target) = Endpoint::of(url) else {
+        let Some(target) = Endpoint::of_url(url) else {
             return Err(RequestFailure::new(FailureKind::Other, "the URL has no host"));
         };
-        let named = if target.is_secure { &self.https } else { &self.http };
-        let Some(named) = named.as_ref().filter(|_| !self.except.covers(&target.host, target.port)) else {
-            return Ok(Route::Direct(target));
-        };
-        let Some(proxy) = named.proxy.clone() else {
-            let text =
-                format!("the proxy that {} names is none we can use; expected http://HOST:PORT", named.variable);
-            return Err(RequestFailure::new(FailureKind::Other, text));
-        };
-        Ok(if target.is_secure { Route::Tunnel(proxy, target) } else { Route::Forward(proxy) })
+        let Some(proxy) = self.proxy_for(url, target.port) else { return Ok(Route::Direct(target)) };
+        let unusable = if target.is_secure { self.unusable_for_https } else { self.unusable_for_http };
+        let route = if unusable.is_none() { route_through(&proxy, target) } else { None };
+        route.ok_or_else(|| {
+            let variable = unusable.unwrap_or("the environment");
+            let text = format!(
+                "the proxy that {variable} names cannot be used; expected http://HOST:PORT, https://HOST:PORT, socks5://HOST:PORT or socks5h://HOST:PORT"
+            );
+            RequestFailure::new(FailureKind::Other, text)
+        })
+    }
+
+    fn proxy_for(&self, url: &Url, port: u16) -> Option<Intercept> {
+        let (_, matcher) = self.matchers.iter().find(|(named, _)| named.is_none_or(|named| named == port))?;
+        // A dot at the end of a host name does not make it another host.
+        let host = url[Position::BeforeHost..Position::AfterHost].trim_end_matches('.');
+        matcher.intercept(&Uri::try_from(format!("{}://{host}/", url.scheme())).ok()?)
     }
 }
 
-/// `None` for what is no http or https URL. Without a scheme it is http, as everywhere.
-fn parse(value: &str) -> Option<Proxy> {
+impl ProxySetting {
+    /// Takes the first variable that is not empty.
+    fn find(environment: &Environment, variables: [&'static str; 4]) -> Self {
+        let named = variables.iter().find_map(|variable| Some((*variable, environment.non_empty(variable)?)));
+        match named.map(|(variable, value)| (variable, usable_url(value))) {
+            None => Self { url: String::new(), unusable: None },
+            Some((_, Some(url))) => Self { url, unusable: None },
+            Some((variable, None)) => Self { url: UNUSABLE_PROXY.to_owned(), unusable: Some(variable) },
+        }
+    }
+}
+
+/// The URL of a proxy in the form that the matcher takes. A value without a scheme means http. `None` if the proxy cannot be used: the
+/// matcher would then connect directly.
+fn usable_url(value: &str) -> Option<String> {
     let value = value.trim();
     let url = if value.contains("://") { Url::parse(value) } else { Url::parse(&format!("http://{value}")) }.ok()?;
-    if !matches!(url.scheme(), "http" | "https") {
+    let is_known = matches!(url.scheme(), "http" | "https" | "socks5" | "socks5h");
+    if !is_known || url.host_str().is_none_or(str::is_empty) {
         return None;
     }
-    Some(Proxy { endpoint: Endpoint::of(&url)?, authorization: basic_credentials(&url) })
+    let url = String::from(url);
+    let proxy = Matcher::builder().all(&url).build().intercept(&Uri::from_static("http://any.invalid/"))?;
+    Endpoint::of_proxy(proxy.uri())?;
+    Some(url)
 }
 
-/// User and password in the URL of a proxy, as the value of a header.
-fn basic_credentials(url: &Url) -> Option<HeaderValue> {
-    if url.username().is_empty() && url.password().is_none() {
-        return None;
-    }
-    let mut pair: Vec<u8> = percent_decode_str(url.username()).collect();
-    pair.push(b':');
-    pair.extend(percent_decode_str(url.password().unwrap_or_default()));
-    let mut value = HeaderValue::try_from(format!("Basic {}", BASE64_STANDARD.encode(pair))).ok()?;
-    value.set_sensitive(true);
-    Some(value)
+fn route_through(proxy: &Intercept, target: Endpoint) -> Option<Route> {
+    let endpoint = Endpoint::of_proxy(proxy.uri())?;
+    Some(match proxy.uri().scheme_str()? {
+        scheme @ ("socks5" | "socks5h") => {
+            let credentials = proxy.raw_auth().map(|(user, password)| (user.to_owned(), password.to_owned()));
+            Route::Socks(SocksProxy { endpoint, credentials, resolves_names: scheme == "socks5h" }, target)
+        }
+        _ => {
+            let proxy = HttpProxy { endpoint, authorization: proxy.basic_auth().cloned() };
+            if target.is_secure { Route::Tunnel(proxy, target) } else { Route::Forward(proxy) }
+        }
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn way(variables: &[(&str, &str)], url: &str) -> String {
+    /// The route to a URL in words, or the text of the failure.
+    fn route(variables: &[(&str, &str)], url: &str) -> String {
         let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        let proxies = Proxies::from_environment(&Environment::new(variables.collect()));
-        match proxies.route(&Url::parse(url).unwrap()) {
+        let rules = ProxyRules::from_environment(&Environment::new(variables.collect()));
+        match rules.route(&Url::parse(url).unwrap()) {
             Ok(Route::Direct(target)) => format!("direct {target}"),
             Ok(Route::Forward(proxy)) => format!("forward {}", proxy.endpoint),
             Ok(Route::Tunnel(proxy, target)) => format!("tunnel {} {target}", proxy.endpoint),
+            Ok(Route::Socks(proxy, target)) => {
+                let names = if proxy.resolves_names { "names" } else { "addresses" };
+                format!("socks {} {names} {:?} {target}", proxy.endpoint, proxy.credentials)
+            }
             Err(failure) => failure.text,
         }
     }
@@ -117,20 +165,76 @@ mod tests {
     #[test]
     fn each_scheme_has_its_variable_and_one_is_for_all() {
         let both = [("HTTP_PROXY", "http://a:1"), ("https_proxy", "b:2"), ("ALL_PROXY", "https://c:3")];
-        assert_eq!(way(&both, "http://h/"), "forward a:1");
-        assert_eq!(way(&both, "https://h/"), "tunnel b:2 h:443");
-        assert_eq!(way(&both[2..], "https://[::1]:8443/"), "tunnel c:3 [::1]:8443");
-        assert_eq!(way(&[("HTTP_PROXY", ""), ("all_proxy", "c")], "http://h/"), "forward c:80");
-        assert_eq!(way(&[], "http://h/"), "direct h:80");
-        assert_eq!(way(&[("HTTP_PROXY", "a:1"), ("no_proxy", "h")], "http://x.h/"), "direct x.h:80");
+        assert_eq!(route(&both, "http://h/"), "forward a:1");
+        assert_eq!(route(&both, "https://h/"), "tunnel b:2 h:443");
+        assert_eq!(route(&both[2..], "https://[::1]:8443/"), "tunnel c:3 [::1]:8443");
+        assert_eq!(route(&[("HTTP_PROXY", ""), ("all_proxy", "c")], "http://h/"), "forward c:80");
+        assert_eq!(route(&[("ALL_PROXY", "http://[::1]:3128")], "http://h/"), "forward [::1]:3128");
+        assert_eq!(route(&[], "http://h/"), "direct h:80");
     }
 
     #[test]
-    fn a_proxy_we_cannot_use_is_not_gone_around() {
-        let text = "the proxy that ALL_PROXY names is none we can use; expected http://HOST:PORT";
-        for unusable in ["socks5://user:secret@p:1080", "http://", "http://p:99999"] {
-            assert_eq!(way(&[("ALL_PROXY", unusable)], "http://h/"), text);
+    fn socks_proxies_get_the_name_or_the_address() {
+        let secret = [("HTTPS_PROXY", "socks5h://us%40er:p%3Ass@p")];
+        assert_eq!(route(&secret, "https://h/"), r#"socks p:1080 names Some(("us@er", "p:ss")) h:443"#);
+        assert_eq!(route(&secret, "http://h/"), "direct h:80");
+        assert_eq!(route(&[("ALL_PROXY", "socks5://[::1]:9")], "http://h/"), "socks [::1]:9 addresses None h:80");
+    }
+
+    #[test]
+    fn a_proxy_that_cannot_be_used_is_not_bypassed() {
+        let text = "the proxy that ALL_PROXY names cannot be used; expected http://HOST:PORT, https://HOST:PORT, socks5://HOST:PORT or socks5h://HOST:PORT";
+        for unusable in
+            ["socks4://user:secret@p:1080", "ftp://p", "http://", "socks5://", "http://p:99999", "socks5://p:x"]
+        {
+            assert_eq!(route(&[("ALL_PROXY", unusable)], "http://h/"), text, "{unusable}");
+            assert_eq!(route(&[("ALL_PROXY", unusable), ("NO_PROXY", "h")], "http://h/"), "direct h:80");
         }
-        assert_eq!(way(&[("ALL_PROXY", "socks5://p"), ("NO_PROXY", "h")], "http://h/"), "direct h:80");
+        let other = [("HTTP_PROXY", "ftp://p"), ("HTTPS_PROXY", "http://p:1")];
+        assert_eq!(route(&other, "https://h/"), "tunnel p:1 h:443");
+    }
+
+    #[test]
+    fn no_proxy_covers_hosts_below_names_and_networks() {
+        let list =
+            "example.com, .dotted.org,*.star.net,10.0.0.0/8,192.168.1.7,fd00::/8,[::1],only.port:8080,127.0.0.1:99";
+        let way = |url: &str| route(&[("ALL_PROXY", "p:1"), ("no_proxy", list)], url);
+        for direct in [
+            "http://example.com/",
+            "http://a.b.EXAMPLE.com/",
+            "https://example.com./",
+            "http://dotted.org:81/",
+            "http://a.dotted.org/",
+            "http://a.star.net/",
+            "http://10.200.3.4/",
+            "http://192.168.1.7/",
+            "http://[fd12::3]/",
+            "http://[::1]/",
+            "http://only.port:8080/",
+            "http://127.0.0.1:99/",
+        ] {
+            assert!(way(direct).starts_with("direct "), "{direct}");
+        }
+        for proxied in [
+            "http://badexample.com/",
+            "http://example.org/",
+            "http://11.0.0.1/",
+            "http://192.168.1.8/",
+            "http://[fe80::1]/",
+            "http://only.port/",
+            "http://127.0.0.1:98/",
+        ] {
+            assert_eq!(way(proxied), "forward p:1", "{proxied}");
+        }
+    }
+
+    #[test]
+    fn a_star_in_no_proxy_covers_names_and_addresses() {
+        for url in ["http://any.test/", "http://1.2.3.4/", "http://[::1]/"] {
+            assert!(route(&[("ALL_PROXY", "p:1"), ("NO_PROXY", " * ")], url).starts_with("direct "), "{url}");
+            for nothing in ["", ",,", " , .,", "10.0.0.0/33"] {
+                assert_eq!(route(&[("ALL_PROXY", "p:1"), ("NO_PROXY", nothing)], url), "forward p:1", "{nothing}");
+            }
+        }
     }
 }

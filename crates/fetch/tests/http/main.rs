@@ -10,5 +10,6 @@ mod logging;
 mod proxies;
 mod redirects;
 mod requests;
+mod socks;
 mod support;
 mod tls;

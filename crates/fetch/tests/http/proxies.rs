@@ -155,17 +155,20 @@ async fn a_tunnel_through_tls_has_tls_in_it() {
 #[tokio::test]
 async fn a_proxy_that_refuses_or_babbles_is_named_without_its_credentials() {
     let cases = [
-        ("HTTP/1.1 407 Auth\r\n\r\n".to_owned(), "wants other credentials (HTTP status 407)"),
-        ("HTTP/1.0 503 No\r\n\r\n".to_owned(), "refused a connection to secure.test:443 with HTTP status 503"),
-        ("SSH-2.0-x\r\n\r\n".to_owned(), "does not speak HTTP"),
-        ("HTTP/1.1 200 OK\r\n".to_owned() + &"x".repeat(20_000), "does not end the headers of its answer"),
+        ("HTTP/1.1 407 Auth\r\n\r\n".to_owned(), "proxy authorization required"),
+        ("HTTP/1.0 503 No\r\n\r\n".to_owned(), "unsuccessful"),
+        ("SSH-2.0-x\r\n\r\n".to_owned(), "unsuccessful"),
+        ("HTTP/1.1 200 OK\r\n".to_owned() + &"x".repeat(20_000), "proxy response headers too long"),
     ];
-    for (answer, words) in cases {
+    for (answer, reason) in cases {
         let proxy = HttpPeer::answering(move |_| raw(answer.clone())).await;
         let fetcher = fetcher(&[("HTTPS_PROXY", &format!("http://user:pass@127.0.0.1:{}", proxy.port))]);
-        let outcome = failure(fetcher.send(get("https://secure.test/secret")).await);
-        let expected = format!("http/request failed: the proxy 127.0.0.1:{} {words}", proxy.port);
-        assert_eq!(outcome, (FailureKind::Connect, expected));
+        let (kind, text) = failure(fetcher.send(get("https://secure.test/secret")).await);
+        let expected = format!(
+            "http/request failed: the proxy 127.0.0.1:{} opened no connection to secure.test:443: tunnel error: {reason}",
+            proxy.port
+        );
+        assert_eq!((kind, text), (FailureKind::Connect, expected));
     }
     let proxy = HttpPeer::answering(|_| PeerReply::Close(Vec::new())).await;
     let fetcher = fetcher(&[("HTTPS_PROXY", &format!("127.0.0.1:{}", proxy.port))]);
@@ -173,12 +176,11 @@ async fn a_proxy_that_refuses_or_babbles_is_named_without_its_credentials() {
 }
 
 #[tokio::test]
-async fn a_proxy_we_cannot_use_fails_the_request() {
+async fn a_proxy_that_cannot_be_used_fails_the_request() {
     let server = HttpPeer::answering(|_| ok("")).await;
-    let fetcher = fetcher(&[("ALL_PROXY", "socks5://user:pass@127.0.0.1:1")]);
+    let fetcher = fetcher(&[("ALL_PROXY", "socks4://user:pass@127.0.0.1:1")]);
     let (kind, text) = failure(fetcher.send(get(server.url("/"))).await);
-    let expected =
-        "http/request failed: the proxy that ALL_PROXY names is none we can use; expected http://HOST:PORT";
+    let expected = "http/request failed: the proxy that ALL_PROXY names cannot be used; expected http://HOST:PORT, https://HOST:PORT, socks5://HOST:PORT or socks5h://HOST:PORT";
     assert_eq!((kind, text.as_str()), (FailureKind::Other, expected));
     assert_eq!(server.accepted(), 0);
 }
