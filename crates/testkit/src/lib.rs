@@ -19,6 +19,8 @@ pub mod scripted;
 mod server;
 mod signals;
 mod slow_reader;
+mod surroundings;
+mod terminal;
 mod wait;
 
 pub use client::{Client, FinishedProcess};
@@ -34,6 +36,8 @@ pub use resuming::{ReceivedEvents, ReconnectCounts, ResumingClient};
 pub use scripted::ScriptedServer;
 pub use server::{TestServer, binary, run_to_end, send_signal};
 pub use slow_reader::SlowReader;
+pub use surroundings::without_configuration;
+pub use terminal::Terminal;
 pub use wait::{eventually, eventually_async};
 
 pub use rustix::process::Signal;

@@ -12,5 +12,4 @@ mod signals;
 mod silent_server;
 mod streams;
 mod support;
-mod terminal;
 mod terminals;

@@ -7,11 +7,10 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use tempfile::TempDir;
-use testkit::{PublishedServer, Signal, TestServer, eventually, is_alive, send_signal};
+use testkit::{PublishedServer, Signal, Terminal, TestServer, eventually, is_alive, send_signal};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 
 use crate::support::{command, finished, number_in, output, output_of, told};
-use crate::terminal::Terminal;
 
 /// A published server, and a folder for whatever a test needs.
 struct Published {

@@ -7,7 +7,7 @@ use testkit::{Signal, descendants, eventually, is_alive, process_state, send_sig
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 
-use crate::support::{command, finished, nothing_configured, number_in, told};
+use crate::support::{command, finished, number_in, told};
 
 /// Runs a shell script that prints `ready` when it is.
 async fn ready(script: &str) -> (Child, u32) {
@@ -70,7 +70,7 @@ async fn a_signal_that_we_were_started_to_ignore_stays_ignored() {
         let mut starter = Command::new("bash");
         starter.args(["-c", &ignoring, &script]);
         starter.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-        nothing_configured(&mut starter);
+        testkit::without_configuration(&mut starter);
         let (child, pid) = ready_in(starter).await;
         let signal = match name {
             "HUP" => Signal::HUP,

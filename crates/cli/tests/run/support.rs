@@ -4,39 +4,19 @@ use std::path::Path;
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
-use testkit::{binary, eventually};
+use testkit::{binary, eventually, without_configuration};
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::{Child, Command};
 
 /// Longer than anything here takes on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Variables that would choose another environment.
-const CHOOSING: [&str; 7] = [
-    "CODEX_EXEC_SERVER_URL",
-    "CODEX_HOME",
-    "EXEC_SERVER_CA_FILE",
-    "EXEC_SERVER_CLIENT_TOKEN_FILE",
-    "EXEC_SERVER_HOME",
-    "EXEC_SERVER_URL",
-    "XDG_CONFIG_HOME",
-];
-
 /// The binary, on pipes.
 pub(crate) fn command(args: &[&str]) -> Command {
     let mut command = Command::new(binary());
     command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-    nothing_configured(&mut command);
+    without_configuration(&mut command);
     command
-}
-
-/// No configuration, no sessions of others.
-pub(crate) fn nothing_configured(command: &mut Command) {
-    let nowhere = Path::new(env!("CARGO_TARGET_TMPDIR")).join("nothing-configured");
-    command.env("HOME", &nowhere).env("XDG_STATE_HOME", &nowhere);
-    CHOOSING.iter().for_each(|name| {
-        command.env_remove(name);
-    });
 }
 
 /// Runs it to its end.

@@ -1,9 +1,10 @@
 //! At a terminal: keys, sizes, and a terminal that is as before, however it ends.
 
-use testkit::{CuttingProxy, Signal, TestServer, eventually, eventually_async, is_alive, process_state, send_signal};
+use testkit::{
+    CuttingProxy, Signal, Terminal, TestServer, eventually, eventually_async, is_alive, process_state, send_signal,
+};
 
 use crate::support::{command, finished, number_in};
-use crate::terminal::Terminal;
 
 /// A shell that prints `ready>` as its prompt.
 fn shell(args: &[&str]) -> Terminal {

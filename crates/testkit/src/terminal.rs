@@ -1,4 +1,4 @@
-//! A terminal with the binary in it, and a test in front of it.
+//! A pseudo-terminal in which the binary runs. A test types keys and waits for text on the screen.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -10,26 +10,29 @@ use std::time::Duration;
 use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
-use testkit::{binary, eventually};
 use tokio::process::{Child, Command};
 
-use crate::support::nothing_configured;
+use crate::server::binary;
+use crate::surroundings::without_configuration;
+use crate::wait::eventually;
 
-/// Longer than anything here takes on a loaded machine, and shorter than others wait, who cannot say what is on the screen.
+/// Longer than anything takes on a loaded machine, and shorter than the timeouts of tests, which could not say what is on the screen.
 const PATIENCE: Duration = Duration::from_secs(25);
 
-/// One terminal.
-pub(crate) struct Terminal {
+/// A pseudo-terminal and the program in it.
+pub struct Terminal {
     master: File,
     /// Held open, so that the terminal outlives the program in it.
     slave: OwnedFd,
     screen: Arc<Mutex<Vec<u8>>>,
-    pub(crate) program: Child,
+    /// Runs under `setsid`, as the leader of a session with this terminal.
+    pub program: Child,
 }
 
 impl Terminal {
-    /// A terminal of 24 lines of 80 characters, in which the binary runs with these arguments.
-    pub(crate) fn start(args: &[&str], prepare: impl FnOnce(&mut Command) -> &mut Command) -> Self {
+    /// A terminal of 24 lines of 80 characters, in which the binary runs with these arguments and nothing is configured. `prepare` may change
+    /// the command.
+    pub fn start(args: &[&str], prepare: impl FnOnce(&mut Command) -> &mut Command) -> Self {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();
@@ -40,7 +43,7 @@ impl Terminal {
         // The terminal has to be the controlling one for its signals to arrive.
         let mut command = Command::new("setsid");
         command.arg("--ctty").arg(binary()).args(args).env("TERM", "xterm").kill_on_drop(true);
-        nothing_configured(&mut command);
+        without_configuration(&mut command);
         for variable in ["PS1", "PROMPT_COMMAND", "ENV", "BASH_ENV"] {
             command.env_remove(variable);
         }
@@ -55,13 +58,13 @@ impl Terminal {
         Self { master, slave, screen, program }
     }
 
-    /// Types.
-    pub(crate) fn keys(&mut self, keys: &str) {
+    /// Types these keys.
+    pub fn keys(&mut self, keys: &str) {
         self.master.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Waits until this has been shown, and takes what was shown up to its end.
-    pub(crate) async fn shows(&self, text: &str) -> String {
+    /// Waits until this text was shown, and returns everything that was shown up to its end and not returned before.
+    pub async fn shows(&self, text: &str) -> String {
         let look = || {
             let mut screen = self.screen.lock().unwrap();
             let end = screen.windows(text.len()).position(|shown| shown == text.as_bytes())? + text.len();
@@ -72,31 +75,43 @@ impl Terminal {
         String::from_utf8_lossy(&shown).into_owned()
     }
 
-    /// Whether keys go to the program as they are.
-    pub(crate) fn is_raw(&self) -> bool {
+    /// Whether the terminal is in raw mode, so that keys go to the program as they are.
+    pub fn is_raw(&self) -> bool {
         !tcgetattr(&self.slave).unwrap().local_modes.contains(LocalModes::ICANON | LocalModes::ECHO)
     }
 
-    /// Waits until it is, or is not.
-    pub(crate) async fn becomes_raw(&self, raw: bool) {
+    /// Waits until the terminal is in raw mode, or is not.
+    pub async fn becomes_raw(&self, raw: bool) {
         eventually("the terminal changes its mode", || (self.is_raw() == raw).then_some(())).await;
     }
 
-    pub(crate) fn resize(&self, rows: u16, cols: u16) {
+    /// Gives the terminal another size and signals that to the program.
+    pub fn resize(&self, rows: u16, cols: u16) {
         set_size(&self.slave, rows, cols);
     }
 
-    pub(crate) fn pid(&self) -> u32 {
+    /// The process id of the program, which must not have been waited for.
+    pub fn pid(&self) -> u32 {
         self.program.id().unwrap()
     }
 
     /// Waits for the end of the program.
-    pub(crate) async fn ended(&mut self) -> ExitStatus {
+    pub async fn ended(&mut self) -> ExitStatus {
         let ended = tokio::time::timeout(PATIENCE, self.program.wait()).await;
         ended.unwrap_or_else(|_| panic!("it does not end; the terminal shows {:?}", self.screen())).unwrap()
     }
 
-    fn screen(&self) -> String {
+    /// Everything that was shown after the program has ended and was not returned before. The terminal may still hand it over, so this waits
+    /// until a mark of its own is shown.
+    pub async fn screen_after_end(&self) -> String {
+        const MARK: &str = "\u{1}the end\u{1}";
+        rustix::io::write(&self.slave, MARK.as_bytes()).unwrap();
+        let shown = self.shows(MARK).await;
+        shown.trim_end_matches(MARK).to_owned()
+    }
+
+    /// Everything that was shown and not returned by [`shows`](Self::shows).
+    pub fn screen(&self) -> String {
         String::from_utf8_lossy(&self.screen.lock().unwrap()).into_owned()
     }
 }
