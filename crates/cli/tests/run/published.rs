@@ -159,6 +159,26 @@ async fn a_signal_that_cannot_be_sent_is_mentioned_and_ends_nothing() {
 }
 
 #[tokio::test]
+async fn a_command_goes_on_when_we_are_stopped_and_continued() {
+    let published = Published::start().await;
+    let go_on = published.folder.path().join("go-on");
+    let script = format!("echo ready; while ! [ -e {} ]; do sleep 0.05; done; exit 3", go_on.display());
+    let mut child = command(&published.args("run", &["--", "sh", "-c", &script])).spawn().unwrap();
+    child.stdout.as_mut().unwrap().read_exact(&mut [0; 6]).await.unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap()).lines();
+    send_signal(child.id().unwrap(), Signal::STOP);
+    send_signal(child.id().unwrap(), Signal::CONT);
+    // Each line shows that signals were handled; after the second one, the signal that continued us was too.
+    for _ in 0..2 {
+        send_signal(child.id().unwrap(), Signal::USR1);
+        let line = stderr.next_line().await.unwrap();
+        assert_eq!(line.as_deref(), Some("exec-server: this server cannot send this signal to a command"));
+    }
+    std::fs::write(&go_on, "").unwrap();
+    assert_eq!(finished(child).await.status.code(), Some(3));
+}
+
+#[tokio::test]
 async fn a_time_that_is_over_is_noticed_here() {
     let published = Published::start().await;
     let number = published.folder.path().join("pid");

@@ -9,7 +9,7 @@ use crate::commands::abilities::can_send;
 
 /// A request that is sent when the ones before it are answered.
 pub(super) enum ProcessRequest {
-    /// A signal that the server cannot send becomes `Terminate`.
+    /// A signal that the server can send, or a fatal one, which becomes `Terminate` if the server cannot.
     Signal(Signal),
     Terminate,
     Resize(WindowSize),
@@ -39,7 +39,7 @@ async fn send(foreground: &Foreground<'_>, request: ProcessRequest) -> Result<()
     let process = foreground.process;
     match request {
         ProcessRequest::Signal(signal) if can_send(foreground.server, signal) => process.signal(signal).await,
-        // The signal would have ended the process.
+        // Only fatal signals are requested from a server that cannot send them.
         ProcessRequest::Signal(_) | ProcessRequest::Terminate => terminate(foreground).await,
         ProcessRequest::Resize(size) => process.resize(size).await,
         ProcessRequest::Redraw(size) => {

@@ -81,7 +81,10 @@ impl EventLoop<'_> {
 
     fn resume(&self) {
         let Some(terminal) = self.terminal else {
-            self.request(ProcessRequest::Signal(Signal::Continue));
+            // A server that cannot send this signal could not stop the process either.
+            if can_send(self.foreground.server, Signal::Continue) {
+                self.request(ProcessRequest::Signal(Signal::Continue));
+            }
             return;
         };
         if let Err(error) = terminal.resume() {
