@@ -39,6 +39,22 @@ pub struct Environments {
     pub entries: BTreeMap<String, EnvironmentSpec>,
 }
 
+/// Where a configuration comes from, which also explains its default environment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EnvironmentsSource {
+    /// An `environments.toml`.
+    File {
+        /// The file that was read.
+        path: PathBuf,
+        /// Whether its field `default` is present. Without it the default is this machine, if that is included.
+        names_default: bool,
+    },
+    /// The variable of this name, which holds the URL of the only environment, or `none`.
+    Variable(&'static str),
+    /// There is neither a file nor a variable, so this machine is the only environment.
+    Unconfigured,
+}
+
 /// The configuration of one environment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EnvironmentSpec {
@@ -93,17 +109,21 @@ pub enum Way {
 impl Environments {
     /// Loads the configuration: the file if there is one, else the variable with a URL, else this machine alone.
     pub fn load(source: &HomeAndVariables) -> Result<Self, EnvironmentsError> {
+        Self::load_with_source(source).map(|(environments, _)| environments)
+    }
+
+    /// The same as [`load`](Self::load), together with the place where it was found.
+    pub fn load_with_source(source: &HomeAndVariables) -> Result<(Self, EnvironmentsSource), EnvironmentsError> {
         refuse_noise(source)?;
-        match file::find(source)? {
-            Some(file) => Self::from_toml(&file.text, &file.path),
-            None => from_variables(source),
-        }
+        let Some(found) = file::find(source)? else { return from_variables(source) };
+        let (environments, names_default) = file::parse(&found.text, &found.path)?;
+        Ok((environments, EnvironmentsSource::File { path: found.path, names_default }))
     }
 
     /// Reads the text of an `environments.toml`. Relative paths in it are resolved against the directory of `path`; if that directory is not
     /// absolute, they are refused. The file itself is not opened.
     pub fn from_toml(text: &str, path: &Path) -> Result<Self, EnvironmentsError> {
-        file::parse(text, path)
+        file::parse(text, path).map(|(environments, _)| environments)
     }
 
     /// The environment to use when the user names none.
@@ -148,16 +168,17 @@ fn refuse_noise(source: &HomeAndVariables) -> Result<(), EnvironmentsError> {
     }
 }
 
-fn from_variables(source: &HomeAndVariables) -> Result<Environments, EnvironmentsError> {
+fn from_variables(source: &HomeAndVariables) -> Result<(Environments, EnvironmentsSource), EnvironmentsError> {
     let Some((name, url)) = source.first_text([URL, CODEX_URL])? else {
-        return Ok(Environments::only(EnvironmentSpec::local()));
+        return Ok((Environments::only(EnvironmentSpec::local()), EnvironmentsSource::Unconfigured));
     };
+    let source = EnvironmentsSource::Variable(name);
     if url.eq_ignore_ascii_case(NONE) {
-        return Ok(Environments::default());
+        return Ok((Environments::default(), source));
     }
     let url = environment_table::checked_url(url).map_err(|problem| EnvironmentsError::Variable { name, problem })?;
     let way = Way::Url { url, ca_file: None, token_file: None };
-    Ok(Environments::only(EnvironmentSpec::new(REMOTE, way)))
+    Ok((Environments::only(EnvironmentSpec::new(REMOTE, way)), source))
 }
 
 #[cfg(test)]

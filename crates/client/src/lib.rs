@@ -45,7 +45,8 @@ pub use client::ExecServerClient;
 pub use client_core::ConnectionState;
 pub use connector::{ChildConnector, Companion, Connecting, Connector, ServerConnection, SshConnector, UrlConnector};
 pub use environments::{
-    EntryProblem, EnvironmentSpec, Environments, EnvironmentsError, HomeAndVariables, Problem, Way,
+    EntryProblem, EnvironmentSpec, Environments, EnvironmentsError, EnvironmentsSource, HomeAndVariables, Problem,
+    Way,
 };
 pub use error::ExecServerError;
 pub use files::{

@@ -66,7 +66,8 @@ fn candidates(source: &HomeAndVariables) -> impl Iterator<Item = PathBuf> {
     directories.into_iter().flatten().map(|directory| directory.join(FILE_NAME))
 }
 
-pub(super) fn parse(text: &str, path: &Path) -> Result<Environments, EnvironmentsError> {
+/// The environments of a file, and whether the file says which one is the default.
+pub(super) fn parse(text: &str, path: &Path) -> Result<(Environments, bool), EnvironmentsError> {
     let directory = path.parent().filter(|directory| directory.is_absolute());
     read(text, directory).map_err(|located| EnvironmentsError::File {
         path: path.to_owned(),
@@ -75,7 +76,7 @@ pub(super) fn parse(text: &str, path: &Path) -> Result<Environments, Environment
     })
 }
 
-fn read(text: &str, directory: Option<&Path>) -> Result<Environments, LocatedProblem> {
+fn read(text: &str, directory: Option<&Path>) -> Result<(Environments, bool), LocatedProblem> {
     let document: Document = toml::from_str(text).map_err(|error| LocatedProblem {
         at: error.span().map_or(0, |span| span.start),
         problem: Problem::Toml(error.message().to_owned()),
@@ -92,8 +93,9 @@ fn read(text: &str, directory: Option<&Path>) -> Result<Environments, LocatedPro
         }
         environments.entries.insert(spec.id.clone(), spec);
     }
+    let names_default = document.default.is_some();
     environments.default = default_of(&environments, document.default)?;
-    Ok(environments)
+    Ok((environments, names_default))
 }
 
 fn default_of(

@@ -428,3 +428,20 @@ fn every_example_of_the_document_is_valid() {
         parse(example).unwrap();
     }
 }
+
+#[test]
+fn the_source_says_which_file_or_variable_has_decided() {
+    let (nothing, source) = Environments::load_with_source(&HomeAndVariables::default()).unwrap();
+    assert_eq!((nothing, source), (local_alone(), EnvironmentsSource::Unconfigured));
+    let by_variable = HomeAndVariables::default().with_variable("EXEC_SERVER_URL", "ws://h");
+    let (_, source) = Environments::load_with_source(&by_variable).unwrap();
+    assert_eq!(source, EnvironmentsSource::Variable("EXEC_SERVER_URL"));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("environments.toml");
+    for (text, names_default) in [("", false), ("default = \"local\"", true), ("default = \"none\"", true)] {
+        fs::write(&path, text).unwrap();
+        let by_file = by_variable.clone().with_variable("EXEC_SERVER_HOME", folder.path());
+        let (_, source) = Environments::load_with_source(&by_file).unwrap();
+        assert_eq!(source, EnvironmentsSource::File { path: path.clone(), names_default }, "{text}");
+    }
+}
