@@ -17,6 +17,7 @@ mod named;
 mod output;
 mod place;
 mod print;
+mod progress;
 mod ps;
 mod reach;
 mod run;

@@ -8,7 +8,6 @@ mod found;
 pub(crate) mod ls;
 pub(crate) mod mkdir;
 mod place;
-mod progress;
 pub(crate) mod rm;
 mod same_directory;
 mod tree;

@@ -14,8 +14,9 @@ use tokio::io::AsyncWriteExt as _;
 use super::args::SearchArgs;
 use super::foreground::BROKEN_PIPE;
 use super::place::Place;
-use super::print::complain;
+use super::progress::{DRAW_INTERVAL, ProgressLine};
 use super::reach::Destination;
+use super::signals::Signals;
 use shown::{Context, Look, Shown};
 
 const FOUND: u8 = 0;
@@ -32,7 +33,17 @@ struct Tally {
 /// Searches every place, and exits as ripgrep does.
 pub(crate) async fn search(args: SearchArgs) -> ExitCode {
     let mut tally = Tally::default();
-    let code = match search_all(&args, &mut tally).await {
+    let progress = ProgressLine::of_search();
+    let searched = match Signals::listen_except_stop() {
+        Ok(mut signals) => signals.or_fatal(search_all(&args, &mut tally, &progress)).await,
+        Err(error) => Ok(Err(error.into())),
+    };
+    progress.clear();
+    let searched = match searched {
+        Ok(searched) => searched,
+        Err(fatal) => return ExitCode::from(fatal.exit_code()),
+    };
+    let code = match searched {
         Ok(()) if tally.errors > 0 => FAILED,
         Ok(()) if tally.found > 0 => FOUND,
         Ok(()) => NOTHING,
@@ -49,7 +60,7 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-async fn search_all(args: &SearchArgs, tally: &mut Tally) -> anyhow::Result<()> {
+async fn search_all(args: &SearchArgs, tally: &mut Tally, progress: &ProgressLine) -> anyhow::Result<()> {
     let (pattern, places) = args.pattern_and_places()?;
     let places = if places.is_empty() { vec![String::new()] } else { places };
     let mut connected: Option<(Option<String>, ExecServerClient)> = None;
@@ -63,7 +74,7 @@ async fn search_all(args: &SearchArgs, tally: &mut Tally) -> anyhow::Result<()> 
                 Destination::choose(&place.choose(&args.r#where)?)?.connect().await?
             }
         };
-        search_one(args, pattern.as_deref(), &place, &client, tally).await?;
+        search_one(args, pattern.as_deref(), &place, &client, tally, progress).await?;
         connected = Some((place.environment, client));
     }
     if let Some((_, client)) = connected {
@@ -78,6 +89,7 @@ async fn search_one(
     place: &Place,
     client: &ExecServerClient,
     tally: &mut Tally,
+    progress: &ProgressLine,
 ) -> anyhow::Result<()> {
     let root = place.uri(client).await?;
     let native = root.to_native()?;
@@ -86,20 +98,30 @@ async fn search_one(
     let look = Look { has_colours: io::stdout().is_terminal() && !args.json, names_only: args.files_with_matches };
     let mut shown = Shown::new(&native, &place.path, context, look);
     let mut stdout = tokio::io::stdout();
-    while let Some(file) = search.recv().await {
+    let mut draw = tokio::time::interval(DRAW_INTERVAL);
+    loop {
+        let file = tokio::select! {
+            file = search.recv() => file,
+            _ = draw.tick() => {
+                progress.draw(false);
+                continue;
+            }
+        };
+        let Some(file) = file else { break };
         let file = file.with_context(|| format!("cannot search {}", place.path.display()))?;
         tally.found += 1;
+        progress.add_found_file();
         let bytes = if args.json { line_of(&json!({"file": file})) } else { shown.render(&file) };
-        stdout.write_all(&bytes).await?;
+        progress.print(&mut stdout, bytes).await?;
     }
     if let Some(result) = search.result() {
         for error in &result.errors {
             let path = error.path.as_ref().and_then(|path| path.to_native().ok()).unwrap_or_default();
-            complain(&format!("{}: {}", path.display(), error.message));
+            progress.complain(&format!("{}: {}", path.display(), error.message));
         }
         tally.errors += result.error_count;
         if args.json {
-            stdout.write_all(&line_of(&json!({"result": result}))).await?;
+            progress.print(&mut stdout, line_of(&json!({"result": result}))).await?;
         }
     }
     stdout.flush().await?;

@@ -60,11 +60,21 @@ pub(crate) struct Signals {
 impl Signals {
     /// Starts to receive signals.
     pub(crate) fn listen() -> io::Result<Self> {
+        Self::listen_for(|_| true)
+    }
+
+    /// The same, but Ctrl-Z stops us without a word to anybody, as it stops most programs.
+    pub(crate) fn listen_except_stop() -> io::Result<Self> {
+        Self::listen_for(|effect| effect != SignalEffect::Stop)
+    }
+
+    fn listen_for(is_wanted: impl Fn(SignalEffect) -> bool) -> io::Result<Self> {
         let listen =
             |(native, effect): (Native, SignalEffect)| Ok((signal(SignalKind::from_raw(native.as_raw()))?, effect));
         // These report what has already happened, so ignoring them would change nothing.
         let is_report = |effect: SignalEffect| matches!(effect, SignalEffect::Continue | SignalEffect::Resize);
-        let received = KNOWN.into_iter().filter(|(native, effect)| is_report(*effect) || !spawn::is_ignored(*native));
+        let received = KNOWN.into_iter().filter(|(_, effect)| is_wanted(*effect));
+        let received = received.filter(|(native, effect)| is_report(*effect) || !spawn::is_ignored(*native));
         Ok(Self { streams: received.map(listen).collect::<io::Result<_>>()? })
     }
 

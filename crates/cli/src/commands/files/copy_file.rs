@@ -9,9 +9,9 @@ use client::{
     WriteStreamOptions,
 };
 
+use super::super::progress::ProgressLine;
 use super::found::Links;
 use super::place::Place;
-use super::progress::Progress;
 
 /// Smaller files are not asked for their holes: that would take longer than to send them.
 const WORTH_ASKING: u64 = 256 << 10;
@@ -40,7 +40,7 @@ pub(crate) async fn copy_file(
     target_links: Links,
     looked: &FileMetadata,
     modes: Modes,
-    progress: &Progress,
+    progress: &ProgressLine,
 ) -> Copied {
     let unreadable = |error: FileSystemError| source.complaint("read", &error);
     let unwritable = |error: FileSystemError| target.complaint("write", &error);
@@ -63,14 +63,14 @@ pub(crate) async fn copy_file(
         let end = offset + bytes.len() as u64;
         writer.seek(offset).await.map_err(unwritable)?;
         writer.write(bytes).await.map_err(unwritable)?;
-        progress.advance(end.saturating_sub(reached));
+        progress.add_bytes(end.saturating_sub(reached));
         reached = end;
     }
     let size = pieces.size(reached);
     writer.seek(size).await.map_err(unwritable)?;
     writer.commit().await.map_err(unwritable)?;
-    progress.advance(size.saturating_sub(reached));
-    progress.file_done();
+    progress.add_bytes(size.saturating_sub(reached));
+    progress.add_copied_file();
     Ok(())
 }
 

@@ -7,19 +7,19 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use client::{FileOptions, FileSystemError};
 
+use super::super::progress::{DRAW_INTERVAL, ProgressLine};
 use super::super::signals::Signals;
 use super::args::CpArgs;
 use super::copy_file::Modes;
 use super::found::Links;
 use super::place::{BarePaths, Place, Site, Sites};
-use super::progress::{INTERVAL, Progress};
 use super::tree::{Copying, Item};
 
 /// Copies everything that can be.
 pub(crate) async fn cp(args: CpArgs) -> anyhow::Result<ExitCode> {
     // From here on a signal must not leave anything half behind.
-    let mut signals = Signals::listen()?;
-    let progress = Arc::new(Progress::new(args.quiet));
+    let mut signals = Signals::listen_except_stop()?;
+    let progress = Arc::new(ProgressLine::of_copy(args.quiet));
     let mut sites = Sites::new(&args.r#where, BarePaths::Here)?;
     let code = tokio::select! {
         all_done = copy_all(&args, &mut sites, &progress) => {
@@ -35,13 +35,13 @@ pub(crate) async fn cp(args: CpArgs) -> anyhow::Result<ExitCode> {
     }
 }
 
-async fn copy_all(args: &CpArgs, sites: &mut Sites<'_>, progress: &Arc<Progress>) -> anyhow::Result<bool> {
+async fn copy_all(args: &CpArgs, sites: &mut Sites<'_>, progress: &Arc<ProgressLine>) -> anyhow::Result<bool> {
     let mut sources = sites.places(&args.paths).await?;
     let target = sources.pop().context("there is nothing to copy")?;
     let (mut items, mut targets) = (Vec::new(), Vec::new());
     let mut all_good = true;
     for warning in shortcomings(&sources, &target, args)? {
-        progress.say(&warning);
+        progress.complain(&warning);
     }
     let is_directory = is_directory(&target).await?;
     anyhow::ensure!(is_directory || sources.len() == 1, "{target} is not a directory");
@@ -52,7 +52,7 @@ async fn copy_all(args: &CpArgs, sites: &mut Sites<'_>, progress: &Arc<Progress>
                 targets.push(exact);
             }
             Err(sentence) => {
-                progress.say(&sentence);
+                progress.complain(&sentence);
                 all_good = false;
             }
         }
@@ -62,7 +62,7 @@ async fn copy_all(args: &CpArgs, sites: &mut Sites<'_>, progress: &Arc<Progress>
     let sites = sites.all();
     let copied = copying.run(items);
     tokio::pin!(copied);
-    let mut tick = tokio::time::interval(INTERVAL);
+    let mut tick = tokio::time::interval(DRAW_INTERVAL);
     loop {
         tokio::select! {
             copied = &mut copied => return Ok(copied && all_good),

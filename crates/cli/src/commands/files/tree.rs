@@ -7,10 +7,10 @@ use client::{CreateDirectoryOptions, FileMetadata, NewMetadata};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
+use super::super::progress::ProgressLine;
 use super::copy_file::{Modes, copy_file, copy_link};
 use super::found::{Found, Links, look};
 use super::place::Place;
-use super::progress::Progress;
 use super::same_directory::is_same_directory;
 
 /// Things under way at once.
@@ -31,7 +31,7 @@ pub(crate) struct Item {
 pub(crate) struct Copying {
     pub(crate) recursive: bool,
     modes: Modes,
-    pub(crate) progress: Arc<Progress>,
+    pub(crate) progress: Arc<ProgressLine>,
     room: Semaphore,
     /// Where it all goes.
     targets: Vec<Place>,
@@ -48,7 +48,7 @@ struct Outcome {
 }
 
 impl Copying {
-    pub(crate) fn new(recursive: bool, modes: Modes, progress: Arc<Progress>, targets: Vec<Place>) -> Arc<Self> {
+    pub(crate) fn new(recursive: bool, modes: Modes, progress: Arc<ProgressLine>, targets: Vec<Place>) -> Arc<Self> {
         Arc::new(Self { recursive, modes, progress, room: Semaphore::new(ROOM_UNITS as usize), targets })
     }
 
@@ -83,7 +83,7 @@ impl Copying {
         match self.try_copy(&item).await {
             Ok(outcome) => outcome,
             Err(sentence) => {
-                self.progress.say(&sentence);
+                self.progress.complain(&sentence);
                 Outcome { has_failed: true, ..Outcome::default() }
             }
         }
@@ -94,7 +94,7 @@ impl Copying {
         let links = if self.recursive { Links::Keep } else { Links::Follow };
         match look(source, links).await.map_err(|error| source.complaint("read", &error))? {
             Found::File(metadata) => {
-                self.progress.expect(metadata.size);
+                self.progress.expect_bytes(metadata.size);
                 let units = u32::try_from(metadata.size / UNIT_BYTES + 1).unwrap_or(ROOM_UNITS).min(ROOM_UNITS);
                 let _room = self.room.acquire_many(units).await.map_err(|error| error.to_string())?;
                 copy_file(source, target, *target_links, &metadata, self.modes, &self.progress).await?;
@@ -165,7 +165,7 @@ impl Copying {
             return true;
         }
         let set = async { place.site.files.set_metadata(&place.uri()?, new).await };
-        set.await.map_err(|error| self.progress.say(&place.complaint("set mode and time of", &error))).is_ok()
+        set.await.map_err(|error| self.progress.complain(&place.complaint("set mode and time of", &error))).is_ok()
     }
 }
 

@@ -1,0 +1,245 @@
+//! How far long work has come: one line on stderr if that is a terminal, and nothing anywhere else. It counts and draws; it does not know
+//! what is copied or searched.
+
+use std::io::{self, Write as _};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use indicatif::{FormattedDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use rustix::fs::{FileType, fstat};
+use tokio::io::{AsyncWriteExt as _, Stdout};
+
+use super::print::complain;
+
+/// How often the line is drawn while nothing else draws it.
+pub(crate) const DRAW_INTERVAL: Duration = Duration::from_millis(200);
+/// Work that takes less time than this shows no line.
+const FIRST_AFTER: Duration = Duration::from_millis(400);
+
+/// Columns that the whole line of a copy takes, without its message.
+const COPY_COLUMNS: usize = 66;
+const COPY_LINE: &str =
+    "{percent:>3}%  {binary_bytes} of {binary_total_bytes}  {binary_bytes_per_sec}  ETA {time_left}  {msg}";
+/// For a terminal that is narrower.
+const SHORT_COPY_LINE: &str = "{percent:>3}%  {binary_bytes_per_sec}";
+/// While a copy waits for a connection.
+const LOST_LINE: &str = "{percent:>3}%  connection lost, reconnecting…";
+const SEARCH_LINE: &str = "searching  {elapsed_precise}  {found}  {per_sec}";
+
+/// The line that shows the progress of one command.
+pub(crate) struct ProgressLine {
+    bar: ProgressBar,
+    /// False: the line is never shown.
+    is_wanted: bool,
+    kind: LineKind,
+    copied_files: AtomicU64,
+    is_printing: Arc<AtomicBool>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LineKind {
+    /// Bytes and files, of a number of bytes that grows while directories are listed.
+    Copy,
+    /// Found files. How many files there are is not known, so there is no time left.
+    Search,
+}
+
+impl ProgressLine {
+    /// `is_quiet`: the line is not wanted.
+    pub(crate) fn of_copy(is_quiet: bool) -> Self {
+        Self::new(LineKind::Copy, Some(0), !is_quiet)
+    }
+
+    /// The program that reads our stdout from a pipe may draw on the same terminal, as `less` does. So the line is shown only if stdout is a
+    /// terminal or a file.
+    pub(crate) fn of_search() -> Self {
+        let stdout = fstat(rustix::stdio::stdout()).map(|stat| FileType::from_raw_mode(stat.st_mode));
+        let is_pipe = stdout.is_ok_and(|kind| matches!(kind, FileType::Fifo | FileType::Socket));
+        Self::new(LineKind::Search, None, !is_pipe)
+    }
+
+    fn new(kind: LineKind, length: Option<u64>, is_wanted: bool) -> Self {
+        let bar = ProgressBar::with_draw_target(length, ProgressDrawTarget::hidden());
+        let is_printing = Arc::default();
+        Self { bar, is_wanted, kind, copied_files: AtomicU64::new(0), is_printing }
+    }
+
+    /// Adds bytes that are still to be copied.
+    pub(crate) fn expect_bytes(&self, bytes: u64) {
+        self.bar.inc_length(bytes);
+    }
+
+    /// Counts bytes that were copied.
+    pub(crate) fn add_bytes(&self, bytes: u64) {
+        self.bar.inc(bytes);
+    }
+
+    /// Counts a file that was copied.
+    pub(crate) fn add_copied_file(&self) {
+        self.copied_files.fetch_add(1, Relaxed);
+    }
+
+    /// Counts a file that was found.
+    pub(crate) fn add_found_file(&self) {
+        self.bar.inc(1);
+    }
+
+    /// Draws the line, once the work has taken long enough. `is_lost`: the work waits for a connection.
+    pub(crate) fn draw(&self, is_lost: bool) {
+        if !self.is_wanted || self.bar.elapsed() < FIRST_AFTER {
+            return;
+        }
+        if self.bar.is_hidden() {
+            self.bar.set_draw_target(ProgressDrawTarget::stderr());
+        }
+        self.lay_out(terminal_columns(), is_lost);
+        self.bar.tick();
+    }
+
+    /// Prints a line on stderr that stays, above the progress line.
+    pub(crate) fn complain(&self, sentence: &str) {
+        self.bar.suspend(|| complain(sentence));
+    }
+
+    /// Writes to stdout, and takes the line away meanwhile. A thread writes, because a terminal may block (Ctrl-S).
+    pub(crate) async fn print(&self, stdout: &mut Stdout, bytes: Vec<u8>) -> io::Result<()> {
+        if self.bar.is_hidden() {
+            return stdout.write_all(&bytes).await;
+        }
+        stdout.flush().await?;
+        let (bar, is_printing) = (self.bar.clone(), Arc::clone(&self.is_printing));
+        is_printing.store(true, Relaxed);
+        let printing = tokio::task::spawn_blocking(move || {
+            let printed = bar.suspend(|| {
+                let mut stdout = io::stdout();
+                stdout.write_all(&bytes).and_then(|()| stdout.flush())
+            });
+            is_printing.store(false, Relaxed);
+            printed
+        });
+        printing.await.map_err(io::Error::from)?
+    }
+
+    /// Takes the line away for good. A thread that still prints has taken it away already, and would make us wait.
+    pub(crate) fn clear(&self) {
+        if !self.is_printing.load(Relaxed) {
+            self.bar.finish_and_clear();
+        }
+    }
+
+    /// Fits the line into a terminal of this width. It is no longer than it must be: a terminal that becomes narrower breaks a long line into
+    /// two, of which only one would be erased.
+    fn lay_out(&self, columns: usize, is_lost: bool) {
+        let template = match self.kind {
+            LineKind::Copy if is_lost => LOST_LINE,
+            LineKind::Copy if columns < COPY_COLUMNS => SHORT_COPY_LINE,
+            LineKind::Copy => COPY_LINE,
+            LineKind::Search => SEARCH_LINE,
+        };
+        let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+        self.bar.set_style(style.with_key("time_left", time_left).with_key("found", found));
+        // The last column stays free, where some terminals begin the next line.
+        let room = columns.saturating_sub(COPY_COLUMNS + 1);
+        self.bar.set_message(self.file_count().chars().take(room).collect::<String>());
+    }
+
+    fn file_count(&self) -> String {
+        // One file that is still being copied needs no count.
+        match self.copied_files.load(Relaxed) {
+            0 => String::new(),
+            1 => "1 file".to_owned(),
+            files => format!("{files} files"),
+        }
+    }
+}
+
+fn terminal_columns() -> usize {
+    rustix::termios::tcgetwinsize(rustix::stdio::stderr()).map_or(80, |size| size.ws_col.into())
+}
+
+/// The estimate of the library, and a dash while nothing moves, for which it would say that no time is left.
+fn time_left(state: &ProgressState, out: &mut dyn std::fmt::Write) {
+    let is_stalled = state.per_sec() < 1.0 && state.len().is_none_or(|length| state.pos() < length);
+    let _text_has_room =
+        if is_stalled { out.write_str("--:--:--") } else { write!(out, "{}", FormattedDuration(state.eta())) };
+}
+
+fn found(state: &ProgressState, out: &mut dyn std::fmt::Write) {
+    let _text_has_room = match state.pos() {
+        1 => out.write_str("1 file found"),
+        files => write!(out, "{files} files found"),
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use indicatif::TermLike;
+
+    use super::*;
+
+    /// Collects what is written, as a terminal of 100 columns.
+    #[derive(Clone, Debug, Default)]
+    struct WrittenText(Arc<Mutex<String>>);
+
+    impl TermLike for WrittenText {
+        fn width(&self) -> u16 {
+            100
+        }
+        fn move_cursor_up(&self, _lines: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn move_cursor_down(&self, _lines: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn move_cursor_right(&self, _columns: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn move_cursor_left(&self, _columns: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn write_line(&self, text: &str) -> io::Result<()> {
+            self.write_str(text)
+        }
+        fn write_str(&self, text: &str) -> io::Result<()> {
+            self.0.lock().unwrap().push_str(text);
+            Ok(())
+        }
+        fn clear_line(&self) -> io::Result<()> {
+            Ok(())
+        }
+        fn flush(&self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn shown(line: &ProgressLine, is_lost: bool) -> String {
+        let terminal = WrittenText::default();
+        line.bar.set_draw_target(ProgressDrawTarget::term_like(Box::new(terminal.clone())));
+        line.lay_out(100, is_lost);
+        line.bar.force_draw();
+        terminal.0.lock().unwrap().trim_end().to_owned()
+    }
+
+    #[test]
+    fn the_line_of_a_copy_has_bytes_rate_time_and_files() {
+        let line = ProgressLine::of_copy(false);
+        line.expect_bytes(2 << 30);
+        assert!(shown(&line, false).contains("  0%  0 B of 2.00 GiB  0 B/s  ETA --:--:--"));
+        line.add_bytes(512 << 20);
+        line.add_copied_file();
+        let text = shown(&line, false);
+        assert!(text.contains(" 25%  512.00 MiB of 2.00 GiB  "), "{text}");
+        assert!(text.ends_with("  1 file"), "{text}");
+        assert!(shown(&line, true).ends_with(" 25%  connection lost, reconnecting…"));
+    }
+
+    #[test]
+    fn the_line_of_a_search_has_files_and_rate() {
+        let line = ProgressLine::of_search();
+        line.add_found_file();
+        assert!(shown(&line, false).contains("searching  00:00:00  1 file found  "));
+    }
+}

@@ -1,0 +1,5 @@
+//! The program as a person meets it beside its commands: progress.
+#![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
+
+mod progress;
+mod support;
