@@ -19,7 +19,7 @@ pub(crate) const LIMITS: &str = "Limits";
 #[derive(Parser, Debug)]
 #[command(
     name = "exec-server",
-    version,
+    version = env!("EXEC_SERVER_VERSION"),
     max_term_width = 100,
     disable_help_flag = true,
     args_conflicts_with_subcommands = true,

@@ -1,5 +1,6 @@
-//! The program as a person meets it beside its commands: progress.
+//! The program as a person meets it beside its commands: progress, and the version.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 mod progress;
 mod support;
+mod version;

@@ -1,0 +1,21 @@
+//! `--version` names the commit that was built.
+
+use testkit::run_to_end;
+
+#[tokio::test]
+async fn the_version_names_the_commit() {
+    let output = run_to_end(&["--version"]).await;
+    let text = String::from_utf8(output.stdout).unwrap();
+    let version = concat!("exec-server ", env!("CARGO_PKG_VERSION"));
+    let rest = text.trim_end().strip_prefix(version).unwrap_or_else(|| panic!("{text}"));
+    // Sources without a repository have no commit.
+    let git = std::process::Command::new("git").args(["rev-parse", "HEAD"]).output();
+    match git.ok().filter(|git| git.status.success()) {
+        Some(_) => {
+            let commit = rest.strip_prefix(" (").and_then(|rest| rest.strip_suffix(')'));
+            let commit = commit.unwrap_or_else(|| panic!("{text}"));
+            assert!(commit.len() == 12 && commit.chars().all(|c| c.is_ascii_hexdigit()), "{text}");
+        }
+        None => assert_eq!(rest, ""),
+    }
+}
