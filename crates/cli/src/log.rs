@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use tracing_subscriber::EnvFilter;
 
+use crate::colours;
+
 /// Bytes of lines that wait to be written. The thread has as many again in its hands. Lines beyond that are dropped and counted.
 const WAITING_BYTES: usize = 256 << 10;
 
@@ -23,6 +25,7 @@ const LAST_LINES: Duration = Duration::from_secs(1);
 pub(crate) fn start_unqueued(usual: &str) {
     let _is_started_once = tracing_subscriber::fmt()
         .with_env_filter(filter(usual))
+        .with_ansi(colours::are_wanted_on(&io::stderr()))
         .with_writer(io::stderr)
         // It would complain to the same stderr, and panic when that fails too.
         .log_internal_errors(false)
@@ -41,8 +44,11 @@ impl ServerLog {
         let (of_thread, of_log, of_panics) = (Arc::clone(&queue), Arc::clone(&queue), Arc::clone(&queue));
         thread::Builder::new().name("log".into()).spawn(move || of_thread.write_all_to(&mut io::stderr()))?;
         let make_line = move || LogLine(Arc::clone(&of_log));
-        let _is_started_once =
-            tracing_subscriber::fmt().with_env_filter(filter(usual)).with_writer(make_line).try_init();
+        let _is_started_once = tracing_subscriber::fmt()
+            .with_env_filter(filter(usual))
+            .with_ansi(colours::are_wanted_on(&io::stderr()))
+            .with_writer(make_line)
+            .try_init();
         panic::set_hook(Box::new(move |panic| of_panics.push(panic_text(panic).as_bytes())));
         Ok(Self { queue })
     }

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod colours;
 mod commands;
 mod limits;
 mod log;

@@ -17,6 +17,7 @@ use super::place::Place;
 use super::progress::{DRAW_INTERVAL, ProgressLine};
 use super::reach::Destination;
 use super::signals::Signals;
+use crate::colours;
 use shown::{Context, Look, Shown};
 
 const FOUND: u8 = 0;
@@ -95,7 +96,11 @@ async fn search_one(
     let native = root.to_native()?;
     let context = args.context();
     let mut search = client.search(params(args, pattern, root, context)).await?;
-    let look = Look { has_colours: io::stdout().is_terminal() && !args.json, names_only: args.files_with_matches };
+    let look = Look {
+        is_terminal: io::stdout().is_terminal(),
+        has_colours: colours::are_wanted_on(&io::stdout()),
+        names_only: args.files_with_matches,
+    };
     let mut shown = Shown::new(&native, &place.path, context, look);
     let mut stdout = tokio::io::stdout();
     let mut draw = tokio::time::interval(DRAW_INTERVAL);

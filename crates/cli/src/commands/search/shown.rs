@@ -23,6 +23,8 @@ pub(super) struct Context {
 /// How it looks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Look {
+    /// Whether a person reads it: what would move the cursor is shown as text.
+    pub(super) is_terminal: bool,
     pub(super) has_colours: bool,
     pub(super) names_only: bool,
 }
@@ -108,7 +110,7 @@ impl Shown {
     fn text(&self, out: &mut Vec<u8>, line: &FoundLine) {
         let bytes = line.raw.as_ref().map_or(line.text.as_bytes(), |raw| &raw.0);
         // On a terminal, the end of a line with CR LF is only the end of a line.
-        let bytes = bytes.strip_suffix(b"\r").filter(|_| self.look.has_colours).unwrap_or(bytes);
+        let bytes = bytes.strip_suffix(b"\r").filter(|_| self.look.is_terminal).unwrap_or(bytes);
         let mut shown = 0;
         for range in &line.matches {
             let (start, end) = (range.start as usize, range.end as usize);
@@ -123,7 +125,7 @@ impl Shown {
 
     fn colour(&self, out: &mut Vec<u8>, colour: &[u8], bytes: &[u8]) {
         if !self.look.has_colours {
-            return out.extend_from_slice(bytes);
+            return self.plain(out, bytes);
         }
         out.extend_from_slice(colour);
         self.plain(out, bytes);
@@ -132,7 +134,7 @@ impl Shown {
 
     /// On a terminal, a line that would move the cursor or change colours is shown as text. Tabs do no harm.
     fn plain(&self, out: &mut Vec<u8>, bytes: &[u8]) {
-        if !self.look.has_colours {
+        if !self.look.is_terminal {
             return out.extend_from_slice(bytes);
         }
         let text = String::from_utf8_lossy(bytes);
@@ -153,7 +155,7 @@ mod tests {
     }
 
     fn render(context: Context, has_colours: bool, lines: Vec<FoundLine>) -> String {
-        let look = Look { has_colours, names_only: false };
+        let look = Look { is_terminal: has_colours, has_colours, names_only: false };
         let mut shown = Shown::new(Path::new("/r"), Path::new("src"), context, look);
         let file = FoundFile { path: "file:///r/a".parse().unwrap(), lines };
         String::from_utf8(shown.render(&file)).unwrap()
