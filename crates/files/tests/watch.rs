@@ -1,5 +1,6 @@
-//! Watching real trees. Most tests keep a mirror of a tree by nothing but what the watch tells, and compare it with the tree.
-#![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
+//! Tests of watches on real trees. Most tests keep a [`Mirror`]: a copy of the list of entries that only the reported changes update. In the
+//! end it must equal the tree.
+#![expect(clippy::unwrap_used, reason = "a failed unwrap in a helper function fails the test")]
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -15,12 +16,14 @@ use std::time::{Duration, Instant};
 use files::{ChangeBatch, PathChange, PathChangeKind, PathWatch, WatchEnd, WatchOptions, WatchedDirectoryCount};
 use tempfile::TempDir;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+/// The timeout of every wait. Long enough for a busy machine, so only a bug makes a test wait this long.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 fn options() -> WatchOptions {
     WatchOptions { settle: Duration::from_millis(20), ..WatchOptions::default() }
 }
 
+/// Starts a watch whose sink sends each batch to the receiver.
 fn watch(root: &Path, recursive: bool, options: WatchOptions) -> (PathWatch, Receiver<ChangeBatch>) {
     let (sender, receiver) = channel();
     let sink = Box::new(move |changes| match sender.send(changes) {
@@ -30,16 +33,16 @@ fn watch(root: &Path, recursive: bool, options: WatchOptions) -> (PathWatch, Rec
     (PathWatch::start(root, recursive, options, &WatchedDirectoryCount::default(), sink).unwrap(), receiver)
 }
 
-/// Whether each path is a directory, as the tree is now.
+/// The paths that exist below the root now, and whether each is a directory.
 fn listing(root: &Path) -> BTreeMap<PathBuf, bool> {
     let mut found = BTreeMap::new();
-    let mut left = vec![root.to_owned()];
-    while let Some(directory) = left.pop() {
+    let mut pending = vec![root.to_owned()];
+    while let Some(directory) = pending.pop() {
         let Ok(entries) = fs::read_dir(directory) else { continue };
         for entry in entries.flatten() {
             let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
             if is_directory {
-                left.push(entry.path());
+                pending.push(entry.path());
             }
             found.insert(entry.path(), is_directory);
         }
@@ -47,13 +50,13 @@ fn listing(root: &Path) -> BTreeMap<PathBuf, bool> {
     found
 }
 
-/// What somebody knows who looked once and then only listened.
+/// The paths that a receiver knows who has listed the tree once, and since then only applies the reported changes.
 struct Mirror {
     root: PathBuf,
     known: BTreeMap<PathBuf, bool>,
     overflows: usize,
     renames: usize,
-    told: usize,
+    change_count: usize,
     receiver: Receiver<ChangeBatch>,
     _watch: PathWatch,
 }
@@ -62,12 +65,12 @@ impl Mirror {
     fn of(root: &Path, options: WatchOptions) -> Self {
         let (watch, receiver) = watch(root, true, options);
         let known = listing(root);
-        Self { root: root.to_owned(), known, overflows: 0, renames: 0, told: 0, receiver, _watch: watch }
+        Self { root: root.to_owned(), known, overflows: 0, renames: 0, change_count: 0, receiver, _watch: watch }
     }
 
     fn apply(&mut self, changes: ChangeBatch) {
         assert!(changes.end.is_none(), "{:?}", changes.end);
-        self.told += changes.changes.len();
+        self.change_count += changes.changes.len();
         for change in changes.changes {
             match change.kind {
                 PathChangeKind::Created | PathChangeKind::Modified if change.path == self.root => {}
@@ -89,7 +92,7 @@ impl Mirror {
 
     fn rename(&mut self, from: &Path, to: &Path, is_directory: bool) {
         if self.overflows > 0 {
-            // The rename may be older than the last look at the tree.
+            // The rename may have happened before the tree was listed after the overflow.
             for changed in [from, to] {
                 self.known.retain(|path, _| !path.starts_with(changed));
                 self.known.extend(fs::symlink_metadata(changed).map(|found| (changed.to_owned(), found.is_dir())));
@@ -107,10 +110,10 @@ impl Mirror {
         self.known.insert(to.to_owned(), is_directory);
     }
 
-    /// Listens until the mirror shows what is there.
+    /// Applies changes until the mirror equals the tree.
     fn catch_up(&mut self) {
         let actual = listing(&self.root);
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while self.known != actual {
             match self.receiver.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
                 Ok(changes) => self.apply(changes),
@@ -119,18 +122,18 @@ impl Mirror {
                         actual.keys().filter(|path| !self.known.contains_key(*path)).take(10).collect();
                     let extra: Vec<_> =
                         self.known.keys().filter(|path| !actual.contains_key(*path)).take(10).collect();
-                    panic!("{error}: missing {missing:?}, gone but known {extra:?}, {} overflows", self.overflows);
+                    panic!("{error}: missing {missing:?}, removed but known {extra:?}, {} overflows", self.overflows);
                 }
             }
         }
     }
 }
 
-/// The changes of as many deliveries as it takes until one is about `path`.
+/// Receives batches until one has a change of `path`, and returns all their changes.
 fn changes_until(receiver: &Receiver<ChangeBatch>, path: &Path) -> Vec<PathChange> {
     let mut all = Vec::new();
     while !all.iter().any(|change: &PathChange| change.path == path) {
-        all.extend(receiver.recv_timeout(PATIENCE).unwrap().changes);
+        all.extend(receiver.recv_timeout(TIMEOUT).unwrap().changes);
     }
     all
 }
@@ -144,63 +147,63 @@ fn tree() -> TempDir {
 }
 
 #[test]
-fn one_change_of_each_kind_is_told() {
+fn each_kind_of_change_is_reported() {
     let root = tree();
     let (a, b) = (root.path().join("a"), root.path().join("b"));
-    let (_watch, told) = watch(root.path(), true, options());
+    let (_watch, receiver) = watch(root.path(), true, options());
     fs::write(&a, "1").unwrap();
-    assert_eq!(kinds(&changes_until(&told, &a), &a), [PathChangeKind::Created]);
+    assert_eq!(kinds(&changes_until(&receiver, &a), &a), [PathChangeKind::Created]);
     fs::write(&a, "2").unwrap();
-    assert_eq!(kinds(&changes_until(&told, &a), &a), [PathChangeKind::Modified]);
+    assert_eq!(kinds(&changes_until(&receiver, &a), &a), [PathChangeKind::Modified]);
     fs::rename(&a, &b).unwrap();
-    let renamed = changes_until(&told, &b);
+    let renamed = changes_until(&receiver, &b);
     assert_eq!(
         renamed,
         [PathChange { path: b.clone(), kind: PathChangeKind::Renamed { from: a }, is_directory: false }]
     );
     fs::remove_file(&b).unwrap();
-    assert_eq!(kinds(&changes_until(&told, &b), &b), [PathChangeKind::Removed]);
+    assert_eq!(kinds(&changes_until(&receiver, &b), &b), [PathChangeKind::Removed]);
 }
 
 #[test]
-fn names_need_not_be_text() {
+fn names_need_not_be_utf8() {
     let root = tree();
     let path = root.path().join(OsStr::from_bytes(b"\xff\xfe"));
-    let (_watch, told) = watch(root.path(), true, options());
+    let (_watch, receiver) = watch(root.path(), true, options());
     fs::create_dir(&path).unwrap();
     fs::write(path.join("a"), "").unwrap();
-    changes_until(&told, &path.join("a"));
+    changes_until(&receiver, &path.join("a"));
 }
 
 #[test]
 fn links_are_not_followed_below_the_root() {
-    let (root, elsewhere) = (tree(), tree());
-    symlink(elsewhere.path(), root.path().join("link")).unwrap();
-    let (_watch, told) = watch(root.path(), true, options());
-    fs::write(elsewhere.path().join("unseen"), "").unwrap();
+    let (root, outside) = (tree(), tree());
+    symlink(outside.path(), root.path().join("link")).unwrap();
+    let (_watch, receiver) = watch(root.path(), true, options());
+    fs::write(outside.path().join("unseen"), "").unwrap();
     fs::write(root.path().join("seen"), "").unwrap();
-    assert_eq!(changes_until(&told, &root.path().join("seen")).len(), 1);
+    assert_eq!(changes_until(&receiver, &root.path().join("seen")).len(), 1);
     // The root itself may be a link.
-    let (_other_watch, told) = watch(&root.path().join("link"), true, options());
+    let (_other_watch, receiver) = watch(&root.path().join("link"), true, options());
     let through_link = root.path().join("link/b");
     fs::write(&through_link, "").unwrap();
-    changes_until(&told, &through_link);
+    changes_until(&receiver, &through_link);
 }
 
 #[test]
 fn without_recursion_only_the_directory_itself_is_watched() {
     let root = tree();
     fs::create_dir(root.path().join("d")).unwrap();
-    let (_watch, told) = watch(root.path(), false, options());
+    let (_watch, receiver) = watch(root.path(), false, options());
     fs::write(root.path().join("d/unseen"), "").unwrap();
     fs::create_dir_all(root.path().join("e/unseen")).unwrap();
     fs::write(root.path().join("seen"), "").unwrap();
-    let changes = changes_until(&told, &root.path().join("seen"));
+    let changes = changes_until(&receiver, &root.path().join("seen"));
     assert!(changes.iter().all(|change| change.path.parent() == Some(root.path())), "{changes:?}");
 }
 
 #[test]
-fn ten_thousand_new_files_are_all_told() {
+fn ten_thousand_new_files_are_all_reported() {
     let root = tree();
     let mut mirror = Mirror::of(root.path(), options());
     for number in 0..10_000 {
@@ -211,15 +214,15 @@ fn ten_thousand_new_files_are_all_told() {
 }
 
 #[test]
-fn directories_that_appear_have_no_hole() {
+fn all_entries_of_new_directories_are_reported() {
     let root = tree();
     let mut mirror = Mirror::of(root.path(), options());
     thread::scope(|scope| {
-        for maker in 0..4 {
+        for thread in 0..4 {
             let root = root.path();
             scope.spawn(move || {
                 for number in 0..100 {
-                    let deep = root.join(format!("{maker}/{number}/a/b/c/d"));
+                    let deep = root.join(format!("{thread}/{number}/a/b/c/d"));
                     fs::create_dir_all(&deep).unwrap();
                     fs::write(deep.join("file"), "x").unwrap();
                     fs::write(deep.join("../file"), "x").unwrap();
@@ -230,13 +233,13 @@ fn directories_that_appear_have_no_hole() {
     mirror.catch_up();
     assert_eq!(mirror.overflows, 0);
     assert_eq!(mirror.known.len(), 4 * (1 + 100 * 7));
-    // And they are watched: what happens in the deepest one is told.
+    // The new directories are watched too, also the deepest ones.
     fs::remove_dir_all(root.path().join("3/99")).unwrap();
     mirror.catch_up();
 }
 
 #[test]
-fn trees_that_come_and_go_leave_nothing_behind() {
+fn trees_that_are_created_and_removed_quickly_are_gone_from_the_mirror() {
     let root = tree();
     let mut mirror = Mirror::of(root.path(), options());
     for round in 0..100 {
@@ -251,7 +254,7 @@ fn trees_that_come_and_go_leave_nothing_behind() {
 }
 
 #[test]
-fn renames_in_a_storm_are_followed() {
+fn many_renames_in_a_row_are_followed() {
     let root = tree();
     for number in 0..50 {
         fs::create_dir_all(root.path().join(format!("d{number}/below"))).unwrap();
@@ -276,8 +279,8 @@ fn renames_in_a_storm_are_followed() {
     mirror.catch_up();
 }
 
-/// Makes a file in every directory of the tree, and waits until all of them are told.
-fn every_directory_is_watched(mirror: &mut Mirror) {
+/// Creates a file in every directory of the tree, and waits until all of them are reported.
+fn assert_every_directory_is_watched(mirror: &mut Mirror) {
     let directories =
         listing(&mirror.root).into_iter().filter_map(|(path, is_directory)| is_directory.then_some(path));
     for directory in directories {
@@ -297,13 +300,13 @@ fn a_new_directory_that_is_renamed_and_made_again_is_two_directories() {
         fs::rename(root.join("d"), root.join("e")).unwrap();
         fs::create_dir_all(root.join("d/y")).unwrap();
         mirror.catch_up();
-        every_directory_is_watched(&mut mirror);
+        assert_every_directory_is_watched(&mut mirror);
         assert_eq!(mirror.overflows, 0, "round {round}");
     }
 }
 
 #[test]
-fn a_build_that_renames_its_output_into_place_is_told_file_by_file() {
+fn directories_that_are_filled_and_then_renamed_are_reported_file_by_file() {
     let root = tree();
     let mut mirror = Mirror::of(root.path(), options());
     let temporary = root.path().join("tmp");
@@ -313,42 +316,43 @@ fn a_build_that_renames_its_output_into_place_is_told_file_by_file() {
         fs::rename(&temporary, root.path().join(format!("out-{number}"))).unwrap();
     }
     mirror.catch_up();
-    every_directory_is_watched(&mut mirror);
+    assert_every_directory_is_watched(&mut mirror);
     assert_eq!((mirror.known.len(), mirror.overflows), (600, 0));
 }
 
-/// Somebody who changes a tree at random, always in the same way for a seed.
-struct Vandal {
-    random: u64,
+/// Random changes of a tree, which are the same for the same seed.
+struct RandomChanges {
+    state: u64,
     root: PathBuf,
-    elsewhere: PathBuf,
+    outside: PathBuf,
 }
 
-impl Vandal {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.random >> 33) % limit
+impl RandomChanges {
+    /// A random number below the limit.
+    fn number(&mut self, limit: u64) -> u64 {
+        self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.state >> 33) % limit
     }
 
     fn path(&mut self) -> PathBuf {
         let mut path = self.root.clone();
-        for _ in 0..=self.below(3) {
-            path.push(["a", "b", "c"][usize::try_from(self.below(3)).unwrap()]);
+        for _ in 0..=self.number(3) {
+            path.push(["a", "b", "c"][usize::try_from(self.number(3)).unwrap()]);
         }
         path
     }
 
-    /// Most steps are impossible now and then, and nothing happens.
+    /// Makes one random change. Nothing happens if the change is impossible at this moment.
     fn step(&mut self) {
         let (path, other) = (self.path(), self.path());
-        let _may_be_impossible = match self.below(20) {
+        let _may_be_impossible = match self.number(20) {
             0..8 => fs::create_dir_all(path),
             8..11 => fs::write(path, "x"),
             11..15 if !other.exists() => fs::rename(path, other),
             // A directory that replaces another one is an overflow.
             15 => fs::rename(path, other),
-            16 => fs::rename(path, self.elsewhere.join("away")),
-            17 => fs::rename(self.elsewhere.join("away"), path),
+            16 => fs::rename(path, self.outside.join("moved")),
+            17 => fs::rename(self.outside.join("moved"), path),
             18 if path.is_dir() => fs::remove_dir_all(path),
             19 => fs::remove_file(path),
             _ => Ok(()),
@@ -357,56 +361,55 @@ impl Vandal {
 }
 
 #[test]
-fn whatever_happens_to_new_directories_the_mirror_shows_what_is_there() {
+fn the_mirror_equals_the_tree_after_random_changes() {
     let outer = tree();
     let mut rounds_without_overflow = 0;
     for seed in 1..=20 {
-        let (root, elsewhere) =
-            (outer.path().join(format!("{seed}")), outer.path().join(format!("{seed}-elsewhere")));
+        let (root, outside) = (outer.path().join(format!("{seed}")), outer.path().join(format!("{seed}-outside")));
         fs::create_dir(&root).unwrap();
-        fs::create_dir(&elsewhere).unwrap();
+        fs::create_dir(&outside).unwrap();
         let mut mirror = Mirror::of(&root, options());
         thread::scope(|scope| {
-            // Every other round somebody else changes the tree at the same time.
+            // In every other round two threads change the tree at the same time.
             for number in 0..=seed % 2 {
-                let (root, elsewhere) = (root.clone(), elsewhere.clone());
+                let (root, outside) = (root.clone(), outside.clone());
                 scope.spawn(move || {
-                    let mut vandal = Vandal { random: seed * 2 + number, root, elsewhere };
-                    (0..100).for_each(|_| vandal.step());
+                    let mut changes = RandomChanges { state: seed * 2 + number, root, outside };
+                    (0..100).for_each(|_| changes.step());
                 });
             }
         });
         mirror.catch_up();
-        every_directory_is_watched(&mut mirror);
+        assert_every_directory_is_watched(&mut mirror);
         rounds_without_overflow += u32::from(mirror.overflows == 0);
     }
-    assert!(rounds_without_overflow > 2, "an overflow must not be the answer to everything");
+    assert!(rounds_without_overflow > 2, "most changes are reported without an overflow");
 }
 
 #[test]
-fn a_directory_that_is_moved_keeps_its_watches_and_one_that_leaves_loses_them() {
-    let (root, elsewhere) = (tree(), tree());
+fn a_directory_moved_within_the_tree_stays_watched_and_one_moved_out_does_not() {
+    let (root, outside) = (tree(), tree());
     fs::create_dir_all(root.path().join("a/b/c")).unwrap();
     let mut mirror = Mirror::of(root.path(), options());
     fs::rename(root.path().join("a"), root.path().join("z")).unwrap();
     fs::write(root.path().join("z/b/c/file"), "").unwrap();
     mirror.catch_up();
     assert_eq!(mirror.renames, 1);
-    fs::rename(root.path().join("z"), elsewhere.path().join("z")).unwrap();
+    fs::rename(root.path().join("z"), outside.path().join("z")).unwrap();
     mirror.catch_up();
-    let told = mirror.told;
-    fs::write(elsewhere.path().join("z/b/c/unseen"), "").unwrap();
+    let count_before = mirror.change_count;
+    fs::write(outside.path().join("z/b/c/unseen"), "").unwrap();
     fs::write(root.path().join("seen"), "").unwrap();
     mirror.catch_up();
-    assert_eq!(mirror.told, told + 1);
-    // What comes back comes with all that is in it.
-    fs::rename(elsewhere.path().join("z"), root.path().join("back")).unwrap();
+    assert_eq!(mirror.change_count, count_before + 1);
+    // A directory that is moved in is reported with all its entries.
+    fs::rename(outside.path().join("z"), root.path().join("back")).unwrap();
     mirror.catch_up();
     assert!(mirror.known.contains_key(&root.path().join("back/b/c/unseen")));
 }
 
 #[test]
-fn too_many_changes_are_an_overflow_and_then_it_goes_on() {
+fn a_watch_goes_on_after_an_overflow_by_too_many_changes() {
     let root = tree();
     let mut mirror = Mirror::of(root.path(), WatchOptions { max_pending: 10, ..options() });
     for number in 0..1000 {
@@ -414,7 +417,7 @@ fn too_many_changes_are_an_overflow_and_then_it_goes_on() {
     }
     mirror.catch_up();
     while mirror.overflows == 0 {
-        let changes = mirror.receiver.recv_timeout(PATIENCE).unwrap();
+        let changes = mirror.receiver.recv_timeout(TIMEOUT).unwrap();
         mirror.apply(changes);
     }
     mirror.catch_up();
@@ -422,16 +425,16 @@ fn too_many_changes_are_an_overflow_and_then_it_goes_on() {
     mirror.catch_up();
 }
 
-/// How many inotify instances this process has.
-fn instances() -> usize {
+/// The number of inotify inotify_instances that this process has open.
+fn inotify_instances() -> usize {
     let links = fs::read_dir("/proc/self/fd").unwrap().flatten().filter_map(|entry| fs::read_link(entry.path()).ok());
     links.filter(|target| target.as_os_str() == "anon_inode:inotify").count()
 }
 
-/// Waits until a change of this path is told.
-fn told(receiver: &Receiver<ChangeBatch>, path: &Path) {
+/// Waits until a change of this path is reported.
+fn wait_for_change(receiver: &Receiver<ChangeBatch>, path: &Path) {
     loop {
-        let changes = receiver.recv_timeout(PATIENCE).unwrap();
+        let changes = receiver.recv_timeout(TIMEOUT).unwrap();
         assert!(changes.end.is_none(), "{:?}", changes.end);
         if changes.changes.iter().any(|change| change.path == path) {
             return;
@@ -440,41 +443,41 @@ fn told(receiver: &Receiver<ChangeBatch>, path: &Path) {
 }
 
 #[test]
-fn watches_share_an_instance_and_do_not_disturb_each_other() {
+fn watches_share_one_inotify_instance_and_get_only_their_own_changes() {
     let root = tree();
     let below = root.path().join("below");
     fs::create_dir(&below).unwrap();
     let file = below.join("file");
     fs::write(&file, "").unwrap();
-    // All of them need the same directories, for different reasons.
+    // All of these watches need the same directory.
     let (whole, changes_of_whole) = watch(root.path(), true, options());
     let (_flat, changes_of_flat) = watch(&below, false, options());
     let (_single, changes_of_single) = watch(&file, false, options());
     let (again, _) = watch(&below, true, options());
-    assert_eq!(instances(), 1);
+    assert_eq!(inotify_instances(), 1);
     fs::write(&file, "1").unwrap();
     for receiver in [&changes_of_whole, &changes_of_flat, &changes_of_single] {
-        told(receiver, &file);
+        wait_for_change(receiver, &file);
     }
     drop((whole, again));
-    while !matches!(changes_of_whole.recv_timeout(PATIENCE), Err(RecvTimeoutError::Disconnected)) {}
-    // Those that are left are told as before, and not of what only the others wanted.
+    while !matches!(changes_of_whole.recv_timeout(TIMEOUT), Err(RecvTimeoutError::Disconnected)) {}
+    // The watches that are left get the same changes as before.
     fs::write(root.path().join("other"), "").unwrap();
     fs::write(&file, "2").unwrap();
-    told(&changes_of_flat, &file);
-    told(&changes_of_single, &file);
+    wait_for_change(&changes_of_flat, &file);
+    wait_for_change(&changes_of_single, &file);
     fs::create_dir(below.join("new")).unwrap();
-    told(&changes_of_flat, &below.join("new"));
+    wait_for_change(&changes_of_flat, &below.join("new"));
     fs::remove_dir(below.join("new")).unwrap();
     let (_late, changes_of_late) = watch(root.path(), true, options());
     fs::write(&file, "3").unwrap();
-    told(&changes_of_late, &file);
-    told(&changes_of_single, &file);
-    assert_eq!(instances(), 1);
+    wait_for_change(&changes_of_late, &file);
+    wait_for_change(&changes_of_single, &file);
+    assert_eq!(inotify_instances(), 1);
 }
 
 #[test]
-fn the_instance_goes_with_the_last_watch() {
+fn the_inotify_instance_is_closed_with_the_last_watch() {
     let root = tree();
     let start = |number: usize| {
         let directory = root.path().join(number.to_string());
@@ -483,28 +486,28 @@ fn the_instance_goes_with_the_last_watch() {
     };
     for round in 0..5 {
         let watches: Vec<_> = (0..10).map(start).collect();
-        assert_eq!(instances(), 1, "round {round}");
+        assert_eq!(inotify_instances(), 1, "round {round}");
         for (watch, receiver) in watches {
             drop(watch);
-            while receiver.recv_timeout(PATIENCE).is_ok() {}
+            while receiver.recv_timeout(TIMEOUT).is_ok() {}
         }
         let ended = Instant::now();
-        while instances() > 0 {
-            assert!(ended.elapsed() < PATIENCE, "it is still there");
+        while inotify_instances() > 0 {
+            assert!(ended.elapsed() < TIMEOUT, "the instance is still open");
             thread::yield_now();
         }
     }
 }
 
 #[test]
-fn an_overflow_of_the_kernel_is_told_and_what_was_missed_is_watched() {
+fn after_an_overflow_of_the_kernel_queue_the_missed_directories_are_watched() {
     let root = tree();
     fs::create_dir(root.path().join("moved")).unwrap();
     let (release, wait) = channel::<()>();
     let (sender, receiver) = channel();
     let sink = Box::new(move |changes| {
         sender.send(changes).unwrap();
-        // Until the test lets go, nobody reads from the kernel; after that, this fails at once.
+        // The thread of the watch waits here, and reads no events, until the test drops `release`.
         let _released = wait.recv();
         ControlFlow::Continue(())
     });
@@ -514,12 +517,12 @@ fn an_overflow_of_the_kernel_is_told_and_what_was_missed_is_watched() {
         known: listing(root.path()),
         overflows: 0,
         renames: 0,
-        told: 0,
+        change_count: 0,
         receiver,
         _watch: watch,
     };
     fs::write(root.path().join("first"), "").unwrap();
-    let first = mirror.receiver.recv_timeout(PATIENCE).unwrap();
+    let first = mirror.receiver.recv_timeout(TIMEOUT).unwrap();
     mirror.apply(first);
 
     let queue_length: usize =
@@ -533,7 +536,7 @@ fn an_overflow_of_the_kernel_is_told_and_what_was_missed_is_watched() {
     fs::rename(root.path().join("moved"), root.path().join("missed/moved")).unwrap();
     drop(release);
     while mirror.overflows == 0 {
-        let changes = mirror.receiver.recv_timeout(PATIENCE).unwrap();
+        let changes = mirror.receiver.recv_timeout(TIMEOUT).unwrap();
         mirror.apply(changes);
     }
     mirror.catch_up();
@@ -542,50 +545,51 @@ fn an_overflow_of_the_kernel_is_told_and_what_was_missed_is_watched() {
     mirror.catch_up();
 }
 
+/// Receives batches until the watch ends, and returns the last one.
 fn last(receiver: &Receiver<ChangeBatch>) -> ChangeBatch {
     loop {
-        let changes = receiver.recv_timeout(PATIENCE).unwrap();
+        let changes = receiver.recv_timeout(TIMEOUT).unwrap();
         if changes.end.is_some() {
-            assert!(matches!(receiver.recv_timeout(PATIENCE), Err(RecvTimeoutError::Disconnected)));
+            assert!(matches!(receiver.recv_timeout(TIMEOUT), Err(RecvTimeoutError::Disconnected)));
             return changes;
         }
     }
 }
 
 #[test]
-fn the_end_of_the_root_is_the_end() {
+fn removing_or_moving_the_root_ends_the_watch() {
     let outer = tree();
     let root = outer.path().join("root");
     let removed = || PathChange { path: root.clone(), kind: PathChangeKind::Removed, is_directory: true };
 
     fs::create_dir_all(root.join("a/b")).unwrap();
-    let (_removed_watch, told) = watch(&root, true, options());
+    let (_removed_watch, receiver) = watch(&root, true, options());
     fs::remove_dir_all(&root).unwrap();
-    let end = last(&told);
+    let end = last(&receiver);
     assert!(matches!(end.end, Some(WatchEnd::RootRemoved)));
     assert_eq!(end.changes.last(), Some(&removed()));
 
     fs::create_dir_all(root.join("a")).unwrap();
-    let (_moved_watch, told) = watch(&root, true, options());
-    fs::rename(&root, outer.path().join("elsewhere")).unwrap();
-    assert_eq!(last(&told).changes, [removed()]);
+    let (_moved_watch, receiver) = watch(&root, true, options());
+    fs::rename(&root, outer.path().join("outside")).unwrap();
+    assert_eq!(last(&receiver).changes, [removed()]);
 
     fs::create_dir(&root).unwrap();
     let held_open = File::open(&root).unwrap();
-    let (_held_watch, told) = watch(&root, true, options());
+    let (_held_watch, receiver) = watch(&root, true, options());
     fs::remove_dir(&root).unwrap();
-    assert_eq!(last(&told).changes, [removed()], "also while somebody uses it");
+    assert_eq!(last(&receiver).changes, [removed()], "also while a process has the directory open");
     drop(held_open);
 }
 
 #[test]
-fn a_single_file_survives_being_replaced() {
+fn the_watch_of_a_single_file_goes_on_when_the_file_is_replaced() {
     let root = tree();
     let file = root.path().join("file");
     fs::write(&file, "1").unwrap();
-    let (_watch, told) = watch(&file, false, options());
+    let (_watch, receiver) = watch(&file, false, options());
     let next = || {
-        let changes = told.recv_timeout(PATIENCE).unwrap();
+        let changes = receiver.recv_timeout(TIMEOUT).unwrap();
         assert!(changes.changes.iter().all(|change| change.path == file), "{changes:?}");
         kinds(&changes.changes, &file)
     };
@@ -602,7 +606,7 @@ fn a_single_file_survives_being_replaced() {
     fs::write(&file, "x").unwrap();
     assert_eq!(next(), [PathChangeKind::Modified]);
     fs::remove_dir_all(root.path()).unwrap();
-    assert!(matches!(last(&told).end, Some(WatchEnd::RootRemoved)));
+    assert!(matches!(last(&receiver).end, Some(WatchEnd::RootRemoved)));
 }
 
 #[test]
@@ -610,9 +614,9 @@ fn a_tree_with_too_many_directories_is_refused_and_one_that_grows_ends_the_watch
     let root = tree();
     let few = WatchOptions { max_directories: 3, ..options() };
     fs::create_dir_all(root.path().join("a/b")).unwrap();
-    let (_watch, told) = watch(root.path(), true, few);
+    let (_watch, receiver) = watch(root.path(), true, few);
     fs::create_dir(root.path().join("c")).unwrap();
-    let end = last(&told);
+    let end = last(&receiver);
     assert!(
         matches!(&end.end, Some(WatchEnd::Failed(error)) if error.to_string().contains("more than 3")),
         "{end:?}"
@@ -628,7 +632,7 @@ fn a_tree_with_too_many_directories_is_refused_and_one_that_grows_ends_the_watch
 }
 
 #[test]
-fn what_is_not_there_or_not_absolute_cannot_be_watched() {
+fn a_missing_or_relative_path_cannot_be_watched() {
     let root = tree();
     let start = |path: &Path| {
         PathWatch::start(
@@ -644,19 +648,19 @@ fn what_is_not_there_or_not_absolute_cannot_be_watched() {
 }
 
 #[test]
-fn dropping_a_watch_ends_its_thread_and_gives_back_its_descriptors() {
+fn dropping_a_watch_ends_its_thread_and_closes_its_descriptors() {
     let root = tree();
     let inotify_descriptors = || {
         let targets = fs::read_dir("/proc/self/fd").unwrap().flatten().map(|entry| fs::read_link(entry.path()));
         targets.flatten().filter(|target| target.to_string_lossy().contains("inotify")).count()
     };
-    // Other tests of this file may run in this process, so only what grows with each round counts.
+    // Other tests of this file may run in this process and have descriptors too. So only a number that grows with each round is an error.
     let rounds = 100;
     for _ in 0..rounds {
-        let (watch, told) = watch(root.path(), true, options());
+        let (watch, receiver) = watch(root.path(), true, options());
         drop(watch);
         // The sink is dropped with the thread.
-        assert!(matches!(told.recv_timeout(PATIENCE), Err(RecvTimeoutError::Disconnected)));
+        assert!(matches!(receiver.recv_timeout(TIMEOUT), Err(RecvTimeoutError::Disconnected)));
     }
     assert!(inotify_descriptors() < rounds / 2);
 }
@@ -664,30 +668,30 @@ fn dropping_a_watch_ends_its_thread_and_gives_back_its_descriptors() {
 #[test]
 fn a_sink_that_breaks_ends_the_watch() {
     let root = tree();
-    let (sender, told) = channel();
+    let (sender, receiver) = channel();
     let sink = Box::new(move |changes| {
         sender.send(changes).unwrap();
         ControlFlow::Break(())
     });
     let _watch = PathWatch::start(root.path(), true, options(), &WatchedDirectoryCount::default(), sink).unwrap();
     fs::write(root.path().join("a"), "").unwrap();
-    told.recv_timeout(PATIENCE).unwrap();
-    assert!(matches!(told.recv_timeout(PATIENCE), Err(RecvTimeoutError::Disconnected)));
+    receiver.recv_timeout(TIMEOUT).unwrap();
+    assert!(matches!(receiver.recv_timeout(TIMEOUT), Err(RecvTimeoutError::Disconnected)));
 }
 
 #[test]
-fn a_watch_whose_thread_panics_says_that_it_has_ended() {
+fn a_watch_whose_thread_panics_reports_its_end() {
     let root = TempDir::new().unwrap();
     let (sender, receiver) = channel();
     let mut deliveries = 0;
     let sink = Box::new(move |changes: ChangeBatch| {
         deliveries += 1;
-        assert!(deliveries > 1, "a mistake in whoever takes the first delivery");
-        let _nobody_listens = sender.send(changes);
+        assert!(deliveries > 1, "this panic is on purpose");
+        let _receiver_may_be_dropped = sender.send(changes);
         ControlFlow::Continue(())
     });
     let _watch = PathWatch::start(root.path(), true, options(), &WatchedDirectoryCount::default(), sink).unwrap();
     File::create(root.path().join("file")).unwrap();
-    let last = receiver.recv_timeout(PATIENCE).expect("the watch ended without a word");
+    let last = receiver.recv_timeout(TIMEOUT).expect("the watch reports its end");
     assert!(last.overflow && matches!(last.end, Some(WatchEnd::Failed(_))), "{last:?}");
 }

@@ -1,19 +1,19 @@
-//! Files in pieces.
+//! Reads an open file block by block, and asks for the extents of sparse files.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 
 use files::{DataExtent, Follow, open_file};
 
-use crate::support::{World, assert_refused};
+use crate::support::{TestDirectory, assert_refused};
 
 const GIB: u64 = 1 << 30;
 
 #[test]
-fn blocks_are_read_in_any_order_and_the_end_is_told() {
-    let world = World::new();
+fn blocks_can_be_read_in_any_order_and_report_the_end_of_the_file() {
+    let test_dir = TestDirectory::new();
     let contents: Vec<u8> = (0..10_000u32).map(|n| n as u8).collect();
-    let file = open_file(&world.file("a", &contents), Follow::Yes).unwrap();
+    let file = open_file(&test_dir.file("a", &contents), Follow::Yes).unwrap();
     assert_eq!(file.metadata().unwrap().size, 10_000);
     let read = |offset, len| {
         let mut into = b"before".to_vec();
@@ -28,9 +28,9 @@ fn blocks_are_read_in_any_order_and_the_end_is_told() {
 }
 
 #[test]
-fn more_room_than_asked_for_is_not_filled() {
-    let world = World::new();
-    let file = open_file(&world.file("a", [7; 100]), Follow::Yes).unwrap();
+fn a_buffer_with_spare_capacity_gets_only_the_bytes_asked_for() {
+    let test_dir = TestDirectory::new();
+    let file = open_file(&test_dir.file("a", [7; 100]), Follow::Yes).unwrap();
     let mut into = Vec::with_capacity(64 * 1024);
     assert!(!file.read_block(0, 10, &mut into).unwrap());
     assert_eq!(into, [7; 10]);
@@ -38,17 +38,17 @@ fn more_room_than_asked_for_is_not_filled() {
 
 #[test]
 fn offsets_that_no_file_can_have_are_refused() {
-    let world = World::new();
-    let file = open_file(&world.file("a", "a"), Follow::Yes).unwrap();
+    let test_dir = TestDirectory::new();
+    let file = open_file(&test_dir.file("a", "a"), Follow::Yes).unwrap();
     for offset in [u64::MAX, u64::MAX - 5, i64::MAX as u64] {
         assert_refused(file.read_block(offset, 10, &mut Vec::new()), "file read offset overflowed");
     }
 }
 
 #[test]
-fn what_was_opened_is_read_although_the_path_is_another_file_now() {
-    let world = World::new();
-    let path = world.file("a", "old");
+fn an_open_file_can_be_read_after_its_path_was_replaced() {
+    let test_dir = TestDirectory::new();
+    let path = test_dir.file("a", "old");
     let file = open_file(&path, Follow::No).unwrap();
     fs::remove_file(&path).unwrap();
     fs::write(&path, "new").unwrap();
@@ -59,9 +59,9 @@ fn what_was_opened_is_read_although_the_path_is_another_file_now() {
 }
 
 #[test]
-fn a_large_file_with_holes_tells_where_its_data_is() {
-    let world = World::new();
-    let path = world.at("sparse");
+fn the_extents_of_a_sparse_file_cover_its_data() {
+    let test_dir = TestDirectory::new();
+    let path = test_dir.at("sparse");
     let sparse = File::create(&path).unwrap();
     sparse.set_len(20 * GIB).unwrap();
     for at in [0, 7 * GIB, 19 * GIB] {
@@ -87,15 +87,15 @@ fn a_large_file_with_holes_tells_where_its_data_is() {
 }
 
 #[test]
-fn a_file_of_which_nothing_is_known_is_one_extent() {
-    let world = World::new();
-    let file = open_file(&world.file("a", [1; 10_000]), Follow::Yes).unwrap();
+fn a_file_without_information_about_holes_is_one_extent() {
+    let test_dir = TestDirectory::new();
+    let file = open_file(&test_dir.file("a", [1; 10_000]), Follow::Yes).unwrap();
     assert_eq!(file.extents(10, 5).unwrap().extents, [DataExtent { offset: 10, length: 9_990 }]);
-    // Files of the system do not know SEEK_DATA.
-    let page = open_file("/sys/kernel/fscaps".as_ref(), Follow::Yes).unwrap();
-    let size = page.metadata().unwrap().size;
+    // Files of sysfs do not support `SEEK_DATA`.
+    let sysfs_file = open_file("/sys/kernel/fscaps".as_ref(), Follow::Yes).unwrap();
+    let size = sysfs_file.metadata().unwrap().size;
     assert!(size > 0);
-    assert_eq!(page.extents(1, 5).unwrap().extents, [DataExtent { offset: 1, length: size - 1 }]);
-    let made_up = open_file("/proc/self/status".as_ref(), Follow::Yes).unwrap();
-    assert_eq!(made_up.extents(0, 5).unwrap().extents, []);
+    assert_eq!(sysfs_file.extents(1, 5).unwrap().extents, [DataExtent { offset: 1, length: size - 1 }]);
+    let proc_file = open_file("/proc/self/status".as_ref(), Follow::Yes).unwrap();
+    assert_eq!(proc_file.extents(0, 5).unwrap().extents, []);
 }

@@ -1,4 +1,4 @@
-//! What is answered at once is what would have been answered.
+//! Metadata and contents from the cache of the kernel are the same as those that the blocking calls return.
 
 use std::fs;
 use std::io::IoSliceMut;
@@ -8,27 +8,28 @@ use files::{FileError, Follow, metadata, metadata_if_cached, read_file, read_fil
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::{ReadWriteFlags, preadv2};
 
-use crate::support::World;
+use crate::support::TestDirectory;
 
 const LIMIT: u64 = 64 * 1024;
 
-fn said<T>(result: Result<T, FileError>) -> Result<T, (String, Option<PathBuf>)> {
+/// A result with errors that can be compared: their text and path.
+fn comparable<T>(result: Result<T, FileError>) -> Result<T, (String, Option<PathBuf>)> {
     result.map_err(|error| (error.to_string(), error.path().map(ToOwned::to_owned)))
 }
 
 #[test]
-fn answers_are_those_of_the_blocking_calls() {
-    let world = World::new();
-    world.file("d/a", "contents");
-    world.link("d", "way");
-    world.link("d/a", "link");
-    world.link("none", "dangling");
-    world.link("loop", "loop");
-    world.fifo("fifo");
-    world.socket("socket");
-    world.file("empty", "");
-    world.file("limit", vec![1; 65_536]);
-    world.file("over", vec![1; 65_537]);
+fn cached_answers_equal_those_of_the_blocking_calls() {
+    let test_dir = TestDirectory::new();
+    test_dir.file("d/a", "contents");
+    test_dir.link("d", "way");
+    test_dir.link("d/a", "link");
+    test_dir.link("none", "dangling");
+    test_dir.link("loop", "loop");
+    test_dir.fifo("fifo");
+    test_dir.socket("socket");
+    test_dir.file("empty", "");
+    test_dir.file("limit", vec![1; 65_536]);
+    test_dir.file("over", vec![1; 65_537]);
     let names = [
         "d",
         "d/",
@@ -52,21 +53,22 @@ fn answers_are_those_of_the_blocking_calls() {
         "none/below",
         "d/a/below",
     ];
-    let elsewhere = ["/", "/dev/null", "/proc/self/status", "/proc/version", "/dev/shm", "/proc/self/exe", "/etc"];
-    for path in names.map(|name| world.at(name)).into_iter().chain(elsewhere.map(PathBuf::from)) {
-        // Asked before, so that it is cached.
-        let (described, read) = (said(metadata(&path, Follow::Yes)), said(read_file(&path, Follow::Yes, LIMIT)));
+    let other_paths = ["/", "/dev/null", "/proc/self/status", "/proc/version", "/dev/shm", "/proc/self/exe", "/etc"];
+    for path in names.map(|name| test_dir.at(name)).into_iter().chain(other_paths.map(PathBuf::from)) {
+        // The blocking calls come first, so that the kernel has the file in its cache.
+        let (described, read) =
+            (comparable(metadata(&path, Follow::Yes)), comparable(read_file(&path, Follow::Yes, LIMIT)));
         if let Some(answer) = metadata_if_cached(&path) {
-            assert_eq!(said(answer), described, "{path:?}");
+            assert_eq!(comparable(answer), described, "{path:?}");
         }
         if let Some(answer) = read_file_if_cached(&path, LIMIT) {
-            assert_eq!(said(answer), read, "{path:?}");
+            assert_eq!(comparable(answer), read, "{path:?}");
         }
     }
 }
 
-/// Whether the kernel is new enough, and allowed, to say what it has in memory.
-fn kernel_can_tell(path: &Path) -> (bool, bool) {
+/// Whether this kernel can open a cached path without blocking, and whether it can read a cached file without blocking.
+fn kernel_support(path: &Path) -> (bool, bool) {
     let opened = openat2(CWD, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::CACHED);
     let mut byte = [0];
     let read = opened
@@ -76,18 +78,18 @@ fn kernel_can_tell(path: &Path) -> (bool, bool) {
 }
 
 #[test]
-fn the_plain_case_is_answered_where_the_kernel_can_tell() {
-    let world = World::new();
-    let path = world.file("a", "contents");
+fn a_cached_file_is_answered_if_the_kernel_supports_it() {
+    let test_dir = TestDirectory::new();
+    let path = test_dir.file("a", "contents");
     let described = metadata(&path, Follow::Yes).unwrap();
     assert_eq!(read_file(&path, Follow::Yes, LIMIT).unwrap(), b"contents");
-    let (can_open, can_read) = kernel_can_tell(&path);
+    let (can_open, can_read) = kernel_support(&path);
     assert_eq!(metadata_if_cached(&path).map(Result::unwrap), can_open.then_some(described));
     assert_eq!(read_file_if_cached(&path, LIMIT).map(Result::unwrap), can_read.then(|| b"contents".to_vec()));
 }
 
 #[test]
-fn nothing_is_said_of_files_that_are_on_no_local_device() {
+fn files_on_no_local_device_get_no_answer() {
     assert!(metadata_if_cached("/proc/version".as_ref()).is_none());
     metadata("/proc/version".as_ref(), Follow::Yes).unwrap();
     assert!(metadata_if_cached("/proc/version".as_ref()).is_none());
@@ -96,8 +98,8 @@ fn nothing_is_said_of_files_that_are_on_no_local_device() {
 
 #[test]
 fn changes_are_seen_at_once() {
-    let world = World::new();
-    let path = world.file("a", "");
+    let test_dir = TestDirectory::new();
+    let path = test_dir.file("a", "");
     for size in 1..200 {
         fs::write(&path, vec![size as u8; size]).unwrap();
         let described = metadata(&path, Follow::Yes).unwrap();
@@ -109,9 +111,9 @@ fn changes_are_seen_at_once() {
 }
 
 #[test]
-fn a_limit_of_the_caller_is_left_to_the_blocking_call() {
-    let world = World::new();
-    let path = world.file("a", "contents");
+fn a_file_larger_than_the_limit_is_left_to_the_blocking_call() {
+    let test_dir = TestDirectory::new();
+    let path = test_dir.file("a", "contents");
     read_file(&path, Follow::Yes, LIMIT).unwrap();
     assert!(read_file_if_cached(&path, 7).is_none());
 }

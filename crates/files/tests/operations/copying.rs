@@ -1,4 +1,4 @@
-//! Copies.
+//! Copies files, links and trees.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -10,200 +10,206 @@ use files::{Cancel, Follow, copy, remove};
 use rustix::fs::{AtFlags, Mode, OFlags, openat, statat};
 use rustix::io::Errno;
 
-use crate::roles::{is_played, play_with_few_descriptors, played};
-use crate::support::{World, assert_errno, assert_refused, deep_tree, names_in, never, within_a_while};
+use crate::roles::{is_role_process, report_done, run_with_few_descriptors};
+use crate::support::{
+    TestDirectory, assert_errno, assert_refused, deep_tree, names_in, not_cancelled, without_blocking,
+};
 
 const SYSTEM_FILE: &str = "/sys/kernel/fscaps";
 
 #[test]
 fn a_file_is_copied_with_its_permissions() {
-    let world = World::new();
+    let test_dir = TestDirectory::new();
     let contents: Vec<u8> = (0..300_000u32).map(|n| (n / 7) as u8).collect();
-    let source = world.file("a", &contents);
+    let source = test_dir.file("a", &contents);
     for mode in [0o600, 0o755, 0o444, 0o4755] {
         fs::set_permissions(&source, fs::Permissions::from_mode(mode)).unwrap();
-        let target = world.at(format!("copy {mode:o}"));
-        copy(&source, &target, false, &never()).unwrap();
+        let target = test_dir.at(format!("copy {mode:o}"));
+        copy(&source, &target, false, &not_cancelled()).unwrap();
         assert_eq!(fs::read(&target).unwrap(), contents);
         assert_eq!(fs::metadata(&target).unwrap().mode() & 0o7777, mode);
     }
-    let existing = world.file("existing", vec![9; 500_000]);
+    let existing = test_dir.file("existing", vec![9; 500_000]);
     let inode = fs::metadata(&existing).unwrap().ino();
-    copy(&source, &world.link("existing", "link"), true, &never()).unwrap();
+    copy(&source, &test_dir.link("existing", "link"), true, &not_cancelled()).unwrap();
     assert_eq!(fs::read(&existing).unwrap(), contents);
     assert_eq!(fs::metadata(&existing).unwrap().ino(), inode);
 }
 
 #[test]
-fn a_copy_does_not_lend_the_rights_of_its_owner_to_another_program() {
-    let world = World::new();
+fn a_copy_with_another_owner_has_no_setuid_and_setgid_bits() {
+    let test_dir = TestDirectory::new();
     let source = if rustix::process::geteuid().is_root() {
-        let source = world.file("a", "program");
+        let source = test_dir.file("a", "program");
         std::os::unix::fs::chown(&source, Some(65534), Some(65534)).unwrap();
         fs::set_permissions(&source, fs::Permissions::from_mode(0o7755)).unwrap();
         source
     } else {
         "/usr/bin/su".into()
     };
-    let existing = world.file("existing", "");
-    for target in [world.at("new"), existing] {
-        copy(&source, &target, false, &never()).unwrap();
+    let existing = test_dir.file("existing", "");
+    for target in [test_dir.at("new"), existing] {
+        copy(&source, &target, false, &not_cancelled()).unwrap();
         assert_eq!(fs::metadata(&target).unwrap().mode() & 0o6777, 0o755, "{}", target.display());
     }
 }
 
 #[test]
-fn files_that_are_empty_or_say_so_are_copied() {
-    let world = World::new();
-    copy(&world.file("empty", ""), &world.at("b"), false, &never()).unwrap();
-    assert_eq!(fs::read(world.at("b")).unwrap(), b"");
-    copy("/proc/version".as_ref(), &world.at("version"), false, &never()).unwrap();
-    assert_eq!(fs::read(world.at("version")).unwrap(), fs::read("/proc/version").unwrap());
-    // These say they are a page long, whatever they hold.
-    copy(SYSTEM_FILE.as_ref(), &world.at("page"), false, &never()).unwrap();
-    assert_eq!(fs::read(world.at("page")).unwrap(), fs::read(SYSTEM_FILE).unwrap());
+fn empty_files_and_files_that_report_a_wrong_size_are_copied() {
+    let test_dir = TestDirectory::new();
+    copy(&test_dir.file("empty", ""), &test_dir.at("b"), false, &not_cancelled()).unwrap();
+    assert_eq!(fs::read(test_dir.at("b")).unwrap(), b"");
+    copy("/proc/version".as_ref(), &test_dir.at("version"), false, &not_cancelled()).unwrap();
+    assert_eq!(fs::read(test_dir.at("version")).unwrap(), fs::read("/proc/version").unwrap());
+    // Files of sysfs report the size of a page, whatever they contain.
+    copy(SYSTEM_FILE.as_ref(), &test_dir.at("page"), false, &not_cancelled()).unwrap();
+    assert_eq!(fs::read(test_dir.at("page")).unwrap(), fs::read(SYSTEM_FILE).unwrap());
 }
 
 #[test]
-fn what_is_missing_is_said() {
-    let world = World::new();
-    let source = world.file("a", "");
-    for (from, to) in [(world.at("none"), world.at("b")), (source, world.at("none/b"))] {
-        assert_eq!(copy(&from, &to, true, &never()).unwrap_err().kind(), ErrorKind::NotFound);
+fn a_missing_source_or_parent_is_an_error() {
+    let test_dir = TestDirectory::new();
+    let source = test_dir.file("a", "");
+    for (from, to) in [(test_dir.at("none"), test_dir.at("b")), (source, test_dir.at("none/b"))] {
+        assert_eq!(copy(&from, &to, true, &not_cancelled()).unwrap_err().kind(), ErrorKind::NotFound);
     }
-    let directory = world.directory("d");
-    assert_errno(copy(&world.at("a"), &directory, true, &never()), Errno::ISDIR);
+    let directory = test_dir.directory("d");
+    assert_errno(copy(&test_dir.at("a"), &directory, true, &not_cancelled()), Errno::ISDIR);
 }
 
 #[test]
 fn a_file_is_never_copied_onto_itself() {
-    let world = World::new();
-    let source = world.file("d/a", "precious");
-    fs::hard_link(&source, world.at("hard")).unwrap();
-    world.link("d/a", "link");
-    world.link("d", "way");
+    let test_dir = TestDirectory::new();
+    let source = test_dir.file("d/a", "precious");
+    fs::hard_link(&source, test_dir.at("hard")).unwrap();
+    test_dir.link("d/a", "link");
+    test_dir.link("d", "way");
     for target in ["d/a", "hard", "link", "way/a"] {
-        let copied = copy(&source, &world.at(target), false, &never());
+        let copied = copy(&source, &test_dir.at(target), false, &not_cancelled());
         assert_refused(copied, "fs/copy cannot copy a file onto itself");
     }
-    // Also where a tree meets a file of its own.
-    fs::create_dir(world.at("e")).unwrap();
-    fs::hard_link(&source, world.at("e/a")).unwrap();
-    let copied = copy(&world.at("d"), &world.at("e"), true, &never());
+    // The same holds for a hard link to the file inside of the destination tree.
+    fs::create_dir(test_dir.at("e")).unwrap();
+    fs::hard_link(&source, test_dir.at("e/a")).unwrap();
+    let copied = copy(&test_dir.at("d"), &test_dir.at("e"), true, &not_cancelled());
     assert_refused(copied, "fs/copy cannot copy a file onto itself");
     assert_eq!(fs::read(&source).unwrap(), b"precious");
 }
 
 #[test]
-fn a_directory_is_copied_only_if_asked_and_never_into_itself() {
-    let world = World::new();
-    world.file("d/b/a", "a");
-    world.link("d", "way");
-    let source = world.at("d");
-    let copied = copy(&source, &world.at("e"), false, &never());
+fn a_directory_is_copied_only_recursively_and_never_into_itself() {
+    let test_dir = TestDirectory::new();
+    test_dir.file("d/b/a", "a");
+    test_dir.link("d", "way");
+    let source = test_dir.at("d");
+    let copied = copy(&source, &test_dir.at("e"), false, &not_cancelled());
     assert_refused(copied, "fs/copy requires recursive: true when sourcePath is a directory");
     for target in ["d", "d/b", "d/new", "d/b/c/new", "way/new", "way", "way/b/new/er"] {
-        let copied = copy(&source, &world.at(target), true, &never());
+        let copied = copy(&source, &test_dir.at(target), true, &not_cancelled());
         assert_refused(copied, "fs/copy cannot copy a directory to itself or one of its descendants");
     }
     assert_eq!(names_in(&source), ["b"]);
-    copy(&source, &world.at("d-too"), true, &never()).unwrap();
-    assert_eq!(fs::read(world.at("d-too/b/a")).unwrap(), b"a", "a name that only begins alike is another");
+    copy(&source, &test_dir.at("d-too"), true, &not_cancelled()).unwrap();
+    assert_eq!(
+        fs::read(test_dir.at("d-too/b/a")).unwrap(),
+        b"a",
+        "a name with the same beginning is another directory"
+    );
 }
 
 #[test]
-fn a_tree_is_merged_with_links_as_they_are_and_special_things_left_out() {
-    let world = World::new();
-    world.file("from/a", "new");
-    world.file("from/b/c", "c");
-    world.link("../elsewhere", "from/b/link");
-    world.fifo("from/b/fifo");
-    world.file("to/a", "old and longer");
-    world.file("to/b/kept", "kept");
-    copy(&world.at("from"), &world.at("to"), true, &never()).unwrap();
-    assert_eq!(fs::read(world.at("to/a")).unwrap(), b"new");
-    assert_eq!(names_in(&world.at("to/b")), ["c", "kept", "link"]);
-    assert_eq!(fs::read_link(world.at("to/b/link")).unwrap(), Path::new("../elsewhere"));
+fn a_copied_tree_is_merged_with_its_links_and_without_special_files() {
+    let test_dir = TestDirectory::new();
+    test_dir.file("from/a", "new");
+    test_dir.file("from/b/c", "c");
+    test_dir.link("../elsewhere", "from/b/link");
+    test_dir.fifo("from/b/fifo");
+    test_dir.file("to/a", "old and longer");
+    test_dir.file("to/b/kept", "kept");
+    copy(&test_dir.at("from"), &test_dir.at("to"), true, &not_cancelled()).unwrap();
+    assert_eq!(fs::read(test_dir.at("to/a")).unwrap(), b"new");
+    assert_eq!(names_in(&test_dir.at("to/b")), ["c", "kept", "link"]);
+    assert_eq!(fs::read_link(test_dir.at("to/b/link")).unwrap(), Path::new("../elsewhere"));
 
-    copy(&world.at("from/b"), &world.at("made/on/the/way"), true, &never()).unwrap();
-    assert_eq!(names_in(&world.at("made/on/the/way")), ["c", "link"]);
-    world.file("blocked/b", "");
-    assert_errno(copy(&world.at("from"), &world.at("blocked"), true, &never()), Errno::EXIST);
-    assert_errno(copy(&world.at("from"), &world.at("to/a"), true, &never()), Errno::EXIST);
+    copy(&test_dir.at("from/b"), &test_dir.at("made/on/the/way"), true, &not_cancelled()).unwrap();
+    assert_eq!(names_in(&test_dir.at("made/on/the/way")), ["c", "link"]);
+    test_dir.file("blocked/b", "");
+    assert_errno(copy(&test_dir.at("from"), &test_dir.at("blocked"), true, &not_cancelled()), Errno::EXIST);
+    assert_errno(copy(&test_dir.at("from"), &test_dir.at("to/a"), true, &not_cancelled()), Errno::EXIST);
 }
 
 #[test]
 fn no_link_below_the_destination_is_followed() {
-    let world = World::new();
-    world.file("outside/a", "precious");
-    world.file("from/b/a", "new");
-    world.file("from/file", "new");
-    world.directory("to");
-    // As an earlier copy of another tree may have left them.
-    world.link("../outside", "to/b");
-    world.link("../outside/a", "to/file");
-    assert_errno(copy(&world.at("from"), &world.at("to"), true, &never()), Errno::EXIST);
-    fs::remove_file(world.at("to/b")).unwrap();
-    world.file("from/dangling", "new");
-    world.link("../outside/made", "to/dangling");
-    copy(&world.at("from"), &world.at("to"), true, &never()).unwrap();
+    let test_dir = TestDirectory::new();
+    test_dir.file("outside/a", "precious");
+    test_dir.file("from/b/a", "new");
+    test_dir.file("from/file", "new");
+    test_dir.directory("to");
+    // An earlier copy of another tree may have left such links.
+    test_dir.link("../outside", "to/b");
+    test_dir.link("../outside/a", "to/file");
+    assert_errno(copy(&test_dir.at("from"), &test_dir.at("to"), true, &not_cancelled()), Errno::EXIST);
+    fs::remove_file(test_dir.at("to/b")).unwrap();
+    test_dir.file("from/dangling", "new");
+    test_dir.link("../outside/made", "to/dangling");
+    copy(&test_dir.at("from"), &test_dir.at("to"), true, &not_cancelled()).unwrap();
     for name in ["file", "dangling", "b/a"] {
-        assert!(!world.at(format!("to/{name}")).is_symlink(), "{name}");
-        assert_eq!(fs::read(world.at(format!("to/{name}"))).unwrap(), b"new", "{name}");
+        assert!(!test_dir.at(format!("to/{name}")).is_symlink(), "{name}");
+        assert_eq!(fs::read(test_dir.at(format!("to/{name}"))).unwrap(), b"new", "{name}");
     }
     assert_eq!(
-        (names_in(&world.at("outside")), fs::read(world.at("outside/a")).unwrap()),
+        (names_in(&test_dir.at("outside")), fs::read(test_dir.at("outside/a")).unwrap()),
         (vec!["a".to_owned()], b"precious".to_vec())
     );
 
     // The destination itself may be a link.
-    world.directory("real");
-    copy(&world.at("from"), &world.link("real", "way"), true, &never()).unwrap();
-    assert_eq!(names_in(&world.at("real")), ["b", "dangling", "file"]);
-    // What is neither file nor link keeps its place.
-    world.fifo("to/pipe");
-    world.file("from/pipe", "x");
+    test_dir.directory("real");
+    copy(&test_dir.at("from"), &test_dir.link("real", "way"), true, &not_cancelled()).unwrap();
+    assert_eq!(names_in(&test_dir.at("real")), ["b", "dangling", "file"]);
+    // A special file at the destination is not replaced.
+    test_dir.fifo("to/pipe");
+    test_dir.file("from/pipe", "x");
     assert_refused(
-        copy(&world.at("from"), &world.at("to"), true, &never()),
-        &format!("path `{}` is not a file", world.at("to/pipe").display()),
+        copy(&test_dir.at("from"), &test_dir.at("to"), true, &not_cancelled()),
+        &format!("path `{}` is not a file", test_dir.at("to/pipe").display()),
     );
 }
 
 #[test]
 fn a_link_is_copied_as_a_link() {
-    let world = World::new();
-    let link = world.link("none/at/all", "link");
-    copy(&link, &world.at("other"), false, &never()).unwrap();
-    assert_eq!(fs::read_link(world.at("other")).unwrap(), Path::new("none/at/all"));
-    assert_errno(copy(&link, &world.at("other"), false, &never()), Errno::EXIST);
+    let test_dir = TestDirectory::new();
+    let link = test_dir.link("none/at/all", "link");
+    copy(&link, &test_dir.at("other"), false, &not_cancelled()).unwrap();
+    assert_eq!(fs::read_link(test_dir.at("other")).unwrap(), Path::new("none/at/all"));
+    assert_errno(copy(&link, &test_dir.at("other"), false, &not_cancelled()), Errno::EXIST);
 }
 
 #[test]
-fn special_things_are_neither_read_nor_written() {
-    let world = World::new();
-    let file = world.file("a", "a");
-    for path in [world.fifo("fifo"), world.socket("socket"), "/dev/null".into()] {
-        let (from, to, file, target) = (path.clone(), path.clone(), file.clone(), world.at("b"));
-        within_a_while(move || {
-            let copied = copy(&from, &target, true, &never());
+fn special_files_are_neither_read_nor_written() {
+    let test_dir = TestDirectory::new();
+    let file = test_dir.file("a", "a");
+    for path in [test_dir.fifo("fifo"), test_dir.socket("socket"), "/dev/null".into()] {
+        let (from, to, file, target) = (path.clone(), path.clone(), file.clone(), test_dir.at("b"));
+        without_blocking(move || {
+            let copied = copy(&from, &target, true, &not_cancelled());
             assert_refused(copied, "fs/copy only supports regular files, directories, and symlinks");
             let expected = format!("path `{}` is not a file", to.display());
-            assert_refused(copy(&file, &to, true, &never()), &expected);
+            assert_refused(copy(&file, &to, true, &not_cancelled()), &expected);
         });
     }
-    assert!(!world.at("b").exists());
+    assert!(!test_dir.at("b").exists());
 }
 
 #[test]
-fn holes_stay_holes() {
-    let world = World::new();
-    let source = world.at("sparse");
+fn a_sparse_file_stays_sparse() {
+    let test_dir = TestDirectory::new();
+    let source = test_dir.at("sparse");
     let file = File::create(&source).unwrap();
     file.set_len(20_000_000_000).unwrap();
     file.write_all_at(b"data", 10_000_000_000).unwrap();
     drop(file);
-    copy(&source, &world.at("copy"), false, &never()).unwrap();
-    let (copied, read) = (fs::metadata(world.at("copy")).unwrap(), File::open(world.at("copy")).unwrap());
+    copy(&source, &test_dir.at("copy"), false, &not_cancelled()).unwrap();
+    let (copied, read) = (fs::metadata(test_dir.at("copy")).unwrap(), File::open(test_dir.at("copy")).unwrap());
     assert_eq!(copied.len(), 20_000_000_000);
     assert!(copied.blocks() * 512 < 100_000_000, "{} blocks", copied.blocks());
     let mut bytes = [1; 6];
@@ -212,46 +218,46 @@ fn holes_stay_holes() {
 }
 
 #[test]
-fn between_file_systems_it_is_copied_by_hand() {
-    let world = World::new();
-    let source = world.file("a", vec![5; 700_000]);
+fn a_file_is_copied_to_another_file_system() {
+    let test_dir = TestDirectory::new();
+    let source = test_dir.file("a", vec![5; 700_000]);
     let elsewhere = tempfile::tempdir_in("/dev/shm").unwrap();
     let target = elsewhere.path().join("a");
-    copy(&source, &target, false, &never()).unwrap();
+    copy(&source, &target, false, &not_cancelled()).unwrap();
     assert_eq!(fs::read(&target).unwrap(), vec![5; 700_000]);
 }
 
 #[test]
 fn a_tree_of_any_depth_is_copied() {
-    play_with_few_descriptors("copying::role_of_one_who_goes_deep");
+    run_with_few_descriptors("copying::role_copy_deep_tree");
 }
 
 #[test]
-#[ignore = "a role for the scenario above"]
-fn role_of_one_who_goes_deep() {
-    if !is_played() {
+#[ignore = "run by the test above in a process of its own"]
+fn role_copy_deep_tree() {
+    if !is_role_process() {
         return;
     }
-    let world = World::in_memory();
-    deep_tree(&world.at("deep"), 3_000);
-    copy(&world.at("deep"), &world.at("copy"), true, &never()).unwrap();
-    let mut directory = OwnedFd::from(File::open(world.at("copy")).unwrap());
+    let test_dir = TestDirectory::in_memory();
+    deep_tree(&test_dir.at("deep"), 3_000);
+    copy(&test_dir.at("deep"), &test_dir.at("copy"), true, &not_cancelled()).unwrap();
+    let mut directory = OwnedFd::from(File::open(test_dir.at("copy")).unwrap());
     for _ in 0..3_000 {
         statat(&directory, "file", AtFlags::empty()).unwrap();
         directory = openat(&directory, "d", OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).unwrap();
     }
     for tree in ["deep", "copy"] {
-        remove(&world.at(tree), true, false, Follow::Yes, &never()).unwrap();
+        remove(&test_dir.at(tree), true, false, Follow::Yes, &not_cancelled()).unwrap();
     }
-    played();
+    report_done();
 }
 
 #[test]
-fn nothing_is_copied_once_it_is_cancelled() {
-    let world = World::new();
+fn a_cancelled_copy_copies_nothing() {
+    let test_dir = TestDirectory::new();
     let cancelled = Cancel::new();
     cancelled.cancel();
-    let error = copy(&world.file("a", ""), &world.at("b"), false, &cancelled).unwrap_err();
+    let error = copy(&test_dir.file("a", ""), &test_dir.at("b"), false, &cancelled).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Interrupted);
-    assert!(!world.at("b").exists());
+    assert!(!test_dir.at("b").exists());
 }

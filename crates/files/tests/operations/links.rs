@@ -1,4 +1,4 @@
-//! Links and where they lead.
+//! Creates, reads and resolves symbolic links.
 
 use std::ffi::OsStr;
 use std::io::ErrorKind;
@@ -7,21 +7,21 @@ use std::os::unix::ffi::OsStrExt;
 use files::{canonicalize, read_link, symlink};
 use rustix::io::Errno;
 
-use crate::support::{World, assert_errno};
+use crate::support::{TestDirectory, assert_errno};
 
 #[test]
-fn a_path_is_freed_of_links() {
-    let world = World::new();
-    let file = world.file("d/a", "");
-    world.link("d", "way");
-    assert_eq!(canonicalize(&world.at("way/../way/./a")).unwrap(), file);
-    assert_eq!(canonicalize(&world.at("none")).unwrap_err().kind(), ErrorKind::NotFound);
+fn canonicalize_resolves_links_and_dots() {
+    let test_dir = TestDirectory::new();
+    let file = test_dir.file("d/a", "");
+    test_dir.link("d", "way");
+    assert_eq!(canonicalize(&test_dir.at("way/../way/./a")).unwrap(), file);
+    assert_eq!(canonicalize(&test_dir.at("none")).unwrap_err().kind(), ErrorKind::NotFound);
 }
 
 #[test]
-fn a_link_says_what_it_was_told_to() {
-    let world = World::new();
-    let path = world.at("link");
+fn read_link_returns_the_target_unchanged() {
+    let test_dir = TestDirectory::new();
+    let path = test_dir.at("link");
     for target in [&b"none"[..], b"../a/./b//", b"\xff\xfe", &[b'x'; 4000]] {
         let target = OsStr::from_bytes(target);
         symlink(target, &path).unwrap();
@@ -29,6 +29,6 @@ fn a_link_says_what_it_was_told_to() {
         assert_errno(symlink(target, &path), Errno::EXIST);
         std::fs::remove_file(&path).unwrap();
     }
-    assert_errno(read_link(&world.file("a", "")), Errno::INVAL);
-    assert_errno(read_link(&world.at("none")), Errno::NOENT);
+    assert_errno(read_link(&test_dir.file("a", "")), Errno::INVAL);
+    assert_errno(read_link(&test_dir.at("none")), Errno::NOENT);
 }

@@ -1,4 +1,4 @@
-//! One directory.
+//! Lists one directory.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -8,23 +8,23 @@ use std::os::unix::ffi::OsStrExt;
 use files::{DanglingLinks, read_directory, read_directory_while};
 use rustix::io::Errno;
 
-use crate::support::{World, assert_errno};
+use crate::support::{TestDirectory, assert_errno};
 
 #[test]
-fn links_are_what_they_lead_to_and_are_left_out_if_that_is_nothing() {
-    let world = World::new();
-    world.file("a", "");
-    world.directory("d");
-    world.link("a", "to-a");
-    world.link("d", "to-d");
-    world.link("none", "to-none");
-    world.link("loop", "loop");
-    world.fifo("fifo");
-    world.socket("socket");
-    fs::write(world.at(OsStr::from_bytes(b"\xff")), "").unwrap();
+fn a_link_is_listed_as_its_target_and_left_out_if_it_is_dangling() {
+    let test_dir = TestDirectory::new();
+    test_dir.file("a", "");
+    test_dir.directory("d");
+    test_dir.link("a", "to-a");
+    test_dir.link("d", "to-d");
+    test_dir.link("none", "to-none");
+    test_dir.link("loop", "loop");
+    test_dir.fifo("fifo");
+    test_dir.socket("socket");
+    fs::write(test_dir.at(OsStr::from_bytes(b"\xff")), "").unwrap();
 
-    let mut entries = read_directory(world.root(), 8, DanglingLinks::LeftOut).unwrap();
-    entries.sort_by(|one, other| one.name.cmp(&other.name));
+    let mut entries = read_directory(test_dir.root(), 8, DanglingLinks::LeftOut).unwrap();
+    entries.sort_by(|first, second| first.name.cmp(&second.name));
     let entries: Vec<_> = entries.iter().map(|e| (e.name.as_bytes(), e.is_directory, e.is_file)).collect();
     let expected: [(&[u8], bool, bool); 7] = [
         (b"a", false, true),
@@ -37,9 +37,9 @@ fn links_are_what_they_lead_to_and_are_left_out_if_that_is_nothing() {
     ];
     assert_eq!(entries, expected);
 
-    let mut entries = read_directory(world.root(), 9, DanglingLinks::Listed).unwrap();
+    let mut entries = read_directory(test_dir.root(), 9, DanglingLinks::Listed).unwrap();
     entries.retain(|entry| entry.is_symlink);
-    entries.sort_by(|one, other| one.name.cmp(&other.name));
+    entries.sort_by(|first, second| first.name.cmp(&second.name));
     let links: Vec<_> = entries.iter().map(|e| (e.name.as_bytes(), e.is_directory, e.is_file)).collect();
     let expected: [(&[u8], bool, bool); 4] =
         [(b"loop", false, false), (b"to-a", false, true), (b"to-d", true, false), (b"to-none", false, false)];
@@ -47,43 +47,43 @@ fn links_are_what_they_lead_to_and_are_left_out_if_that_is_nothing() {
 }
 
 #[test]
-fn names_that_may_not_be_held_are_only_told() {
-    let world = World::new();
+fn after_the_callback_returns_false_names_are_passed_but_entries_are_not_returned() {
+    let test_dir = TestDirectory::new();
     for name in ["a", "b", "c", "d"] {
-        world.file(name, "");
+        test_dir.file(name, "");
     }
-    let mut told = Vec::new();
-    let held = read_directory_while(world.root(), 4, DanglingLinks::LeftOut, |name| {
-        told.push(name.to_owned());
-        told.len() != 2
+    let mut passed = Vec::new();
+    let returned = read_directory_while(test_dir.root(), 4, DanglingLinks::LeftOut, |name| {
+        passed.push(name.to_owned());
+        passed.len() != 2
     });
-    assert_eq!(held.unwrap(), None);
-    told.sort();
-    assert_eq!(told, ["a", "b", "c", "d"]);
-    let held = read_directory_while(world.root(), 4, DanglingLinks::LeftOut, |_| true);
-    assert_eq!(held.unwrap().map(|entries| entries.len()), Some(4));
+    assert_eq!(returned.unwrap(), None);
+    passed.sort();
+    assert_eq!(passed, ["a", "b", "c", "d"]);
+    let returned = read_directory_while(test_dir.root(), 4, DanglingLinks::LeftOut, |_| true);
+    assert_eq!(returned.unwrap().map(|entries| entries.len()), Some(4));
 }
 
 #[test]
 fn only_directories_are_listed() {
-    let world = World::new();
-    assert_errno(read_directory(&world.file("a", ""), 10, DanglingLinks::LeftOut), Errno::NOTDIR);
+    let test_dir = TestDirectory::new();
+    assert_errno(read_directory(&test_dir.file("a", ""), 10, DanglingLinks::LeftOut), Errno::NOTDIR);
     assert_eq!(
-        read_directory(&world.at("none"), 10, DanglingLinks::LeftOut).unwrap_err().kind(),
+        read_directory(&test_dir.at("none"), 10, DanglingLinks::LeftOut).unwrap_err().kind(),
         ErrorKind::NotFound
     );
-    world.directory("d");
-    assert_eq!(read_directory(&world.link("d", "way"), 10, DanglingLinks::LeftOut).unwrap(), []);
+    test_dir.directory("d");
+    assert_eq!(read_directory(&test_dir.link("d", "way"), 10, DanglingLinks::LeftOut).unwrap(), []);
 }
 
 #[test]
 fn a_hundred_thousand_entries_are_counted() {
-    let world = World::in_memory();
+    let test_dir = TestDirectory::in_memory();
     for number in 0..100_000 {
-        File::create(world.at(format!("{number}"))).unwrap();
+        File::create(test_dir.at(format!("{number}"))).unwrap();
     }
-    let error = read_directory(world.root(), 50_000, DanglingLinks::LeftOut).unwrap_err();
+    let error = read_directory(test_dir.root(), 50_000, DanglingLinks::LeftOut).unwrap_err();
     assert_eq!(error.to_string(), "fs/readDirectory returned 100000 entries; limit is 50000");
     assert_eq!(error.kind(), ErrorKind::Other);
-    assert_eq!(read_directory(world.root(), 100_000, DanglingLinks::LeftOut).unwrap().len(), 100_000);
+    assert_eq!(read_directory(test_dir.root(), 100_000, DanglingLinks::LeftOut).unwrap().len(), 100_000);
 }

@@ -1,5 +1,6 @@
-//! Operations on real files, one file per topic. They need what every Debian has: `sh`, `find`, `unshare`.
-#![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
+//! Tests of the operations on real files, one module for each topic. They need the programs `sh`, `find` and `unshare`, which every Debian
+//! has.
+#![expect(clippy::unwrap_used, reason = "a failed unwrap in a helper function fails the test")]
 
 mod blocks;
 mod cached;

@@ -1,4 +1,4 @@
-//! What is known of files, and changing it.
+//! Reads and sets the metadata of files.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -9,16 +9,16 @@ use std::time::UNIX_EPOCH;
 use files::{Follow, metadata, set_metadata};
 use rustix::io::Errno;
 
-use crate::support::{World, assert_errno, assert_refused};
+use crate::support::{TestDirectory, assert_errno, assert_refused};
 
 const BOTH: [Follow; 2] = [Follow::Yes, Follow::No];
 
 #[test]
 fn files_and_directories_are_described_as_the_system_does() {
-    let world = World::new();
-    let file = world.file("a", "12345");
+    let test_dir = TestDirectory::new();
+    let file = test_dir.file("a", "12345");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o4751)).unwrap();
-    for path in [file, world.directory("d"), "/".into()] {
+    for path in [file, test_dir.directory("d"), "/".into()] {
         let expected = fs::metadata(&path).unwrap();
         for follow in BOTH {
             let found = metadata(&path, follow).unwrap();
@@ -39,9 +39,9 @@ fn files_and_directories_are_described_as_the_system_does() {
 }
 
 #[test]
-fn what_is_neither_file_nor_directory_is_neither() {
-    let world = World::new();
-    for path in [world.fifo("fifo"), world.socket("socket"), "/dev/null".into()] {
+fn a_special_file_is_neither_file_nor_directory() {
+    let test_dir = TestDirectory::new();
+    for path in [test_dir.fifo("fifo"), test_dir.socket("socket"), "/dev/null".into()] {
         for follow in BOTH {
             let found = metadata(&path, follow).unwrap();
             assert_eq!((found.is_directory, found.is_file, found.is_symlink), (false, false, false));
@@ -51,11 +51,11 @@ fn what_is_neither_file_nor_directory_is_neither() {
 
 #[test]
 fn a_link_is_described_by_its_target_or_refused() {
-    let world = World::new();
-    world.file("d/a", "12345");
-    let link = world.link("d/a", "link");
-    let way = world.link("d", "way");
-    let dangling = world.link("none", "dangling");
+    let test_dir = TestDirectory::new();
+    test_dir.file("d/a", "12345");
+    let link = test_dir.link("d/a", "link");
+    let way = test_dir.link("d", "way");
+    let dangling = test_dir.link("none", "dangling");
     let found = metadata(&link, Follow::Yes).unwrap();
     assert_eq!((found.is_symlink, found.is_file, found.size), (true, true, 5));
     let found = metadata(&way, Follow::Yes).unwrap();
@@ -68,9 +68,9 @@ fn a_link_is_described_by_its_target_or_refused() {
 }
 
 #[test]
-fn times_before_1970_are_known_only_to_the_strict_mode() {
-    let world = World::new();
-    let path = world.file("a", "");
+fn times_before_1970_are_reported_only_without_following_links() {
+    let test_dir = TestDirectory::new();
+    let path = test_dir.file("a", "");
     set_metadata(&path, None, Some((-2, 500_000_000)), Follow::Yes).unwrap();
     assert_eq!(metadata(&path, Follow::Yes).unwrap().modified_at_ms, 0);
     let found = metadata(&path, Follow::No).unwrap();
@@ -79,9 +79,9 @@ fn times_before_1970_are_known_only_to_the_strict_mode() {
 
 #[test]
 fn permissions_and_time_are_set() {
-    let world = World::new();
+    let test_dir = TestDirectory::new();
     for follow in BOTH {
-        let path = world.file("a", "");
+        let path = test_dir.file("a", "");
         let accessed = fs::metadata(&path).unwrap().accessed().unwrap();
         set_metadata(&path, Some(0o107_640), Some((1_000_000_000, 123_456_789)), follow).unwrap();
         let found = metadata(&path, follow).unwrap();
@@ -92,17 +92,20 @@ fn permissions_and_time_are_set() {
         assert_eq!(metadata(&path, follow).unwrap().mode, 0);
         fs::remove_file(path).unwrap();
 
-        let fifo = world.fifo("fifo");
+        let fifo = test_dir.fifo("fifo");
         set_metadata(&fifo, Some(0o600), None, follow).unwrap();
         fs::remove_file(fifo).unwrap();
-        assert_eq!(set_metadata(&world.at("none"), Some(0), None, follow).unwrap_err().kind(), ErrorKind::NotFound);
+        assert_eq!(
+            set_metadata(&test_dir.at("none"), Some(0), None, follow).unwrap_err().kind(),
+            ErrorKind::NotFound
+        );
     }
 }
 
 #[test]
-fn numbers_that_mean_something_else_to_the_kernel_are_refused() {
-    let world = World::new();
-    let path = world.file("a", "");
+fn invalid_nanoseconds_are_refused() {
+    let test_dir = TestDirectory::new();
+    let path = test_dir.file("a", "");
     for nanos in [1_000_000_000, (1 << 30) - 1, (1 << 30) - 2] {
         let set = set_metadata(&path, Some(0o600), Some((1, nanos)), Follow::Yes);
         assert_refused(set, "nanoseconds must be below 1000000000");
@@ -112,9 +115,9 @@ fn numbers_that_mean_something_else_to_the_kernel_are_refused() {
 
 #[test]
 fn a_link_has_a_time_of_its_own_but_no_permissions() {
-    let world = World::new();
-    let target = world.file("d/a", "");
-    let link = world.link("d/a", "link");
+    let test_dir = TestDirectory::new();
+    let target = test_dir.file("d/a", "");
+    let link = test_dir.link("d/a", "link");
     set_metadata(&link, None, Some((1_000, 0)), Follow::No).unwrap();
     assert_eq!(fs::symlink_metadata(&link).unwrap().mtime(), 1_000);
     assert_ne!(fs::metadata(&target).unwrap().mtime(), 1_000);
@@ -122,7 +125,7 @@ fn a_link_has_a_time_of_its_own_but_no_permissions() {
     set_metadata(&link, Some(0o700), Some((2_000, 0)), Follow::Yes).unwrap();
     let found = fs::metadata(&target).unwrap();
     assert_eq!((found.mode() & 0o7777, found.mtime()), (0o700, 2_000));
-    world.link("d", "way");
-    assert_errno(set_metadata(&world.at("way/a"), Some(0), None, Follow::No), Errno::NOTDIR);
+    test_dir.link("d", "way");
+    assert_errno(set_metadata(&test_dir.at("way/a"), Some(0), None, Follow::No), Errno::NOTDIR);
     assert!(metadata(Path::new("relative"), Follow::No).is_err());
 }

@@ -1,4 +1,4 @@
-//! Random sequences of operations, against real files and against a model of what they should do.
+//! Runs random sequences of operations on real files and on a model in memory. After each operation, the results and the trees must be equal.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,13 +11,13 @@ use files::{
 use proptest::prelude::*;
 use rustix::io::Errno;
 
-use crate::support::{World, never};
+use crate::support::{TestDirectory, not_cancelled};
 
 /// A path of names below the root; the root itself is empty.
 type Name = Vec<&'static str>;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Node {
+enum ModelNode {
     File(Vec<u8>),
     Directory,
 }
@@ -35,69 +35,71 @@ enum Operation {
     List(Name),
 }
 
-/// What an operation has to say: what it found, or how it failed.
-type Outcome = Result<String, String>;
+/// The result of an operation as text, so that results of real files and of the model can be compared.
+type OperationResult = Result<String, String>;
 
-fn os<T>(errno: Errno) -> Result<T, String> {
+fn os_error<T>(errno: Errno) -> Result<T, String> {
     Err(std::io::Error::from(errno).to_string())
 }
 
+/// The expected files and directories below the root.
 #[derive(Default)]
-struct Model(BTreeMap<Name, Node>);
+struct FileModel(BTreeMap<Name, ModelNode>);
 
-impl Model {
-    fn node(&self, name: &[&'static str]) -> Option<&Node> {
-        if name.is_empty() { Some(&Node::Directory) } else { self.0.get(name) }
+impl FileModel {
+    fn node(&self, name: &[&'static str]) -> Option<&ModelNode> {
+        if name.is_empty() { Some(&ModelNode::Directory) } else { self.0.get(name) }
     }
 
-    /// The error of looking a name up, if something above it is not a directory.
-    fn passable(&self, name: &[&'static str]) -> Result<(), String> {
+    /// Fails like the lookup of a name if one of its parents is missing or is not a directory.
+    fn check_parents(&self, name: &[&'static str]) -> Result<(), String> {
         for length in 0..name.len() {
             match self.node(&name[..length]) {
-                Some(Node::Directory) => {}
-                Some(Node::File(_)) => return os(Errno::NOTDIR),
-                None => return os(Errno::NOENT),
+                Some(ModelNode::Directory) => {}
+                Some(ModelNode::File(_)) => return os_error(Errno::NOTDIR),
+                None => return os_error(Errno::NOENT),
             }
         }
         Ok(())
     }
 
-    fn existing(&self, name: &[&'static str]) -> Result<&Node, String> {
-        self.passable(name)?;
-        self.node(name).map_or_else(|| os(Errno::NOENT), Ok)
+    fn existing(&self, name: &[&'static str]) -> Result<&ModelNode, String> {
+        self.check_parents(name)?;
+        self.node(name).map_or_else(|| os_error(Errno::NOENT), Ok)
     }
 
-    fn below(&self, name: &[&'static str]) -> Vec<(Name, Node)> {
-        let inside = self.0.iter().filter(|(other, _)| other.len() > name.len() && other.starts_with(name));
-        inside.map(|(other, node)| (other.clone(), node.clone())).collect()
+    /// Everything below a directory, at any depth.
+    fn below(&self, name: &[&'static str]) -> Vec<(Name, ModelNode)> {
+        let entries = self.0.iter().filter(|(other, _)| other.len() > name.len() && other.starts_with(name));
+        entries.map(|(other, node)| (other.clone(), node.clone())).collect()
     }
 
     fn write(&mut self, name: &Name, data: &[u8]) -> Result<(), String> {
-        self.passable(name)?;
-        if self.node(name) == Some(&Node::Directory) {
-            return os(Errno::ISDIR);
+        self.check_parents(name)?;
+        if self.node(name) == Some(&ModelNode::Directory) {
+            return os_error(Errno::ISDIR);
         }
-        self.0.insert(name.clone(), Node::File(data.to_vec()));
+        self.0.insert(name.clone(), ModelNode::File(data.to_vec()));
         Ok(())
     }
 
-    fn make_all(&mut self, name: &[&'static str]) -> Result<(), String> {
+    fn create_all(&mut self, name: &[&'static str]) -> Result<(), String> {
         for length in 1..=name.len() {
             match self.node(&name[..length]) {
-                Some(Node::Directory) => {}
-                Some(Node::File(_)) if length == name.len() => return os(Errno::EXIST),
-                Some(Node::File(_)) => return os(Errno::NOTDIR),
-                None => drop(self.0.insert(name[..length].to_vec(), Node::Directory)),
+                Some(ModelNode::Directory) => {}
+                Some(ModelNode::File(_)) if length == name.len() => return os_error(Errno::EXIST),
+                Some(ModelNode::File(_)) => return os_error(Errno::NOTDIR),
+                None => drop(self.0.insert(name[..length].to_vec(), ModelNode::Directory)),
             }
         }
         Ok(())
     }
 
     fn remove(&mut self, name: &Name, recursive: bool) -> Result<(), String> {
-        let is_directory = self.existing(name)? == &Node::Directory;
+        let is_directory = self.existing(name)? == &ModelNode::Directory;
         let below = self.below(name);
         if is_directory && !recursive && !below.is_empty() {
-            return os(Errno::NOTEMPTY);
+            return os_error(Errno::NOTEMPTY);
         }
         self.0.remove(name);
         below.iter().for_each(|(other, _)| drop(self.0.remove(other)));
@@ -105,25 +107,27 @@ impl Model {
     }
 
     fn rename(&mut self, from: &Name, to: &Name, replace: bool) -> Result<(), String> {
-        self.passable(from)?;
-        self.passable(to)?;
-        let Some(node) = self.node(from).cloned() else { return os(Errno::NOENT) };
+        self.check_parents(from)?;
+        self.check_parents(to)?;
+        let Some(node) = self.node(from).cloned() else { return os_error(Errno::NOENT) };
         if !replace && self.node(to).is_some() {
-            return os(Errno::EXIST);
+            return os_error(Errno::EXIST);
         }
         if from == to {
             return Ok(());
         }
         if to.starts_with(from) {
-            return os(Errno::INVAL);
+            return os_error(Errno::INVAL);
         }
         if from.starts_with(to) {
-            return os(Errno::NOTEMPTY);
+            return os_error(Errno::NOTEMPTY);
         }
         match (&node, self.node(to)) {
-            (Node::File(_), Some(Node::Directory)) => return os(Errno::ISDIR),
-            (Node::Directory, Some(Node::File(_))) => return os(Errno::NOTDIR),
-            (Node::Directory, Some(Node::Directory)) if !self.below(to).is_empty() => return os(Errno::NOTEMPTY),
+            (ModelNode::File(_), Some(ModelNode::Directory)) => return os_error(Errno::ISDIR),
+            (ModelNode::Directory, Some(ModelNode::File(_))) => return os_error(Errno::NOTDIR),
+            (ModelNode::Directory, Some(ModelNode::Directory)) if !self.below(to).is_empty() => {
+                return os_error(Errno::NOTEMPTY);
+            }
             _ => {}
         }
         for (other, below) in self.below(from) {
@@ -141,7 +145,7 @@ impl Model {
             Ok(node) => node.clone(),
             Err(error) => return Some(Err(error)),
         };
-        if let Node::File(data) = node {
+        if let ModelNode::File(data) = node {
             let is_same = from == to;
             return Some(if is_same {
                 Err("fs/copy cannot copy a file onto itself".into())
@@ -156,15 +160,17 @@ impl Model {
             return Some(Err("fs/copy cannot copy a directory to itself or one of its descendants".into()));
         }
         let below = self.below(from);
-        if let Err(error) = self.make_all(to) {
+        if let Err(error) = self.create_all(to) {
             return Some(Err(error));
         }
         let target = |other: &Name| [&to[..], &other[from.len()..]].concat();
-        let clashes = |(other, node): &(Name, Node)| match (node, self.node(&target(other))) {
+        let clashes = |(other, node): &(Name, ModelNode)| match (node, self.node(&target(other))) {
             (_, None) => false,
-            (one, Some(two)) => matches!(one, Node::File(_)) != matches!(two, Node::File(_)),
+            (copied, Some(existing)) => {
+                matches!(copied, ModelNode::File(_)) != matches!(existing, ModelNode::File(_))
+            }
         };
-        // Into what is above the source, where the copy may meet what it copies, is left to other tests as well.
+        // A copy into a directory above the source may copy its own results, which depends on that order too.
         if below.iter().any(clashes) || from.starts_with(to) {
             return None;
         }
@@ -174,75 +180,75 @@ impl Model {
         Some(Ok(()))
     }
 
-    fn apply(&mut self, operation: &Operation) -> Option<Outcome> {
-        let nothing = |result: Result<(), String>| Some(result.map(|()| String::new()));
+    fn apply(&mut self, operation: &Operation) -> Option<OperationResult> {
+        let without_text = |result: Result<(), String>| Some(result.map(|()| String::new()));
         match operation {
-            Operation::Write(name, data) => nothing(self.write(name, data)),
+            Operation::Write(name, data) => without_text(self.write(name, data)),
             Operation::Upload(name, data, replace) => {
                 if name.is_empty() {
-                    return Some(os(Errno::ISDIR));
+                    return Some(os_error(Errno::ISDIR));
                 }
                 if !replace && self.existing(name).is_ok() {
-                    return Some(os(Errno::EXIST));
+                    return Some(os_error(Errno::EXIST));
                 }
-                nothing(self.write(name, data))
+                without_text(self.write(name, data))
             }
             Operation::Read(name) => Some(match self.existing(name) {
-                Ok(Node::File(data)) => Ok(format!("{data:?}")),
-                Ok(Node::Directory) => Err("is not a file".into()),
+                Ok(ModelNode::File(data)) => Ok(format!("{data:?}")),
+                Ok(ModelNode::Directory) => Err("is not a file".into()),
                 Err(error) => Err(error),
             }),
-            Operation::Create(name, true) => nothing(self.make_all(name)),
-            Operation::Create(name, false) => nothing(self.passable(name).and_then(|()| {
+            Operation::Create(name, true) => without_text(self.create_all(name)),
+            Operation::Create(name, false) => without_text(self.check_parents(name).and_then(|()| {
                 if self.node(name).is_some() {
-                    return os(Errno::EXIST);
+                    return os_error(Errno::EXIST);
                 }
-                self.0.insert(name.clone(), Node::Directory);
+                self.0.insert(name.clone(), ModelNode::Directory);
                 Ok(())
             })),
             Operation::Remove(name, recursive, force) => {
                 let removed = self.remove(name, *recursive);
-                nothing(if *force && removed == os(Errno::NOENT) { Ok(()) } else { removed })
+                without_text(if *force && removed == os_error(Errno::NOENT) { Ok(()) } else { removed })
             }
-            Operation::Rename(from, to, replace) => nothing(self.rename(from, to, *replace)),
+            Operation::Rename(from, to, replace) => without_text(self.rename(from, to, *replace)),
             Operation::Copy(from, to, recursive) => {
                 self.copy(from, to, *recursive).map(|copied| copied.map(|()| String::new()))
             }
             Operation::Describe(name) => Some(self.existing(name).map(|node| match node {
-                Node::File(data) => format!("file of {}", data.len()),
-                Node::Directory => "directory".into(),
+                ModelNode::File(data) => format!("file of {}", data.len()),
+                ModelNode::Directory => "directory".into(),
             })),
             Operation::List(name) => Some(match self.existing(name) {
-                Ok(Node::Directory) => {
-                    let inside = self.below(name).into_iter().filter(|(other, _)| other.len() == name.len() + 1);
-                    Ok(inside.map(|(other, _)| format!("{} ", other[name.len()])).collect())
+                Ok(ModelNode::Directory) => {
+                    let entries = self.below(name).into_iter().filter(|(other, _)| other.len() == name.len() + 1);
+                    Ok(entries.map(|(other, _)| format!("{} ", other[name.len()])).collect())
                 }
-                Ok(Node::File(_)) => os(Errno::NOTDIR),
+                Ok(ModelNode::File(_)) => os_error(Errno::NOTDIR),
                 Err(error) => Err(error),
             }),
         }
     }
 }
 
-fn apply(root: &Path, operation: &Operation, follow: Follow) -> Outcome {
+fn apply(root: &Path, operation: &Operation, follow: Follow) -> OperationResult {
     let at = |name: &Name| name.iter().fold(root.to_owned(), |path, part| path.join(part));
-    let nothing = |result: Result<(), FileError>| result.map(|()| String::new());
-    let outcome = match operation {
-        Operation::Write(name, data) => nothing(write_file(&at(name), data, follow)),
+    let without_text = |result: Result<(), FileError>| result.map(|()| String::new());
+    let result = match operation {
+        Operation::Write(name, data) => without_text(write_file(&at(name), data, follow)),
         Operation::Upload(name, data, replace) => {
-            nothing(Upload::create(&at(name), *replace, Follow::Yes).and_then(|upload| {
+            without_text(Upload::create(&at(name), *replace, Follow::Yes).and_then(|upload| {
                 upload.write_block(0, data)?;
                 upload.commit(&CommitOptions::default())
             }))
         }
         Operation::Read(name) => read_file(&at(name), follow, 1000).map(|data| format!("{data:?}")),
-        Operation::Create(name, recursive) => nothing(create_directory(&at(name), *recursive, follow)),
+        Operation::Create(name, recursive) => without_text(create_directory(&at(name), *recursive, follow)),
         Operation::Remove(name, recursive, force) => {
             let follow = if *recursive { Follow::Yes } else { follow };
-            nothing(remove(&at(name), *recursive, *force, follow, &never()))
+            without_text(remove(&at(name), *recursive, *force, follow, &not_cancelled()))
         }
-        Operation::Rename(from, to, replace) => nothing(rename(&at(from), &at(to), *replace)),
-        Operation::Copy(from, to, recursive) => nothing(copy(&at(from), &at(to), *recursive, &never())),
+        Operation::Rename(from, to, replace) => without_text(rename(&at(from), &at(to), *replace)),
+        Operation::Copy(from, to, recursive) => without_text(copy(&at(from), &at(to), *recursive, &not_cancelled())),
         Operation::Describe(name) => metadata(&at(name), follow)
             .map(|found| if found.is_directory { "directory".into() } else { format!("file of {}", found.size) }),
         Operation::List(name) => read_directory(&at(name), 1000, DanglingLinks::LeftOut).map(|entries| {
@@ -252,10 +258,11 @@ fn apply(root: &Path, operation: &Operation, follow: Follow) -> Outcome {
             names.concat()
         }),
     };
-    outcome.map_err(|error| error.to_string())
+    result.map_err(|error| error.to_string())
 }
 
-fn tree(root: &Path) -> BTreeMap<String, Node> {
+/// The real files and directories below the root.
+fn tree(root: &Path) -> BTreeMap<String, ModelNode> {
     let mut found = BTreeMap::new();
     let mut waiting = vec![root.to_owned()];
     while let Some(directory) = waiting.pop() {
@@ -263,10 +270,10 @@ fn tree(root: &Path) -> BTreeMap<String, Node> {
             let path = entry.unwrap().path();
             let name = path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
             if path.is_dir() {
-                found.insert(name, Node::Directory);
+                found.insert(name, ModelNode::Directory);
                 waiting.push(path);
             } else {
-                found.insert(name, Node::File(fs::read(path).unwrap()));
+                found.insert(name, ModelNode::File(fs::read(path).unwrap()));
             }
         }
     }
@@ -298,23 +305,23 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn real_files_do_what_the_model_does(steps in prop::collection::vec((operations(), any::<bool>()), 1..60)) {
-        let world = World::new();
-        let mut model = Model::default();
-        for (operation, strict) in steps {
-            let follow = if strict { Follow::No } else { Follow::Yes };
+    fn operations_on_real_files_behave_like_the_model(steps in prop::collection::vec((operations(), any::<bool>()), 1..60)) {
+        let test_dir = TestDirectory::new();
+        let mut model = FileModel::default();
+        for (operation, refuse_links) in steps {
+            let follow = if refuse_links { Follow::No } else { Follow::Yes };
             let Some(expected) = model.apply(&operation) else { return Ok(()) };
-            let outcome = apply(world.root(), &operation, follow);
-            match (&expected, &outcome) {
+            let result = apply(test_dir.root(), &operation, follow);
+            match (&expected, &result) {
                 (Err(expected), Err(error)) if expected == "is not a file" => {
-                    let ours = format!("path `{}", world.root().display());
-                    let is_named = error.starts_with(&ours) && error.ends_with("` is not a file");
+                    let prefix = format!("path `{}", test_dir.root().display());
+                    let is_named = error.starts_with(&prefix) && error.ends_with("` is not a file");
                     prop_assert!(is_named || error == "path is not a regular file", "{error}");
                 }
-                _ => prop_assert_eq!(&outcome, &expected, "{:?}", operation),
+                _ => prop_assert_eq!(&result, &expected, "{:?}", operation),
             }
             let expected = model.0.iter().map(|(name, node)| (name.join("/"), node.clone())).collect();
-            prop_assert_eq!(tree(world.root()), expected, "after {:?}", operation);
+            prop_assert_eq!(tree(test_dir.root()), expected, "after {:?}", operation);
         }
     }
 }

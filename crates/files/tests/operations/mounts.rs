@@ -1,4 +1,4 @@
-//! Mounts are neither removed nor entered, and a disk can be full.
+//! Operations on trees with mount points and on a full disk. They run in processes with a mount namespace of their own.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -8,8 +8,8 @@ use files::{CommitOptions, Follow, Upload, copy, remove, write_file};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount, mount_bind};
 
-use crate::roles::{is_played, play_where_mounts_are_ours, played};
-use crate::support::{World, assert_errno, names_in, never, text};
+use crate::roles::{is_role_process, report_done, run_in_own_mount_namespace};
+use crate::support::{TestDirectory, assert_errno, names_in, not_cancelled, text};
 
 fn mount_memory(at: &Path, size: &str) {
     let options = std::ffi::CString::new(format!("size={size}")).unwrap();
@@ -18,102 +18,103 @@ fn mount_memory(at: &Path, size: &str) {
 
 #[test]
 fn mounts_are_not_removed() {
-    play_where_mounts_are_ours("mounts::role_of_one_who_removes");
+    run_in_own_mount_namespace("mounts::role_remove_mounts");
 }
 
 #[test]
-#[ignore = "a role for the scenario above"]
-fn role_of_one_who_removes() {
-    if !is_played() {
+#[ignore = "run by the test above in a process of its own"]
+fn role_remove_mounts() {
+    if !is_role_process() {
         return;
     }
-    let world = World::new();
-    let mounted = world.directory("tree/b/mounted");
+    let test_dir = TestDirectory::new();
+    let mounted = test_dir.directory("tree/b/mounted");
     mount_memory(&mounted, "1m");
     fs::write(mounted.join("kept"), "").unwrap();
     let refusal = |path: &Path| format!("`{}` is a mount point and is not removed", path.display());
 
     for recursive in [true, false] {
-        assert_eq!(text(remove(&mounted, recursive, true, Follow::Yes, &never())), refusal(&mounted));
+        assert_eq!(text(remove(&mounted, recursive, true, Follow::Yes, &not_cancelled())), refusal(&mounted));
     }
-    assert_eq!(text(remove(&mounted, false, true, Follow::No, &never())), refusal(&mounted));
-    let nested = remove(&world.at("tree"), true, true, Follow::Yes, &never()).unwrap_err();
+    assert_eq!(text(remove(&mounted, false, true, Follow::No, &not_cancelled())), refusal(&mounted));
+    let nested = remove(&test_dir.at("tree"), true, true, Follow::Yes, &not_cancelled()).unwrap_err();
     assert_eq!((nested.to_string(), nested.path()), (refusal(&mounted), Some(mounted.as_path())));
     assert_eq!(names_in(&mounted), ["kept"]);
 
-    // One of the same device, and one of a single file.
-    let (origin, same) = (world.file("origin/kept", "").parent().unwrap().to_owned(), world.directory("other/same"));
+    // A bind mount of a directory on the same device, and one of a single file.
+    let (origin, same) =
+        (test_dir.file("origin/kept", "").parent().unwrap().to_owned(), test_dir.directory("other/same"));
     mount_bind(&origin, &same).unwrap();
-    assert_eq!(fs::metadata(&same).unwrap().dev(), fs::metadata(world.root()).unwrap().dev());
-    assert_eq!(text(remove(&world.at("other"), true, true, Follow::Yes, &never())), refusal(&same));
-    assert_eq!(text(remove(&same, true, true, Follow::Yes, &never())), refusal(&same));
-    let file = world.file("third/file", "");
+    assert_eq!(fs::metadata(&same).unwrap().dev(), fs::metadata(test_dir.root()).unwrap().dev());
+    assert_eq!(text(remove(&test_dir.at("other"), true, true, Follow::Yes, &not_cancelled())), refusal(&same));
+    assert_eq!(text(remove(&same, true, true, Follow::Yes, &not_cancelled())), refusal(&same));
+    let file = test_dir.file("third/file", "");
     mount_bind(origin.join("kept"), &file).unwrap();
-    assert_eq!(text(remove(&world.at("third"), true, true, Follow::Yes, &never())), refusal(&file));
+    assert_eq!(text(remove(&test_dir.at("third"), true, true, Follow::Yes, &not_cancelled())), refusal(&file));
     assert_eq!(names_in(&origin), ["kept"]);
     for mounted in [mounted, same, file] {
         rustix::mount::unmount(&mounted, rustix::mount::UnmountFlags::empty()).unwrap();
     }
-    remove(&world.at("tree"), true, true, Follow::Yes, &never()).unwrap();
-    played();
+    remove(&test_dir.at("tree"), true, true, Follow::Yes, &not_cancelled()).unwrap();
+    report_done();
 }
 
 #[test]
-fn a_tree_that_is_mounted_in_itself_is_not_copied_for_ever() {
-    play_where_mounts_are_ours("mounts::role_of_one_who_copies");
+fn a_tree_cannot_be_copied_into_a_mount_of_itself() {
+    run_in_own_mount_namespace("mounts::role_copy_mounted_tree");
 }
 
 #[test]
-#[ignore = "a role for the scenario above"]
-fn role_of_one_who_copies() {
-    if !is_played() {
+#[ignore = "run by the test above in a process of its own"]
+fn role_copy_mounted_tree() {
+    if !is_role_process() {
         return;
     }
-    let world = World::new();
-    world.file("tree/a", "a");
-    let (inside, target) = (world.directory("tree/d/target"), world.directory("target"));
+    let test_dir = TestDirectory::new();
+    test_dir.file("tree/a", "a");
+    let (inside, target) = (test_dir.directory("tree/d/target"), test_dir.directory("target"));
     mount_bind(&inside, &target).unwrap();
-    let copied = copy(&world.at("tree"), &target, true, &never());
+    let copied = copy(&test_dir.at("tree"), &target, true, &not_cancelled());
     assert_eq!(text(copied), "fs/copy cannot copy a directory to itself or one of its descendants");
     rustix::mount::unmount(&target, rustix::mount::UnmountFlags::empty()).unwrap();
-    played();
+    report_done();
 }
 
 #[test]
 fn a_full_disk_is_an_error() {
-    play_where_mounts_are_ours("mounts::role_of_one_who_fills");
+    run_in_own_mount_namespace("mounts::role_fill_disk");
 }
 
 #[test]
-#[ignore = "a role for the scenario above"]
-fn role_of_one_who_fills() {
-    if !is_played() {
+#[ignore = "run by the test above in a process of its own"]
+fn role_fill_disk() {
+    if !is_role_process() {
         return;
     }
-    let world = World::new();
-    let small = world.directory("small");
+    let test_dir = TestDirectory::new();
+    let small = test_dir.directory("small");
     mount_memory(&small, "1m");
     let large = vec![1; 2_000_000];
     assert_errno(write_file(&small.join("a"), &large, Follow::Yes), Errno::NOSPC);
     fs::remove_file(small.join("a")).unwrap();
-    let source = world.file("large", &large);
-    assert_errno(copy(&source, &small.join("a"), false, &never()), Errno::NOSPC);
+    let source = test_dir.file("large", &large);
+    assert_errno(copy(&source, &small.join("a"), false, &not_cancelled()), Errno::NOSPC);
     assert_eq!(names_in(&small), Vec::<String>::new(), "a new file is not left unfinished");
     fs::create_dir(small.join("tree")).unwrap();
-    fs::create_dir(world.root().join("tree")).unwrap();
-    fs::rename(&source, world.root().join("tree/a")).unwrap();
-    assert_errno(copy(&world.root().join("tree"), &small.join("tree"), true, &never()), Errno::NOSPC);
+    fs::create_dir(test_dir.root().join("tree")).unwrap();
+    fs::rename(&source, test_dir.root().join("tree/a")).unwrap();
+    assert_errno(copy(&test_dir.root().join("tree"), &small.join("tree"), true, &not_cancelled()), Errno::NOSPC);
     assert_eq!(names_in(&small.join("tree")), Vec::<String>::new());
     fs::write(small.join("a"), "old").unwrap();
-    assert_errno(copy(&world.root().join("tree/a"), &small.join("a"), false, &never()), Errno::NOSPC);
-    assert_eq!(names_in(&small), ["a", "tree"], "a file that was there stays");
+    assert_errno(copy(&test_dir.root().join("tree/a"), &small.join("a"), false, &not_cancelled()), Errno::NOSPC);
+    assert_eq!(names_in(&small), ["a", "tree"], "a file that existed before stays");
     fs::remove_dir(small.join("tree")).unwrap();
     fs::write(small.join("a"), "old").unwrap();
 
     let upload = Upload::create(&small.join("a"), true, Follow::Yes).unwrap();
     upload.write_block(0, b"begin").unwrap();
     assert_errno(upload.write_block(5, &large), Errno::NOSPC);
-    // A client that has sent everything in one go asks for the commit before it knows.
+    // A client may ask for the commit before it has read the error of a block.
     let expected =
         "the upload has failed: 2000000 bytes at offset 5 were not written: No space left on device (os error 28)";
     assert_eq!(text(upload.write_block(0, b"x")), expected);
@@ -125,5 +126,5 @@ fn role_of_one_who_fills() {
     upload.commit(&CommitOptions::default()).unwrap();
     assert_eq!((fs::read(small.join("a")).unwrap(), names_in(&small)), (b"new".to_vec(), vec!["a".to_owned()]));
     rustix::mount::unmount(&small, rustix::mount::UnmountFlags::empty()).unwrap();
-    played();
+    report_done();
 }

@@ -1,4 +1,4 @@
-//! What permissions allow. Root is asked for none, so these are played by nobody.
+//! Operations on files and directories that this user may not read. Root may read everything, so these run as another user.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -11,33 +11,33 @@ use files::{
     set_metadata, walk, write_file,
 };
 
-use crate::roles::{is_played, play_without_privileges, played};
-use crate::support::{World, names_in, never, text};
+use crate::roles::{is_role_process, report_done, run_without_privileges};
+use crate::support::{TestDirectory, names_in, not_cancelled, text};
 
 fn chmod(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
 #[test]
-fn directories_that_can_only_be_passed_are_passed() {
-    play_without_privileges("privileges::role_of_one_who_passes");
+fn directories_that_cannot_be_listed_can_be_entered() {
+    run_without_privileges("privileges::role_use_unlistable_directory");
 }
 
 #[test]
-#[ignore = "a role for the scenario above"]
-fn role_of_one_who_passes() {
-    if !is_played() {
+#[ignore = "run by the test above in a process of its own"]
+fn role_use_unlistable_directory() {
+    if !is_role_process() {
         return;
     }
-    let world = World::new();
-    let file = world.file("narrow/d/a", "a");
-    let unreadable = world.file("narrow/unreadable", "12345");
-    let socket = world.socket("narrow/socket");
-    let narrow = world.at("narrow");
+    let test_dir = TestDirectory::new();
+    let file = test_dir.file("narrow/d/a", "a");
+    let unreadable = test_dir.file("narrow/unreadable", "12345");
+    let socket = test_dir.socket("narrow/socket");
+    let narrow = test_dir.at("narrow");
     chmod(&unreadable, 0);
     chmod(&narrow, 0o300);
     for follow in [Follow::Yes, Follow::No] {
-        assert!(fs::read_dir(&narrow).is_err(), "permissions count");
+        assert!(fs::read_dir(&narrow).is_err(), "this user is bound by permissions");
         assert_eq!(metadata(&unreadable, follow).unwrap().size, 5);
         assert!(!metadata(&socket, follow).unwrap().is_file);
         assert_eq!(text(read_file(&unreadable, follow, 10)), "Permission denied (os error 13)");
@@ -47,31 +47,31 @@ fn role_of_one_who_passes() {
         create_directory(&narrow.join(format!("{follow:?}/b")), true, follow).unwrap();
         set_metadata(&file, Some(0o600), Some((1, 1)), follow).unwrap();
         set_metadata(&unreadable, Some(0), None, follow).unwrap();
-        remove(&narrow.join(format!("{follow:?}/b")), false, false, follow, &never()).unwrap();
+        remove(&narrow.join(format!("{follow:?}/b")), false, false, follow, &not_cancelled()).unwrap();
     }
     let upload = Upload::create(&narrow.join("uploaded"), false, Follow::Yes).unwrap();
     upload.write_block(0, b"abc").unwrap();
     upload.commit(&CommitOptions { sync: true, ..CommitOptions::default() }).unwrap();
     assert_eq!(fs::read(narrow.join("uploaded")).unwrap(), b"abc");
     chmod(&narrow, 0o700);
-    played();
+    report_done();
 }
 
 #[test]
-fn what_is_closed_to_us_is_reported() {
-    play_without_privileges("privileges::role_of_one_who_is_refused");
+fn unreadable_directories_are_reported() {
+    run_without_privileges("privileges::role_use_closed_directory");
 }
 
 #[test]
-#[ignore = "a role for the scenario above"]
-fn role_of_one_who_is_refused() {
-    if !is_played() {
+#[ignore = "run by the test above in a process of its own"]
+fn role_use_closed_directory() {
+    if !is_role_process() {
         return;
     }
-    let world = World::new();
-    world.file("tree/closed/a", "");
-    world.file("tree/open/b", "");
-    let (tree, closed) = (world.at("tree"), world.at("tree/closed"));
+    let test_dir = TestDirectory::new();
+    test_dir.file("tree/closed/a", "");
+    test_dir.file("tree/open/b", "");
+    let (tree, closed) = (test_dir.at("tree"), test_dir.at("tree/closed"));
     chmod(&closed, 0);
 
     let options = TreeWalkOptions {
@@ -90,26 +90,26 @@ fn role_of_one_who_is_refused() {
             }
             ControlFlow::Continue(())
         };
-        assert!(!walk(root, &options, &never(), visit).unwrap().truncated);
+        assert!(!walk(root, &options, &not_cancelled(), visit).unwrap().truncated);
         (entries, errors)
     };
     let refusal = "Permission denied (os error 13)".to_owned();
     assert_eq!(listing(&tree), (3, vec![(closed.clone(), refusal.clone())]));
-    assert_eq!(listing(&closed), (0, vec![(closed.clone(), refusal)]), "also if it is the root");
+    assert_eq!(listing(&closed), (0, vec![(closed.clone(), refusal)]), "also as the root of the walk");
 
-    let error = remove(&tree, true, true, Follow::Yes, &never()).unwrap_err();
+    let error = remove(&tree, true, true, Follow::Yes, &not_cancelled()).unwrap_err();
     assert_eq!((error.kind(), error.path()), (ErrorKind::PermissionDenied, Some(closed.as_path())));
     chmod(&closed, 0o700);
     fs::remove_file(closed.join("a")).unwrap();
     chmod(&closed, 0);
-    remove(&tree, true, false, Follow::Yes, &never()).unwrap();
-    assert!(names_in(world.root()).is_empty(), "what is empty need not be listed");
+    remove(&tree, true, false, Follow::Yes, &not_cancelled()).unwrap();
+    assert!(names_in(test_dir.root()).is_empty(), "an empty directory is removed without being listed");
 
-    let read_only = world.directory("read-only");
+    let read_only = test_dir.directory("read-only");
     chmod(&read_only, 0o500);
     assert_eq!(
         Upload::create(&read_only.join("a"), true, Follow::Yes).unwrap_err().kind(),
         ErrorKind::PermissionDenied
     );
-    played();
+    report_done();
 }

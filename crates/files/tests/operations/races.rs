@@ -1,4 +1,4 @@
-//! Somebody swaps a directory for a link while it is worked in: nothing outside may be touched.
+//! Another thread exchanges a directory and a link while an operation runs. The operation must not touch files outside of its tree.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,16 +8,16 @@ use std::thread;
 use files::{Follow, create_directory, metadata, read_file, remove, set_metadata, write_file};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
-use crate::support::{World, names_in, never};
+use crate::support::{TestDirectory, names_in, not_cancelled};
 
-/// Exchanges the two of each pair for as long as `work` takes.
-fn while_swapping(pairs: &[(PathBuf, PathBuf)], work: impl FnOnce()) {
+/// Runs `work` while another thread keeps exchanging the two paths of each pair.
+fn while_exchanging(pairs: &[(PathBuf, PathBuf)], work: impl FnOnce()) {
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
-                for (one, other) in pairs {
-                    renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).ok();
+                for (first, second) in pairs {
+                    renameat_with(CWD, first, CWD, second, RenameFlags::EXCHANGE).ok();
                 }
             }
         });
@@ -30,14 +30,14 @@ fn while_swapping(pairs: &[(PathBuf, PathBuf)], work: impl FnOnce()) {
 }
 
 #[test]
-fn nothing_is_done_through_a_link_that_appears_in_the_way() {
-    let world = World::new();
-    let secret = world.file("outside/secret", "secret");
-    world.file("way/secret", "inside");
-    world.link(world.at("outside"), "link");
-    let target = world.at("way/secret");
+fn no_operation_follows_a_link_that_replaces_a_directory() {
+    let test_dir = TestDirectory::new();
+    let secret = test_dir.file("outside/secret", "secret");
+    test_dir.file("way/secret", "inside");
+    test_dir.link(test_dir.at("outside"), "link");
+    let target = test_dir.at("way/secret");
     let mut reached = 0;
-    while_swapping(&[(world.at("way"), world.at("link"))], || {
+    while_exchanging(&[(test_dir.at("way"), test_dir.at("link"))], || {
         for round in 0..3_000 {
             reached += usize::from(write_file(&target, b"written", Follow::No).is_ok());
             if let Ok(read) = read_file(&target, Follow::No, 100) {
@@ -50,50 +50,52 @@ fn nothing_is_done_through_a_link_that_appears_in_the_way() {
                 );
             }
             let _ = set_metadata(&target, Some(0o600), Some((1, 0)), Follow::No);
-            let _ = create_directory(&world.at(format!("way/d{round}/e")), true, Follow::No);
-            let _ = remove(&target, false, true, Follow::No, &never());
+            let _ = create_directory(&test_dir.at(format!("way/d{round}/e")), true, Follow::No);
+            let _ = remove(&target, false, true, Follow::No, &not_cancelled());
         }
     });
-    assert!(reached > 0, "it was in the way now and then only");
+    assert!(reached > 0, "the directory was there in some rounds");
     assert_eq!(fs::read(&secret).unwrap(), b"secret");
     assert_ne!(fs::metadata(&secret).map(|m| std::os::unix::fs::MetadataExt::mtime(&m)).unwrap(), 1);
-    assert_eq!(names_in(&world.at("outside")), ["secret"]);
+    assert_eq!(names_in(&test_dir.at("outside")), ["secret"]);
 }
 
 #[test]
-fn a_tree_that_is_removed_leads_nowhere_else() {
-    let world = World::in_memory();
+fn removing_a_tree_leaves_files_outside_of_it_alone() {
+    let test_dir = TestDirectory::in_memory();
     for number in 0..200 {
-        world.file(&format!("outside/{number}"), "kept");
+        test_dir.file(&format!("outside/{number}"), "kept");
     }
     for round in 0..200 {
-        world.directory("links");
+        test_dir.directory("links");
         let pairs = [0, 1, 2, 3].map(|number| {
-            world.file(&format!("tree/{number}/e/a"), "");
-            let link = world.link(world.at("outside"), &format!("links/{number}"));
-            (world.at(format!("tree/{number}")), link)
+            test_dir.file(&format!("tree/{number}/e/a"), "");
+            let link = test_dir.link(test_dir.at("outside"), &format!("links/{number}"));
+            (test_dir.at(format!("tree/{number}")), link)
         });
-        // Whoever swaps may win, but only that.
-        while_swapping(&pairs, || remove(&world.at("tree"), true, true, Follow::Yes, &never()).unwrap_or_default());
-        assert_eq!(names_in(&world.at("outside")).len(), 200, "round {round}");
-        remove(&world.at("tree"), true, true, Follow::Yes, &never()).unwrap();
-        remove(&world.at("links"), true, false, Follow::Yes, &never()).unwrap();
-        assert_eq!(names_in(world.root()), ["outside"]);
+        // The removal may fail because of the exchanges, but must not remove files outside.
+        while_exchanging(&pairs, || {
+            remove(&test_dir.at("tree"), true, true, Follow::Yes, &not_cancelled()).unwrap_or_default();
+        });
+        assert_eq!(names_in(&test_dir.at("outside")).len(), 200, "round {round}");
+        remove(&test_dir.at("tree"), true, true, Follow::Yes, &not_cancelled()).unwrap();
+        remove(&test_dir.at("links"), true, false, Follow::Yes, &not_cancelled()).unwrap();
+        assert_eq!(names_in(test_dir.root()), ["outside"]);
     }
 }
 
 #[test]
-fn two_may_remove_the_same_tree() {
-    let world = World::in_memory();
+fn two_threads_can_remove_the_same_tree() {
+    let test_dir = TestDirectory::in_memory();
     for _ in 0..20 {
         for number in 0..200 {
-            world.file(&format!("tree/{}/{}/{number}", number % 7, number % 3), "");
+            test_dir.file(&format!("tree/{}/{}/{number}", number % 7, number % 3), "");
         }
         thread::scope(|scope| {
             for _ in 0..2 {
-                scope.spawn(|| remove(&world.at("tree"), true, true, Follow::Yes, &never()).unwrap());
+                scope.spawn(|| remove(&test_dir.at("tree"), true, true, Follow::Yes, &not_cancelled()).unwrap());
             }
         });
-        assert!(!world.at("tree").exists());
+        assert!(!test_dir.at("tree").exists());
     }
 }

@@ -1,4 +1,4 @@
-//! Whole files.
+//! Reads whole files.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -8,44 +8,49 @@ use std::thread;
 use files::{Follow, open_file, read_file, remove};
 use rustix::io::Errno;
 
-use crate::support::{World, assert_errno, assert_refused, deep_tree, never, text, within_a_while};
+use crate::support::{TestDirectory, assert_errno, assert_refused, deep_tree, not_cancelled, text, without_blocking};
 
 const LIMIT: u64 = 512 * 1024 * 1024;
 
 #[test]
 fn a_file_is_read_whole() {
-    let world = World::new();
+    let test_dir = TestDirectory::new();
     for size in [0, 1, 4095, 4096, 4097, 1_000_000] {
         let contents: Vec<u8> = (0..size).map(|n| n as u8).collect();
-        let path = world.file("a", &contents);
+        let path = test_dir.file("a", &contents);
         for follow in [Follow::Yes, Follow::No] {
             assert_eq!(read_file(&path, follow, LIMIT).unwrap(), contents);
         }
         assert_eq!(read_file(&path, Follow::Yes, size as u64).unwrap(), contents, "exactly the limit");
     }
-    let link = world.link("a", "link");
+    let link = test_dir.link("a", "link");
     assert_eq!(read_file(&link, Follow::Yes, LIMIT).unwrap().len(), 1_000_000);
 }
 
 #[test]
-fn what_is_missing_is_said_as_the_system_says_it() {
-    let world = World::new();
+fn the_error_of_a_missing_file_is_that_of_the_system() {
+    let test_dir = TestDirectory::new();
     for follow in [Follow::Yes, Follow::No] {
-        let missing = read_file(&world.at("none/a"), follow, LIMIT);
+        let missing = read_file(&test_dir.at("none/a"), follow, LIMIT);
         assert_eq!(missing.as_ref().unwrap_err().kind(), ErrorKind::NotFound);
-        assert_eq!(missing.as_ref().unwrap_err().path(), Some(world.at("none/a").as_path()));
+        assert_eq!(missing.as_ref().unwrap_err().path(), Some(test_dir.at("none/a").as_path()));
         assert_eq!(text(missing), "No such file or directory (os error 2)");
     }
 }
 
 #[test]
 fn only_regular_files_are_read_and_nothing_blocks() {
-    let world = World::new();
-    let places =
-        [world.directory("d"), world.fifo("fifo"), world.socket("socket"), "/dev/null".into(), Path::new("/").into()];
-    for path in places {
+    let test_dir = TestDirectory::new();
+    let paths = [
+        test_dir.directory("d"),
+        test_dir.fifo("fifo"),
+        test_dir.socket("socket"),
+        "/dev/null".into(),
+        Path::new("/").into(),
+    ];
+    for path in paths {
         let expected = format!("path `{}` is not a file", path.display());
-        within_a_while(move || {
+        without_blocking(move || {
             assert_refused(read_file(&path, Follow::Yes, LIMIT), &expected);
             assert_refused(open_file(&path, Follow::Yes), &expected);
             assert_refused(read_file(&path, Follow::No, LIMIT), "path is not a regular file");
@@ -55,44 +60,44 @@ fn only_regular_files_are_read_and_nothing_blocks() {
 }
 
 #[test]
-fn links_are_refused_where_they_are_not_to_be_followed() {
-    let world = World::new();
-    world.file("d/a", "a");
-    world.link("d/a", "link");
-    world.link("d", "way");
-    assert_errno(read_file(&world.at("link"), Follow::No, LIMIT), Errno::LOOP);
-    assert_errno(read_file(&world.at("way/a"), Follow::No, LIMIT), Errno::NOTDIR);
-    assert_eq!(read_file(&world.at("way/a"), Follow::Yes, LIMIT).unwrap(), b"a");
-    assert_refused(read_file(&world.at("d/../d/a"), Follow::No, LIMIT), "path must be absolute and normalized");
+fn links_are_refused_if_they_may_not_be_followed() {
+    let test_dir = TestDirectory::new();
+    test_dir.file("d/a", "a");
+    test_dir.link("d/a", "link");
+    test_dir.link("d", "way");
+    assert_errno(read_file(&test_dir.at("link"), Follow::No, LIMIT), Errno::LOOP);
+    assert_errno(read_file(&test_dir.at("way/a"), Follow::No, LIMIT), Errno::NOTDIR);
+    assert_eq!(read_file(&test_dir.at("way/a"), Follow::Yes, LIMIT).unwrap(), b"a");
+    assert_refused(read_file(&test_dir.at("d/../d/a"), Follow::No, LIMIT), "path must be absolute and normalized");
 }
 
 #[test]
-fn a_path_that_is_too_long_for_the_kernel_is_gone_step_by_step() {
-    let world = World::in_memory();
-    deep_tree(&world.at("deep"), 3_000);
-    let path = world.at(format!("deep{}/file", "/d".repeat(2_999)));
+fn a_path_longer_than_the_kernel_allows_is_resolved_step_by_step() {
+    let test_dir = TestDirectory::in_memory();
+    deep_tree(&test_dir.at("deep"), 3_000);
+    let path = test_dir.at(format!("deep{}/file", "/d".repeat(2_999)));
     assert_errno(read_file(&path, Follow::Yes, LIMIT), Errno::NAMETOOLONG);
     assert_eq!(read_file(&path, Follow::No, LIMIT).unwrap(), b"");
-    remove(&world.at("deep"), true, false, Follow::Yes, &never()).unwrap();
+    remove(&test_dir.at("deep"), true, false, Follow::Yes, &not_cancelled()).unwrap();
 }
 
 #[test]
 fn a_limit_is_named_in_the_error() {
-    let world = World::new();
-    let path = world.at("large");
+    let test_dir = TestDirectory::new();
+    let path = test_dir.at("large");
     File::create(&path).unwrap().set_len(20_000_000_000).unwrap();
     for follow in [Follow::Yes, Follow::No] {
         let error = read_file(&path, follow, LIMIT).unwrap_err();
         assert_eq!((error.kind(), error.size_limit()), (ErrorKind::FileTooLarge, Some(LIMIT)));
         assert_eq!(error.to_string(), "file is too large to read: limit is 536870912 bytes");
     }
-    let error = read_file(&world.file("a", "12345"), Follow::Yes, 4).unwrap_err();
+    let error = read_file(&test_dir.file("a", "12345"), Follow::Yes, 4).unwrap_err();
     assert_eq!(error.size_limit(), Some(4));
-    assert_eq!(read_file(&world.at("none"), Follow::Yes, 4).unwrap_err().size_limit(), None);
+    assert_eq!(read_file(&test_dir.at("none"), Follow::Yes, 4).unwrap_err().size_limit(), None);
 }
 
 #[test]
-fn files_that_are_made_up_while_they_are_read_have_contents_and_limits() {
+fn files_of_proc_have_contents_and_limits() {
     let status = Path::new("/proc/self/status");
     assert_eq!(fs::metadata(status).unwrap().len(), 0);
     let read = read_file(status, Follow::Yes, LIMIT).unwrap();
@@ -102,9 +107,9 @@ fn files_that_are_made_up_while_they_are_read_have_contents_and_limits() {
 }
 
 #[test]
-fn a_file_that_grows_meanwhile_never_comes_to_more_than_the_limit() {
-    let world = World::new();
-    let path = world.file("log", "");
+fn a_file_that_grows_while_it_is_read_never_exceeds_the_limit() {
+    let test_dir = TestDirectory::new();
+    let path = test_dir.file("log", "");
     let mut log = OpenOptions::new().append(true).open(&path).unwrap();
     let writer = thread::spawn(move || (0..2000).for_each(|_| log.write_all(&[b'x'; 500]).unwrap()));
     loop {

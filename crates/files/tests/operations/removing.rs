@@ -1,4 +1,4 @@
-//! Things removed, and things that are not.
+//! Removes files and trees.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -7,141 +7,141 @@ use std::thread;
 use files::{Cancel, Follow, remove};
 use rustix::io::Errno;
 
-use crate::roles::{is_played, play_with_few_descriptors, played};
-use crate::support::{World, assert_errno, assert_refused, deep_tree, names_in, never, text};
+use crate::roles::{is_role_process, report_done, run_with_few_descriptors};
+use crate::support::{TestDirectory, assert_errno, assert_refused, deep_tree, names_in, not_cancelled, text};
 
 #[test]
-fn files_links_and_special_things_are_unlinked() {
-    let world = World::new();
-    let kept = world.file("kept/a", "a");
-    let things = [
-        world.file("a", ""),
-        world.link(world.at("kept"), "to-directory"),
-        world.link("none", "dangling"),
-        world.fifo("fifo"),
-        world.socket("socket"),
+fn files_links_and_special_files_are_removed() {
+    let test_dir = TestDirectory::new();
+    let kept = test_dir.file("kept/a", "a");
+    let paths = [
+        test_dir.file("a", ""),
+        test_dir.link(test_dir.at("kept"), "to-directory"),
+        test_dir.link("none", "dangling"),
+        test_dir.fifo("fifo"),
+        test_dir.socket("socket"),
     ];
-    for path in things {
-        remove(&path, true, false, Follow::Yes, &never()).unwrap();
+    for path in paths {
+        remove(&path, true, false, Follow::Yes, &not_cancelled()).unwrap();
         assert!(path.symlink_metadata().is_err());
     }
     assert!(kept.exists());
-    assert_eq!(names_in(world.root()), ["kept"]);
+    assert_eq!(names_in(test_dir.root()), ["kept"]);
 }
 
 #[test]
-fn directories_are_removed_with_what_they_hold_only_if_asked() {
-    let world = World::new();
-    let outside = world.file("outside/a", "a");
-    world.file("d/a", "");
-    world.file("d/b/c/e", "");
-    world.link(world.at("outside"), "d/b/way");
-    world.fifo("d/b/fifo");
-    let directory = world.at("d");
-    assert_errno(remove(&directory, false, true, Follow::Yes, &never()), Errno::NOTEMPTY);
-    remove(&directory, true, false, Follow::Yes, &never()).unwrap();
+fn a_directory_with_entries_is_removed_only_recursively() {
+    let test_dir = TestDirectory::new();
+    let outside = test_dir.file("outside/a", "a");
+    test_dir.file("d/a", "");
+    test_dir.file("d/b/c/e", "");
+    test_dir.link(test_dir.at("outside"), "d/b/way");
+    test_dir.fifo("d/b/fifo");
+    let directory = test_dir.at("d");
+    assert_errno(remove(&directory, false, true, Follow::Yes, &not_cancelled()), Errno::NOTEMPTY);
+    remove(&directory, true, false, Follow::Yes, &not_cancelled()).unwrap();
     assert!(!directory.exists() && outside.exists());
-    remove(&world.directory("empty"), false, false, Follow::Yes, &never()).unwrap();
-    assert!(!world.at("empty").exists());
+    remove(&test_dir.directory("empty"), false, false, Follow::Yes, &not_cancelled()).unwrap();
+    assert!(!test_dir.at("empty").exists());
 }
 
 #[test]
-fn force_is_only_about_what_is_missing() {
-    let world = World::new();
-    let file = world.file("a", "");
-    for path in [world.at("none"), world.at("none/below")] {
+fn force_ignores_only_missing_paths() {
+    let test_dir = TestDirectory::new();
+    let file = test_dir.file("a", "");
+    for path in [test_dir.at("none"), test_dir.at("none/below")] {
         for (follow, recursive) in [(Follow::Yes, true), (Follow::Yes, false), (Follow::No, false)] {
-            remove(&path, recursive, true, follow, &never()).unwrap();
-            let error = remove(&path, recursive, false, follow, &never()).unwrap_err();
+            remove(&path, recursive, true, follow, &not_cancelled()).unwrap();
+            let error = remove(&path, recursive, false, follow, &not_cancelled()).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::NotFound);
         }
     }
-    assert_errno(remove(&file.join("below"), true, true, Follow::Yes, &never()), Errno::NOTDIR);
+    assert_errno(remove(&file.join("below"), true, true, Follow::Yes, &not_cancelled()), Errno::NOTDIR);
 }
 
 #[test]
-fn without_following_links_only_single_things_are_removed() {
-    let world = World::new();
-    let file = world.file("d/a", "");
-    let link = world.link("d/a", "link");
-    world.link("d", "way");
-    let recursive = remove(&world.at("d"), true, true, Follow::No, &never()).unwrap_err();
+fn without_following_links_only_a_file_or_an_empty_directory_is_removed() {
+    let test_dir = TestDirectory::new();
+    let file = test_dir.file("d/a", "");
+    let link = test_dir.link("d/a", "link");
+    test_dir.link("d", "way");
+    let recursive = remove(&test_dir.at("d"), true, true, Follow::No, &not_cancelled()).unwrap_err();
     assert_eq!(recursive.kind(), ErrorKind::Unsupported);
     assert_eq!(recursive.to_string(), "recursive no-follow removal is unsupported");
-    assert_refused(remove(&link, false, true, Follow::No, &never()), "path contains a symbolic link");
-    assert_errno(remove(&world.at("way/a"), false, true, Follow::No, &never()), Errno::NOTDIR);
-    remove(&file, false, false, Follow::No, &never()).unwrap();
-    remove(&world.at("d"), false, false, Follow::No, &never()).unwrap();
-    assert_eq!(names_in(world.root()), ["link", "way"]);
+    assert_refused(remove(&link, false, true, Follow::No, &not_cancelled()), "path contains a symbolic link");
+    assert_errno(remove(&test_dir.at("way/a"), false, true, Follow::No, &not_cancelled()), Errno::NOTDIR);
+    remove(&file, false, false, Follow::No, &not_cancelled()).unwrap();
+    remove(&test_dir.at("d"), false, false, Follow::No, &not_cancelled()).unwrap();
+    assert_eq!(names_in(test_dir.root()), ["link", "way"]);
 }
 
 #[test]
-fn a_link_above_is_followed_if_links_are() {
-    let world = World::new();
-    world.file("d/b/c", "");
-    world.link("d", "way");
-    remove(&world.at("way/b"), true, false, Follow::Yes, &never()).unwrap();
-    assert!(names_in(&world.at("d")).is_empty());
+fn a_link_in_the_parent_path_is_followed() {
+    let test_dir = TestDirectory::new();
+    test_dir.file("d/b/c", "");
+    test_dir.link("d", "way");
+    remove(&test_dir.at("way/b"), true, false, Follow::Yes, &not_cancelled()).unwrap();
+    assert!(names_in(&test_dir.at("d")).is_empty());
 }
 
 #[test]
 fn the_root_is_never_removed() {
     for follow in [Follow::Yes, Follow::No] {
-        let removed = remove("/".as_ref(), false, true, follow, &never());
+        let removed = remove("/".as_ref(), false, true, follow, &not_cancelled());
         assert_eq!(text(removed), "`/` is a mount point and is not removed");
     }
-    // Only what cannot do harm if it went wrong: none of these is recursive.
+    // None of these calls is recursive, so that a bug does no harm.
     assert_eq!(
-        text(remove("/.".as_ref(), false, true, Follow::Yes, &never())),
+        text(remove("/.".as_ref(), false, true, Follow::Yes, &not_cancelled())),
         "`/.` is a mount point and is not removed"
     );
     let up = "/proc/..".as_ref();
-    assert_refused(remove(up, false, true, Follow::Yes, &never()), "path must be absolute and normalized");
+    assert_refused(remove(up, false, true, Follow::Yes, &not_cancelled()), "path must be absolute and normalized");
 }
 
 #[test]
 fn a_tree_of_any_depth_is_removed() {
-    play_with_few_descriptors("removing::role_of_one_who_goes_deep");
+    run_with_few_descriptors("removing::role_remove_deep_tree");
 }
 
 #[test]
-#[ignore = "a role for the scenario above"]
-fn role_of_one_who_goes_deep() {
-    if !is_played() {
+#[ignore = "run by the test above in a process of its own"]
+fn role_remove_deep_tree() {
+    if !is_role_process() {
         return;
     }
-    let world = World::in_memory();
-    deep_tree(&world.at("deep"), 10_000);
-    // On the small stack of a thread, too.
-    let path = world.at("deep");
+    let test_dir = TestDirectory::in_memory();
+    deep_tree(&test_dir.at("deep"), 10_000);
+    // The stack is so small that a recursive function would overflow it.
+    let path = test_dir.at("deep");
     let removed = thread::Builder::new().stack_size(64 * 1024);
-    let removed = removed.spawn(move || remove(&path, true, false, Follow::Yes, &never())).unwrap();
+    let removed = removed.spawn(move || remove(&path, true, false, Follow::Yes, &not_cancelled())).unwrap();
     removed.join().unwrap().unwrap();
-    assert!(names_in(world.root()).is_empty());
-    played();
+    assert!(names_in(test_dir.root()).is_empty());
+    report_done();
 }
 
 #[test]
-fn a_directory_of_any_width_is_removed() {
-    let world = World::in_memory();
-    let wide = world.directory("wide");
+fn a_directory_with_many_entries_is_removed() {
+    let test_dir = TestDirectory::in_memory();
+    let wide = test_dir.directory("wide");
     for number in 0..50_000 {
         File::create(wide.join(format!("file {number}"))).unwrap();
     }
     for number in 0..5_000 {
-        world.file(&format!("wide/directory {number}/a"), "");
+        test_dir.file(&format!("wide/directory {number}/a"), "");
     }
-    remove(&wide, true, false, Follow::Yes, &never()).unwrap();
+    remove(&wide, true, false, Follow::Yes, &not_cancelled()).unwrap();
     assert!(!wide.exists());
 }
 
 #[test]
-fn nothing_more_is_removed_once_it_is_cancelled() {
-    let world = World::new();
-    world.file("d/a", "");
+fn a_cancelled_removal_removes_nothing() {
+    let test_dir = TestDirectory::new();
+    test_dir.file("d/a", "");
     let cancelled = Cancel::new();
     cancelled.cancel();
-    let error = remove(&world.at("d"), true, true, Follow::Yes, &cancelled).unwrap_err();
+    let error = remove(&test_dir.at("d"), true, true, Follow::Yes, &cancelled).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Interrupted);
-    assert!(fs::exists(world.at("d/a")).unwrap());
+    assert!(fs::exists(test_dir.at("d/a")).unwrap());
 }

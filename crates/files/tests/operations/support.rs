@@ -1,4 +1,4 @@
-//! A directory to try things in, and short words for what is looked at again and again.
+//! The temporary directory of a test, and short forms of what many tests create and check.
 
 use std::ffi::OsStr;
 use std::fmt::Debug;
@@ -14,28 +14,28 @@ use files::{Cancel, FileError};
 use rustix::fs::{CWD, Mode, mkfifoat};
 use tempfile::TempDir;
 
-/// Long enough for a busy machine; nothing waits this long unless it is broken.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Long enough for a busy machine, so only a bug makes a test wait this long.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A directory of its own for each test, without links in its path.
-pub(crate) struct World {
+pub(crate) struct TestDirectory {
     _directory: TempDir,
     root: PathBuf,
 }
 
-impl World {
+impl TestDirectory {
     pub(crate) fn new() -> Self {
-        Self::within(tempfile::tempdir().unwrap())
+        Self::new_in(tempfile::tempdir().unwrap())
     }
 
-    /// For trees so large that a disk would be busy with them for long.
+    /// In a file system in memory if there is one, for trees that are too large for a slow disk.
     pub(crate) fn in_memory() -> Self {
         let memory = Path::new("/dev/shm");
         let directory = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
-        Self::within(directory.unwrap())
+        Self::new_in(directory.unwrap())
     }
 
-    fn within(directory: TempDir) -> Self {
+    fn new_in(directory: TempDir) -> Self {
         let root = directory.path().canonicalize().unwrap();
         Self { _directory: directory, root }
     }
@@ -44,11 +44,12 @@ impl World {
         &self.root
     }
 
+    /// The path of a name in this directory.
     pub(crate) fn at(&self, name: impl AsRef<OsStr>) -> PathBuf {
         self.root.join(name.as_ref())
     }
 
-    /// Makes a file, and the directories above it.
+    /// Creates a file, and the directories above it.
     pub(crate) fn file(&self, name: &str, contents: impl AsRef<[u8]>) -> PathBuf {
         let path = self.at(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -74,7 +75,7 @@ impl World {
         path
     }
 
-    /// The name of a socket stays when nobody listens any more.
+    /// Creates a Unix socket on which no process listens.
     pub(crate) fn socket(&self, name: &str) -> PathBuf {
         let path = self.at(name);
         drop(UnixListener::bind(&path).unwrap());
@@ -90,15 +91,16 @@ pub(crate) fn names_in(directory: &Path) -> Vec<String> {
     names
 }
 
-pub(crate) fn never() -> Cancel {
+pub(crate) fn not_cancelled() -> Cancel {
     Cancel::new()
 }
 
+/// The text of the error that is expected.
 pub(crate) fn text<T: Debug>(result: Result<T, FileError>) -> String {
     result.unwrap_err().to_string()
 }
 
-/// Kind and text of an error that a check of ours has made.
+/// Checks that this crate itself has refused the operation, with this text.
 #[track_caller]
 pub(crate) fn assert_refused<T: Debug>(result: Result<T, FileError>, expected: &str) {
     let error = result.unwrap_err();
@@ -111,14 +113,15 @@ pub(crate) fn assert_errno<T: Debug>(result: Result<T, FileError>, expected: rus
     assert_eq!(error.io().raw_os_error(), Some(expected.raw_os_error()), "{error}");
 }
 
-/// What would block for ever fails the test instead.
-pub(crate) fn within_a_while<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+/// Runs `work` on another thread. Fails the test if it blocks.
+pub(crate) fn without_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let (send, receive) = mpsc::channel();
     thread::spawn(move || send.send(work()));
-    receive.recv_timeout(PATIENCE).expect("it does not block")
+    receive.recv_timeout(TIMEOUT).expect("the work does not block")
 }
 
-/// A chain of directories, made without ever naming the whole path, which would be too long.
+/// Creates `depth` nested directories, each with a file. Each is created relative to the one above, because the whole path would be too
+/// long.
 pub(crate) fn deep_tree(top: &Path, depth: usize) {
     use rustix::fs::{OFlags, mkdirat, openat};
     fs::create_dir(top).unwrap();

@@ -1,4 +1,4 @@
-//! Files that arrive in pieces.
+//! Uploads: files that are written block by block and appear when they are committed.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -8,29 +8,29 @@ use std::thread;
 use files::{CommitOptions, Follow, Upload};
 use rustix::io::Errno;
 
-use crate::support::{World, assert_errno, assert_refused, names_in};
+use crate::support::{TestDirectory, assert_errno, assert_refused, names_in};
 
 fn plain() -> CommitOptions {
     CommitOptions::default()
 }
 
 #[test]
-fn nothing_is_seen_before_it_is_whole() {
-    let world = World::new();
-    let path = world.file("a", "old");
+fn an_upload_is_invisible_until_it_is_committed() {
+    let test_dir = TestDirectory::new();
+    let path = test_dir.file("a", "old");
     let upload = Upload::create(&path, true, Follow::Yes).unwrap();
     upload.write_block(3, b"def").unwrap();
     assert_eq!(fs::read(&path).unwrap(), b"old");
     upload.write_block(0, b"abc").unwrap();
     upload.commit(&plain()).unwrap();
     assert_eq!(fs::read(&path).unwrap(), b"abcdef");
-    assert_eq!(names_in(world.root()), ["a"]);
+    assert_eq!(names_in(test_dir.root()), ["a"]);
 }
 
 #[test]
-fn blocks_are_written_side_by_side() {
-    let world = World::new();
-    let path = world.at("a");
+fn blocks_can_be_written_by_several_threads() {
+    let test_dir = TestDirectory::new();
+    let path = test_dir.at("a");
     let upload = Upload::create(&path, false, Follow::Yes).unwrap();
     thread::scope(|scope| {
         for part in 0..8u8 {
@@ -48,18 +48,18 @@ fn blocks_are_written_side_by_side() {
 }
 
 #[test]
-fn one_that_is_given_up_leaves_nothing() {
-    let world = World::new();
-    let upload = Upload::create(&world.at("a"), false, Follow::Yes).unwrap();
+fn a_dropped_upload_leaves_no_file() {
+    let test_dir = TestDirectory::new();
+    let upload = Upload::create(&test_dir.at("a"), false, Follow::Yes).unwrap();
     upload.write_block(0, b"abc").unwrap();
     drop(upload);
-    assert!(names_in(world.root()).is_empty());
+    assert!(names_in(test_dir.root()).is_empty());
 }
 
 #[test]
-fn mode_and_owner_are_kept_and_new_files_are_like_others() {
-    let world = World::new();
-    let path = world.file("a", "old");
+fn a_replaced_file_keeps_mode_and_owner_and_a_new_file_gets_the_usual_mode() {
+    let test_dir = TestDirectory::new();
+    let path = test_dir.file("a", "old");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
     if rustix::process::geteuid().is_root() {
         std::os::unix::fs::chown(&path, Some(1234), Some(4321)).unwrap();
@@ -70,16 +70,16 @@ fn mode_and_owner_are_kept_and_new_files_are_like_others() {
     assert_eq!((after.mode(), after.uid(), after.gid()), (before.mode(), before.uid(), before.gid()));
     assert_ne!(after.ino(), before.ino());
 
-    let other = world.file("other", "");
-    Upload::create(&world.at("new"), false, Follow::Yes).unwrap().commit(&plain()).unwrap();
-    assert_eq!(fs::metadata(world.at("new")).unwrap().mode(), fs::metadata(other).unwrap().mode());
+    let other = test_dir.file("other", "");
+    Upload::create(&test_dir.at("new"), false, Follow::Yes).unwrap().commit(&plain()).unwrap();
+    assert_eq!(fs::metadata(test_dir.at("new")).unwrap().mode(), fs::metadata(other).unwrap().mode());
 }
 
 #[test]
-fn the_commit_says_size_mode_and_time() {
-    let world = World::new();
+fn the_commit_sets_size_mode_and_time() {
+    let test_dir = TestDirectory::new();
     for size in [0, 2, 10_000] {
-        let path = world.file("a", "old");
+        let path = test_dir.file("a", "old");
         let upload = Upload::create(&path, true, Follow::Yes).unwrap();
         upload.write_block(0, b"abcd").unwrap();
         let mtime = Some((1_000_000_000, 5));
@@ -92,16 +92,17 @@ fn the_commit_says_size_mode_and_time() {
 }
 
 #[test]
-fn the_umask_takes_from_the_mode_of_a_new_file_only() {
-    let world = World::new();
+fn the_umask_applies_only_to_the_mode_of_a_new_file() {
+    let test_dir = TestDirectory::new();
     let written = |name: &str, options: CommitOptions| {
-        let upload = Upload::create(&world.at(name), true, Follow::Yes).unwrap();
+        let upload = Upload::create(&test_dir.at(name), true, Follow::Yes).unwrap();
         upload.commit(&options).unwrap();
-        fs::metadata(world.at(name)).unwrap().mode() & 0o7777
+        fs::metadata(test_dir.at(name)).unwrap().mode() & 0o7777
     };
-    // What the umask of this process leaves, as a file shows that was made without any of this code.
+    // The permission bits that the umask of this process allows, measured with a file that the standard library creates.
     let allowed = {
-        let probe = fs::OpenOptions::new().write(true).create_new(true).mode(0o777).open(world.at("probe")).unwrap();
+        let probe =
+            fs::OpenOptions::new().write(true).create_new(true).mode(0o777).open(test_dir.at("probe")).unwrap();
         probe.metadata().unwrap().mode() & 0o777
     };
     let new = |bits| CommitOptions { mode_if_new: Some(bits), ..plain() };
@@ -113,95 +114,95 @@ fn the_umask_takes_from_the_mode_of_a_new_file_only() {
 }
 
 #[test]
-fn a_link_leads_to_what_is_replaced() {
-    let world = World::new();
-    let target = world.file("d/a", "old");
-    world.link("d/a", "link");
-    world.link("link", "further");
-    world.link("d/made", "dangling");
+fn an_upload_to_a_link_replaces_its_target() {
+    let test_dir = TestDirectory::new();
+    let target = test_dir.file("d/a", "old");
+    test_dir.link("d/a", "link");
+    test_dir.link("link", "further");
+    test_dir.link("d/made", "dangling");
     let write = |name: &str| {
-        let upload = Upload::create(&world.at(name), true, Follow::Yes).unwrap();
+        let upload = Upload::create(&test_dir.at(name), true, Follow::Yes).unwrap();
         upload.write_block(0, b"new").unwrap();
         upload.commit(&plain()).unwrap();
     };
     write("further");
     write("dangling");
     assert_eq!(fs::read(&target).unwrap(), b"new");
-    assert_eq!(fs::read(world.at("d/made")).unwrap(), b"new");
-    assert_eq!(names_in(&world.at("d")), ["a", "made"]);
-    assert!(world.at("link").is_symlink() && world.at("further").is_symlink());
-    world.link("loop", "loop");
-    assert_errno(Upload::create(&world.at("loop"), true, Follow::Yes), Errno::LOOP);
+    assert_eq!(fs::read(test_dir.at("d/made")).unwrap(), b"new");
+    assert_eq!(names_in(&test_dir.at("d")), ["a", "made"]);
+    assert!(test_dir.at("link").is_symlink() && test_dir.at("further").is_symlink());
+    test_dir.link("loop", "loop");
+    assert_errno(Upload::create(&test_dir.at("loop"), true, Follow::Yes), Errno::LOOP);
 }
 
 #[test]
-fn what_is_there_is_not_replaced_unless_asked() {
-    let world = World::new();
-    let path = world.file("a", "old");
-    let dangling = world.link("none", "dangling");
+fn an_existing_file_is_not_replaced_unless_asked() {
+    let test_dir = TestDirectory::new();
+    let path = test_dir.file("a", "old");
+    let dangling = test_dir.link("none", "dangling");
     assert_errno(Upload::create(&path, false, Follow::Yes), Errno::EXIST);
     assert_errno(Upload::create(&dangling, false, Follow::Yes), Errno::EXIST);
 
-    let late = world.at("late");
+    let late = test_dir.at("late");
     let upload = Upload::create(&late, false, Follow::Yes).unwrap();
     fs::write(&late, "first").unwrap();
     assert_errno(upload.commit(&plain()), Errno::EXIST);
     assert_eq!(fs::read(&late).unwrap(), b"first");
-    assert_eq!(names_in(world.root()), ["a", "dangling", "late"]);
+    assert_eq!(names_in(test_dir.root()), ["a", "dangling", "late"]);
 }
 
 #[test]
-fn only_files_are_replaced() {
-    let world = World::new();
-    assert_errno(Upload::create(&world.directory("d"), true, Follow::Yes), Errno::ISDIR);
+fn only_regular_files_are_replaced() {
+    let test_dir = TestDirectory::new();
+    assert_errno(Upload::create(&test_dir.directory("d"), true, Follow::Yes), Errno::ISDIR);
     assert_errno(Upload::create("/".as_ref(), true, Follow::Yes), Errno::ISDIR);
-    for path in [world.fifo("fifo"), world.socket("socket"), "/dev/null".into()] {
+    for path in [test_dir.fifo("fifo"), test_dir.socket("socket"), "/dev/null".into()] {
         assert_refused(Upload::create(&path, true, Follow::Yes), &format!("path `{}` is not a file", path.display()));
     }
-    assert_eq!(Upload::create(&world.at("none/a"), true, Follow::Yes).unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(Upload::create(&test_dir.at("none/a"), true, Follow::Yes).unwrap_err().kind(), ErrorKind::NotFound);
 
-    let path = world.at("late");
+    let path = test_dir.at("late");
     let upload = Upload::create(&path, true, Follow::Yes).unwrap();
-    world.fifo("late");
+    test_dir.fifo("late");
     assert_refused(upload.commit(&plain()), &format!("path `{}` is not a file", path.display()));
     fs::remove_file(&path).unwrap();
     let upload = Upload::create(&path, true, Follow::Yes).unwrap();
-    world.directory("late");
+    test_dir.directory("late");
     assert_errno(upload.commit(&plain()), Errno::ISDIR);
-    assert_eq!(names_in(world.root()), ["d", "fifo", "late", "socket"]);
+    assert_eq!(names_in(test_dir.root()), ["d", "fifo", "late", "socket"]);
 }
 
 #[test]
-fn a_commit_is_the_end_of_it_even_if_it_fails() {
-    let world = World::new();
-    let path = world.file("a", "old");
+fn a_commit_finishes_the_upload_even_if_it_fails() {
+    let test_dir = TestDirectory::new();
+    let path = test_dir.file("a", "old");
     let upload = Upload::create(&path, true, Follow::Yes).unwrap();
     upload.write_block(0, b"new").unwrap();
     let refused = upload.commit(&CommitOptions { mtime: Some((0, u32::MAX)), ..plain() });
     assert_refused(refused, "nanoseconds must be below 1000000000");
     assert_refused(upload.write_block(0, b"x"), "the upload is finished");
     assert_refused(upload.commit(&plain()), "the upload is finished");
-    assert_eq!((fs::read(&path).unwrap(), names_in(world.root())), (b"old".to_vec(), vec!["a".to_owned()]));
+    assert_eq!((fs::read(&path).unwrap(), names_in(test_dir.root())), (b"old".to_vec(), vec!["a".to_owned()]));
 }
 
 #[test]
 fn offsets_that_no_file_can_have_are_refused() {
-    let world = World::new();
+    let test_dir = TestDirectory::new();
     for offset in [u64::MAX, i64::MAX as u64] {
-        let upload = Upload::create(&world.at("a"), false, Follow::Yes).unwrap();
+        let upload = Upload::create(&test_dir.at("a"), false, Follow::Yes).unwrap();
         assert_refused(upload.write_block(offset, b"abc"), "file write offset overflowed");
         let expected = format!(
             "the upload has failed: 3 bytes at offset {offset} were not written: file write offset overflowed"
         );
         assert_refused(upload.commit(&plain()), &expected);
     }
-    assert!(names_in(world.root()).is_empty());
+    assert!(names_in(test_dir.root()).is_empty());
 }
 
 #[test]
 fn the_longest_name_can_be_uploaded() {
-    let world = World::new();
-    let path = world.file(&"n".repeat(255), "old");
+    let test_dir = TestDirectory::new();
+    let path = test_dir.file(&"n".repeat(255), "old");
     let upload = Upload::create(&path, true, Follow::Yes).unwrap();
     upload.commit(&plain()).unwrap();
     assert_eq!(fs::read(&path).unwrap(), b"");

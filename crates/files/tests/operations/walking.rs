@@ -1,4 +1,4 @@
-//! Trees listed.
+//! Walks trees.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use files::{Cancel, EntryKind, FileError, TreeWalkOptions, WalkItem, walk};
 
-use crate::roles::{is_played, play_with_few_descriptors, played};
-use crate::support::{World, assert_refused, deep_tree, never};
+use crate::roles::{is_role_process, report_done, run_with_few_descriptors};
+use crate::support::{TestDirectory, assert_refused, deep_tree, not_cancelled};
 
 const ALL: TreeWalkOptions = TreeWalkOptions {
     max_depth: 64,
@@ -29,10 +29,10 @@ struct Walked {
     truncated: bool,
 }
 
-/// Directories end with a slash here.
+/// The entries of a walk, relative to the root. Directories end with a slash.
 fn walked(root: &Path, options: &TreeWalkOptions) -> Result<Walked, FileError> {
     let (mut entries, mut errors) = (Vec::new(), Vec::new());
-    let end = walk(root, options, &never(), &mut |item| {
+    let end = walk(root, options, &not_cancelled(), &mut |item| {
         match item {
             WalkItem::Entry { path, kind } => {
                 let slash = if kind == EntryKind::Directory { "/" } else { "" };
@@ -51,42 +51,42 @@ fn entries(root: &Path, options: &TreeWalkOptions) -> Vec<String> {
     walked.entries
 }
 
-fn cut(root: &Path, options: &TreeWalkOptions) -> Vec<String> {
+fn truncated_entries(root: &Path, options: &TreeWalkOptions) -> Vec<String> {
     let walked = walked(root, options).unwrap();
     assert!(walked.truncated);
     walked.entries
 }
 
-fn sample() -> World {
-    let world = World::new();
+fn sample() -> TestDirectory {
+    let test_dir = TestDirectory::new();
     for file in ["b/2", "b/1", "a/x/deep", "c", "B", "a/y"] {
-        world.file(file, "");
+        test_dir.file(file, "");
     }
-    world
+    test_dir
 }
 
 #[test]
-fn level_by_level_and_in_order() {
-    let world = sample();
-    assert_eq!(entries(world.root(), &ALL), ["B", "a/", "b/", "c", "a/x/", "a/y", "b/1", "b/2", "a/x/deep"]);
+fn entries_come_level_by_level_and_sorted() {
+    let test_dir = sample();
+    assert_eq!(entries(test_dir.root(), &ALL), ["B", "a/", "b/", "c", "a/x/", "a/y", "b/1", "b/2", "a/x/deep"]);
 }
 
 #[test]
-fn limits_cut_it_off() {
-    let world = sample();
+fn a_limit_truncates_the_walk() {
+    let test_dir = sample();
     let depth = |max_depth| TreeWalkOptions { max_depth, ..ALL };
-    assert_eq!(entries(world.root(), &depth(0)), ["B", "a/", "b/", "c"]);
-    assert_eq!(entries(world.root(), &depth(1)).len(), 8);
+    assert_eq!(entries(test_dir.root(), &depth(0)), ["B", "a/", "b/", "c"]);
+    assert_eq!(entries(test_dir.root(), &depth(1)).len(), 8);
     let directories = |max_directories| TreeWalkOptions { max_directories, ..ALL };
-    assert_eq!(cut(world.root(), &directories(1)), ["B", "a/", "b/", "c"]);
-    assert_eq!(cut(world.root(), &directories(2)), ["B", "a/", "b/", "c", "a/x/", "a/y"]);
-    assert_eq!(entries(world.root(), &directories(4)).len(), 9);
+    assert_eq!(truncated_entries(test_dir.root(), &directories(1)), ["B", "a/", "b/", "c"]);
+    assert_eq!(truncated_entries(test_dir.root(), &directories(2)), ["B", "a/", "b/", "c", "a/x/", "a/y"]);
+    assert_eq!(entries(test_dir.root(), &directories(4)).len(), 9);
     let names = |max_entries| TreeWalkOptions { max_entries, ..ALL };
-    assert_eq!(cut(world.root(), &names(3)), ["B", "a/", "b/"]);
-    assert_eq!(cut(world.root(), &names(5)), ["B", "a/", "b/", "c", "a/x/"]);
-    assert_eq!(entries(world.root(), &names(9)).len(), 9);
-    world.fifo("A");
-    assert_eq!(cut(world.root(), &names(9)).len(), 8, "what is skipped counts");
+    assert_eq!(truncated_entries(test_dir.root(), &names(3)), ["B", "a/", "b/"]);
+    assert_eq!(truncated_entries(test_dir.root(), &names(5)), ["B", "a/", "b/", "c", "a/x/"]);
+    assert_eq!(entries(test_dir.root(), &names(9)).len(), 9);
+    test_dir.fifo("A");
+    assert_eq!(truncated_entries(test_dir.root(), &names(9)).len(), 8, "a skipped entry counts too");
 }
 
 #[test]
@@ -107,59 +107,59 @@ fn limits_are_checked_before_anything_else() {
 }
 
 #[test]
-fn a_root_that_is_no_directory_has_nothing_below_it() {
-    let world = sample();
-    assert!(entries(&world.at("c"), &ALL).is_empty());
-    let link = world.link("b", "link");
+fn a_root_that_is_no_directory_has_no_entries() {
+    let test_dir = sample();
+    assert!(entries(&test_dir.at("c"), &ALL).is_empty());
+    let link = test_dir.link("b", "link");
     assert!(entries(&link, &ALL).is_empty());
     assert_eq!(entries(&link, &FOLLOWING), ["1", "2"]);
-    let dangling = world.link("none", "dangling");
+    let dangling = test_dir.link("none", "dangling");
     assert!(entries(&dangling, &ALL).is_empty());
     assert_eq!(walked(&dangling, &FOLLOWING).map(|_| ()).unwrap_err().kind(), ErrorKind::NotFound);
 }
 
 #[test]
-fn links_to_directories_are_followed_once_and_others_not_listed() {
-    let world = World::new();
-    world.file("d/a", "");
-    world.link("..", "d/up");
-    world.link("d", "way");
-    world.link("d/a", "to-a");
-    world.link("none", "to-none");
-    world.fifo("fifo");
-    assert_eq!(entries(world.root(), &ALL), ["d/", "d/a"]);
-    assert_eq!(entries(world.root(), &FOLLOWING), ["d/", "way/", "d/a", "d/up/"]);
+fn links_to_directories_are_followed_once_and_other_links_are_not_listed() {
+    let test_dir = TestDirectory::new();
+    test_dir.file("d/a", "");
+    test_dir.link("..", "d/up");
+    test_dir.link("d", "way");
+    test_dir.link("d/a", "to-a");
+    test_dir.link("none", "to-none");
+    test_dir.fifo("fifo");
+    assert_eq!(entries(test_dir.root(), &ALL), ["d/", "d/a"]);
+    assert_eq!(entries(test_dir.root(), &FOLLOWING), ["d/", "way/", "d/a", "d/up/"]);
 }
 
 #[test]
-fn a_link_that_leads_in_a_circle_is_an_error_of_its_own() {
-    let world = sample();
-    let link = world.link("loop", "loop");
-    let walked = walked(world.root(), &FOLLOWING).unwrap();
+fn a_link_to_itself_is_reported_and_the_walk_goes_on() {
+    let test_dir = sample();
+    let link = test_dir.link("loop", "loop");
+    let walked = walked(test_dir.root(), &FOLLOWING).unwrap();
     assert_eq!(walked.errors, [(link, "Too many levels of symbolic links (os error 40)".to_owned())]);
     assert_eq!(walked.entries.len(), 9);
 }
 
 #[test]
 fn hidden_directories_are_listed_but_not_entered() {
-    let world = World::new();
-    world.file(".hidden/a", "");
-    world.file("seen/b", "");
-    world.file(".file", "");
-    world.link(".hidden", "alias");
+    let test_dir = TestDirectory::new();
+    test_dir.file(".hidden/a", "");
+    test_dir.file("seen/b", "");
+    test_dir.file(".file", "");
+    test_dir.link(".hidden", "alias");
     let options = TreeWalkOptions { prune_hidden_directories: true, ..ALL };
-    assert_eq!(entries(world.root(), &options), [".file", ".hidden/", "seen/", "seen/b"]);
+    assert_eq!(entries(test_dir.root(), &options), [".file", ".hidden/", "seen/", "seen/b"]);
     let options = TreeWalkOptions { follow_directory_symlinks: true, ..options };
     let expected = [".file", ".hidden/", "alias/", "seen/", "alias/a", "seen/b"];
-    assert_eq!(entries(world.root(), &options), expected, "the alias is not hidden");
+    assert_eq!(entries(test_dir.root(), &options), expected, "the alias is not hidden");
 }
 
 #[test]
-fn names_of_any_bytes_are_ordinary() {
-    let world = World::new();
+fn names_may_contain_any_bytes() {
+    let test_dir = TestDirectory::new();
     let name = OsStr::from_bytes(b"\xff\xfe");
-    fs::create_dir(world.at(name)).unwrap();
-    fs::write(world.at(name).join("a"), "").unwrap();
+    fs::create_dir(test_dir.at(name)).unwrap();
+    fs::write(test_dir.at(name).join("a"), "").unwrap();
     let mut paths = Vec::new();
     let visit = &mut |item: WalkItem<'_>| {
         if let WalkItem::Entry { path, .. } = item {
@@ -167,55 +167,55 @@ fn names_of_any_bytes_are_ordinary() {
         }
         ControlFlow::Continue(())
     };
-    walk(world.root(), &ALL, &never(), visit).unwrap();
-    assert_eq!(paths, [world.at(name), world.at(name).join("a")]);
+    walk(test_dir.root(), &ALL, &not_cancelled(), visit).unwrap();
+    assert_eq!(paths, [test_dir.at(name), test_dir.at(name).join("a")]);
 }
 
 #[test]
-fn the_visitor_and_the_caller_can_end_it() {
-    let world = sample();
+fn the_visitor_and_the_caller_can_end_a_walk() {
+    let test_dir = sample();
     let mut count = 0;
     let enough = &mut |_: WalkItem<'_>| {
         count += 1;
         if count == 3 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
-    assert!(walk(world.root(), &ALL, &never(), enough).unwrap().truncated);
+    assert!(walk(test_dir.root(), &ALL, &not_cancelled(), enough).unwrap().truncated);
     assert_eq!(count, 3);
 
     let cancelled = Cancel::new();
     cancelled.cancel();
-    let nobody = &mut |_: WalkItem<'_>| panic!("nothing is visited");
-    let error = walk("/none".as_ref(), &ALL, &cancelled, nobody).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Interrupted, "before anything is looked at");
+    let no_visit = &mut |_: WalkItem<'_>| panic!("nothing is visited");
+    let error = walk("/none".as_ref(), &ALL, &cancelled, no_visit).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Interrupted, "before the root is looked at");
 }
 
 #[test]
 fn deep_and_wide_trees_need_few_descriptors() {
-    play_with_few_descriptors("walking::role_of_one_who_goes_deep_and_wide");
+    run_with_few_descriptors("walking::role_walk_deep_and_wide_tree");
 }
 
 #[test]
-#[ignore = "a role for the scenario above"]
-fn role_of_one_who_goes_deep_and_wide() {
-    if !is_played() {
+#[ignore = "run by the test above in a process of its own"]
+fn role_walk_deep_and_wide_tree() {
+    if !is_role_process() {
         return;
     }
-    let world = World::in_memory();
-    deep_tree(&world.at("deep"), 300);
+    let test_dir = TestDirectory::in_memory();
+    deep_tree(&test_dir.at("deep"), 300);
     for number in 0..1000 {
-        world.file(&format!("wide/{number}/below/a"), "");
+        test_dir.file(&format!("wide/{number}/below/a"), "");
     }
-    let walked = walked(world.root(), &ALL).unwrap();
+    let walked = walked(test_dir.root(), &ALL).unwrap();
     assert!(walked.errors.is_empty(), "{:?}", walked.errors);
     assert_eq!(walked.entries.len(), 2 + 64 * 2 + 3000);
-    played();
+    report_done();
 }
 
 #[test]
-fn it_is_not_much_slower_than_find() {
-    let world = World::in_memory();
+fn a_walk_is_not_much_slower_than_find() {
+    let test_dir = TestDirectory::in_memory();
     for directory in 0..500 {
-        let path = world.directory(&format!("{}/{directory}", directory % 10));
+        let path = test_dir.directory(&format!("{}/{directory}", directory % 10));
         for file in 0..98 {
             fs::write(path.join(format!("a file with a name {file}")), "").unwrap();
         }
@@ -234,14 +234,14 @@ fn it_is_not_much_slower_than_find() {
             count += 1;
             ControlFlow::Continue(())
         };
-        assert!(!walk(world.root(), &ALL, &never(), visit).unwrap().truncated);
+        assert!(!walk(test_dir.root(), &ALL, &not_cancelled(), visit).unwrap().truncated);
         assert_eq!(count, 49_510);
     });
     let find = timed(&mut || {
-        let found = Command::new("find").arg(world.root()).output().unwrap();
+        let found = Command::new("find").arg(test_dir.root()).output().unwrap();
         assert_eq!(found.stdout.split(|byte| *byte == b'\n').count(), 49_512);
     });
     println!("ours {ours:?}, find {find:?}");
-    // Room for a machine that does other things meanwhile.
+    // Leaves room for a machine that is busy with other tests.
     assert!(ours < find * 2 + Duration::from_millis(100), "ours {ours:?}, find {find:?}");
 }

@@ -1,5 +1,5 @@
-//! Searching real trees: what is found, what is left out, and how a search ends.
-#![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
+//! Tests of searches in real trees: which lines and files are reported, which are skipped, and how a search ends.
+#![expect(clippy::unwrap_used, reason = "a failed unwrap in a helper function fails the test")]
 
 mod rules;
 mod traps;
@@ -17,11 +17,12 @@ use files::{
 };
 use tempfile::TempDir;
 
-/// Bytes of a line that a result contains.
+/// A longer line is cut in the results.
 const MAX_LINE_BYTES: usize = 4096;
-/// Longest line that is searched, and largest file if matches may span lines.
+/// The longest line that is searched, and the largest file in which matches may span lines.
 const MAX_SEARCHED_BYTES: usize = 8 << 20;
 
+/// Creates a tree with these files and contents.
 fn tree(files: &[(&str, &str)]) -> TempDir {
     let root = tempfile::tempdir().unwrap();
     for (name, text) in files {
@@ -32,21 +33,23 @@ fn tree(files: &[(&str, &str)]) -> TempDir {
     root
 }
 
+/// Runs a search to its end.
 fn run(search: SearchQuery) -> (Vec<SearchHit>, SearchSummary) {
     let found = Mutex::new(Vec::new());
-    let end = search.prepare().unwrap().run(&Cancel::new(), &|one| {
-        found.lock().unwrap().push(one);
+    let end = search.prepare().unwrap().run(&Cancel::new(), &|hit| {
+        found.lock().unwrap().push(hit);
         ControlFlow::Continue(())
     });
     (found.into_inner().unwrap(), end)
 }
 
+/// The files that a search reports, relative to the root.
 fn names(root: &Path, search: SearchQuery) -> BTreeSet<String> {
     let relative = |path: &Path| path.strip_prefix(root).unwrap().to_string_lossy().into_owned();
     let (found, _) = run(search);
     found
         .iter()
-        .map(|one| match one {
+        .map(|hit| match hit {
             SearchHit::File { path } | SearchHit::Lines { path, .. } => relative(path),
         })
         .collect()
@@ -55,11 +58,11 @@ fn names(root: &Path, search: SearchQuery) -> BTreeSet<String> {
 fn lines(search: SearchQuery) -> Vec<HitLine> {
     let (found, end) = run(search);
     assert_eq!(end.errors, []);
-    let of_one = |found| match found {
+    let lines_of = |found| match found {
         SearchHit::Lines { lines, .. } => lines,
-        SearchHit::File { .. } => panic!("a file where lines were asked for"),
+        SearchHit::File { .. } => panic!("the search asks for lines"),
     };
-    found.into_iter().flat_map(of_one).collect()
+    found.into_iter().flat_map(lines_of).collect()
 }
 
 fn pattern(text: &str) -> Pattern {
@@ -70,6 +73,7 @@ fn search(root: &TempDir, pattern: Pattern) -> SearchQuery {
     SearchQuery { pattern: Some(pattern), ..SearchQuery::below(root.path()) }
 }
 
+/// A search without a pattern, which reports all files.
 fn listing(root: &TempDir) -> SearchQuery {
     SearchQuery::below(root.path())
 }
@@ -85,10 +89,10 @@ fn a_match_does_not_wait_for_the_end_of_its_file() {
     let file = fs::OpenOptions::new().write(true).open(root.path().join("large")).unwrap();
     let found = Mutex::new(Vec::new());
     let prepared = search(&root, pattern("needle")).prepare().unwrap();
-    prepared.run(&Cancel::new(), &|one| {
-        // Whoever is told in time can still take the end away.
+    prepared.run(&Cancel::new(), &|hit| {
+        // The match comes early enough that the end of the file can still be removed.
         file.set_len(1 << 20).unwrap();
-        let SearchHit::Lines { lines, .. } = one else { panic!("a file where lines were asked for") };
+        let SearchHit::Lines { lines, .. } = hit else { panic!("the search asks for lines") };
         found.lock().unwrap().extend(lines.iter().map(|line| line.number));
         ControlFlow::Continue(())
     });
@@ -96,13 +100,13 @@ fn a_match_does_not_wait_for_the_end_of_its_file() {
 }
 
 #[test]
-fn a_line_is_told_with_its_place_and_its_matches() {
-    let root = tree(&[("a.txt", "one\ntwo two\nthree\n")]);
+fn a_line_is_reported_with_its_position_and_its_matches() {
+    let root = tree(&[("a.txt", "first\ntwo two\nthree\n")]);
     assert_eq!(
         lines(search(&root, pattern("two"))),
         [HitLine {
             number: 2,
-            offset: 4,
+            offset: 6,
             text: b"two two".to_vec(),
             cut: false,
             matches: vec![(0, 3), (4, 7)],
@@ -112,20 +116,20 @@ fn a_line_is_told_with_its_place_and_its_matches() {
 }
 
 #[test]
-fn context_comes_in_order_and_is_marked() {
+fn context_lines_come_in_order_and_are_marked() {
     let root = tree(&[("a.txt", "1\n2\n3x\n4\n5\n6x\n7")]);
     let found = lines(SearchQuery { context_before: 1, context_after: 1, ..search(&root, pattern("x")) });
-    let told: Vec<_> = found.iter().map(|line| (line.number, line.is_context)).collect();
-    assert_eq!(told, [(2, true), (3, false), (4, true), (5, true), (6, false), (7, true)]);
+    let reported: Vec<_> = found.iter().map(|line| (line.number, line.is_context)).collect();
+    assert_eq!(reported, [(2, true), (3, false), (4, true), (5, true), (6, false), (7, true)]);
     assert!(found.iter().all(|line| line.is_context == line.matches.is_empty()));
 }
 
 #[test]
-fn a_match_over_lines_is_told_line_by_line() {
+fn a_match_that_spans_lines_is_reported_line_by_line() {
     let root = tree(&[("a.txt", "zero\nfoo {\n\n  bar }\nend\n")]);
     let found = lines(search(&root, Pattern { multi_line: true, ..pattern(r"foo \{\s+bar") }));
-    let told: Vec<_> = found.iter().map(|line| (line.number, line.matches.clone())).collect();
-    assert_eq!(told, [(2, vec![(0, 5)]), (3, vec![]), (4, vec![(0, 5)])]);
+    let reported: Vec<_> = found.iter().map(|line| (line.number, line.matches.clone())).collect();
+    assert_eq!(reported, [(2, vec![(0, 5)]), (3, vec![]), (4, vec![(0, 5)])]);
     assert_eq!(lines(search(&root, pattern(r"foo \{\s+bar"))), []);
 }
 
@@ -150,7 +154,7 @@ fn empty_matches_are_matches() {
 }
 
 #[test]
-fn globs_choose_and_exclude() {
+fn globs_include_and_exclude_files() {
     let root = tree(&[("a.rs", "x"), ("b.txt", "x"), ("deep/c.rs", "x"), ("deep/d_test.rs", "x")]);
     let globs =
         |globs: &[&str]| SearchQuery { globs: globs.iter().map(|&glob| glob.into()).collect(), ..listing(&root) };
@@ -162,7 +166,7 @@ fn globs_choose_and_exclude() {
 }
 
 #[test]
-fn ignore_files_count_and_gitignore_only_in_a_repository() {
+fn ignore_files_are_obeyed_and_gitignore_only_in_a_repository() {
     let root =
         tree(&[(".ignore", "i.txt\n"), (".gitignore", "g.txt\n"), ("i.txt", ""), ("g.txt", ""), (".h.txt", "")]);
     assert_eq!(names(root.path(), listing(&root)), set(&["g.txt"]));
@@ -198,7 +202,7 @@ fn a_file_as_root_and_a_link_as_root_are_searched() {
 }
 
 #[test]
-fn a_loop_of_links_ends_and_is_told() {
+fn a_loop_of_links_is_reported_and_the_search_ends() {
     let root = tree(&[("d/a", "x\n")]);
     symlink("..", root.path().join("d/up")).unwrap();
     let (found, end) = run(SearchQuery { follow_symlinks: true, ..listing(&root) });
@@ -207,13 +211,13 @@ fn a_loop_of_links_ends_and_is_told() {
 }
 
 #[test]
-fn binary_files_and_what_is_no_file_are_left_alone() {
+fn binary_files_and_special_files_are_not_searched() {
     let root = tree(&[("binary", "needle\0needle\n"), ("text", "needle\n")]);
     let pipe = root.path().join("pipe");
     rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
     assert_eq!(names(root.path(), search(&root, pattern("needle"))), set(&["text"]));
-    let the_pipe = SearchQuery { pattern: Some(pattern("needle")), ..SearchQuery::below(pipe) };
-    assert_eq!(run(the_pipe), (vec![], SearchSummary::default()));
+    let search_in_pipe = SearchQuery { pattern: Some(pattern("needle")), ..SearchQuery::below(pipe) };
+    assert_eq!(run(search_in_pipe), (vec![], SearchSummary::default()));
 }
 
 #[test]
@@ -222,7 +226,7 @@ fn a_long_line_is_cut() {
     let found = lines(search(&root, pattern("needle")));
     assert!(found[0].cut);
     assert_eq!(found[0].text.len(), MAX_LINE_BYTES);
-    // The last one that is shown is shown in part.
+    // The last match is cut too.
     assert_eq!(found[0].matches.len(), MAX_LINE_BYTES.div_ceil(6));
     assert_eq!(found[0].matches.last(), Some(&(4092, 4096)));
 }
@@ -233,8 +237,8 @@ fn many_matches_come_in_order_in_small_batches() {
     let (found, end) = run(search(&root, pattern("needle")));
     assert_eq!((end.files_matched, end.matches), (1, 10_000));
     let mut numbers = Vec::new();
-    for one in &found {
-        let SearchHit::Lines { lines, .. } = one else { panic!("{one:?}") };
+    for hit in &found {
+        let SearchHit::Lines { lines, .. } = hit else { panic!("{hit:?}") };
         assert!(lines.len() <= 256);
         numbers.extend(lines.iter().map(|line| line.number));
     }
@@ -258,7 +262,7 @@ fn a_sink_that_breaks_ends_the_search() {
 fn a_sink_that_panics_ends_the_search_on_all_threads() {
     let root = tree(&[("a/a", "x\n"), ("b/b", "x\n"), ("c/c", "x\n")]);
     let prepared = SearchQuery { threads: Some(3), ..search(&root, pattern("x")) }.prepare().unwrap();
-    let run = || prepared.run(&Cancel::new(), &|_| panic!("as the test wants it"));
+    let run = || prepared.run(&Cancel::new(), &|_| panic!("on purpose"));
     assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).is_err());
 }
 
@@ -277,8 +281,8 @@ fn cancelling_ends_the_search() {
 }
 
 #[test]
-fn what_cannot_be_read_is_told_and_the_rest_is_searched() {
-    // A link to nowhere that is followed cannot be read by anybody, not even by root.
+fn unreadable_files_are_reported_and_the_others_are_searched() {
+    // A dangling link that is followed cannot be read, not even by root.
     let root = tree(&[("a", "x\n")]);
     for number in 0..150 {
         symlink("nowhere", root.path().join(format!("broken-{number}"))).unwrap();
@@ -288,7 +292,7 @@ fn what_cannot_be_read_is_told_and_the_rest_is_searched() {
 }
 
 #[test]
-fn a_bad_question_is_refused_with_the_reason() {
+fn an_invalid_query_is_refused_with_the_reason() {
     let root = tree(&[]);
     let refusal = |search: SearchQuery| search.prepare().unwrap_err();
     let bad_pattern = refusal(search(&root, pattern("a(")));
@@ -299,8 +303,8 @@ fn a_bad_question_is_refused_with_the_reason() {
     assert_eq!(bad_pattern.to_string(), "bad pattern: unclosed group");
     let two_lines = refusal(search(&root, pattern("a\n(")));
     assert_eq!(two_lines.to_string(), "bad pattern: unclosed group");
-    let across = refusal(search(&root, pattern("a\\nb")));
-    assert!(matches!(across, PrepareSearchError::InvalidPattern(_)), "{across}");
+    let line_break = refusal(search(&root, pattern("a\\nb")));
+    assert!(matches!(line_break, PrepareSearchError::InvalidPattern(_)), "{line_break}");
     let bad_glob = refusal(SearchQuery { globs: vec!["a[".into()], ..listing(&root) });
     assert!(matches!(&bad_glob, PrepareSearchError::InvalidGlob { glob, .. } if glob == "a["), "{bad_glob}");
     let long = refusal(search(&root, pattern(&format!("({}", "é".repeat(10_000)))));
@@ -315,7 +319,7 @@ fn a_bad_question_is_refused_with_the_reason() {
 }
 
 #[test]
-fn ignore_files_that_would_never_end_are_not_read() {
+fn special_or_oversized_ignore_files_are_not_read() {
     let root = tree(&[
         ("fine/a", ""),
         ("fifo/b", ""),
@@ -349,7 +353,7 @@ fn ignore_files_that_would_never_end_are_not_read() {
     let (found, end) = run(listing(&root));
     let found: BTreeSet<_> = found
         .iter()
-        .map(|one| match one {
+        .map(|hit| match hit {
             SearchHit::File { path } | SearchHit::Lines { path, .. } => {
                 path.strip_prefix(root.path()).unwrap().to_owned()
             }
@@ -359,7 +363,7 @@ fn ignore_files_that_would_never_end_are_not_read() {
     let refused: BTreeSet<_> = end.errors.iter().map(|error| error.path.clone()).collect();
     assert_eq!((refused, end.error_count), (traps.iter().map(|name| at(name)).collect(), 6));
 
-    // Of a root, or above it, the trap is an error; and whoever wants no rules walks past it.
+    // In the root or above it, such a file is an error of the search. A search that ignores these files is not affected.
     for root in [at("fifo"), at("device"), at("fifo/b")] {
         assert!(matches!(SearchQuery::below(root).prepare(), Err(PrepareSearchError::Root(_))));
     }
@@ -367,13 +371,13 @@ fn ignore_files_that_would_never_end_are_not_read() {
     assert_eq!(names(root.path(), all), set(&["fifo/b"]));
 }
 
-/// The searcher looks for both ends of the line at each match, which takes hours here.
+/// The search looks for both ends of the line at each match. In this line all of that would take hours.
 #[test]
-fn a_long_line_with_many_matches_does_not_outlive_its_search() {
+fn a_search_in_a_long_line_with_many_matches_can_be_cancelled() {
     let root = tree(&[("long", &"a".repeat(8 << 20)), ("short", "a")]);
     let cancel = Cancel::new();
-    let over_lines = Pattern { multi_line: true, ..pattern("a\\n?") };
-    let search = SearchQuery { threads: Some(2), ..search(&root, over_lines) };
+    let multi_line_pattern = Pattern { multi_line: true, ..pattern("a\\n?") };
+    let search = SearchQuery { threads: Some(2), ..search(&root, multi_line_pattern) };
     let end = search.prepare().unwrap().run(&cancel, &|_| {
         cancel.cancel();
         ControlFlow::Continue(())
@@ -381,22 +385,22 @@ fn a_long_line_with_many_matches_does_not_outlive_its_search() {
     assert_eq!(end.completion, SearchCompletion::Cancelled);
 }
 
-/// In this mode all of its lines are told as one.
+/// With a pattern that may span lines, the searcher passes all matching lines of this file on as a single block.
 #[test]
 fn many_matches_over_many_lines_take_no_more_memory_than_the_file() {
     const LINES: usize = MAX_SEARCHED_BYTES / 8;
     let root = tree(&[("many", &"aaaaaaa\n".repeat(LINES))]);
     let before = peak_resident_bytes();
-    let told = Mutex::new((0, 0));
-    let over_lines = Pattern { multi_line: true, ..pattern("a\\n?") };
-    let end = search(&root, over_lines).prepare().unwrap().run(&Cancel::new(), &|found| {
-        let SearchHit::Lines { lines, .. } = found else { panic!("a file where lines were asked for") };
-        let mut told = told.lock().unwrap();
-        told.0 += lines.len();
-        told.1 += lines.iter().map(|line| line.matches.len()).sum::<usize>();
+    let reported = Mutex::new((0, 0));
+    let multi_line_pattern = Pattern { multi_line: true, ..pattern("a\\n?") };
+    let end = search(&root, multi_line_pattern).prepare().unwrap().run(&Cancel::new(), &|found| {
+        let SearchHit::Lines { lines, .. } = found else { panic!("the search asks for lines") };
+        let mut reported = reported.lock().unwrap();
+        reported.0 += lines.len();
+        reported.1 += lines.iter().map(|line| line.matches.len()).sum::<usize>();
         ControlFlow::Continue(())
     });
-    assert_eq!((end.errors, told.into_inner().unwrap()), (vec![], (LINES, LINES * 7)));
+    assert_eq!((end.errors, reported.into_inner().unwrap()), (vec![], (LINES, LINES * 7)));
     let grown = peak_resident_bytes() - before;
     assert!(grown < LINES * 8 * 6, "{grown} bytes");
 }
@@ -408,7 +412,7 @@ fn peak_resident_bytes() -> usize {
 }
 
 #[test]
-fn a_line_that_is_too_long_is_an_error_of_its_file() {
+fn a_line_that_is_too_long_is_reported_as_an_error_of_its_file() {
     let long = format!("needle first\n{}needle\nneedle last\n", "a".repeat(MAX_SEARCHED_BYTES + 1));
     let root = tree(&[("long", &long), ("short", "needle\n")]);
     let (found, end) = run(search(&root, pattern("needle")));
@@ -416,11 +420,11 @@ fn a_line_that_is_too_long_is_an_error_of_its_file() {
     let expected = "it has a line of more than 8 MiB, so it was searched only up to there";
     assert_eq!(errors, [(root.path().join("long"), expected)]);
     let numbers = |name: &str| -> Vec<u64> {
-        let lines_of = |one: &SearchHit| match one {
+        let lines_in = |hit: &SearchHit| match hit {
             SearchHit::Lines { path, lines } if path.ends_with(name) => lines.clone(),
             _ => Vec::new(),
         };
-        found.iter().flat_map(lines_of).map(|line| line.number).collect()
+        found.iter().flat_map(lines_in).map(|line| line.number).collect()
     };
     assert_eq!((numbers("short"), numbers("long")), (vec![1], vec![1]));
     let barely = format!("{}needle\n", "a".repeat(MAX_SEARCHED_BYTES - "needle".len()));

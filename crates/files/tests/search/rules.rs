@@ -1,5 +1,5 @@
-//! Which files a search leaves out, beside the walker of ripgrep, in random trees full of ignore files. That walker opens ignore files in
-//! a way that can block, so the product uses rules of its own, which must not differ.
+//! Compares the files that a search finds with those that the walker of ripgrep finds, in random trees with many ignore files. That walker
+//! opens ignore files in a way that can block, so this crate has its own implementation of the rules, which must give the same result.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -55,11 +55,16 @@ const PATTERNS: [&str; 34] = [
 const GLOBS: [&str; 6] = ["*.t", "!a", "!b/**", ".h", "/a", "a/**"];
 const IGNORE_FILES: [&str; 3] = [".gitignore", ".ignore", ".rgignore"];
 
-/// What stands in a directory besides its files.
+/// The kind of repository whose root a directory is.
 #[derive(Clone, Debug)]
-enum Marker {
-    Repository { excludes: Vec<&'static str> },
-    Worktree { excludes: Vec<&'static str> },
+enum RepositoryKind {
+    Repository {
+        excludes: Vec<&'static str>,
+    },
+    Worktree {
+        excludes: Vec<&'static str>,
+    },
+    /// Its `.git` file names a directory that does not exist.
     BrokenWorktree,
     Jujutsu,
 }
@@ -68,7 +73,7 @@ enum Marker {
 struct RandomDirectory {
     files: Vec<&'static str>,
     rules: Vec<(&'static str, Vec<&'static str>)>,
-    marker: Option<Marker>,
+    repository: Option<RepositoryKind>,
     link: Option<(&'static str, &'static str)>,
     below: Vec<(&'static str, RandomDirectory)>,
 }
@@ -77,13 +82,13 @@ fn patterns() -> impl Strategy<Value = Vec<&'static str>> {
     prop::collection::vec(select(&PATTERNS), 0..5)
 }
 
-fn marker() -> impl Strategy<Value = Option<Marker>> {
+fn repository() -> impl Strategy<Value = Option<RepositoryKind>> {
     prop_oneof![
         6 => Just(None),
-        3 => patterns().prop_map(|excludes| Some(Marker::Repository { excludes })),
-        1 => patterns().prop_map(|excludes| Some(Marker::Worktree { excludes })),
-        1 => Just(Some(Marker::BrokenWorktree)),
-        1 => Just(Some(Marker::Jujutsu)),
+        3 => patterns().prop_map(|excludes| Some(RepositoryKind::Repository { excludes })),
+        1 => patterns().prop_map(|excludes| Some(RepositoryKind::Worktree { excludes })),
+        1 => Just(Some(RepositoryKind::BrokenWorktree)),
+        1 => Just(Some(RepositoryKind::Jujutsu)),
     ]
 }
 
@@ -94,53 +99,49 @@ fn link() -> impl Strategy<Value = Option<(&'static str, &'static str)>> {
 fn directory() -> impl Strategy<Value = RandomDirectory> {
     let rules = || prop::collection::vec((select(&IGNORE_FILES), patterns()), 0..3);
     let files = || subsequence(&NAMES, 0..NAMES.len());
-    let leaf = (files(), rules(), marker()).prop_map(|(files, rules, marker)| RandomDirectory {
+    let leaf = (files(), rules(), repository()).prop_map(|(files, rules, repository)| RandomDirectory {
         files,
         rules,
-        marker,
+        repository,
         link: None,
         below: Vec::new(),
     });
     leaf.prop_recursive(3, 20, 3, move |inner| {
         let below = prop::collection::vec((select(&NAMES), inner), 0..4);
-        (files(), rules(), marker(), link(), below).prop_map(|(files, rules, marker, link, below)| RandomDirectory {
-            files,
-            rules,
-            marker,
-            link,
-            below,
+        (files(), rules(), repository(), link(), below).prop_map(|(files, rules, repository, link, below)| {
+            RandomDirectory { files, rules, repository, link, below }
         })
     })
 }
 
-/// What already stands at a name stays.
-fn make(directory: &RandomDirectory, at: &Path, elsewhere: &Path) {
+/// Creates a directory with everything in it. A name that exists already is left as it is.
+fn make(directory: &RandomDirectory, at: &Path, outside: &Path) {
     if fs::create_dir(at).is_err() {
         return;
     }
     let text = |lines: &[&str]| lines.join("\n");
     for (name, below) in &directory.below {
-        make(below, &at.join(name), elsewhere);
+        make(below, &at.join(name), outside);
     }
     for (name, lines) in &directory.rules {
         fs::write(at.join(name), text(lines)).unwrap();
     }
     let git = at.join(".git");
-    match &directory.marker {
-        Some(Marker::Repository { excludes }) if !git.exists() => {
+    match &directory.repository {
+        Some(RepositoryKind::Repository { excludes }) if !git.exists() => {
             fs::create_dir_all(git.join("info")).unwrap();
             fs::write(git.join("info/exclude"), text(excludes)).unwrap();
         }
-        Some(Marker::Worktree { excludes }) if !git.exists() => {
-            let common = tempfile::tempdir_in(elsewhere).unwrap().keep();
+        Some(RepositoryKind::Worktree { excludes }) if !git.exists() => {
+            let common = tempfile::tempdir_in(outside).unwrap().keep();
             fs::create_dir_all(common.join("worktrees/w")).unwrap();
             fs::create_dir_all(common.join("info")).unwrap();
             fs::write(common.join("info/exclude"), text(excludes)).unwrap();
             fs::write(common.join("worktrees/w/commondir"), "../..\n").unwrap();
             fs::write(&git, format!("gitdir: {}\n", common.join("worktrees/w").display())).unwrap();
         }
-        Some(Marker::BrokenWorktree) if !git.exists() => fs::write(&git, "gitdir: ../nowhere\n").unwrap(),
-        Some(Marker::Jujutsu) => fs::create_dir_all(at.join(".jj")).unwrap(),
+        Some(RepositoryKind::BrokenWorktree) if !git.exists() => fs::write(&git, "gitdir: ../nowhere\n").unwrap(),
+        Some(RepositoryKind::Jujutsu) => fs::create_dir_all(at.join(".jj")).unwrap(),
         _ => {}
     }
     for name in &directory.files {
@@ -153,7 +154,7 @@ fn make(directory: &RandomDirectory, at: &Path, elsewhere: &Path) {
     }
 }
 
-/// What the walker of ripgrep finds.
+/// The files that the walker of ripgrep finds.
 fn expected(search: &SearchQuery) -> BTreeSet<PathBuf> {
     let mut overrides = OverrideBuilder::new(&search.root);
     for glob in &search.globs {
@@ -186,14 +187,14 @@ fn expected(search: &SearchQuery) -> BTreeSet<PathBuf> {
 
 fn found(search: SearchQuery) -> BTreeSet<PathBuf> {
     let (found, _) = run(search);
-    let path = |one: &SearchHit| match one {
+    let path = |hit: &SearchHit| match hit {
         SearchHit::File { path } | SearchHit::Lines { path, .. } => path.to_path_buf(),
     };
     found.iter().map(path).collect()
 }
 
-/// The directories of a tree, and links to some of them from elsewhere.
-fn roots(tree: &Path, elsewhere: &Path) -> Vec<PathBuf> {
+/// Roots to search: the directories of a tree, links to them from outside, and other ways to write their paths.
+fn roots(tree: &Path, outside: &Path) -> Vec<PathBuf> {
     let mut roots = vec![tree.to_owned()];
     let mut next = 0;
     while let Some(directory) = roots.get(next).cloned() {
@@ -203,7 +204,7 @@ fn roots(tree: &Path, elsewhere: &Path) -> Vec<PathBuf> {
         next += 1;
     }
     for (number, directory) in roots.clone().iter().enumerate() {
-        let link = elsewhere.join(format!("link-{number}"));
+        let link = outside.join(format!("link-{number}"));
         symlink(directory, &link).unwrap();
         roots.push(link);
         roots.push(directory.join(""));
@@ -239,10 +240,10 @@ proptest! {
     #[test]
     fn a_search_finds_what_ripgrep_finds(tree in directory(), options in options()) {
         let directory = tempfile::tempdir().unwrap();
-        let (root, elsewhere) = (directory.path().join("tree"), directory.path().join("elsewhere"));
-        fs::create_dir(&elsewhere).unwrap();
-        make(&tree, &root, &elsewhere);
-        for root in roots(&root, &elsewhere) {
+        let (root, outside) = (directory.path().join("tree"), directory.path().join("outside"));
+        fs::create_dir(&outside).unwrap();
+        make(&tree, &root, &outside);
+        for root in roots(&root, &outside) {
             let search = SearchQuery { root, ..options.clone() };
             let expected = expected(&search);
             prop_assert_eq!(found(search.clone()), expected, "{:?}", search);
@@ -251,10 +252,10 @@ proptest! {
 }
 
 #[test]
-fn rules_above_the_root_count_however_the_root_is_written() {
+fn rules_above_the_root_are_obeyed_however_the_root_is_written() {
     let tree = super::tree(&[(".ignore", "/d/a\nd/e/b\n"), ("d/a", ""), ("d/b", ""), ("d/e/a", ""), ("d/e/b", "")]);
-    let elsewhere = tempfile::tempdir().unwrap();
-    let link = elsewhere.path().join("link");
+    let outside = tempfile::tempdir().unwrap();
+    let link = outside.path().join("link");
     symlink(tree.path().join("d"), &link).unwrap();
     for root in [tree.path().join("d"), tree.path().join("d/."), tree.path().join("d/e/.."), link] {
         let search = SearchQuery::below(&root);
@@ -263,9 +264,9 @@ fn rules_above_the_root_count_however_the_root_is_written() {
     }
 }
 
-/// The configuration of git comes from the environment, so the test runs itself once more for each of them.
+/// The configuration of git comes from the environment, so the test runs itself in another process for each configuration.
 #[test]
-fn global_excludes_of_git_count_as_for_ripgrep() {
+fn global_excludes_of_git_are_obeyed_as_by_ripgrep() {
     const INNER: &str = "SEARCH_WITH_GLOBAL_EXCLUDES";
     if let Some(root) = std::env::var_os(INNER) {
         let search = SearchQuery::below(root);
@@ -277,14 +278,14 @@ fn global_excludes_of_git_count_as_for_ripgrep() {
     let root =
         super::tree(&[("r/.git/x", ""), ("r/a", ""), ("r/b", ""), ("r/d/a", ""), ("r/d/e/a", ""), ("r/c", "")]);
     let home = super::tree(&[("excludes", "/a\nd/a\n"), (".config/git/ignore", "/a\nd/a\n")]);
-    let names_it = [
+    let configuration_texts = [
         format!("[core]\n\texcludesFile = {}\n", home.path().join("excludes").display()),
         format!("[core]\n[x]\nEXCLUDESFILE=\" {} \"\n[y]\nz = 1", home.path().join("excludes").display()),
         "[core]\nexcludesfile = ~/excludes\nexcludesfile = ~/other\n".to_owned(),
     ];
     let run_again = |variables: &[(&str, &Path)]| {
         let mut inner = Command::new(std::env::current_exe().unwrap());
-        inner.args(["--exact", "rules::global_excludes_of_git_count_as_for_ripgrep", "--nocapture"]);
+        inner.args(["--exact", "rules::global_excludes_of_git_are_obeyed_as_by_ripgrep", "--nocapture"]);
         inner.env("HOME", home.path()).env_remove("XDG_CONFIG_HOME").env_remove("GIT_CONFIG_GLOBAL");
         inner.env("GIT_CONFIG_SYSTEM", "/dev/null").env(INNER, root.path().join("r"));
         let output = inner.envs(variables.iter().copied()).output().unwrap();
@@ -296,7 +297,7 @@ fn global_excludes_of_git_count_as_for_ripgrep() {
     fs::remove_file(home.path().join(".config/git/ignore")).unwrap();
     let configurations =
         [home.path().join("global"), home.path().join(".gitconfig"), home.path().join(".config/git/config")];
-    for text in &names_it {
+    for text in &configuration_texts {
         for configuration in &configurations {
             fs::write(configuration, text).unwrap();
             run_again(&[("GIT_CONFIG_GLOBAL", &configurations[0])]);

@@ -1,5 +1,5 @@
-//! Trees that try to hold a thread of a search for ever: what stands where an ignore file or a directory is expected makes a blocking
-//! `open` wait.
+//! Trees in which a careless search would hang: where it expects an ignore file, a directory or a file, it finds a fifo or a leased file,
+//! and a blocking `open` of these waits.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -17,14 +17,14 @@ use rustix::fs::{CWD, FileType, RenameFlags, mknodat, renameat_with};
 
 use super::{listing, names, run, set, tree};
 
-/// A search of these few files takes milliseconds. A lease that nobody gives up makes a blocking `open` wait 45 seconds.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// A search of these few files takes milliseconds. A lease that its holder keeps makes a blocking `open` wait for 45 seconds.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Runs a task on a thread of its own. Fails if the task hangs, which must not make the test hang too.
 fn in_time<T: Send + 'static>(task: impl FnOnce() -> T + Send + 'static) -> T {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || sender.send(task()));
-    receiver.recv_timeout(PATIENCE).expect("the search hangs")
+    receiver.recv_timeout(TIMEOUT).expect("the search hangs")
 }
 
 const HOLD_LEASE: &str = include_str!("../../../testkit/hold_lease.pl");
@@ -33,7 +33,7 @@ const HOLD_LEASE: &str = include_str!("../../../testkit/hold_lease.pl");
 struct LeaseHolder(Child);
 
 impl LeaseHolder {
-    fn of(file: &Path) -> Self {
+    fn start(file: &Path) -> Self {
         let mut perl = Command::new("perl");
         perl.args(["-e", HOLD_LEASE]).env("FILE", file).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = perl.spawn().unwrap();
@@ -59,7 +59,7 @@ fn a_leased_ignore_file_keeps_only_its_directory_from_being_searched() {
         let root = tree(&[("fine/a", ""), ("leased/b", ""), ("leased/.git/info/x", "")]);
         let leased = root.path().join("leased").join(name);
         fs::write(&leased, "x\n").unwrap();
-        let holder = LeaseHolder::of(&leased);
+        let holder = LeaseHolder::start(&leased);
         let search = listing(&root);
         let (found, end) = in_time(move || run(search));
         assert_eq!((found.len(), end.error_count), (1, 1), "{name}");
@@ -80,47 +80,47 @@ fn a_leased_ignore_file_keeps_only_its_directory_from_being_searched() {
 fn a_leased_file_is_an_error_and_does_not_hold_its_search() {
     let root = tree(&[("a", "x\n"), ("leased", "x\n")]);
     let leased = root.path().join("leased");
-    let _holder = LeaseHolder::of(&leased);
+    let _holder = LeaseHolder::start(&leased);
     let search = super::search(&root, super::pattern("x"));
     let (found, end) = in_time(move || run(search));
-    let told: Vec<_> = end.errors.into_iter().map(|error| error.path).collect();
-    assert_eq!((found.len(), told), (1, vec![leased]));
+    let paths: Vec<_> = end.errors.into_iter().map(|error| error.path).collect();
+    assert_eq!((found.len(), paths), (1, vec![leased]));
 }
 
-/// Exchanges two names for as long as it lives, as fast as it can.
-struct Swapping {
+/// A thread that keeps exchanging two names, as fast as it can, until this is dropped.
+struct ExchangeThread {
     is_over: Arc<AtomicBool>,
     thread: Option<thread::JoinHandle<()>>,
 }
 
-impl Swapping {
-    fn of(one: PathBuf, other: PathBuf) -> Self {
+impl ExchangeThread {
+    fn start(first: PathBuf, second: PathBuf) -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
         let ends = Arc::clone(&is_over);
         let swap = move || {
             while !ends.load(Ordering::Relaxed) {
-                renameat_with(CWD, &one, CWD, &other, RenameFlags::EXCHANGE).unwrap();
+                renameat_with(CWD, &first, CWD, &second, RenameFlags::EXCHANGE).unwrap();
             }
         };
         Self { is_over, thread: Some(thread::spawn(swap)) }
     }
 }
 
-impl Drop for Swapping {
+impl Drop for ExchangeThread {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
         let _ended = self.thread.take().unwrap().join();
     }
 }
 
-/// Searches this often while something is swapped: a walker that looks first and opens later hangs within some tens of searches.
+/// The number of searches while two names are exchanged. A walker that checks first and opens later hangs within some tens of searches.
 const SEARCHES: usize = 100;
 
 fn search_often(search: SearchQuery) -> Vec<SearchSummary> {
     in_time(move || (0..SEARCHES).filter_map(|_| end_of(search.clone())).collect())
 }
 
-/// `None` if the root cannot be searched at this moment.
+/// Runs a search to its end. `None` if the root cannot be searched at this moment.
 fn end_of(search: SearchQuery) -> Option<SearchSummary> {
     let prepared = search.prepare().ok()?;
     Some(prepared.run(&Cancel::new(), &|_| ControlFlow::Continue(())))
@@ -138,7 +138,7 @@ fn an_ignore_file_that_turns_into_a_fifo_does_not_hold_a_search() {
         fs::write(&raced, "x\n").unwrap();
         let fifo = root.path().join("raced/fifo");
         make_fifo(&fifo);
-        let _swapping = Swapping::of(raced.clone(), fifo);
+        let _exchanging = ExchangeThread::start(raced.clone(), fifo);
         for end in search_often(listing(&root)) {
             assert_eq!(end.completion, SearchCompletion::Complete);
             assert!(end.errors.iter().all(|error| error.path == raced), "{end:?}");
@@ -153,7 +153,7 @@ fn a_followed_directory_that_turns_into_a_fifo_does_not_hold_a_search() {
     let fifo = root.path().join("fifo");
     make_fifo(&fifo);
     symlink("target", root.path().join("link")).unwrap();
-    let _swapping = Swapping::of(root.path().join("target"), fifo);
+    let _exchanging = ExchangeThread::start(root.path().join("target"), fifo);
     for end in search_often(SearchQuery { follow_symlinks: true, ..listing(&root) }) {
         assert_eq!(end.completion, SearchCompletion::Complete);
     }
@@ -164,13 +164,13 @@ fn a_file_that_turns_into_a_fifo_does_not_hold_a_search() {
     let root = tree(&[("fine/a", "x\n"), ("raced", "x\n")]);
     let fifo = root.path().join("fifo");
     make_fifo(&fifo);
-    let _swapping = Swapping::of(root.path().join("raced"), fifo);
+    let _exchanging = ExchangeThread::start(root.path().join("raced"), fifo);
     for end in search_often(super::search(&root, super::pattern("x"))) {
         assert_eq!(end.completion, SearchCompletion::Complete);
     }
 }
 
-/// The configuration of git comes from the environment, so the test runs itself once more in another one.
+/// The configuration of git comes from the environment, so the test runs itself in another process.
 #[test]
 fn a_leased_configuration_of_git_does_not_hold_a_search() {
     const INNER: &str = "SEARCH_WITH_LEASED_CONFIGURATION";
@@ -186,7 +186,7 @@ fn a_leased_configuration_of_git_does_not_hold_a_search() {
     fs::write(&configuration, format!("[core]\n\texcludesFile = {}\n", excludes.display())).unwrap();
     fs::write(root.path().join(".ignore"), "configuration\n").unwrap();
     for leased in [&configuration, &excludes] {
-        let _holder = LeaseHolder::of(leased);
+        let _holder = LeaseHolder::start(leased);
         let mut inner = Command::new(std::env::current_exe().unwrap());
         inner.args(["--exact", "traps::a_leased_configuration_of_git_does_not_hold_a_search", "--nocapture"]);
         inner.env(INNER, root.path()).env("GIT_CONFIG_GLOBAL", &configuration);

@@ -1,4 +1,5 @@
-//! The rules one by one, and then all of them against a model of a file system and of somebody who applies what is told.
+//! Tests of the single rules, and of all of them together: a model of a file system makes random changes, a receiver applies the reported
+//! changes, and both must have the same entries after each delivery.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +13,7 @@ fn coalescer() -> Coalescer {
     Coalescer::new(SETTLE, 1000)
 }
 
-/// Applies events to files and returns what is told, as `+created ~modified -removed from>to`.
+/// Coalesces events and returns the changes as `+created ~modified -removed from>to`. Paths of directories end with a slash.
 fn coalesced(events: &[(&str, PathEvent)]) -> String {
     let mut coalescer = coalescer();
     for (path, event) in events {
@@ -22,10 +23,10 @@ fn coalesced(events: &[(&str, PathEvent)]) -> String {
     }
     let (changes, is_overflow) = coalescer.take();
     assert!(!is_overflow);
-    changes.iter().map(shown).collect::<Vec<_>>().join(" ")
+    changes.iter().map(to_text).collect::<Vec<_>>().join(" ")
 }
 
-fn shown(change: &PathChange) -> String {
+fn to_text(change: &PathChange) -> String {
     let path = change.path.display();
     let slash = if change.is_directory { "/" } else { "" };
     match &change.kind {
@@ -41,7 +42,7 @@ fn renamed(from: &str) -> PathEvent {
 }
 
 #[test]
-fn many_happenings_become_one() {
+fn several_events_of_a_path_become_one_change() {
     use PathEvent::{Created, Listed, Modified, MovedIn, Removed};
     assert_eq!(coalesced(&[("a", Created), ("a", Modified), ("a", Modified)]), "+a");
     assert_eq!(coalesced(&[("a", Modified), ("a", Modified)]), "~a");
@@ -50,7 +51,7 @@ fn many_happenings_become_one() {
     assert_eq!(coalesced(&[("a", Removed), ("a", Created)]), "~a");
     assert_eq!(coalesced(&[("a", Removed), ("a", Created), ("a", Removed)]), "-a");
     assert_eq!(coalesced(&[("a", Listed), ("a", Created)]), "+a");
-    assert_eq!(coalesced(&[("a", MovedIn), ("a", Removed)]), "-a", "it may have replaced an older one");
+    assert_eq!(coalesced(&[("a", MovedIn), ("a", Removed)]), "-a", "it may have replaced an older file");
     assert_eq!(coalesced(&[("a", Created), ("a", MovedIn), ("a", Removed)]), "");
     assert_eq!(coalesced(&[("a", Modified), ("a", MovedIn)]), "~a");
 }
@@ -70,7 +71,7 @@ fn renames_are_followed() {
 }
 
 #[test]
-fn what_editors_do_is_a_modification() {
+fn a_file_saved_by_an_editor_is_modified() {
     use PathEvent::{Created, Modified, Removed};
     let with_backup = [("f~", renamed("f")), ("f", Created), ("f", Modified), ("f~", Removed)];
     assert_eq!(coalesced(&with_backup), "~f -f~");
@@ -80,7 +81,7 @@ fn what_editors_do_is_a_modification() {
 }
 
 #[test]
-fn a_directory_takes_what_is_below_with_it() {
+fn changes_of_a_directory_apply_to_everything_below_it() {
     use PathEvent::{Created, Modified, Removed};
     assert_eq!(coalesced(&[("d/", Created), ("d/a", Created), ("d/", Removed)]), "");
     assert_eq!(coalesced(&[("d/a", Created), ("d/b", Removed), ("d-x", Modified), ("d/", Removed)]), "~d-x -d/");
@@ -91,7 +92,7 @@ fn a_directory_takes_what_is_below_with_it() {
 }
 
 #[test]
-fn the_first_change_starts_the_clock() {
+fn the_first_change_sets_the_time_of_delivery() {
     let mut coalescer = coalescer();
     let start = Instant::now();
     assert_eq!(coalescer.due(), None);
@@ -103,7 +104,7 @@ fn the_first_change_starts_the_clock() {
 }
 
 #[test]
-fn too_much_is_an_overflow_and_then_it_goes_on() {
+fn too_many_changes_are_an_overflow_and_later_changes_are_reported() {
     let mut coalescer = Coalescer::new(SETTLE, 10);
     for number in 0..100 {
         coalescer.push(Instant::now(), format!("{number}").into(), false, PathEvent::Created);
@@ -114,25 +115,25 @@ fn too_much_is_an_overflow_and_then_it_goes_on() {
 }
 
 #[test]
-fn what_was_found_may_be_told_again_by_the_kernel_and_is_then_not_new() {
+fn a_listed_entry_whose_creation_is_reported_later_is_not_new() {
     let mut coalescer = coalescer();
     coalescer.push(Instant::now(), "d/a".into(), false, PathEvent::Listed);
     assert_eq!(coalescer.take().0.len(), 1);
     coalescer.push(Instant::now(), "d/a".into(), false, PathEvent::Created);
     coalescer.push(Instant::now(), "d/a".into(), false, PathEvent::Removed);
-    assert_eq!(coalescer.take().0.iter().map(shown).collect::<Vec<_>>(), ["-d/a"]);
+    assert_eq!(coalescer.take().0.iter().map(to_text).collect::<Vec<_>>(), ["-d/a"]);
 }
 
-/// What is at a path: a directory, or a file by the number of its content.
+/// An entry of the model. The content of a file is a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Item {
+enum ModelEntry {
     Directory,
     File(u64),
-    /// For the reader: there is a file, and its content will be read at the end.
+    /// A file whose change was reported to the receiver. The receiver reads its content after the delivery.
     Unread,
 }
 
-type FileTree = BTreeMap<PathBuf, Item>;
+type FileTree = BTreeMap<PathBuf, ModelEntry>;
 
 const PATHS: &[&str] = &["a", "b", "d", "d/a", "d/b", "d/e", "d/e/a", "e", "e/a", "e/b"];
 
@@ -143,7 +144,8 @@ enum ModelStep {
     Write(usize),
     Remove(usize),
     Rename(usize, usize),
-    Arrive(usize),
+    /// A file is moved in from outside of the tree.
+    MoveIn(usize),
     Deliver,
 }
 
@@ -155,31 +157,32 @@ fn step() -> impl Strategy<Value = ModelStep> {
         2 => path().prop_map(ModelStep::Write),
         3 => path().prop_map(ModelStep::Remove),
         6 => (path(), path()).prop_map(|(from, to)| ModelStep::Rename(from, to)),
-        1 => path().prop_map(ModelStep::Arrive),
+        1 => path().prop_map(ModelStep::MoveIn),
         1 => Just(ModelStep::Deliver),
     ]
 }
 
-struct Model {
+struct CoalescerModel {
     tree: FileTree,
-    reader: FileTree,
+    /// The entries that the receiver knows.
+    receiver: FileTree,
     coalescer: Coalescer,
-    contents: u64,
+    last_content: u64,
 }
 
-impl Model {
+impl CoalescerModel {
     fn push_event(&mut self, path: &Path, is_directory: bool, event: PathEvent) {
         self.coalescer.push(Instant::now(), path.to_owned(), is_directory, event);
     }
 
-    fn content(&mut self) -> Item {
-        self.contents += 1;
-        Item::File(self.contents)
+    fn new_content(&mut self) -> ModelEntry {
+        self.last_content += 1;
+        ModelEntry::File(self.last_content)
     }
 
     fn has_parent(&self, path: &Path) -> bool {
         let parent = path.parent().unwrap();
-        parent.as_os_str().is_empty() || self.tree.get(parent) == Some(&Item::Directory)
+        parent.as_os_str().is_empty() || self.tree.get(parent) == Some(&ModelEntry::Directory)
     }
 
     fn step(&mut self, step: ModelStep) {
@@ -190,30 +193,30 @@ impl Model {
                     return;
                 }
                 let is_directory = matches!(step, ModelStep::MakeDirectory(_));
-                let item = if is_directory { Item::Directory } else { self.content() };
+                let item = if is_directory { ModelEntry::Directory } else { self.new_content() };
                 self.tree.insert(path.into(), item);
                 self.push_event(path, is_directory, PathEvent::Created);
             }
             ModelStep::Write(at) => {
                 let path = Path::new(PATHS[at]);
-                if let Some(Item::File(_)) = self.tree.get(path) {
-                    let item = self.content();
+                if let Some(ModelEntry::File(_)) = self.tree.get(path) {
+                    let item = self.new_content();
                     self.tree.insert(path.into(), item);
                     self.push_event(path, false, PathEvent::Modified);
                 }
             }
             ModelStep::Remove(at) => {
-                // With what is below, as when it is moved out of the tree.
+                // Everything below is removed too, without events, as when a directory is moved out of the tree.
                 let path = Path::new(PATHS[at]);
                 if let Some(item) = self.tree.get(path).copied() {
                     remove(&mut self.tree, path);
-                    self.push_event(path, item == Item::Directory, PathEvent::Removed);
+                    self.push_event(path, item == ModelEntry::Directory, PathEvent::Removed);
                 }
             }
-            ModelStep::Arrive(at) => {
+            ModelStep::MoveIn(at) => {
                 let path = Path::new(PATHS[at]);
-                if self.has_parent(path) && self.tree.get(path) != Some(&Item::Directory) {
-                    let item = self.content();
+                if self.has_parent(path) && self.tree.get(path) != Some(&ModelEntry::Directory) {
+                    let item = self.new_content();
                     self.tree.insert(path.into(), item);
                     self.push_event(path, false, PathEvent::MovedIn);
                 }
@@ -225,10 +228,10 @@ impl Model {
 
     fn rename(&mut self, from: &Path, to: &Path) {
         let Some(item) = self.tree.get(from).copied() else { return };
-        let is_directory = item == Item::Directory;
+        let is_directory = item == ModelEntry::Directory;
         let is_allowed = match self.tree.get(to) {
             None => self.has_parent(to) && !to.starts_with(from),
-            Some(Item::Directory) => false,
+            Some(ModelEntry::Directory) => false,
             Some(_) => !is_directory && from != to,
         };
         if is_allowed {
@@ -237,38 +240,39 @@ impl Model {
         }
     }
 
+    /// Applies the changes to the entries of the receiver, which must then equal the tree.
     fn deliver(&mut self) {
         for change in self.coalescer.take().0 {
             match change.kind {
                 PathChangeKind::Created | PathChangeKind::Modified if change.is_directory => {
-                    self.reader.insert(change.path, Item::Directory);
+                    self.receiver.insert(change.path, ModelEntry::Directory);
                 }
                 PathChangeKind::Created | PathChangeKind::Modified => {
-                    self.reader.insert(change.path, Item::Unread);
+                    self.receiver.insert(change.path, ModelEntry::Unread);
                 }
-                PathChangeKind::Removed => remove(&mut self.reader, &change.path),
+                PathChangeKind::Removed => remove(&mut self.receiver, &change.path),
                 PathChangeKind::Renamed { from } => {
-                    assert!(self.reader.contains_key(&from), "{from:?} is not known");
-                    rename(&mut self.reader, &from, &change.path);
+                    assert!(self.receiver.contains_key(&from), "{from:?} is not known");
+                    rename(&mut self.receiver, &from, &change.path);
                 }
             }
         }
-        for (path, item) in &mut self.reader {
-            if *item == Item::Unread {
-                *item = *self.tree.get(path).expect("what is told to be there is there");
+        for (path, item) in &mut self.receiver {
+            if *item == ModelEntry::Unread {
+                *item = *self.tree.get(path).expect("a created or modified file exists");
             }
         }
-        assert_eq!(self.reader, self.tree);
+        assert_eq!(self.receiver, self.tree);
     }
 }
 
 fn remove(tree: &mut FileTree, path: &Path) {
-    tree.retain(|one, _| !one.starts_with(path));
+    tree.retain(|entry, _| !entry.starts_with(path));
 }
 
 fn rename(tree: &mut FileTree, from: &Path, to: &Path) {
     remove(tree, to);
-    let moved: Vec<PathBuf> = tree.keys().filter(|one| one.starts_with(from)).cloned().collect();
+    let moved: Vec<PathBuf> = tree.keys().filter(|entry| entry.starts_with(from)).cloned().collect();
     for old in moved {
         let item = tree.remove(&old).unwrap();
         let below = old.strip_prefix(from).unwrap();
@@ -281,9 +285,9 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 4000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn applying_what_is_told_leads_to_what_is_there(steps in prop::collection::vec(step(), 1..60)) {
+    fn a_receiver_that_applies_the_changes_knows_the_tree(steps in prop::collection::vec(step(), 1..60)) {
         let mut model =
-            Model { tree: FileTree::new(), reader: FileTree::new(), coalescer: coalescer(), contents: 0 };
+            CoalescerModel { tree: FileTree::new(), receiver: FileTree::new(), coalescer: coalescer(), last_content: 0 };
         for step in steps {
             model.step(step);
         }
