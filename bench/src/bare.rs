@@ -1,4 +1,4 @@
-//! The same work with no server in between: what this machine can do at best.
+//! The same work without a server: the best that this machine can do. The benchmarks print it as the limit.
 
 use std::io::Read as _;
 use std::process::{Command, Stdio};
@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-/// The program of every one-shot.
+/// The program that every one-shot runs.
 pub(crate) const TRUE: &str = "/usr/bin/true";
 
-/// `posix_spawn` and `wait`, which is what the standard library does here.
+/// Starts [`TRUE`] with the standard library, which uses `posix_spawn`, and waits for its end.
 pub(crate) fn spawn_and_wait() -> Result<Duration> {
     let start = Instant::now();
     let mut child =
@@ -18,7 +18,7 @@ pub(crate) fn spawn_and_wait() -> Result<Duration> {
     Ok(start.elapsed())
 }
 
-/// `count` one-shots from two threads.
+/// Runs `count` one-shots, half of them on each of two threads.
 pub(crate) fn two_threads(count: usize) -> Result<Duration> {
     let start = Instant::now();
     std::thread::scope(|scope| {
@@ -28,7 +28,7 @@ pub(crate) fn two_threads(count: usize) -> Result<Duration> {
     Ok(start.elapsed())
 }
 
-/// Reads what a command prints straight from its pipe, with the same pipe size and reads as the server uses.
+/// Reads the output of a command from its pipe, with the same sizes of pipe and reads as the server. Returns the number of bytes.
 pub(crate) fn read_pipe(argv: &[&str]) -> Result<(u64, Duration)> {
     let start = Instant::now();
     let mut child = Command::new(argv[0]).args(&argv[1..]).stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;

@@ -1,4 +1,4 @@
-//! One byte typed into a terminal, until its echo is back.
+//! The time from one byte typed into a terminal until its echo is back.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::pty::OpenptFlags;
 use testkit::TestServer;
 
-use crate::raw::{Client, is};
+use crate::raw::{RawClient, is};
 use crate::sample::p50;
 use crate::table::{Goal, Quantity, Row};
 
@@ -16,7 +16,7 @@ const PER_ROUND: usize = 100;
 
 pub(crate) async fn one_byte() -> Result<Row> {
     let server = TestServer::start().await;
-    let mut client = Client::connect(server.url()).await?;
+    let mut client = RawClient::connect(server.url()).await?;
     client.start("echo", &["/usr/bin/cat"], true).await?;
     client.next().await?;
     let (mut bare, mut ours) = (Vec::new(), Vec::new());
@@ -25,7 +25,7 @@ pub(crate) async fn one_byte() -> Result<Row> {
         for _ in 0..PER_ROUND {
             ours.push(through_server(&mut client).await?);
         }
-        // The line discipline holds a line of 4,095 bytes at most.
+        // The terminal of the kernel buffers at most 4,095 bytes of a line.
         newline(&mut client).await?;
     }
     Ok(Row {
@@ -36,7 +36,7 @@ pub(crate) async fn one_byte() -> Result<Row> {
     })
 }
 
-async fn through_server(client: &mut Client) -> Result<Duration> {
+async fn through_server(client: &mut RawClient) -> Result<Duration> {
     let start = Instant::now();
     client.send("process/write", r#"{"processId":"echo","chunk":"eA=="}"#).await?;
     let (mut echoed, mut took) = (false, Duration::ZERO);
@@ -53,9 +53,9 @@ async fn through_server(client: &mut Client) -> Result<Duration> {
     Ok(took)
 }
 
-async fn newline(client: &mut Client) -> Result<()> {
+async fn newline(client: &mut RawClient) -> Result<()> {
     client.send("process/write", r#"{"processId":"echo","chunk":"Cg=="}"#).await?;
-    // The echo of the newline, and the line again from the program: at least 100 bytes more.
+    // The terminal echoes the newline, and `cat` prints the whole line: at least 100 bytes.
     let mut bytes = 0;
     let mut answered = false;
     while bytes < PER_ROUND + 4 || !answered {
@@ -68,7 +68,7 @@ async fn newline(client: &mut Client) -> Result<()> {
     Ok(())
 }
 
-/// The echo of the kernel's terminal, written and read by ourselves.
+/// The same on a terminal of this process, without a server.
 fn without_server() -> Result<Vec<Duration>> {
     let master = rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY)?;
     rustix::pty::grantpt(&master)?;

@@ -1,4 +1,4 @@
-//! What the client adds to the raw protocol, and what the command line adds to the client.
+//! How much time the client library adds to the raw protocol, how fast it recovers, and the throughput of the command line.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -8,14 +8,14 @@ use client::{ConnectionState, ExecServerClient, RemoteExecServerConnectArgs, Sta
 use testkit::{CuttingProxy, TestServer, binary};
 
 use crate::bare::{self, TRUE};
-use crate::raw::Client;
+use crate::raw::RawClient;
 use crate::sample::{p50, p95};
 use crate::table::{Goal, Quantity, Row};
 
 const ROUNDS: usize = 8;
 const PER_ROUND: usize = 60;
 const RECOVERIES: usize = 200;
-/// Each takes as long as a client waits for a sign of life.
+/// Measurements of a silent connection. Each takes as long as the silence timeout of the client.
 const SILENCES: usize = 2;
 const BYTES: u64 = 1 << 30;
 const GIBIBYTE: &[&str] = &["/usr/bin/head", "-c", "1073741824", "/dev/zero"];
@@ -25,10 +25,10 @@ async fn connect(url: &str) -> Result<ExecServerClient> {
     Ok(ExecServerClient::connect_websocket(RemoteExecServerConnectArgs::new(url, "bench")).await?)
 }
 
-/// One at a time over an open connection; taken in turns, so that noise meets both alike.
+/// One-shots over an open connection, one at a time. Raw protocol and client take turns, so that noise affects both equally.
 pub(crate) async fn one_shot() -> Result<Row> {
     let server = TestServer::start().await;
-    let mut raw = Client::connect(server.url()).await?;
+    let mut raw = RawClient::connect(server.url()).await?;
     let client = connect(server.url()).await?;
     let (mut by_hand, mut ours) = (Vec::new(), Vec::new());
     let mut number = 0;
@@ -58,8 +58,8 @@ pub(crate) async fn one_shot() -> Result<Row> {
     })
 }
 
-/// From the moment a connection goes silent, without being closed, until an event has come over a new one. With the defaults of client and
-/// server; the longest of a few.
+/// The time from the moment at which a connection goes silent, without being closed, until an event has come over a new one. Client and
+/// server have their defaults. The result is the longest of [`SILENCES`] measurements.
 pub(crate) async fn silence() -> Result<Row> {
     let server = TestServer::start().await;
     let proxy = CuttingProxy::start(server.address()).await;
@@ -75,7 +75,7 @@ pub(crate) async fn silence() -> Result<Row> {
         proxy.thaw_new();
         let silent = Instant::now();
         let is_lost = |state: &ConnectionState| matches!(state, ConnectionState::Recovering(_));
-        // Events that were received before the silence are taken on the way.
+        // Events that were received before the silence must be taken, or the client would pause the process.
         loop {
             tokio::select! {
                 event = events.next() => ensure!(event.is_some()),
@@ -94,7 +94,7 @@ pub(crate) async fn silence() -> Result<Row> {
     })
 }
 
-/// From the moment a server can be reached again until calls go through, with ten processes to catch up with.
+/// The time from the moment at which the server can be reached again until the client has recovered ten processes.
 pub(crate) async fn recovery() -> Result<Row> {
     let server = TestServer::start().await;
     let proxy = CuttingProxy::start(server.address()).await;
@@ -125,7 +125,7 @@ pub(crate) async fn recovery() -> Result<Row> {
     })
 }
 
-/// The whole command, from its start to its exit, with a server of its own.
+/// The time of the whole command, which starts a server of its own, from its start to its exit.
 pub(crate) fn gibibyte_through_run() -> Result<Row> {
     let (mut ours, mut bare) = (Vec::new(), Vec::new());
     for _ in 0..TURNS {

@@ -1,4 +1,4 @@
-//! Files over there: one small one, many questions at once, a tree, a search.
+//! Files of the server: one small file, many requests at once, a walk over a tree, and a search. Copies of large files are in `copy.rs`.
 
 pub(crate) mod copy;
 mod tree;
@@ -10,16 +10,16 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use testkit::TestServer;
 
-use crate::peer::Peer;
+use crate::peer::EchoPeer;
 use crate::processors::Placed;
-use crate::raw::{Client, is};
+use crate::raw::{RawClient, is};
 use crate::sample::p50;
 use crate::table::{Goal, Row};
 
 const ROUNDS: usize = 10;
 const PER_ROUND: usize = 200;
 const AT_ONCE: usize = 1000;
-/// Entries of the tree that is walked, in halves: what a walk may answer holds one of them.
+/// Entries of the tree that is walked. They are in two halves, because one answer cannot hold all of them.
 const ENTRIES: usize = 50_000;
 const TURNS: usize = 5;
 
@@ -34,12 +34,12 @@ pub(crate) async fn small() -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// One request after the other, each beside an echo, where all processors are busy in the same way.
+/// One request after the other. After each, an echo of the same size is measured, so that both meet the same state of the machine.
 async fn round_trips(params: &str) -> Result<Vec<Row>> {
     let server = TestServer::start().await;
-    let peer = Peer::start()?;
-    let mut client = Client::connect(server.url()).await?;
-    let mut echoed = Client::connect_only(&peer.url).await?;
+    let peer = EchoPeer::start()?;
+    let mut client = RawClient::connect(server.url()).await?;
+    let mut echoed = RawClient::connect_only(&peer.url).await?;
     let answer = client.ask("fs/readFile", params).await?;
     ensure!(answer.len() > 1024 && answer.len() < 2048, "{}", String::from_utf8_lossy(&answer));
     let same_size = "x".repeat(answer.len());
@@ -61,10 +61,10 @@ async fn round_trips(params: &str) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// A file that is there is written anew and another one read, in turn.
+/// Overwrites an existing file and reads another one, in turn.
 async fn write(directory: &Path, read_params: &str) -> Result<Row> {
     let server = TestServer::start().await;
-    let mut client = Client::connect(server.url()).await?;
+    let mut client = RawClient::connect(server.url()).await?;
     let file = directory.join("written");
     let mut data = Vec::new();
     protocol::encode_base64_into(&mut data, &[b'x'; 1024]);
@@ -88,8 +88,8 @@ async fn write(directory: &Path, read_params: &str) -> Result<Row> {
 
 async fn many_at_once(file: &Path, params: &str) -> Result<Row> {
     let server = TestServer::start().await;
-    let mut client = Client::connect(server.url()).await?;
-    // A look that may wait tells those that may not that this device does not make them.
+    let mut client = RawClient::connect(server.url()).await?;
+    // A call that may block records that the device is local. Only then does `metadata_if_cached` answer for files on it.
     files::metadata(file, files::Follow::Yes)?;
     client.ask("fs/getMetadata", params).await?;
     let (mut many, mut looks) = (Vec::new(), Vec::new());
@@ -120,7 +120,7 @@ pub(crate) async fn walk() -> Result<Row> {
     let directory = tempfile::tempdir()?;
     let halves = tree::flat(directory.path(), ENTRIES)?;
     let server = TestServer::start().await;
-    let mut client = Client::connect(server.url()).await?;
+    let mut client = RawClient::connect(server.url()).await?;
     let (mut ours, mut find) = (Vec::new(), Vec::new());
     for _ in 0..TURNS {
         let start = Instant::now();
@@ -155,7 +155,7 @@ pub(crate) async fn walk() -> Result<Row> {
 pub(crate) async fn search() -> Result<Row> {
     let root = tree::kernel_sized()?;
     let server = TestServer::start().await;
-    let mut client = Client::connect(server.url()).await?;
+    let mut client = RawClient::connect(server.url()).await?;
     let (mut ours, mut rg) = (Vec::new(), Vec::new());
     for turn in 0..TURNS {
         let start = Instant::now();
@@ -174,7 +174,7 @@ pub(crate) async fn search() -> Result<Row> {
     })
 }
 
-async fn search_once(client: &mut Client, root: &Path, turn: usize) -> Result<usize> {
+async fn search_once(client: &mut RawClient, root: &Path, turn: usize) -> Result<usize> {
     let pattern = serde_json::to_string(tree::PATTERN)?;
     let params = format!(r#"{{"searchId":"s{turn}","path":"file://{}","pattern":{pattern}}}"#, root.display());
     client.send("fs/search", &params).await?;

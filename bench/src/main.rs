@@ -1,5 +1,5 @@
-//! Measures the product beside this machine's own limit, in the same run, and prints both. It judges nothing but the
-//! figures: a line that falls short says so, and the run still succeeds.
+//! Measures the product and the limit of this machine in the same run, and prints both as a table. A figure that misses its goal is marked,
+//! and the run still succeeds. `cargo xtask bench` builds and runs this program; each module measures one area.
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "the table is what it is for")]
 
@@ -30,7 +30,7 @@ fn main() -> Result<()> {
     let words: Vec<&String> = args.iter().filter(|arg| !arg.starts_with("--")).collect();
     let wanted = |name: &str| words.is_empty() || words.iter().any(|word| name.contains(word.as_str()));
 
-    // As a client that cares does: its buffers are not mapped and cleared anew for each message.
+    // Keeps freed memory in the process, as the product does, so that buffers are not mapped and cleared again for each message.
     spawn::limit_freed_memory();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let rows: Vec<Row> = runtime.block_on(async {

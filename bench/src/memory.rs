@@ -1,9 +1,9 @@
-//! How large the program is, and how much memory a server has: alone, with idle sessions and with live processes.
+//! The size of the program, and the memory of a server: alone, for each idle session and for each live process.
 
 use anyhow::Result;
 use testkit::{TestServer, binary, resident_bytes};
 
-use crate::raw::Client;
+use crate::raw::RawClient;
 use crate::table::{Goal, Quantity, Row};
 
 const SESSIONS: usize = 200;
@@ -15,18 +15,18 @@ pub(crate) async fn idle() -> Result<Vec<Row>> {
     let bytes = |n: usize| Quantity::Bytes(n as f64);
     let alone = resident_bytes(server.pid());
 
-    // What the first connections allocate once is not the price of a session.
+    // The first connections allocate memory that later ones share. It does not count as memory of a session.
     let mut clients = Vec::new();
     for _ in 0..SESSIONS / 10 {
-        clients.push(Client::connect(server.url()).await?);
+        clients.push(RawClient::connect(server.url()).await?);
     }
     let before = resident_bytes(server.pid());
     for _ in 0..SESSIONS {
-        clients.push(Client::connect(server.url()).await?);
+        clients.push(RawClient::connect(server.url()).await?);
     }
     let per_session = resident_bytes(server.pid()).saturating_sub(before) / SESSIONS;
 
-    let mut client = Client::connect(server.url()).await?;
+    let mut client = RawClient::connect(server.url()).await?;
     for number in 0..PROCESSES / 10 {
         client.start(&format!("warm{number}"), &["/usr/bin/sleep", "1000"], false).await?;
         client.next().await?;

@@ -1,4 +1,4 @@
-//! One-shots of `/usr/bin/true`: how long one takes, and how many can be had.
+//! One-shots of `/usr/bin/true`: how long one takes, and how many run in a second.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use anyhow::Result;
 use testkit::{TestServer, resident_bytes};
 
 use crate::bare::{self, TRUE};
-use crate::raw::{Client, is};
+use crate::raw::{RawClient, is};
 use crate::sample::p50;
 use crate::table::{Goal, Quantity, Row};
 
@@ -16,11 +16,11 @@ const MANY: usize = 2000;
 const IN_FLIGHT: usize = 64;
 const CROWD: usize = 1000;
 
-/// Retained output that makes a server large.
+/// Retained output of a large server.
 const BALLAST_BYTES: usize = 512 << 20;
 const BALLAST_PROCESSES: usize = 72;
 
-async fn one_shot(client: &mut Client, number: &mut usize) -> Result<Duration> {
+async fn one_shot(client: &mut RawClient, number: &mut usize) -> Result<Duration> {
     *number += 1;
     let start = Instant::now();
     client.start(&format!("p{number}"), &[TRUE], false).await?;
@@ -28,12 +28,12 @@ async fn one_shot(client: &mut Client, number: &mut usize) -> Result<Duration> {
     Ok(start.elapsed())
 }
 
-/// One at a time, on a small and on a large server; taken in turns, so that noise meets all alike.
+/// One-shots one at a time, on a small and on a large server. They take turns, so that noise affects all equally.
 pub(crate) async fn latency() -> Result<Vec<Row>> {
     let small = TestServer::start().await;
     let large = large_server().await?;
-    let mut to_small = Client::connect(small.url()).await?;
-    let mut to_large = Client::connect(large.url()).await?;
+    let mut to_small = RawClient::connect(small.url()).await?;
+    let mut to_large = RawClient::connect(large.url()).await?;
     let (mut bare, mut ours, mut ours_large) = (Vec::new(), Vec::new(), Vec::new());
     let mut number = 0;
     for _ in 0..ROUNDS {
@@ -67,22 +67,22 @@ pub(crate) async fn latency() -> Result<Vec<Row>> {
 async fn large_server() -> Result<TestServer> {
     let args = ["--retain-bytes", "8MiB", "--retain-total-bytes", "1GiB", "--process-retention", "1h"];
     let server = TestServer::with_args(&args).await;
-    let mut client = Client::connect(server.url()).await?;
+    let mut client = RawClient::connect(server.url()).await?;
     for number in 0..BALLAST_PROCESSES {
         client.start(&format!("ballast{number}"), &["/usr/bin/head", "-c", "8000000", "/dev/zero"], false).await?;
         client.closed().await?;
     }
     let resident = resident_bytes(server.pid());
     anyhow::ensure!(resident >= BALLAST_BYTES, "the large server has only {resident} bytes");
-    // Kept, so that its session and what it retains stay.
+    // The connection stays open, so that the session and its retained output stay.
     std::mem::forget(client);
     Ok(server)
 }
 
-/// Many, with some in flight.
+/// Many one-shots, with [`IN_FLIGHT`] of them at once.
 pub(crate) async fn throughput() -> Result<Row> {
     let server = TestServer::start().await;
-    let mut client = Client::connect(server.url()).await?;
+    let mut client = RawClient::connect(server.url()).await?;
     let (mut ours, mut bare) = (Duration::ZERO, Duration::ZERO);
     let mut number = 0;
     const TURNS: usize = 4;
@@ -110,16 +110,16 @@ pub(crate) async fn throughput() -> Result<Row> {
     })
 }
 
-/// One at a time, while many others live.
+/// One-shots one at a time, while [`CROWD`] other processes run.
 pub(crate) async fn in_a_crowd() -> Result<Row> {
     let empty = TestServer::start().await;
     let crowded = TestServer::start().await;
-    let mut to_crowded = Client::connect(crowded.url()).await?;
+    let mut to_crowded = RawClient::connect(crowded.url()).await?;
     for number in 0..CROWD {
         to_crowded.start(&format!("live{number}"), &["/usr/bin/sleep", "1000"], false).await?;
         to_crowded.next().await?;
     }
-    let mut to_empty = Client::connect(empty.url()).await?;
+    let mut to_empty = RawClient::connect(empty.url()).await?;
     let (mut alone, mut ours) = (Vec::new(), Vec::new());
     let mut number = 0;
     for _ in 0..ROUNDS {

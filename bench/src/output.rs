@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use testkit::{TestServer, cpu_time};
 
 use crate::bare;
-use crate::raw::{Client, chunk, is};
+use crate::raw::{RawClient, chunk, is};
 use crate::table::{Goal, Quantity, Row};
 
 const BYTES: u64 = 1 << 30;
@@ -15,7 +15,7 @@ const TURNS: usize = 3;
 
 pub(crate) async fn one_gibibyte() -> Result<Vec<Row>> {
     let server = TestServer::start().await;
-    let mut client = Client::connect(server.url()).await?;
+    let mut client = RawClient::connect(server.url()).await?;
     let (mut ours, mut bare, mut cpu) = (Vec::new(), Vec::new(), Vec::new());
     for turn in 0..TURNS {
         let (total, took) = bare::read_pipe(ARGV)?;
@@ -46,7 +46,7 @@ pub(crate) async fn one_gibibyte() -> Result<Vec<Row>> {
     ])
 }
 
-async fn through_server(client: &mut Client, process: &str) -> Result<Duration> {
+async fn through_server(client: &mut RawClient, process: &str) -> Result<Duration> {
     let start = Instant::now();
     client.start(process, ARGV, false).await?;
     let mut total = 0;

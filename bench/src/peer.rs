@@ -1,5 +1,5 @@
-//! A WebSocket server that sends every message back, on the transport of the product and in a process of its own: what a
-//! round trip costs if nothing is done at the other end.
+//! A WebSocket server that sends every message back. It uses the transport of the product and runs in a process of its own. It shows how
+//! long a round trip takes if the server does no work.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -8,16 +8,16 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result};
 use transport::{HttpSurface, ListenUrl, Listener, MessageLimits, MessageStream, ReadEvent, accept_messages};
 
-/// The argument that makes this program the peer.
+/// With this argument, this program is the echo server.
 pub(crate) const ARGUMENT: &str = "--echo-peer";
 
-/// A running peer, ended when dropped.
-pub(crate) struct Peer {
+/// A running echo server. Dropping it ends the process.
+pub(crate) struct EchoPeer {
     child: Child,
     pub(crate) url: String,
 }
 
-impl Peer {
+impl EchoPeer {
     pub(crate) fn start() -> Result<Self> {
         let mut child = Command::new(std::env::current_exe()?).arg(ARGUMENT).stdout(Stdio::piped()).spawn()?;
         let mut url = String::new();
@@ -30,14 +30,14 @@ impl Peer {
     }
 }
 
-impl Drop for Peer {
+impl Drop for EchoPeer {
     fn drop(&mut self) {
         let _gone_already = self.child.kill();
         let _reaped = self.child.wait();
     }
 }
 
-/// What the peer does: the same kind of runtime as the server has.
+/// Runs the echo server, on the same kind of runtime as the product.
 pub(crate) fn serve() -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {

@@ -1,17 +1,17 @@
-//! Which processor runs what. Left to itself the kernel runs a client and its server on one processor or on two, as it happens, and
-//! waking a processor that sleeps can take longer than everything that is compared.
+//! Pins client and server to processors. Without that, the kernel sometimes runs both on one processor and sometimes on two, and waking an
+//! idle processor can take longer than the work that is measured.
 
 use anyhow::{Context as _, Result};
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// This thread and some processes, each on a processor of its choice. Dropped, this thread may run anywhere again.
+/// This thread and some processes are pinned to processors. Dropping the value lets this thread run on any processor again.
 pub(crate) struct Placed {
     before: CpuSet,
 }
 
 impl Placed {
-    /// This thread on one processor and the processes on another; none if there is only one.
+    /// Pins this thread to one processor and the processes to another. `None` if the machine has only one.
     pub(crate) fn apart(processes: &[u32]) -> Result<Option<Self>> {
         let before = sched_getaffinity(None)?;
         match processors(&before)[..] {
@@ -20,7 +20,7 @@ impl Placed {
         }
     }
 
-    /// All on one.
+    /// Pins this thread and the processes to the same processor.
     pub(crate) fn together(processes: &[u32]) -> Result<Self> {
         let before = sched_getaffinity(None)?;
         let first = *processors(&before).first().context("there is no processor")?;
@@ -42,7 +42,7 @@ impl Placed {
 
 impl Drop for Placed {
     fn drop(&mut self) {
-        let _it_was_so_before = sched_setaffinity(None, &self.before);
+        let _ = sched_setaffinity(None, &self.before);
     }
 }
 

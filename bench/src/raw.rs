@@ -1,19 +1,19 @@
-//! A client that costs as little as a client can: no JSON tree, no copies but the decoding of output.
+//! A client with as little work of its own as possible: it builds no JSON trees, and copies no output except to decode it.
 
 use anyhow::{Result, bail};
 use bytes::Bytes;
 use memchr::memmem;
 use transport::{ConnectOptions, Framing, MessageStream, ReadEvent, Reader, Writer, connect};
 
-/// A connection with a session.
-pub(crate) struct Client {
+/// A connection, usually with a session.
+pub(crate) struct RawClient {
     reader: Reader,
     writer: Writer,
     framing: Framing,
     next_id: u64,
 }
 
-impl Client {
+impl RawClient {
     pub(crate) async fn connect(url: &str) -> Result<Self> {
         let mut client = Self::connect_only(url).await?;
         client.send("initialize", r#"{"clientName":"bench"}"#).await?;
@@ -28,13 +28,13 @@ impl Client {
         Ok(Self { reader, writer, framing, next_id: 1 })
     }
 
-    /// One request and its answer.
+    /// Sends one request and waits for its answer.
     pub(crate) async fn ask(&mut self, method: &str, params: &str) -> Result<Bytes> {
         self.send(method, params).await?;
         self.answer().await
     }
 
-    /// The same request so many times in one go, and all answers.
+    /// Sends `requests`, made by [`requests`](Self::requests), in one write, and waits for all `count` answers.
     pub(crate) async fn ask_all(&mut self, requests: &[u8], count: usize) -> Result<()> {
         self.writer.write_all(requests).await?;
         for _ in 0..count {
@@ -43,7 +43,7 @@ impl Client {
         Ok(())
     }
 
-    /// So many equal requests, as they are sent.
+    /// The frames of `count` equal requests.
     pub(crate) fn requests(&self, method: &str, params: &str, count: usize) -> Vec<u8> {
         let mut out = Vec::new();
         for id in 0..count {
@@ -53,7 +53,7 @@ impl Client {
         out
     }
 
-    /// A message to a peer that sends it back.
+    /// Sends a message to an echo server and waits for it to come back.
     pub(crate) async fn echo(&mut self, text: &str) -> Result<Bytes> {
         self.send_text(text).await?;
         self.next().await
@@ -79,7 +79,7 @@ impl Client {
         Ok(self.writer.write_all(&out).await?)
     }
 
-    /// Starts a command.
+    /// Sends `process/start` without waiting for the answer.
     pub(crate) async fn start(&mut self, process: &str, argv: &[&str], tty: bool) -> Result<()> {
         let argv = serde_json::to_string(argv)?;
         self.send(
@@ -89,7 +89,7 @@ impl Client {
         .await
     }
 
-    /// The next message.
+    /// Waits for the next message, and answers pings meanwhile.
     pub(crate) async fn next(&mut self) -> Result<Bytes> {
         loop {
             match self.reader.next().await? {

@@ -1,15 +1,15 @@
-//! Turning many timings into one figure.
+//! Percentiles of many timings.
 
 use std::time::Duration;
 
 use crate::table::Quantity;
 
-/// The median.
+/// The median of the samples.
 pub(crate) fn p50(samples: Vec<Duration>) -> Quantity {
     percentile(samples, 50)
 }
 
-/// What 95 of 100 do not exceed.
+/// The time that 95 of 100 samples do not exceed.
 pub(crate) fn p95(samples: Vec<Duration>) -> Quantity {
     percentile(samples, 95)
 }

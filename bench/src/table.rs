@@ -1,5 +1,5 @@
-//! The table of figures: ours, the limit measured beside it, their ratio, what is to be reached, and whether it is. It
-//! knows numbers and units, not how they are measured.
+//! The table of figures: our figure, the limit of this machine, their ratio, the goal, and whether the goal is reached. The table knows
+//! numbers and units, not how they are measured.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use std::fmt;
 pub(crate) struct Row {
     pub(crate) figure: &'static str,
     pub(crate) ours: Quantity,
-    /// What the same work costs on this machine with no server in between; in the unit of `ours`.
+    /// The figure for the same work without a server, in the unit of `ours`.
     pub(crate) limit: Option<Quantity>,
     pub(crate) goal: Goal,
 }
@@ -22,16 +22,16 @@ pub(crate) enum Quantity {
     Bytes(f64),
 }
 
-/// What is to be reached.
+/// The goal of a figure.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Goal {
-    /// No more than this many times the limit.
+    /// At most the limit times this number.
     UpToTimes(f64),
-    /// No less than this many times the limit.
+    /// At least the limit times this number.
     AtLeastTimes(f64),
-    /// No more than the limit and this on top.
+    /// At most the limit plus this quantity.
     UpToLimitAnd(Quantity),
-    /// No more than this, whatever the machine.
+    /// At most this quantity on any machine.
     UpTo(Quantity),
 }
 
@@ -54,7 +54,7 @@ pub(crate) fn text(rows: &[Row]) -> String {
     text
 }
 
-/// A Markdown table.
+/// The same cells as a Markdown table.
 pub(crate) fn markdown(rows: &[Row]) -> String {
     let mut lines = cells(rows).into_iter().map(|line| format!("| {} |\n", line.join(" | ")));
     let header = lines.next().unwrap_or_default();

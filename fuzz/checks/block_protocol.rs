@@ -1,7 +1,7 @@
-//! Files that are read and written in blocks behave like byte strings, whatever is asked of them in whatever order; and params
-//! that decode mean the same when they are written again. Shared by the fuzz target and by the test that replays the corpus.
+//! Checks that files which are read and written in blocks behave like byte strings, for any requests in any order, and that params survive
+//! encoding and decoding. Used by the fuzz target and by the test that replays the corpus.
 //!
-//! An input is a row of requests of eight bytes each, then, behind a byte 0xff in the place of a request, params as JSON.
+//! An input is a sequence of requests of eight bytes each. A byte 0xff instead of a request ends it, and params as JSON follow.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -16,16 +16,16 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 const REQUEST_BYTES: usize = 8;
-/// More make a run slow and find nothing new.
+/// Requests of one input. More would make a run slow without finding more bugs.
 const MOST_REQUESTS: usize = 64;
 const RAW: u8 = 0xff;
-/// So many extents are asked for at a time.
+/// Extents that one request asks for.
 const EXTENTS: usize = 3;
 
-/// Panics if the model and the files differ, or if params change by being written.
+/// Panics if the model and the files differ, or if params change by encoding and decoding them.
 pub(crate) fn check(bytes: &[u8]) {
     let directory = tempfile::tempdir().expect("a temporary directory");
-    let mut world = World { root: directory.path(), files: HashMap::new(), handles: HashMap::new() };
+    let mut model = BlockModel { root: directory.path(), files: HashMap::new(), handles: HashMap::new() };
     let mut rest = bytes;
     for _ in 0..MOST_REQUESTS {
         if let [RAW, json @ ..] = rest {
@@ -33,10 +33,10 @@ pub(crate) fn check(bytes: &[u8]) {
             break;
         }
         let Some((request, tail)) = rest.split_first_chunk::<REQUEST_BYTES>() else { break };
-        world.handle(*request);
+        model.handle(*request);
         rest = tail;
     }
-    world.check_files();
+    model.check_files();
 }
 
 fn check_raw(json: &[u8]) {
@@ -60,24 +60,24 @@ fn over_the_wire<P: Serialize + DeserializeOwned>(params: &P) -> P {
     serde_json::from_str(&json).expect("what we write we can read")
 }
 
-/// What the model knows of an open handle.
-enum Handle {
+/// An open handle, and the contents that the model expects.
+enum ModelHandle {
     File { opened: RegularFile, contents: Vec<u8> },
     Upload { upload: Upload, contents: Vec<u8>, replace: bool, name: u8, has_failed: bool, is_over: bool },
 }
 
-struct World<'a> {
+struct BlockModel<'a> {
     root: &'a Path,
-    /// What is in each file that is there.
+    /// The expected contents of each file that exists.
     files: HashMap<u8, Vec<u8>>,
-    handles: HashMap<u8, Handle>,
+    handles: HashMap<u8, ModelHandle>,
 }
 
-impl World<'_> {
+impl BlockModel<'_> {
     fn handle(&mut self, [what, handle, name, high, low, length, fill, flags]: [u8; REQUEST_BYTES]) {
         let (handle, name) = (handle % 4, name % 4);
         let offset = match flags {
-            // Behind the end of everything.
+            // Offsets that no file has.
             0xfe => u64::MAX - u64::from(low),
             0xff => i64::MAX as u64 - u64::from(low),
             _ => u64::from(high) << 8 | u64::from(low),
@@ -109,7 +109,7 @@ impl World<'_> {
         match (open_file(&native, Follow::Yes), self.files.get(&name)) {
             (Ok(opened), Some(contents)) => {
                 let contents = contents.clone();
-                self.handles.insert(handle, Handle::File { opened, contents });
+                self.handles.insert(handle, ModelHandle::File { opened, contents });
             }
             (Err(error), None) => assert_eq!(error.kind(), std::io::ErrorKind::NotFound),
             (opened, _) => panic!("the model has another file: {opened:?}"),
@@ -129,8 +129,14 @@ impl World<'_> {
         match Upload::create(&native, params.replace, Follow::Yes) {
             Ok(upload) => {
                 assert!(replace || !self.files.contains_key(&name));
-                let upload =
-                    Handle::Upload { upload, contents: Vec::new(), replace, name, has_failed: false, is_over: false };
+                let upload = ModelHandle::Upload {
+                    upload,
+                    contents: Vec::new(),
+                    replace,
+                    name,
+                    has_failed: false,
+                    is_over: false,
+                };
                 self.handles.insert(handle, upload);
             }
             Err(error) => {
@@ -141,7 +147,7 @@ impl World<'_> {
     }
 
     fn read(&mut self, handle: u8, offset: u64, length: usize) {
-        let Some(Handle::File { opened, contents }) = self.handles.get(&handle) else { return };
+        let Some(ModelHandle::File { opened, contents }) = self.handles.get(&handle) else { return };
         let params = over_the_wire(&ReadBlockParams { handle_id: handle.to_string(), offset, len: length as u64 });
         let mut block = vec![1];
         let read = opened.read_block(params.offset, length, &mut block);
@@ -155,7 +161,8 @@ impl World<'_> {
     }
 
     fn write(&mut self, handle: u8, offset: u64, data: &[u8]) {
-        let Some(Handle::Upload { upload, contents, has_failed, is_over, .. }) = self.handles.get_mut(&handle) else {
+        let Some(ModelHandle::Upload { upload, contents, has_failed, is_over, .. }) = self.handles.get_mut(&handle)
+        else {
             return;
         };
         let chunk = Base64Bytes(data.to_vec());
@@ -174,12 +181,12 @@ impl World<'_> {
     }
 
     fn commit(&mut self, handle: u8, size: Option<u64>, fill: u8) {
-        let Some(Handle::Upload { upload, contents, replace, name, has_failed, is_over }) =
+        let Some(ModelHandle::Upload { upload, contents, replace, name, has_failed, is_over }) =
             self.handles.get_mut(&handle)
         else {
             return;
         };
-        // Sizes that no file system has are its own affair.
+        // Larger files may exceed what the file system allows.
         let size = size.filter(|size| *size <= 1 << 20);
         let mtime = FileTime { secs: i64::from(fill), nanos: u32::from(fill) };
         let mode = 0o600 | u32::from(fill) & 0o177;
@@ -213,27 +220,31 @@ impl World<'_> {
         }
         let name = *name;
         self.files.insert(name, contents);
-        let found = files::metadata(&self.path(name), Follow::No).expect("it is there");
+        let found = files::metadata(&self.path(name), Follow::No).expect("the file exists");
         assert_eq!((found.mode, found.modified_seconds, found.modified_nanos), (mode, mtime.secs, mtime.nanos));
     }
 
     fn extents(&mut self, handle: u8, offset: u64) {
-        let Some(Handle::File { opened, contents }) = self.handles.get(&handle) else { return };
+        let Some(ModelHandle::File { opened, contents }) = self.handles.get(&handle) else { return };
         let params = over_the_wire(&ExtentsParams { handle_id: handle.to_string(), offset });
-        let found = opened.extents(params.offset, EXTENTS).expect("extents are told");
+        let found = opened.extents(params.offset, EXTENTS).expect("the extents are known");
         assert_eq!(found.size, contents.len() as u64);
         let mut at = offset;
         for extent in &found.extents {
             assert!(extent.offset >= at && extent.length > 0 && extent.end() <= found.size, "{found:?}");
-            assert!(is_zero(contents, at, extent.offset), "data lies between extents: {found:?}");
+            assert!(is_zero(contents, at, extent.offset), "there is data between extents: {found:?}");
             at = extent.end();
         }
-        assert!(found.more || is_zero(contents, at, found.size), "data lies behind the extents: {found:?}");
+        assert!(found.more || is_zero(contents, at, found.size), "there is data after the last extent: {found:?}");
     }
 
     fn check_files(&self) {
         let entries = std::fs::read_dir(self.root).expect("the directory is there");
-        assert_eq!(entries.count(), self.files.len(), "an upload is seen before it is whole, or left behind");
+        assert_eq!(
+            entries.count(),
+            self.files.len(),
+            "an upload is visible before its commit, or its temporary file is left"
+        );
         for (name, contents) in &self.files {
             assert_eq!(std::fs::read(self.path(*name)).ok().as_ref(), Some(contents));
         }

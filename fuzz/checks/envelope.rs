@@ -1,28 +1,28 @@
-//! What must hold for any bytes that arrive as a message. Shared by the fuzz target and by the test that replays the
-//! corpus, so that an input which once broke something is checked for ever.
+//! Checks that hold for any bytes that arrive as a message. Used by the fuzz target and by the test that replays the corpus, so that an
+//! input that once broke the decoder is checked in every test run.
 
 use protocol::{
     Incoming, RequestId, decode, encode_error, encode_notification, encode_request, encode_response, sniff_id,
 };
 use serde_json::value::RawValue;
 
-/// Every cut of a message this short is tried; of a longer one, only these many first bytes.
+/// A message is cut after each of its first bytes, up to this number.
 const LONGEST_CUT: usize = 256;
 
-/// Panics if the envelope breaks one of its promises for these bytes.
+/// Panics if one of the checks fails for these bytes.
 pub(crate) fn check(bytes: &[u8]) {
     let Ok(message) = decode(bytes) else {
         let _ = sniff_id(bytes);
         return;
     };
     let is_json = serde_json::from_slice::<&RawValue>(bytes).is_ok();
-    assert!(is_json, "what is decoded is JSON");
+    assert!(is_json, "a message was decoded that is not JSON");
     check_sniffing(bytes, &message);
     check_params(&message);
     check_round_trip(&message);
 }
 
-/// The id of a message that is cut short is found right or not at all.
+/// For a message that is cut short, `sniff_id` finds the right id or none.
 fn check_sniffing(bytes: &[u8], message: &Incoming<'_>) {
     let id = match message {
         Incoming::Request(request) => Some(&request.id),
@@ -36,7 +36,7 @@ fn check_sniffing(bytes: &[u8], message: &Incoming<'_>) {
     }
 }
 
-/// The decoder's limit of depth is the one that decoding the params would meet.
+/// The decoder refuses deep nesting itself, so that decoding the params never fails because of it.
 fn check_params(message: &Incoming<'_>) {
     let raw = match message {
         Incoming::Request(request) => request.params,
@@ -49,7 +49,7 @@ fn check_params(message: &Incoming<'_>) {
     }
 }
 
-/// Written and read again, a message is the same; only what the envelope does not know is left out.
+/// A message survives encoding and decoding. Only members that the envelope does not know are left out.
 fn check_round_trip(message: &Incoming<'_>) {
     let again = match message {
         Incoming::Request(request) => encode_request(&request.id, &request.method, &request.params),
@@ -61,7 +61,7 @@ fn check_round_trip(message: &Incoming<'_>) {
     assert_eq!(parts(&decoded), parts(message));
 }
 
-/// Everything of a message that is written again, in one comparable value.
+/// The members of a message that survive encoding, in one comparable value.
 #[derive(Debug, PartialEq)]
 struct Parts<'a> {
     id: Option<&'a RequestId>,

@@ -14,7 +14,7 @@ const PREFIX_BYTES: usize = 1024;
 
 /// How a stream ended, with the text of the error if there was one.
 #[derive(Debug, PartialEq)]
-enum StreamEnd {
+enum DecoderEnd {
     Closed(Option<(u16, String)>),
     Failed(String),
 }
@@ -23,7 +23,7 @@ enum StreamEnd {
 #[derive(Debug, PartialEq)]
 struct Decoded {
     events: Vec<ReadEvent>,
-    end: StreamEnd,
+    end: DecoderEnd,
 }
 
 /// Checks the WebSocket decoder. The first three bytes of the input are settings: the role (lowest bit), the limit for messages in steps
@@ -46,7 +46,7 @@ pub(crate) fn check_websocket(input: &[u8]) {
         decoded.events.into_iter().filter(|event| !matches!(event, ReadEvent::TooLarge { .. })).collect();
     assert_eq!(
         again,
-        Decoded { events: messages, end: StreamEnd::Closed(None) },
+        Decoded { events: messages, end: DecoderEnd::Closed(None) },
         "an encoded message is not decoded to itself"
     );
 }
@@ -65,7 +65,7 @@ pub(crate) fn check_lines(input: &[u8]) {
             transport::lines(read, write, PeerLabel::new("memory"), MessageLimits { message_bytes: limit })
         });
         let decoded = decode(ours, theirs, wire, piece);
-        assert_eq!(decoded.end, StreamEnd::Closed(None));
+        assert_eq!(decoded.end, DecoderEnd::Closed(None));
         check_sizes(&decoded.events, limit);
         let events: Vec<ReadEvent> =
             decoded.events.into_iter().map(|event| with_common_prefix(event, limit)).collect();
@@ -146,15 +146,15 @@ fn decode(mut ours: MessageStream, mut theirs: MessageStream, wire: &[u8], piece
 }
 
 /// Reads until the reader waits for more bytes, or until the end.
-fn read_available(stream: &mut MessageStream, events: &mut Vec<ReadEvent>) -> Option<StreamEnd> {
+fn read_available(stream: &mut MessageStream, events: &mut Vec<ReadEvent>) -> Option<DecoderEnd> {
     loop {
         match poll_once(stream.reader.next()) {
             Poll::Pending => return None,
             Poll::Ready(Ok(ReadEvent::Closed(reason))) => {
-                return Some(StreamEnd::Closed(reason.map(|reason| (reason.code, reason.reason))));
+                return Some(DecoderEnd::Closed(reason.map(|reason| (reason.code, reason.reason))));
             }
             Poll::Ready(Ok(event)) => events.push(event),
-            Poll::Ready(Err(error)) => return Some(StreamEnd::Failed(error.to_string())),
+            Poll::Ready(Err(error)) => return Some(DecoderEnd::Failed(error.to_string())),
         }
     }
 }

@@ -6,9 +6,9 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::tools::install_missing_programs_of;
 
-/// Measures and prints; the arguments go to the benchmark.
+/// Measures and prints the table. The arguments are passed to the benchmark.
 pub(crate) fn run(args: &[&str]) -> Result<()> {
-    // The program that a search is measured against.
+    // The benchmark compares a search with ripgrep.
     install_missing_programs_of(&[("rg", "ripgrep")])?;
     cargo(&["build", "--release", "--quiet", "-p", "exec-server-cli", "-p", "bench"])?;
     let mut all = vec!["run", "--release", "--quiet", "-p", "bench", "--"];

@@ -1,5 +1,5 @@
-//! The MCP server that tests talk to, from PyPI, in an environment of its own below the target folder. It is made once
-//! and again when the list of packages changes.
+//! Installs the MCP server that tests connect to, from PyPI, into a Python environment below the target folder. The environment is made
+//! once, and again when the list of packages changes.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,21 +9,21 @@ use anyhow::{Context, Result};
 use crate::step::{root, run};
 use crate::tools;
 
-/// Every package with its version, so that each run has the same.
+/// Lists every package with its version, so that all runs use the same versions.
 const REQUIREMENTS: &str = "crates/cli/tests/mcp/requirements.txt";
 
-/// Makes the environment if it is not there as it should be.
+/// Makes the environment unless it has exactly the listed packages.
 pub(crate) fn install() -> Result<()> {
     let list = root().join(REQUIREMENTS);
     let wanted = std::fs::read_to_string(&list).with_context(|| format!("cannot read {REQUIREMENTS}"))?;
     let folder = target_folder().join("mcp-venv");
-    // Written last, so an environment that was left half made is made again.
+    // Written last, so an environment that was not finished is made again.
     let installed = folder.join("installed.txt");
     if std::fs::read_to_string(&installed).is_ok_and(|installed| installed == wanted) {
         return Ok(());
     }
     println!("    installing the MCP server for the tests");
-    // Debian's python3 comes without what makes environments.
+    // The package python3 of Debian does not include the modules that make environments.
     if !Command::new("python3").args(["-c", "import ensurepip, venv"]).output().is_ok_and(|run| run.status.success())
     {
         tools::install_packages(&["python3-venv"])?;
@@ -39,7 +39,7 @@ pub(crate) fn install() -> Result<()> {
     std::fs::write(&installed, wanted).with_context(|| format!("cannot write {}", installed.display()))
 }
 
-/// Where cargo builds, so that the tests find it beside themselves.
+/// The build directory of cargo. The tests look for the environment beside their own programs.
 fn target_folder() -> PathBuf {
     match std::env::var_os("CARGO_TARGET_DIR") {
         Some(folder) => root().join(folder),

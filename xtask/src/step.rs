@@ -29,7 +29,7 @@ pub(crate) fn cargo(args: &[&str]) -> Command {
     command
 }
 
-/// Runs a command to its end and fails if it does.
+/// Runs a command to its end. Returns an error if the command fails.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| format!("cannot run {}", shown(command)))?;
     if !status.success() {
@@ -38,7 +38,7 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Runs a command to its end and returns what it printed; its errors go to the terminal.
+/// Runs a command to its end and returns its stdout. Its stderr goes to the terminal.
 pub(crate) fn output(command: &mut Command) -> Result<Vec<u8>> {
     let output = command
         .stderr(std::process::Stdio::inherit())

@@ -6,7 +6,7 @@ use anyhow::Result;
 use crate::step::{cargo, run, step};
 use crate::tools::{self, Runner};
 
-/// All steps. The first that fails ends the run.
+/// Runs all steps. The first step that fails ends the run.
 pub(crate) fn everything() -> Result<()> {
     let runner = install()?;
     step("formatting", || run(&mut cargo(&["fmt", "--all", "--", "--check"])))?;
@@ -15,11 +15,11 @@ pub(crate) fn everything() -> Result<()> {
     step("documentation", || run(cargo(&["doc", "--no-deps", "--workspace"]).env("RUSTDOCFLAGS", "-D warnings")))?;
     build()?;
     step("examples in the documentation", || run(&mut cargo(&["test", "--quiet", "--doc", "--workspace"])))?;
-    // Last, so that the run closes on the count of the tests.
+    // The tests come last, so that the last line of the run is their number.
     tests(runner, &[])
 }
 
-/// Only the tests that `filter` selects, in nextest's syntax.
+/// Runs only the tests that `filter` selects, in the syntax of nextest.
 pub(crate) fn only(filter: &[&str]) -> Result<()> {
     let runner = install()?;
     build()?;
@@ -37,9 +37,9 @@ fn install() -> Result<Runner> {
     Ok(runner)
 }
 
-/// Tests of several crates start the `exec-server` binary of their own profile, and cargo builds a binary only for the
-/// tests of its own package. Building bins and tests in one command gives both the same features, so that the tests
-/// find everything built.
+/// Builds everything before the tests run. Tests of several crates start the `exec-server` binary of their own profile, but cargo builds a
+/// binary only for the tests of its own package. One command builds binaries and tests with the same features, so that nothing is
+/// built twice.
 fn build() -> Result<()> {
     step("build", || run(&mut cargo(&["build", "--workspace", "--bins", "--tests"])))
 }

@@ -1,5 +1,5 @@
-//! `cargo xtask tidy`: the rules of the project that no compiler checks. Each check is a function from the project, a
-//! plain value, to complaints, so that its tests can show it failing.
+//! `cargo xtask tidy`: the rules of the project that no compiler checks. Each check is a function from a [`Project`] to complaints. A
+//! project is a plain value, so the tests of a check can make one up that breaks the rule.
 
 mod absolute_paths;
 mod complaint;
@@ -41,7 +41,7 @@ const CHECKS: &[Check] = &[
     links::check,
 ];
 
-/// Runs every check and prints what they find.
+/// Runs every check and prints the complaints. Returns an error if there are any.
 pub(crate) fn run() -> Result<()> {
     let project = Project::load()?;
     let complaints: Vec<Complaint> = CHECKS.iter().flat_map(|check| check(&project)).collect();

@@ -1,5 +1,5 @@
-//! What the tests need beside Rust, and how to get it: Debian's packages through apt-get, the test runner through
-//! cargo. Nothing is skipped for want of a program.
+//! Installs the programs that the tests need: Debian packages with apt-get, and the test runner with cargo. No test is skipped because a
+//! program is missing.
 
 use std::ffi::OsStr;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::step::{cargo, run};
 
-/// A program that tests or tidy start, and the Debian package that brings it.
+/// Programs that tests or tidy start, each with the Debian package that has it.
 const PROGRAMS: &[(&str, &str)] = &[
     ("bash", "bash"),
     ("git", "git"),
@@ -27,16 +27,16 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("zsh", "zsh"),
 ];
 
-/// What runs the tests.
+/// The program that runs the tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Runner {
-    /// A process per test, with a deadline on each.
+    /// Runs each test in a process of its own, with a deadline.
     Nextest,
-    /// What every Rust installation has.
+    /// Part of every Rust installation. It has no deadline for a test.
     CargoTest,
 }
 
-/// Where servers are, which is not on the path of everybody.
+/// The folder of programs such as `sshd`, which is not in the `PATH` of every user.
 const SYSTEM_PROGRAMS: &str = "/usr/sbin";
 
 /// Installs the programs that are missing for the tests, or says what to install.
@@ -44,7 +44,7 @@ pub(crate) fn install_missing_programs() -> Result<()> {
     install_missing_programs_of(PROGRAMS)
 }
 
-/// The same for other programs, each with its package.
+/// Installs those of `programs`, each given with its package, that are missing, or says what to install.
 pub(crate) fn install_missing_programs_of(programs: &[(&'static str, &'static str)]) -> Result<()> {
     let mut path = std::env::var_os("PATH").unwrap_or_default();
     path.push(":");
@@ -62,7 +62,7 @@ pub(crate) fn install_packages(packages: &[&str]) -> Result<()> {
     }
     println!("    installing {wanted}");
     let install = || run(apt_get("install").args(["-y", "--no-install-recommends"]).args(packages));
-    // The lists of packages are fetched only when the ones at hand do not do.
+    // The lists of packages are updated only if the present lists do not suffice.
     if install().is_err() {
         run(&mut apt_get("update"))?;
         install()?;
@@ -109,7 +109,7 @@ fn is_executable(file: &Path) -> bool {
     file.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }
 
-/// The owner of a process's own folder in /proc is the user it acts as.
+/// Whether this process runs as root. The folder of a process in `/proc` belongs to its effective user.
 fn is_root() -> Result<bool> {
     let own = std::fs::metadata("/proc/self").context("cannot read /proc/self; mount /proc")?;
     Ok(own.uid() == 0)
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_that_is_nowhere_on_the_path_is_missing() {
+    fn a_program_that_is_not_on_the_path_is_missing() {
         let programs = [("sh", "dash"), ("no-such-program-anywhere", "its-package")];
         let path = std::env::var_os("PATH").unwrap();
         assert_eq!(missing_packages(&programs, &path), ["its-package"]);

@@ -1,4 +1,4 @@
-//! Large files by `cp`, down and up, beside the same file through a pipe.
+//! Large files copied with `exec-server cp` in both directions, compared with the same file through a pipe.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -16,10 +16,10 @@ use crate::table::{Goal, Quantity, Row};
 const GIBIBYTE: u64 = 1 << 30;
 const LARGE: u64 = 4 * GIBIBYTE;
 const TURNS: usize = 3;
-/// Where files are kept in memory, so that what is measured is not the disk.
+/// A file system in memory, so that the speed of the disk does not count.
 const IN_MEMORY: &str = "/dev/shm";
 
-/// 1 GiB both ways.
+/// The throughput of 1 GiB in both directions.
 pub(crate) async fn gibibyte() -> Result<Vec<Row>> {
     let directory = directory(3 * GIBIBYTE)?;
     let (source, target) = (directory.path().join("source"), directory.path().join("target"));
@@ -43,7 +43,7 @@ pub(crate) async fn gibibyte() -> Result<Vec<Row>> {
     ])
 }
 
-/// What both ends need at most while 4 GiB are on their way.
+/// The largest memory of client and server while 4 GiB are copied.
 pub(crate) async fn memory() -> Result<Vec<Row>> {
     let directory = directory(2 * LARGE)?;
     let (source, target) = (directory.path().join("source"), directory.path().join("target"));
@@ -53,7 +53,7 @@ pub(crate) async fn memory() -> Result<Vec<Row>> {
         [there(&source), target.to_string_lossy().into_owned()],
         [source.to_string_lossy().into_owned(), there(&target)],
     ] {
-        // What an earlier copy has needed must not count for this one.
+        // A new server, because the kernel keeps the peak of an earlier copy.
         let server = TestServer::start().await;
         let client = cp(&server, &way[0], &way[1])?;
         ensure!(target.metadata()?.len() == LARGE);
@@ -105,7 +105,7 @@ fn through_a_pipe(source: &Path, target: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns the most memory that the command had.
+/// Runs `exec-server cp` and returns its largest resident memory, in bytes.
 fn cp(server: &TestServer, source: &str, target: &str) -> Result<usize> {
     let mut child = Command::new(binary())
         .args(["cp", "--quiet", "--connect", server.url(), source, target])

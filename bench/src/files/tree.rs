@@ -1,4 +1,4 @@
-//! Trees to walk and to search.
+//! Makes the directory trees that the benchmarks walk and search.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -6,18 +6,18 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 
-/// What is searched for: an identifier that a few hundred files have.
+/// The pattern of the search. It matches in a few hundred files.
 pub(super) const PATTERN: &str = r"probe_\w+_handler\(";
 
 const FILES: usize = 75_000;
 const FILES_PER_DIRECTORY: usize = 25;
 const DIRECTORIES_PER_DIRECTORY: usize = 50;
-/// One file in so many has what is searched for.
+/// One file in this many has matches.
 const RARE: usize = 200;
-/// Lines of a file: about 16 KiB on average, as in the tree of a kernel.
+/// Lines of a file on average: about 16 KiB, as in the sources of the Linux kernel.
 const LINES: usize = 440;
 
-/// Two trees of directories with a hundred files each, with so many entries together. Returns their roots.
+/// Makes two trees of directories with up to 99 files each, with `entries` entries together. Returns their roots.
 pub(super) fn flat(root: &Path, entries: usize) -> Result<Vec<PathBuf>> {
     let halves: Vec<PathBuf> = ["a", "b"].iter().map(|name| root.join(name)).collect();
     for half in &halves {
@@ -68,7 +68,7 @@ fn text(number: usize) -> String {
     let mut out = String::with_capacity(LINES * 40);
     let mut state = number as u64 + 1;
     let mut random = move || {
-        // SplitMix64, which is enough to look unlike itself.
+        // SplitMix64: random enough that the text does not repeat.
         state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed ^ (mixed >> 27)

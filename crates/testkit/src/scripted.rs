@@ -22,7 +22,7 @@ use state::ScriptedState;
 
 /// What the server does with a request.
 #[derive(Clone, Debug)]
-pub enum Reply {
+pub enum ScriptedReply {
     /// Answer with this result.
     Result(Value),
     /// Answer with an error of this code and this message.
@@ -35,7 +35,7 @@ pub enum Reply {
     Cut,
 }
 
-type Script = Box<dyn FnMut(&ClientMessage) -> Reply + Send>;
+type Script = Box<dyn FnMut(&ClientMessage) -> ScriptedReply + Send>;
 
 /// A scripted server. Clones share one server.
 ///
@@ -62,7 +62,7 @@ impl ScriptedServer {
 
     /// Lets `script` decide about all later requests of a method. The script can push over [`ClientMessage::connection`] before
     /// it returns; such messages arrive before the answer.
-    pub fn on(&self, method: &str, script: impl FnMut(&ClientMessage) -> Reply + Send + 'static) -> &Self {
+    pub fn on(&self, method: &str, script: impl FnMut(&ClientMessage) -> ScriptedReply + Send + 'static) -> &Self {
         self.state.set_script(method, Box::new(script));
         self
     }
@@ -192,8 +192,8 @@ pub fn page(chunks: impl IntoIterator<Item = (u64, Vec<u8>)>, next_seq: u64) -> 
     })
 }
 
-fn unscripted(asked: &ClientMessage) -> Reply {
-    Reply::Result(match asked.method.as_str() {
+fn default_reply(asked: &ClientMessage) -> ScriptedReply {
+    ScriptedReply::Result(match asked.method.as_str() {
         "initialize" => {
             let session = asked.params["resumeSessionId"].as_str().unwrap_or("session-1");
             json!({"sessionId": session})

@@ -1,12 +1,12 @@
-//! Paths that exist on one machine only: a home directory or a checkout. They are wrong everywhere else.
+//! Refuses paths that exist on one machine only: a home directory or a checkout.
 
 use super::complaint::Complaint;
 use super::project::{File, Project};
 
-/// Folders right below `/` in which people keep their own things, and how many more folders make it somebody's.
+/// Personal folders below `/`, and how many further folders a path needs to belong to one person: one below `home`, none below `root`.
 const PERSONAL: &[(&str, usize)] = &[("root", 0), ("home", 1), ("work", 0)];
 
-/// Checks all texts.
+/// Checks every file of the project.
 pub(super) fn check(project: &Project) -> Vec<Complaint> {
     project.files.iter().flat_map(check_file).collect()
 }
@@ -22,7 +22,7 @@ fn personal_path(line: &str) -> Option<String> {
     PERSONAL.iter().find_map(|(folder, below)| {
         let start = format!("/{folder}/");
         line.match_indices(&start).find_map(|(at, _)| {
-            // What stands right before an absolute path is a quote, a space, a bracket or the `//` of a URI.
+            // Before an absolute path is a quote, a space, a bracket or the `//` of a URI.
             let is_relative = line[..at].ends_with(|c: char| c.is_alphanumeric() || "._-~}>)]*".contains(c));
             let more: Vec<&str> = line[at + start.len()..].split('/').take(*below).collect();
             let is_name = |part: &&str| !part.is_empty() && !part.contains(char::is_whitespace);
@@ -37,7 +37,7 @@ mod tests {
     use super::super::project::made_up::files;
     use super::*;
 
-    /// Put together here, since this file is checked too.
+    /// Made from parts, because tidy checks this file too.
     fn below(folder: &str, rest: &str) -> String {
         format!("/{folder}/{rest}")
     }

@@ -1,8 +1,8 @@
-//! What a check finds: a place and a sentence that says what to do about it.
+//! The result of a check: a place in the project, and a sentence that says what to do about it.
 
 use std::fmt;
 
-/// One thing to put in order.
+/// One violation of a rule.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Complaint {
     path: String,
@@ -11,12 +11,12 @@ pub(super) struct Complaint {
 }
 
 impl Complaint {
-    /// About a whole file or folder.
+    /// A complaint about a whole file or folder.
     pub(super) fn about(path: impl Into<String>, message: impl Into<String>) -> Self {
         Self { path: path.into(), line: None, message: message.into() }
     }
 
-    /// About one line, counted from 1.
+    /// A complaint about one line. Lines are counted from 1.
     pub(super) fn at(path: impl Into<String>, line: usize, message: impl Into<String>) -> Self {
         Self { line: Some(line), ..Self::about(path, message) }
     }

@@ -1,5 +1,5 @@
-//! Dependencies that nobody uses: an entry of the workspace that no crate takes, and an entry of a crate that its
-//! sources never name.
+//! Refuses dependencies that are not used: an entry of the workspace that no crate depends on, and an entry of a crate that the sources of
+//! the crate never name.
 
 use super::complaint::Complaint;
 use super::project::{Dependency, Member, Project};
@@ -36,7 +36,7 @@ fn unnamed(project: &Project, member: &Member) -> Vec<Complaint> {
         .collect()
 }
 
-/// The line and the key of each entry.
+/// The line number and the key of each entry in `[workspace.dependencies]`.
 fn workspace_dependencies(manifest: &str) -> Vec<(usize, &str)> {
     let lines = manifest.lines().zip(1..);
     let section = lines.skip_while(|(line, _)| line.trim() != "[workspace.dependencies]").skip(1);

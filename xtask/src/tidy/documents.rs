@@ -1,4 +1,4 @@
-//! The documents that a user, an operator or a contributor looks for.
+//! Requires the documents that a user, an operator or a contributor looks for.
 
 use super::complaint::Complaint;
 use super::project::Project;
@@ -15,7 +15,7 @@ const DOCUMENTS: &[&str] = &[
     "docs/protocol.md",
 ];
 
-/// Checks that they exist and say something.
+/// Checks that every document exists and is not empty.
 pub(super) fn check(project: &Project) -> Vec<Complaint> {
     let says_something = |path: &str| project.file(path).is_some_and(|file| !file.text.trim().is_empty());
     let missing = DOCUMENTS.iter().filter(|path| !says_something(path));

@@ -1,52 +1,52 @@
-//! The layers: a crate imports only from layers below it, and rules and mechanisms never import each other. Only a
-//! shell joins them.
+//! Checks the layers of ARCHITECTURE.md: a crate imports only from layers below it, and rules and mechanisms never import each other. A new
+//! crate gets its layer in [`LAYERS`].
 
 use super::complaint::Complaint;
 use super::project::{Dependency, Kind, Member, Project};
 
-/// Where a crate stands.
+/// The layer of a crate, from the lowest to the highest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Layer {
+pub(super) enum CrateLayer {
     Vocabulary,
     Rules,
     Mechanisms,
     Shells,
-    /// What programs embed: client and server in one.
+    /// The library for programs that embed client and server.
     Embedding,
     Faces,
-    /// Tests and chores: they may use everything, nothing that is shipped may use them.
+    /// Tests and chores. They may import everything, and no shipped crate may import them.
     Beside,
 }
 
-const LAYERS: &[(&str, Layer)] = &[
-    ("protocol", Layer::Vocabulary),
-    ("relay", Layer::Vocabulary),
-    ("session", Layer::Rules),
-    ("recovery", Layer::Rules),
-    ("spawn", Layer::Mechanisms),
-    ("sandbox", Layer::Mechanisms),
-    ("files", Layer::Mechanisms),
-    ("fetch", Layer::Mechanisms),
-    ("transport", Layer::Mechanisms),
-    ("server", Layer::Shells),
-    ("client", Layer::Shells),
-    ("rendezvous", Layer::Shells),
-    ("exec-server", Layer::Embedding),
-    ("exec-server-cli", Layer::Faces),
-    ("testkit", Layer::Beside),
-    ("xtask", Layer::Beside),
-    ("bench", Layer::Beside),
+const LAYERS: &[(&str, CrateLayer)] = &[
+    ("protocol", CrateLayer::Vocabulary),
+    ("relay", CrateLayer::Vocabulary),
+    ("session", CrateLayer::Rules),
+    ("recovery", CrateLayer::Rules),
+    ("spawn", CrateLayer::Mechanisms),
+    ("sandbox", CrateLayer::Mechanisms),
+    ("files", CrateLayer::Mechanisms),
+    ("fetch", CrateLayer::Mechanisms),
+    ("transport", CrateLayer::Mechanisms),
+    ("server", CrateLayer::Shells),
+    ("client", CrateLayer::Shells),
+    ("rendezvous", CrateLayer::Shells),
+    ("exec-server", CrateLayer::Embedding),
+    ("exec-server-cli", CrateLayer::Faces),
+    ("testkit", CrateLayer::Beside),
+    ("xtask", CrateLayer::Beside),
+    ("bench", CrateLayer::Beside),
 ];
 
-/// The outside world; vocabulary and rules are values and get time, bytes and randomness passed in.
+/// Crates that reach the outside world. Vocabulary and rules must not use them: they get time, bytes and randomness passed in.
 const OUTSIDE_WORLD: &[&str] = &["hyper", "libc", "mio", "rustix", "tokio"];
 
-/// The layer of a crate, `None` if it has not been given one.
-pub(super) fn layer_of(name: &str) -> Option<Layer> {
+/// The layer of a crate. `None` if the crate is not in [`LAYERS`].
+pub(super) fn layer_of(name: &str) -> Option<CrateLayer> {
     LAYERS.iter().find(|(known, _)| *known == name).map(|(_, layer)| *layer)
 }
 
-impl Layer {
+impl CrateLayer {
     /// Vocabulary and rules are values: no sockets, no files, no clock of their own.
     pub(super) fn is_pure(self) -> bool {
         matches!(self, Self::Vocabulary | Self::Rules)
@@ -54,7 +54,7 @@ impl Layer {
 
     fn may_import(self, other: Self) -> bool {
         match self {
-            // The lowest layer, and mechanisms, which know nothing of what is sent over them.
+            // Vocabulary is the lowest layer. Mechanisms do not know the messages that they carry.
             Self::Vocabulary | Self::Mechanisms => false,
             Self::Rules => other == Self::Vocabulary,
             Self::Shells | Self::Embedding | Self::Faces => other < self,
@@ -63,7 +63,7 @@ impl Layer {
     }
 }
 
-/// Checks every dependency that a manifest of ours names.
+/// Checks every dependency in the manifests of the workspace.
 pub(super) fn check(project: &Project) -> Vec<Complaint> {
     project.members.iter().flat_map(check_member).collect()
 }
@@ -80,24 +80,24 @@ fn check_member(member: &Member) -> Vec<Complaint> {
     objections.map(|objection| Complaint::about(&manifest, objection)).collect()
 }
 
-fn objection(member: &Member, layer: Layer, used: &Dependency) -> Option<String> {
+fn objection(member: &Member, layer: CrateLayer, used: &Dependency) -> Option<String> {
     if !used.is_ours() {
         let forbidden = layer.is_pure() && OUTSIDE_WORLD.contains(&used.name.as_str());
         return forbidden.then(|| {
             format!(
-                "`{}` is {layer:?} and must not depend on `{}`: it takes no part in the outside world",
+                "`{}` is {layer:?} and must not depend on `{}`: take time, bytes and randomness as arguments",
                 member.name, used.name
             )
         });
     }
-    // A crate without a layer has a complaint of its own.
+    // A crate without a layer gets its own complaint from `check_member`.
     let other = layer_of(&used.name)?;
     // The rules of the two ends of a session are tested together.
-    let are_both_rules = layer == Layer::Rules && other == Layer::Rules;
-    let for_tests = used.kind == Kind::Dev && (other == Layer::Beside || are_both_rules);
+    let are_both_rules = layer == CrateLayer::Rules && other == CrateLayer::Rules;
+    let for_tests = used.kind == Kind::Dev && (other == CrateLayer::Beside || are_both_rules);
     (!for_tests && !layer.may_import(other)).then(|| {
         let hint = match other {
-            Layer::Beside => "; make it a dev-dependency",
+            CrateLayer::Beside => "; make it a dev-dependency",
             _ => "",
         };
         format!("`{}` ({layer:?}) must not import `{}` ({other:?}){hint}", member.name, used.name)

@@ -1,17 +1,17 @@
-//! A long file has a second concern in it. Tests do not count: they may list as many cases as they like.
+//! Refuses long files, because they have more than one concern. Tests do not count: they may list as many cases as they like.
 
 use super::complaint::Complaint;
 use super::project::Project;
-use super::rust_source::{self, Part};
+use super::rust_source::{self, CodePart};
 
-/// Four times what is comfortable; whoever gets here has passed the point to stop and ask long ago.
+/// About 150 lines are comfortable; this is the hard limit.
 const MOST_LINES: usize = 600;
 
 /// Counts the lines of every Rust file.
 pub(super) fn check(project: &Project) -> Vec<Complaint> {
     let counted = project.rust_files().map(|file| {
         let lines = rust_source::lines(file);
-        (file, lines.iter().filter(|line| line.part == Part::Product).count())
+        (file, lines.iter().filter(|line| line.part == CodePart::Product).count())
     });
     let long = counted.filter(|(_, count)| *count > MOST_LINES);
     long.map(|(file, count)| {

@@ -1,5 +1,5 @@
-//! Links in Markdown files to other files and headings of the project. Links to the web are not followed: a check
-//! must not fail because somebody else's server does.
+//! Checks links in Markdown files to other files and headings of the project. Links to the web are not followed, because a check must not
+//! fail when a web server does.
 
 use super::complaint::Complaint;
 use super::project::{File, Project};
@@ -71,7 +71,7 @@ fn resolved(from: &str, link: &str) -> String {
     for part in link.split('/') {
         match part {
             "" | "." => {}
-            // Above the root there is nothing, which no file is called.
+            // A link that leaves the project resolves to `..`, which no file is called.
             ".." => {
                 if parts.pop().is_none() {
                     return "..".to_owned();
@@ -83,7 +83,7 @@ fn resolved(from: &str, link: &str) -> String {
     parts.join("/")
 }
 
-/// The headings as forges make anchors of them.
+/// The headings of a Markdown file, as the anchors that code hosting sites make of them.
 fn headings(text: &str) -> impl Iterator<Item = String> {
     let mut in_code = false;
     text.lines().filter_map(move |line| {

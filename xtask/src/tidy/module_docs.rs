@@ -1,4 +1,4 @@
-//! Every module says what it is for before anything else.
+//! Requires that every module starts by saying what it is for.
 
 use super::complaint::Complaint;
 use super::project::{File, Project};

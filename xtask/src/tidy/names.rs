@@ -1,4 +1,4 @@
-//! Names that say nothing: a file or module under one of them collects whatever has no home.
+//! Refuses names of files and modules that say nothing, such as `utils`: such a module collects code without a common concern.
 
 use super::complaint::Complaint;
 use super::project::{File, Project};
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn a_declaration_is_not_a_second_complaint_and_speech_is_free() {
+    fn declarations_comments_and_variables_are_not_checked() {
         for text in ["mod utils;", "// mod utils {", "let manager = 1;", "fn helper() {"] {
             assert_eq!(complaints("crates/a/src/lib.rs", text), [""; 0], "{text}");
         }

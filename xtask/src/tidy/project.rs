@@ -1,5 +1,5 @@
-//! The project as a value: its crates, what they depend on, and its files. It does not know where they come from,
-//! so that tests can make one up.
+//! The project as a value: its crates, their dependencies, and its files. It does not know how they are loaded, so that tests can make a
+//! project up.
 
 mod load;
 
@@ -7,16 +7,16 @@ use serde::Deserialize;
 
 use super::deny_rules::DenyRules;
 
-/// Everything the checks look at.
+/// Everything that the checks may look at.
 #[derive(Debug, Default)]
 pub(super) struct Project {
     /// The crates of the workspace.
     pub(super) members: Vec<Member>,
-    /// What they depend on, directly or not, from elsewhere.
+    /// The crates from elsewhere that they depend on, directly or not.
     pub(super) foreign: Vec<Package>,
     /// The rules of `deny.toml`.
     pub(super) deny: DenyRules,
-    /// Every file that is not ignored, sorted by path.
+    /// Every file that git does not ignore, sorted by path.
     pub(super) files: Vec<File>,
 }
 
@@ -24,28 +24,28 @@ pub(super) struct Project {
 #[derive(Debug, Default)]
 pub(super) struct Member {
     pub(super) name: String,
-    /// Its folder, relative to the root.
+    /// Folder of the crate, relative to the root of the project.
     pub(super) folder: String,
     /// The root files of its library and programs, relative to the root of the project.
     pub(super) crate_roots: Vec<String>,
     pub(super) dependencies: Vec<Dependency>,
 }
 
-/// A line in a crate's manifest.
+/// A dependency in the manifest of a crate.
 #[derive(Debug, Deserialize)]
 pub(super) struct Dependency {
     pub(super) name: String,
-    /// What the manifest calls it, where that is not its name.
+    /// The name that the manifest uses for it, if that is not the name of the crate.
     #[serde(default)]
     pub(super) rename: Option<String>,
     #[serde(default)]
     pub(super) kind: Kind,
-    /// Set for the crates of this workspace.
+    /// Folder of a crate of this workspace. `None` for a crate from elsewhere.
     #[serde(default)]
     pub(super) path: Option<String>,
 }
 
-/// What a dependency is for.
+/// The section of the manifest that has the dependency.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Kind {
     #[default]
@@ -62,16 +62,16 @@ pub(super) struct Package {
     pub(super) license: Option<String>,
 }
 
-/// A file and its text; what is not UTF-8 in it is replaced.
+/// A file and its text. Bytes that are not UTF-8 are replaced.
 #[derive(Debug)]
 pub(super) struct File {
-    /// Relative to the root of the project, with `/`.
+    /// Path relative to the root of the project, with `/`.
     pub(super) path: String,
     pub(super) text: String,
 }
 
 impl Project {
-    /// The files written in Rust.
+    /// All Rust files.
     pub(super) fn rust_files(&self) -> impl Iterator<Item = &File> {
         self.files.iter().filter(|file| file.path.ends_with(".rs"))
     }
@@ -88,7 +88,7 @@ impl Dependency {
         self.path.is_some()
     }
 
-    /// What the manifest calls it.
+    /// The name that the manifest uses.
     pub(super) fn key(&self) -> &str {
         self.rename.as_deref().unwrap_or(&self.name)
     }

@@ -1,17 +1,17 @@
-//! The sources of vocabulary and rules use neither clock, nor network, nor files of the standard library, which need
-//! no dependency and so escape the check of the layers. Their tests may: a first instant comes from somewhere.
+//! Refuses clock, network and files of the standard library in the sources of vocabulary and rules. The check of the layers does not see
+//! them, because the standard library is no dependency. Tests may use them: they need a first instant.
 
 use super::complaint::Complaint;
-use super::layers::{Layer, layer_of};
+use super::layers::{CrateLayer, layer_of};
 use super::project::{File, Member, Project};
-use super::rust_source::{self, Part, has_word};
+use super::rust_source::{self, CodePart, has_word};
 
 const CLOCKS: &[&str] = &["Instant::now", "SystemTime::now"];
 const MODULES: &[&str] = &["fs", "net"];
 
-/// Checks the product part of the sources.
+/// Checks the sources without their tests.
 pub(super) fn check(project: &Project) -> Vec<Complaint> {
-    let is_pure = |member: &&Member| layer_of(&member.name).is_some_and(Layer::is_pure);
+    let is_pure = |member: &&Member| layer_of(&member.name).is_some_and(CrateLayer::is_pure);
     let folders: Vec<String> =
         project.members.iter().filter(is_pure).map(|member| format!("{}/src/", member.folder)).collect();
     let sources = project.rust_files().filter(|file| folders.iter().any(|folder| file.path.starts_with(folder)));
@@ -22,7 +22,7 @@ fn check_file(file: &File) -> Vec<Complaint> {
     let mut complaints = Vec::new();
     let mut grouped = GroupedImport::default();
     for line in rust_source::lines(file) {
-        if line.part == Part::Test {
+        if line.part == CodePart::Test {
             continue;
         }
         let imported = grouped.modules(&line.code);
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_and_what_is_tested_is_free() {
+    fn comments_strings_and_tests_are_not_checked() {
         for text in [
             "//! Does not use std::fs.",
             "let text = \"std::net\";",

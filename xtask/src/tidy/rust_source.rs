@@ -1,5 +1,5 @@
-//! Rust as the checks read it: line by line, with comments and string literals blanked out, each line known as part of
-//! the product or of its tests. It knows tokens and braces, not syntax.
+//! Rust files as the checks read them: line by line, with comments and string literals replaced by spaces, each line marked as part of the
+//! product or of its tests. The reader knows tokens and braces, not syntax.
 
 use std::path::Path;
 
@@ -7,29 +7,29 @@ use super::project::File;
 
 /// A line of a Rust file.
 #[derive(Debug)]
-pub(super) struct Line<'a> {
-    /// Counted from 1.
+pub(super) struct SourceLine<'a> {
+    /// Line number, counted from 1.
     pub(super) number: usize,
-    /// As it is written.
+    /// The line as it is in the file.
     pub(super) raw: &'a str,
-    /// Without comments and without what is in string and character literals.
+    /// The line with spaces for comments and for string and character literals.
     pub(super) code: String,
-    pub(super) part: Part,
+    pub(super) part: CodePart,
 }
 
-/// What a line belongs to.
+/// Whether a line belongs to the product or to its tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum CodePart {
     Product,
     Test,
 }
 
 /// Reads a file. Tests are files called `tests.rs` or below a folder `tests`, and modules under `#[cfg(test)]`.
-pub(super) fn lines(file: &File) -> Vec<Line<'_>> {
+pub(super) fn lines(file: &File) -> Vec<SourceLine<'_>> {
     let code = blanked(&file.text);
-    let part = if is_test_file(&file.path) { Part::Test } else { Part::Product };
-    let mut lines: Vec<Line<'_>> = (file.text.lines().zip(code.lines()).zip(1..))
-        .map(|((raw, code), number)| Line { number, raw, code: code.to_owned(), part })
+    let part = if is_test_file(&file.path) { CodePart::Test } else { CodePart::Product };
+    let mut lines: Vec<SourceLine<'_>> = (file.text.lines().zip(code.lines()).zip(1..))
+        .map(|((raw, code), number)| SourceLine { number, raw, code: code.to_owned(), part })
         .collect();
     mark_test_modules(&mut lines);
     lines
@@ -48,7 +48,7 @@ fn is_test_file(path: &str) -> bool {
         || path.components().any(|part| part.as_os_str() == "tests")
 }
 
-fn mark_test_modules(lines: &mut [Line<'_>]) {
+fn mark_test_modules(lines: &mut [SourceLine<'_>]) {
     let mut at = 0;
     while at < lines.len() {
         let end = match lines[at].code.trim() {
@@ -57,15 +57,15 @@ fn mark_test_modules(lines: &mut [Line<'_>]) {
         };
         let next = end.map_or(at + 1, |end| end + 1);
         if end.is_some() {
-            lines[at..next].iter_mut().for_each(|line| line.part = Part::Test);
+            lines[at..next].iter_mut().for_each(|line| line.part = CodePart::Test);
         }
         at = next;
     }
 }
 
 /// The last line of the module with a body that follows the attribute at `start`, if one does.
-fn end_of_module(lines: &[Line<'_>], start: usize) -> Option<usize> {
-    let is_attribute = |line: &Line<'_>| line.code.trim().is_empty() || line.code.trim().starts_with("#[");
+fn end_of_module(lines: &[SourceLine<'_>], start: usize) -> Option<usize> {
+    let is_attribute = |line: &SourceLine<'_>| line.code.trim().is_empty() || line.code.trim().starts_with("#[");
     let first = start + lines[start..].iter().position(|line| !is_attribute(line))?;
     if !has_word(&lines[first].code, "mod") || !lines[first].code.contains('{') {
         return None;
@@ -81,7 +81,7 @@ fn end_of_module(lines: &[Line<'_>], start: usize) -> Option<usize> {
     None
 }
 
-/// The text with the same lines, but spaces for comments and for what stands in quotes.
+/// The text with spaces for comments and literals. Lines stay where they are.
 fn blanked(text: &str) -> String {
     let mut scanner = Scanner { rest: text, blanked: String::with_capacity(text.len()) };
     while let Some(next) = scanner.rest.chars().next() {
@@ -114,7 +114,8 @@ impl Scanner<'_> {
         }
     }
 
-    /// Taken whole, so that an `r` at its end is not the start of a raw string; of `br` only the `b`, so that one is.
+    /// Keeps a whole identifier, so that an `r` at its end does not start a raw string. Of the prefixes `br` and `cr` it keeps only the
+    /// first letter, because the `r` does start one.
     fn identifier(&mut self) {
         let end = self.rest.find(|c: char| !c.is_alphanumeric() && c != '_');
         let length = end.unwrap_or(self.rest.len());
@@ -135,7 +136,7 @@ impl Scanner<'_> {
     }
 }
 
-/// The length of what `text` starts with, up to and with the quote that is not escaped.
+/// The length of `text` up to the first quote that is not escaped, that quote included.
 fn quoted(text: &str, quote: char) -> usize {
     let mut escaped = false;
     for (at, c) in text.char_indices() {
@@ -158,7 +159,7 @@ fn raw_string(text: &str) -> Option<usize> {
     Some(text.len() - body.len() + end)
 }
 
-/// A character literal; `None` for a lifetime.
+/// The length of a character literal at the start of `text`. `None` for a lifetime.
 fn character(text: &str) -> Option<usize> {
     let after = text.strip_prefix('\'')?;
     if after.starts_with('\\') {
@@ -246,7 +247,7 @@ mod tests {
 
     fn test_lines(path: &str, text: &str) -> Vec<usize> {
         let file = File { path: path.to_owned(), text: text.to_owned() };
-        let tests = lines(&file).into_iter().filter(|line| line.part == Part::Test);
+        let tests = lines(&file).into_iter().filter(|line| line.part == CodePart::Test);
         tests.map(|line| line.number).collect()
     }
 }

@@ -1,13 +1,13 @@
-//! A test that sleeps to wait for something is slow on a good day and fails on a bad one. Where the passing of time is
-//! itself what is tested, a comment `// sleep: <reason>` says so.
+//! Refuses sleeps in tests: a test that sleeps to wait for something is slow, and fails on a loaded machine. If the passing of time is
+//! itself tested, a comment `// sleep: <reason>` allows the sleep.
 
 use super::complaint::Complaint;
 use super::project::{File, Project};
-use super::rust_source::{self, Line, Part};
+use super::rust_source::{self, CodePart, SourceLine};
 
 const MARKER: &str = "// sleep: ";
 
-/// Checks all tests. What a test has another program do is in string literals, and its own business.
+/// Checks all tests. Sleeps of other programs are in string literals, which are not checked.
 pub(super) fn check(project: &Project) -> Vec<Complaint> {
     project.rust_files().flat_map(check_file).collect()
 }
@@ -23,14 +23,14 @@ fn check_file(file: &File) -> Vec<Complaint> {
         .collect()
 }
 
-fn sleeps(line: &Line<'_>) -> bool {
+fn sleeps(line: &SourceLine<'_>) -> bool {
     let mut calls = line.code.match_indices("sleep(");
     let is_own_word = |at: usize| !line.code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_');
-    line.part == Part::Test && calls.any(|(at, _)| is_own_word(at))
+    line.part == CodePart::Test && calls.any(|(at, _)| is_own_word(at))
 }
 
-/// By a comment on the line or right above it.
-fn is_explained(lines: &[Line<'_>], at: usize) -> bool {
+/// Whether a comment on the line, or right above it, gives a reason.
+fn is_explained(lines: &[SourceLine<'_>], at: usize) -> bool {
     let above = lines[..at].iter().rev().take_while(|line| line.raw.trim_start().starts_with("//"));
     std::iter::once(&lines[at])
         .chain(above)

@@ -1,11 +1,11 @@
-//! SPDX licence expressions: whether one can be satisfied with an allow-list. `OR` is our choice, `AND` is not, `WITH`
-//! only adds permissions and needs no entry of its own.
+//! Evaluates SPDX licence expressions against a list of allowed licences. Of `OR` one side must be allowed, of `AND` both. `WITH` only adds
+//! permissions, so an exception needs no entry in the list.
 
 use anyhow::{Result, bail};
 
 /// Evaluates `expression`; `allows` says whether a single licence is acceptable.
 pub(super) fn is_satisfied(expression: &str, allows: impl Fn(&str) -> bool) -> Result<bool> {
-    // Crates published before SPDX was asked for write `MIT/Apache-2.0` for a choice.
+    // Old crates write `MIT/Apache-2.0` for a choice.
     let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
     let mut parser = Parser { tokens: spaced.split_whitespace().peekable(), allows };
     let satisfied = parser.choice()?;

@@ -1,11 +1,11 @@
-//! `unsafe` is forbidden everywhere but in the two crates that talk to the kernel directly. Forbidden, not denied: no
-//! line further down can lift it.
+//! Requires `#![forbid(unsafe_code)]` in all crates but the two that make system calls themselves. Code below a `forbid` cannot allow
+//! `unsafe` again, as it could below a `deny`.
 
 use super::complaint::Complaint;
 use super::project::{File, Project};
 use super::rust_source;
 
-/// Each `unsafe` in them says why it is sound, which clippy checks.
+/// Crates with unsafe code. Clippy checks that each `unsafe` in them says why it is sound.
 const MAY_BE_UNSAFE: &[&str] = &["sandbox", "spawn"];
 
 const ATTRIBUTE: &str = "#![forbid(unsafe_code)]";

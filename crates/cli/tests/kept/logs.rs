@@ -1,7 +1,7 @@
 //! `logs`.
 
 use client::{ProcessState, StartParams};
-use testkit::scripted::{Reply, page};
+use testkit::scripted::{ScriptedReply, page};
 use testkit::{ScriptedServer, eventually_async, json};
 
 use crate::support::{Kept, Said, command, folder_of, run, sh};
@@ -79,11 +79,11 @@ async fn an_unknown_process_is_an_error() {
 async fn logs_of(server: &ScriptedServer, args: &[&str]) -> Said {
     let folder = tempfile::tempdir().unwrap();
     let info = json!({"shell": {"name": "sh", "path": "/bin/sh"}, "capabilities": {"sessionObserve": true}});
-    server.on("environment/info", move |_| Reply::Result(info.clone()));
+    server.on("environment/info", move |_| ScriptedReply::Result(info.clone()));
     let summary = json!({
         "processId": "p", "argv": ["p"], "tty": false, "state": "running", "startedAtMs": 0, "nextSeq": 9, "outputBytes": 5,
     });
-    server.on("process/list", move |_| Reply::Result(json!({"processes": [summary]})));
+    server.on("process/list", move |_| ScriptedReply::Result(json!({"processes": [summary]})));
     let listener = server.listen(folder.path());
     let sessions = folder.path().join("exec-server/sessions").join(folder_of(listener.url()));
     std::fs::create_dir_all(&sessions).unwrap();
@@ -95,7 +95,7 @@ async fn logs_of(server: &ScriptedServer, args: &[&str]) -> Said {
 async fn a_server_that_repeats_a_page_is_not_printed_for_ever() {
     for (args, code) in [(&[][..], 1), (&["-f"], 125)] {
         let server = ScriptedServer::new();
-        server.on("process/read", |_| Reply::Result(page([(1, b"once\n".to_vec())], 2)));
+        server.on("process/read", |_| ScriptedReply::Result(page([(1, b"once\n".to_vec())], 2)));
         let said = logs_of(&server, args).await;
         let stderr = "exec-server: the server repeats output of the process `p` that it has sent before\n";
         assert_eq!(said, Said { code, stdout: "once\n".into(), stderr: stderr.into() }, "{args:?}");
@@ -116,7 +116,7 @@ async fn a_server_that_does_not_wait_is_not_asked_without_a_pause() {
             (answer["exitSeq"], answer["nextSeq"]) = (json!(1), json!(3));
             tell.send(reads).unwrap();
         }
-        Reply::Result(answer)
+        ScriptedReply::Result(answer)
     });
     assert_eq!(logs_of(&server, &["-f"]).await.code, 4);
     let reads = told.recv().unwrap();

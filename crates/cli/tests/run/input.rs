@@ -3,7 +3,7 @@
 use std::fs::{File, OpenOptions};
 
 use tempfile::TempDir;
-use testkit::scripted::Reply;
+use testkit::scripted::ScriptedReply;
 use testkit::{Client, ScriptedServer, TestServer, json};
 
 use crate::support::{command, finished, output_of, told};
@@ -41,9 +41,9 @@ fn refusing(method: &str, folder: &TempDir) -> (ScriptedServer, testkit::scripte
     let server = ScriptedServer::new();
     let capabilities = json!({"processCloseStdin": true, "processWriteQuery": true});
     let info = json!({"shell": {"name": "sh", "path": "/bin/sh"}, "capabilities": capabilities});
-    server.on("environment/info", move |_| Reply::Result(info.clone()));
-    server.on("process/terminate", |_| Reply::Result(json!({"running": true})));
-    server.on(method, |_| Reply::Error(-32603, "no memory".to_owned()));
+    server.on("environment/info", move |_| ScriptedReply::Result(info.clone()));
+    server.on("process/terminate", |_| ScriptedReply::Result(json!({"running": true})));
+    server.on(method, |_| ScriptedReply::Error(-32603, "no memory".to_owned()));
     let listener = server.listen(folder.path());
     (server, listener)
 }

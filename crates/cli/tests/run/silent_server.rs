@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
-use testkit::scripted::{ClientMessage, Reply, ScriptedConnection, ScriptedListener, exited};
+use testkit::scripted::{ClientMessage, ScriptedConnection, ScriptedListener, ScriptedReply, exited};
 use testkit::{ScriptedServer, Signal, json, send_signal};
 use tokio::io::AsyncReadExt as _;
 use tokio::process::Child;
@@ -26,13 +26,13 @@ impl Silent {
         let folder = tempfile::tempdir().unwrap();
         let server = ScriptedServer::new();
         let info = json!({"shell": {"name": "sh", "path": "/bin/sh"}, "capabilities": capabilities});
-        server.on("environment/info", move |_| Reply::Result(info.clone()));
+        server.on("environment/info", move |_| ScriptedReply::Result(info.clone()));
         server.on("process/start", |asked: &ClientMessage| {
             after_the_answer(asked, |connection, id| connection.output(id, 1, "ready\n"))
         });
-        server.on("process/terminate", |_| Reply::Silence);
-        server.on("process/signal", |_| Reply::Silence);
-        server.on("session/keep", |_| Reply::Silence);
+        server.on("process/terminate", |_| ScriptedReply::Silence);
+        server.on("process/signal", |_| ScriptedReply::Silence);
+        server.on("session/keep", |_| ScriptedReply::Silence);
         let listener = server.listen(folder.path());
         Self { server, listener, _folder: folder }
     }
@@ -53,10 +53,10 @@ impl Silent {
 fn after_the_answer(
     asked: &ClientMessage,
     happens: impl FnOnce(&ScriptedConnection, &str) + Send + 'static,
-) -> Reply {
+) -> ScriptedReply {
     let (connection, id) = (asked.connection.clone(), asked.params["processId"].as_str().unwrap().to_owned());
     tokio::spawn(async move { happens(&connection, &id) });
-    Reply::Result(json!({"processId": asked.params["processId"]}))
+    ScriptedReply::Result(json!({"processId": asked.params["processId"]}))
 }
 
 #[tokio::test]
@@ -147,8 +147,8 @@ async fn a_close_without_an_exit_is_not_waited_for() {
 #[tokio::test]
 async fn a_connection_that_is_lost_during_the_start_is_called_so_and_the_command_is_ended() {
     let silent = Silent::start(json!({}));
-    silent.server.on("process/start", |_| Reply::Cut);
-    silent.server.on("process/terminate", |_| Reply::Result(json!({"running": true})));
+    silent.server.on("process/start", |_| ScriptedReply::Cut);
+    silent.server.on("process/terminate", |_| ScriptedReply::Result(json!({"running": true})));
     let (_, stderr, code) = told(&output(&silent.args(&[])).await);
     let words = "exec-server: the connection was lost before the server had said whether the command began; it is ended if \
                  the server can be reached: exec-server transport disconnected\n";

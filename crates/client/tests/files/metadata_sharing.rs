@@ -8,7 +8,7 @@ use client::{
     Connecting, Connector, ExecServerClient, ExecServerClientConnectOptions, ExecutorFileSystem as _, FileFuture,
     FileMetadata, FileOptions, PathUri, RemoteFileSystem,
 };
-use testkit::scripted::Reply;
+use testkit::scripted::ScriptedReply;
 use testkit::{ScriptedServer, Value, json};
 
 struct Dialler(ScriptedServer);
@@ -51,7 +51,7 @@ async fn begin(looks: &mut [FileFuture<'_, FileMetadata>]) {
 
 async fn silent() -> (ScriptedServer, RemoteFileSystem) {
     let server = ScriptedServer::new();
-    server.on("fs/getMetadata", |_| Reply::Silence);
+    server.on("fs/getMetadata", |_| ScriptedReply::Silence);
     let files = connect(&server).await.file_system();
     (server, files)
 }
@@ -63,12 +63,12 @@ async fn looks_at_the_same_time_are_one_request() {
     let mut looks: Vec<_> = (0..5).map(|_| files.metadata(&a, &options)).collect();
     begin(&mut looks).await;
     let asked = server.wait_for("fs/getMetadata", 1).await;
-    asked.answer(Reply::Result(metadata(7)));
+    asked.answer(ScriptedReply::Result(metadata(7)));
     for look in looks {
         assert_eq!(look.await.unwrap().size, 7);
     }
     assert_eq!(server.count("fs/getMetadata"), 1);
-    server.on("fs/getMetadata", |_| Reply::Result(metadata(8)));
+    server.on("fs/getMetadata", |_| ScriptedReply::Result(metadata(8)));
     assert_eq!(files.metadata(&a, &options).await.unwrap().size, 8, "nothing is remembered");
     assert_eq!(server.count("fs/getMetadata"), 2);
 }
@@ -79,11 +79,11 @@ async fn an_error_is_shared_and_then_forgotten() {
     let (a, options) = (uri("a"), FileOptions::default());
     let mut looks: Vec<_> = (0..2).map(|_| files.metadata(&a, &options)).collect();
     begin(&mut looks).await;
-    server.wait_for("fs/getMetadata", 1).await.answer(Reply::Error(-32004, "not there".into()));
+    server.wait_for("fs/getMetadata", 1).await.answer(ScriptedReply::Error(-32004, "not there".into()));
     for look in looks {
         assert_eq!(look.await.unwrap_err().kind, std::io::ErrorKind::NotFound);
     }
-    server.on("fs/getMetadata", |_| Reply::Result(metadata(1)));
+    server.on("fs/getMetadata", |_| ScriptedReply::Result(metadata(1)));
     assert!(files.metadata(&a, &options).await.is_ok());
     assert_eq!(server.count("fs/getMetadata"), 2);
 }
@@ -99,8 +99,8 @@ async fn a_change_in_between_makes_a_new_request() {
     looks.push(files.metadata(&a, &options));
     begin(&mut looks).await;
     let second = server.wait_for("fs/getMetadata", 2).await;
-    first.answer(Reply::Result(metadata(1)));
-    second.answer(Reply::Result(metadata(2)));
+    first.answer(ScriptedReply::Result(metadata(1)));
+    second.answer(ScriptedReply::Result(metadata(2)));
     assert_eq!(looks.remove(0).await.unwrap().size, 1);
     assert_eq!(looks.remove(0).await.unwrap().size, 2);
 }
@@ -123,7 +123,7 @@ async fn other_paths_sandboxes_and_strict_looks_are_not_shared() {
     let asked = server.asked();
     let asked: Vec<_> = asked.iter().filter(|asked| asked.method == "fs/getMetadata").collect();
     assert_eq!(asked.len(), 8);
-    asked.iter().for_each(|asked| asked.answer(Reply::Result(metadata(3))));
+    asked.iter().for_each(|asked| asked.answer(ScriptedReply::Result(metadata(3))));
     for look in looks {
         assert_eq!(look.await.unwrap().size, 3);
     }
@@ -139,7 +139,7 @@ async fn a_caller_that_goes_away_does_not_take_the_others_along() {
     let mut looks: Vec<_> = (0..3).map(|_| files.metadata(&a, &options)).collect();
     begin(&mut looks).await;
     server.wait_for("fs/getMetadata", 1).await;
-    server.on("fs/getMetadata", |_| Reply::Result(metadata(9)));
+    server.on("fs/getMetadata", |_| ScriptedReply::Result(metadata(9)));
     drop(looks.remove(0));
     for look in looks {
         assert_eq!(look.await.unwrap().size, 9);

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use client::{ExecutorFileSystem as _, FileTime, PathUri, WriteStreamOptions};
-use testkit::scripted::{ClientMessage, Reply};
+use testkit::scripted::{ClientMessage, ScriptedReply};
 use testkit::{ScriptedServer, base64, json, unbase64};
 
 use crate::metadata_sharing::connect;
@@ -19,11 +19,11 @@ fn uri() -> PathUri {
 
 /// Answers with what is in `data`, by the rule that a block which is not full is the last.
 fn serve(server: &ScriptedServer, data: Vec<u8>) {
-    server.on("fs/open", |asked| Reply::Result(json!({"handleId": asked.params["handleId"]})));
+    server.on("fs/open", |asked| ScriptedReply::Result(json!({"handleId": asked.params["handleId"]})));
     server.on("fs/readBlock", move |asked| {
         let [offset, len] = ["offset", "len"].map(|name| asked.params[name].as_u64().unwrap() as usize);
         let block = &data[offset.min(data.len())..(offset + len).min(data.len())];
-        Reply::Result(json!({"chunk": base64(block), "eof": block.len() < len}))
+        ScriptedReply::Result(json!({"chunk": base64(block), "eof": block.len() < len}))
     });
 }
 
@@ -53,13 +53,13 @@ async fn a_file_is_read_to_the_block_that_is_not_full() {
 #[tokio::test]
 async fn at_most_eight_blocks_are_asked_for_at_once() {
     let server = ScriptedServer::new();
-    server.on("fs/open", |asked| Reply::Result(json!({"handleId": asked.params["handleId"]})));
+    server.on("fs/open", |asked| ScriptedReply::Result(json!({"handleId": asked.params["handleId"]})));
     let waiting: Arc<Mutex<Vec<ClientMessage>>> = Arc::default();
     server.on("fs/readBlock", {
         let waiting = Arc::clone(&waiting);
         move |asked| {
             waiting.lock().unwrap().push(asked.clone());
-            Reply::Silence
+            ScriptedReply::Silence
         }
     });
     let files = connect(&server).await.file_system();
@@ -78,7 +78,7 @@ async fn at_most_eight_blocks_are_asked_for_at_once() {
         assert_eq!(server.count("fs/readBlock"), expected);
         let first = waiting.lock().unwrap().remove(0);
         assert_eq!(first.params["offset"].as_u64(), Some(number as u64 * MIB));
-        first.answer(Reply::Result(full.clone()));
+        first.answer(ScriptedReply::Result(full.clone()));
         let piece;
         (reader, piece) = next.await.unwrap();
         assert_eq!(piece.len() as u64, MIB);
@@ -92,8 +92,8 @@ async fn at_most_eight_blocks_are_asked_for_at_once() {
 async fn an_empty_block_that_is_not_the_end_is_an_error() {
     let server = ScriptedServer::new();
     let files = connect(&server).await.file_system();
-    server.on("fs/open", |asked| Reply::Result(json!({"handleId": asked.params["handleId"]})));
-    server.on("fs/readBlock", |_| Reply::Result(json!({"chunk": "", "eof": false})));
+    server.on("fs/open", |asked| ScriptedReply::Result(json!({"handleId": asked.params["handleId"]})));
+    server.on("fs/readBlock", |_| ScriptedReply::Result(json!({"chunk": "", "eof": false})));
     let mut reader = files.read_file_stream(&uri(), None).await.unwrap();
     let error = reader.next().await.unwrap().unwrap_err();
     assert_eq!(error.kind, ErrorKind::InvalidData);
@@ -112,7 +112,7 @@ async fn a_short_block_in_the_middle_is_gone_on_from() {
         move |asked| {
             let offset = asked.params["offset"].as_u64().unwrap() as usize;
             let block = &data[offset.min(data.len())..(offset + 700_000).min(data.len())];
-            Reply::Result(json!({"chunk": base64(block), "eof": block.is_empty()}))
+            ScriptedReply::Result(json!({"chunk": base64(block), "eof": block.is_empty()}))
         }
     });
     let reader = files.read_file_stream(&uri(), None).await.unwrap();
@@ -123,8 +123,8 @@ async fn a_short_block_in_the_middle_is_gone_on_from() {
 async fn a_server_that_forgot_the_file_with_the_connection_says_so() {
     let server = ScriptedServer::new();
     let files = connect(&server).await.file_system();
-    server.on("fs/open", |asked| Reply::Result(json!({"handleId": asked.params["handleId"]})));
-    server.on("fs/readBlock", |_| Reply::Error(-32004, "unknown file read handle `h`".into()));
+    server.on("fs/open", |asked| ScriptedReply::Result(json!({"handleId": asked.params["handleId"]})));
+    server.on("fs/readBlock", |_| ScriptedReply::Error(-32004, "unknown file read handle `h`".into()));
     let mut reader = files.read_file_stream(&uri(), None).await.unwrap();
     let error = reader.next().await.unwrap().unwrap_err();
     assert_eq!(error.kind, ErrorKind::BrokenPipe);
@@ -138,9 +138,9 @@ async fn an_opening_in_doubt_is_repeated_under_another_name() {
     let mut is_first = true;
     server.on("fs/open", move |asked| {
         if std::mem::take(&mut is_first) {
-            return Reply::Cut;
+            return ScriptedReply::Cut;
         }
-        Reply::Result(json!({"handleId": asked.params["handleId"]}))
+        ScriptedReply::Result(json!({"handleId": asked.params["handleId"]}))
     });
     let reader = files.read_file_stream(&uri(), None).await.unwrap();
     let lost = server.wait_for("fs/open", 1).await.params["handleId"].clone();
@@ -156,7 +156,7 @@ async fn a_server_that_lists_no_dangling_links_does_not_say_what_is_a_link() {
     let server = ScriptedServer::new();
     let files = connect(&server).await.file_system();
     server.on("fs/readDirectory", |_| {
-        Reply::Result(json!({"entries": [{"fileName": "x", "isDirectory": false, "isFile": true}]}))
+        ScriptedReply::Result(json!({"entries": [{"fileName": "x", "isDirectory": false, "isFile": true}]}))
     });
     let listed = files.read_directory_with_links(&uri(), None).await.unwrap();
     assert_eq!((listed[0].file_name.as_str(), listed[0].is_symlink), ("x", None));

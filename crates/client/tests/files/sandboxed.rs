@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 
 use client::{ExecutorFileSystem, FileOptions, LocalFileSystem, PathUri, SandboxContext, WalkOptions};
-use testkit::scripted::Reply;
+use testkit::scripted::ScriptedReply;
 use testkit::{ScriptedServer, Value, json};
 
 use crate::metadata_sharing::connect;
@@ -31,7 +31,7 @@ async fn asked_with(sandbox: SandboxContext) -> Value {
     let files = connect(&server).await.file_system();
     let path: PathUri = "file:///C:/data/a%20b".parse().unwrap();
     let options = FileOptions { sandbox: Some(sandbox), ..FileOptions::default() };
-    server.on("fs/readFile", |_| Reply::Result(json!({"dataBase64": ""})));
+    server.on("fs/readFile", |_| ScriptedReply::Result(json!({"dataBase64": ""})));
     files.read_file(&path, &options).await.unwrap();
     server.wait_for("fs/readFile", 1).await.params
 }

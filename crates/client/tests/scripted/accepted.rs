@@ -1,7 +1,7 @@
 //! Sockets that the environment has dialled.
 
 use client::{AcceptedSockets, ConnectionState, ExecServerError, accepted};
-use testkit::scripted::{Reply, page};
+use testkit::scripted::{ScriptedReply, page};
 use testkit::{ScriptedServer, json};
 
 use crate::support::{options, params, reaches, words};
@@ -39,7 +39,7 @@ async fn a_replacement_retires_the_old_socket_and_the_process_goes_on() {
     let (client, sockets) = connected(&server).await;
     let process = client.start(params("p")).await.unwrap();
     let old = server.connection();
-    server.on("process/read", |_| Reply::Result(page([(1, b"meanwhile".to_vec())], 2)));
+    server.on("process/read", |_| ScriptedReply::Result(page([(1, b"meanwhile".to_vec())], 2)));
     let mut states = client.connection_state();
     sockets.replace(server.dial()).await.unwrap();
     old.ended().await;
@@ -54,14 +54,14 @@ async fn a_replacement_retires_the_old_socket_and_the_process_goes_on() {
 /// A client whose second socket was taken and whose handshake over it is not answered.
 async fn in_a_silent_handshake(server: &ScriptedServer) -> (client::ExecServerClient, AcceptedSockets) {
     let (client, sockets) = connected(server).await;
-    server.on("initialize", |_| Reply::Silence);
+    server.on("initialize", |_| ScriptedReply::Silence);
     sockets.replace(server.dial()).await.unwrap();
     server.wait_for("initialize", 2).await;
     (client, sockets)
 }
 
-fn resume(asked: &testkit::scripted::ClientMessage) -> Reply {
-    Reply::Result(json!({"sessionId": asked.params["resumeSessionId"]}))
+fn resume(asked: &testkit::scripted::ClientMessage) -> ScriptedReply {
+    ScriptedReply::Result(json!({"sessionId": asked.params["resumeSessionId"]}))
 }
 
 #[tokio::test]
@@ -73,7 +73,7 @@ async fn one_replacement_at_a_time_and_a_third_socket_succeeds_after_a_refusal()
     assert_eq!(words(sockets.replace(server.dial()).await), IN_PROGRESS);
     let second = server.wait_for("initialize", 2).await;
     server.on("initialize", resume);
-    second.answer(Reply::Error(-32010, "session session-1 is already attached to another connection".into()));
+    second.answer(ScriptedReply::Error(-32010, "session session-1 is already attached to another connection".into()));
     replacing.await.unwrap();
     reaches(&client, |state| *state == ConnectionState::Connected).await;
     assert!(client.environment_status().await.is_ok());
@@ -90,7 +90,7 @@ async fn a_cancelled_hand_off_releases_the_claim_and_its_socket_is_not_used() {
     drop(replacing);
     let second = server.wait_for("initialize", 2).await;
     server.on("initialize", resume);
-    let answering = async { second.answer(Reply::Error(-32010, "still attached".into())) };
+    let answering = async { second.answer(ScriptedReply::Error(-32010, "still attached".into())) };
     let (replaced, ()) = tokio::join!(sockets.replace(server.dial()), answering);
     replaced.unwrap();
     assert!(client.environment_status().await.is_ok());
@@ -116,7 +116,7 @@ async fn a_socket_that_comes_to_life_late_is_retired_for_the_one_that_waits() {
 async fn a_client_that_has_failed_takes_no_socket() {
     let server = ScriptedServer::new();
     let (client, sockets) = connected(&server).await;
-    server.on("initialize", |_| Reply::Error(-32600, "unknown session id session-1".into()));
+    server.on("initialize", |_| ScriptedReply::Error(-32600, "unknown session id session-1".into()));
     sockets.replace(server.dial()).await.unwrap();
     let text = crate::support::fails(&client).await;
     let refused = sockets.replace(server.dial()).await;

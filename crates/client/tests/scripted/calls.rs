@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use client::{ConnectionState, ExecServerError, ReadParams};
-use testkit::scripted::Reply;
+use testkit::scripted::ScriptedReply;
 use testkit::{ScriptedServer, Value, json};
 use tokio::task::JoinSet;
 
@@ -16,14 +16,14 @@ fn read(process: &str) -> ReadParams {
 #[tokio::test]
 async fn answers_find_their_calls_in_any_order() {
     let server = ScriptedServer::new();
-    server.on("process/read", |_| Reply::Silence);
+    server.on("process/read", |_| ScriptedReply::Silence);
     let client = connect(&server).await;
     let answering = async {
         server.wait_for("process/read", 3).await;
         let asked: Vec<_> = server.asked().into_iter().filter(|asked| asked.method == "process/read").collect();
         for asked in asked.iter().rev() {
             let number: u64 = asked.params["processId"].as_str().unwrap().parse().unwrap();
-            asked.answer(Reply::Result(testkit::scripted::page([], number)));
+            asked.answer(ScriptedReply::Result(testkit::scripted::page([], number)));
         }
     };
     let (one, two, three, ()) =
@@ -34,11 +34,11 @@ async fn answers_find_their_calls_in_any_order() {
 #[tokio::test(start_paused = true)]
 async fn a_call_has_no_deadline_of_its_own() {
     let server = ScriptedServer::new();
-    server.on("process/read", |_| Reply::Silence);
+    server.on("process/read", |_| ScriptedReply::Silence);
     let client = connect(&server).await;
     let mut call = Box::pin(client.read(read("p")));
     assert!(tokio::time::timeout(Duration::from_secs(61), &mut call).await.is_err());
-    server.wait_for("process/read", 1).await.answer(Reply::Result(testkit::scripted::page([], 7)));
+    server.wait_for("process/read", 1).await.answer(ScriptedReply::Result(testkit::scripted::page([], 7)));
     assert_eq!(call.await.unwrap().next_seq, 7);
     assert_eq!(server.dialled(), 1);
 }
@@ -46,7 +46,7 @@ async fn a_call_has_no_deadline_of_its_own() {
 #[tokio::test]
 async fn calls_in_flight_are_bounded_and_a_place_is_kept_for_cleaning_up() {
     let server = ScriptedServer::new();
-    server.on("process/read", |_| Reply::Silence);
+    server.on("process/read", |_| ScriptedReply::Silence);
     let client = connect(&server).await;
     let process = client.start(params("p")).await.unwrap();
     let mut calls = JoinSet::new();
@@ -57,7 +57,7 @@ async fn calls_in_flight_are_bounded_and_a_place_is_kept_for_cleaning_up() {
     server.wait_for("process/read", 1024).await;
     // Answers to what was never asked free no place.
     for id in 5000..5010 {
-        server.connection().answer(id, Reply::Result(json!({})));
+        server.connection().answer(id, ScriptedReply::Result(json!({})));
     }
     let refused = client.environment_status().await.unwrap_err();
     assert!(matches!(refused, ExecServerError::TooManyRequests(1024)));
@@ -94,13 +94,13 @@ async fn a_request_with_a_negative_id_ends_the_connection_and_the_client_recover
     let server = ScriptedServer::new();
     let client = connect(&server).await;
     let first = server.connection();
-    server.on("initialize", |_| Reply::Silence);
+    server.on("initialize", |_| ScriptedReply::Silence);
     first.request(-1, "network/policyRequest", json!({}));
     let text = "exec-server transport disconnected: exec-server sent an invalid request ID";
     assert_eq!(recovering(&client).await, text);
     first.ended().await;
     let resumed = server.wait_for("initialize", 2).await;
-    resumed.answer(Reply::Result(json!({"sessionId": "session-1"})));
+    resumed.answer(ScriptedReply::Result(json!({"sessionId": "session-1"})));
     reaches(&client, |state| *state == ConnectionState::Connected).await;
 }
 
@@ -116,14 +116,14 @@ async fn recovering(client: &client::ExecServerClient) -> String {
 async fn a_notification_that_cannot_be_decoded_ends_the_connection_and_the_client_recovers() {
     let server = ScriptedServer::new();
     let client = connect(&server).await;
-    server.on("initialize", |_| Reply::Silence);
+    server.on("initialize", |_| ScriptedReply::Silence);
     server.push("process/exited", json!({"processId": "p"}));
     let text = recovering(&client).await;
     let expected =
         "exec-server transport disconnected: exec-server notification handling failed: missing field `seq`";
     assert!(text.starts_with(expected), "{text}");
     let resumed = server.wait_for("initialize", 2).await;
-    resumed.answer(Reply::Result(json!({"sessionId": "session-1"})));
+    resumed.answer(ScriptedReply::Result(json!({"sessionId": "session-1"})));
     reaches(&client, |state| *state == ConnectionState::Connected).await;
 }
 

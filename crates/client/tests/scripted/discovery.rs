@@ -6,7 +6,7 @@ use client::{
     CapabilityRoot, ConfigReadParams, ConfigReadResult, Connecting, Connector, DiscoveredRoot, ExecServerClient,
     ExecServerError, PathMap,
 };
-use testkit::scripted::Reply;
+use testkit::scripted::ScriptedReply;
 use testkit::{ScriptedServer, Value, json};
 
 use crate::support::{Dialler, connect, options};
@@ -35,7 +35,7 @@ fn decoded(root: Value) -> DiscoveredRoot {
 fn server(capabilities: Value) -> ScriptedServer {
     let server = ScriptedServer::new();
     server.on("environment/info", move |_| {
-        Reply::Result(json!({"shell": {"name": "sh", "path": "/bin/sh"}, "capabilities": capabilities}))
+        ScriptedReply::Result(json!({"shell": {"name": "sh", "path": "/bin/sh"}, "capabilities": capabilities}))
     });
     server
 }
@@ -53,7 +53,7 @@ async fn each_root_has_its_answer_and_one_that_was_not_asked_for_fails() {
     let server = server(json!({}));
     server.on(DISCOVER, |asked| {
         assert_eq!(asked.params["roots"].as_array().unwrap().len(), 4);
-        Reply::Result(json!({"roots": [
+        ScriptedReply::Result(json!({"roots": [
             {"id": "a", "path": "file:///a", "skills": [
                 {"instructions": {"path": "file:///a/SKILL.md", "contents": "s"}}]},
             {"id": "b", "path": "file:///other"},
@@ -79,7 +79,7 @@ async fn each_root_has_its_answer_and_one_that_was_not_asked_for_fails() {
 #[tokio::test]
 async fn another_number_of_roots_fails_all_of_them() {
     let server = server(json!({}));
-    server.on(DISCOVER, |_| Reply::Result(json!({"roots": [{"id": "a", "path": "file:///a"}]})));
+    server.on(DISCOVER, |_| ScriptedReply::Result(json!({"roots": [{"id": "a", "path": "file:///a"}]})));
     let client = connect(&server).await;
     let error = client.discover_capability_roots(vec![root("a", None), root("b", None)]).await.unwrap_err();
     assert!(matches!(error, ExecServerError::Protocol(_)), "{error}");
@@ -96,7 +96,7 @@ async fn a_sandbox_that_a_server_cannot_enforce_is_not_sent() {
     let answer = |asked: &testkit::scripted::ClientMessage| {
         let roots = asked.params["roots"].as_array().unwrap().iter();
         let roots: Vec<_> = roots.map(|root| json!({"id": root["id"], "path": root["path"]})).collect();
-        Reply::Result(json!({"roots": roots}))
+        ScriptedReply::Result(json!({"roots": roots}))
     };
     let old = server(json!({}));
     old.on(DISCOVER, move |asked| {
@@ -132,7 +132,7 @@ async fn configuration_is_read_from_servers_that_can_tell_it() {
             asked.params,
             json!({"cwd": "file:///srv/work", "configPaths": [["mcp_servers"]], "requirementsPaths": []})
         );
-        Reply::Result(result.clone())
+        ScriptedReply::Result(result.clone())
     });
     let client = connect(&able).await;
     assert_eq!(client.read_environment_config(config_params()).await.unwrap(), Some(expected));
@@ -146,7 +146,7 @@ async fn configuration_is_read_from_servers_that_can_tell_it() {
 async fn a_server_that_cannot_be_asked_has_no_capabilities() {
     let server = ScriptedServer::new();
     server.on("environment/info", |_| {
-        Reply::Error(METHOD_NOT_FOUND, "exec-server stub does not implement `environment/info` yet".into())
+        ScriptedReply::Error(METHOD_NOT_FOUND, "exec-server stub does not implement `environment/info` yet".into())
     });
     let client = connect(&server).await;
     assert_eq!(client.capabilities().await.unwrap(), client::Capabilities::default());
@@ -202,11 +202,11 @@ async fn each_side_is_told_its_own_paths() {
         let root = &asked.params["roots"][0];
         let paths = (&root["path"], &root["sandbox"]["cwd"]);
         assert_eq!(paths, (&json!("file:///srv/there/plugin"), &json!("file:///srv/there/work")));
-        Reply::Result(json!({"roots": [plugin_in("file:///srv/there/plugin")]}))
+        ScriptedReply::Result(json!({"roots": [plugin_in("file:///srv/there/plugin")]}))
     });
     server.on("environmentConfig/read", |asked| {
         assert_eq!(asked.params["cwd"], "file:///srv/there/work");
-        Reply::Result(configuration_in("file:///srv/there/home"))
+        ScriptedReply::Result(configuration_in("file:///srv/there/home"))
     });
     let dialler = Dialler { server: server.clone(), can_reconnect: true };
     let paths = PathMap::new(Path::new("/here"), Path::new("/srv/there")).unwrap();

@@ -2,7 +2,7 @@
 
 use client::{ExecProcessEvent, ProcessOutputChunk, Stream};
 use testkit::ScriptedServer;
-use testkit::scripted::{Reply, page};
+use testkit::scripted::{ScriptedReply, page};
 
 use crate::support::{connect, options, params, try_connect};
 
@@ -51,7 +51,7 @@ async fn notifications_before_the_answer_to_a_resume_do_not_block_it() {
         for seq in 1..=256 {
             asked.connection.output("of an earlier client", seq, "x");
         }
-        Reply::Result(testkit::json!({"sessionId": asked.params["resumeSessionId"]}))
+        ScriptedReply::Result(testkit::json!({"sessionId": asked.params["resumeSessionId"]}))
     });
     let mut options = options();
     options.resume_session_id = Some("earlier".into());
@@ -64,7 +64,7 @@ async fn events_before_the_answer_to_the_start_are_not_lost() {
     let server = ScriptedServer::new();
     server.on("process/start", |asked| {
         asked.connection.output("p", 1, "early");
-        Reply::Result(testkit::json!({"processId": "p"}))
+        ScriptedReply::Result(testkit::json!({"processId": "p"}))
     });
     let client = connect(&server).await;
     let process = client.start(params("p")).await.unwrap();
@@ -77,7 +77,7 @@ async fn events_that_are_gone_for_a_late_subscriber_are_read_once_and_not_double
     let server = ScriptedServer::new();
     let client = connect(&server).await;
     let letter = |seq: u64| vec![b'a' + (seq % 26) as u8];
-    server.on("process/read", move |_| Reply::Result(page((1..=1024).map(|seq| (seq, letter(seq))), 1025)));
+    server.on("process/read", move |_| ScriptedReply::Result(page((1..=1024).map(|seq| (seq, letter(seq))), 1025)));
     let process = client.start(params("p")).await.unwrap();
     let mut early = process.events();
     for seq in 1..=1024 {

@@ -1,13 +1,13 @@
 //! HTTP requests made from the environment.
 
 use client::{ExecServerError, HttpClient, HttpRequestParams};
-use testkit::scripted::Reply;
+use testkit::scripted::ScriptedReply;
 use testkit::{ScriptedServer, base64, json};
 
 use crate::support::connect;
 
 fn answered(server: &ScriptedServer) {
-    server.on("http/request", |_| Reply::Result(json!({"status": 200, "headers": [], "bodyBase64": ""})));
+    server.on("http/request", |_| ScriptedReply::Result(json!({"status": 200, "headers": [], "bodyBase64": ""})));
 }
 
 fn delta(server: &ScriptedServer, seq: u64, bytes: &str, done: bool) {
@@ -58,7 +58,7 @@ async fn a_piece_that_is_missing_fails_the_body() {
 fn capable(server: &ScriptedServer) {
     server.on("environment/info", |_| {
         let capabilities = json!({"httpCancel": true, "httpLimits": true});
-        Reply::Result(json!({"shell": {"name": "sh", "path": "/bin/sh"}, "capabilities": capabilities}))
+        ScriptedReply::Result(json!({"shell": {"name": "sh", "path": "/bin/sh"}, "capabilities": capabilities}))
     });
 }
 
@@ -96,7 +96,7 @@ async fn a_body_that_nobody_reads_is_cancelled_where_that_is_possible() {
 #[tokio::test]
 async fn a_request_that_nobody_waits_for_is_cancelled() {
     let server = ScriptedServer::new();
-    server.on("http/request", |_| Reply::Silence);
+    server.on("http/request", |_| ScriptedReply::Silence);
     capable(&server);
     let client = connect(&server).await;
     for (times, is_streamed) in [(1, false), (2, true)] {
@@ -135,7 +135,7 @@ async fn what_has_ended_is_not_cancelled_and_an_old_server_is_not_asked_to() {
             assert!(body.recv().await.is_none());
         }
         drop(body);
-        server.on("http/request", |_| Reply::Error(-32602, "no".into()));
+        server.on("http/request", |_| ScriptedReply::Error(-32602, "no".into()));
         client.http_request_stream(HttpRequestParams::new("GET", "http://x/")).await.err().unwrap();
         client.environment_status().await.unwrap();
         client.close().await;

@@ -1,7 +1,7 @@
 //! Servers that say less.
 
 use client::{ExecProcessEvent, ExecServerClientConnectOptions};
-use testkit::scripted::{Reply, exited, page};
+use testkit::scripted::{ScriptedReply, exited, page};
 use testkit::{ScriptedServer, json};
 
 use crate::support::{connect, fails, options, params, try_connect};
@@ -9,7 +9,7 @@ use crate::support::{connect, fails, options, params, try_connect};
 #[tokio::test]
 async fn without_a_session_id_there_is_no_recovery() {
     let server = ScriptedServer::new();
-    server.on("initialize", |_| Reply::Result(json!({})));
+    server.on("initialize", |_| ScriptedReply::Result(json!({})));
     let client = connect(&server).await;
     assert_eq!(client.session_id(), None);
     assert!(client.environment_status().await.is_ok());
@@ -45,7 +45,7 @@ async fn whether_the_sandbox_refused_something_is_asked_for_once() {
         let mut page = page([], 3);
         (page["exited"], page["exitCode"], page["closed"]) = (true.into(), 1.into(), true.into());
         page["sandboxDenied"] = true.into();
-        Reply::Result(page)
+        ScriptedReply::Result(page)
     });
     server.push("process/exited", exited("p", 1, 1, None));
     server.push("process/closed", json!({"processId": "p", "seq": 2}));
@@ -58,8 +58,8 @@ async fn whether_the_sandbox_refused_something_is_asked_for_once() {
 async fn from_a_server_that_knows_no_observers_the_session_is_taken() {
     let server = ScriptedServer::new();
     server.on("initialize", |asked| match asked.params["takeover"] == true {
-        true => Reply::Result(json!({"sessionId": "kept"})),
-        false => Reply::Error(-32010, "session kept is already attached to another connection".into()),
+        true => ScriptedReply::Result(json!({"sessionId": "kept"})),
+        false => ScriptedReply::Error(-32010, "session kept is already attached to another connection".into()),
     });
     let options =
         ExecServerClientConnectOptions { resume_session_id: Some("kept".into()), observe: true, ..options() };

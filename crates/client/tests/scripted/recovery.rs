@@ -1,7 +1,7 @@
 //! A lost connection, with and without a way back.
 
 use client::{ConnectionState, ExecProcessEvent, ExecServerError, WriteStatus};
-use testkit::scripted::{Reply, page};
+use testkit::scripted::{ScriptedReply, page};
 use testkit::{ScriptedServer, Value, base64, eventually, json};
 
 use crate::support::{connect, connect_once, fails, params, reaches, words};
@@ -43,7 +43,7 @@ async fn the_session_is_resumed_by_its_id() {
 async fn another_session_than_the_one_to_resume_is_the_end() {
     let server = ScriptedServer::new();
     let client = connect(&server).await;
-    server.on("initialize", |_| Reply::Result(json!({"sessionId": "other"})));
+    server.on("initialize", |_| ScriptedReply::Result(json!({"sessionId": "other"})));
     server.cut();
     assert_eq!(
         fails(&client).await,
@@ -56,7 +56,7 @@ async fn another_session_than_the_one_to_resume_is_the_end() {
 async fn a_session_the_server_has_forgotten_is_the_end() {
     let server = ScriptedServer::new();
     let client = connect(&server).await;
-    server.on("initialize", |_| Reply::Error(-32600, "unknown session id session-1".into()));
+    server.on("initialize", |_| ScriptedReply::Error(-32600, "unknown session id session-1".into()));
     server.cut();
     let text =
         "exec-server transport disconnected; failed to resume exec-server session: unknown session id session-1";
@@ -71,10 +71,10 @@ async fn a_session_that_is_still_attached_is_asked_for_again() {
     let mut refusals = 2;
     server.on("initialize", move |asked| {
         if refusals == 0 {
-            return Reply::Result(json!({"sessionId": asked.params["resumeSessionId"]}));
+            return ScriptedReply::Result(json!({"sessionId": asked.params["resumeSessionId"]}));
         }
         refusals -= 1;
-        Reply::Error(-32010, "session session-1 is already attached to another connection".into())
+        ScriptedReply::Error(-32010, "session session-1 is already attached to another connection".into())
     });
     server.cut();
     assert!(client.environment_status().await.is_ok());
@@ -90,12 +90,12 @@ async fn what_is_pushed_behind_the_answer_to_an_attach_is_not_missed() {
         "oldestSeq": 4, "gap": true, "droppedBytes": 12});
     let mut is_first = true;
     server.on("process/read", move |_| match std::mem::replace(&mut is_first, false) {
-        true => Reply::Silence,
-        false => Reply::Result(gone.clone()),
+        true => ScriptedReply::Silence,
+        false => ScriptedReply::Result(gone.clone()),
     });
     let (process, ()) = tokio::join!(client.attach("p"), async {
         let asked = server.wait_for("process/read", 1).await;
-        asked.answer(Reply::Result(page([(1, b"one".to_vec())], 2)));
+        asked.answer(ScriptedReply::Result(page([(1, b"one".to_vec())], 2)));
         server.output("p", 2, "two");
         server.output("p", 3, "three");
     });
@@ -111,14 +111,14 @@ async fn what_is_pushed_behind_the_answer_to_an_attach_is_not_missed() {
 async fn a_process_whose_attach_was_given_up_can_be_attached_again() {
     let server = ScriptedServer::new();
     let client = connect(&server).await;
-    server.on("process/read", |_| Reply::Error(-32600, "unknown process id p".into()));
+    server.on("process/read", |_| ScriptedReply::Error(-32600, "unknown process id p".into()));
     assert_eq!(words(client.attach("p").await), "unknown process id p");
-    server.on("process/read", |_| Reply::Silence);
+    server.on("process/read", |_| ScriptedReply::Silence);
     tokio::select! {
         _ = client.attach("p") => panic!("nobody answered"),
         _ = server.wait_for("process/read", 2) => {}
     }
-    server.on("process/read", |_| Reply::Result(page([], 1)));
+    server.on("process/read", |_| ScriptedReply::Result(page([], 1)));
     assert!(client.attach("p").await.is_ok());
 }
 
@@ -127,10 +127,12 @@ fn taken_once(server: &ScriptedServer, method: &str, then: Value) {
     let mut is_first = true;
     server.on(method, move |_| match std::mem::replace(&mut is_first, false) {
         // Whatever the words: the kind says it.
-        true => {
-            Reply::ErrorWithData(-32600, json!({"kind": "sessionResumedElsewhere"}), "somebody else has it".into())
-        }
-        false => Reply::Result(then.clone()),
+        true => ScriptedReply::ErrorWithData(
+            -32600,
+            json!({"kind": "sessionResumedElsewhere"}),
+            "somebody else has it".into(),
+        ),
+        false => ScriptedReply::Result(then.clone()),
     });
 }
 
@@ -148,7 +150,7 @@ async fn a_session_that_is_taken_is_given_up_where_others_can_look_without_takin
     let server = ScriptedServer::new();
     server.on("environment/info", |_| {
         let shell = json!({"name": "sh", "path": "/bin/sh"});
-        Reply::Result(json!({"shell": shell, "capabilities": {"sessionObserve": true}}))
+        ScriptedReply::Result(json!({"shell": shell, "capabilities": {"sessionObserve": true}}))
     });
     let client = connect(&server).await;
     assert!(client.capabilities().await.unwrap().session_observe);
@@ -188,10 +190,10 @@ async fn a_write_is_repeated_under_its_id_after_catching_up() {
     assert!(events.next().await.is_some());
     let mut is_first = true;
     server.on("process/write", move |_| match std::mem::replace(&mut is_first, false) {
-        true => Reply::Cut,
-        false => Reply::Result(json!({"status": "accepted"})),
+        true => ScriptedReply::Cut,
+        false => ScriptedReply::Result(json!({"status": "accepted"})),
     });
-    server.on("process/read", |_| Reply::Result(page([(2, b"two".to_vec())], 3)));
+    server.on("process/read", |_| ScriptedReply::Result(page([(2, b"two".to_vec())], 3)));
     assert_eq!(process.write("input").await.unwrap(), WriteStatus::Accepted);
     let asked = server.asked();
     let resumed = asked.iter().rposition(|asked| asked.method == "initialize").unwrap();
@@ -211,10 +213,10 @@ async fn signals_and_terminations_are_not_repeated() {
     let server = ScriptedServer::new();
     let client = connect(&server).await;
     let process = client.start(params("p")).await.unwrap();
-    server.on("process/signal", |_| Reply::Cut);
+    server.on("process/signal", |_| ScriptedReply::Cut);
     assert_eq!(words(process.signal(client::Signal::Interrupt).await), "exec-server transport disconnected");
     reaches(&client, |state| *state == ConnectionState::Connected).await;
-    server.on("process/terminate", |_| Reply::Cut);
+    server.on("process/terminate", |_| ScriptedReply::Cut);
     assert_eq!(words(process.terminate().await), "exec-server transport disconnected");
     assert!(client.environment_status().await.is_ok());
     assert_eq!((server.count("process/signal"), server.count("process/terminate")), (1, 1));
@@ -227,8 +229,8 @@ async fn a_process_whose_events_are_gone_fails_alone() {
     let (lost, kept) = (client.start(params("lost")).await.unwrap(), client.start(params("kept")).await.unwrap());
     let mut events = lost.events();
     server.on("process/read", |asked| match asked.params["processId"].as_str().unwrap() {
-        "lost" => Reply::Result(page([(5, b"five".to_vec())], 6)),
-        _ => Reply::Result(page([], 1)),
+        "lost" => ScriptedReply::Result(page([(5, b"five".to_vec())], 6)),
+        _ => ScriptedReply::Result(page([], 1)),
     });
     server.cut();
     let text =
@@ -260,7 +262,7 @@ async fn an_event_that_never_comes_is_asked_for() {
     let client = connect(&server).await;
     let process = client.start(params("p")).await.unwrap();
     let mut events = process.events();
-    server.on("process/read", |_| Reply::Result(page([(1, b"one".to_vec()), (2, b"two".to_vec())], 3)));
+    server.on("process/read", |_| ScriptedReply::Result(page([(1, b"one".to_vec()), (2, b"two".to_vec())], 3)));
     server.output("p", 2, "two");
     for expected in ["one", "two"] {
         let Some(ExecProcessEvent::Output(output)) = events.next().await else { panic!("{expected}") };
@@ -273,10 +275,10 @@ async fn an_event_that_never_comes_is_asked_for() {
 async fn an_event_that_is_missing_before_the_answer_to_the_start_is_asked_for() {
     let server = ScriptedServer::new();
     let client = connect(&server).await;
-    server.on("process/read", |_| Reply::Result(page([(1, b"one".to_vec()), (2, b"two".to_vec())], 3)));
+    server.on("process/read", |_| ScriptedReply::Result(page([(1, b"one".to_vec()), (2, b"two".to_vec())], 3)));
     server.on("process/start", |asked| {
         asked.connection.output("p", 2, "two");
-        Reply::Result(json!({"processId": "p"}))
+        ScriptedReply::Result(json!({"processId": "p"}))
     });
     let process = client.start(params("p")).await.unwrap();
     let mut events = process.events();
@@ -303,7 +305,7 @@ async fn a_missing_event_that_may_not_be_asked_for_fails_the_process() {
     let client = connect(&server).await;
     let process = client.start(params("p")).await.unwrap();
     let mut events = process.events();
-    server.on("process/read", |_| Reply::Error(-32600, "unknown process id p".into()));
+    server.on("process/read", |_| ScriptedReply::Error(-32600, "unknown process id p".into()));
     server.output("p", 2, "two");
     let text = "failed to recover process p: unknown process id p";
     assert_eq!(events.next().await, Some(ExecProcessEvent::Failed(text.into())));
@@ -317,7 +319,7 @@ async fn a_process_that_was_closed_meanwhile_without_an_exit_is_not_waited_for()
     server.on("process/read", |_| {
         let mut answer = page([], 1);
         answer["closed"] = json!(true);
-        Reply::Result(answer)
+        ScriptedReply::Result(answer)
     });
     server.cut();
     assert_eq!(words(process.wait().await), "the server closed the process and did not say how it exited");
@@ -335,7 +337,7 @@ async fn a_page_that_is_repeated_is_not_read_for_ever() {
         let mut answer = page([(1, b"one".to_vec())], 2);
         (answer["closed"], answer["exited"], answer["exitCode"]) = (json!(true), json!(true), json!(0));
         answer["exitSeq"] = json!(2);
-        Reply::Result(answer)
+        ScriptedReply::Result(answer)
     });
     // An exit that does not say what the sandbox refused has to be asked for.
     server.push("process/exited", json!({"processId": "p", "seq": 2, "exitCode": 0}));

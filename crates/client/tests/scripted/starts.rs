@@ -1,7 +1,7 @@
 //! Starts that do not come to their end.
 
 use client::ExecServerError;
-use testkit::scripted::Reply;
+use testkit::scripted::ScriptedReply;
 use testkit::{ScriptedServer, json};
 
 use crate::support::{connect, params};
@@ -9,7 +9,7 @@ use crate::support::{connect, params};
 #[tokio::test]
 async fn an_abandoned_start_is_forgotten_at_once_and_ended_when_it_is_answered() {
     let server = ScriptedServer::new();
-    server.on("process/start", |_| Reply::Silence);
+    server.on("process/start", |_| ScriptedReply::Silence);
     let client = connect(&server).await;
     let starting = tokio::spawn({
         let client = client.clone();
@@ -19,17 +19,17 @@ async fn an_abandoned_start_is_forgotten_at_once_and_ended_when_it_is_answered()
     starting.abort();
     assert!(starting.await.unwrap_err().is_cancelled());
     // The id is free for another.
-    server.on("process/start", |_| Reply::Error(-32600, "process p already exists".into()));
+    server.on("process/start", |_| ScriptedReply::Error(-32600, "process p already exists".into()));
     assert!(matches!(client.start(params("p")).await, Err(ExecServerError::Server { code: -32600, .. })));
     assert_eq!(server.count("process/terminate"), 0);
-    asked.answer(Reply::Result(json!({"processId": "p", "sandboxType": "none"})));
+    asked.answer(ScriptedReply::Result(json!({"processId": "p", "sandboxType": "none"})));
     assert_eq!(server.wait_for("process/terminate", 1).await.params, json!({"processId": "p"}));
 }
 
 #[tokio::test]
 async fn an_abandoned_start_that_fails_is_not_ended() {
     let server = ScriptedServer::new();
-    server.on("process/start", |_| Reply::Silence);
+    server.on("process/start", |_| ScriptedReply::Silence);
     let client = connect(&server).await;
     let starting = tokio::spawn({
         let client = client.clone();
@@ -38,7 +38,7 @@ async fn an_abandoned_start_that_fails_is_not_ended() {
     let asked = server.wait_for("process/start", 1).await;
     starting.abort();
     let _cancelled = starting.await;
-    asked.answer(Reply::Error(-32603, "No such file or directory (os error 2)".into()));
+    asked.answer(ScriptedReply::Error(-32603, "No such file or directory (os error 2)".into()));
     client.close().await;
     assert_eq!(server.count("process/terminate"), 0);
 }
@@ -46,11 +46,11 @@ async fn an_abandoned_start_that_fails_is_not_ended() {
 #[tokio::test]
 async fn a_start_lost_with_its_connection_is_ended_over_the_next_and_never_adopted() {
     let server = ScriptedServer::new();
-    server.on("process/start", |_| Reply::Cut);
+    server.on("process/start", |_| ScriptedReply::Cut);
     let mut is_first = true;
     server.on("process/terminate", move |_| match std::mem::replace(&mut is_first, false) {
-        true => Reply::Cut,
-        false => Reply::Result(json!({"running": true})),
+        true => ScriptedReply::Cut,
+        false => ScriptedReply::Result(json!({"running": true})),
     });
     let client = connect(&server).await;
     let error = client.start(params("p")).await.err().unwrap();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use client::{ExecCommandRequest, ExecCommandResponse, StdinOutcome, UnifiedExec, UnifiedExecError};
-use testkit::scripted::{Reply, exited, page};
+use testkit::scripted::{ScriptedReply, exited, page};
 use testkit::{ScriptedServer, json};
 use tokio::task::JoinHandle;
 
@@ -75,7 +75,7 @@ async fn an_exit_that_says_less_costs_one_read() {
         let mut page = page([], 4);
         (page["exited"], page["exitCode"], page["closed"]) = (true.into(), 1.into(), true.into());
         page["sandboxDenied"] = true.into();
-        Reply::Result(page)
+        ScriptedReply::Result(page)
     });
     let (running, id) = begin(&server, &exec, request(), 1).await;
     server.output(&id, 1, "denied");
@@ -97,7 +97,7 @@ async fn events_that_came_before_anybody_looked_are_all_there() {
         for seq in 1..=1024 {
             asked.connection.output("1", seq, letter(seq));
         }
-        Reply::Result(json!({"processId": "1", "sandboxType": "none"}))
+        ScriptedReply::Result(json!({"processId": "1", "sandboxType": "none"}))
     });
     let (running, id) = begin(&server, &exec, request(), 1).await;
     server.exited(&id, 1025, 0);
@@ -161,12 +161,12 @@ async fn a_future_that_is_dropped_leaves_no_process() {
     running.abort();
     assert_eq!(server.wait_for("process/terminate", 1).await.params, json!({"processId": id}));
     // Before the start is answered.
-    server.on("process/start", |_| Reply::Silence);
+    server.on("process/start", |_| ScriptedReply::Silence);
     let (running, id) = begin(&server, &exec, request(), 2).await;
     running.abort();
     let _cancelled = running.await;
     let started = server.wait_for("process/start", 2).await;
-    started.answer(Reply::Result(json!({"processId": id, "sandboxType": "none"})));
+    started.answer(ScriptedReply::Result(json!({"processId": id, "sandboxType": "none"})));
     assert_eq!(server.wait_for("process/terminate", 2).await.params, json!({"processId": id}));
     assert!(exec.sessions().is_empty());
 }

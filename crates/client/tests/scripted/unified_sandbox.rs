@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use client::{
     Approval, ApprovalDecider, ApprovalRequest, Deciding, ExecCommandRequest, UnifiedExec, UnifiedExecOptions,
 };
-use testkit::scripted::{Reply, exited};
+use testkit::scripted::{ScriptedReply, exited};
 use testkit::{ScriptedServer, json};
 
 use crate::support::connect;
@@ -44,7 +44,7 @@ fn refusing() -> ScriptedServer {
         asked.connection.output(id, 1, "no!");
         asked.connection.push("process/exited", exited(id, 2, 1, Some(true)));
         asked.connection.push("process/closed", json!({"processId": id, "seq": 3}));
-        Reply::Result(json!({"processId": id, "sandboxType": "linuxSeccomp"}))
+        ScriptedReply::Result(json!({"processId": id, "sandboxType": "linuxSeccomp"}))
     });
     server
 }

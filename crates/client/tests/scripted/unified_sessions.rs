@@ -6,7 +6,7 @@ use client::{
     ExecCommandRequest, ExecSessionId, StdinOutcome, UnifiedExec, UnifiedExecError, UnifiedExecOptions,
     WriteStdinRequest,
 };
-use testkit::scripted::Reply;
+use testkit::scripted::ScriptedReply;
 use testkit::{ScriptedServer, base64, json};
 
 use crate::support::connect;
@@ -53,7 +53,7 @@ async fn what_is_written_goes_in_and_each_call_returns_what_is_new() {
     server.on("process/write", |asked| {
         assert_eq!(asked.params["chunk"], base64("6*7\n"));
         asked.connection.output("1", 2, "42\n");
-        Reply::Result(json!({"status": "accepted"}))
+        ScriptedReply::Result(json!({"status": "accepted"}))
     });
     let request = WriteStdinRequest { settle: Some(Duration::from_millis(20)), ..patient(session, "6*7\n") };
     let response = exec.write_stdin(request).await.unwrap();
@@ -80,7 +80,7 @@ async fn a_write_the_process_can_no_longer_take_marks_it_exited() {
         let session = background(&exec).await;
         server.on("process/write", move |asked| {
             asked.connection.output("1", 1, "last words");
-            Reply::Result(json!({"status": status}))
+            ScriptedReply::Result(json!({"status": status}))
         });
         let response = exec.write_stdin(patient(session, "x")).await.unwrap();
         assert_eq!((response.stdin, response.session), (StdinOutcome::Closed, None), "{status}");
@@ -100,10 +100,10 @@ async fn an_exit_on_its_way_is_told_with_the_closed_stdin() {
     let exec = unified(&server).await;
     let session = background(&exec).await;
     server.on("process/write", |asked| {
-        asked.answer(Reply::Result(json!({"status": "stdinClosed"})));
+        asked.answer(ScriptedReply::Result(json!({"status": "stdinClosed"})));
         asked.connection.push("process/exited", testkit::scripted::exited("1", 1, 3, Some(false)));
         asked.connection.push("process/closed", json!({"processId": "1", "seq": 2}));
-        Reply::Silence
+        ScriptedReply::Silence
     });
     let response = exec.write_stdin(patient(session, "x")).await.unwrap();
     assert_eq!((response.stdin, response.exit_code), (StdinOutcome::Closed, Some(3)));
@@ -126,7 +126,7 @@ async fn a_write_that_is_not_taken_does_not_outlast_the_yield_time() {
     let server = ScriptedServer::new();
     let exec = unified(&server).await;
     let session = background(&exec).await;
-    server.on("process/write", |_| Reply::Silence);
+    server.on("process/write", |_| ScriptedReply::Silence);
     let response = exec.write_stdin(patient(session, "x")).await.unwrap();
     assert_eq!((response.stdin, response.session), (StdinOutcome::Pending, Some(session)));
     assert_eq!(response.wall_time.as_secs(), 20);
@@ -200,7 +200,7 @@ async fn it_can_be_interrupted_and_ended() {
     server.on("process/terminate", |asked| {
         asked.connection.push("process/exited", testkit::scripted::exited("1", 1, 137, Some(false)));
         asked.connection.push("process/closed", json!({"processId": "1", "seq": 2}));
-        Reply::Result(json!({"running": true}))
+        ScriptedReply::Result(json!({"running": true}))
     });
     let last = exec.terminate(session, 1000).await.unwrap();
     assert_eq!((last.exit_code, last.session, last.failure), (Some(137), None, None));
@@ -212,13 +212,13 @@ async fn an_end_that_was_refused_changes_nothing() {
     let server = ScriptedServer::new();
     let exec = unified(&server).await;
     let session = background(&exec).await;
-    server.on("process/terminate", |_| Reply::Error(-32603, "not now".into()));
+    server.on("process/terminate", |_| ScriptedReply::Error(-32603, "not now".into()));
     assert!(exec.terminate(session, 1000).await.is_err());
     exec.interrupt(session).await.unwrap();
     server.on("process/terminate", |asked| {
         asked.connection.push("process/exited", testkit::scripted::exited("1", 1, 137, Some(false)));
         asked.connection.push("process/closed", json!({"processId": "1", "seq": 2}));
-        Reply::Result(json!({"running": true}))
+        ScriptedReply::Result(json!({"running": true}))
     });
     assert_eq!(exec.terminate(session, 1000).await.unwrap().exit_code, Some(137));
 }

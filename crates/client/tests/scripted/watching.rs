@@ -1,7 +1,7 @@
 //! Watches over servers that forget them.
 
 use client::{Changes, ExecServerError};
-use testkit::scripted::Reply;
+use testkit::scripted::ScriptedReply;
 use testkit::{ScriptedServer, Value, json};
 
 use crate::support::connect;
@@ -9,7 +9,7 @@ use crate::support::connect;
 fn can_watch(server: &ScriptedServer) {
     server.on("environment/info", |_| {
         let capabilities = json!({"fsWatch": true, "fsSearch": true});
-        Reply::Result(json!({"shell": {"name": "sh", "path": "/bin/sh"}, "capabilities": capabilities}))
+        ScriptedReply::Result(json!({"shell": {"name": "sh", "path": "/bin/sh"}, "capabilities": capabilities}))
     });
 }
 
@@ -83,8 +83,8 @@ async fn a_watch_that_the_server_has_forgotten_is_made_anew_and_says_so() {
     changed(&server, &id, 1, "file:///tree/1");
     path(watch.recv().await);
     server.on("fs/watch", |asked| match asked.params.get("afterSeq") {
-        Some(_) => Reply::Error(-32004, "unknown watch".into()),
-        None => Reply::Result(json!({})),
+        Some(_) => ScriptedReply::Error(-32004, "unknown watch".into()),
+        None => ScriptedReply::Result(json!({})),
     });
     server.cut();
     assert_eq!(server.wait_for("fs/watch", 3).await.params.get("afterSeq"), None);
@@ -99,7 +99,7 @@ async fn a_watch_that_cannot_be_made_anew_fails() {
     can_watch(&server);
     let client = connect(&server).await;
     let mut watch = client.watch(&"file:///tree".parse().unwrap(), true).await.unwrap();
-    server.on("fs/watch", |_| Reply::Error(-32004, "nothing is there".into()));
+    server.on("fs/watch", |_| ScriptedReply::Error(-32004, "nothing is there".into()));
     server.cut();
     assert!(watch.recv().await.unwrap().unwrap().overflow);
     let error = watch.recv().await.unwrap().unwrap_err();
@@ -118,9 +118,9 @@ async fn a_cut_before_the_answer_does_not_hurt() {
         server.on("fs/watch", move |asked| {
             times += 1;
             match asked.params.get("afterSeq") {
-                None if times == 1 => Reply::Cut,
-                Some(_) if !knows => Reply::Error(-32004, "unknown watch".into()),
-                _ => Reply::Result(json!({})),
+                None if times == 1 => ScriptedReply::Cut,
+                Some(_) if !knows => ScriptedReply::Error(-32004, "unknown watch".into()),
+                _ => ScriptedReply::Result(json!({})),
             }
         });
         let mut watch = client.watch(&"file:///tree".parse().unwrap(), true).await.unwrap();
@@ -143,7 +143,7 @@ async fn a_server_that_cannot_watch_or_search_is_not_asked_to() {
 async fn a_search_fails_with_its_connection_and_is_cancelled_when_dropped() {
     let server = ScriptedServer::new();
     can_watch(&server);
-    server.on("fs/search", |_| Reply::Silence);
+    server.on("fs/search", |_| ScriptedReply::Silence);
     let client = connect(&server).await;
     let params = client::SearchParams::below("file:///".parse().unwrap());
     let mut search = client.search(params.clone()).await.unwrap();

@@ -1,7 +1,7 @@
 //! Writes that a server refuses for now, or because they are too large.
 
 use client::{ExecProcess, WriteStatus};
-use testkit::scripted::{ClientMessage, Reply};
+use testkit::scripted::{ClientMessage, ScriptedReply};
 use testkit::{ScriptedServer, Value, json, unbase64};
 
 use crate::support::{connect, params, words};
@@ -11,23 +11,23 @@ fn bytes(asked: &ClientMessage) -> Vec<u8> {
     unbase64(&asked.params["chunk"])
 }
 
-fn refused(kind: &str) -> Reply {
-    Reply::ErrorWithData(-32600, json!({"kind": kind}), "refused".into())
+fn refused(kind: &str) -> ScriptedReply {
+    ScriptedReply::ErrorWithData(-32600, json!({"kind": kind}), "refused".into())
 }
 
 /// A process of a server that refuses writes as `refuse` says, and what that server has taken.
 async fn process(
     server: &ScriptedServer,
-    mut refuse: impl FnMut(&ClientMessage) -> Option<Reply> + Send + 'static,
+    mut refuse: impl FnMut(&ClientMessage) -> Option<ScriptedReply> + Send + 'static,
 ) -> (client::ExecServerClient, ExecProcess, std::sync::mpsc::Receiver<Vec<u8>>) {
     let (take, taken) = std::sync::mpsc::channel();
     let capabilities = json!({"processWriteQuery": true});
     let info: Value = json!({"shell": {"name": "sh", "path": "/bin/sh"}, "capabilities": capabilities});
-    server.on("environment/info", move |_| Reply::Result(info.clone()));
+    server.on("environment/info", move |_| ScriptedReply::Result(info.clone()));
     server.on("process/write", move |asked| {
         refuse(asked).unwrap_or_else(|| {
             take.send(bytes(asked)).unwrap();
-            Reply::Result(json!({"status": "accepted"}))
+            ScriptedReply::Result(json!({"status": "accepted"}))
         })
     });
     let client = connect(server).await;

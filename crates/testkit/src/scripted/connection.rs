@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 use transport::{Framing, MessageStream, ReadEvent, Reader, Writer};
 
-use super::Reply;
+use super::ScriptedReply;
 use super::state::{ClientMessage, ScriptedState};
 
 /// The server's end of a connection. Clones share one connection.
@@ -44,19 +44,19 @@ impl ScriptedConnection {
     }
 
     /// Answers the request with this id.
-    pub fn answer(&self, id: i64, reply: Reply) {
+    pub fn answer(&self, id: i64, reply: ScriptedReply) {
         match reply {
-            Reply::Result(result) => self.send_text(&json!({"id": id, "result": result}).to_string()),
-            Reply::Error(code, message) => {
+            ScriptedReply::Result(result) => self.send_text(&json!({"id": id, "result": result}).to_string()),
+            ScriptedReply::Error(code, message) => {
                 self.send_text(&json!({"error": {"code": code, "message": message}, "id": id}).to_string());
             }
-            Reply::ErrorWithData(code, data, message) => {
+            ScriptedReply::ErrorWithData(code, data, message) => {
                 self.send_text(
                     &json!({"error": {"code": code, "data": data, "message": message}, "id": id}).to_string(),
                 );
             }
-            Reply::Silence => {}
-            Reply::Cut => self.cut(),
+            ScriptedReply::Silence => {}
+            ScriptedReply::Cut => self.cut(),
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use serde_json::Value;
 use tokio::sync::watch;
 
-use super::{Reply, Script, ScriptedConnection, unscripted};
+use super::{Script, ScriptedConnection, ScriptedReply, default_reply};
 use crate::wait::WAIT_TIMEOUT;
 
 /// A request or notification that a client has sent.
@@ -24,7 +24,7 @@ pub struct ClientMessage {
 
 impl ClientMessage {
     /// Answers a request that its script left without an answer. Panics for a notification.
-    pub fn answer(&self, reply: Reply) {
+    pub fn answer(&self, reply: ScriptedReply) {
         let id = self.id.expect("a notification has no answer");
         self.connection.answer(id, reply);
     }
@@ -61,7 +61,7 @@ impl ScriptedState {
         let Some(id) = asked.id else { return };
         let reply = match lock(&self.scripts).get_mut(&asked.method) {
             Some(script) => script(&asked),
-            None => unscripted(&asked),
+            None => default_reply(&asked),
         };
         asked.connection.answer(id, reply);
     }

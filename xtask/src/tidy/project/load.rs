@@ -1,4 +1,4 @@
-//! Loads the project from the disk: cargo tells about the crates, git about the files.
+//! Loads the project from the disk: `cargo metadata` lists the crates, and git lists the files.
 
 use std::path::Path;
 use std::process::Command;
@@ -18,7 +18,7 @@ impl Project {
         for target in &deny.graph.targets {
             command.args(["--filter-platform", target]);
         }
-        let metadata: Metadata =
+        let metadata: CargoMetadata =
             serde_json::from_slice(&output(&mut command)?).context("cannot read what `cargo metadata` printed")?;
         let files = load_files(Path::new(&metadata.target_directory))?;
         let (members, foreign) =
@@ -33,7 +33,7 @@ impl Project {
 }
 
 #[derive(Deserialize)]
-struct Metadata {
+struct CargoMetadata {
     packages: Vec<MetadataPackage>,
     target_directory: String,
 }
@@ -45,11 +45,11 @@ struct MetadataPackage {
     source: Option<String>,
     manifest_path: String,
     dependencies: Vec<Dependency>,
-    targets: Vec<Target>,
+    targets: Vec<CargoTarget>,
 }
 
 #[derive(Deserialize)]
-struct Target {
+struct CargoTarget {
     kind: Vec<String>,
     src_path: String,
 }
@@ -57,7 +57,7 @@ struct Target {
 impl MetadataPackage {
     fn member(self) -> Member {
         let ships = |kind: &String| kind == "lib" || kind == "bin";
-        let is_shipped = |target: &Target| target.kind.iter().any(ships);
+        let is_shipped = |target: &CargoTarget| target.kind.iter().any(ships);
         let shipped = self.targets.into_iter().filter(is_shipped);
         Member {
             name: self.package.name,
@@ -70,7 +70,7 @@ impl MetadataPackage {
 
 impl<'de> Deserialize<'de> for Kind {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // Cargo says null for the ordinary kind, which a derived enum cannot read.
+        // Cargo writes null for a normal dependency, which a derived enum cannot read.
         Ok(match Option::<String>::deserialize(deserializer)?.as_deref() {
             Some("dev") => Self::Dev,
             Some("build") => Self::Build,
@@ -85,8 +85,8 @@ fn relative(path: &str) -> String {
 }
 
 fn load_files(target: &Path) -> Result<Vec<File>> {
-    // To an empty repository every file that is not ignored is a new one. Asking that one, and not the clone's own,
-    // works the same in a clone, in a worktree and in an unpacked archive, whoever owns them.
+    // For an empty repository, every file that is not ignored is a new one. Using an empty repository instead of that of the project
+    // works the same in a clone, in a worktree and in an unpacked archive, whichever user owns the files.
     let empty = target.join("tidy.git");
     run(git().args(["init", "--quiet", "--bare"]).arg(&empty))?;
     let listed = output(git().arg("--git-dir").arg(&empty).args([
@@ -106,7 +106,7 @@ fn load_files(target: &Path) -> Result<Vec<File>> {
 fn git() -> Command {
     let mut command = Command::new("git");
     command.current_dir(root());
-    // Set while git runs a hook, for the repository of the hook.
+    // While git runs a hook, these variables point to the repository of the hook.
     command.env_remove("GIT_DIR").env_remove("GIT_INDEX_FILE").env_remove("GIT_WORK_TREE");
     command
 }
