@@ -84,7 +84,7 @@ mod tests {
     fn one_timer_is_set_at_a_time() {
         let start = Instant::now();
         let mut kept = KeptProcesses::new(8);
-        assert_eq!(kept.next_timer(KEEP, start), None, "nothing is kept");
+        assert_eq!(kept.next_timer(KEEP, start), None, "no process is kept");
         kept.keep("first", start);
         assert_eq!(kept.next_timer(KEEP, start), Some(start + KEEP));
         kept.keep("second", start + SECOND);

@@ -130,7 +130,7 @@ mod tests {
         peer.writes_resumed(clock.at(10));
         assert_eq!(peer.given_up_at(clock.at(5), DEADLINE), clock.at(10 + 27 + 20));
         peer.ping_answered(true, clock.at(38));
-        assert_eq!(peer.given_up_at(clock.at(60), DEADLINE), clock.at(80), "it has caught up");
+        assert_eq!(peer.given_up_at(clock.at(60), DEADLINE), clock.at(80), "the peer has caught up");
     }
 
     #[test]

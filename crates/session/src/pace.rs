@@ -64,7 +64,7 @@ mod tests {
     fn a_fast_stream_is_delayed_after_every_read() {
         let (mut pace, mut now) = (Pace::default(), Instant::now());
         for _ in 0..1000 {
-            now = pace.emptied(300 * KIB, now).expect("it is fast");
+            now = pace.emptied(300 * KIB, now).expect("the stream is fast");
         }
     }
 

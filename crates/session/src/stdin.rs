@@ -207,7 +207,7 @@ mod tests {
         let (id, bytes) = (WriteId::from("1"), Bytes::from("abc"));
         assert_eq!(queue.offer(Some(&id), &bytes, 2), OfferResult::AllQueuesFull);
         assert_eq!(queue.offer(Some(&id), &bytes, 3), OfferResult::Accepted);
-        assert_eq!(queue.offer(Some(&id), &bytes, 0), OfferResult::Repeated, "it was accepted before");
+        assert_eq!(queue.offer(Some(&id), &bytes, 0), OfferResult::Repeated, "the write was accepted before");
         assert_eq!(queue.waiting_bytes(), 3 + WRITE_OVERHEAD_BYTES);
     }
 
@@ -219,7 +219,7 @@ mod tests {
         queue.end();
         assert!(!queue.is_finished());
         assert_eq!(offer(&mut queue, "2", "c"), OfferResult::Closed);
-        assert_eq!(offer(&mut queue, "1", "ab"), OfferResult::Repeated, "it was accepted before the end");
+        assert_eq!(offer(&mut queue, "1", "ab"), OfferResult::Repeated, "the write was accepted before the end");
         queue.advance(2);
         queue.advance(1);
         assert!(queue.is_finished());

@@ -43,7 +43,7 @@ fn a_complete_stream_needs_no_read() {
     assert_eq!(completion.handle_event(5, &Event::Closed), CompletionStep::Take);
     assert_eq!((completion.last(), completion.is_closed()), (5, true));
     assert_eq!(completion.exit(), Some(Exit { code: 3, sandbox_denied: Some(false), timed_out: false }));
-    assert_eq!(completion.handle_event(6, &output()), CompletionStep::Skip, "nothing follows the end");
+    assert_eq!(completion.handle_event(6, &output()), CompletionStep::Skip, "no event follows the close");
 }
 
 #[test]

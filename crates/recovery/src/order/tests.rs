@@ -70,7 +70,7 @@ fn skipping_events_closes_the_hole_before_later_ones() {
     order.handle_event(6, output(2)).unwrap();
     assert_eq!((order.poll_event(), order.poll_event()), (Some((6, output(2))), Some((7, output(1)))));
     order.skip(3);
-    assert_eq!(order.last(), 7, "nothing is handed out twice");
+    assert_eq!(order.last(), 7, "no event is handed out twice");
     order.handle_event(9, output(8)).unwrap();
 }
 

@@ -104,7 +104,7 @@ impl SimulatedClient {
                 false => truth.after_bytes(self.received_bytes),
             };
         }
-        self.order.handle_read(answer, self.received_bytes).expect("everything after the gap is there");
+        self.order.handle_read(answer, self.received_bytes).expect("the answer has every event after the gap");
     }
 
     pub(crate) fn hand_out(&mut self, truth: &Truth) {

@@ -350,7 +350,7 @@ impl PairSimulation {
                 WATCHER => self.take_as_watcher(&push),
                 TAKER => match push {
                     Push::Ping(payload) => self.server.pong(TAKER, payload),
-                    push => self.taker.as_mut().expect("somebody took over").take_push(push, false),
+                    push => self.taker.as_mut().expect("another client has taken over").take_push(push, false),
                 },
                 ConnectionNumber(number) => self.send_to_client(Generation(number), ToClient::Push(push)),
             }

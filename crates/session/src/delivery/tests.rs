@@ -144,7 +144,7 @@ fn the_first_read_after_a_resume_says_what_the_client_has() {
     assert_eq!(sent(&mut delivery, FIRST), [1, 2, 3]);
     delivery.detach(FIRST, Departure::Lost, now + HOLD);
     delivery.attach(SECOND);
-    assert_eq!(sent(&mut delivery, SECOND), NOTHING, "nothing is sent before the read");
+    assert_eq!(sent(&mut delivery, SECOND), NOTHING, "no event is sent before the read");
     let answer = delivery.read(SECOND, 1, Some(4), None);
     assert_eq!((answer.page.chunks[0].seq, answer.page.next_seq, answer.catches_up), (2, 3, true));
     assert_eq!(sent(&mut delivery, SECOND), NOTHING, "no event overtakes the answer");
@@ -247,7 +247,7 @@ fn events_of_a_paused_process_are_sent_when_the_client_resumes_it() {
     assert!(delivery.is_sent_or_paused() && delivery.owes_paused_events());
     assert_eq!((sent(&mut delivery, FIRST), room(&delivery, now)), (vec![], 4));
     delivery.resume(FIRST);
-    assert!(delivery.owes_paused_events(), "it is not sent yet");
+    assert!(delivery.owes_paused_events(), "the event is not sent yet");
     assert_eq!(sent(&mut delivery, FIRST), [1]);
     assert!(!delivery.owes_paused_events());
 }
@@ -336,10 +336,10 @@ fn each_reclaim_step_drops_only_the_output_that_it_allows() {
     assert_eq!(delivery.reclaim(ReclaimStep::Anything, 0, high, now).bytes, 0, "the process waits instead");
     delivery.exit(EXIT);
     delivery.close();
-    assert_eq!(reclaim(&mut delivery, ReclaimStep::Anything, high), 0, "it is about to be sent");
+    assert_eq!(reclaim(&mut delivery, ReclaimStep::Anything, high), 0, "the output is about to be sent");
     assert_eq!(reclaim(&mut delivery, ReclaimStep::Anything, MemoryPressure::Extreme), 8);
     assert_eq!(sent(&mut delivery, FIRST), [4, 5]);
-    assert_eq!(delivery.reclaim(ReclaimStep::SentAndClosed, 0, high, now).bytes, 0, "nothing is left");
+    assert_eq!(delivery.reclaim(ReclaimStep::SentAndClosed, 0, high, now).bytes, 0, "no output is left");
 }
 
 proptest! {

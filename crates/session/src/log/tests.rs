@@ -193,7 +193,7 @@ fn shrinking_drops_the_oldest_chunks() {
     assert!(log.read(2, None).gap);
     assert!(!log.read(3, None).gap);
     log.shrink_to(0);
-    assert_eq!((log.has_event_after(2), log.next_event(2)), (false, None), "nothing is left to send");
+    assert_eq!((log.has_event_after(2), log.next_event(2)), (false, None), "no event is left to send");
 }
 
 #[derive(Clone, Debug)]
