@@ -1,9 +1,9 @@
-//! `docs/compatibility.md` names tests; they must exist.
+//! Checks that every test that `docs/compatibility.md` names exists.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 use std::path::{Path, PathBuf};
 
-/// Every Rust file of the project's crates: its path below `crates` in words, and its text.
+/// Every Rust file in `crates`: the parts of its path, and its text.
 fn sources() -> Vec<(Vec<String>, String)> {
     let crates = project().join("crates");
     let mut waiting = vec![crates.clone()];
@@ -29,7 +29,7 @@ fn every_test_that_is_named_exists() {
     let document = std::fs::read_to_string(project().join("docs/compatibility.md")).unwrap();
     let sources = sources();
     let is_name = |text: &&str| text.contains("::") && text.chars().all(|c| c.is_alphanumeric() || "_:".contains(c));
-    // Between backticks.
+    // Names are between backticks.
     let names: Vec<_> = document.split('`').skip(1).step_by(2).filter(is_name).collect();
     assert!(names.len() > 100, "only {} names were found", names.len());
     let is_there = |name: &str| {

@@ -1,4 +1,4 @@
-//! `completions`: what shells are told about our command line.
+//! `completions`: scripts that let shells complete our command line.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 use testkit::run_to_end;
@@ -28,7 +28,7 @@ async fn bash_completes_commands_and_flags() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("completions.bash");
     std::fs::write(&file, script("bash").await).unwrap();
-    // As bash does after a press of the tab key.
+    // As bash does when the user presses the tab key.
     let press = r#"
         source "$1"
         complete -p exec-server >/dev/null || exit 1

@@ -1,12 +1,12 @@
-//! Connections that are cut again and again while processes write: nothing is lost, nothing comes twice.
+//! Connections that are cut again and again while processes write: no event is lost, and none comes twice.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 use testkit::{Client, CuttingProxy, ResumingClient, TestServer};
 
-/// Fixed, so that a failure can be seen again; another one is tried by setting `CUT_SEED`.
+/// Fixed, so that a failure can be reproduced. The variable `CUT_SEED` sets another seed.
 const SEED: u64 = 0x5EED_2026;
 
-/// Numbers that look random (xorshift64*).
+/// Pseudo-random numbers (xorshift64*).
 struct Dice(u64);
 
 impl Dice {
@@ -31,7 +31,7 @@ impl Dice {
     }
 }
 
-/// Cuts the connection the client has now and returns when the client has noticed.
+/// Cuts the present connection and returns when the client has noticed.
 async fn cut(proxy: &CuttingProxy, client: &mut ResumingClient) {
     while !client.is_connected() {
         client.step().await;
@@ -57,7 +57,7 @@ fn numbers(last: usize) -> Vec<u8> {
     text
 }
 
-/// Not `assert_eq`: nobody wants to see two times fifteen megabytes.
+/// Like `assert_eq`, but does not print megabytes of output.
 fn assert_same(got: &[u8], expected: &[u8], what: &str) {
     let different = got.iter().zip(expected).position(|(a, b)| a != b);
     assert_eq!((different, got.len()), (None, expected.len()), "{what}: first difference and length");
@@ -67,7 +67,7 @@ fn bytes_received(client: &ResumingClient) -> u64 {
     client.processes().values().map(|received| received.output.len() as u64).sum()
 }
 
-/// A batch of lines for each line on stdin, in small writes with pauses, so that a cut falls into the middle of them.
+/// Prints a batch of lines for each line on stdin, in small writes with pauses, so that cuts fall into the middle of a batch.
 const PRINTER: &str = r#"$| = 1; my $n = 0;
     while (<STDIN>) {
         for (1..20) { print join("", map { "line " . ++$n . "\n" } 1..50); select undef, undef, undef, 0.0005 }
@@ -107,17 +107,17 @@ async fn two_hundred_cuts_and_two_hundred_thousand_lines() {
     assert_eq!(received.exit_code, Some(7));
     let counts = client.counts();
     assert_eq!(counts.lost, CUTS);
-    // The others hit a connection before its session was resumed.
+    // The other cuts hit a connection before its session was resumed.
     assert!(counts.resumed > CUTS / 2, "{counts:?}");
 }
 
 #[tokio::test]
-async fn full_speed() {
+async fn thirty_cuts_at_full_speed() {
     const CUTS: usize = 30;
     let server = TestServer::start().await;
     let proxy = CuttingProxy::start(server.address()).await;
     let expected = numbers(2_000_000);
-    // What a process retains and what is under way come at once after a resume; the last cut must still be before the end.
+    // After a resume, retained output comes at once. The last cut must still be before the end of the process.
     let points = Dice::new().sorted_points(CUTS, expected.len() as u64 - (2 << 20));
     let mut client = ResumingClient::connect(&proxy.url()).await;
     client.start("p", Client::start_params("p", &["seq", "1", "2000000"])).await;
@@ -125,7 +125,7 @@ async fn full_speed() {
         while bytes_received(&client) < point {
             client.step().await;
         }
-        assert_eq!(client.received("p").exit_code, None, "it is still writing");
+        assert_eq!(client.received("p").exit_code, None, "the process still writes");
         cut(&proxy, &mut client).await;
     }
     read_to_the_end(&mut client).await;
@@ -135,11 +135,11 @@ async fn full_speed() {
 }
 
 #[tokio::test]
-async fn twenty_processes_at_once() {
+async fn twenty_cuts_with_twenty_processes() {
     const CUTS: usize = 20;
     const PROCESSES: usize = 20;
     const LAST: usize = 400_000;
-    // With little retained, the processes cannot be far ahead of the client, and the cuts fall into their output.
+    // The processes retain little, so they cannot be far ahead of the client, and the cuts fall into their output.
     let server = TestServer::with_args(&["--retain-bytes", "64KiB"]).await;
     let proxy = CuttingProxy::start(server.address()).await;
     let expected = numbers(LAST);
@@ -160,7 +160,7 @@ async fn twenty_processes_at_once() {
         while bytes_received(&client) < point {
             client.step().await;
         }
-        assert!(client.processes().values().any(|received| !received.closed), "they are still writing");
+        assert!(client.processes().values().any(|received| !received.closed), "some processes still write");
         cut(&proxy, &mut client).await;
     }
     read_to_the_end(&mut client).await;

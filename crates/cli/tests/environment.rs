@@ -1,4 +1,4 @@
-//! What a client learns about the environment.
+//! `environment/info` and `environment/status`.
 
 use std::os::unix::fs::MetadataExt as _;
 
@@ -41,7 +41,7 @@ async fn info_tells_shell_directories_and_capabilities() {
 }
 
 #[tokio::test]
-async fn the_working_directory_is_found_anew_for_every_request() {
+async fn the_working_directory_is_looked_up_for_every_request() {
     let directory = tempfile::tempdir().unwrap();
     let place = directory.path().canonicalize().unwrap();
     let (first, second) = (place.join("first"), place.join("second"));
@@ -54,12 +54,16 @@ async fn the_working_directory_is_found_anew_for_every_request() {
     assert_eq!((&info["cwd"], &info["tempDir"]), (&json!(uri(&second)), &json!(uri(&second.join("scratch")))));
     std::fs::remove_dir(&second).unwrap();
     let info = client.call("environment/info", json!({})).await;
-    assert_eq!(info.get("cwd"), Some(&json!(null)), "it is null and not left out");
-    assert_eq!((info.get("tempDir"), &info["temporaryDirectories"]), (None, &json!([])), "nobody can tell");
+    assert_eq!(info.get("cwd"), Some(&json!(null)), "`cwd` is null and not left out");
+    assert_eq!(
+        (info.get("tempDir"), &info["temporaryDirectories"]),
+        (None, &json!([])),
+        "without a working directory they are unknown"
+    );
 }
 
 #[tokio::test]
-async fn a_relative_temporary_directory_is_meant_from_the_cwd_and_dots_are_removed() {
+async fn a_relative_temporary_directory_is_resolved_against_the_cwd() {
     let directory = tempfile::tempdir().unwrap();
     let place = directory.path().canonicalize().unwrap();
     for (tmpdir, expected) in [

@@ -1,11 +1,11 @@
-//! `environmentConfig/read`: what the configuration files of the environment say, and nothing that was not asked for.
+//! `environmentConfig/read`: the selected keys of the configuration files of the environment, and no others.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 use std::path::{Path, PathBuf};
 
 use testkit::{Client, TestServer, Value, json};
 
-/// A user with a home directory, and a server that runs as that user.
+/// A user with a home directory, and a server that runs with it.
 struct User {
     directory: tempfile::TempDir,
     server: TestServer,
@@ -38,7 +38,7 @@ fn uri(path: &Path) -> String {
     format!("file://{}", path.display())
 }
 
-/// What is not the machine's own: that may have files or not.
+/// All layers but those of the machine, which may or may not have configuration files.
 fn own_layers(result: &Value) -> Vec<Value> {
     let layers = result["config"]["layers"].as_array().unwrap();
     let is_machines = |layer: &&Value| layer["baseDir"] == "file:///etc/codex";
@@ -50,7 +50,7 @@ async fn read(client: &mut Client, cwd: &str, paths: Value) -> Value {
 }
 
 #[tokio::test]
-async fn selected_keys_of_the_user_and_of_a_trusted_project_are_told() {
+async fn selected_keys_of_the_user_and_of_a_trusted_project_are_returned() {
     let user = User::new().await;
     let trusted = format!("[projects.'{}']\ntrust_level = 'trusted'\n", user.at("project").display());
     let config = format!("model = 'm'\nsecret = 's'\n{trusted}[mcp_servers.a]\nurl = 'u'\n");
@@ -94,12 +94,12 @@ async fn selected_keys_of_the_user_and_of_a_trusted_project_are_told() {
 }
 
 #[tokio::test]
-async fn codex_home_is_where_its_variable_says() {
+async fn codex_home_is_taken_from_its_variable() {
     let directory = tempfile::tempdir().unwrap();
     let place = directory.path().canonicalize().unwrap();
     std::fs::create_dir(place.join("elsewhere")).unwrap();
     std::fs::write(place.join("elsewhere/config.toml"), "a = 1").unwrap();
-    // A relative path is meant from where the server was started.
+    // A relative path is resolved against the directory in which the server was started.
     let server = TestServer::with(&[], |command| {
         command.current_dir(&place).env("CODEX_HOME", "elsewhere").env_remove("HOME")
     })
@@ -131,7 +131,7 @@ async fn empty_selectors_are_refused() {
 }
 
 #[tokio::test]
-async fn params_that_do_not_fit_are_refused_in_the_published_words() {
+async fn params_that_do_not_fit_are_refused_with_the_published_texts() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     for (params, message) in [
@@ -158,7 +158,7 @@ async fn a_file_that_cannot_be_used_is_named() {
     let user = User::new().await;
     let mut client = user.server.client().await;
     let file = user.at("home/.codex/config.toml");
-    // Nothing of the file is asked for.
+    // No key of the file is selected.
     let params = json!({"cwd": user.uri(""), "configPaths": [], "requirementsPaths": [["a"]]});
 
     user.write("home/.codex/config.toml", "a = 1\n[broken\n");
@@ -168,7 +168,7 @@ async fn a_file_that_cannot_be_used_is_named() {
     let expected = format!("failed to load executor-local config: {}:2:8: ", file.display());
     assert!(message.starts_with(&expected), "{message}");
 
-    // Root reads what nobody may read; a directory is read by nobody.
+    // Root can read any file, but nobody can read a directory as a file.
     std::fs::remove_file(&file).unwrap();
     std::fs::create_dir(&file).unwrap();
     let error = client.call_error("environmentConfig/read", params).await;
@@ -181,7 +181,7 @@ async fn a_file_that_cannot_be_used_is_named() {
 }
 
 #[tokio::test]
-async fn it_needs_the_handshake() {
+async fn reading_needs_the_handshake() {
     let server = TestServer::start().await;
     let params = json!({"cwd": "file:///", "configPaths": [["a"]], "requirementsPaths": []});
     let mut raw = server.raw().await;

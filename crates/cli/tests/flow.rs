@@ -1,4 +1,4 @@
-//! `process/flow`: a process whose events wait, while everything else goes on.
+//! `process/flow`: the client pauses the events of one process, while everything else goes on.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use testkit::{
     process_state, unbase64,
 };
 
-/// Little is retained, so that a process soon stands still.
+/// Little output is retained, so that a paused process soon has to wait.
 const SMALL: [&str; 2] = ["--retain-bytes", "64KiB"];
 
 const RETAINED: u64 = 64 << 10;
@@ -23,7 +23,7 @@ async fn summary(client: &mut Client, process: &str) -> Value {
     list.as_array().unwrap().iter().find(|summary| summary["processId"] == process).unwrap().clone()
 }
 
-/// Starts a shell that waits for a line, pauses it, and lets it go on.
+/// Starts a shell that waits for a line, pauses it, and sends the line.
 async fn start_paused(client: &mut Client, process: &str, script: &str) {
     let mut params = Client::start_params(process, &["sh", "-c", &format!("read go; {script}")]);
     params["pipeStdin"] = true.into();
@@ -32,20 +32,20 @@ async fn start_paused(client: &mut Client, process: &str, script: &str) {
     assert_eq!(client.write(process, "go", "\n").await, "accepted");
 }
 
-/// Waits until a process has filled what is retained and its pipe, and returns its number.
+/// Waits until a process has filled the retained output and its pipe, and returns its pid.
 async fn stalled(client: &mut Client, process: &str) -> u32 {
     let mut pid = 0;
-    eventually_async("what is retained is full", async || {
+    eventually_async("the retained output is full", async || {
         let summary = summary(client, process).await;
         pid = summary["pid"].as_u64().unwrap().try_into().unwrap();
         (summary["outputBytes"] == RETAINED).then_some(())
     })
     .await;
-    eventually("it waits for its pipe", || (process_state(pid) == Some('S')).then_some(())).await;
+    eventually("the process waits for its pipe", || (process_state(pid) == Some('S')).then_some(())).await;
     pid
 }
 
-/// Runs a process and checks that nothing is heard of any other meanwhile.
+/// Runs a process and checks that no event of another process comes meanwhile.
 async fn run_alone(client: &mut Client, process: &str) {
     let id = client.send("process/start", Client::start_params(process, &["seq", "1", "50000"])).await;
     let mut output = Vec::new();
@@ -83,7 +83,7 @@ fn is_whole(outcome: &FinishedProcess, last: usize) {
 }
 
 #[tokio::test]
-async fn a_paused_process_stands_still_and_goes_on_without_loss() {
+async fn a_paused_process_waits_and_continues_without_loss() {
     let server = TestServer::with_args(&SMALL).await;
     let mut client = server.client().await;
     start_paused(&mut client, "p", "exec seq 1 300000").await;
@@ -98,7 +98,7 @@ async fn a_paused_process_stands_still_and_goes_on_without_loss() {
 }
 
 #[tokio::test]
-async fn who_starts_a_process_for_another_is_sent_none_of_its_output() {
+async fn a_client_that_starts_a_process_paused_is_sent_none_of_its_output() {
     let server = TestServer::with_args(&SMALL).await;
     let mut starter = server.client().await;
     let mut params = Client::start_params("p", &["sh", "-c", "seq 1 1000; exec sleep 1000"]);
@@ -114,8 +114,8 @@ async fn who_starts_a_process_for_another_is_sent_none_of_its_output() {
 }
 
 #[tokio::test]
-async fn a_process_that_was_started_paused_and_left_never_waits_for_a_reader() {
-    // Whatever waits for a client that is lost waits for longer than this test.
+async fn a_process_that_was_started_paused_does_not_wait_after_its_client_has_left() {
+    // The hold for lost clients is longer than this test.
     let server =
         TestServer::with_args(&["--retain-bytes", "64KiB", "--detached-hold", "1h", "--session-ttl", "1h"]).await;
     let directory = tempfile::tempdir().unwrap();
@@ -126,12 +126,12 @@ async fn a_process_that_was_started_paused_and_left_never_waits_for_a_reader() {
     params["paused"] = true.into();
     starter.call("process/start", params).await;
     stalled(&mut starter, "p").await;
-    assert!(!done.exists(), "it waits while its starter may still release it");
+    assert!(!done.exists(), "the process waits while its client may still resume it");
     let session = starter.session.clone();
     drop(starter);
-    eventually("it runs on when its starter has left", || done.exists().then_some(())).await;
+    eventually("the process goes on when its client has left", || done.exists().then_some(())).await;
     let mut other = server.resume(&session).await;
-    let page = eventually_async("it has closed", async || {
+    let page = eventually_async("the process has closed", async || {
         let page = other.call("process/read", json!({"processId": "p", "afterSeq": 0})).await;
         (page["closed"] == true).then_some(page)
     })
@@ -142,7 +142,7 @@ async fn a_process_that_was_started_paused_and_left_never_waits_for_a_reader() {
 }
 
 #[tokio::test]
-async fn a_process_that_was_started_paused_can_be_released() {
+async fn a_process_that_was_started_paused_can_be_resumed() {
     let server = TestServer::with_args(&SMALL).await;
     let mut client = server.client().await;
     let mut params = Client::start_params("p", &["seq", "1", "300000"]);
@@ -154,13 +154,13 @@ async fn a_process_that_was_started_paused_can_be_released() {
 }
 
 #[tokio::test]
-async fn a_paused_process_costs_nothing() {
+async fn a_paused_process_uses_no_cpu_time() {
     let server = TestServer::with_args(&SMALL).await;
     let mut client = server.client().await;
     start_paused(&mut client, "p", "exec seq 1 300000").await;
     stalled(&mut client, "p").await;
     let before = cpu_time(server.pid());
-    // sleep: what is measured is what happens while nothing happens
+    // sleep: the CPU time of an idle period is measured
     tokio::time::sleep(Duration::from_secs(1)).await;
     let spent = cpu_time(server.pid()) - before;
     assert!(spent < Duration::from_millis(300), "{spent:?}");
@@ -197,8 +197,8 @@ async fn after_the_answer_to_a_pause_no_event_comes() {
         let status = client.send("environment/status", json!({})).await;
         assert_eq!(client.next().await["id"], status, "round {round}");
         let release = client.send("process/flow", json!({"processId": "p", "paused": false})).await;
-        assert_eq!(client.next().await["id"], release, "the answer comes before what waited, round {round}");
-        // Often in the middle of a burst.
+        assert_eq!(client.next().await["id"], release, "the answer comes before the paused events, round {round}");
+        // The pause often comes in the middle of a burst.
         if take(client.next().await) {
             break;
         }
@@ -217,7 +217,7 @@ async fn a_pause_can_be_sent_together_with_the_start_and_repeated() {
         assert!(client.answer(id).await.get("result").is_some());
     }
     let page = client.call("process/read", json!({"processId": "p", "waitMs": 20_000})).await;
-    assert_eq!(unbase64(&page["chunks"][0]["chunk"]), b"hello\n", "a read tells it all the same");
+    assert_eq!(unbase64(&page["chunks"][0]["chunk"]), b"hello\n", "a read returns the output all the same");
     run_alone(&mut client, "other").await;
     flow(&mut client, "p", false).await;
     flow(&mut client, "p", false).await;
@@ -226,14 +226,16 @@ async fn a_pause_can_be_sent_together_with_the_start_and_repeated() {
 }
 
 #[tokio::test]
-async fn exit_and_close_wait_too_however_long() {
+async fn exit_and_close_of_a_paused_process_wait_beyond_the_retention() {
     let server = TestServer::with_args(&["--process-retention", "50ms"]).await;
     let mut client = server.client().await;
     start_paused(&mut client, "p", "echo hello; exit 3").await;
     client.call("process/read", json!({"processId": "p", "afterSeq": 1_u64 << 40, "waitMs": 20_000})).await;
-    eventually_async("it is closed", async || (summary(&mut client, "p").await["state"] == "closed").then_some(()))
-        .await;
-    // Others that closed later are forgotten before it is told.
+    eventually_async("the process is closed", async || {
+        (summary(&mut client, "p").await["state"] == "closed").then_some(())
+    })
+    .await;
+    // Other processes that close later are forgotten before this one is resumed.
     run_alone(&mut client, "clock").await;
     eventually_async("the other is forgotten", async || {
         client.request("process/read", json!({"processId": "clock"})).await.get("error").map(drop)
@@ -243,14 +245,14 @@ async fn exit_and_close_wait_too_however_long() {
     let outcome = client.outcome("p").await;
     assert_eq!((outcome.stdout.as_slice(), outcome.exit_code), (&b"hello\n"[..], 3));
     assert_eq!(outcome.seqs, [1, 2, 3]);
-    eventually_async("it is forgotten as well", async || {
+    eventually_async("the process is forgotten as well", async || {
         client.request("process/read", json!({"processId": "p"})).await.get("error").map(drop)
     })
     .await;
 }
 
 #[tokio::test]
-async fn terminate_does_not_wait_for_what_the_client_lets_wait() {
+async fn terminate_does_not_wait_for_paused_events() {
     let server = TestServer::with_args(&SMALL).await;
     let mut client = server.client().await;
     let mut fastest = Duration::MAX;
@@ -266,7 +268,7 @@ async fn terminate_does_not_wait_for_what_the_client_lets_wait() {
         flow(&mut client, &process, false).await;
         let outcome = client.outcome(&process).await;
         assert!(numbers(300_000).as_bytes().starts_with(&outcome.stdout));
-        assert!(outcome.stdout.len() as u64 >= RETAINED, "what was in the pipe comes too");
+        assert!(outcome.stdout.len() as u64 >= RETAINED, "output that was in the pipe comes too");
         assert_eq!((outcome.exit_code, outcome.seqs[0]), (137, 1));
     }
     assert!(fastest < Duration::from_millis(900), "{fastest:?}");
@@ -318,7 +320,7 @@ async fn a_takeover_ends_a_pause() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_paused_is_refused() {
+async fn a_pause_of_an_unknown_process_is_refused() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     let error = client.call_error("process/flow", json!({"processId": "p", "paused": true})).await;

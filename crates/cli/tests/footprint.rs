@@ -1,4 +1,4 @@
-//! What a server holds for processes that are over: no descriptor and no thread.
+//! Resources of the server for processes that have ended: no descriptor, no thread, and in the end no memory.
 
 use testkit::{Client, TestServer, eventually, eventually_async, json, open_fds, resident_bytes, threads};
 
@@ -70,7 +70,7 @@ async fn memory_of_forgotten_processes_is_given_back() {
         client.run(&format!("{number}"), &["head", "-c", "2097152", "/dev/urandom"]).await;
     }
     let most = resident_bytes(pid);
-    assert!(most > before + (30 << 20), "they are retained: {before} {most}");
+    assert!(most > before + (30 << 20), "the output is retained: {before} {most}");
     let forgotten = || (resident_bytes(pid) < before + SLACK).then_some(());
     eventually("memory is given back", forgotten).await;
 }

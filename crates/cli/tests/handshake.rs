@@ -1,11 +1,11 @@
-//! The envelope and the handshake, message by message.
+//! The message envelope and the handshake, message by message.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 use std::net::SocketAddr;
 
 use testkit::{Client, TestServer, Value, json};
 
-/// Splits `failed to parse … from exec-server websocket IP:PORT: REASON` and returns the reason.
+/// The reason in `failed to parse … from exec-server websocket IP:PORT: REASON`.
 fn parse_failure(answer: &Value) -> String {
     assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(-1), &json!(-32600)), "{answer}");
     let text = answer["error"]["message"].as_str().unwrap();
@@ -20,7 +20,7 @@ fn refused(id: i64, message: &str) -> Value {
     json!({"error": {"code": -32600, "message": message}, "id": id})
 }
 
-/// A binary frame, masked with a key of zeros.
+/// Sends a binary frame, masked with a key of zeros.
 async fn send_binary(client: &mut Client, text: &str) {
     let mut frame = vec![0x82, 0x80 | 126];
     frame.extend(u16::try_from(text.len()).unwrap().to_be_bytes());
@@ -73,7 +73,7 @@ async fn a_failed_initialize_may_be_repeated() {
     assert_ready(&mut client).await;
 }
 
-/// A request of each family, with the words its refusal uses.
+/// A request of each method family, with the name of the family in its refusal.
 fn one_request_per_family() -> Vec<(&'static str, Value, &'static str)> {
     vec![
         ("environment/info", json!({}), "environment info"),
@@ -93,7 +93,7 @@ fn one_request_per_family() -> Vec<(&'static str, Value, &'static str)> {
 }
 
 #[tokio::test]
-async fn nothing_works_before_the_handshake_is_complete() {
+async fn no_method_works_before_the_handshake_is_complete() {
     let server = TestServer::start().await;
     let mut client = server.raw().await;
     for (method, params, family) in one_request_per_family() {
@@ -108,7 +108,7 @@ async fn nothing_works_before_the_handshake_is_complete() {
         assert_eq!(error, json!({"code": -32600, "message": message}), "{method}");
     }
     client.notify("initialized", json!(null)).await;
-    assert_eq!(client.processes().await, json!([]), "none of them has left a trace");
+    assert_eq!(client.processes().await, json!([]), "none of the requests had an effect");
 }
 
 #[tokio::test]
@@ -160,7 +160,7 @@ async fn bad_params_are_reported_before_a_missing_handshake() {
 }
 
 #[tokio::test]
-async fn a_method_without_params_takes_nothing_null_or_an_empty_object() {
+async fn a_method_without_params_accepts_no_params_null_and_an_empty_object() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     client.send_text(r#"{"id":"bare","method":"environment/status"}"#).await;
@@ -221,7 +221,7 @@ async fn unknown_members_are_ignored_and_none_is_added() {
 }
 
 #[tokio::test]
-async fn malformed_messages_are_answered_and_the_connection_lives() {
+async fn malformed_messages_are_answered_and_the_connection_stays_open() {
     let server = TestServer::start().await;
     let mut client = server.raw().await;
     for (message, reason) in [
@@ -263,7 +263,7 @@ async fn many_values_are_refused_and_one_large_value_is_not() {
 }
 
 #[tokio::test]
-async fn keys_of_the_json_library_are_like_any_other() {
+async fn keys_that_the_json_library_uses_internally_are_ordinary_keys() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     for key in ["$serde_json::private::RawValue", "$serde_json::private::Number"] {
@@ -290,7 +290,7 @@ async fn binary_frames_are_messages_too() {
 }
 
 #[tokio::test]
-async fn unexpected_notifications_are_refused_and_the_connection_lives() {
+async fn unexpected_notifications_are_refused_and_the_connection_stays_open() {
     let server = TestServer::start().await;
     let mut client = server.raw().await;
     client.notify("initialized", json!({})).await;
@@ -312,11 +312,11 @@ async fn initialized_may_be_repeated_with_any_params() {
     }
     client.send_text(r#"{"method":"initialized"}"#).await;
     let id = client.send("environment/status", json!({})).await;
-    assert_eq!(client.next().await["id"], id, "nothing was said in between");
+    assert_eq!(client.next().await["id"], id, "no message came in between");
 }
 
 #[tokio::test]
-async fn answers_to_nothing_are_refused_and_the_connection_lives() {
+async fn answers_without_a_request_are_refused_and_the_connection_stays_open() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     client.send_text(r#"{"id":1,"result":{}}"#).await;

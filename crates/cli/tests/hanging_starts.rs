@@ -1,5 +1,5 @@
-//! Starts that hang while the kernel opens the program, as on a network file system whose server is gone. A lease, which the kernel asks
-//! its holder to give up before anybody else may open the file, hangs them just as well.
+//! Starts that hang while the kernel opens the program, as on a network file system whose server is gone. The tests use a file lease
+//! instead: the kernel asks its holder to give it up before another process may open the file.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 use std::path::{Path, PathBuf};
@@ -13,15 +13,15 @@ use tokio::process::{Child, ChildStdout, Command};
 
 const HOLD_LEASE: &str = include_str!("../../testkit/hold_lease.pl");
 
-/// More starts than one session may keep threads busy with, so that a start behind them waits for its turn.
+/// More starts than the threads that one session may keep busy, so that a further start has to wait.
 const CROWD: usize = 20;
 
-/// Nobody waits this long for the hanging starts of another session. One after the other they would take twice as long.
+/// No session waits this long for the hanging starts of another. One after the other they would take twice as long.
 const NO_QUEUE: Duration = Duration::from_secs(8);
-/// So many hanging starts, of which one is begun each 250 ms, take longer than that.
+/// The server begins one of these hanging starts each 250 ms, so all of them take longer than [`NO_QUEUE`].
 const LONG_QUEUE: usize = 70;
 
-/// A program that creates the files that its arguments name, and whose start hangs until it is released.
+/// A program whose start hangs until it is released. It creates the files that its arguments name.
 struct HangingProgram {
     directory: TempDir,
     holder: Child,
@@ -57,7 +57,7 @@ impl HangingProgram {
         assert!(self.holder.wait().await.unwrap().success());
     }
 
-    /// The file by which a process of this name shows that it has run.
+    /// The file that a process of this name creates when it runs.
     fn mark(&self, process: &str) -> PathBuf {
         self.directory.path().join(format!("{process} has run"))
     }
@@ -76,14 +76,14 @@ impl HangingProgram {
         self.params(&self.directory.path().join("program"), process)
     }
 
-    /// Sends starts that hang, called by their numbers, and one behind them, called `waits`, that would not hang.
+    /// Sends starts that hang, with numbers as ids, and behind them one with the id `waits` that would not hang.
     async fn start_crowd(&mut self, client: &mut Client) -> (Vec<i64>, i64) {
         let mut starts = Vec::new();
         for number in 0..CROWD {
             starts.push(client.send("process/start", self.hanging(&number.to_string())).await);
         }
         self.hangs().await;
-        // All of them wait in front of the next start when another request has been answered.
+        // When this request is answered, all of them are in the queue before the next start.
         assert_eq!(client.processes().await.as_array().unwrap().len(), CROWD);
         let waits = client.send("process/start", self.params(Path::new("/usr/bin/touch"), "waits")).await;
         (starts, waits)
@@ -128,12 +128,12 @@ async fn a_command_that_was_terminated_before_it_was_executed_never_runs() {
         assert!(program.has_run(&number.to_string()));
     }
     client.run("later", &["true"]).await;
-    assert!(!program.has_run("0"), "it was terminated while its program was being opened");
-    assert!(!program.has_run("waits"), "it was terminated while it waited for its turn");
+    assert!(!program.has_run("0"), "the process was terminated while its program was being opened");
+    assert!(!program.has_run("waits"), "the process was terminated while it waited in the queue");
 }
 
 #[tokio::test]
-async fn nothing_of_a_session_that_is_over_runs() {
+async fn no_start_of_a_session_that_has_ended_runs() {
     let mut program = HangingProgram::new().await;
     let server = TestServer::start().await;
     let mut client = server.raw().await;
@@ -151,7 +151,7 @@ async fn nothing_of_a_session_that_is_over_runs() {
 }
 
 #[tokio::test]
-async fn nothing_is_executed_at_the_end_of_the_server() {
+async fn no_program_is_executed_after_the_server_has_ended() {
     let mut program = HangingProgram::new().await;
     let mut server = TestServer::start().await;
     let mut client = server.client().await;
@@ -164,7 +164,7 @@ async fn nothing_is_executed_at_the_end_of_the_server() {
 }
 
 #[tokio::test]
-async fn hanging_starts_of_one_session_hold_up_no_other_and_no_guard() {
+async fn hanging_starts_of_one_session_delay_neither_other_sessions_nor_the_guard() {
     let mut program = HangingProgram::new().await;
     let server = TestServer::start().await;
     let (mut crowd, mut other) = (server.client().await, server.client().await);
@@ -181,11 +181,11 @@ async fn hanging_starts_of_one_session_hold_up_no_other_and_no_guard() {
         }
         eventually("there is another guard", || guard_of(&server).filter(|next| *next != guard)).await
     };
-    tokio::time::timeout(NO_QUEUE, starts).await.expect("they wait for the starts that hang");
+    tokio::time::timeout(NO_QUEUE, starts).await.expect("the starts wait for those that hang");
 }
 
 #[tokio::test]
-async fn the_time_of_a_process_is_over_also_if_its_start_hangs() {
+async fn a_timeout_applies_to_a_start_that_hangs() {
     let mut program = HangingProgram::new().await;
     let server = TestServer::start().await;
     let mut client = server.client().await;
@@ -203,7 +203,7 @@ async fn the_time_of_a_process_is_over_also_if_its_start_hangs() {
 }
 
 #[tokio::test]
-async fn a_start_that_does_not_hang_is_not_refused_for_its_time() {
+async fn a_start_that_does_not_hang_is_not_refused_because_of_its_timeout() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     for number in 0..100 {
@@ -215,7 +215,7 @@ async fn a_start_that_does_not_hang_is_not_refused_for_its_time() {
 }
 
 #[tokio::test]
-async fn the_time_of_a_command_whose_start_hangs_is_over() {
+async fn a_timeout_applies_to_a_command_whose_start_hangs() {
     let mut program = HangingProgram::new().await;
     let mut run = Command::new(testkit::binary());
     run.args(["run", "--timeout", "300ms", "--"]).arg(program.directory.path().join("program")).arg("unused");

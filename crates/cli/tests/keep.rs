@@ -1,4 +1,4 @@
-//! Sessions that their client wants to find again: how long they are kept, what is found then, and who may have them.
+//! Sessions that their client wants to keep: for how long, what a client finds afterwards, and which client may have them.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use testkit::{Client, TestServer, Value, eventually, eventually_async, http_get,
 
 const LONG_MS: u64 = 3_600_000;
 
-/// A connection whose `initialize` has these params too.
+/// A connection with additional params of `initialize`.
 async fn open(server: &TestServer, params: Value) -> Client {
     let mut client = server.raw().await;
     let mut all = json!({"clientName": "testkit"});
@@ -20,7 +20,7 @@ async fn open(server: &TestServer, params: Value) -> Client {
     client
 }
 
-/// Starts a process that does not end and returns its number.
+/// Starts a process that does not end and returns its pid.
 async fn sleeper(client: &mut Client) -> u32 {
     client.start("sleeper", &["sleep", "1000"]).await;
     client.processes().await[0]["pid"].as_u64().unwrap().try_into().unwrap()
@@ -30,9 +30,9 @@ async fn is_gone(pid: u32) {
     eventually("the process is gone", || process_state(pid).is_none().then_some(())).await;
 }
 
-/// Waits until so many connections are left.
+/// Waits until only this many connections are left.
 async fn connections_left(server: &TestServer, left: usize) {
-    eventually_async("the others are gone", async || {
+    eventually_async("the other connections have ended", async || {
         let open = format!("exec_server_connections_active{{transport=\"websocket\"}} {left}\n");
         http_get(server.address(), "/metrics", &[]).await.body.contains(&open).then_some(())
     })
@@ -41,7 +41,7 @@ async fn connections_left(server: &TestServer, left: usize) {
 
 /// Waits until a process is forgotten.
 async fn forgotten(client: &mut Client, process: &str) {
-    eventually_async("it is forgotten", async || {
+    eventually_async("the process is forgotten", async || {
         client.request("process/read", json!({"processId": process})).await.get("error").map(drop)
     })
     .await;
@@ -60,7 +60,7 @@ async fn a_session_is_kept_for_longer_than_others_if_its_client_says_so() {
     let (kept_pid, ordinary_pid) = (sleeper(&mut kept).await, sleeper(&mut ordinary).await);
     let session = kept.session.clone();
     drop(kept);
-    // The other one detaches later, so when its time is over, so is the ordinary time of the first.
+    // The other session detaches later. When it has expired, the default lifetime of the first is over too.
     connections_left(&server, 1).await;
     drop(ordinary);
     is_gone(ordinary_pid).await;
@@ -100,7 +100,7 @@ async fn no_session_is_kept_for_longer_than_max_session_ttl() {
 }
 
 #[tokio::test]
-async fn a_resume_changes_how_long_it_is_kept_only_if_it_says_so() {
+async fn a_resume_changes_the_lifetime_only_if_it_asks_to() {
     let server = TestServer::start().await;
     let first = open(&server, json!({"keepForMs": 0})).await;
     let resume = |keep: Value| json!({"resumeSessionId": first.session, "takeover": true, "keepForMs": keep});
@@ -113,7 +113,7 @@ async fn a_resume_changes_how_long_it_is_kept_only_if_it_says_so() {
     let mut fourth = open(&server, resume(json!(0))).await;
     let pid = sleeper(&mut fourth).await;
     let fifth = open(&server, resume(Value::Null)).await;
-    assert!(process_state(pid).is_some(), "a takeover detaches nobody");
+    assert!(process_state(pid).is_some(), "the session was not detached by the takeover");
     drop(fifth);
     is_gone(pid).await;
 }
@@ -154,7 +154,7 @@ async fn a_session_is_taken_over_from_a_client_that_answers() {
     assert_eq!(second.call("environment/status", json!({})).await, json!({"status": "ready"}));
 }
 
-/// Asks for a start that takes until the returned file exists, and waits until it is under way.
+/// Begins a start that takes until the returned file exists, and waits until it is in progress.
 async fn slow_start(client: &mut Client, home: &TempDir, extra: Value) -> PathBuf {
     let (begun, go) = (home.path().join("begun"), home.path().join("go"));
     let profile = format!(": > {}; until [ -e {} ]; do sleep 0.01; done", begun.display(), go.display());
@@ -177,7 +177,7 @@ async fn a_process_whose_start_outlives_its_connection_is_not_paused_on_the_next
     let go = slow_start(&mut first, &home, json!({"paused": true})).await;
     let mut second = open(&server, json!({"resumeSessionId": first.session, "takeover": true})).await;
     std::fs::write(go, "").unwrap();
-    eventually_async("it waits for nobody", async || {
+    eventually_async("the process waits for no client", async || {
         (second.processes().await[0]["state"] == "closed").then_some(())
     })
     .await;
@@ -194,7 +194,7 @@ async fn a_process_whose_start_outlives_its_connection_is_read_before_its_events
     second.call("initialize", resume).await;
     std::fs::write(go, "").unwrap();
     let mut observer = open(&server, json!({"resumeSessionId": first.session, "observe": true})).await;
-    eventually_async("it waits for its client", async || {
+    eventually_async("the process waits for its client", async || {
         (observer.processes().await[0]["outputBytes"] == 64 << 10).then_some(())
     })
     .await;
@@ -228,7 +228,7 @@ async fn of_many_takeovers_each_one_succeeds_and_the_last_has_the_session() {
 }
 
 #[tokio::test]
-async fn a_takeover_needs_a_session_but_nobody_who_is_attached() {
+async fn a_takeover_needs_a_session_but_no_attached_connection() {
     let server = TestServer::start().await;
     let params = json!({"clientName": "testkit", "resumeSessionId": "nonsense", "takeover": true});
     let error = server.raw().await.call_error("initialize", params).await;
@@ -242,7 +242,7 @@ async fn a_takeover_needs_a_session_but_nobody_who_is_attached() {
 }
 
 #[tokio::test]
-async fn a_job_that_finished_while_nobody_was_there_is_found_again() {
+async fn the_output_of_a_process_that_ended_without_a_client_is_kept() {
     let server = TestServer::with_args(&["--process-retention", "100ms"]).await;
     let directory = tempfile::tempdir().unwrap();
     let gate = directory.path().join("gate");
@@ -254,12 +254,12 @@ async fn a_job_that_finished_while_nobody_was_there_is_found_again() {
     drop(client);
     connections_left(&server, 0).await;
     std::fs::write(&gate, "").unwrap();
-    eventually_async("it has exited", async || {
+    eventually_async("the process has exited", async || {
         let metrics = http_get(server.address(), "/metrics", &[]).await.body;
         metrics.contains("exec_server_processes_active 0").then_some(())
     })
     .await;
-    // A session like any other shows when the time of every closed process is over.
+    // An ordinary session shows when the retention of closed processes is over.
     let mut clock = server.client().await;
     clock.run("clock", &["true"]).await;
     forgotten(&mut clock, "clock").await;
@@ -281,12 +281,12 @@ async fn a_job_that_finished_while_nobody_was_there_is_found_again() {
 async fn processes_are_listed_in_the_order_of_their_starts() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
-    // Many within one millisecond, and in an order that is not that of their names.
+    // Many starts within one millisecond, in an order that is not that of their names.
     let ids: Vec<String> = (0..40).map(|number| format!("p{}", (number * 7) % 40)).collect();
     for id in &ids {
         client.send("process/start", Client::start_params(id, &["sleep", "1000"])).await;
     }
-    eventually_async("all run", async || {
+    eventually_async("all processes run", async || {
         let list = client.processes().await;
         list.as_array().unwrap().iter().all(|summary| summary["state"] == "running").then_some(())
     })
@@ -295,7 +295,7 @@ async fn processes_are_listed_in_the_order_of_their_starts() {
 }
 
 #[tokio::test]
-async fn closed_processes_are_kept_for_as_long_as_the_session_and_no_longer() {
+async fn closed_processes_are_kept_for_the_lifetime_of_the_session() {
     let server = TestServer::with_args(&["--process-retention", "50ms"]).await;
     let mut brief = open(&server, json!({"keepForMs": 400})).await;
     brief.run("p", &["true"]).await;
@@ -327,7 +327,7 @@ async fn no_more_than_max_kept_processes_are_kept() {
     client.run("e", &["true"]).await;
     forgotten(&mut client, "c").await;
     assert_eq!(listed(&mut client).await, ["d", "e"]);
-    assert_eq!(client.run("a", &["true"]).await.exit_code, 0, "its id is free");
+    assert_eq!(client.run("a", &["true"]).await.exit_code, 0, "the id is free");
 }
 
 #[tokio::test]
@@ -338,7 +338,7 @@ async fn kept_processes_make_room_for_new_ones() {
     client.run("b", &["true"]).await;
     for (process, listed_then) in [("c", ["b", "c"]), ("d", ["c", "d"])] {
         let start = Client::start_params(process, &["sleep", "1000"]);
-        eventually_async("the time that every closed process has is over", async || {
+        eventually_async("the ordinary retention of closed processes is over", async || {
             client.request("process/start", start.clone()).await.get("result").map(drop)
         })
         .await;
@@ -349,18 +349,18 @@ async fn kept_processes_make_room_for_new_ones() {
 }
 
 #[tokio::test]
-async fn a_server_that_nobody_uses_ends_by_itself() {
+async fn an_idle_server_ends_by_itself() {
     let mut server = TestServer::with_args(&["--exit-when-idle", "200ms"]).await;
-    assert_eq!(server.wait().await, Some(0), "nobody ever came");
+    assert_eq!(server.wait().await, Some(0), "no client ever connected");
 
     let mut server = TestServer::with_args(&["--exit-when-idle", "300ms"]).await;
     let mut client = open(&server, json!({"keepForMs": LONG_MS})).await;
     let pid = sleeper(&mut client).await;
-    // sleep: more than the time of an idle server must pass with a connection
+    // sleep: the idle time must pass with a connection
     tokio::time::sleep(Duration::from_millis(600)).await;
     let session = client.session.clone();
     drop(client);
-    // sleep: and with a session that nobody is attached to
+    // sleep: and with a detached session
     tokio::time::sleep(Duration::from_millis(600)).await;
     let client = open(&server, json!({"resumeSessionId": session, "keepForMs": 0})).await;
     assert!(process_state(pid).is_some());
@@ -370,7 +370,7 @@ async fn a_server_that_nobody_uses_ends_by_itself() {
 }
 
 #[tokio::test]
-async fn an_observer_looks_beside_the_attached_client_and_disturbs_nobody() {
+async fn an_observer_sees_the_session_and_disturbs_no_other_client() {
     let server = TestServer::start().await;
     let mut attached = server.client().await;
     let mut params = Client::start_params("p", &["cat"]);
@@ -396,13 +396,17 @@ async fn an_observer_looks_beside_the_attached_client_and_disturbs_nobody() {
         assert_eq!(observer.call_error(method, params).await, json!({"code": -32600, "message": words}));
     }
     params["processId"] = "job".into();
-    assert_eq!(observer.call_error("process/start", params.clone()).await["code"], -32602, "it is sent no events");
+    assert_eq!(
+        observer.call_error("process/start", params.clone()).await["code"],
+        -32602,
+        "an observer is sent no events"
+    );
     params["paused"] = true.into();
     observer.call("process/start", params).await;
     assert_eq!(observer.call("process/terminate", json!({"processId": "job"})).await, json!({"running": true}));
 
     attached.write("p", "2", "still here\n").await;
-    assert_eq!(attached.output_until("p", "still here\n").await, "still here\n", "nothing came in between");
+    assert_eq!(attached.output_until("p", "still here\n").await, "still here\n", "no message came in between");
     let page = attached.call("process/read", json!({"processId": "job"})).await;
     assert_eq!((&page["closed"], &page["exitCode"]), (&json!(true), &json!(137)));
     assert_eq!(listed(&mut attached).await, ["p", "job"]);
@@ -411,7 +415,7 @@ async fn an_observer_looks_beside_the_attached_client_and_disturbs_nobody() {
 }
 
 #[tokio::test]
-async fn what_an_observer_has_started_is_for_whoever_reads_it_first() {
+async fn the_first_reader_of_a_process_that_an_observer_started_gets_its_events() {
     let server = TestServer::start().await;
     let mut attached = server.client().await;
     let mut observer = open(&server, json!({"resumeSessionId": attached.session, "observe": true})).await;
@@ -428,7 +432,7 @@ async fn what_an_observer_has_started_is_for_whoever_reads_it_first() {
 }
 
 #[tokio::test]
-async fn an_observer_needs_a_session_and_outlives_its_end() {
+async fn an_observer_needs_a_session_and_stays_connected_after_its_end() {
     let server = TestServer::start().await;
     for params in [json!({}), json!({"resumeSessionId": "x", "takeover": true})] {
         let mut all = json!({"clientName": "testkit", "observe": true});

@@ -19,7 +19,7 @@ async fn exec(client: &mut Client, process: &str, argv: &[&str], changes: Value)
     );
 }
 
-/// Everything a process said, by stream, and its exit code.
+/// The output of a process, by stream, and its exit code.
 async fn outcome(client: &mut Client, process: &str) -> ([String; 3], i64) {
     let mut said: [Vec<u8>; 3] = Default::default();
     loop {
@@ -30,7 +30,7 @@ async fn outcome(client: &mut Client, process: &str) -> ([String; 3], i64) {
                 let stream = ["stdout", "stderr", "pty"].iter().position(|name| params["stream"] == *name).unwrap();
                 let chunk = &params["chunk"];
                 let expected = json!({"processId": process, "stream": params["stream"], "chunk": chunk});
-                assert_eq!(params, &expected, "no more than was published");
+                assert_eq!(params, &expected, "only the published members");
                 said[stream].extend(unbase64(chunk));
             }
             "command/exec/exited" => {
@@ -48,20 +48,20 @@ fn said(stdout: &str, stderr: &str, pty: &str) -> [String; 3] {
 }
 
 #[tokio::test]
-async fn a_command_runs_and_says_so() {
+async fn a_command_runs_and_reports_its_output_and_exit() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     exec(&mut client, "p", &["sh", "-c", "pwd; echo err >&2; exit 7"], json!({})).await;
     assert_eq!(outcome(&mut client, "p").await, (said("/\n", "err\n", ""), 7));
     exec(&mut client, "q", &["sh", "-c", "kill -9 $$"], json!({"tty": true})).await;
     assert_eq!(outcome(&mut client, "q").await.1, 137);
-    // Nothing follows the exit: the next message is the answer to the next request.
+    // No event follows the exit: the next message is the answer to the next request.
     let request = client.send("environment/status", json!({})).await;
     assert_eq!(client.next().await["id"], request);
 }
 
 #[tokio::test]
-async fn only_argv_id_and_cwd_are_needed() {
+async fn only_argv_id_and_cwd_are_required() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     client.call("command/exec", json!({"processId": "p", "argv": ["/usr/bin/env"], "cwd": "/tmp"})).await;
@@ -76,7 +76,11 @@ async fn the_cap_holds_for_each_stream() {
     let mut client = server.client().await;
     let script = "printf abcdefgh; printf 12345678 >&2; printf ijkl; head -c 3000000 /dev/zero";
     exec(&mut client, "p", &["sh", "-c", script], json!({"outputBytesCap": 5})).await;
-    assert_eq!(outcome(&mut client, "p").await, (said("abcde", "12345", ""), 0), "the rest is drained");
+    assert_eq!(
+        outcome(&mut client, "p").await,
+        (said("abcde", "12345", ""), 0),
+        "output beyond the cap is read and dropped"
+    );
     exec(&mut client, "q", &["sh", "-c", "echo quiet; exit 3"], json!({"outputBytesCap": 0})).await;
     assert_eq!(outcome(&mut client, "q").await, (said("", "", ""), 3));
     exec(&mut client, "r", &["printf", "abc"], json!({"outputBytesCap": null, "tty": true})).await;
@@ -84,7 +88,7 @@ async fn the_cap_holds_for_each_stream() {
 }
 
 #[tokio::test]
-async fn a_terminal_takes_input_and_pipes_do_not() {
+async fn a_terminal_accepts_input_and_pipes_do_not() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     exec(&mut client, "p", &["sh", "-c", "read x; echo got $x"], json!({"tty": true})).await;
@@ -106,7 +110,7 @@ async fn a_terminal_takes_input_and_pipes_do_not() {
 }
 
 #[tokio::test]
-async fn terminate_says_whether_it_was_running() {
+async fn terminate_reports_whether_the_process_was_running() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     exec(&mut client, "p", &["sh", "-c", "echo before; exec sleep 100"], json!({})).await;
@@ -143,7 +147,7 @@ async fn errors_are_those_of_process_start() {
 }
 
 #[tokio::test]
-async fn both_families_reach_the_same_processes() {
+async fn both_families_have_the_same_processes() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     exec(&mut client, "p", &["sh", "-c", "echo hi; exec sleep 100"], json!({})).await;
@@ -155,8 +159,8 @@ async fn both_families_reach_the_same_processes() {
 }
 
 #[tokio::test]
-async fn a_command_goes_on_for_a_client_that_comes_back() {
-    // Nothing else wakes the command: the hold is longer than the test.
+async fn a_command_continues_for_a_client_that_reconnects() {
+    // The hold is longer than the test, so it does not end the wait of the command.
     let server =
         TestServer::with_args(&["--retain-bytes", "64KiB", "--detached-hold", "1h", "--session-ttl", "1h"]).await;
     let mut first = server.client().await;

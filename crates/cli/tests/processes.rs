@@ -1,4 +1,4 @@
-//! Starting processes: what they get, what is told of them, and in which order.
+//! Starting processes: their environment, their events, and the order of these.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 use std::time::{Duration, Instant};
@@ -124,7 +124,7 @@ async fn only_a_terminal_can_be_resized() {
 }
 
 #[tokio::test]
-async fn arg0_is_what_the_child_sees_and_argv_what_runs() {
+async fn arg0_is_the_name_that_the_child_sees_and_argv_is_executed() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     for (id, tty, expected) in [("pipes", false, "false\n"), ("terminal", true, "false\r\n")] {
@@ -151,7 +151,7 @@ async fn the_cwd_is_a_file_uri() {
 }
 
 #[tokio::test]
-async fn a_cwd_that_means_nothing_here_is_refused_before_anything_runs() {
+async fn a_cwd_that_is_invalid_on_linux_is_refused_before_anything_runs() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     for cwd in ["/tmp", "tmp", "", "https://example.com/tmp", "file:///tmp?x=1", "file:///tmp#x"] {
@@ -171,7 +171,7 @@ async fn a_cwd_that_means_nothing_here_is_refused_before_anything_runs() {
 }
 
 #[tokio::test]
-async fn what_the_system_refuses_is_told_with_its_cause() {
+async fn errors_of_the_system_are_reported_with_their_cause() {
     let directory = tempfile::tempdir().unwrap();
     let place = directory.path().canonicalize().unwrap();
     let file = place.join("file");
@@ -237,7 +237,7 @@ async fn what_the_system_refuses_is_told_with_its_cause() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_enforced_is_refused() {
+async fn sandboxes_that_cannot_be_enforced_are_refused() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     let sandbox =
@@ -261,7 +261,7 @@ async fn what_cannot_be_enforced_is_refused() {
         let error = client.call_error("process/start", start_with("p", &["true"], changes)).await;
         assert_eq!(error, json!({"code": -32602, "message": message}));
     }
-    assert_eq!(client.processes().await, json!([]), "nothing was started");
+    assert_eq!(client.processes().await, json!([]), "no process was started");
     for (number, changes) in [
         json!({"sandbox": null, "enforceManagedNetwork": false, "managedNetwork": null}),
         sandbox(json!({"type": "disabled"})),
@@ -274,7 +274,7 @@ async fn what_cannot_be_enforced_is_refused() {
     {
         let process = number.to_string();
         let started = client.call("process/start", start_with(&process, &["echo", "ran"], changes)).await;
-        assert_eq!(started, json!({"processId": process, "sandboxType": "none"}), "it asks for nothing");
+        assert_eq!(started, json!({"processId": process, "sandboxType": "none"}), "the sandbox has no restrictions");
         assert_eq!(
             client.outcome(&process).await.stdout,
             b"ran
@@ -284,7 +284,7 @@ async fn what_cannot_be_enforced_is_refused() {
 }
 
 #[tokio::test]
-async fn the_environment_is_what_the_policy_makes_of_the_servers() {
+async fn the_environment_is_that_of_the_server_filtered_by_the_policy() {
     let server = TestServer::with(&[], |command| {
         command.env_clear().envs([
             ("PATH", "/usr/bin:/bin"),
@@ -391,7 +391,7 @@ async fn of_many_starts_at_once_one_succeeds() {
 }
 
 #[tokio::test]
-async fn an_id_is_free_again_when_its_time_is_over() {
+async fn an_id_is_free_again_after_the_retention() {
     let server = TestServer::with_args(&["--process-retention", "200ms"]).await;
     let mut client = server.client().await;
     assert_eq!(client.run("p", &["true"]).await.exit_code, 0);
@@ -400,9 +400,9 @@ async fn an_id_is_free_again_when_its_time_is_over() {
         let answer = client.request("process/start", Client::start_params("p", &["sh", "-c", "exit 3"])).await;
         let Some(error) = answer.get("error") else { break };
         assert_eq!(error, &json!({"code": -32600, "message": "process p already exists"}));
-        assert!(closed.elapsed() < Duration::from_secs(20), "still taken");
+        assert!(closed.elapsed() < Duration::from_secs(20), "the id is still taken");
     }
-    assert!(closed.elapsed() >= Duration::from_millis(100), "freed too early");
+    assert!(closed.elapsed() >= Duration::from_millis(100), "the id was freed too early");
     let outcome = client.outcome("p").await;
     assert_eq!((outcome.exit_code, outcome.seqs), (3, vec![1, 2]), "a new process with events of its own");
 }
@@ -423,7 +423,7 @@ async fn a_closed_process_is_forgotten_after_a_while() {
 }
 
 #[tokio::test]
-async fn a_list_tells_every_process_of_the_session() {
+async fn a_list_has_every_process_of_the_session() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     client.run("done", &["sh", "-c", "echo hi; exit 3"]).await;
@@ -488,7 +488,7 @@ async fn much_stderr_passes_without_any_stdout() {
 }
 
 #[tokio::test]
-async fn requests_about_a_terminal_may_follow_its_start_at_once() {
+async fn requests_about_a_terminal_may_be_sent_right_after_its_start() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     for n in 0..30 {
@@ -517,8 +517,8 @@ async fn a_terminal_stays_open_for_a_leader_that_has_redirected_its_streams() {
     let cwd = format!("file://{}", directory.path().display());
     client.call("process/start", start_with("p", &["sh", "-c", script], json!({"cwd": cwd, "tty": true}))).await;
     let gate = directory.path().join("gate");
-    eventually("its streams are elsewhere", || gate.exists().then_some(())).await;
-    assert_eq!(client.write("p", "1", "secret\n").await, "accepted", "it can still open its terminal");
+    eventually("the streams are redirected", || gate.exists().then_some(())).await;
+    assert_eq!(client.write("p", "1", "secret\n").await, "accepted", "the process can still open its terminal");
     std::fs::write(&gate, "\n").unwrap();
     client.output_until("p", "Password: ").await;
     std::fs::write(&gate, "\n").unwrap();
@@ -528,7 +528,7 @@ async fn a_terminal_stays_open_for_a_leader_that_has_redirected_its_streams() {
 }
 
 #[tokio::test]
-async fn a_process_has_the_umask_that_was_asked_for() {
+async fn a_process_has_the_requested_umask() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     for (id, mask, shown) in [("a", 0o077, "0077\n"), ("b", 0, "0000\n"), ("c", 0o777, "0777\n")] {
@@ -539,8 +539,8 @@ async fn a_process_has_the_umask_that_was_asked_for() {
     assert_eq!(error, json!({"code": -32602, "message": "umask must be at most 511"}));
 }
 
-/// Reads its own stdout empty again and again, while it writes to both streams.
-const TAKES_OUTPUT_BACK: &str = r#"
+/// A program that reads its own stdout back again and again while it writes to both streams.
+const READS_OWN_OUTPUT: &str = r#"
     use Fcntl;
     sysopen my $back, "/proc/self/fd/1", O_RDONLY | O_NONBLOCK or die $!;
     for my $turn (1 .. 20000) {
@@ -555,11 +555,11 @@ const TAKES_OUTPUT_BACK: &str = r#"
 "#;
 
 #[tokio::test]
-async fn a_process_that_takes_its_own_output_back_is_seen_to_exit() {
+async fn the_exit_of_a_process_that_reads_its_own_output_is_noticed() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     for round in 0..20 {
-        let outcome = client.run(&format!("p{round}"), &["perl", "-e", TAKES_OUTPUT_BACK]).await;
+        let outcome = client.run(&format!("p{round}"), &["perl", "-e", READS_OWN_OUTPUT]).await;
         assert_eq!(outcome.exit_code, 7);
     }
 }

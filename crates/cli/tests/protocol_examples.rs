@@ -1,4 +1,4 @@
-//! docs/protocol.md is true: every example in it is replayed against the real server, and every method has one.
+//! Checks that docs/protocol.md is true: every example in it is replayed against the real server, and every method has an example.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,27 +10,27 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 const DOCUMENT: &str = include_str!("../../../docs/protocol.md");
 
-/// Stands for a value of any type in a line that was read as JSON; `<name>` without quotes becomes this.
+/// Stands for a value of any type in a line that was parsed as JSON. `<name>` without quotes becomes this.
 const ANY: &str = "<>";
 
-/// The name of an empty directory of an example's own.
+/// The placeholder for an empty directory that each example gets.
 const FOLDER: &str = "folder";
 
-/// The name of the address of a web server.
+/// The placeholder for the address of a web server.
 const WEB: &str = "web";
 
-/// What that server says; of the second path it never says the end.
+/// The pages of that web server. The body of the second never ends.
 const WEB_PAGES: [(&str, &str); 2] = [
     ("GET /hello ", "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 6\r\n\r\nhello\n"),
     ("GET /endless ", "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\nhello\n"),
 ];
 
-/// What the document says can happen to a connection.
+/// What can happen to a connection, as the document writes it.
 const LOST: &str = "# the connection is lost, and a new one made";
 const SECOND: &str = "# a second connection is made, and the first stays open";
 
 #[tokio::test]
-async fn every_example_is_what_the_server_does() {
+async fn the_server_answers_every_example_as_documented() {
     let examples = examples("json-rpc");
     assert!(examples.len() > 20, "the examples were not found");
     for example in examples {
@@ -39,7 +39,7 @@ async fn every_example_is_what_the_server_does() {
 }
 
 #[tokio::test]
-async fn every_http_example_is_what_the_server_does() {
+async fn the_server_answers_every_http_example_as_documented() {
     let server = TestServer::start().await;
     let examples = examples("http");
     assert!(!examples.is_empty(), "the examples were not found");
@@ -99,7 +99,7 @@ fn every_method_event_and_error_has_an_example() {
                     let request = asked.remove(&id.to_string()).expect("an answer without request");
                     let method = Method::from_name(request["method"].as_str().unwrap()).unwrap();
                     let result = without_placeholders(&message["result"]);
-                    // Methods without params take an empty object for none.
+                    // A method without params also accepts an empty object.
                     let params = Some(&request["params"]).filter(|params| **params != json!({}));
                     let named = |value: String| value.replace(&format!("<{FOLDER}>"), "file:///folder");
                     let fits = method.check_example(&named(json!(params).to_string()), &named(result.to_string()));
@@ -114,7 +114,7 @@ fn every_method_event_and_error_has_an_example() {
 }
 
 #[test]
-fn placeholders_stand_for_what_varies_and_for_nothing_else() {
+fn a_placeholder_stands_for_one_value() {
     let mut names = Names::new();
     let pattern = json_with_placeholders(r#"{"a":<n>,"b":"x <s> y","c":["<s>"],"d":1}"#).unwrap();
     assert_eq!(matches(&pattern, &json!({"a": 7, "b": "x 1 y", "c": ["1"], "d": 1}), &mut names), Ok(()));
@@ -133,18 +133,18 @@ fn placeholders_stand_for_what_varies_and_for_nothing_else() {
 
 /// One fenced block of the document.
 struct Example {
-    /// What stands behind the language: `from-connect`, and flags of the server.
+    /// The text after the language of the block: `from-connect`, and flags of the server.
     words: Vec<&'static str>,
-    lines: Vec<Line>,
+    lines: Vec<ExampleLine>,
 }
 
-/// A line of an example, with those that continue it.
-struct Line {
+/// A line of an example, joined with the lines that continue it.
+struct ExampleLine {
     number: usize,
     text: String,
 }
 
-impl Line {
+impl ExampleLine {
     fn sent(&self) -> Option<&str> {
         self.text.strip_prefix("→ ")
     }
@@ -153,7 +153,7 @@ impl Line {
         self.text.strip_prefix("← ")
     }
 
-    /// The message, unless the line shows something that is none.
+    /// The message. `None` if the line shows something else.
     fn message(&self) -> Option<Value> {
         json_with_placeholders(self.sent().or(self.expected())?)
     }
@@ -181,7 +181,7 @@ fn examples(language: &str) -> Vec<Example> {
             (None, Some(example)) => {
                 let known = text.starts_with("→ ") || text.starts_with("← ") || [LOST, SECOND].contains(&text);
                 assert!(known, "line {number} of the document is no line of an example: {text}");
-                example.lines.push(Line { number, text: text.to_owned() });
+                example.lines.push(ExampleLine { number, text: text.to_owned() });
             }
             (Some(_), Some(_)) => panic!("line {number}: a block inside a block"),
             (None, None) => {}
@@ -190,7 +190,7 @@ fn examples(language: &str) -> Vec<Example> {
     examples
 }
 
-/// An example on its way.
+/// An example while it is replayed.
 struct Replay {
     server: TestServer,
     client: Client,
@@ -218,7 +218,7 @@ impl Replay {
         let client = if from_connect { server.raw().await } else { server.client().await };
         let folder = tempfile::tempdir().expect("a directory can be made");
         let canonical = folder.path().canonicalize().ok().and_then(|path| PathUri::from_native(&path));
-        let canonical = canonical.expect("it has a URI");
+        let canonical = canonical.expect("the directory has a URI");
         let web = Web::start().await;
         let names = [(FOLDER, canonical.as_str()), (WEB, &web.url)];
         let names = names.map(|(name, value)| (name.to_owned(), json!(value))).into();
@@ -236,7 +236,7 @@ impl Replay {
                 self = self.reconnect().await;
             } else if line.text == SECOND {
                 let mut first = std::mem::replace(&mut self.client, self.server.raw().await);
-                // It answers pings as long as somebody reads from it.
+                // The client answers pings only while it reads.
                 bystanders.push(tokio::spawn(async move { first.drain().await }));
             } else {
                 let more = rest.iter().take_while(|line| line.expected().is_some()).count();
@@ -265,9 +265,9 @@ impl Replay {
         self.client.send_text(&text).await;
     }
 
-    /// What the document shows together may cross, as far as the document does not promise an order.
-    async fn expect(&mut self, first: &Line, more: &[Line]) {
-        let mut pending: Vec<(&Line, Value)> =
+    /// Messages that the document shows together may come in another order, unless the document promises an order.
+    async fn expect(&mut self, first: &ExampleLine, more: &[ExampleLine]) {
+        let mut pending: Vec<(&ExampleLine, Value)> =
             std::iter::once(first).chain(more).map(|line| (line, line.message().expect("JSON"))).collect();
         while !pending.is_empty() {
             let actual = self.client.next().await;
@@ -282,7 +282,7 @@ impl Replay {
         }
     }
 
-    fn check_order(&mut self, actual: &Value, pending: &[(&Line, Value)]) {
+    fn check_order(&mut self, actual: &Value, pending: &[(&ExampleLine, Value)]) {
         if actual.get("method").is_some() {
             let process = &actual["params"]["processId"];
             let is_start = |method: &str| method == "process/start" || method == "command/exec";
@@ -299,7 +299,7 @@ impl Replay {
     async fn reconnect(self) -> Self {
         let Self { server, client, names, _folder, _web, .. } = self;
         drop(client);
-        // A resume that comes before the server has noticed would be told to try again.
+        // A resume before the server has noticed the loss would be refused.
         eventually_async("the server has noticed", async || {
             let metrics = http_get(server.address(), "/metrics", &[]).await.body;
             metrics.contains("exec_server_connections_active{transport=\"websocket\"} 0\n").then_some(())
@@ -310,7 +310,7 @@ impl Replay {
     }
 }
 
-/// A web server. Ends with its value.
+/// A web server. Dropping it ends the server.
 struct Web {
     url: String,
     task: tokio::task::JoinHandle<()>,
@@ -324,7 +324,7 @@ impl Web {
             while let Ok((mut stream, _)) = listener.accept().await {
                 tokio::spawn(async move {
                     let mut request = [0; 4096];
-                    // What follows is the other end going away.
+                    // The next read is the end of the connection.
                     while let Ok(length @ 1..) = stream.read(&mut request).await {
                         let is_asked = |(path, _): &&(&str, &str)| request[..length].starts_with(path.as_bytes());
                         let (_, page) = WEB_PAGES.iter().find(is_asked).expect("a page of the document");
@@ -343,7 +343,7 @@ impl Drop for Web {
     }
 }
 
-/// Messages of one lane keep their order: the answer to one request, the events of one process, watch, search or body.
+/// Messages of one lane keep their order: the answers to one request, or the events of one process, watch, search or body.
 fn lane(message: &Value) -> (bool, Value) {
     if message.get("method").is_none() {
         return (false, message["id"].clone());
@@ -352,10 +352,10 @@ fn lane(message: &Value) -> (bool, Value) {
     (true, names.iter().find_map(|name| message["params"].get(name)).cloned().unwrap_or_default())
 }
 
-/// What placeholders stand for, as far as it has been seen.
+/// The values that placeholders stand for, by name.
 type Names = BTreeMap<String, Value>;
 
-/// Reads a line as JSON; none if it is not meant to be.
+/// Parses a line as JSON. `None` if the line is not JSON.
 fn json_with_placeholders(text: &str) -> Option<Value> {
     let mut out = String::new();
     let (mut in_string, mut escaped) = (false, false);
@@ -373,7 +373,7 @@ fn json_with_placeholders(text: &str) -> Option<Value> {
     out.parse().ok()
 }
 
-/// A value of the right type in each place, for those who check types only.
+/// Replaces each placeholder by a value of the right type, so that types can be checked.
 fn without_placeholders(value: &Value) -> Value {
     match value {
         Value::Object(members) if members.contains_key(ANY) => json!(1),
@@ -385,7 +385,7 @@ fn without_placeholders(value: &Value) -> Value {
     }
 }
 
-/// Compares a line of the document with what came. Learns what its placeholders stand for.
+/// Compares a line of the document with a message. Records what its placeholders stand for.
 fn matches(pattern: &Value, actual: &Value, names: &mut Names) -> Result<(), String> {
     let differs = || Err(format!("expected {pattern}, got {actual}"));
     match (pattern, actual) {
@@ -434,7 +434,7 @@ fn split_at_placeholder(text: &str) -> Option<(&str, &str, &str)> {
     Some((before, name, after))
 }
 
-/// As it stands inside a string.
+/// A value as it is written inside a string.
 fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

@@ -1,19 +1,19 @@
-//! The tour of the README works: its commands are run by one shell, and print what the README says they print.
+//! Checks the tour of the README: one shell runs its commands, and they print what the README says.
 
 use std::path::Path;
 use std::process::Stdio;
 
 const README: &str = include_str!("../../../README.md");
 
-/// Separates what one command prints from what the next one does.
+/// Separates the output of one command from that of the next.
 const NEXT: &str = "==== next command ====\n";
 
-/// A person sees output and errors alike; and whatever the README does, nothing outlives its shell.
+/// Joins stdout and stderr, as a person sees them, and ends everything that the README starts when the shell ends.
 const PREPARE: &str = "exec 2>&1\ntrap 'kill $(jobs -p) 2>/dev/null; wait' EXIT\n";
 
-/// A command of the README, and what it prints there.
+/// A command of the README, and its output there.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Step {
+struct TourStep {
     command: String,
     printed: Vec<String>,
 }
@@ -23,7 +23,7 @@ async fn the_tour_prints_what_the_readme_says() {
     let folder = tempfile::tempdir().unwrap();
     let [client] = blocks("python").try_into().expect("one client");
     std::fs::write(folder.path().join("client.py"), client).unwrap();
-    let steps: Vec<Step> = blocks("console").iter().flat_map(|block| steps(block)).collect();
+    let steps: Vec<TourStep> = blocks("console").iter().flat_map(|block| steps(block)).collect();
     assert!(steps.len() > 10, "the tour was not found");
 
     let mut script = PREPARE.to_owned();
@@ -40,10 +40,10 @@ async fn the_tour_prints_what_the_readme_says() {
 }
 
 #[test]
-fn commands_continue_and_dots_stand_for_anything() {
+fn commands_may_have_several_lines_and_dots_match_any_text() {
     let expected = [
-        Step { command: "cat <<X\na\n\nX".into(), printed: vec!["a".into(), "".into()] },
-        Step { command: "true".into(), printed: vec![] },
+        TourStep { command: "cat <<X\na\n\nX".into(), printed: vec!["a".into(), "".into()] },
+        TourStep { command: "true".into(), printed: vec![] },
     ];
     assert_eq!(steps("$ cat <<X\n> a\n>\n> X\na\n\n$ true\n"), expected);
     assert!(fits("a…c\n…", "abbc\nd\ne") && fits("a", "a") && fits("…", ""));
@@ -60,7 +60,7 @@ fn retried(command: &str) -> String {
     }
 }
 
-/// What a person would see, who has the binary on the PATH.
+/// The output that a person would see who has the binary on the PATH.
 async fn run(folder: &Path, script: &str) -> String {
     let binary = testkit::binary();
     let inherited = std::env::var_os("PATH").unwrap_or_default();
@@ -82,11 +82,11 @@ fn blocks(language: &str) -> Vec<String> {
     blocks.map(|block| format!("{block}\n")).collect()
 }
 
-fn steps(block: &str) -> Vec<Step> {
-    let mut steps: Vec<Step> = Vec::new();
+fn steps(block: &str) -> Vec<TourStep> {
+    let mut steps: Vec<TourStep> = Vec::new();
     for line in block.lines() {
         if let Some(command) = line.strip_prefix("$ ") {
-            steps.push(Step { command: command.to_owned(), printed: Vec::new() });
+            steps.push(TourStep { command: command.to_owned(), printed: Vec::new() });
             continue;
         }
         let step = steps.last_mut().expect("a block begins with a command");
@@ -101,7 +101,7 @@ fn steps(block: &str) -> Vec<Step> {
     steps
 }
 
-/// Whether the text is the expected one; `…` stands for anything.
+/// Whether the text is the expected one. `…` matches any text.
 fn fits(expected: &str, text: &str) -> bool {
     let Some((start, rest)) = expected.split_once('…') else { return expected == text };
     let Some(text) = text.strip_prefix(start) else { return false };

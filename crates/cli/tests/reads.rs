@@ -1,14 +1,14 @@
-//! `process/read`: what it returns, when it waits, and that nobody waits for it.
+//! `process/read`: what it returns, when it waits, and that other requests do not wait for it.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 use std::time::{Duration, Instant};
 
 use testkit::{Client, TestServer, Value, json, unbase64};
 
-/// A wait that only a lost wake-up would sit out.
+/// A wait that a read reaches only if its wake-up is lost.
 const LONG_MS: u64 = 25_000;
 
-/// Well below [`LONG_MS`], well above anything a loaded machine needs.
+/// Well below [`LONG_MS`], and well above the time that a loaded machine needs.
 const SOON: Duration = Duration::from_secs(15);
 
 async fn read(client: &mut Client, process: &str, more: Value) -> Value {
@@ -50,11 +50,15 @@ async fn a_closed_process_can_be_read_again_and_again() {
         );
     }
     let rest = read(&mut client, "p", json!({"afterSeq": 3, "waitMs": LONG_MS})).await;
-    assert_eq!((&rest["chunks"], &rest["nextSeq"]), (&json!([]), &json!(4)), "nothing can follow, so nothing waits");
+    assert_eq!(
+        (&rest["chunks"], &rest["nextSeq"]),
+        (&json!([]), &json!(4)),
+        "no event can follow, so the read does not wait"
+    );
 }
 
 #[tokio::test]
-async fn a_process_that_has_said_nothing_reads_as_nothing() {
+async fn a_read_of_a_process_without_output_returns_no_chunks() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     client.start("p", &["sleep", "100"]).await;
@@ -76,7 +80,7 @@ async fn an_unknown_process_cannot_be_read() {
     let start = client.send("process/start", Client::start_params("p", &["no-such-program"])).await;
     let waiting = client.send("process/read", json!({"processId": "p", "waitMs": LONG_MS})).await;
     assert_eq!(client.answer(start).await["error"]["code"], -32603);
-    assert_eq!(client.answer(waiting).await["error"], error, "it waited for a start that failed");
+    assert_eq!(client.answer(waiting).await["error"], error, "the read waited for a start that failed");
 }
 
 #[tokio::test]
@@ -123,7 +127,7 @@ async fn pages_follow_max_bytes_and_the_cursor() {
 }
 
 #[tokio::test]
-async fn a_read_waits_as_long_as_it_was_told_and_no_longer() {
+async fn a_read_waits_for_its_wait_time_and_no_longer() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     client.start("p", &["sleep", "100"]).await;
@@ -156,7 +160,7 @@ async fn a_read_waits_for_output_for_the_exit_and_for_the_close() {
     assert_eq!((&exit["exited"], &exit["exitCode"], &exit["closed"]), (&json!(true), &json!(3), &json!(false)));
     assert_eq!((&exit["nextSeq"], &exit["exitSeq"]), (&json!(3), &json!(2)));
 
-    // The exit is no news to a cursor behind it: this one waits for the stream that is still held open.
+    // The cursor of this read is after the exit, so the exit does not wake it. It waits for the stream that is still open.
     let close = client.send("process/read", read_params("p", json!({"afterSeq": 2, "waitMs": LONG_MS}))).await;
     let short = read(&mut client, "p", json!({"afterSeq": 2, "waitMs": 50})).await;
     assert_eq!((&short["exited"], &short["closed"], &short["nextSeq"]), (&json!(true), &json!(false), &json!(3)));
@@ -173,7 +177,7 @@ async fn no_wake_up_is_lost() {
     for n in 0..500_u64 {
         let start = Instant::now();
         let params = read_params("p", json!({"afterSeq": n, "waitMs": LONG_MS}));
-        // In turn, so that the output comes before, while and after the read begins to wait.
+        // The output comes before, while and after the read begins to wait, in turn.
         let request = if n % 2 == 0 {
             let request = client.send("process/read", params).await;
             client.write("p", &n.to_string(), "x").await;
@@ -206,7 +210,7 @@ async fn many_readers_wake_at_once() {
 }
 
 #[tokio::test]
-async fn long_reads_delay_nobody() {
+async fn long_reads_delay_no_other_request() {
     let server = TestServer::with_args(&["--concurrent-requests", "32"]).await;
     let mut client = server.client().await;
     client.start("quiet", &["sleep", "100"]).await;
@@ -229,12 +233,12 @@ async fn long_reads_delay_nobody() {
 }
 
 #[tokio::test]
-async fn output_beyond_what_is_retained_is_a_gap() {
+async fn output_that_is_no_longer_retained_is_a_gap() {
     const TOTAL: usize = 4 << 20;
     let server = TestServer::with_args(&["--retain-bytes", "64KiB"]).await;
     let mut client = server.client().await;
     let outcome = client.run("p", &["head", "-c", &TOTAL.to_string(), "/dev/zero"]).await;
-    assert_eq!(outcome.stdout.len(), TOTAL, "what is pushed is not bounded by what is kept");
+    assert_eq!(outcome.stdout.len(), TOTAL, "pushed output is not limited by the retention");
     let page = read(&mut client, "p", json!({})).await;
     let kept = text(&page).len();
     assert!(kept > 0 && kept <= 64 << 10, "{kept} bytes kept");

@@ -14,7 +14,7 @@ use tokio::process::Command;
 /// Longer than any command takes on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A directory without links in its path, with some files.
+/// A directory with some files. Its own path has no links.
 fn tree(files: &[(&str, &str)]) -> TempDir {
     let tree = tempfile::tempdir_in(fs::canonicalize(std::env::temp_dir()).unwrap()).unwrap();
     for (path, content) in files {
@@ -25,7 +25,7 @@ fn tree(files: &[(&str, &str)]) -> TempDir {
     tree
 }
 
-/// The binary in a directory, where nothing is configured.
+/// The binary in a directory, without configuration.
 fn command(directory: &Path, args: &[&str]) -> Command {
     let nowhere = Path::new(env!("CARGO_TARGET_TMPDIR")).join("nothing-configured");
     let mut command = Command::new(binary());
@@ -37,10 +37,10 @@ fn command(directory: &Path, args: &[&str]) -> Command {
     command
 }
 
-/// What it says, in lines that were sorted, what it complains about, and its exit code.
+/// The sorted lines of stdout, stderr, and the exit code.
 async fn run(directory: &Path, args: &[&str]) -> (Vec<String>, String, i32) {
     let output = command(directory, args).output();
-    let output = tokio::time::timeout(PATIENCE, output).await.expect("it does not end").unwrap();
+    let output = tokio::time::timeout(PATIENCE, output).await.expect("the command does not end").unwrap();
     let mut lines: Vec<_> = String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect();
     lines.sort_unstable();
     (lines, String::from_utf8(output.stderr).unwrap(), output.status.code().unwrap())
@@ -70,7 +70,7 @@ async fn lines_are_shown_as_ripgrep_shows_them() {
 }
 
 #[tokio::test]
-async fn the_exit_code_tells_nothing_found_from_something_wrong() {
+async fn the_exit_code_tells_no_match_from_an_error() {
     let tree = tree(&[("a", "x\n")]);
     assert_eq!(run(tree.path(), &["search", "nothing"]).await, (vec![], String::new(), 1));
     for args in [&["search", "a("][..], &["search", "x", "missing"], &["search", "x", "nowhere:/"], &["search"]] {
@@ -85,7 +85,7 @@ async fn the_exit_code_tells_nothing_found_from_something_wrong() {
 }
 
 #[tokio::test]
-async fn programs_get_json() {
+async fn results_can_be_printed_as_json() {
     let tree = tree(&[("a", "x\n")]);
     let lines = found(tree.path(), &["search", "--json", "x"]).await;
     let values: Vec<Value> = lines.iter().map(|line| line.parse().unwrap()).collect();
@@ -94,7 +94,7 @@ async fn programs_get_json() {
 }
 
 #[tokio::test]
-async fn a_server_elsewhere_is_searched_from_its_own_directory() {
+async fn a_server_is_searched_from_its_own_directory() {
     let tree = tree(&[("sub/a", "x\n")]);
     let server = TestServer::with(&[], |command| command.current_dir(tree.path())).await;
     let here = Path::new("/");
@@ -108,18 +108,18 @@ async fn a_server_elsewhere_is_searched_from_its_own_directory() {
 }
 
 #[tokio::test]
-async fn a_reader_that_has_seen_enough_ends_the_search() {
+async fn a_closed_output_pipe_ends_the_search() {
     let tree = tree(&[("a", &"needle\n".repeat(200_000))]);
     let mut child = command(tree.path(), &["search", "needle"]).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     assert_eq!(lines.next_line().await.unwrap().unwrap(), "a:1:needle");
     drop(lines);
-    let status = tokio::time::timeout(PATIENCE, child.wait()).await.expect("it does not end").unwrap();
+    let status = tokio::time::timeout(PATIENCE, child.wait()).await.expect("the command does not end").unwrap();
     assert_eq!(status.code(), Some(141));
 }
 
 #[tokio::test]
-async fn changes_are_printed_until_it_is_interrupted() {
+async fn changes_are_printed_until_the_command_is_interrupted() {
     let tree = tree(&[]);
     for as_json in [false, true] {
         let place = format!(":{}", tree.path().display());
@@ -129,7 +129,7 @@ async fn changes_are_printed_until_it_is_interrupted() {
         }
         let mut child = command(Path::new("/"), &args).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        // It does not say when it has begun: one of these it sees.
+        // The command does not say when the watch has begun, so files are created until it reports one.
         let mut number = 0;
         let line = loop {
             number += 1;
@@ -147,22 +147,22 @@ async fn changes_are_printed_until_it_is_interrupted() {
             assert!(line.starts_with(&format!("created {}/false", tree.path().display())), "{line}");
         }
         send_signal(child.id().unwrap(), Signal::INT);
-        let status = tokio::time::timeout(PATIENCE, child.wait()).await.expect("it does not end").unwrap();
+        let status = tokio::time::timeout(PATIENCE, child.wait()).await.expect("the command does not end").unwrap();
         assert_eq!(status.code(), Some(130));
     }
 }
 
 #[tokio::test]
-async fn a_reader_that_has_seen_enough_ends_the_watch_also_if_nothing_changes() {
+async fn a_closed_output_pipe_ends_the_watch_even_without_changes() {
     let tree = tree(&[]);
     let mut child = command(Path::new("/"), &["watch", &format!(":{}", tree.path().display())]).spawn().unwrap();
     drop(child.stdout.take());
-    let status = tokio::time::timeout(PATIENCE, child.wait()).await.expect("it does not end").unwrap();
+    let status = tokio::time::timeout(PATIENCE, child.wait()).await.expect("the command does not end").unwrap();
     assert_eq!(status.code(), Some(141));
 }
 
 #[tokio::test]
-async fn what_is_not_there_cannot_be_watched() {
+async fn a_missing_path_cannot_be_watched() {
     let (_, complaint, code) = run(Path::new("/"), &["watch", "/no/such/place"]).await;
     assert_eq!(code, 1);
     assert_eq!(complaint, "exec-server: cannot watch /no/such/place: No such file or directory\n");

@@ -1,4 +1,4 @@
-//! Nothing is left behind by a server that ends, whether it was asked to, or killed together with its guard.
+//! No process is left behind by a server that ends, whether it is asked to end, or is killed together with its guard.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 use std::process::Stdio;
@@ -8,7 +8,7 @@ use testkit::{
 };
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 
-/// Closes its streams, leaves its session and its parents, and ignores what can be ignored.
+/// Closes its streams, leaves its session and its parents, and ignores all signals that can be ignored.
 const DAEMON: &str = r#"
     use POSIX; $SIG{TERM} = $SIG{HUP} = $SIG{INT} = "IGNORE";
     exit if fork; setsid(); exit if fork; setsid();
@@ -18,10 +18,10 @@ const DAEMON: &str = r#"
 
 const STUBBORN: &str = "trap '' TERM HUP INT; setsid sleep 1000 & sleep 1000 & while :; do sleep 1000; done";
 
-/// Whoever was started by a test has this in its environment, wherever it has gone.
-struct Mark(String);
+/// A variable that every process of a test has in its environment, so that it can be found anywhere.
+struct ProcessMarker(String);
 
-impl Mark {
+impl ProcessMarker {
     fn new(test: &str) -> Self {
         Self(format!("{test}-{}", std::process::id()))
     }
@@ -36,7 +36,7 @@ impl Mark {
         client.call("process/start", self.start_params(process, argv)).await;
     }
 
-    /// A handshake and a start for each id, a line each.
+    /// A handshake, and a start for each id, one message a line.
     fn requests(&self, ids: std::ops::Range<u32>) -> String {
         let mut requests = json!({"id": 1, "method": "initialize", "params": {"clientName": "testkit"}}).to_string();
         requests += "\n{\"method\": \"initialized\", \"params\": {}}\n";
@@ -59,15 +59,15 @@ impl Mark {
     }
 
     async fn until_there_are(&self, count: usize) {
-        eventually("all of them run", || (self.carriers().len() >= count).then_some(())).await;
+        eventually("all processes run", || (self.carriers().len() >= count).then_some(())).await;
     }
 
     async fn until_all_are_gone(&self) {
-        eventually("nobody is left", || self.carriers().is_empty().then_some(())).await;
+        eventually("no process is left", || self.carriers().is_empty().then_some(())).await;
     }
 }
 
-/// Only the guard is there before the first process.
+/// The guard, which is the only child of the server before the first process starts.
 fn guard_of(server: &TestServer) -> u32 {
     let children = descendants(server.pid());
     assert_eq!(children.len(), 1, "{children:?}");
@@ -79,14 +79,14 @@ fn is_guard(pid: u32) -> bool {
     command_line.split('\0').nth(1) == Some("__guard")
 }
 
-/// Reaping an orphan is the business of whoever is the first process of this machine, and may take its time.
+/// Waits until a process has ended. It may stay a zombie for a while, because the init process of the machine reaps it.
 async fn until_it_has_ended(guard: u32) {
     eventually("the guard has done its work", || (!is_alive(guard)).then_some(())).await;
 }
 
 #[tokio::test]
-async fn the_end_of_stdin_takes_everything_with_it() {
-    let mark = Mark::new("stdio");
+async fn the_end_of_stdin_ends_all_processes() {
+    let marker = ProcessMarker::new("stdio");
     let mut command = tokio::process::Command::new(binary());
     command.args(["--listen", "stdio"]).stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
     let mut server = command.spawn().unwrap();
@@ -96,7 +96,7 @@ async fn the_end_of_stdin_takes_everything_with_it() {
         json!({"method": "initialized", "params": {}}),
     ];
     for (id, argv) in [(2, ["sh", "-c", STUBBORN]), (3, ["perl", "-e", DAEMON])] {
-        let params = mark.start_params(&id.to_string(), &argv);
+        let params = marker.start_params(&id.to_string(), &argv);
         requests.push(json!({"id": id, "method": "process/start", "params": params}));
     }
     for request in requests {
@@ -104,38 +104,38 @@ async fn the_end_of_stdin_takes_everything_with_it() {
     }
     let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
     assert!(lines.next_line().await.unwrap().unwrap().contains("sessionId"));
-    mark.until_there_are(4 + 1).await;
+    marker.until_there_are(4 + 1).await;
     drop(stdin);
     assert_eq!(server.wait().await.unwrap().code(), Some(0));
-    assert_eq!(mark.carriers(), [0; 0]);
+    assert_eq!(marker.carriers(), [0; 0]);
 }
 
 #[tokio::test]
-async fn starts_in_flight_at_the_end_of_stdin_leave_nothing() {
-    let mark = Mark::new("stdio-in-flight");
+async fn starts_in_flight_at_the_end_of_stdin_leave_no_process() {
+    let marker = ProcessMarker::new("stdio-in-flight");
     for _ in 0..10 {
         let mut command = tokio::process::Command::new(binary());
         command.args(["--listen", "stdio"]).stdin(Stdio::piped()).stdout(Stdio::null()).kill_on_drop(true);
         let mut server = command.spawn().unwrap();
         let mut stdin = server.stdin.take().unwrap();
-        stdin.write_all(mark.requests(2..40).as_bytes()).await.unwrap();
+        stdin.write_all(marker.requests(2..40).as_bytes()).await.unwrap();
         drop(stdin);
         assert_eq!(server.wait().await.unwrap().code(), Some(0));
-        mark.until_all_are_gone().await;
+        marker.until_all_are_gone().await;
     }
 }
 
-/// As above, but the server goes on for others, and no guard helps.
+/// As above, but the server goes on for its other listener, so the guard does not help.
 #[tokio::test]
-async fn starts_in_flight_at_the_end_of_one_of_two_listeners_leave_nothing() {
-    let mark = Mark::new("stdio-and-socket");
+async fn starts_in_flight_at_the_end_of_one_of_two_listeners_leave_no_process() {
+    let marker = ProcessMarker::new("stdio-and-socket");
     for round in 0..10 {
         let mut command = tokio::process::Command::new(binary());
         command.args(["--listen", "stdio", "--listen", "ws://127.0.0.1:0"]).kill_on_drop(true);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut server = command.spawn().unwrap();
         let mut stdin = server.stdin.take().unwrap();
-        stdin.write_all(mark.requests(2..40).as_bytes()).await.unwrap();
+        stdin.write_all(marker.requests(2..40).as_bytes()).await.unwrap();
         let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
         for _ in 0..=round {
             assert!(lines.next_line().await.unwrap().is_some());
@@ -151,15 +151,15 @@ async fn starts_in_flight_at_the_end_of_one_of_two_listeners_leave_nothing() {
 
 #[tokio::test]
 async fn a_server_that_is_asked_to_end_ends_everything() {
-    let mark = Mark::new("sigterm");
+    let marker = ProcessMarker::new("sigterm");
     let mut server = TestServer::with_args(&["--shutdown-grace", "300ms"]).await;
     let mut client = server.client().await;
     let polite = "trap 'echo bye; exit 5' TERM; echo ready; while :; do sleep 0.01; done";
-    mark.start(&mut client, "polite", &["sh", "-c", polite]).await;
+    marker.start(&mut client, "polite", &["sh", "-c", polite]).await;
     client.output_until("polite", "ready").await;
-    mark.start(&mut client, "stubborn", &["sh", "-c", STUBBORN]).await;
-    mark.start(&mut client, "daemon", &["perl", "-e", DAEMON]).await;
-    mark.until_there_are(1 + 4 + 1).await;
+    marker.start(&mut client, "stubborn", &["sh", "-c", STUBBORN]).await;
+    marker.start(&mut client, "daemon", &["perl", "-e", DAEMON]).await;
+    marker.until_there_are(1 + 4 + 1).await;
     client.outcome("daemon").await;
 
     server.signal(Signal::TERM);
@@ -168,56 +168,56 @@ async fn a_server_that_is_asked_to_end_ends_everything() {
     assert_eq!(client.outcome("stubborn").await.exit_code, 137);
     assert_eq!(client.drain().await, [json!(null); 0]);
     assert_eq!(server.wait().await, Some(0));
-    assert_eq!(mark.carriers(), [0; 0]);
+    assert_eq!(marker.carriers(), [0; 0]);
 }
 
 #[tokio::test]
-async fn a_killed_server_leaves_nothing() {
-    let mark = Mark::new("sigkill");
+async fn a_killed_server_leaves_no_process() {
+    let marker = ProcessMarker::new("sigkill");
     let server = TestServer::start().await;
     let guard = guard_of(&server);
     let mut client = server.client().await;
     for number in 0..100 {
-        mark.start(&mut client, &number.to_string(), &["sleep", "1000"]).await;
+        marker.start(&mut client, &number.to_string(), &["sleep", "1000"]).await;
     }
-    mark.start(&mut client, "stubborn", &["sh", "-c", STUBBORN]).await;
-    mark.start(&mut client, "daemon", &["perl", "-e", DAEMON]).await;
-    let mut params = mark.start_params("terminal", &["bash", "--norc", "-i"]);
+    marker.start(&mut client, "stubborn", &["sh", "-c", STUBBORN]).await;
+    marker.start(&mut client, "daemon", &["perl", "-e", DAEMON]).await;
+    let mut params = marker.start_params("terminal", &["bash", "--norc", "-i"]);
     params["tty"] = true.into();
     client.call("process/start", params).await;
-    mark.until_there_are(100 + 4 + 1 + 1).await;
+    marker.until_there_are(100 + 4 + 1 + 1).await;
     server.kill().await;
-    mark.until_all_are_gone().await;
+    marker.until_all_are_gone().await;
     until_it_has_ended(guard).await;
 }
 
-/// Has changed the limit by which trees are found, and so have all its processes; one is in the session of the leader, and one is
-/// not. The leader outlives the terminal, as only it leads to the latter.
+/// All its processes have changed the limit by which trees are found. One is in the session of the leader, and one is not. The leader
+/// survives the end of the terminal, because only through it the other one can be found.
 const UNTAGGED: &str =
     "trap '' HUP; ulimit -R unlimited; sleep 1000 & setsid sleep 1000 & while :; do sleep 1000; done";
 
 #[tokio::test]
 async fn a_killed_server_leaves_no_leader_that_has_changed_its_limits() {
-    let mark = Mark::new("untagged");
+    let marker = ProcessMarker::new("untagged");
     let server = TestServer::start().await;
     let guard = guard_of(&server);
     let mut client = server.client().await;
-    mark.start(&mut client, "piped", &["bash", "-c", UNTAGGED]).await;
-    let mut params = mark.start_params("terminal", &["bash", "-c", UNTAGGED]);
+    marker.start(&mut client, "piped", &["bash", "-c", UNTAGGED]).await;
+    let mut params = marker.start_params("terminal", &["bash", "-c", UNTAGGED]);
     params["tty"] = true.into();
     client.call("process/start", params).await;
-    mark.until_there_are(2 * 4).await;
+    marker.until_there_are(2 * 4).await;
     server.kill().await;
-    mark.until_all_are_gone().await;
+    marker.until_all_are_gone().await;
     until_it_has_ended(guard).await;
 }
 
 #[tokio::test]
-async fn the_guard_is_not_called_like_the_server() {
+async fn the_guard_has_another_process_name_than_the_server() {
     let server = TestServer::start().await;
     let name = |pid: u32| std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap().trim().to_owned();
     let guard = guard_of(&server);
-    eventually("it has its own name", || (name(guard) == "exec-guard").then_some(())).await;
+    eventually("the guard has its own name", || (name(guard) == "exec-guard").then_some(())).await;
     assert_eq!(name(server.pid()), "exec-server");
     let command_line = std::fs::read_to_string(format!("/proc/{guard}/cmdline")).unwrap();
     assert!(!command_line.contains("exec-server"), "{command_line}");
@@ -225,23 +225,23 @@ async fn the_guard_is_not_called_like_the_server() {
 
 #[tokio::test]
 async fn a_killed_guard_is_replaced() {
-    let mark = Mark::new("guard");
+    let marker = ProcessMarker::new("guard");
     let server = TestServer::start().await;
     let first = guard_of(&server);
     let mut client = server.client().await;
-    mark.start(&mut client, "stubborn", &["sh", "-c", STUBBORN]).await;
-    mark.start(&mut client, "daemon", &["perl", "-e", DAEMON]).await;
-    mark.until_there_are(4 + 1).await;
+    marker.start(&mut client, "stubborn", &["sh", "-c", STUBBORN]).await;
+    marker.start(&mut client, "daemon", &["perl", "-e", DAEMON]).await;
+    marker.until_there_are(4 + 1).await;
     for _ in 0..2 {
         let current = descendants(server.pid()).into_iter().find(|pid| is_guard(*pid)).unwrap();
         send_signal(current, Signal::KILL);
         let successor = || descendants(server.pid()).into_iter().find(|pid| *pid != current && is_guard(*pid));
         assert_ne!(eventually("there is another guard", successor).await, first);
-        assert_eq!(process_state(current), None, "it was reaped");
+        assert_eq!(process_state(current), None, "the old guard was reaped");
     }
-    assert_eq!(mark.carriers().len(), 4 + 1, "a guard that is killed takes nobody with it");
+    assert_eq!(marker.carriers().len(), 4 + 1, "killing the guard ends no process");
     server.kill().await;
-    mark.until_all_are_gone().await;
+    marker.until_all_are_gone().await;
 }
 
 #[tokio::test]
@@ -254,8 +254,8 @@ async fn a_killed_guard_is_replaced_before_there_is_a_process_to_guard() {
 }
 
 #[tokio::test]
-async fn starts_in_flight_when_the_server_is_killed_leave_nothing() {
-    let mark = Mark::new("in-flight");
+async fn starts_in_flight_when_the_server_is_killed_leave_no_process() {
+    let marker = ProcessMarker::new("in-flight");
     for round in 0..10 {
         let server = TestServer::start().await;
         let guard = guard_of(&server);
@@ -263,18 +263,18 @@ async fn starts_in_flight_when_the_server_is_killed_leave_nothing() {
         let mut first = 0;
         for number in 0..40 {
             let argv = ["sh", "-c", "setsid sleep 1000 & sleep 1000"];
-            let id = client.send("process/start", mark.start_params(&number.to_string(), &argv)).await;
+            let id = client.send("process/start", marker.start_params(&number.to_string(), &argv)).await;
             first = if number == round { id } else { first };
         }
         client.answer(first).await;
         server.kill().await;
         until_it_has_ended(guard).await;
-        assert_eq!(mark.carriers(), [0; 0], "round {round}");
+        assert_eq!(marker.carriers(), [0; 0], "round {round}");
     }
 }
 
 #[tokio::test]
-async fn a_guard_that_was_stopped_is_continued() {
+async fn a_stopped_guard_is_continued() {
     let server = TestServer::start().await;
     let guard = guard_of(&server);
     server.client().await.run("first", &["true"]).await;

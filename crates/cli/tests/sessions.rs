@@ -1,4 +1,4 @@
-//! Sessions that outlive their connections: who may resume them, and what a client finds when it does.
+//! Sessions that outlive their connections: which client may resume them, and which events it gets.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 use std::path::Path;
@@ -19,14 +19,14 @@ async fn resume_refused(server: &TestServer, session: &str) -> (Client, Value) {
     (client, error)
 }
 
-/// The sum over all labels.
+/// The value of a metric, summed over all labels.
 async fn metric(server: &TestServer, name: &str) -> u64 {
     let answer = http_get(server.address(), "/metrics", &[]).await;
     let lines = answer.body.lines().filter_map(|line| line.strip_prefix("exec_server_")?.strip_prefix(name));
     lines.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap() as u64).sum()
 }
 
-/// Ends a client's connection and waits until the server has noticed.
+/// Closes the connection of a client and waits until the server has noticed.
 async fn disconnect(server: &TestServer, client: Client) -> String {
     let session = client.session.clone();
     drop(client);
@@ -35,7 +35,7 @@ async fn disconnect(server: &TestServer, client: Client) -> String {
     session
 }
 
-/// A command that waits until a file is there.
+/// A command that waits until a file exists.
 fn gated(gate: &Path, then: &str) -> String {
     format!("while ! [ -e {} ]; do sleep 0.01; done; {then}", gate.display())
 }
@@ -75,7 +75,7 @@ fn numbers(last: usize) -> String {
 }
 
 #[tokio::test]
-async fn a_process_lives_on_while_nobody_is_connected() {
+async fn a_process_goes_on_while_no_client_is_connected() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     let mut params = Client::start_params("p", &["cat"]);
@@ -95,7 +95,7 @@ async fn a_process_lives_on_while_nobody_is_connected() {
 }
 
 #[tokio::test]
-async fn a_connection_that_just_ended_never_keeps_its_client_out() {
+async fn a_connection_that_has_ended_does_not_delay_a_resume() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     for _ in 0..200 {
@@ -103,12 +103,12 @@ async fn a_connection_that_just_ended_never_keeps_its_client_out() {
         let start = Instant::now();
         drop(client);
         client = server.resume(&session).await;
-        assert!(start.elapsed() < Duration::from_millis(1500), "it did not wait for a sign of life");
+        assert!(start.elapsed() < Duration::from_millis(1500), "the resume did not wait for a sign of life");
     }
 }
 
 #[tokio::test]
-async fn a_session_is_not_taken_from_a_client_that_answers() {
+async fn a_resume_is_refused_while_the_attached_client_answers() {
     let server = TestServer::start().await;
     let mut first = server.client().await;
     let session = first.session.clone();
@@ -171,7 +171,7 @@ async fn a_client_that_does_not_answer_is_replaced_and_its_connection_ended() {
 }
 
 #[tokio::test]
-async fn the_end_of_the_old_connection_is_no_sign_of_life() {
+async fn the_end_of_the_old_connection_does_not_count_as_a_sign_of_life() {
     let server = TestServer::with_args(&["--takeover-after", "20s"]).await;
     let mut silent = server.client().await;
     for _ in 0..3 {
@@ -179,11 +179,11 @@ async fn the_end_of_the_old_connection_is_no_sign_of_life() {
         let session = silent.session.clone();
         let mut client = server.raw().await;
         let resuming = client.send("initialize", resume_params(&session)).await;
-        // sleep: the server is to be waiting for an answer of the old connection when that ends
+        // sleep: the old connection must end while the server waits for its answer
         tokio::time::sleep(Duration::from_millis(200)).await;
         drop(silent);
         assert_eq!(client.answer(resuming).await["result"], json!({"sessionId": session}));
-        assert!(start.elapsed() < Duration::from_secs(15), "it did not wait any longer");
+        assert!(start.elapsed() < Duration::from_secs(15), "the resume did not wait any longer");
         client.notify("initialized", json!({})).await;
         client.session = session;
         silent = client;
@@ -223,14 +223,14 @@ async fn a_session_that_is_resumed_in_time_does_not_expire() {
     let pid = pid_of(&mut client, "p").await;
     let session = disconnect(&server, client).await;
     let mut client = server.resume(&session).await;
-    // sleep: the time of the first detachment must pass while another connection is attached
+    // sleep: the ttl of the first detachment must pass while another connection is attached
     tokio::time::sleep(Duration::from_millis(800)).await;
     assert_eq!(pid_of(&mut client, "p").await, pid);
     assert!(process_state(pid).is_some());
 }
 
 #[tokio::test]
-async fn what_happened_meanwhile_can_be_read() {
+async fn events_of_a_detached_session_can_be_read() {
     let server = TestServer::start().await;
     let gate = Gate::new();
     let mut client = server.client().await;
@@ -238,7 +238,7 @@ async fn what_happened_meanwhile_can_be_read() {
     let pid = pid_of(&mut client, "p").await;
     let session = disconnect(&server, client).await;
     gate.open();
-    eventually("it has exited", || process_state(pid).is_none().then_some(())).await;
+    eventually("the process has exited", || process_state(pid).is_none().then_some(())).await;
 
     let mut client = server.resume(&session).await;
     let params = json!({"processId": "p", "afterSeq": 4, "waitMs": 20_000});
@@ -253,7 +253,7 @@ async fn what_happened_meanwhile_can_be_read() {
 }
 
 #[tokio::test]
-async fn what_happened_meanwhile_is_pushed_to_a_client_that_never_reads() {
+async fn events_of_a_detached_session_are_pushed_to_a_client_that_does_not_read() {
     let server = TestServer::start().await;
     let gate = Gate::new();
     let mut client = server.client().await;
@@ -265,11 +265,11 @@ async fn what_happened_meanwhile_is_pushed_to_a_client_that_never_reads() {
     let mut client = server.resume(&session).await;
     let outcome = client.outcome("p").await;
     assert_eq!((outcome.stdout.as_slice(), outcome.exit_code), (&b"before\nafter\n"[..], 3));
-    assert_eq!(outcome.seqs, [1, 2, 3, 4], "what has no receipt comes again, under the number it had");
+    assert_eq!(outcome.seqs, [1, 2, 3, 4], "an event without a receipt comes again with the same number");
 }
 
 #[tokio::test]
-async fn pushing_goes_on_exactly_where_the_first_read_ends() {
+async fn pushed_events_continue_where_the_first_read_ends() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     let mut params = Client::start_params("p", &["sh", "-c", "while read n; do seq 1 $n; done"]);
@@ -279,7 +279,7 @@ async fn pushing_goes_on_exactly_where_the_first_read_ends() {
     let mut seqs = Vec::new();
     for round in 1..=20 {
         client.write("p", &round.to_string(), "1000\n").await;
-        // Somewhere in the middle of this round, the connection is lost.
+        // The connection is lost in the middle of this round.
         while output.len() < numbers(1000).len() * (round - 1) + 500 {
             let event = client.event("p").await;
             output.extend(unbase64(&event["params"]["chunk"]));
@@ -287,7 +287,7 @@ async fn pushing_goes_on_exactly_where_the_first_read_ends() {
         }
         client = server.resume(&disconnect(&server, client).await).await;
         let after = seqs.last().copied().unwrap();
-        // What comes from here on, in whatever way, must follow without repetition.
+        // All events from here on, read or pushed, must follow without repetition.
         let params =
             json!({"processId": "p", "afterSeq": after, "maxBytes": if round % 2 == 0 { Some(1) } else { None }});
         let page = client.call("process/read", params).await;
@@ -303,7 +303,7 @@ async fn pushing_goes_on_exactly_where_the_first_read_ends() {
 }
 
 #[tokio::test]
-async fn each_connection_has_its_own_time_to_read_first() {
+async fn the_wait_for_the_first_read_starts_again_with_each_connection() {
     let server = TestServer::start().await;
     let gate = Gate::new();
     let mut client = server.client().await;
@@ -311,7 +311,7 @@ async fn each_connection_has_its_own_time_to_read_first() {
     let session = disconnect(&server, client).await;
     gate.open();
     let session = disconnect(&server, server.resume(&session).await).await;
-    // sleep: the second of grace of the first resume is to end in the middle of that of the second
+    // sleep: the wait after the first resume must end in the middle of the wait after the second
     tokio::time::sleep(Duration::from_millis(600)).await;
     let mut client = server.raw().await;
     let start = Instant::now();
@@ -320,7 +320,7 @@ async fn each_connection_has_its_own_time_to_read_first() {
     assert!(start.elapsed() > Duration::from_millis(950), "pushed after {:?}", start.elapsed());
 }
 
-/// Starts a process that writes more than is retained while nobody is connected. Returns when it has begun to.
+/// Starts a process that writes more than is retained while no client is connected. Returns when it has begun to write.
 async fn write_while_detached(server: &TestServer) -> (String, u32) {
     let gate = Gate::new();
     let mut client = server.client().await;
@@ -334,10 +334,10 @@ async fn write_while_detached(server: &TestServer) -> (String, u32) {
 }
 
 #[tokio::test]
-async fn a_detached_process_waits_for_a_client_that_reads() {
+async fn a_process_of_a_lost_client_waits_for_a_client_that_reads() {
     let server = TestServer::start().await;
     let (session, pid) = write_while_detached(&server).await;
-    assert!(process_state(pid).is_some(), "it waits");
+    assert!(process_state(pid).is_some(), "the process waits");
     let mut client = server.resume(&session).await;
     let page = read(&mut client, "p", 0).await;
     assert_ne!(page["gap"], true);
@@ -349,7 +349,7 @@ async fn a_detached_process_waits_for_a_client_that_reads() {
 }
 
 #[tokio::test]
-async fn a_detached_process_waits_for_a_client_that_only_listens() {
+async fn a_process_of_a_lost_client_waits_for_a_client_that_only_listens() {
     let server = TestServer::start().await;
     let (session, _) = write_while_detached(&server).await;
     let outcome = server.resume(&session).await.outcome("p").await;
@@ -358,17 +358,17 @@ async fn a_detached_process_waits_for_a_client_that_only_listens() {
 }
 
 #[tokio::test]
-async fn without_hold_a_gap_is_reported() {
+async fn without_a_hold_a_gap_is_reported() {
     let server = TestServer::with_args(&["--detached-hold", "0s"]).await;
     let (session, pid) = write_while_detached(&server).await;
-    eventually("it does not wait", || process_state(pid).is_none().then_some(())).await;
+    eventually("the process does not wait", || process_state(pid).is_none().then_some(())).await;
     let mut client = server.resume(&session).await;
     client.call("process/read", json!({"processId": "p", "afterSeq": 1_u64 << 40, "waitMs": 20_000})).await;
     let page = read(&mut client, "p", 0).await;
     let output = output_of(&page);
     let expected = numbers(1_000_000);
     assert_eq!((&page["gap"], &page["closed"]), (&json!(true), &json!(true)));
-    assert!(output.len() <= 1 << 20 && expected.as_bytes().ends_with(&output), "the newest is kept");
+    assert!(output.len() <= 1 << 20 && expected.as_bytes().ends_with(&output), "the newest output is kept");
     assert_eq!(page["droppedBytes"], expected.len() - output.len());
     assert_eq!(page["oldestSeq"], page["chunks"][0]["seq"]);
     assert_ne!(page["oldestSeq"], 1);
@@ -410,7 +410,7 @@ async fn starts_in_flight_when_the_connection_is_cut_are_not_lost() {
             let argv = ["sh", "-c", &format!("echo {round} {number}")];
             last = client.send("process/start", Client::start_params(&process, &argv)).await;
         }
-        // A request without a lane of its own: its answer says that every start has been read, not that it is done.
+        // This request waits for nothing, so its answer proves that the server has read every start, not that they are done.
         client.call("environment/status", json!({})).await;
         proxy.cut();
         let mut client = server.resume(&client.session).await;
@@ -445,20 +445,20 @@ async fn a_long_poll_does_not_delay_a_resume() {
     let start = Instant::now();
     proxy.cut();
     server.resume(&client.session).await;
-    assert!(start.elapsed() < Duration::from_millis(1900), "it took {:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_millis(1900), "the resume took {:?}", start.elapsed());
 }
 
-/// Nothing but receipts asked for by the amount of output may be needed.
+/// No keep-alive pings, so that only the pings after output bring receipts.
 const NO_KEEP_ALIVE: [&str; 2] = ["--ping-interval", "10m"];
 
-/// Single bytes, to stdout and stderr in turn, each after the one before was read: more chunks than are retained.
+/// Writes single bytes to stdout and stderr in turn, each after the one before was read: more chunks than are retained.
 const SINGLE_BYTES: &str = r#"
     sub put { my $to = shift; syswrite $to, "x"; my $left = pack "i", 1; ioctl $to, 0x541B, $left while unpack "i", $left; }
     for (1..26000) { put(*STDOUT); put(*STDERR); }
 "#;
 
 #[tokio::test]
-async fn a_process_that_writes_single_bytes_does_not_stand_still() {
+async fn a_process_that_writes_single_bytes_does_not_stall() {
     let server = TestServer::with_args(&NO_KEEP_ALIVE).await;
     let mut client = server.client().await;
     let outcome = client.run("p", &["perl", "-e", SINGLE_BYTES]).await;
@@ -467,7 +467,7 @@ async fn a_process_that_writes_single_bytes_does_not_stand_still() {
 }
 
 #[tokio::test]
-async fn a_process_that_retains_little_does_not_stand_still() {
+async fn a_process_that_retains_little_does_not_stall() {
     let server = TestServer::with_args(&[NO_KEEP_ALIVE[0], NO_KEEP_ALIVE[1], "--retain-bytes", "4KiB"]).await;
     let mut client = server.client().await;
     let outcome = client.run("p", &["seq", "1", "50000"]).await;

@@ -1,5 +1,5 @@
-//! `process/start.shellSnapshot` with profiles that a person could write: they redefine builtins, set traps and options, move the standard
-//! streams or end the shell. Whatever they do, a variable that the policy excludes does not reach the command.
+//! `process/start.shellSnapshot` with unusual profiles: they redefine builtins, set traps and options, redirect the standard streams or
+//! end the shell. In all cases a variable that the policy excludes does not reach the command.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 use std::path::Path;
@@ -79,7 +79,7 @@ const ZSH_PROFILES: &[&str] = &[
     "disable printf builtin exec trap",
 ];
 
-/// A home directory in which the login files of every shell end in `profile`, and the files read after them in `rc`.
+/// A home directory in which the login file of every shell ends with `profile`, and the file that is read after it with `rc`.
 fn home(profile: &str, rc: &str) -> tempfile::TempDir {
     let home = tempfile::tempdir().unwrap();
     for (_, _, profile_file, rc_file) in SHELLS {
@@ -107,7 +107,7 @@ async fn run(client: &mut Client, params: Value) -> FinishedProcess {
     client.outcome(&process).await
 }
 
-/// Names of the variables that a command sees, of those that the tests are about.
+/// The names of those variables of a command that the tests are about.
 fn names(outcome: &FinishedProcess) -> Vec<&str> {
     let lines = std::str::from_utf8(&outcome.stdout).unwrap().lines();
     let mut names: Vec<_> = lines.filter_map(|line| Some(line.split_once('=')?.0)).collect();
@@ -136,17 +136,17 @@ async fn nothing_excluded_gets_through(shell: usize, own: &[&str]) {
 }
 
 #[tokio::test]
-async fn bash_lets_nothing_through_that_the_policy_excludes() {
+async fn bash_passes_no_variable_that_the_policy_excludes() {
     nothing_excluded_gets_through(0, BASH_PROFILES).await;
 }
 
 #[tokio::test]
-async fn zsh_lets_nothing_through_that_the_policy_excludes() {
+async fn zsh_passes_no_variable_that_the_policy_excludes() {
     nothing_excluded_gets_through(1, ZSH_PROFILES).await;
 }
 
 #[tokio::test]
-async fn sh_lets_nothing_through_that_the_policy_excludes() {
+async fn sh_passes_no_variable_that_the_policy_excludes() {
     nothing_excluded_gets_through(2, &[]).await;
 }
 
@@ -162,7 +162,7 @@ async fn the_files_of_interactive_shells_are_read_after_the_profile() {
         let text = std::str::from_utf8(&outcome.stdout).unwrap();
         assert_eq!((text, outcome.exit_code), ("hello\nmine\n", 41), "{shell}: functions exist as after a login");
     }
-    // A file that bash has been told to read in its place.
+    // A file that bash was told to read instead.
     let home = home("BASH_ENV=$HOME/other; export BASH_ENV", "");
     std::fs::write(home.path().join("other"), "FROM_OTHER=1; export FROM_OTHER\n").unwrap();
     let outcome = run(&mut client, params(home.path(), "other", 0, "/usr/bin/env")).await;
@@ -170,7 +170,7 @@ async fn the_files_of_interactive_shells_are_read_after_the_profile() {
 }
 
 #[tokio::test]
-async fn a_file_that_ends_or_blocks_the_capture_leaves_what_the_profile_did() {
+async fn a_file_that_ends_or_blocks_the_capture_keeps_the_effects_of_the_profile() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     for (number, (shell, ..)) in SHELLS.iter().enumerate() {
@@ -185,7 +185,7 @@ async fn a_file_that_ends_or_blocks_the_capture_leaves_what_the_profile_did() {
     let begun = Instant::now();
     let outcome = run(&mut client, params(home.path(), "sleeps", 0, "/usr/bin/env")).await;
     assert_eq!(names(&outcome), ["FROM_PROFILE"]);
-    assert!(begun.elapsed() >= Duration::from_secs(10), "it had its ten seconds");
+    assert!(begun.elapsed() >= Duration::from_secs(10), "the capture had its ten seconds");
 }
 
 #[tokio::test]
@@ -200,7 +200,7 @@ async fn a_profile_that_ends_the_shell_ends_the_command_too() {
 }
 
 #[tokio::test]
-async fn what_a_start_says_in_env_beats_its_profile() {
+async fn variables_of_the_start_override_those_of_the_profile() {
     let home = home("PATH=/from/profile:/usr/bin:/bin; CHOSEN=profile; export PATH CHOSEN", "");
     let server = TestServer::start().await;
     let mut client = server.client().await;
@@ -222,7 +222,7 @@ async fn what_a_start_says_in_env_beats_its_profile() {
 }
 
 #[tokio::test]
-async fn a_request_that_does_not_fit_its_argv_is_ignored_whatever_shell_it_names() {
+async fn a_snapshot_request_that_does_not_fit_its_argv_is_ignored() {
     let home = home("", "");
     let server = TestServer::start().await;
     let mut client = server.client().await;
@@ -232,7 +232,7 @@ async fn a_request_that_does_not_fit_its_argv_is_ignored_whatever_shell_it_names
     assert_eq!(run(&mut client, params).await.stdout, b"ran\n");
 }
 
-/// The exchange of the published description, whole messages.
+/// The exchange of the published description, with whole messages.
 #[tokio::test]
 async fn the_published_examples_hold() {
     let home = tempfile::tempdir().unwrap();

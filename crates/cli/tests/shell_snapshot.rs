@@ -1,4 +1,4 @@
-//! `process/start.shellSnapshot`: a command begins with what the profile of its shell leaves, without the profile being run again.
+//! `process/start.shellSnapshot`: a command begins with the state that the profile of its shell leaves, and the profile is not run again.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use testkit::{Client, FinishedProcess, TestServer, Value, eventually, eventually
 const SHELLS: [(&str, &str, &str); 3] =
     [("bash", "/bin/bash", ".bash_profile"), ("zsh", "/usr/bin/zsh", ".zprofile"), ("sh", "/bin/sh", ".profile")];
 
-/// A home directory with a profile for every shell, which counts how often it was run.
+/// A home directory with a profile for every shell that counts how often it was run.
 struct Home(tempfile::TempDir);
 
 impl Home {
@@ -69,7 +69,7 @@ fn policy(more: Value) -> Value {
 }
 
 #[tokio::test]
-async fn the_profile_is_run_once_and_every_command_begins_with_what_it_left() {
+async fn the_profile_is_run_once_and_every_command_begins_with_its_state() {
     let profile = "echo noise\nexport FROM_PROFILE=exported\nPATH=$HOME/bin:$PATH\nexport PATH\nunset GONE\numask 027\n\
                    set -C";
     for (shell, path, _) in SHELLS {
@@ -100,7 +100,7 @@ async fn functions_and_aliases_are_restored() {
     for (shell, command) in [
         ("bash", "greet you; shopt -s expand_aliases; eval 'shout; lines'"),
         ("zsh", "greet you; shout; lines"),
-        // A shell without a way to list its functions has none to restore.
+        // A shell that cannot list its functions has none to restore.
         ("sh", "echo hello you; shout; lines"),
     ] {
         let home = Home::new(profile);
@@ -138,7 +138,7 @@ async fn options_of_a_shell_are_restored() {
 }
 
 #[tokio::test]
-async fn the_state_leaves_no_trace_in_the_command() {
+async fn the_state_is_not_visible_in_the_command() {
     let home = Home::new("export FROM_PROFILE=1");
     let server = TestServer::start().await;
     let mut client = server.client().await;
@@ -154,7 +154,7 @@ async fn the_state_leaves_no_trace_in_the_command() {
 }
 
 #[tokio::test]
-async fn what_a_profile_exports_is_filtered_by_the_policy() {
+async fn variables_that_a_profile_exports_are_filtered_by_the_policy() {
     let profile = "export PLAIN=plain MY_TOKEN=token DROPPED=dropped CHOSEN=profile OPENAI_IDENTITY_TOKEN_FILE=never";
     let show = "echo ${PLAIN-} ${MY_TOKEN-} ${DROPPED-} ${CHOSEN-} ${OPENAI_IDENTITY_TOKEN_FILE-}";
     let server = TestServer::start().await;
@@ -182,7 +182,7 @@ async fn what_a_profile_exports_is_filtered_by_the_policy() {
 }
 
 #[tokio::test]
-async fn what_a_start_says_itself_is_not_overwritten_by_another_one() {
+async fn each_start_has_its_own_variables() {
     let home = Home::new("export SEEN=$TURN DEFAULT=${DEFAULT-profile}");
     let server = TestServer::start().await;
     let mut client = server.client().await;
@@ -199,7 +199,7 @@ async fn what_a_start_says_itself_is_not_overwritten_by_another_one() {
 }
 
 #[tokio::test]
-async fn starts_at_once_share_a_capture_that_no_client_sees() {
+async fn starts_at_once_share_one_capture_that_is_not_visible_to_clients() {
     let home = Home::new(
         "mkfifo \"$HOME/gate\"; sleep 600 & echo $! > \"$HOME/left\"; read go < \"$HOME/gate\"; export GO=$go",
     );
@@ -223,11 +223,11 @@ async fn starts_at_once_share_a_capture_that_no_client_sees() {
         assert_eq!(text(&client.outcome(&number.to_string()).await.stdout), "went\n");
     }
     assert_eq!(home.runs(), 1);
-    eventually("what the profile left running is gone", || (!is_alive(left)).then_some(())).await;
+    eventually("processes that the profile left are gone", || (!is_alive(left)).then_some(())).await;
 }
 
 #[tokio::test]
-async fn a_capture_that_fails_lets_the_command_run_as_it_is_and_is_not_repeated() {
+async fn after_a_failed_capture_commands_run_without_a_snapshot_and_it_is_not_repeated() {
     let fails_once = "mkdir \"$HOME/first\" 2>/dev/null && exit 3\nexport FROM_PROFILE=1";
     for (shell, ..) in SHELLS {
         let home = Home::new(fails_once);
@@ -276,7 +276,7 @@ async fn a_command_that_is_ended_during_the_capture_never_runs() {
 }
 
 #[tokio::test]
-async fn a_large_state_passes_and_commands_keep_their_lines_and_codes() {
+async fn a_large_state_works_and_commands_keep_their_lines_and_codes() {
     let functions: String =
         (0..1500).map(|number| format!("f{number}() {{ echo 'ü{number} {}'; }}\n", "é".repeat(60))).collect();
     let home = Home::new(&functions);
@@ -294,7 +294,7 @@ async fn a_large_state_passes_and_commands_keep_their_lines_and_codes() {
 }
 
 #[tokio::test]
-async fn it_works_on_a_terminal() {
+async fn a_snapshot_works_on_a_terminal() {
     let home = Home::new("export FROM_PROFILE=1");
     let server = TestServer::start().await;
     let params = with(home.params("p", "bash", "test -t 0 && echo $FROM_PROFILE"), json!({"tty": true}));
@@ -302,7 +302,7 @@ async fn it_works_on_a_terminal() {
 }
 
 #[tokio::test]
-async fn a_command_that_does_not_fit_runs_as_it_is() {
+async fn a_command_that_does_not_fit_runs_without_a_snapshot() {
     let home = Home::new("export FROM_PROFILE=1");
     let server = TestServer::start().await;
     let mut client = server.client().await;
@@ -317,7 +317,7 @@ async fn a_command_that_does_not_fit_runs_as_it_is() {
 }
 
 #[tokio::test]
-async fn bad_requests_have_the_published_words() {
+async fn invalid_requests_have_the_published_texts() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     let home = Home::new("");
@@ -335,14 +335,14 @@ async fn bad_requests_have_the_published_words() {
 }
 
 #[tokio::test]
-async fn what_waited_for_a_start_that_failed_never_reaches_the_next_process_of_that_id() {
+async fn requests_that_waited_for_a_failed_start_never_reach_the_next_process_with_its_id() {
     let home = Home::new("mkfifo \"$HOME/gate\"; read go < \"$HOME/gate\"");
     let directory = tempfile::tempdir().unwrap();
     let server = TestServer::start().await;
     let mut client = server.client().await;
     let cwd = json!({"cwd": format!("file://{}", directory.path().display())});
     let start = client.send("process/start", with(home.params("p", "bash", "true"), cwd)).await;
-    // Enough of them that the next process is started while some still have to be answered.
+    // So many writes that the next process is started while some of them are not answered.
     let mut writes = Vec::new();
     for number in 0..1500 {
         writes.push(client.send_write("p", &number.to_string(), [b'x'; 24 << 10]).await);
@@ -353,14 +353,14 @@ async fn what_waited_for_a_start_that_failed_never_reaches_the_next_process_of_t
     directory.close().unwrap();
     let mut next = Client::start_params("p", &["cat"]);
     (next["pipeStdin"], next["paused"]) = (json!(true), json!(true));
-    // Another connection to the session is served while the writes that waited are being answered.
+    // Another connection of the session is served while the waiting writes are answered.
     let mut observer = server.raw().await;
     let params = json!({"clientName": "testkit", "resumeSessionId": client.session, "observe": true});
     observer.call("initialize", params).await;
     observer.notify("initialized", json!({})).await;
     observer.call_error("process/start", next.clone()).await;
     std::fs::write(&gate, "\n").unwrap();
-    // Again and again, so that the id is taken as soon as it is free.
+    // Repeated, so that the id is taken as soon as it is free.
     while observer.request("process/start", next.clone()).await.get("result").is_none() {}
     assert_eq!(client.answer(start).await["error"]["data"]["kind"], "notFound");
     for write in writes {
@@ -374,8 +374,8 @@ async fn what_waited_for_a_start_that_failed_never_reaches_the_next_process_of_t
     assert_eq!(read["chunks"], json!([]), "bytes that were meant for another process");
 }
 
-/// Starts a process whose profile waits until the client has left, and which then writes more than is retained and its pipe holds.
-/// Without a reader it ends only if it need not wait for one.
+/// Starts a process whose profile waits until the client has left. The process then writes more than is retained and its pipe holds, so
+/// it ends only if it does not wait for a reader.
 async fn outlasts_its_client(server: &TestServer, leave: impl AsyncFnOnce(Client)) {
     let home = Home::new("read line < \"$HOME/go\"");
     let go = home.at("go");
@@ -386,8 +386,8 @@ async fn outlasts_its_client(server: &TestServer, leave: impl AsyncFnOnce(Client
     eventually("the profile runs", || (home.runs() == 1).then_some(())).await;
     leave(client).await;
     std::fs::write(&go, "\n").unwrap();
-    let ends = eventually("it has written everything", || home.at("done").exists().then_some(()));
-    // Well before the 25 s for which a process waits for a client that was lost a moment ago.
+    let ends = eventually("the process has written everything", || home.at("done").exists().then_some(()));
+    // Well before the 25 s for which a process waits for a lost client.
     tokio::time::timeout(Duration::from_secs(15), ends).await.expect("the process waits for a reader");
 }
 

@@ -1,12 +1,12 @@
-//! The shortest way through the whole product.
+//! The shortest test of the whole product: start a process, and get its output and exit.
 
 use testkit::{TestServer, json};
 
 #[tokio::test]
-async fn a_process_runs_and_says_so() {
+async fn a_process_runs_and_its_events_arrive() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
-    // Often enough that a race between the two pipes would show.
+    // Repeated, so that a race between the two pipes would show.
     for round in 0..100 {
         let outcome = client.run(&format!("p{round}"), &["sh", "-c", "echo out; echo err >&2; exit 7"]).await;
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Writing to processes: each write once, in order, and refused when nobody can read it.
+//! Writes to processes: each write once, in order, and refused when the process cannot read it.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 use testkit::{Client, TestServer, Value, base64, eventually_async, json};
@@ -17,7 +17,7 @@ async fn stdout(client: &mut Client, process: &str) -> String {
 }
 
 #[tokio::test]
-async fn what_is_written_comes_out() {
+async fn written_input_reaches_the_process() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     start(&mut client, "p", &["cat"], json!({})).await;
@@ -25,7 +25,7 @@ async fn what_is_written_comes_out() {
     assert_eq!(client.output_until("p", "\n").await, "hello\n");
     let every_byte: Vec<u8> = (0..=255).collect();
     assert_eq!(client.write("p", "2", &every_byte).await, "accepted");
-    assert_eq!(client.write("p", "3", "").await, "accepted", "nothing can be written too");
+    assert_eq!(client.write("p", "3", "").await, "accepted", "a write of no bytes is accepted");
     client.close_stdin("p").await;
     assert_eq!(client.outcome("p").await.stdout, every_byte);
 }
@@ -41,7 +41,7 @@ async fn a_repeated_write_id_is_written_once() {
     assert_eq!(client.write("p", "b", "other\n").await, "accepted");
     assert_eq!(client.write("p", "a", "different bytes\n").await, "accepted");
     client.close_stdin("p").await;
-    assert_eq!(client.write("p", "a", "once\n").await, "accepted", "it was written before the end");
+    assert_eq!(client.write("p", "a", "once\n").await, "accepted", "the write was accepted before the end");
     assert_eq!(client.write("p", "c", "new\n").await, "stdinClosed");
     assert_eq!(stdout(&mut client, "p").await, "once\nother\n");
 }
@@ -85,7 +85,7 @@ async fn the_last_4096_write_ids_are_remembered() {
 }
 
 #[tokio::test]
-async fn bad_writes_are_refused_and_change_nothing() {
+async fn invalid_writes_are_refused_and_change_nothing() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     start(&mut client, "p", &["cat"], json!({})).await;
@@ -103,7 +103,7 @@ async fn bad_writes_are_refused_and_change_nothing() {
 }
 
 #[tokio::test]
-async fn an_unknown_process_is_a_status() {
+async fn a_write_to_an_unknown_process_has_a_status() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     assert_eq!(client.write("nobody", "1", "x").await, "unknownProcess");
@@ -127,11 +127,11 @@ async fn a_process_without_a_pipe_has_no_stdin() {
     assert_eq!(client.write("p", "1", "x").await, "stdinClosed");
     client.close_stdin("p").await;
     start(&mut client, "q", &["cat"], json!({"pipeStdin": false})).await;
-    assert_eq!(client.outcome("q").await.exit_code, 0, "it sees the end at once");
+    assert_eq!(client.outcome("q").await.exit_code, 0, "the process sees the end at once");
 }
 
 #[tokio::test]
-async fn a_process_that_has_exited_takes_nothing() {
+async fn a_process_that_has_exited_accepts_no_input() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     for tty in [false, true] {
@@ -146,7 +146,7 @@ async fn a_process_that_has_exited_takes_nothing() {
 }
 
 #[tokio::test]
-async fn a_terminated_process_takes_nothing() {
+async fn a_terminated_process_accepts_no_input() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     start(&mut client, "p", &["sleep", "100"], json!({})).await;
@@ -156,7 +156,7 @@ async fn a_terminated_process_takes_nothing() {
 }
 
 #[tokio::test]
-async fn a_process_that_closed_its_stdin_takes_nothing() {
+async fn a_process_that_closed_its_stdin_accepts_no_input() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     start(&mut client, "p", &["sh", "-c", "exec 0<&-; echo closed; exec sleep 100"], json!({})).await;
@@ -179,7 +179,7 @@ async fn a_full_stdin_waits_and_keeps_the_order() {
     }
     let close = client.send("process/closeStdin", json!({"processId": "p"})).await;
 
-    // Whatever could be answered at once stands before this answer, which waits for nobody.
+    // This answer waits for nothing, so all writes that could be answered at once are answered before it.
     let status = client.send("environment/status", json!({})).await;
     let mut at_once = Vec::new();
     loop {
@@ -191,7 +191,11 @@ async fn a_full_stdin_waits_and_keeps_the_order() {
     }
     assert!(writes.starts_with(&at_once), "in order: {at_once:?} of {writes:?}");
     assert!((2..=4).contains(&at_once.len()), "1 MiB in the queue and a pipe's worth: {at_once:?}");
-    assert_eq!(client.run("other", &["echo", "hi"]).await.stdout, b"hi\n", "it delays nobody");
+    assert_eq!(
+        client.run("other", &["echo", "hi"]).await.stdout,
+        b"hi\n",
+        "the waiting writes delay no other request"
+    );
 
     let gate = directory.path().join("gate");
     tokio::task::spawn_blocking(move || std::fs::write(gate, "\n").unwrap()).await.unwrap();
@@ -220,7 +224,7 @@ async fn a_write_that_waits_is_refused_when_the_process_ends() {
 }
 
 #[tokio::test]
-async fn requests_about_a_process_may_follow_its_start_at_once() {
+async fn requests_about_a_process_may_be_sent_right_after_its_start() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     for n in 0..50 {
@@ -237,7 +241,7 @@ async fn requests_about_a_process_may_follow_its_start_at_once() {
         let mut answers = Vec::new();
         for request in requests {
             let answer = client.take(|message| message["id"].as_i64() != Some(read) && message["id"].is_i64()).await;
-            assert_eq!(answer["id"], request, "in wire order");
+            assert_eq!(answer["id"], request, "in the order in which they were sent");
             answers.push(answer["result"].clone());
         }
         let accepted = json!({"status": "accepted"});
@@ -256,7 +260,7 @@ async fn requests_about_a_process_may_follow_its_start_at_once() {
 }
 
 #[tokio::test]
-async fn a_terminal_echoes_and_takes_keys() {
+async fn a_terminal_echoes_and_passes_keys() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     start(&mut client, "p", &["cat"], json!({"tty": true, "pipeStdin": false})).await;
@@ -267,7 +271,7 @@ async fn a_terminal_echoes_and_takes_keys() {
 }
 
 #[tokio::test]
-async fn closing_the_stdin_of_a_terminal_types_the_end_of_file() {
+async fn closing_the_stdin_of_a_terminal_types_the_end_of_file_character() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     start(&mut client, "p", &["sh", "-c", "cat; echo again; cat; echo done"], json!({"tty": true})).await;
@@ -295,7 +299,7 @@ async fn closing_stdin_is_the_end_of_a_pipe_and_may_be_repeated() {
 }
 
 #[tokio::test]
-async fn a_terminal_nobody_reads_fills_up_without_harm() {
+async fn a_terminal_that_is_not_read_fills_up_without_harm() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     let script = "stty raw -echo; echo ready; exec sleep 100";
@@ -307,7 +311,11 @@ async fn a_terminal_nobody_reads_fills_up_without_harm() {
         writes.push(client.send_write("p", &n.to_string(), &piece).await);
     }
     assert_eq!(client.answer(writes[0]).await["result"], json!({"status": "accepted"}));
-    assert_eq!(client.run("other", &["echo", "hi"]).await.stdout, b"hi\n", "it delays nobody");
+    assert_eq!(
+        client.run("other", &["echo", "hi"]).await.stdout,
+        b"hi\n",
+        "the full terminal delays no other request"
+    );
     client.call("process/terminate", json!({"processId": "p"})).await;
     assert_eq!(client.answer(writes[3]).await["result"], json!({"status": "stdinClosed"}));
     let client = tokio::sync::Mutex::new(client);

@@ -1,4 +1,4 @@
-//! Signals, terminate and timeouts.
+//! Ending processes: signals, `process/terminate` and timeouts.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 use std::time::{Duration, Instant};
@@ -73,7 +73,7 @@ async fn a_process_can_be_stopped_and_continued() {
 }
 
 #[tokio::test]
-async fn a_signal_to_nobody_is_no_error_and_an_unknown_signal_is() {
+async fn a_signal_to_an_unknown_process_is_no_error_and_an_unknown_signal_is() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     signal(&mut client, "nobody", "interrupt").await;
@@ -86,14 +86,14 @@ async fn a_signal_to_nobody_is_no_error_and_an_unknown_signal_is() {
 }
 
 #[tokio::test]
-async fn terminate_says_whether_it_was_running() {
+async fn terminate_reports_whether_the_process_was_running() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     assert!(!terminate(&mut client, "nobody").await);
     client.start("p", &["sleep", "100"]).await;
     let pid = pid(&mut client, "p").await;
     assert!(terminate(&mut client, "p").await);
-    assert_eq!(process_state(pid), None, "gone and reaped when the answer comes");
+    assert_eq!(process_state(pid), None, "the process is reaped when the answer comes");
     let outcome = client.outcome("p").await;
     assert_eq!((outcome.exit_code, outcome.seqs), (137, vec![1, 2]));
     assert!(!terminate(&mut client, "p").await);
@@ -102,7 +102,7 @@ async fn terminate_says_whether_it_was_running() {
 }
 
 #[tokio::test]
-async fn terminate_can_follow_a_start_at_once() {
+async fn terminate_may_be_sent_right_after_a_start() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     for n in 0..50 {
@@ -117,10 +117,10 @@ async fn terminate_can_follow_a_start_at_once() {
 }
 
 #[tokio::test]
-async fn terminate_delivers_what_was_written_before() {
+async fn terminate_delivers_earlier_output() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
-    // The marker says that the rest is in the pipes already.
+    // The marker shows that the rest is already in the pipes.
     let script = "echo out; echo err >&2; touch marker; exec sleep 100";
     let directory = tempfile::tempdir().unwrap();
     for n in 0..20 {
@@ -181,11 +181,11 @@ async fn terminate_ends_every_descendant() {
         }
         assert_eq!(client.outcome(process).await.exit_code, 137);
     }
-    assert!(testkit::descendants(server.pid()).len() <= 1, "nothing is left but the guard");
+    assert!(testkit::descendants(server.pid()).len() <= 1, "only the guard is left");
 }
 
 #[tokio::test]
-async fn terminate_ends_what_an_exited_process_has_left() {
+async fn terminate_ends_processes_that_an_exited_process_has_left() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     client.start("p", &["sh", "-c", "setsid sleep 100 & echo $!"]).await;
@@ -200,7 +200,7 @@ async fn terminate_ends_what_an_exited_process_has_left() {
 }
 
 #[tokio::test]
-async fn a_process_ends_when_its_time_is_over() {
+async fn a_process_ends_at_its_timeout() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     for tty in [false, true] {
@@ -233,7 +233,7 @@ async fn a_process_that_ends_in_time_did_not_time_out() {
     assert_eq!(error, json!({"code": -32602, "message": "timeoutMs must not be 0"}));
 }
 
-/// Starts a script with a timeout and returns the number that it prints: the process id of what it leaves behind.
+/// Starts a script with a timeout and returns the pid that it prints, which is that of a process it leaves behind.
 async fn start_with_timeout(client: &mut Client, process: &str, script: &str, timeout_ms: u64) -> u32 {
     let mut params = Client::start_params(process, &["sh", "-c", script]);
     params["timeoutMs"] = json!(timeout_ms);
@@ -242,32 +242,32 @@ async fn start_with_timeout(client: &mut Client, process: &str, script: &str, ti
 }
 
 #[tokio::test]
-async fn what_a_process_leaves_behind_ends_when_its_time_is_over() {
+async fn processes_that_were_left_behind_end_at_the_timeout() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     let left = start_with_timeout(&mut client, "p", "setsid sleep 1000 & echo $!", 1000).await;
     let exited = json!({"processId": "p", "seq": 2, "exitCode": 0, "sandboxDenied": false});
-    assert_eq!(client.event("p").await["params"], exited, "it was in time itself");
-    assert!(process_state(left).is_some(), "the time is not over");
-    eventually("it is gone", || process_state(left).is_none().then_some(())).await;
+    assert_eq!(client.event("p").await["params"], exited, "the process itself ended in time");
+    assert!(process_state(left).is_some(), "the timeout is not reached");
+    eventually("the process is gone", || process_state(left).is_none().then_some(())).await;
     assert_eq!(client.event("p").await, json!({"method": "process/closed", "params": {"processId": "p", "seq": 3}}));
 }
 
 #[tokio::test]
-async fn what_a_closed_process_leaves_behind_ends_when_its_time_is_over() {
+async fn processes_that_a_closed_process_left_behind_end_at_the_timeout() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     let script = "setsid sleep 1000 </dev/null >/dev/null 2>&1 & echo $!";
     let left = start_with_timeout(&mut client, "p", script, 1500).await;
     let kept = start_with_timeout(&mut client, "q", script, 600_000).await;
     assert_eq!(client.outcome("p").await.exit_code, 0);
-    assert!(process_state(left).is_some(), "the time is not over");
-    eventually("it is gone", || process_state(left).is_none().then_some(())).await;
-    assert!(process_state(kept).is_some(), "the other one has more time");
+    assert!(process_state(left).is_some(), "the timeout is not reached");
+    eventually("the process is gone", || process_state(left).is_none().then_some(())).await;
+    assert!(process_state(kept).is_some(), "the other process has a longer timeout");
 }
 
 #[tokio::test]
-async fn the_metrics_tell_how_processes_ended() {
+async fn the_metrics_count_how_processes_ended() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     client.run("success", &["true"]).await;

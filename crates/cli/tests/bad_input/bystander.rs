@@ -1,13 +1,13 @@
-//! The one who must not notice: a second client of the attacked server, and a look at the server's memory.
+//! A second client of the attacked server, which must not notice the attack, and a check of the server's memory.
 
 use std::time::Duration;
 
 use testkit::{Client, TestServer, eventually, json, resident_bytes};
 
-/// What an attack may leave behind in the server.
+/// Memory that the server may have grown by after an attack.
 const ALLOWED_GROWTH_BYTES: usize = 8 << 20;
 
-/// A one-shot takes milliseconds; this leaves room for a loaded machine, and none for waiting behind somebody else.
+/// A one-shot takes milliseconds. This leaves room for a loaded machine, but not for waiting behind another client.
 const PROMPTLY: Duration = Duration::from_secs(5);
 
 pub(crate) struct Bystander {
@@ -18,7 +18,7 @@ pub(crate) struct Bystander {
 }
 
 impl Bystander {
-    /// Connects and warms the server up, so that what every server needs once is not blamed on the attack.
+    /// Connects and runs some commands, so that memory which every server needs once does not count as growth.
     pub(crate) async fn of(server: &TestServer) -> Self {
         let mut client = server.client().await;
         for n in 0..20 {
@@ -29,7 +29,7 @@ impl Bystander {
         Self { client, server: server.pid(), resident_before: resident_bytes(server.pid()), runs: 0 }
     }
 
-    /// Runs something while others misbehave.
+    /// Runs a command while other clients attack the server.
     pub(crate) async fn is_served(&mut self) {
         self.runs += 1;
         let name = format!("one-shot-{}", self.runs);
@@ -38,7 +38,7 @@ impl Bystander {
         assert_eq!((outcome.stdout.as_slice(), outcome.exit_code), (&b"hello\n"[..], 0));
     }
 
-    /// After the attack: still served, and the server is as small as before.
+    /// After the attack, this client is still served, and the server is as small as before.
     pub(crate) async fn notices_nothing(mut self) {
         self.is_served().await;
         let (server, allowed) = (self.server, self.resident_before + ALLOWED_GROWTH_BYTES);

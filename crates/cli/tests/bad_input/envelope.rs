@@ -1,4 +1,4 @@
-//! Messages that are no JSON-RPC, or no JSON, or nothing at all. Each gets an error; the connection stays usable.
+//! Messages that are not JSON-RPC, not JSON or empty. Each gets an error, and the connection stays usable.
 
 use testkit::{Client, TestServer, Value, json};
 
@@ -6,7 +6,7 @@ use crate::bystander::Bystander;
 
 const INVALID_REQUEST: i64 = -32600;
 
-/// What is sent, and how the error must end.
+/// Malformed messages, each with the end of its error text.
 fn malformed() -> Vec<(String, &'static str)> {
     let id = |id: &str| format!(r#"{{"id":{id},"method":"environment/status"}}"#);
     let nested =
@@ -44,7 +44,7 @@ fn malformed() -> Vec<(String, &'static str)> {
     ]
 }
 
-/// Sends each and checks its error, then that the connection still answers.
+/// Sends each malformed message and checks its error, then that the connection still answers.
 async fn each_is_refused(client: &mut Client, prefix: &str) {
     for (text, ending) in malformed() {
         client.send_text(&text).await;
@@ -82,7 +82,7 @@ async fn malformed_messages_on_a_unix_socket() {
 }
 
 #[tokio::test]
-async fn the_smallest_nesting_that_is_allowed_is_read() {
+async fn nesting_up_to_the_limit_is_read() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     let params = format!("{}{}", "[".repeat(127), "]".repeat(127));
@@ -91,7 +91,7 @@ async fn the_smallest_nesting_that_is_allowed_is_read() {
 }
 
 #[tokio::test]
-async fn ids_come_back_as_they_were() {
+async fn ids_are_echoed_unchanged() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     for id in [json!("text"), json!(""), json!("-1"), json!(-5), json!(0), json!(i64::MAX), json!(i64::MIN)] {
@@ -166,7 +166,7 @@ async fn refusal(client: &mut Client, message: &str) {
     assert_eq!(client.next().await, expected);
 }
 
-/// A masked frame with the mask that changes nothing.
+/// A frame that is masked with zeros, so that the mask changes nothing.
 fn frame(opcode: u8, payload: &[u8]) -> Vec<u8> {
     assert!(payload.len() < 126);
     [&[0x80 | opcode, 0x80 | payload.len() as u8, 0, 0, 0, 0], payload].concat()

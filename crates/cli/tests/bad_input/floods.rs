@@ -1,4 +1,4 @@
-//! Clients that send and never listen, or listen to nothing, or send as slowly as they can.
+//! Clients that send requests and never read, and clients that send as slowly as they can.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use tokio::time::timeout;
 
 use crate::bystander::Bystander;
 
-/// How much a client that does not listen may make the server hold for it while it is connected.
-const HELD_FOR_THE_DEAF_BYTES: usize = 16 << 20;
+/// Memory that the server may hold for a connected client that does not read.
+const HELD_FOR_UNREADING_CLIENT_BYTES: usize = 16 << 20;
 
 #[tokio::test]
 async fn a_client_that_never_reads_stops_its_own_process_only() {
@@ -27,12 +27,12 @@ async fn a_client_that_never_reads_stops_its_own_process_only() {
     for _ in 0..20 {
         bystander.is_served().await;
     }
-    assert!(resident_bytes(server.pid()) < before + HELD_FOR_THE_DEAF_BYTES);
+    assert!(resident_bytes(server.pid()) < before + HELD_FOR_UNREADING_CLIENT_BYTES);
     drop(deaf);
     bystander.notices_nothing().await;
 }
 
-/// Sends the same message until the server takes no more, or so many bytes were sent that it should not have.
+/// Sends the same message until the server accepts no more. Fails if the server accepts far too much.
 async fn send_without_reading(client: &mut Client, message: &str) {
     const ENOUGH_BYTES: usize = 200 << 20;
     let mut sent = 0;
@@ -57,7 +57,11 @@ async fn answers_that_nobody_reads_do_not_pile_up() {
         let mut deaf = server.client().await;
         send_without_reading(&mut deaf, &message).await;
         let now = resident_bytes(server.pid());
-        assert!(now < before + HELD_FOR_THE_DEAF_BYTES, "{}: {before} -> {now}", &message[..message.len().min(50)]);
+        assert!(
+            now < before + HELD_FOR_UNREADING_CLIENT_BYTES,
+            "{}: {before} -> {now}",
+            &message[..message.len().min(50)]
+        );
         bystander.is_served().await;
         drop(deaf);
         bystander.notices_nothing().await;
@@ -78,14 +82,14 @@ async fn writes_that_nobody_reads_do_not_pile_up() {
         json!({"id": 1, "method": "process/write", "params": {"processId": "p", "chunk": chunk}}).to_string();
     send_without_reading(&mut client, &message).await;
     let now = resident_bytes(server.pid());
-    assert!(now < before + HELD_FOR_THE_DEAF_BYTES, "{before} -> {now}");
+    assert!(now < before + HELD_FOR_UNREADING_CLIENT_BYTES, "{before} -> {now}");
     bystander.is_served().await;
     drop(client);
     bystander.notices_nothing().await;
 }
 
 #[tokio::test]
-async fn a_byte_at_a_time_is_slow_and_works() {
+async fn a_request_sent_byte_by_byte_is_answered() {
     let server = TestServer::start().await;
     let mut bystander = Bystander::of(&server).await;
     let mut slow = TcpStream::connect(server.address()).await.unwrap();
@@ -112,13 +116,13 @@ async fn a_byte_at_a_time_is_slow_and_works() {
 }
 
 #[tokio::test]
-async fn requests_that_never_end_are_given_up_and_delay_nobody() {
+async fn http_requests_that_never_end_are_closed_and_delay_no_other_client() {
     let server = TestServer::start().await;
     let mut bystander = Bystander::of(&server).await;
     let mut lingering = Vec::new();
     for n in 0..200 {
         let mut stream = TcpStream::connect(server.address()).await.unwrap();
-        // Some send nothing at all, some never end their headers.
+        // Some connections send nothing, others never end their headers.
         if n % 2 == 0 {
             stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Slow: ").await.unwrap();
         }
@@ -135,7 +139,7 @@ async fn requests_that_never_end_are_given_up_and_delay_nobody() {
 }
 
 #[tokio::test]
-async fn headers_without_end_are_refused() {
+async fn headers_that_never_end_are_refused() {
     let server = TestServer::start().await;
     let bystander = Bystander::of(&server).await;
     let mut stream = TcpStream::connect(server.address()).await.unwrap();
@@ -149,7 +153,7 @@ async fn headers_without_end_are_refused() {
 }
 
 #[tokio::test]
-async fn bytes_that_are_no_http_end_their_own_connection() {
+async fn a_connection_that_does_not_speak_http_is_closed() {
     let server = TestServer::start().await;
     let mut bystander = Bystander::of(&server).await;
     let tls_hello = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03";

@@ -1,4 +1,4 @@
-//! What broken and hostile clients get, and that nobody else pays for it.
+//! How the server answers broken and hostile clients, and that other clients do not notice them.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 mod bystander;

@@ -11,7 +11,7 @@ const INVALID_PARAMS: i64 = -32602;
 async fn every_method_refuses_params_of_the_wrong_shape() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
-    // `initialize` was sent already, so it must be about the params, not about the state.
+    // `initialize` was sent already, so its error must be about the params, not about the state of the connection.
     for method in Method::ALL {
         for params in
             [json!([1]), json!("text"), json!(5), json!(true), json!([[]]), json!({"processId": 5, "clientName": 5})]
@@ -128,7 +128,7 @@ async fn unknown_methods_are_named_before_and_after_the_handshake() {
 }
 
 #[tokio::test]
-async fn wrong_params_come_before_the_handshake_and_it_before_everything_else() {
+async fn wrong_params_are_reported_before_a_missing_handshake_and_that_before_other_errors() {
     let server = TestServer::start().await;
     let mut client = server.raw().await;
     let target = json!({"processId": "p"});
@@ -149,7 +149,7 @@ async fn wrong_params_come_before_the_handshake_and_it_before_everything_else() 
     let unknown = json!({"clientName": "c", "resumeSessionId": "nobody"});
     assert_eq!(client.call_error("initialize", unknown).await["message"], "unknown session id nobody");
 
-    // A failed initialize may be repeated, a successful one may not.
+    // A failed `initialize` may be repeated, a successful one may not.
     client.call("initialize", json!({"clientName": "c"})).await;
     let message = "client must send initialized before using exec methods";
     assert_eq!(client.call_error("process/read", target).await["message"], message);

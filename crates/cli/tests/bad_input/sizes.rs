@@ -1,4 +1,4 @@
-//! Messages of a hundred megabytes.
+//! Messages of a hundred megabytes, over the size limit, in every form in which they can arrive.
 
 use testkit::{Client, TestServer, json};
 
@@ -9,12 +9,12 @@ const PIECE: usize = 1_000_000;
 
 const BEGINNING: &[u8] = br#"{"id":"large","method":"process/write","params":{"chunk":""#;
 
-/// A frame header with a mask that changes nothing.
+/// A frame header with a mask of zeros, which changes nothing.
 fn header(first: u8, payload_bytes: usize) -> Vec<u8> {
     [&[first, 0xff], &(payload_bytes as u64).to_be_bytes()[..], &[0, 0, 0, 0]].concat()
 }
 
-/// Sends the pieces while another client is served, and checks the error and that the connection survived.
+/// Sends a large message in pieces while another client is served. Checks the error, and that the connection still works.
 async fn is_refused(server: &TestServer, from: &str, mut send: impl AsyncFnMut(&mut Client, usize)) {
     let mut bystander = Bystander::of(server).await;
     let mut client = server.client().await;
@@ -36,7 +36,7 @@ async fn is_refused(server: &TestServer, from: &str, mut send: impl AsyncFnMut(&
     bystander.notices_nothing().await;
 }
 
-/// The piece with that number of a message that begins like a request.
+/// Piece `number` of a message that begins like a request.
 fn piece(number: usize) -> Vec<u8> {
     let mut piece = vec![b'A'; PIECE];
     if number == 0 {
@@ -46,7 +46,7 @@ fn piece(number: usize) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn in_one_frame() {
+async fn a_message_over_the_limit_in_one_frame_is_refused() {
     let server = TestServer::start().await;
     is_refused(&server, "websocket 127.0.0.1:", async |client, number| {
         if number == 0 {
@@ -58,7 +58,7 @@ async fn in_one_frame() {
 }
 
 #[tokio::test]
-async fn in_fragments() {
+async fn a_message_over_the_limit_in_fragments_is_refused() {
     let server = TestServer::start().await;
     is_refused(&server, "websocket 127.0.0.1:", async |client, number| {
         let first = match number {
@@ -73,7 +73,7 @@ async fn in_fragments() {
 }
 
 #[tokio::test]
-async fn in_a_line() {
+async fn a_line_over_the_limit_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let url = format!("unix://{}/exec.sock", directory.path().display());
     let server = TestServer::with_args(&["--listen", &url]).await;
@@ -87,7 +87,7 @@ async fn in_a_line() {
 }
 
 #[tokio::test]
-async fn large_messages_that_are_allowed_leave_nothing_behind() {
+async fn large_messages_within_the_limit_leave_no_memory_behind() {
     let server = TestServer::start().await;
     let mut bystander = Bystander::of(&server).await;
     let mut client = server.client().await;

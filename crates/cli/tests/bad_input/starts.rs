@@ -1,4 +1,4 @@
-//! Starts that cannot work. Each says why; none leaves a process, an id or a descriptor behind.
+//! Starts that must fail. Each answer says why, and none leaves a process, an id or a descriptor behind.
 
 use testkit::{Client, TestServer, Value, eventually, json, open_fds};
 

@@ -1,10 +1,10 @@
-//! Writes that nobody reads.
+//! Writes to processes that do not read their stdin, or have none.
 
 use testkit::{Client, TestServer, json};
 
 use crate::bystander::Bystander;
 
-/// A kibibyte of zeros in base64.
+/// `count` KiB of zeros in base64.
 fn kibibytes(count: usize) -> String {
     let mut text = "AAAA".repeat(count * 1024 / 3);
     text.push_str("AA==");
@@ -23,7 +23,7 @@ async fn write(client: &mut Client, id: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_write_says_what_became_of_it() {
+async fn the_status_of_a_write_says_whether_it_was_accepted() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     assert_eq!(write(&mut client, "nobody").await, "unknownProcess");
@@ -42,7 +42,7 @@ async fn a_write_says_what_became_of_it() {
 
     start_piped(&mut client, "deaf", &["sh", "-c", "exec <&-; echo closed; sleep 1000"]).await;
     client.take(|message| message["method"] == "process/output").await;
-    // The first write may still be queued when the pipe turns out to be broken; from then on it is known.
+    // The first write may still be queued when the server finds out that the pipe is broken. From then on writes are refused.
     write(&mut client, "deaf").await;
     testkit::eventually_async("the broken pipe is noticed", async || {
         (write(&mut client, "deaf").await == "stdinClosed").then_some(())
@@ -56,7 +56,7 @@ async fn a_write_says_what_became_of_it() {
 }
 
 #[tokio::test]
-async fn a_full_stdin_makes_its_writer_wait_and_nobody_else() {
+async fn a_full_stdin_delays_only_its_own_writes() {
     let server = TestServer::start().await;
     let mut bystander = Bystander::of(&server).await;
     let mut client = server.client().await;
@@ -66,7 +66,7 @@ async fn a_full_stdin_makes_its_writer_wait_and_nobody_else() {
     for _ in 0..4 {
         waiting.push(client.send("process/write", json!({"processId": "full", "chunk": chunk})).await);
     }
-    // The same connection goes on, other processes too.
+    // Other requests of the same connection are answered, and other processes run.
     assert_eq!(client.run("other", &["echo", "hello"]).await.stdout, b"hello\n");
     bystander.is_served().await;
 

@@ -1,4 +1,4 @@
-//! Clients that are gone without a word.
+//! Clients that disappear without closing their connection.
 
 use testkit::{CuttingProxy, TestServer, eventually_async, http_get, json};
 
@@ -12,7 +12,7 @@ async fn metric(server: &TestServer, name: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_client_that_vanished_is_noticed_and_its_processes_end() {
+async fn a_vanished_client_is_noticed_and_its_processes_end() {
     let server = TestServer::with_args(QUICK).await;
     let mut bystander = Bystander::of(&server).await;
     let proxy = CuttingProxy::start(server.address()).await;
@@ -22,7 +22,7 @@ async fn a_client_that_vanished_is_noticed_and_its_processes_end() {
     client.start("loud", &["cat", "/dev/zero"]).await;
     proxy.freeze();
     bystander.is_served().await;
-    // The bystander answers pings only while it is listening, so it is asked to run something each time.
+    // The bystander answers pings only while it reads, so it runs a command each time.
     eventually_async("the vanished client's session is over", async || {
         bystander.is_served().await;
         (metric(&server, "exec_server_processes_active").await == "0").then_some(())
@@ -33,7 +33,7 @@ async fn a_client_that_vanished_is_noticed_and_its_processes_end() {
 }
 
 #[tokio::test]
-async fn a_client_that_vanishes_within_a_message_leaves_nothing() {
+async fn a_client_that_vanishes_inside_a_message_leaves_nothing_behind() {
     let server = TestServer::with_args(&["--session-ttl", "0s"]).await;
     let bystander = Bystander::of(&server).await;
     for _ in 0..5 {
@@ -49,7 +49,7 @@ async fn a_client_that_vanishes_within_a_message_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn a_thousand_connections_that_come_and_go_leave_nothing() {
+async fn a_thousand_short_connections_leave_nothing_behind() {
     let server = TestServer::with_args(&["--session-ttl", "0s"]).await;
     let mut bystander = Bystander::of(&server).await;
     for round in 0..1000 {

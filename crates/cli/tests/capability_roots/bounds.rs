@@ -1,4 +1,4 @@
-//! What one file, one root and one answer may have.
+//! Limits for the size of one file, of one root and of one answer.
 
 use testkit::{TestServer, Value, json};
 
@@ -11,7 +11,7 @@ fn paths_of_skills(root: &Value) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn a_file_over_its_limit_is_left_out_and_told() {
+async fn a_file_over_its_limit_is_left_out_with_a_warning() {
     let tree = Tree::new();
     tree.write("r/fits/SKILL.md", vec![b'x'; FILE_LIMIT]);
     tree.write("r/large/SKILL.md", vec![b'x'; FILE_LIMIT + 1]);
@@ -22,9 +22,9 @@ async fn a_file_over_its_limit_is_left_out_and_told() {
 }
 
 #[tokio::test]
-async fn a_text_that_does_not_fit_its_root_is_left_out_and_smaller_ones_may_still_fit() {
+async fn a_file_that_does_not_fit_its_root_is_left_out_and_smaller_ones_may_still_fit() {
     let tree = Tree::new();
-    // The manifest stands in the answer twice and counts once.
+    // The manifest is in the answer twice and counts once.
     tree.write("r/.codex-plugin/plugin.json", vec![b' '; FILE_LIMIT]);
     for number in 0..14 {
         tree.write(&format!("r/{number:02}/SKILL.md"), vec![b'x'; FILE_LIMIT]);
@@ -48,7 +48,7 @@ async fn a_text_that_does_not_fit_its_root_is_left_out_and_smaller_ones_may_stil
 }
 
 #[tokio::test]
-async fn what_does_not_fit_a_message_is_left_out_and_told() {
+async fn files_that_do_not_fit_the_message_are_left_out_with_a_warning() {
     let tree = Tree::new();
     for number in 0..4 {
         tree.write(&format!("r/{number}/SKILL.md"), vec![b'x'; 25_000]);
@@ -67,9 +67,9 @@ async fn what_does_not_fit_a_message_is_left_out_and_told() {
     assert_eq!(found["warnings"], json!([left_out(2), left_out(3)]));
 }
 
-/// Ids, paths, manifests that stand there twice, and warnings count as well: whatever a tree has, the answer can be sent.
+/// Ids, paths, repeated manifests and warnings count as well, so that the answer for any tree can be sent.
 #[tokio::test]
-async fn an_answer_that_is_full_can_still_be_sent() {
+async fn an_answer_at_its_size_limit_can_be_sent() {
     let tree = Tree::new();
     let long = "n".repeat(200);
     for number in 0..300 {

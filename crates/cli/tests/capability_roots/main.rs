@@ -14,7 +14,7 @@ use testkit::{TestServer, Value, json};
 
 const DISCOVER: &str = "capabilityRoots/discoverV1";
 
-/// A folder whose roots are looked through.
+/// A folder with roots to discover.
 struct Tree {
     folder: tempfile::TempDir,
 }
@@ -46,14 +46,14 @@ impl Tree {
         json!({"path": self.uri(path), "contents": contents})
     }
 
-    /// What a server of its own finds in the root `path`.
+    /// The result for the root `path`, from a server of its own.
     async fn discover(&self, path: &str) -> Value {
         let server = TestServer::start().await;
         let roots = json!({"roots": [{"id": "r", "path": self.uri(path)}]});
         server.client().await.call(DISCOVER, roots).await["roots"][0].clone()
     }
 
-    /// What is found in the root `path`, if that is neither a plugin nor a failure.
+    /// The expected result for a root that is neither a plugin nor a failure.
     fn plain_root(&self, path: &str, skills: Value, warnings: Value) -> Value {
         json!({
             "id": "r", "path": self.uri(path), "plugin": null, "skills": skills, "namespaceManifests": [],
@@ -66,7 +66,7 @@ impl Tree {
     }
 }
 
-/// A root that could not be looked at.
+/// The expected result for a root that cannot be read.
 fn failed_root(id: &str, path: &str, error: &str) -> Value {
     json!({
         "id": id, "path": path, "plugin": null, "skills": [], "namespaceManifests": [], "warnings": [], "error": error,

@@ -1,10 +1,10 @@
-//! Manifests of plugins: which one counts, and which files they name.
+//! Manifests of plugins: which manifest counts, and which files it names.
 
 use testkit::{Value, json};
 
 use crate::Tree;
 
-/// What `manifest` in a root with files of both kinds declares: contents of `mcpConfig`, of `appsConfig`, and the warnings.
+/// What `manifest` declares in a root that has both kinds of files: the contents of `mcpConfig` and `appsConfig`, and the warnings.
 async fn declared(manifest: &str) -> (Value, Value, Vec<String>) {
     let tree = Tree::new();
     tree.write("r/.codex-plugin/plugin.json", manifest);
@@ -26,20 +26,20 @@ async fn declared(manifest: &str) -> (Value, Value, Vec<String>) {
 }
 
 #[tokio::test]
-async fn servers_that_a_manifest_names_itself_need_no_file() {
+async fn servers_inside_a_manifest_need_no_file() {
     for manifest in [r#"{"mcpServers":{"x":{"command":"x"}}}"#, r#"{"mcpServers":{}}"#] {
         assert_eq!(declared(manifest).await, (json!(null), json!(null), vec![]), "{manifest}");
     }
 }
 
 #[tokio::test]
-async fn a_manifest_that_declares_nothing_usable_has_the_default_file() {
+async fn a_manifest_without_a_usable_declaration_uses_the_default_file() {
     for manifest in [
         r#"{"name":"p"}"#,
         r#"{"mcpServers":null,"apps":null}"#,
         r#"{"mcpServers":5,"apps":{}}"#,
         r#"{"mcpServers":["./config/mcp.json"],"apps":["./config/apps.json"]}"#,
-        // Not an object, or with a member twice: it declares neither.
+        // Not an object, or an object with a repeated member: it declares neither.
         r#"["./config/mcp.json","./config/apps.json"]"#,
         r#""./config/mcp.json""#,
         r#"{"mcpServers":{},"mcpServers":{},"apps":"./config/apps.json"}"#,
@@ -58,7 +58,7 @@ async fn a_declared_path_must_stay_below_the_root() {
         ("./config/mcp.json", json!("declared")),
         (".//config/./mcp.json", json!("declared")),
         (".//etc/hosts", json!("below the root")),
-        // Valid, and nothing is there that could be read.
+        // A valid path at which there is no file.
         ("./nothing.json", json!(null)),
         ("./config", json!(null)),
         ("./.", json!(null)),
@@ -86,11 +86,11 @@ async fn a_declared_path_must_stay_below_the_root() {
 }
 
 #[tokio::test]
-async fn the_first_manifest_that_can_be_read_is_that_of_the_root() {
+async fn the_first_manifest_that_can_be_read_counts() {
     let tree = Tree::new();
     tree.write("r/.codex-plugin/plugin.json", b"\xff");
     tree.write("r/.cursor-plugin/plugin.json", "{}");
-    // Opened by its name, a link to a file works here.
+    // The manifest is opened by its name, so a link to a file works.
     tree.write("elsewhere.json", r#"{"name":"linked"}"#);
     tree.link(tree.at("elsewhere.json"), "r/.claude-plugin/plugin.json");
     let manifest = tree.file("r/.claude-plugin/plugin.json", r#"{"name":"linked"}"#);
@@ -109,7 +109,7 @@ async fn the_first_manifest_that_can_be_read_is_that_of_the_root() {
 }
 
 #[tokio::test]
-async fn a_plugin_further_below_has_one_manifest_and_the_first_name_claims_it() {
+async fn a_nested_plugin_has_one_manifest_chosen_by_its_name() {
     let tree = Tree::new();
     tree.write("r/b/.claude-plugin/plugin.json", "claude");
     tree.write("r/b/.codex-plugin/plugin.json", "codex");
@@ -162,16 +162,16 @@ async fn the_nearest_manifest_above_is_inherited_and_makes_no_plugin() {
 }
 
 #[tokio::test]
-async fn what_stands_where_a_file_is_expected_is_passed_over_or_told() {
+async fn directories_fifos_and_files_in_the_wrong_place_are_ignored_or_reported() {
     let tree = Tree::new();
-    // Directories and FIFOs are no files: nothing is there.
+    // Directories and FIFOs are not files, so they are ignored.
     std::fs::create_dir_all(tree.at("r/.codex-plugin/plugin.json")).unwrap();
     std::fs::create_dir_all(tree.at("r/s/agents/openai.yaml")).unwrap();
     std::fs::create_dir_all(tree.at("r/.cursor-plugin")).unwrap();
     let fifo = std::process::Command::new("mkfifo").arg(tree.at("r/.cursor-plugin/plugin.json")).status().unwrap();
     assert!(fifo.success());
     tree.write("r/s/SKILL.md", "s");
-    // A file where a directory is expected is told: what may be meant cannot be looked at.
+    // A file instead of a directory is reported, because the directory cannot be read.
     tree.write("r/.claude-plugin", "");
     tree.write("r/t/agents", "");
     tree.write("r/t/SKILL.md", "t");
@@ -184,7 +184,7 @@ async fn what_stands_where_a_file_is_expected_is_passed_over_or_told() {
 }
 
 #[tokio::test]
-async fn warnings_stand_in_the_order_of_the_work() {
+async fn warnings_are_in_the_order_in_which_files_are_read() {
     let tree = Tree::new();
     tree.link("endless", "p/r/endless");
     tree.write("p/r/.codex-plugin/plugin.json", b"\xff");

@@ -1,10 +1,10 @@
-//! The published answers, word for word: only the folder is another.
+//! The published answers, word for word. Only the folder differs.
 
 use testkit::{TestServer, Value, json};
 
 use crate::{DISCOVER, Tree};
 
-/// The folder of the published answers.
+/// The folder in the published answers.
 const PUBLISHED_FOLDER: &str = "file:///srv/";
 
 const DEMO_MANIFEST: &str = r#"{"name":"demo","mcpServers":"./config/mcp.json","apps":"./config/apps.json"}"#;
@@ -45,7 +45,7 @@ async fn a_complete_bundle_comes_in_one_request() {
 }
 
 #[tokio::test]
-async fn a_root_that_is_missing_one_that_is_a_file_and_a_manifest_that_is_not_json() {
+async fn a_missing_root_a_root_that_is_a_file_and_a_manifest_that_is_not_json() {
     let tree = Tree::new();
     tree.write("file", "");
     tree.write("bad/.codex-plugin/plugin.json", "{not json");
@@ -84,7 +84,7 @@ async fn a_root_inside_a_plugin_inherits_its_manifest() {
     .await;
 }
 
-/// The published answer to this one is what an enforced sandbox lets through. Without one, the root fails and says so.
+/// The published answer shows an enforced sandbox. This server has none, so the root fails with an error that says so.
 #[tokio::test]
 async fn a_sandbox_that_restricts_files_is_an_error_of_its_root() {
     let tree = demo();

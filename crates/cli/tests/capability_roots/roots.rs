@@ -1,4 +1,4 @@
-//! Which roots a request may have, and that each fails on its own.
+//! Which roots a request may name, and that a failure of one root does not affect the others.
 
 use testkit::{TestServer, Value, json};
 
@@ -30,7 +30,7 @@ async fn each_root_fails_on_its_own_and_the_order_is_kept() {
     for number in 0..100 {
         let (folder, skill) = (number.to_string(), format!("{number}/s/SKILL.md"));
         tree.write(&skill, &folder);
-        // Ids are the client's business: they may repeat and be anything.
+        // The client chooses the ids: they may repeat and may be any text.
         let id = format!("\n{}", number % 10);
         roots.push(json!({"id": id, "path": tree.uri(&folder)}));
         let mut found = tree.plain_root(&folder, json!([tree.skill(&skill, &folder)]), json!([]));
@@ -79,7 +79,7 @@ async fn params_that_do_not_decode_fail_the_whole_request() {
 }
 
 #[tokio::test]
-async fn a_path_comes_back_normalised_and_names_are_escaped() {
+async fn a_path_is_normalised_and_names_are_escaped() {
     let tree = Tree::new();
     tree.write("r/a b/é/100%/SKILL.md", "s");
     let server = TestServer::start().await;
@@ -95,7 +95,7 @@ async fn a_path_comes_back_normalised_and_names_are_escaped() {
 }
 
 #[tokio::test]
-async fn a_sandbox_that_asks_for_nothing_changes_nothing() {
+async fn a_sandbox_without_restrictions_changes_nothing() {
     let tree = Tree::new();
     tree.write("r/SKILL.md", "s");
     let root_write = json!({"path": {"type": "special", "value": {"kind": "root"}}, "access": "write"});

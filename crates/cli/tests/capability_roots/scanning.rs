@@ -1,4 +1,4 @@
-//! How far a root is looked through, and what is passed over.
+//! How deep a root is scanned, and which entries are ignored.
 
 use testkit::{TestServer, json};
 
@@ -12,10 +12,10 @@ async fn the_scan_ends_at_its_depth_and_follows_links_to_directories() {
     tree.write("r/.hidden/node_modules/SKILL.md", "hidden");
     tree.write("outside/SKILL.md", "linked");
     tree.link(tree.at("outside"), "r/link");
-    // Each real directory once.
+    // Each real directory is scanned once.
     tree.link(tree.at("outside"), "r/link-again");
     tree.link(tree.at("r"), "r/loop");
-    // Links to files and links that lead nowhere are no entries.
+    // Links to files and broken links are ignored.
     tree.link(tree.at("outside/SKILL.md"), "r/file/SKILL.md");
     tree.link("nowhere", "r/broken/SKILL.md");
     let skills = json!([
@@ -39,7 +39,7 @@ async fn contents_are_the_exact_text() {
 }
 
 #[tokio::test]
-async fn a_tree_of_too_many_directories_is_told_and_those_found_first_are_read() {
+async fn a_tree_of_too_many_directories_is_reported_and_the_first_ones_are_read() {
     let tree = Tree::new();
     for number in 0..2_001 {
         std::fs::create_dir_all(tree.at(&format!("r/{number:04}"))).unwrap();
@@ -51,9 +51,9 @@ async fn a_tree_of_too_many_directories_is_told_and_those_found_first_are_read()
     assert_eq!(tree.discover("r").await, tree.plain_root("r", skills, warnings));
 }
 
-/// What root may read, nobody may not.
+/// Files that only root may read, scanned by a server that does not run as root.
 #[tokio::test]
-async fn what_may_not_be_read_is_told_and_the_rest_is_found() {
+async fn unreadable_files_are_reported_and_the_rest_is_found() {
     use std::os::unix::fs::PermissionsExt as _;
     let tree = Tree::new();
     let set_mode = |path: &str, mode| {
@@ -70,7 +70,7 @@ async fn what_may_not_be_read_is_told_and_the_rest_is_found() {
     tree.write("closed-root/SKILL.md", "never seen");
     set_mode("closed-root", 0o711);
     let directory = tempfile::tempdir().unwrap();
-    // An ordinary user, whoever runs the tests.
+    // The server runs as an ordinary user, also if root runs the tests.
     let server = if rustix::process::geteuid().is_root() {
         TestServer::of_user(65534, directory.path(), &[]).await
     } else {

@@ -1,4 +1,4 @@
-//! A server that was started with a low soft limit of open files, as most are, or that has no descriptor left.
+//! A server that starts with a low soft limit of open files, as most servers do, or that has no descriptor left.
 
 use std::time::Duration;
 
@@ -10,22 +10,22 @@ use tokio::time::timeout;
 const SOFT: usize = 128;
 const HARD: usize = 4096;
 
-/// Each of them holds more than one descriptor of the server.
+/// Each process needs more than one descriptor of the server.
 const PROCESSES: usize = SOFT;
 
-/// So few that strangers have used them up after a moment.
+/// So few descriptors that other connections soon use them up.
 const FEW: usize = 96;
 
 /// Late enough that all descriptors are in use by then.
 const TIMEOUT_MS: u64 = 3_000;
 
-/// Shorter than strangers may stay without a word, after which they give descriptors back.
+/// Shorter than the time after which the server closes connections that send nothing, which would free descriptors.
 const KILL_PATIENCE: &str = "1s";
 
 /// Nothing here takes this long, even on a loaded machine, unless it waits for a descriptor.
 const AT_LAST: Duration = Duration::from_secs(20);
 
-/// Says the numbers of two processes: the leader, and one that has left its process group and its session.
+/// Prints the pids of two processes: the leader, and one that has left its process group and its session.
 const TREE: &str = "setsid sleep 1000 & echo $!; echo $$; wait";
 
 fn with_limits(soft: usize, hard: usize) -> Command {
@@ -35,7 +35,7 @@ fn with_limits(soft: usize, hard: usize) -> Command {
 }
 
 #[tokio::test]
-async fn the_soft_limit_of_descriptors_is_for_the_processes_and_not_for_the_server() {
+async fn the_server_raises_its_soft_limit_of_descriptors_and_processes_get_the_old_one() {
     let server = TestServer::launch(with_limits(SOFT, HARD), &[]).await;
     let mut client = server.client().await;
     for number in 0..PROCESSES {
@@ -48,7 +48,7 @@ async fn the_soft_limit_of_descriptors_is_for_the_processes_and_not_for_the_serv
     }
 }
 
-/// Starts a tree and returns the numbers of its processes.
+/// Starts a tree and returns the pids of its processes.
 async fn start_tree(client: &mut Client, id: &str, timeout_ms: Option<u64>) -> Vec<u32> {
     let mut params = Client::start_params(id, &["sh", "-c", TREE]);
     params["timeoutMs"] = json!(timeout_ms);
@@ -67,7 +67,7 @@ async fn until_gone(pids: &[u32]) {
 }
 
 #[tokio::test]
-async fn without_a_descriptor_to_be_had_whole_trees_are_ended() {
+async fn whole_trees_are_ended_while_no_descriptor_is_free() {
     let directory = tempfile::tempdir().unwrap();
     let log = directory.path().join("log");
     let mut command = with_limits(FEW, FEW);
@@ -76,7 +76,7 @@ async fn without_a_descriptor_to_be_had_whole_trees_are_ended() {
     let mut client = server.client().await;
     let terminated = start_tree(&mut client, "terminated", None).await;
     let timed = start_tree(&mut client, "timed", Some(TIMEOUT_MS)).await;
-    // Whatever the server closes from here on, it gives to those who still wait to be accepted.
+    // Every descriptor that the server closes from here on goes to a connection that waits to be accepted.
     let mut strangers = Vec::new();
     for _ in 0..FEW * 2 {
         strangers.push(TcpStream::connect(server.address()).await.unwrap());
@@ -84,10 +84,11 @@ async fn without_a_descriptor_to_be_had_whole_trees_are_ended() {
     eventually_async("all descriptors are in use", async || (open_fds(server.pid()) >= FEW).then_some(())).await;
 
     let params = json!({"processId": "terminated"});
-    let answer = timeout(AT_LAST, client.request("process/terminate", params)).await.expect("it is answered");
+    let answer =
+        timeout(AT_LAST, client.request("process/terminate", params)).await.expect("the request is answered");
     assert_eq!(answer["result"], json!({"running": true}), "{answer}");
     assert!(terminated.iter().all(|pid| process_state(*pid).is_none()), "{terminated:?}");
-    let outcome = timeout(AT_LAST, client.outcome("timed")).await.expect("its time is over");
+    let outcome = timeout(AT_LAST, client.outcome("timed")).await.expect("the timeout ends the process");
     assert!(outcome.timed_out);
     until_gone(&timed).await;
     let lines = std::fs::read_to_string(&log).unwrap().matches("cannot accept a connection").count();
@@ -95,7 +96,7 @@ async fn without_a_descriptor_to_be_had_whole_trees_are_ended() {
 }
 
 #[tokio::test]
-async fn a_limit_that_is_lowered_from_outside_is_that_of_new_processes_and_spares_no_old_one() {
+async fn a_lowered_limit_applies_to_new_processes_and_old_ones_can_still_be_ended() {
     let server = TestServer::launch(with_limits(SOFT, HARD), &[]).await;
     let mut client = server.client().await;
     let pids = start_tree(&mut client, "tree", None).await;
@@ -103,12 +104,12 @@ async fn a_limit_that_is_lowered_from_outside_is_that_of_new_processes_and_spare
     let said = client.run("limits", &["sh", "-c", "ulimit -Sn; ulimit -Hn"]).await;
     assert_eq!(String::from_utf8_lossy(&said.stdout), format!("{FEW}\n{FEW}\n"));
 
-    // Every number below this one has long been in use.
+    // Every number below this limit is in use.
     set_limits(&server, 5, 5).await;
     let refused = client.call_error("process/start", Client::start_params("q", &["true"])).await;
     assert_eq!(refused["data"]["errno"], rustix::io::Errno::MFILE.raw_os_error(), "{refused}");
     let answer = timeout(AT_LAST, client.request("process/terminate", json!({"processId": "tree"}))).await;
-    assert_eq!(answer.expect("it is answered")["result"], json!({"running": true}));
+    assert_eq!(answer.expect("the request is answered")["result"], json!({"running": true}));
     assert!(pids.iter().all(|pid| process_state(*pid).is_none()), "{pids:?}");
 }
 
@@ -119,7 +120,7 @@ async fn set_limits(server: &TestServer, soft: usize, hard: usize) {
 }
 
 #[tokio::test]
-async fn a_timeout_that_could_not_see_its_tree_is_tried_again() {
+async fn a_timeout_that_could_not_read_proc_is_tried_again() {
     let directory = tempfile::tempdir().unwrap();
     let log = directory.path().join("log");
     let file = std::fs::File::create(&log).unwrap();
@@ -127,31 +128,31 @@ async fn a_timeout_that_could_not_see_its_tree_is_tried_again() {
     let server = TestServer::with(&args, |command| command.stderr(file)).await;
     let mut client = server.client().await;
     let pids = start_tree(&mut client, "p", Some(500)).await;
-    // Not a single descriptor can be opened, by whatever thread.
+    // No thread of the server can open a descriptor.
     set_limits(&server, 0, HARD).await;
     let exited = timeout(AT_LAST, client.take(|message| message["method"] == "process/exited")).await;
     let exited = exited.expect("the process group of the leader can be ended all the same");
     assert_eq!(exited["params"]["timedOut"], true);
     let text = async || std::fs::read_to_string(&log).unwrap().contains("cannot list processes").then_some(());
     eventually_async("the log tells of it", text).await;
-    assert!(is_alive(pids[0]), "this one could not be found");
+    assert!(is_alive(pids[0]), "this process could not be found");
     set_limits(&server, HARD, HARD).await;
     until_gone(&pids).await;
 }
 
-/// From the first number with which the program is loaded to one with which it listens.
+/// From the first limit with which the program can be loaded to one with which it can listen.
 const TOO_FEW: std::ops::Range<usize> = 5..17;
 
 #[tokio::test]
 async fn with_too_few_descriptors_nothing_panics() {
     let as_client = ["run", "--", "true"];
-    // Refused, because nobody may listen there without tokens; the server does not go on if it comes so far.
+    // The server refuses to listen there without tokens, so it ends by itself even if it comes that far.
     let as_server = ["--listen", "ws://0.0.0.0:0"];
     for descriptors in TOO_FEW {
         for args in [&as_client[..], &as_server] {
             let mut command = Command::new("prlimit");
             command.arg(format!("--nofile={descriptors}:{descriptors}")).arg(binary()).args(args).kill_on_drop(true);
-            let output = timeout(AT_LAST, command.output()).await.expect("it ends").unwrap();
+            let output = timeout(AT_LAST, command.output()).await.expect("the server ends").unwrap();
             let said = String::from_utf8(output.stderr).unwrap();
             assert_eq!(output.status.code(), Some(125), "{args:?} with {descriptors} descriptors: {said}");
             assert!(said.starts_with("exec-server: ") && said.lines().count() == 1, "{said}");

@@ -1,4 +1,4 @@
-//! Clients that want all the time of the processors for work on files.
+//! Clients that keep all processors busy with work on files.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use tokio::time::timeout;
 const AT_LAST: Duration = Duration::from_secs(20);
 
 const BUSY_CLIENTS: usize = 10;
-/// Of each client, and fewer than a session may have under way.
+/// Walks of each client; fewer than the limit of a session.
 const WALKS: usize = 30;
-/// Enough for a walk to need a processor for some milliseconds.
+/// Enough files for a walk to need a processor for some milliseconds.
 const FILES: usize = 2_000;
 
-/// Threads for each processor that the server adds at once.
+/// Threads for each processor that the server adds as soon as work waits.
 const AT_ONCE_PER_PROCESSOR: usize = 4;
 /// Threads that the server may add while the machine is so loaded that no walk begins for a while.
 const SLACK: usize = 50;
@@ -24,7 +24,7 @@ fn threads(server: &TestServer) -> usize {
 }
 
 #[tokio::test]
-async fn work_on_files_does_not_get_a_thread_each() {
+async fn work_on_files_does_not_get_a_thread_for_each_request() {
     let directory = tempfile::tempdir().unwrap();
     for number in 0..FILES {
         std::fs::write(directory.path().join(number.to_string()), "").unwrap();
@@ -48,7 +48,7 @@ async fn work_on_files_does_not_get_a_thread_each() {
         }
     }
     let terminated = timeout(AT_LAST, other.call("process/terminate", json!({"processId": "p"}))).await;
-    assert_eq!(terminated.expect("it is answered"), json!({"running": true}));
+    assert_eq!(terminated.expect("the request is answered"), json!({"running": true}));
     let mut seen_threads = 0;
     for (client, walks) in busy.iter_mut().zip(walks.chunks(WALKS)) {
         for walk in walks {

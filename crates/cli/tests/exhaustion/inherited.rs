@@ -1,4 +1,4 @@
-//! A server whose parent has left it a limit of file sizes, or blocked signals.
+//! A server that inherits a limit of file sizes or blocked signals from its parent.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ async fn started_by(program: &str, argument: &str) -> (TestServer, Client) {
 }
 
 #[tokio::test]
-async fn a_file_that_may_not_grow_is_an_error_and_not_the_end() {
+async fn a_write_beyond_the_limit_of_file_sizes_is_an_error_and_does_not_end_the_server() {
     let (_server, mut client) = started_by("prlimit", "--fsize=1000").await;
     let directory = tempfile::tempdir().unwrap();
     let path = format!("file://{}/large", directory.path().display());
@@ -26,9 +26,9 @@ async fn a_file_that_may_not_grow_is_an_error_and_not_the_end() {
 }
 
 #[tokio::test]
-async fn signals_that_the_parent_has_blocked_are_heard() {
+async fn signals_that_the_parent_has_blocked_still_end_the_server() {
     let (mut server, _client) = started_by("env", "--block-signal=TERM").await;
     server.signal(Signal::TERM);
     let ended = tokio::time::timeout(Duration::from_secs(60), server.wait()).await;
-    assert_eq!(ended.expect("it does not hear the signal"), Some(0));
+    assert_eq!(ended.expect("the signal does not end the server"), Some(0));
 }

@@ -1,4 +1,4 @@
-//! A server whose stderr is a pipe that nobody reads.
+//! A server whose stderr is a pipe that no process reads.
 
 use std::io::Read;
 use std::os::fd::OwnedFd;
@@ -12,10 +12,10 @@ use tokio::time::timeout;
 /// Nothing here takes this long, even on a loaded machine, unless it waits for the log.
 const AT_LAST: Duration = Duration::from_secs(20);
 
-/// Each is a line in the log, and together they are more than a pipe and the server have room for.
+/// Each request causes a line in the log. Together the lines exceed the buffers of the pipe and of the server.
 const BAD_REQUESTS: usize = 5_000;
 
-/// The server, and the end of the pipe that is to be read.
+/// The server, and the read end of its stderr pipe.
 async fn server_with_unread_log() -> (TestServer, OwnedFd) {
     let (log, stderr) = rustix::pipe::pipe().unwrap();
     let server = TestServer::with(&[], |command| command.env("RUST_LOG", "debug").stderr(stderr)).await;
@@ -32,7 +32,7 @@ async fn cause_lines(server: &TestServer) {
 }
 
 #[tokio::test]
-async fn a_log_that_nobody_reads_stops_nothing_and_says_later_what_is_missing() {
+async fn an_unread_log_delays_nothing_and_later_says_how_many_lines_are_missing() {
     let (mut server, log) = server_with_unread_log().await;
     cause_lines(&server).await;
     let mut client = server.client().await;
@@ -58,7 +58,7 @@ async fn a_log_that_nobody_reads_stops_nothing_and_says_later_what_is_missing() 
 }
 
 #[tokio::test]
-async fn a_server_ends_although_nobody_reads_its_log() {
+async fn a_server_with_an_unread_log_ends() {
     let (mut server, _log) = server_with_unread_log().await;
     cause_lines(&server).await;
     server.signal(Signal::TERM);

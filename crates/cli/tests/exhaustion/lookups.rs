@@ -1,4 +1,4 @@
-//! A client that has names looked up which nobody answers for.
+//! A client that requests names whose lookup never ends.
 
 use std::time::Duration;
 
@@ -7,19 +7,19 @@ use tempfile::TempDir;
 use testkit::{Signal, TestServer, Value, json};
 use tokio::time::timeout;
 
-/// More than all threads that a runtime has for work that blocks.
+/// More than all threads that a runtime has for blocking work.
 const LOOKUPS: usize = 600;
 
 const AT_ONCE: usize = 50;
 
-/// As many as one client may have under way.
+/// Lookups that one client may have at a time.
 const LOOKUPS_OF_A_CLIENT: usize = 16;
 
-/// Nothing here takes this long, even on a loaded machine, unless it waits for a look-up.
+/// Nothing here takes this long, even on a loaded machine, unless it waits for a lookup.
 const AT_LAST: Duration = Duration::from_secs(20);
 
-/// A server for which the look-up of a name without a dot never ends: before it asks anybody, the resolver opens a file of
-/// aliases, and this one is a FIFO that nobody writes to.
+/// A server for which the lookup of a name without a dot never ends. Before it sends a query, the resolver opens a file of
+/// aliases, and here that is a FIFO to which no process writes.
 async fn server_with_silent_resolver(directory: &TempDir) -> TestServer {
     let aliases = directory.path().join("aliases");
     rustix::fs::mknodat(CWD, &aliases, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
@@ -37,15 +37,15 @@ fn request(number: usize, timeout_ms: u64) -> Value {
     json!({"method": "GET", "url": url, "requestId": number.to_string(), "timeoutMs": timeout_ms})
 }
 
-/// A request whose look-up fails as soon as it is made. A name with a dot in it is not looked for among the aliases; this one is in no
-/// name service, and asking for it fails before anybody is asked, because a part of a name is at most 63 bytes long.
+/// A request whose lookup fails at once. A name with a dot is not looked up among the aliases, and this one has a label of more than 63
+/// bytes, so the resolver refuses it without a query.
 fn unresolvable(timeout_ms: u64) -> Value {
     let url = format!("http://{}.invalid/", "x".repeat(64));
     json!({"method": "GET", "url": url, "requestId": "long", "timeoutMs": timeout_ms})
 }
 
 #[tokio::test]
-async fn lookups_that_never_end_hold_up_nobody() {
+async fn lookups_that_never_end_delay_no_other_request() {
     let directory = TempDir::new().unwrap();
     let mut server = server_with_silent_resolver(&directory).await;
     let mut hostile = server.client().await;
@@ -76,7 +76,7 @@ async fn lookups_that_never_end_hold_up_nobody() {
 }
 
 #[tokio::test]
-async fn a_client_with_all_its_lookups_under_way_leaves_some_to_others() {
+async fn a_client_that_uses_all_its_lookups_leaves_lookups_to_others() {
     let directory = TempDir::new().unwrap();
     let server = server_with_silent_resolver(&directory).await;
     let mut hostile = server.client().await;
@@ -85,14 +85,14 @@ async fn a_client_with_all_its_lookups_under_way_leaves_some_to_others() {
         assert_eq!(error["data"]["kind"], "timeout", "{error}");
     }
     let error = hostile.call_error("http/request", unresolvable(500)).await;
-    assert_eq!(error["data"]["kind"], "timeout", "its own look-ups are all under way: {error}");
+    assert_eq!(error["data"]["kind"], "timeout", "all lookups of this client are in use: {error}");
     let mut client = server.client().await;
     let error = client.call_error("http/request", unresolvable(20_000)).await;
     assert_eq!(error["data"]["kind"], "dns", "{error}");
 }
 
 #[tokio::test]
-async fn a_client_that_reconnects_has_no_further_lookups() {
+async fn a_client_that_reconnects_gets_no_further_lookups() {
     let directory = TempDir::new().unwrap();
     let server = server_with_silent_resolver(&directory).await;
     let mut hostile = server.client().await;
@@ -104,5 +104,5 @@ async fn a_client_that_reconnects_has_no_further_lookups() {
     drop(hostile);
     let mut again = server.resume(&session).await;
     let error = again.call_error("http/request", unresolvable(500)).await;
-    assert_eq!(error["data"]["kind"], "timeout", "the look-ups of its session are all under way: {error}");
+    assert_eq!(error["data"]["kind"], "timeout", "all lookups of the session are in use: {error}");
 }

@@ -4,7 +4,7 @@ use testkit::{TestServer, json, process_state};
 
 const MANY: usize = 400;
 
-/// Far too short if each terminate looked at all processes for itself, and much more than all of them need together.
+/// Much more than all terminates need together, and far too short if each of them scanned all processes by itself.
 const KILL_PATIENCE: &str = "1s";
 
 #[tokio::test]
@@ -24,5 +24,5 @@ async fn hundreds_of_terminates_at_once_all_succeed() {
         assert_eq!(client.answer(request).await["result"], json!({"running": true}));
     }
     let left = pids.iter().filter(|pid| process_state(**pid).is_some()).count();
-    assert_eq!(left, 1, "nothing is left but the guard");
+    assert_eq!(left, 1, "only the guard is left");
 }

@@ -1,4 +1,4 @@
-//! A server that gets no new thread and no new process, because its user has too many.
+//! A server that can create no thread and no process, because its user has reached the limit.
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use tokio::time::timeout;
 /// Nothing here takes this long, even on a loaded machine, unless it waits for a thread.
 const AT_LAST: Duration = Duration::from_secs(20);
 
-/// Users of this test only: no two tests that run at once have the same, and no person has one.
+/// User ids for this test only: no other test that runs at the same time uses them, and no real user has them.
 const FIRST_USER: u32 = 1_700_000_000;
 
 fn user() -> u32 {
     FIRST_USER + std::process::id()
 }
 
-/// As the user of the server, because not every root may change limits of others.
+/// Runs as the user of the server, because root in a container may not change limits of other processes.
 async fn allow_no_more_threads(server: &TestServer) {
     let mut command = Command::new("prlimit");
     command.args(["--nproc=1:1", "--pid", &server.pid().to_string()]).uid(user()).gid(user());
@@ -27,18 +27,18 @@ async fn allow_no_more_threads(server: &TestServer) {
 }
 
 #[tokio::test]
-async fn without_threads_to_be_had_it_answers_ends_and_forgets() {
+async fn without_new_threads_the_server_answers_ends_and_forgets_processes() {
     if !geteuid().is_root() {
         return;
     }
     let directory = TempDir::new().unwrap();
     let peer = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let args = ["--process-retention", "1s", "--retain-bytes", "8MiB"];
-    // Another user, because root may have as many threads as it likes.
+    // Not root, because the limit does not apply to root.
     let mut server = TestServer::of_user(user(), directory.path(), &args).await;
     let mut client = server.client().await;
     client.start("p", &["sleep", "1000"]).await;
-    // Enough output for the janitor to give memory back when it forgets the process.
+    // Enough output for the janitor to return memory when it forgets the process.
     client.start("large", &["head", "-c", "6000000", "/dev/zero"]).await;
     allow_no_more_threads(&server).await;
 
@@ -59,7 +59,7 @@ async fn without_threads_to_be_had_it_answers_ends_and_forgets() {
 
     client.outcome("large").await;
     forgotten(&mut client, "large").await;
-    // The janitor gives memory back half a second after it has forgotten a large process. It forgets this one after that.
+    // The janitor returns memory half a second after it has forgotten a large process. It forgets this one after that.
     let params = json!({"processId": "p"});
     assert_eq!(answer(&mut client, "process/terminate", params).await["result"], json!({"running": true}));
     forgotten(&mut client, "p").await;

@@ -1,4 +1,4 @@
-//! Paths that are none, or that lead astray.
+//! Paths that are invalid, and paths that lead to other places than they seem to.
 
 use testkit::{Client, Value, base64, json};
 
@@ -6,7 +6,7 @@ use crate::folder::{Folder, ready};
 use crate::places::server_with_mounts;
 use crate::{INVALID_PARAMS, INVALID_REQUEST, os_error};
 
-/// Every method that takes a path, with what else it needs.
+/// Every method that takes a path, with its other params.
 fn methods(path: &str) -> Vec<(&'static str, Value)> {
     let walk = json!({"maxDepth": 1, "maxDirectories": 1, "maxEntries": 1, "followDirectorySymlinks": false});
     vec![
@@ -39,7 +39,7 @@ async fn errors(client: &mut Client, path: &str) -> Vec<(&'static str, Value)> {
 }
 
 #[tokio::test]
-async fn what_is_no_file_uri_is_refused_by_every_method() {
+async fn every_method_refuses_paths_that_are_no_file_uri() {
     let (_folder, _server, mut client) = ready().await;
     for (path, words) in [
         ("/tmp/x", "invalid URI: relative URL without a base"),
@@ -65,13 +65,13 @@ async fn what_is_no_file_uri_is_refused_by_every_method() {
 }
 
 #[tokio::test]
-async fn paths_of_other_hosts_parse_and_mean_nothing_here() {
+async fn paths_of_other_operating_systems_are_refused() {
     let (_folder, _server, mut client) = ready().await;
     for (path, canonical) in [
         ("file:///C:/Users/x", "file:///C:/Users/x"),
         ("file:///c:/Users/x", "file:///C:/Users/x"),
         ("file://server/share/x", "file://server/share/x"),
-        // Of a Windows path in the opaque form, and of no absolute path at all.
+        // The opaque form of a Windows path, and of a path that is not absolute.
         ("file:///%00/bad/path/QwA6AA", "file:///%00/bad/path/QwA6AA"),
     ] {
         let message = format!("'{canonical}' is invalid on 'linux'");
@@ -84,7 +84,7 @@ async fn paths_of_other_hosts_parse_and_mean_nothing_here() {
 }
 
 #[tokio::test]
-async fn the_opaque_form_leads_no_further_than_the_plain_one() {
+async fn the_opaque_form_of_a_path_is_normalised_like_the_plain_form() {
     let (folder, _server, mut client) = ready().await;
     folder.file("elsewhere/secret", "outside");
     folder.directory("elsewhere/deep");
@@ -119,14 +119,14 @@ async fn escapes_are_decoded_once() {
     assert_eq!(read(&mut client, "a b").await, b"with a space");
     assert_eq!(read(&mut client, "a%2520b").await, b"with an escape in its name");
     folder.file("up/down", "down");
-    // A separator that is escaped is still one, and dots are removed before anybody looks.
+    // An escaped separator is still a separator, and dots are removed before the path is used.
     assert_eq!(read(&mut client, "up%2Fdown").await, b"down");
     assert_eq!(read(&mut client, "none%2F..%2Fup/down").await, b"down");
     assert_eq!(read(&mut client, "none/%2e%2E/up/./down/").await, b"down");
 }
 
 #[tokio::test]
-async fn dots_behind_a_link_do_not_visit_it() {
+async fn dots_after_a_link_do_not_follow_the_link() {
     let (folder, _server, mut client) = ready().await;
     folder.file("elsewhere/secret", "outside");
     folder.directory("elsewhere/deep");
@@ -145,7 +145,7 @@ async fn dots_behind_a_link_do_not_visit_it() {
 }
 
 #[tokio::test]
-async fn a_path_that_is_too_long_is_an_error_and_no_more() {
+async fn a_path_that_is_too_long_is_an_error() {
     let (folder, _server, mut client) = ready().await;
     let long_name = folder.uri("n".repeat(256));
     let deep = folder.uri("d/".repeat(10_000));
@@ -153,7 +153,7 @@ async fn a_path_that_is_too_long_is_an_error_and_no_more() {
     for path in [long_name.as_str(), deep] {
         for (method, error) in errors(&mut client, path).await {
             if ["fs/copy", "fs/rename", "fs/canonicalize"].contains(&method) {
-                // The other path is wrong too, or they go step by step and do not come that far.
+                // The other path is wrong too, or the method resolves the path step by step and fails earlier.
                 assert!([-32603, -32004].contains(&error["code"].as_i64().unwrap()), "{method}: {error}");
             } else {
                 assert_eq!(error, os_error(36, path), "{method}");
@@ -166,10 +166,10 @@ async fn a_path_that_is_too_long_is_an_error_and_no_more() {
 #[tokio::test]
 async fn a_tree_of_ten_thousand_levels_is_made_copied_and_removed() {
     let folder = Folder::new();
-    // In memory: disks take their time for this.
+    // On a file system in memory, because a disk would be slow.
     let server = server_with_mounts(&folder, "mount -t tmpfs none \"$0\"").await;
     let mut client = server.client().await;
-    // One step at a time, so the length of the whole path is nobody's limit.
+    // The server opens one directory at a time, so no limit for the whole path applies.
     let deep = folder.uri(format!("top/{}", "d/".repeat(10_000)));
     let made = client.call("fs/createDirectory", json!({"path": deep, "followSymlinks": false})).await;
     assert_eq!(made, json!({}));
@@ -182,7 +182,7 @@ async fn a_tree_of_ten_thousand_levels_is_made_copied_and_removed() {
 }
 
 #[tokio::test]
-async fn loops_of_links_end() {
+async fn loops_of_links_are_errors() {
     let (folder, _server, mut client) = ready().await;
     folder.link("two", "one");
     folder.link("one", "two");
@@ -204,7 +204,7 @@ async fn loops_of_links_end() {
             assert_eq!(client.call_error(method, params).await, os_error(40, &below), "{method}");
         }
     }
-    // The links themselves can be looked at, copied and removed.
+    // The links themselves can be read, copied and removed.
     assert_eq!(client.call("fs/readLink", json!({"path": itself})).await, json!({"target": "two"}));
     let copy = json!({"sourcePath": itself, "destinationPath": folder.uri("three"), "recursive": false});
     assert_eq!(client.call("fs/copy", copy).await, json!({}));
@@ -215,7 +215,7 @@ async fn loops_of_links_end() {
 }
 
 #[tokio::test]
-async fn a_sandbox_that_cannot_be_enforced_is_refused_and_one_that_asks_for_nothing_is_not() {
+async fn a_sandbox_that_cannot_be_enforced_is_refused_and_one_without_restrictions_is_not() {
     let (_, _server, mut client) = ready().await;
     let folder = Folder::new();
     let uri = folder.file("file", "x");

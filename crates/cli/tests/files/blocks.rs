@@ -22,7 +22,7 @@ async fn a_file_is_read_in_blocks_up_to_its_end() {
         let mut read = Vec::new();
         loop {
             let (block, eof) = read_block(&mut client, "h", read.len() as u64, MIB).await;
-            // True exactly where fewer came than were asked for: whole blocks end with an empty one.
+            // `eof` is true if the block is shorter than requested. A file of whole blocks ends with an empty one.
             assert_eq!(eof, block.len() < MIB as usize, "{name}");
             read.extend(block);
             if eof {
@@ -35,7 +35,7 @@ async fn a_file_is_read_in_blocks_up_to_its_end() {
 }
 
 #[tokio::test]
-async fn opening_tells_what_was_opened() {
+async fn opening_a_file_returns_its_metadata() {
     let (folder, _server, mut client) = ready().await;
     let uri = folder.file("file", "hello");
     let metadata = client.call("fs/getMetadata", json!({"path": uri})).await;
@@ -45,7 +45,7 @@ async fn opening_tells_what_was_opened() {
 }
 
 #[tokio::test]
-async fn blocks_overlap_go_backward_and_lie_past_the_end() {
+async fn blocks_may_overlap_go_backward_and_begin_after_the_end() {
     let (folder, _server, mut client) = ready().await;
     let bytes = numbers(3_000_000);
     open(&mut client, "h", &folder.file("file", &bytes)).await;
@@ -68,7 +68,7 @@ async fn blocks_overlap_go_backward_and_lie_past_the_end() {
 }
 
 #[tokio::test]
-async fn a_block_that_cannot_be_leaves_the_handle_as_it_is() {
+async fn a_block_that_is_refused_leaves_the_handle_usable() {
     let (folder, _server, mut client) = ready().await;
     let uri = folder.file("file", "hello");
     open(&mut client, "h", &uri).await;
@@ -147,7 +147,7 @@ async fn a_file_that_cannot_be_opened_takes_no_handle() {
         let params = json!({"handleId": "h", "path": folder.uri("directory")});
         assert_eq!(client.call_error("fs/open", params).await, not_a_file(&folder.path("directory")));
     }
-    // A handle that was closed gives its place back, however many there were.
+    // Closing a handle frees its slot, however many handles there were.
     let uri = folder.file("file", "hello");
     for _ in 0..130 {
         open(&mut client, "h", &uri).await;
@@ -156,7 +156,7 @@ async fn a_file_that_cannot_be_opened_takes_no_handle() {
 }
 
 #[tokio::test]
-async fn each_session_has_handles_of_its_own() {
+async fn each_session_has_its_own_handles() {
     let (folder, server, mut client) = ready().await;
     let mut other = server.client().await;
     open(&mut client, "h", &folder.file("one", "1")).await;
@@ -196,7 +196,7 @@ async fn open_read_and_close_can_be_sent_together() {
 }
 
 #[tokio::test]
-async fn what_follows_an_open_that_fails_is_told_so() {
+async fn after_an_open_that_fails_the_handle_is_unknown() {
     let (folder, _server, mut client) = ready().await;
     let none = folder.uri("none");
     let opened = client.send("fs/open", json!({"handleId": "h", "path": none})).await;
@@ -209,7 +209,7 @@ async fn what_follows_an_open_that_fails_is_told_so() {
 }
 
 #[tokio::test]
-async fn an_open_file_stays_the_one_that_was_opened() {
+async fn a_handle_stays_with_the_file_that_was_opened() {
     let (folder, _server, mut client) = ready().await;
     let bytes = numbers(300_000);
     open(&mut client, "h", &folder.file("file", &bytes)).await;
@@ -222,7 +222,7 @@ async fn an_open_file_stays_the_one_that_was_opened() {
 }
 
 #[tokio::test]
-async fn a_file_that_shrinks_or_grows_is_read_as_it_is() {
+async fn a_file_that_shrinks_or_grows_is_read_at_its_present_size() {
     let (folder, _server, mut client) = ready().await;
     let bytes = numbers(200_000);
     open(&mut client, "h", &folder.file("file", &bytes)).await;
@@ -238,7 +238,7 @@ async fn a_file_that_shrinks_or_grows_is_read_as_it_is() {
 #[tokio::test]
 async fn an_error_of_the_device_closes_the_handle() {
     let (_folder, server, mut client) = ready().await;
-    // The memory of a process is a file that cannot be read at an address where nothing is.
+    // The memory of a process is a file that cannot be read at an unmapped address.
     let uri = format!("file:///proc/{}/mem", server.pid());
     open(&mut client, "h", &uri).await;
     let error = client.call_error("fs/readBlock", block("h", 0, 16)).await;
@@ -249,7 +249,7 @@ async fn an_error_of_the_device_closes_the_handle() {
 }
 
 #[tokio::test]
-async fn extents_say_where_data_is() {
+async fn extents_report_where_a_file_has_data() {
     use std::os::unix::fs::FileExt as _;
     let (folder, _server, mut client) = ready().await;
     let uri = folder.file("file", "");

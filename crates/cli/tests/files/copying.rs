@@ -29,7 +29,7 @@ async fn a_file_is_copied_with_its_permissions() {
 }
 
 #[tokio::test]
-async fn a_tree_is_merged_with_what_is_there() {
+async fn a_tree_is_merged_into_an_existing_one() {
     let (folder, _server, mut client) = ready().await;
     folder.file("tree/a/file", "new");
     folder.file("tree/top", "top");
@@ -60,7 +60,7 @@ async fn a_link_is_copied_as_a_link() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_copied_says_why() {
+async fn copies_that_fail_say_why() {
     let (folder, _server, mut client) = ready().await;
     folder.file("tree/file", "x");
     folder.file("file", "kept");
@@ -103,7 +103,7 @@ async fn a_file_is_not_copied_onto_itself_by_any_name() {
 }
 
 #[tokio::test]
-async fn a_copy_does_not_lend_the_rights_of_another_owner() {
+async fn a_copy_does_not_keep_setuid_bits_of_another_owner() {
     let (folder, _server, mut client) = ready().await;
     folder.file("file", "program");
     if rustix::process::geteuid().is_root() {
@@ -120,7 +120,7 @@ async fn a_copy_does_not_lend_the_rights_of_another_owner() {
 }
 
 #[tokio::test]
-async fn no_link_that_an_earlier_copy_left_is_followed() {
+async fn links_that_an_earlier_copy_left_are_not_followed() {
     let (folder, _server, mut client) = ready().await;
     folder.file("outside/file", "precious");
     for name in ["hostile", "to"] {

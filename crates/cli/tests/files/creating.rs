@@ -6,11 +6,11 @@ use crate::folder::ready;
 use crate::{INTERNAL, os_error};
 
 #[tokio::test]
-async fn directories_are_made_with_those_above_them() {
+async fn a_directory_is_created_with_its_parents() {
     let (folder, _server, mut client) = ready().await;
     for (follow, name) in [(true, "a/b/c"), (false, "d/e/f")] {
         let path = folder.uri(name);
-        // Twice: one that is there is fine.
+        // Twice, because an existing directory is no error.
         for _ in 0..2 {
             let params = json!({"path": path, "followSymlinks": follow});
             assert_eq!(client.call("fs/createDirectory", params).await, json!({}));
@@ -23,7 +23,7 @@ async fn directories_are_made_with_those_above_them() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_made_says_why() {
+async fn directories_that_cannot_be_created_say_why() {
     let (folder, _server, mut client) = ready().await;
     let (file, directory) = (folder.file("file", ""), folder.directory("directory"));
     let (missing, below) = (folder.uri("none/below"), folder.uri("file/below"));
@@ -49,7 +49,7 @@ async fn what_cannot_be_made_says_why() {
 }
 
 #[tokio::test]
-async fn many_may_make_the_same_directory_at_once() {
+async fn many_clients_may_create_the_same_directory_at_once() {
     let (folder, _server, mut client) = ready().await;
     for round in 0..20 {
         let path = folder.uri(format!("{round}/a/b/c/d"));

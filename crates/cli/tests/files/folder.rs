@@ -1,4 +1,4 @@
-//! A directory for one test, and the server and client that work in it.
+//! A temporary directory for one test, and the server and client that work in it.
 
 use std::path::{Path, PathBuf};
 
@@ -6,12 +6,12 @@ use protocol::PathUri;
 use tempfile::TempDir;
 use testkit::{Client, TestServer, Value, base64, json, unbase64};
 
-/// How a path travels.
+/// The file URI of a path.
 pub(crate) fn uri_of(path: impl AsRef<Path>) -> String {
     PathUri::from_native(path.as_ref()).unwrap().as_str().to_owned()
 }
 
-/// A directory without links in its path.
+/// A temporary directory. Its own path has no links.
 pub(crate) struct Folder {
     _directory: TempDir,
     root: PathBuf,
@@ -32,7 +32,7 @@ impl Folder {
         uri_of(self.path(name))
     }
 
-    /// Makes a file with the directories above it; returns its URI.
+    /// Writes a file and creates its parents. Returns its URI.
     pub(crate) fn file(&self, name: impl AsRef<Path>, contents: impl AsRef<[u8]>) -> String {
         let path = self.path(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -40,26 +40,26 @@ impl Folder {
         uri_of(path)
     }
 
-    /// Makes a directory with those above it; returns its URI.
+    /// Creates a directory with its parents. Returns its URI.
     pub(crate) fn directory(&self, name: &str) -> String {
         std::fs::create_dir_all(self.path(name)).unwrap();
         self.uri(name)
     }
 
-    /// Makes a symbolic link; returns its URI.
+    /// Creates a symbolic link. Returns its URI.
     pub(crate) fn link(&self, target: impl AsRef<Path>, name: &str) -> String {
         std::os::unix::fs::symlink(target, self.path(name)).unwrap();
         self.uri(name)
     }
 
-    /// Makes a FIFO that nobody has open; returns its URI.
+    /// Creates a FIFO that no process has open. Returns its URI.
     pub(crate) fn fifo(&self, name: &str) -> String {
         let mode = rustix::fs::Mode::from_raw_mode(0o600);
         rustix::fs::mkfifoat(rustix::fs::CWD, self.path(name), mode).unwrap();
         self.uri(name)
     }
 
-    /// Makes a socket that nobody listens to; returns its URI.
+    /// Creates a socket on which no process listens. Returns its URI.
     pub(crate) fn socket(&self, name: &str) -> String {
         drop(std::os::unix::net::UnixListener::bind(self.path(name)).unwrap());
         self.uri(name)
@@ -69,7 +69,7 @@ impl Folder {
         std::fs::read(self.path(name)).unwrap()
     }
 
-    /// The names in it, sorted.
+    /// The names in a directory, sorted.
     pub(crate) fn names(&self, directory: &str) -> Vec<String> {
         let entries = std::fs::read_dir(self.path(directory)).unwrap();
         let mut names: Vec<_> =
@@ -79,7 +79,7 @@ impl Folder {
     }
 }
 
-/// A folder, and a server with a client that is ready for requests.
+/// A folder, and a server with a client that has done the handshake.
 pub(crate) async fn ready() -> (Folder, TestServer, Client) {
     let server = TestServer::start().await;
     let client = server.client().await;
@@ -103,7 +103,7 @@ pub(crate) async fn open(client: &mut Client, handle: &str, uri: &str) {
     assert_eq!(opened["handleId"], handle);
 }
 
-/// Reads a block, and says whether it was the last.
+/// Reads a block. Returns its bytes and whether it was the last.
 pub(crate) async fn read_block(client: &mut Client, handle: &str, offset: u64, len: u64) -> (Vec<u8>, bool) {
     let block = client.call("fs/readBlock", block(handle, offset, len)).await;
     (unbase64(&block["chunk"]), block["eof"].as_bool().unwrap())

@@ -1,15 +1,15 @@
-//! Much at once: what a client that does not read may make the server hold.
+//! Large answers: how much memory the server holds for a client that does not read.
 
 use testkit::{TestServer, eventually, json, resident_bytes, unbase64};
 
 use crate::folder::{Folder, block, open};
 
 const MIB: usize = 1 << 20;
-/// Blocks that are asked for, fewer than requests that may be unanswered.
+/// Requested blocks; fewer than a connection may have unanswered requests.
 const BLOCKS: usize = 2000;
 
 #[tokio::test]
-async fn a_client_that_does_not_read_makes_the_server_hold_little() {
+async fn blocks_for_a_client_that_does_not_read_take_little_memory() {
     let folder = Folder::new();
     let server = TestServer::start().await;
     let mut client = server.client().await;
@@ -23,7 +23,7 @@ async fn a_client_that_does_not_read_makes_the_server_hold_little() {
     for _ in 0..BLOCKS {
         client.send("fs/readBlock", block("h", 0, MIB as u64)).await;
     }
-    // Another session is served while this one waits, and by then the server has read all that was sent.
+    // Another session is served while this one waits. By the last answer, the server has read all requests.
     let mut other = server.client().await;
     let mut most = 0;
     for _ in 0..50 {
@@ -31,18 +31,18 @@ async fn a_client_that_does_not_read_makes_the_server_hold_little() {
         assert_eq!(unbase64(&answer["dataBase64"]).len(), MIB);
         most = most.max(resident_bytes(server.pid()));
     }
-    assert!(most < before + 64 * MIB, "{} MiB for answers that nobody reads", (most - before) / MIB);
+    assert!(most < before + 64 * MIB, "{} MiB for answers that the client does not read", (most - before) / MIB);
     for _ in 0..BLOCKS {
         let answer = client.receive_bytes().await.unwrap();
         assert!(answer.len() > 4 * MIB / 3 && answer.ends_with(b"\"eof\":false}}"));
         most = most.max(resident_bytes(server.pid()));
     }
     assert!(most < before + 64 * MIB, "{} MiB while they are read", (most - before) / MIB);
-    eventually("it is given back", || (resident_bytes(server.pid()) < before + 32 * MIB).then_some(())).await;
+    eventually("the memory is returned", || (resident_bytes(server.pid()) < before + 32 * MIB).then_some(())).await;
 }
 
 #[tokio::test]
-async fn whole_files_that_nobody_reads_are_not_held_either() {
+async fn whole_files_for_a_client_that_does_not_read_take_little_memory() {
     let folder = Folder::new();
     let server = TestServer::start().await;
     let mut client = server.client().await;
@@ -59,8 +59,8 @@ async fn whole_files_that_nobody_reads_are_not_held_either() {
         other.call("fs/getMetadata", json!({"path": uri, "followSymlinks": false})).await;
     }
     let most = resident_bytes(server.pid());
-    assert!(most < before + 64 * MIB, "{} MiB for answers that nobody reads", (most - before) / MIB);
-    // What was asked for by somebody who is gone is not read any more.
+    assert!(most < before + 64 * MIB, "{} MiB for answers that the client does not read", (most - before) / MIB);
+    // Requests of a closed connection are not carried out.
     drop(client);
-    eventually("it is given back", || (resident_bytes(server.pid()) < before + 32 * MIB).then_some(())).await;
+    eventually("the memory is returned", || (resident_bytes(server.pid()) < before + 32 * MIB).then_some(())).await;
 }

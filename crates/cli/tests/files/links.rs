@@ -24,8 +24,8 @@ async fn a_path_is_resolved_through_its_links() {
 }
 
 #[tokio::test]
-async fn a_path_that_looks_foreign_comes_back_in_a_form_that_can_be_used() {
-    // `/C:` in the root of a machine is rare; under a root of its own the server sees it.
+async fn a_path_that_looks_like_a_windows_drive_can_be_used() {
+    // A machine has no `/C:`, so that path is not found. A directory `C:` further below works.
     let uri = uri_of("/C:/x");
     let (folder, _server, mut client) = ready().await;
     folder.file("C:/x", "drive");
@@ -34,7 +34,7 @@ async fn a_path_that_looks_foreign_comes_back_in_a_form_that_can_be_used() {
 }
 
 #[tokio::test]
-async fn links_say_what_they_were_made_with() {
+async fn a_link_returns_the_target_it_was_created_with() {
     let (folder, _server, mut client) = ready().await;
     for (name, target) in [("relative", "../x"), ("absolute", "/no/such"), ("itself", "itself"), ("odd", "a b\n%20")]
     {
@@ -56,7 +56,7 @@ async fn links_say_what_they_were_made_with() {
 }
 
 #[tokio::test]
-async fn what_is_no_link_and_what_is_in_the_way_is_an_error() {
+async fn links_that_cannot_be_read_or_created_say_why() {
     let (folder, _server, mut client) = ready().await;
     let (file, none) = (folder.file("file", "kept"), folder.uri("none"));
     assert_eq!(client.call_error("fs/readLink", json!({"path": file})).await, os_error(22, &file));

@@ -12,7 +12,7 @@ fn sorted(mut answer: Value) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn names_are_listed_with_what_they_lead_to() {
+async fn entries_are_listed_with_the_type_of_their_target() {
     let (folder, _server, mut client) = ready().await;
     assert_eq!(client.call("fs/readDirectory", json!({"path": folder.uri("")})).await, json!({"entries": []}));
     folder.file("file", "");
@@ -36,7 +36,7 @@ async fn names_are_listed_with_what_they_lead_to() {
 }
 
 #[tokio::test]
-async fn links_that_lead_nowhere_are_listed_if_asked_for() {
+async fn broken_links_are_listed_if_requested() {
     let (folder, _server, mut client) = ready().await;
     folder.file("file", "");
     folder.directory("directory");
@@ -63,7 +63,7 @@ async fn links_that_lead_nowhere_are_listed_if_asked_for() {
 }
 
 #[tokio::test]
-async fn what_is_no_directory_is_an_error() {
+async fn listing_something_other_than_a_directory_is_an_error() {
     let (folder, _server, mut client) = ready().await;
     for (uri, errno) in [(folder.file("file", ""), 20), (folder.uri("none"), 2), (folder.fifo("fifo"), 20)] {
         assert_eq!(client.call_error("fs/readDirectory", json!({"path": uri})).await, os_error(errno, &uri));

@@ -1,4 +1,4 @@
-//! Files over the wire: what each method of `fs/*` does, what it says when it cannot, and that nothing it meets stops the others.
+//! The methods `fs/*` over the wire: what each does, what it answers when it fails, and that no file or request blocks the others.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 mod bad_paths;
@@ -26,7 +26,7 @@ const INVALID_REQUEST: i64 = -32600;
 const INVALID_PARAMS: i64 = -32602;
 const INTERNAL: i64 = -32603;
 
-/// The error for what the operating system said about a path.
+/// The expected error for a path about which the operating system has reported `errno`.
 fn os_error(errno: i64, path: &str) -> Value {
     let (code, words, kind) = match errno {
         1 => (INVALID_REQUEST, "Operation not permitted", "permissionDenied"),
@@ -49,12 +49,12 @@ fn os_error(errno: i64, path: &str) -> Value {
     json!({"code": code, "data": {"errno": errno, "kind": kind, "path": path}, "message": message})
 }
 
-/// The error for what a check of the server refuses.
+/// The expected error of a check that the server makes itself.
 fn refused(message: &str, path: &str) -> Value {
     json!({"code": INVALID_REQUEST, "data": {"kind": "invalidInput", "path": path}, "message": message})
 }
 
-/// The error for something that is no file and so is not read or written.
+/// The expected error for a path that is not a regular file, and so is neither read nor written.
 fn not_a_file(path: &std::path::Path) -> Value {
     refused(&format!("path `{}` is not a file", path.display()), &folder::uri_of(path))
 }

@@ -1,4 +1,4 @@
-//! `followSymlinks: false`: no part of a path may be a link, whoever puts one there and when.
+//! `followSymlinks: false`: no part of a path may be a link, even if another process creates one at that moment.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +8,7 @@ use testkit::{Client, Value, base64, json, unbase64};
 use crate::folder::{Folder, ready};
 use crate::{os_error, refused};
 
-/// The requests that can be told not to follow, about one path.
+/// Requests about one path that have the member `followSymlinks`.
 fn requests(path: &str) -> [(&'static str, Value); 6] {
     [
         ("fs/readFile", json!({"path": path, "followSymlinks": false})),
@@ -66,7 +66,7 @@ async fn a_fifo_is_refused_at_once() {
     }
 }
 
-/// Exchanges a directory and a link for as long as `work` takes.
+/// Exchanges a directory and a link again and again while `work` runs.
 async fn while_swapping(folder: &Folder, one: &str, other: &str, work: impl Future<Output = ()>) {
     let stop = std::sync::Arc::new(AtomicBool::new(false));
     let (one, other, stopped) = (folder.path(one), folder.path(other), std::sync::Arc::clone(&stop));
@@ -80,10 +80,10 @@ async fn while_swapping(folder: &Folder, one: &str, other: &str, work: impl Futu
     });
     work.await;
     stop.store(true, Ordering::Relaxed);
-    assert!(swapping.join().unwrap() > 100, "nothing was swapped");
+    assert!(swapping.join().unwrap() > 100, "the directory and the link were hardly ever swapped");
 }
 
-/// Sends everything at once and returns the answers in order.
+/// Sends all requests at once and returns the answers in order.
 async fn together(client: &mut Client, requests: Vec<(&'static str, Value)>) -> Vec<(&'static str, Value)> {
     let mut sent = Vec::new();
     for (method, params) in requests {
@@ -118,13 +118,13 @@ async fn nothing_outside_is_touched_while_a_directory_is_swapped_for_a_link() {
         }
     })
     .await;
-    assert!(reached > 100, "the way was hardly ever free: {reached}");
+    assert!(reached > 100, "too few requests succeeded: {reached}");
     assert_eq!(outside(&folder), before);
     assert_eq!(std::fs::metadata(folder.path("outside/file")).unwrap().ino(), inode);
 }
 
 #[tokio::test]
-async fn a_tree_that_is_removed_meanwhile_leads_nowhere_else() {
+async fn removing_a_tree_never_leaves_it_while_a_directory_is_swapped_for_a_link() {
     let (folder, _server, mut client) = ready().await;
     for number in 0..50 {
         folder.file(format!("outside/{number}"), "kept");

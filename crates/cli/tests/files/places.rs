@@ -1,4 +1,4 @@
-//! Places where not everything is possible: a full disk, one that is read only, mounts, and what belongs to somebody else.
+//! File systems with restrictions: a full disk, a read-only one, mount points, and files of another user.
 
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -10,7 +10,7 @@ use crate::{INTERNAL, os_error};
 
 const NOBODY: u32 = 65534;
 
-/// A server that sees mounts of its own; `script` makes them and has the folder as `$0`.
+/// A server with mounts of its own. `script` makes them; `$0` is the folder.
 pub(crate) async fn server_with_mounts(folder: &Folder, script: &str) -> TestServer {
     let mut command = Command::new("unshare");
     command.args(["--user", "--map-root-user", "--mount", "sh", "-c", &format!("set -e; {script}; exec \"$@\"")]);
@@ -18,9 +18,9 @@ pub(crate) async fn server_with_mounts(folder: &Folder, script: &str) -> TestSer
     TestServer::launch(command, &[]).await
 }
 
-/// A server without the rights of root, for which permissions count.
+/// A server without the rights of root, so that permissions apply to it.
 async fn server_of_nobody(folder: &Folder) -> TestServer {
-    // The binary may lie where only root can go.
+    // Only root may be able to reach the build directory.
     let program = folder.path("server");
     std::fs::copy(binary(), &program).unwrap();
     std::fs::set_permissions(folder.path(""), std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -48,7 +48,7 @@ async fn names(client: &mut Client, uri: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_full_disk_is_an_error_and_the_old_file_stays() {
+async fn a_full_disk_is_an_error_and_the_old_file_is_kept() {
     let folder = Folder::new();
     let small = folder.directory("small");
     let large = folder.file("large", vec![1; 2 << 20]);
@@ -61,14 +61,14 @@ async fn a_full_disk_is_an_error_and_the_old_file_stays() {
     client.call("fs/remove", json!({"path": file})).await;
     let copy = json!({"sourcePath": large, "destinationPath": file, "recursive": false});
     assert_eq!(client.call_error("fs/copy", copy).await, os_error(28, &file));
-    assert_eq!(names(&mut client, &small).await, Vec::<String>::new(), "a new file is not left unfinished");
+    assert_eq!(names(&mut client, &small).await, Vec::<String>::new(), "an unfinished new file is removed");
 
     write_file(&mut client, &file, "old").await;
     client.call("fs/create", json!({"handleId": "u", "path": file})).await;
     client.call("fs/writeBlock", chunk("u", 0, vec![2; 500_000])).await;
     let full = client.call_error("fs/writeBlock", chunk("u", 500_000, vec![2; 1 << 20])).await;
     assert_eq!(full, os_error(28, &file));
-    // The upload has failed for good; it can only be given up.
+    // The upload has failed, and can only be closed.
     client.call_error("fs/writeBlock", chunk("u", 0, vec![3; 100])).await;
     client.call_error("fs/commit", json!({"handleId": "u"})).await;
     client.call("fs/close", json!({"handleId": "u"})).await;
@@ -78,11 +78,11 @@ async fn a_full_disk_is_an_error_and_the_old_file_stays() {
     client.call("fs/create", json!({"handleId": "u", "path": file})).await;
     client.call("fs/writeBlock", chunk("u", 0, vec![4; 900_000])).await;
     client.call("fs/commit", json!({"handleId": "u", "sync": true})).await;
-    assert_eq!(read_file(&mut client, &file).await, vec![4; 900_000], "what was given up takes no room");
+    assert_eq!(read_file(&mut client, &file).await, vec![4; 900_000], "a closed upload takes no space");
 }
 
 #[tokio::test]
-async fn mounts_are_not_removed_and_what_is_in_them_stays() {
+async fn mount_points_are_not_removed() {
     let folder = Folder::new();
     let tree = folder.directory("tree");
     folder.directory("tree/mounted");
@@ -102,7 +102,7 @@ async fn mounts_are_not_removed_and_what_is_in_them_stays() {
 }
 
 #[tokio::test]
-async fn what_is_read_only_is_read() {
+async fn files_on_a_read_only_file_system_can_be_read() {
     let folder = Folder::new();
     let file = folder.file("fixed/file", "kept");
     let script = "mount --bind \"$0/fixed\" \"$0/fixed\"; mount -o remount,bind,ro \"$0/fixed\"";
@@ -127,7 +127,7 @@ async fn what_is_read_only_is_read() {
 }
 
 #[tokio::test]
-async fn what_is_not_permitted_is_refused() {
+async fn operations_without_permission_are_refused() {
     let folder = Folder::new();
     let (secret, closed) = (folder.file("secret", "secret"), folder.directory("closed"));
     let inside = folder.file("closed/inside", "inside");
@@ -156,13 +156,13 @@ async fn what_is_not_permitted_is_refused() {
     ] {
         assert_eq!(client.call_error(method, params).await, os_error(13, path), "{method}");
     }
-    // What can be said of a file without reading it is said.
+    // Metadata can be read without permission to read the file.
     let found = client.call("fs/getMetadata", json!({"path": secret, "followSymlinks": false})).await;
     assert_eq!((&found["isFile"], &found["size"]), (&json!(true), &json!(6)));
     if rustix::process::geteuid().is_root() {
         let program = folder.uri("ours");
         let error = client.call_error("fs/setMetadata", json!({"path": program, "mode": 0o777})).await;
-        assert_eq!(error, os_error(1, &program), "what belongs to somebody else is not changed");
+        assert_eq!(error, os_error(1, &program), "a file of another user is not changed");
     }
     let options = json!({"maxDepth": 9, "maxDirectories": 99, "maxEntries": 99, "followDirectorySymlinks": false});
     let walked = client.call("fs/walk", json!({"path": folder.uri(""), "options": options})).await;
@@ -172,7 +172,7 @@ async fn what_is_not_permitted_is_refused() {
 }
 
 #[tokio::test]
-async fn directories_that_may_only_be_passed_are_passed() {
+async fn directories_with_only_execute_permission_can_be_passed() {
     let folder = Folder::new();
     let file = folder.file("passage/inner/file", "through");
     make_theirs(&folder, "passage/inner/file", 0o600);
@@ -195,7 +195,7 @@ async fn directories_that_may_only_be_passed_are_passed() {
 }
 
 #[tokio::test]
-async fn a_file_of_20_gigabytes_is_read_where_it_is_asked_for() {
+async fn any_part_of_a_file_of_20_gigabytes_can_be_read() {
     use std::os::unix::fs::FileExt as _;
     let folder = Folder::new();
     let server = TestServer::start().await;

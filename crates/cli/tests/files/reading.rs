@@ -14,7 +14,7 @@ async fn a_file_is_read_whole() {
     let bytes: Vec<u8> = (0..3_000_000u32).map(|n| (n * 7) as u8).collect();
     for (name, size) in [("empty", 0), ("one", 1), ("small", 100), ("cached", 65_536), ("large", 3_000_000)] {
         let uri = folder.file(name, &bytes[..size]);
-        // Twice: what is in the cache of the kernel takes another way.
+        // Twice, because a file in the cache of the kernel is read in another way.
         for _ in 0..2 {
             let answer = client.call("fs/readFile", json!({"path": uri})).await;
             assert_eq!(answer, json!({"dataBase64": base64(&bytes[..size])}), "{name}");
@@ -27,14 +27,14 @@ async fn a_file_is_read_whole() {
 }
 
 #[tokio::test]
-async fn files_that_are_made_up_while_they_are_read_are_read_whole() {
+async fn files_without_a_size_such_as_those_in_proc_are_read_whole() {
     let (_folder, server, mut client) = ready().await;
     let status = read_file(&mut client, &format!("file:///proc/{}/status", server.pid())).await;
     assert!(String::from_utf8(status).unwrap().contains(&format!("Pid:\t{}\n", server.pid())));
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_says_why() {
+async fn files_that_cannot_be_read_say_why() {
     let (folder, _server, mut client) = ready().await;
     folder.file("file", "x");
     for (name, errno) in [("none", 2), ("no/such/folder", 2), ("file/below", 20)] {
@@ -66,7 +66,7 @@ async fn params_that_do_not_fit_are_named() {
 }
 
 #[tokio::test]
-async fn nothing_is_done_before_the_handshake() {
+async fn no_method_works_before_the_handshake() {
     let (folder, server, _client) = ready().await;
     let uri = folder.uri("file");
     let mut stranger = server.raw().await;
@@ -82,7 +82,7 @@ async fn nothing_is_done_before_the_handshake() {
 }
 
 #[tokio::test]
-async fn metadata_is_what_the_operating_system_says() {
+async fn metadata_is_that_of_the_operating_system() {
     let (folder, _server, mut client) = ready().await;
     folder.file("file", "hello");
     folder.directory("directory");

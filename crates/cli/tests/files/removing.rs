@@ -6,7 +6,7 @@ use crate::folder::ready;
 use crate::{INTERNAL, os_error};
 
 #[tokio::test]
-async fn trees_files_and_links_are_removed_and_nothing_behind_links() {
+async fn trees_files_and_links_are_removed_but_not_the_targets_of_links() {
     let (folder, _server, mut client) = ready().await;
     folder.file("kept/file", "kept");
     folder.file("tree/a/b/file", "");
@@ -23,7 +23,7 @@ async fn trees_files_and_links_are_removed_and_nothing_behind_links() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_or_not_empty() {
+async fn removing_a_missing_path_or_a_directory_that_is_not_empty() {
     let (folder, _server, mut client) = ready().await;
     let (none, full, empty) = (folder.uri("none"), folder.directory("full"), folder.directory("empty"));
     folder.file("full/file", "");
@@ -44,10 +44,10 @@ async fn what_is_not_there_or_not_empty() {
 }
 
 #[tokio::test]
-async fn a_tree_is_not_removed_without_following() {
+async fn recursive_removal_without_following_links_is_refused() {
     let (folder, _server, mut client) = ready().await;
     let uri = folder.file("file", "");
-    // The default of `recursive` is true, so it has to be said.
+    // `recursive` is true by default, so this request is refused.
     let error = client.call_error("fs/remove", json!({"path": uri, "followSymlinks": false})).await;
     let data = json!({"kind": "other", "path": uri});
     let message = "recursive no-follow removal is unsupported";
@@ -59,7 +59,7 @@ async fn a_tree_is_not_removed_without_following() {
 async fn the_root_is_never_removed() {
     let (_folder, _server, mut client) = ready().await;
     for path in ["file:///", "file:///tmp/..", "file:///%2E%2E/"] {
-        // Should the guard ever fail, nothing but an empty root would be removed by these.
+        // If the check ever fails, these requests can remove only an empty root.
         for follow in [true, false] {
             let params = json!({"path": path, "recursive": false, "followSymlinks": follow});
             let error = client.call_error("fs/remove", params).await;

@@ -1,4 +1,4 @@
-//! Handles belong to the session: they outlive its connections, and end with it.
+//! File handles belong to the session: they outlive its connections, and end with it.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use testkit::{TestServer, eventually, json};
 
 use crate::folder::{Folder, chunk, open, read_block};
 
-/// How many descriptors of the server lead to something in a directory, with a name or without.
+/// How many descriptors of the server are open on files in a directory, deleted ones included.
 fn open_below(server: &TestServer, directory: &Path) -> usize {
     let descriptors = std::fs::read_dir(format!("/proc/{}/fd", server.pid())).unwrap();
     let targets = descriptors.filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok());
@@ -14,7 +14,7 @@ fn open_below(server: &TestServer, directory: &Path) -> usize {
 }
 
 #[tokio::test]
-async fn a_transfer_goes_on_over_the_next_connection() {
+async fn a_transfer_continues_over_the_next_connection() {
     let folder = Folder::new();
     let server = TestServer::start().await;
     let mut client = server.client().await;
@@ -31,14 +31,14 @@ async fn a_transfer_goes_on_over_the_next_connection() {
     client.call("fs/commit", json!({"handleId": "up"})).await;
     drop(client);
 
-    // A client that lost the answer to its commit asks again.
+    // A client that lost the answer to its commit sends the commit again.
     let mut client = server.resume(&session).await;
     assert_eq!(client.call("fs/commit", json!({"handleId": "up"})).await, json!({}));
     assert_eq!(folder.read("up"), b"upload");
 }
 
 #[tokio::test]
-async fn what_was_sent_before_the_connection_broke_is_done() {
+async fn requests_that_were_sent_before_the_connection_broke_are_carried_out() {
     let folder = Folder::new();
     let server = TestServer::start().await;
     for round in 0..20 {
@@ -50,7 +50,7 @@ async fn what_was_sent_before_the_connection_broke_is_done() {
         }
         client.send("fs/commit", json!({"handleId": "u"})).await;
         let last = client.send("environment/status", json!({})).await;
-        // The server has seen all of it; whether it has done all of it is not waited for.
+        // The server has received all requests. Whether it has carried them out does not matter.
         client.answer(last).await;
         drop(client);
         let expected: Vec<u8> = (0..10).flat_map(|block| vec![block; 1000]).collect();
@@ -72,7 +72,7 @@ async fn the_end_of_a_session_closes_files_and_removes_uploads() {
     }
     assert!(open_below(&server, &folder.path("")) >= 11);
     drop(client);
-    eventually("all is closed", || (open_below(&server, &folder.path("")) == 0).then_some(())).await;
+    eventually("all files are closed", || (open_below(&server, &folder.path("")) == 0).then_some(())).await;
     assert_eq!(folder.names(""), ["file"]);
 }
 
@@ -89,7 +89,7 @@ async fn a_server_that_ends_leaves_no_uploads() {
 }
 
 #[tokio::test]
-async fn a_session_that_went_elsewhere_takes_its_handles_with_it() {
+async fn handles_move_with_a_session_that_is_taken_over() {
     let folder = Folder::new();
     let server = TestServer::start().await;
     let mut old = server.client().await;

@@ -1,4 +1,4 @@
-//! What is neither file nor directory: it is never opened, and nobody waits for it.
+//! FIFOs, sockets and devices: they are never opened, and no request blocks on them.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use testkit::{Client, Value, base64, json};
 use crate::folder::{Folder, ready, uri_of};
 use crate::{not_a_file, refused};
 
-/// One of each kind, and links to them.
+/// One file of each kind, and links to them.
 fn specials(folder: &Folder) -> Vec<PathBuf> {
     folder.fifo("fifo");
     folder.socket("socket");
@@ -31,7 +31,7 @@ fn requests(folder: &Folder, path: &Path) -> Vec<(&'static str, Value)> {
 }
 
 #[tokio::test]
-async fn they_are_refused_with_the_same_words_everywhere() {
+async fn every_method_refuses_them_with_the_same_text() {
     let (folder, _server, mut client) = ready().await;
     for path in specials(&folder) {
         for (method, params) in requests(&folder, &path) {
@@ -49,7 +49,7 @@ async fn they_are_refused_with_the_same_words_everywhere() {
 }
 
 #[tokio::test]
-async fn nobody_waits_for_a_fifo() {
+async fn no_request_blocks_on_a_fifo() {
     let (folder, _server, mut client) = ready().await;
     let paths = specials(&folder);
     let mut ids = Vec::new();
@@ -60,7 +60,7 @@ async fn nobody_waits_for_a_fifo() {
             }
         }
     }
-    // Meanwhile everything else is served.
+    // Meanwhile other requests are answered.
     assert_eq!(client.run("p", &["echo", "hello"]).await.stdout, b"hello\n");
     assert_eq!(crate::folder::read_file(&mut client, &folder.uri("file")).await, b"x");
     for id in ids {
@@ -69,7 +69,7 @@ async fn nobody_waits_for_a_fifo() {
 }
 
 #[tokio::test]
-async fn a_reader_of_a_fifo_gets_nothing_from_us() {
+async fn a_write_never_reaches_the_reader_of_a_fifo() {
     let (folder, _server, mut client) = ready().await;
     let uri = folder.fifo("fifo");
     client.start("reader", &["cat", folder.path("fifo").to_str().unwrap()]).await;

@@ -19,7 +19,7 @@ async fn commit(client: &mut Client, params: Value) {
 }
 
 #[tokio::test]
-async fn a_file_is_seen_when_it_is_whole_and_not_before() {
+async fn an_upload_is_visible_only_after_its_commit() {
     let (folder, _server, mut client) = ready().await;
     let uri = folder.file("file", "old");
     create(&mut client, "u", &uri).await;
@@ -27,7 +27,7 @@ async fn a_file_is_seen_when_it_is_whole_and_not_before() {
     assert_eq!(folder.read("file"), b"old");
     assert_eq!(client.call("fs/writeBlock", chunk("u", 0, "hel")).await, json!({}));
     assert_eq!(folder.names(""), ["file"]);
-    // What was lost on the way is asked for again, and answered the same.
+    // A client that has lost an answer sends its request again, and gets the same answer.
     for _ in 0..3 {
         commit(&mut client, json!({"handleId": "u"})).await;
         assert_eq!(folder.read("file"), b"helworld");
@@ -41,14 +41,14 @@ async fn a_file_is_seen_when_it_is_whole_and_not_before() {
 }
 
 #[tokio::test]
-async fn everything_can_be_sent_in_one_go_and_in_any_order() {
+async fn all_requests_of_an_upload_can_be_sent_at_once_with_blocks_in_any_order() {
     let (folder, _server, mut client) = ready().await;
     let bytes: Vec<u8> = (0..2_000_003u32).map(|n| (n / 11) as u8).collect();
     for round in 0..20usize {
         let name = format!("file {round}");
         let mut ids = vec![client.send("fs/create", json!({"handleId": "u", "path": folder.uri(&name)})).await];
         let blocks: Vec<_> = bytes.chunks(50_000).enumerate().collect();
-        // Steps of a prime number through all blocks, another way each round.
+        // All blocks, in another order in each round.
         for step in 0..blocks.len() {
             let (index, block) = blocks[(step * (2 * round + 1) + 7 * round) % blocks.len()];
             ids.push(client.send("fs/writeBlock", chunk("u", 50_000 * index as u64, block)).await);
@@ -66,7 +66,7 @@ async fn everything_can_be_sent_in_one_go_and_in_any_order() {
 }
 
 #[tokio::test]
-async fn size_mode_and_time_are_those_of_the_commit() {
+async fn size_mode_and_time_are_set_by_the_commit() {
     let (folder, _server, mut client) = ready().await;
     let uri = folder.uri("file");
     for (size, expected) in [(0, vec![]), (3, b"abc".to_vec()), (8, b"abcdef\0\0".to_vec())] {
@@ -79,16 +79,16 @@ async fn size_mode_and_time_are_those_of_the_commit() {
         assert_eq!(folder.read("file"), expected);
         assert_eq!((found.mode() & 0o7777, found.mtime(), found.mtime_nsec()), (0o4604, 1_000_000_000, 5));
     }
-    // Without a mode, that of the file it replaces.
+    // Without a mode, the new file has the mode of the file that it replaces.
     std::fs::set_permissions(folder.path("file"), std::fs::Permissions::from_mode(0o640)).unwrap();
     create(&mut client, "u", &uri).await;
     commit(&mut client, json!({"handleId": "u"})).await;
     let found = std::fs::metadata(folder.path("file")).unwrap();
-    assert_eq!((found.mode() & 0o7777, found.len()), (0o640, 0), "without blocks it is empty");
+    assert_eq!((found.mode() & 0o7777, found.len()), (0o640, 0), "an upload without blocks is empty");
 }
 
 #[tokio::test]
-async fn far_blocks_leave_holes() {
+async fn blocks_far_behind_the_end_leave_holes() {
     let (folder, _server, mut client) = ready().await;
     let far = 20_000_000_000;
     create(&mut client, "u", &folder.uri("file")).await;
@@ -100,7 +100,7 @@ async fn far_blocks_leave_holes() {
 }
 
 #[tokio::test]
-async fn blocks_have_a_size_and_a_place() {
+async fn the_size_and_the_offset_of_a_block_are_checked() {
     let (folder, _server, mut client) = ready().await;
     let uri = folder.uri("file");
     create(&mut client, "u", &uri).await;
@@ -130,7 +130,7 @@ async fn blocks_have_a_size_and_a_place() {
     assert_eq!((folder.names(""), folder.read("file")), (vec!["file".to_owned()], vec![7; MIB as usize]));
 }
 
-/// A server whose files cannot grow beyond 1 or 2 MiB, as on a full disk.
+/// A server whose files cannot exceed 1 or 2 MiB, as on a full disk.
 async fn server_with_little_room() -> testkit::TestServer {
     let mut command = tokio::process::Command::new("sh");
     command.args(["-c", "trap '' XFSZ; ulimit -f 2048; exec \"$@\"", "sh"]).arg(testkit::binary());
@@ -138,7 +138,7 @@ async fn server_with_little_room() -> testkit::TestServer {
 }
 
 #[tokio::test]
-async fn a_block_that_fails_on_the_way_keeps_the_old_file() {
+async fn an_upload_with_a_block_that_failed_keeps_the_old_file() {
     let folder = crate::folder::Folder::new();
     let server = server_with_little_room().await;
     let mut client = server.client().await;
@@ -148,7 +148,7 @@ async fn a_block_that_fails_on_the_way_keeps_the_old_file() {
     for number in [0, 1, 2, 3] {
         ids.push(client.send("fs/writeBlock", chunk("u", number * block, vec![7; block as usize])).await);
     }
-    // Sent before any answer was read.
+    // These were sent before any answer was read.
     let commit = client.send("fs/commit", json!({"handleId": "u", "size": 4 * block})).await;
     let close = client.send("fs/close", json!({"handleId": "u"})).await;
     let mut failures = 0;
@@ -165,13 +165,13 @@ async fn a_block_that_fails_on_the_way_keeps_the_old_file() {
 }
 
 #[tokio::test]
-async fn a_block_that_is_crowded_out_is_missed_by_the_commit() {
+async fn a_commit_fails_if_a_block_was_refused_because_of_too_many_requests() {
     let folder = crate::folder::Folder::new();
     let server = testkit::TestServer::with_args(&["--max-requests", "1"]).await;
     let mut client = server.client().await;
     let uri = folder.file("file", "old");
     create(&mut client, "u", &uri).await;
-    // The one place for requests is taken by a read that waits for the process to end.
+    // The one request that may be unanswered is a read that waits for the process to end.
     folder.fifo("end");
     client.start("p", &["/bin/sh", "-c", "read line < \"$0\"", folder.path("end").to_str().unwrap()]).await;
     let read = client.send("process/read", json!({"processId": "p", "waitMs": 600_000})).await;
@@ -185,7 +185,7 @@ async fn a_block_that_is_crowded_out_is_missed_by_the_commit() {
     assert_eq!(folder.read("file"), b"old");
 }
 
-/// A client whose upload `u` and whose upload `other` have got their first blocks, over an old file each.
+/// A client with the uploads `u` and `other`. Each replaces an old file and has got its first block.
 async fn two_uploads(folder: &crate::folder::Folder, server: &testkit::TestServer) -> Client {
     let mut client = server.client().await;
     for handle in ["u", "other"] {
@@ -195,7 +195,7 @@ async fn two_uploads(folder: &crate::folder::Folder, server: &testkit::TestServe
     client
 }
 
-/// Both uploads are committed after this. Neither a block that follows the refused one nor the commit succeeds.
+/// Checks that a block and the commit of `u` are refused, and that `other` can be committed.
 async fn only_u_has_failed(client: &mut Client, folder: &crate::folder::Folder, refused: &str) {
     let later = client.call_error("fs/writeBlock", chunk("u", 6, "end")).await;
     let commit = client.call_error("fs/commit", json!({"handleId": "u", "size": 9})).await;
@@ -244,7 +244,7 @@ async fn a_block_of_the_wrong_length_ends_its_upload() {
 }
 
 #[tokio::test]
-async fn a_message_that_may_have_been_a_block_ends_every_upload() {
+async fn a_refused_message_that_may_have_been_a_block_ends_every_upload() {
     let server = testkit::TestServer::with_args(&["--max-message-bytes", "64KiB"]).await;
     let huge = chunk("u", 3, vec![7; 100_000]);
     for refused in [
@@ -269,7 +269,7 @@ async fn a_message_that_may_have_been_a_block_ends_every_upload() {
 }
 
 #[tokio::test]
-async fn what_is_refused_and_was_no_block_leaves_uploads_alone() {
+async fn a_refused_message_that_was_no_block_ends_no_upload() {
     let (folder, server, _) = ready().await;
     let mut client = two_uploads(&folder, &server).await;
     for refused in [
@@ -280,7 +280,7 @@ async fn what_is_refused_and_was_no_block_leaves_uploads_alone() {
     ] {
         client.send_text(refused).await;
     }
-    // Nor does a connection that only looks, or one that has lost the session, speak for the client.
+    // A block of an observer does not count either.
     let mut observer = server.raw().await;
     observer.call("initialize", json!({"clientName": "o", "resumeSessionId": client.session, "observe": true})).await;
     observer.notify("initialized", json!({})).await;
@@ -291,7 +291,7 @@ async fn what_is_refused_and_was_no_block_leaves_uploads_alone() {
 }
 
 #[tokio::test]
-async fn an_upload_is_not_read_and_a_file_is_not_written() {
+async fn an_upload_cannot_be_read_and_an_open_file_cannot_be_written() {
     let (folder, _server, mut client) = ready().await;
     let uri = folder.file("file", "kept");
     create(&mut client, "upload", &folder.uri("new")).await;
@@ -306,7 +306,7 @@ async fn an_upload_is_not_read_and_a_file_is_not_written() {
     ] {
         assert_eq!(client.call_error(method, params).await, unknown(handle), "{method}");
     }
-    // Neither was harmed by that.
+    // Both handles are still usable.
     assert_eq!(crate::folder::read_block(&mut client, "file", 0, 9).await, (b"kept".to_vec(), true));
     commit(&mut client, json!({"handleId": "upload"})).await;
     assert_eq!(folder.names(""), ["file", "new"]);
@@ -315,7 +315,7 @@ async fn an_upload_is_not_read_and_a_file_is_not_written() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_created_says_why() {
+async fn uploads_that_cannot_be_created_say_why() {
     let (folder, _server, mut client) = ready().await;
     let (file, directory, fifo) = (folder.file("file", "kept"), folder.directory("directory"), folder.fifo("fifo"));
     for (path, replace, expected) in [
@@ -335,7 +335,7 @@ async fn what_cannot_be_created_says_why() {
 }
 
 #[tokio::test]
-async fn a_name_that_was_taken_meanwhile_is_not_replaced() {
+async fn a_file_that_was_created_meanwhile_is_not_replaced() {
     let (folder, _server, mut client) = ready().await;
     let uri = folder.uri("file");
     let params = json!({"handleId": "u", "path": uri, "replace": false});
@@ -343,14 +343,14 @@ async fn a_name_that_was_taken_meanwhile_is_not_replaced() {
     folder.file("file", "first");
     assert_eq!(client.call_error("fs/commit", json!({"handleId": "u"})).await, os_error(17, &uri));
     assert_eq!((folder.names(""), folder.read("file")), (vec!["file".to_owned()], b"first".to_vec()));
-    // A commit that failed has ended the upload.
+    // A failed commit has ended the upload.
     let unknown = json!({"code": NOT_FOUND, "message": "unknown file read handle `u`"});
     assert_eq!(client.call_error("fs/commit", json!({"handleId": "u"})).await, unknown);
     create(&mut client, "u", &uri).await;
 }
 
 #[tokio::test]
-async fn a_link_is_followed_and_stays_a_link() {
+async fn an_upload_to_a_link_replaces_its_target() {
     let (folder, _server, mut client) = ready().await;
     folder.file("real/file", "old");
     let link = folder.link("real/file", "link");
@@ -362,7 +362,7 @@ async fn a_link_is_followed_and_stays_a_link() {
 }
 
 #[tokio::test]
-async fn what_is_given_up_leaves_nothing() {
+async fn a_closed_upload_leaves_nothing_behind() {
     let (folder, server, mut client) = ready().await;
     let before = testkit::open_fds(server.pid());
     create(&mut client, "u", &folder.uri("file")).await;
@@ -370,7 +370,7 @@ async fn what_is_given_up_leaves_nothing() {
     assert!(testkit::open_fds(server.pid()) > before);
     assert_eq!(client.call("fs/close", json!({"handleId": "u"})).await, json!({}));
     assert!(folder.names("").is_empty());
-    assert_eq!(testkit::open_fds(server.pid()), before, "it is closed when that is answered");
+    assert_eq!(testkit::open_fds(server.pid()), before, "the temporary file is closed when the answer comes");
     let bad_time = json!({"handleId": "u", "mtime": {"secs": 0, "nanos": 1_000_000_000}});
     create(&mut client, "u", &folder.uri("file")).await;
     let error = client.call_error("fs/commit", bad_time).await;

@@ -13,7 +13,7 @@ fn options([depth, directories, entries]: [usize; 3], follow: bool) -> Value {
     })
 }
 
-/// What a walk finds, as `kind name`, and whether there was more.
+/// The entries that a walk finds, as `kind name`, and whether the result is truncated.
 async fn walk(client: &mut Client, folder: &Folder, options: Value) -> (Vec<String>, bool) {
     let root = folder.uri("top");
     let result = client.call("fs/walk", json!({"path": root, "options": options})).await;
@@ -26,7 +26,7 @@ async fn walk(client: &mut Client, folder: &Folder, options: Value) -> (Vec<Stri
 }
 
 #[tokio::test]
-async fn a_tree_is_listed_level_by_level_within_its_limits() {
+async fn a_tree_is_listed_level_by_level_up_to_the_limits() {
     let (folder, _server, mut client) = ready().await;
     for name in ["top/b/two", "top/a/deep/one", "top/c", "top/b/.hidden/three"] {
         folder.file(name, "");
@@ -54,7 +54,7 @@ async fn a_tree_is_listed_level_by_level_within_its_limits() {
 }
 
 #[tokio::test]
-async fn links_are_entered_once_if_at_all() {
+async fn each_linked_directory_is_entered_at_most_once() {
     let (folder, _server, mut client) = ready().await;
     folder.file("top/d/file", "");
     folder.file("outside/far", "");
@@ -71,11 +71,11 @@ async fn links_are_entered_once_if_at_all() {
     let link = folder.link("top", "root");
     let empty = json!({"entries": [], "errors": [], "truncated": false});
     let params = json!({"path": link, "options": options(LIMITS, false)});
-    assert_eq!(client.call("fs/walk", params).await, empty, "a root that is a link leads nowhere");
+    assert_eq!(client.call("fs/walk", params).await, empty, "a root that is a link is not followed");
 }
 
 #[tokio::test]
-async fn pruning_a_hidden_directory_does_not_hide_another_way_into_it() {
+async fn a_pruned_hidden_directory_is_found_through_a_link() {
     let (folder, _server, mut client) = ready().await;
     folder.file("top/.hidden/file", "");
     folder.link(".hidden", "top/visible");
@@ -86,7 +86,7 @@ async fn pruning_a_hidden_directory_does_not_hide_another_way_into_it() {
 }
 
 #[tokio::test]
-async fn roots_and_limits_that_make_no_sense() {
+async fn invalid_roots_and_limits_are_refused() {
     let (folder, _server, mut client) = ready().await;
     let (file, none) = (folder.file("file", ""), folder.uri("none"));
     let empty = json!({"entries": [], "errors": [], "truncated": false});
@@ -104,7 +104,7 @@ async fn roots_and_limits_that_make_no_sense() {
         ([1, 1, 50_001], much),
         ([usize::MAX; 3], much),
     ] {
-        // Before anybody looks whether the root is there.
+        // The limits are checked before the root is looked up.
         let error = client.call_error("fs/walk", json!({"path": none, "options": options(limits, false)})).await;
         assert_eq!(error, refused(words, &none), "{limits:?}");
     }
@@ -113,7 +113,7 @@ async fn roots_and_limits_that_make_no_sense() {
 }
 
 #[tokio::test]
-async fn an_answer_that_would_be_too_long_is_cut() {
+async fn an_answer_that_would_be_too_large_is_truncated() {
     let (folder, _server, mut client) = ready().await;
     let long = "x".repeat(200);
     for number in 0..16_000 {

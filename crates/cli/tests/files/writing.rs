@@ -8,7 +8,7 @@ use crate::folder::{ready, write_file};
 use crate::{INVALID_REQUEST, os_error, refused};
 
 #[tokio::test]
-async fn a_file_is_made_or_overwritten_in_place() {
+async fn a_file_is_created_or_overwritten_in_place() {
     let (folder, _server, mut client) = ready().await;
     let uri = folder.uri("file");
     for contents in ["first and long", "second", "", "third"] {
@@ -29,7 +29,7 @@ async fn a_file_is_made_or_overwritten_in_place() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_written_says_why_and_nothing_is_made() {
+async fn writes_that_fail_say_why_and_create_nothing() {
     let (folder, _server, mut client) = ready().await;
     folder.file("file", "kept");
     let directory = folder.directory("directory");
@@ -49,7 +49,7 @@ async fn what_cannot_be_written_says_why_and_nothing_is_made() {
 }
 
 #[tokio::test]
-async fn what_is_not_base64_is_refused_and_the_file_is_untouched() {
+async fn invalid_base64_is_refused_and_the_file_is_unchanged() {
     let (folder, _server, mut client) = ready().await;
     let uri = folder.file("file", "kept");
     for bad in ["aGk", "aGk=\n", "-_-_", "a", "ä", "aGk=aGk="] {
@@ -66,7 +66,7 @@ async fn what_is_not_base64_is_refused_and_the_file_is_untouched() {
 }
 
 #[tokio::test]
-async fn mode_and_time_are_set() {
+async fn mode_and_time_can_be_set() {
     let (folder, _server, mut client) = ready().await;
     let uri = folder.file("file", "x");
     let mtime = json!({"secs": -1, "nanos": 999_999_999});
@@ -78,7 +78,7 @@ async fn mode_and_time_are_set() {
     let found = client.call("fs/getMetadata", json!({"path": uri})).await;
     assert_eq!((&found["mode"], &found["modifiedAtMs"]), (&json!(0o604), &json!(5000)));
 
-    // A link has a time of its own, and no permissions.
+    // A link has its own time, and no permissions.
     let link = folder.link("file", "link");
     client.call("fs/setMetadata", json!({"path": link, "mtime": mtime, "followSymlinks": false})).await;
     assert_eq!(std::fs::metadata(folder.path("file")).unwrap().mtime(), 5);
@@ -94,7 +94,7 @@ async fn mode_and_time_are_set() {
 }
 
 #[tokio::test]
-async fn a_rename_replaces_or_does_not_and_is_one_step() {
+async fn a_rename_replaces_the_target_only_if_asked_to_and_is_atomic() {
     let (folder, _server, mut client) = ready().await;
     let (one, other) = (folder.file("one", "1"), folder.file("other", "2"));
     let keep = json!({"sourcePath": one, "destinationPath": other, "replace": false});
@@ -124,7 +124,7 @@ async fn a_rename_replaces_or_does_not_and_is_one_step() {
 }
 
 #[tokio::test]
-async fn many_writes_that_wait_for_the_disk_are_bounded() {
+async fn writes_that_wait_for_the_disk_are_limited() {
     let server = testkit::TestServer::with_args(&["--max-message-bytes", "1MiB", "--max-file-operations", "1"]).await;
     let mut client = server.client().await;
     let folder = crate::folder::Folder::new();
@@ -147,6 +147,6 @@ async fn many_writes_that_wait_for_the_disk_are_bounded() {
             assert_eq!(path.metadata().unwrap().len(), 600 << 10);
         }
     }
-    // However fast the disk is, the first is not refused and what was taken is there.
+    // Even on a fast disk the first write is accepted, and every accepted write is on the disk.
     assert!(refusals < 200);
 }

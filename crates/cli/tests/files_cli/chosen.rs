@@ -1,26 +1,26 @@
-//! Which machine a path is on: what the flags choose, what stands before the colon, and what is refused before anything is touched.
+//! Which machine a path is on: by the flags, by the name before the colon, and which commands are refused before any file is changed.
 
 use std::fs;
 use std::path::Path;
 
 use tokio::process::Command;
 
-use crate::support::{World, bare_command, finished, told};
+use crate::support::{CopyFixture, bare_command, finished, told};
 
-/// The binary in a folder that has files of the same names as the server's folder.
-fn beside(world: &World, args: &[&str]) -> Command {
-    let mut command = world.command(args);
-    command.current_dir(world.path("here"));
+/// The binary in a folder that has files of the same names as the folder of the server.
+fn beside(fixture: &CopyFixture, args: &[&str]) -> Command {
+    let mut command = fixture.command(args);
+    command.current_dir(fixture.path("here"));
     command
 }
 
-async fn two_victims() -> World {
-    let world = World::new().await;
-    fs::create_dir(world.path("here")).unwrap();
+async fn two_victims() -> CopyFixture {
+    let fixture = CopyFixture::new().await;
+    fs::create_dir(fixture.path("here")).unwrap();
     for folder in ["", "here/"] {
-        fs::write(world.path(&format!("{folder}victim")), format!("in {folder}")).unwrap();
+        fs::write(fixture.path(&format!("{folder}victim")), format!("in {folder}")).unwrap();
     }
-    world
+    fixture
 }
 
 async fn run(mut command: Command) -> (String, String, Option<i32>) {
@@ -28,43 +28,43 @@ async fn run(mut command: Command) -> (String, String, Option<i32>) {
 }
 
 #[tokio::test]
-async fn a_bare_path_is_in_the_environment_that_a_flag_chooses() {
-    let world = two_victims().await;
+async fn a_path_without_colon_is_in_the_environment_that_a_flag_chooses() {
+    let fixture = two_victims().await;
     let quiet = (String::new(), String::new(), Some(0));
-    assert_eq!(run(beside(&world, &["cat", "victim"])).await, ("in ".into(), String::new(), Some(0)));
-    assert_eq!(run(beside(&world, &["ls", "here"])).await, ("victim\n".into(), String::new(), Some(0)));
-    assert_eq!(run(beside(&world, &["mkdir", "made"])).await, quiet);
-    assert!(world.path("made").is_dir() && !world.path("here/made").exists());
-    assert_eq!(run(beside(&world, &["rm", "victim"])).await, quiet);
-    assert!(world.path("here/victim").exists() && !world.path("victim").exists());
+    assert_eq!(run(beside(&fixture, &["cat", "victim"])).await, ("in ".into(), String::new(), Some(0)));
+    assert_eq!(run(beside(&fixture, &["ls", "here"])).await, ("victim\n".into(), String::new(), Some(0)));
+    assert_eq!(run(beside(&fixture, &["mkdir", "made"])).await, quiet);
+    assert!(fixture.path("made").is_dir() && !fixture.path("here/made").exists());
+    assert_eq!(run(beside(&fixture, &["rm", "victim"])).await, quiet);
+    assert!(fixture.path("here/victim").exists() && !fixture.path("victim").exists());
 }
 
 #[tokio::test]
-async fn without_a_flag_a_bare_path_is_here() {
-    let world = two_victims().await;
+async fn without_a_flag_a_path_without_colon_is_local() {
+    let fixture = two_victims().await;
     let mut command = bare_command();
-    command.args(["rm", "victim"]).current_dir(world.path("here"));
+    command.args(["rm", "victim"]).current_dir(fixture.path("here"));
     assert_eq!(run(command).await, (String::new(), String::new(), Some(0)));
-    assert!(!world.path("here/victim").exists() && world.path("victim").exists());
+    assert!(!fixture.path("here/victim").exists() && fixture.path("victim").exists());
 }
 
 #[tokio::test]
-async fn a_copy_that_leaves_the_chosen_environment_out_is_refused() {
-    let world = two_victims().await;
-    let (_, complaint, code) = run(beside(&world, &["cp", "victim", "copy"])).await;
+async fn a_copy_that_does_not_involve_the_chosen_environment_is_refused() {
+    let fixture = two_victims().await;
+    let (_, complaint, code) = run(beside(&fixture, &["cp", "victim", "copy"])).await;
     assert_eq!(code, Some(1));
     let expected =
         "exec-server: no path is in the environment that --connect chooses; write :PATH for a path over there\n";
     assert_eq!(complaint, expected);
-    assert!(!world.path("here/copy").exists() && !world.path("copy").exists());
+    assert!(!fixture.path("here/copy").exists() && !fixture.path("copy").exists());
 }
 
 #[tokio::test]
-async fn an_environment_that_does_not_exist_is_named_before_anything_is_touched() {
-    let world = two_victims().await;
+async fn an_unknown_environment_is_an_error_before_any_file_is_changed() {
+    let fixture = two_victims().await;
     let nothing_configured = |args: &[&str]| {
         let mut command = bare_command();
-        command.args(args).current_dir(world.path("here"));
+        command.args(args).current_dir(fixture.path("here"));
         command
     };
     let unknown = "there is no environment `nosuch`; there are: local\n";
@@ -88,5 +88,5 @@ async fn an_environment_that_does_not_exist_is_named_before_anything_is_touched(
     }
     let names =
         |folder: &Path| fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect::<Vec<_>>();
-    assert_eq!(names(&world.path("here")), ["victim"]);
+    assert_eq!(names(&fixture.path("here")), ["victim"]);
 }

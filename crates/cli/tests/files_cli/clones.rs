@@ -1,4 +1,5 @@
-//! Machines that look alike: the same paths, and directories that were made in the same moment. What tells them apart is the machine.
+//! Machines that were cloned from one image: they have the same paths, and directories with equal creation times. `cp` must not take them
+//! for one machine.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -7,13 +8,13 @@ use std::time::UNIX_EPOCH;
 
 use crate::support::{bare_command, finished, told};
 
-/// Two environments that show different directories at the same path, as two machines do.
+/// Two environments with different directories at the same path, as on two machines.
 struct Clones {
     folder: tempfile::TempDir,
 }
 
 impl Clones {
-    /// `one` and `two` are directories of this machine; each is `/srv/app` of the environment of the same name.
+    /// `one` and `two` are local directories. Each is `/srv/app` of the environment of the same name.
     fn new(one: &str, two: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let clones = Self { folder };
@@ -28,7 +29,7 @@ impl Clones {
             .concat();
         fs::write(clones.path("environments.toml"), toml).unwrap();
         fs::create_dir(clones.path("bin")).unwrap();
-        // The last word of `ssh … HOST COMMAND` is for the shell over there, which is here.
+        // The last argument of `ssh … HOST COMMAND` is for the shell on the other machine, which is this machine.
         fs::write(clones.path("bin/ssh"), "#!/bin/sh\nfor command; do :; done\nexec sh -c \"$command\"\n").unwrap();
         fs::set_permissions(clones.path("bin/ssh"), fs::Permissions::from_mode(0o755)).unwrap();
         clones
@@ -53,7 +54,7 @@ fn birth_ms(path: &Path) -> u128 {
     fs::metadata(path).unwrap().created().unwrap().duration_since(UNIX_EPOCH).unwrap().as_millis()
 }
 
-/// Makes both directories in the same millisecond.
+/// Creates both directories in the same millisecond.
 fn make_twins(one: &Path, two: &Path) {
     loop {
         fs::create_dir(one).unwrap();
@@ -67,7 +68,7 @@ fn make_twins(one: &Path, two: &Path) {
 }
 
 #[tokio::test]
-async fn machines_of_one_image_are_two_machines() {
+async fn copies_between_clones_of_one_image_are_not_taken_for_copies_onto_themselves() {
     let clones = Clones::new("first", "second");
     make_twins(&clones.path("first"), &clones.path("second"));
     fs::write(clones.path("first/file"), "text").unwrap();
@@ -75,11 +76,11 @@ async fn machines_of_one_image_are_two_machines() {
     assert_eq!(fs::read_to_string(clones.path("second/file")).unwrap(), "text");
     let names: Vec<_> =
         fs::read_dir(clones.path("second")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(names, ["file"], "nothing else was left there");
+    assert_eq!(names, ["file"], "no other file was left there");
 }
 
 #[tokio::test]
-async fn one_machine_with_two_names_is_one_machine() {
+async fn a_copy_onto_itself_is_noticed_although_the_machine_has_two_names() {
     let clones = Clones::new("only", "only");
     fs::create_dir(clones.path("only")).unwrap();
     fs::write(clones.path("only/file"), "text").unwrap();
@@ -89,5 +90,5 @@ async fn one_machine_with_two_names_is_one_machine() {
         ("exec-server: left out one:/srv/app/.: it is the copy itself\n", Some(1))
     );
     let names: Vec<_> = fs::read_dir(clones.path("only")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(names, ["file"], "nothing else was left there");
+    assert_eq!(names, ["file"], "no other file was left there");
 }

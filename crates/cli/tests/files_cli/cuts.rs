@@ -1,4 +1,4 @@
-//! Connections that break in the middle of a copy: it goes on where it was.
+//! Connections that break in the middle of a copy: the copy continues where it was.
 
 use std::fs;
 use std::hash::Hasher as _;
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use testkit::{CuttingProxy, eventually};
 
-use crate::support::{World, command_at, finished, noise, snapshot, told};
+use crate::support::{CopyFixture, command_at, finished, noise, snapshot, told};
 
 const FILE_BYTES: u64 = 1 << 30;
 const CUTS: u64 = 10;
@@ -37,12 +37,12 @@ fn hash(path: &Path) -> (u64, u64) {
 }
 
 #[tokio::test]
-async fn ten_cuts_cost_little_more_than_none() {
-    let world = World::new().await;
-    write_large(&world.path("a"));
-    let expected = hash(&world.path("a"));
-    let proxy = CuttingProxy::start(world.server.address()).await;
-    for (source, target) in [(world.here("a"), world.there("b")), (world.there("a"), world.here("c"))] {
+async fn ten_cuts_transfer_little_more_than_no_cut() {
+    let fixture = CopyFixture::new().await;
+    write_large(&fixture.path("a"));
+    let expected = hash(&fixture.path("a"));
+    let proxy = CuttingProxy::start(fixture.server.address()).await;
+    for (source, target) in [(fixture.here("a"), fixture.there("b")), (fixture.there("a"), fixture.here("c"))] {
         let before = proxy.passed();
         let child = command_at(&proxy.url(), &["cp", &source, &target]).spawn().unwrap();
         let copied = tokio::spawn(finished(child));
@@ -50,27 +50,27 @@ async fn ten_cuts_cost_little_more_than_none() {
             let place = before + FILE_BYTES * 4 / 3 * cut / (CUTS + 1);
             eventually("so much has passed", || (proxy.passed() >= place || copied.is_finished()).then_some(()))
                 .await;
-            assert!(!copied.is_finished(), "it was over before cut {cut}");
+            assert!(!copied.is_finished(), "the copy ended before cut {cut}");
             proxy.cut();
         }
         assert_eq!(told(&copied.await.unwrap()), (String::new(), String::new(), Some(0)));
         let passed = proxy.passed() - before;
         assert!(passed < FILE_BYTES * 3 / 2, "{passed} bytes for {FILE_BYTES}");
     }
-    assert!(hash(&world.path("b")) == expected && hash(&world.path("c")) == expected);
+    assert!(hash(&fixture.path("b")) == expected && hash(&fixture.path("c")) == expected);
 }
 
 #[tokio::test]
 async fn a_tree_survives_many_cuts() {
-    let world = World::new().await;
+    let fixture = CopyFixture::new().await;
     for number in 0..300_usize {
-        let path = world.path(&format!("tree/{}/{number}", number % 7));
+        let path = fixture.path(&format!("tree/{}/{number}", number % 7));
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, noise(number * 300, number as u64)).unwrap();
         std::os::unix::fs::symlink(number.to_string(), path.with_extension("link")).unwrap();
     }
-    let proxy = CuttingProxy::start(world.server.address()).await;
-    for (source, target) in [(world.here("tree"), world.there("b")), (world.there("tree"), world.here("c"))] {
+    let proxy = CuttingProxy::start(fixture.server.address()).await;
+    for (source, target) in [(fixture.here("tree"), fixture.there("b")), (fixture.there("tree"), fixture.here("c"))] {
         let before = proxy.passed();
         let child = command_at(&proxy.url(), &["cp", "-r", &source, &target]).spawn().unwrap();
         let copied = tokio::spawn(finished(child));
@@ -82,25 +82,25 @@ async fn a_tree_survives_many_cuts() {
         }
         assert_eq!(told(&copied.await.unwrap()), (String::new(), String::new(), Some(0)));
     }
-    assert!(snapshot(&world.path("b")) == snapshot(&world.path("tree")));
-    assert!(snapshot(&world.path("c")) == snapshot(&world.path("tree")));
+    assert!(snapshot(&fixture.path("b")) == snapshot(&fixture.path("tree")));
+    assert!(snapshot(&fixture.path("c")) == snapshot(&fixture.path("tree")));
 }
 
 #[tokio::test]
-async fn a_tree_passes_over_connections_of_five_kilobytes() {
-    let world = World::new().await;
+async fn a_tree_is_copied_over_connections_of_five_kilobytes() {
+    let fixture = CopyFixture::new().await;
     for number in 0..60_usize {
-        let path = world.path(&format!("tree/{}/{number}", number % 3));
+        let path = fixture.path(&format!("tree/{}/{number}", number % 3));
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, noise(number * 40, number as u64)).unwrap();
     }
-    let proxy = CuttingProxy::start(world.server.address()).await;
+    let proxy = CuttingProxy::start(fixture.server.address()).await;
     proxy.cut_each_after(5_000);
-    for (source, target) in [(world.here("tree"), world.there("b")), (world.there("tree"), world.here("c"))] {
+    for (source, target) in [(fixture.here("tree"), fixture.there("b")), (fixture.there("tree"), fixture.here("c"))] {
         let copied = command_at(&proxy.url(), &["cp", "-r", &source, &target]).spawn().unwrap();
         assert_eq!(told(&finished(copied).await), (String::new(), String::new(), Some(0)));
     }
     assert!(proxy.cuts_made() > 10, "{} connections were cut", proxy.cuts_made());
-    assert!(snapshot(&world.path("b")) == snapshot(&world.path("tree")));
-    assert!(snapshot(&world.path("c")) == snapshot(&world.path("tree")));
+    assert!(snapshot(&fixture.path("b")) == snapshot(&fixture.path("tree")));
+    assert!(snapshot(&fixture.path("c")) == snapshot(&fixture.path("tree")));
 }

@@ -1,11 +1,11 @@
-//! What a server says does not reach the terminal as it is.
+//! Text of a server is escaped before it is printed on the terminal.
 
 use std::fs;
 use std::path::Path;
 
 use crate::support::{bare_command, finished, told};
 
-/// Answers everything but the first questions with an error that would write to the terminal.
+/// Answers all but the first requests with an error that contains terminal escape sequences.
 const HOSTILE: &str = r#"
 import json, sys
 info = {"shell": {"name": "sh", "path": "/bin/sh"}, "cwd": "file:///", "capabilities": {"fsSearch": True, "fsWatch": True, "fsSetMetadata": True, "fsLinks": True}}
@@ -30,7 +30,7 @@ fn configure(home: &Path) {
 }
 
 #[tokio::test]
-async fn words_of_a_server_cannot_write_to_the_terminal() {
+async fn error_texts_of_a_server_cannot_control_the_terminal() {
     let home = tempfile::tempdir().unwrap();
     configure(home.path());
     let shown = "no\\u{1b}]0;owned\\u{7}\\r\\nexec-server: all is well\\u{9b}2J";

@@ -1,4 +1,4 @@
-//! The commands `cp`, `ls`, `cat`, `rm` and `mkdir` as a person or a script meets them: the real binary, real files, real servers.
+//! The commands `cp`, `ls`, `cat`, `rm` and `mkdir` as a person or a script uses them: the real binary, real files, real servers.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 mod chosen;

@@ -1,5 +1,5 @@
-//! Against a server that knows the published protocol and none of our extensions: what a copy will lack is said before it begins, and what
-//! needs nothing beyond that protocol works.
+//! The file commands against a server with the published protocol and none of our extensions. A copy says before it begins what it cannot
+//! keep; everything else works.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -10,12 +10,12 @@ use testkit::{PublishedServer, TestServer};
 
 use crate::support::{command_at, finished, told};
 
-struct Published {
+struct PublishedFiles {
     server: PublishedServer,
     folder: TempDir,
 }
 
-impl Published {
+impl PublishedFiles {
     async fn without(missing: &[&'static str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         Self { server: PublishedServer::without(TestServer::start().await, folder.path(), missing), folder }
@@ -40,7 +40,7 @@ impl Published {
 
 #[tokio::test]
 async fn modes_that_cannot_be_kept_are_refused_or_mentioned_before_anything_is_copied() {
-    let published = Published::without(&[]).await;
+    let published = PublishedFiles::without(&[]).await;
     fs::write(published.path("secret"), "secret").unwrap();
     fs::set_permissions(published.path("secret"), fs::Permissions::from_mode(0o600)).unwrap();
     let (here, there) = (published.here("secret"), published.there("copy"));
@@ -66,7 +66,7 @@ async fn modes_that_cannot_be_kept_are_refused_or_mentioned_before_anything_is_c
 
 #[tokio::test]
 async fn a_tree_is_copied_but_for_its_links() {
-    let published = Published::without(&[]).await;
+    let published = PublishedFiles::without(&[]).await;
     fs::create_dir_all(published.path("tree/inner")).unwrap();
     fs::write(published.path("tree/inner/file"), "text").unwrap();
     symlink("inner/file", published.path("tree/link")).unwrap();
@@ -89,8 +89,8 @@ async fn a_tree_is_copied_but_for_its_links() {
 }
 
 #[tokio::test]
-async fn absolute_paths_need_no_word_about_the_environment_and_relative_ones_say_what_is_missing() {
-    let published = Published::without(&["environment/info"]).await;
+async fn absolute_paths_need_no_environment_info_and_relative_ones_report_that_it_is_missing() {
+    let published = PublishedFiles::without(&["environment/info"]).await;
     fs::create_dir(published.path("folder")).unwrap();
     fs::write(published.path("folder/file"), "text").unwrap();
     let good = |text: &str| (text.to_owned(), String::new(), Some(0));

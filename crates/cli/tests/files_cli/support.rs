@@ -1,4 +1,4 @@
-//! The binary with arguments, and a server whose files are meant by a colon.
+//! The binary with arguments, and a server whose files are named with a colon.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -8,16 +8,16 @@ use std::time::Duration;
 use testkit::{TestServer, binary};
 use tokio::process::{Child, Command};
 
-/// Longer than anything here takes on a loaded machine.
+/// Longer than any command here takes on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(170);
 
-/// A server, and a folder for files of both sides.
-pub(crate) struct World {
+/// A server, and a folder with files that both the server and the commands use.
+pub(crate) struct CopyFixture {
     pub(crate) server: TestServer,
     folder: tempfile::TempDir,
 }
 
-impl World {
+impl CopyFixture {
     pub(crate) async fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let server = TestServer::with(&[], |command| command.current_dir(folder.path())).await;
@@ -28,27 +28,27 @@ impl World {
         self.folder.path().join(name)
     }
 
-    /// As it is typed for the other side.
+    /// A file of the server, as it is typed on the command line.
     pub(crate) fn there(&self, name: &str) -> String {
         format!(":{}", self.path(name).display())
     }
 
-    /// As it is typed for this side.
+    /// A local file, as it is typed on the command line.
     pub(crate) fn here(&self, name: &str) -> String {
         self.path(name).display().to_string()
     }
 
-    /// The command with the server as the environment that is meant.
+    /// A command for which the server is the chosen environment.
     pub(crate) fn command<S: AsRef<OsStr>>(&self, args: &[S]) -> Command {
         command_at(self.server.url(), args)
     }
 
-    /// Runs it to its end: stdout, stderr, exit code.
+    /// Runs a command to its end. Returns stdout, stderr and exit code.
     pub(crate) async fn run<S: AsRef<OsStr>>(&self, args: &[S]) -> (String, String, Option<i32>) {
         told(&finished(self.command(args).spawn().unwrap()).await)
     }
 
-    /// Runs it to its end, which must be a good one without a word.
+    /// Runs a command to its end. It must succeed and print nothing.
     pub(crate) async fn quietly<S: AsRef<OsStr>>(&self, args: &[S]) {
         assert_eq!(self.run(args).await, (String::new(), String::new(), Some(0)));
     }
@@ -60,7 +60,7 @@ pub(crate) fn command_at<S: AsRef<OsStr>>(url: &str, args: &[S]) -> Command {
     command
 }
 
-/// The binary on pipes, with nothing configured.
+/// The binary on pipes, without configuration.
 pub(crate) fn bare_command() -> Command {
     let mut command = Command::new(binary());
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
@@ -73,7 +73,7 @@ pub(crate) fn bare_command() -> Command {
 }
 
 pub(crate) async fn finished(child: Child) -> Output {
-    tokio::time::timeout(PATIENCE, child.wait_with_output()).await.expect("it does not end").unwrap()
+    tokio::time::timeout(PATIENCE, child.wait_with_output()).await.expect("the command does not end").unwrap()
 }
 
 pub(crate) fn told(output: &Output) -> (String, String, Option<i32>) {
@@ -81,7 +81,7 @@ pub(crate) fn told(output: &Output) -> (String, String, Option<i32>) {
     (text(&output.stdout), text(&output.stderr), output.status.code())
 }
 
-/// Bytes that repeat nowhere near a block.
+/// Bytes in which no block is equal to another.
 pub(crate) fn noise(count: usize, seed: u64) -> Vec<u8> {
     let word = |n: u64| (n ^ seed.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
     (0..count.div_ceil(8) as u64)
@@ -90,11 +90,11 @@ pub(crate) fn noise(count: usize, seed: u64) -> Vec<u8> {
         .collect()
 }
 
-/// Path, mode, time, and contents or target.
-type Seen = (PathBuf, u32, (i64, i64), Vec<u8>);
+/// Path, mode, time, and contents or link target.
+type TreeEntry = (PathBuf, u32, (i64, i64), Vec<u8>);
 
-/// Everything below a directory.
-pub(crate) fn snapshot(root: &Path) -> Vec<Seen> {
+/// All entries below a directory.
+pub(crate) fn snapshot(root: &Path) -> Vec<TreeEntry> {
     use std::os::unix::ffi::OsStrExt as _;
     use std::os::unix::fs::MetadataExt as _;
     let mut found = Vec::new();
@@ -107,7 +107,7 @@ pub(crate) fn snapshot(root: &Path) -> Vec<Seen> {
             waiting.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
             Vec::new()
         } else if metadata.is_symlink() {
-            // A link has no mode of its own, and its time is when it was made.
+            // A link has no mode of its own, and its time is the time of its creation.
             (time, mode) = ((0, 0), 0);
             std::fs::read_link(&path).unwrap().as_os_str().as_bytes().to_vec()
         } else if metadata.is_file() {

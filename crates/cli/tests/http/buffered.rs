@@ -1,4 +1,4 @@
-//! Requests whose answer comes as a whole.
+//! Requests with `streamResponse: false`: the answer has the whole body.
 
 use testkit::{HttpPeer, base64, http_ok, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use crate::support::{fetch, refused, server, server_with};
 
 #[tokio::test]
-async fn method_path_headers_and_body_go_out_and_status_headers_and_body_come_back() {
+async fn method_path_headers_and_body_are_sent_and_returned() {
     let (server, peer) = (server().await, HttpPeer::closing(|_| {
         "HTTP/1.1 418 Odd\r\nX-One: 1\r\nSet-Cookie: a\r\nX-Two: 2\r\nSet-Cookie: b\r\nContent-Length: 3\r\n\r\nyes".into()
     }).await);
@@ -53,7 +53,7 @@ async fn the_published_examples_hold() {
     for params in [plain, with_headers] {
         assert_eq!(client.call("http/request", params).await, expected);
     }
-    // No length without a body, no user of the URL, and the method as it is written.
+    // Without a body there is no length, the user of the URL is not sent, and the method keeps its spelling.
     let host = peer.url("").replace("http://", "");
     for method in ["POST", "PUT", "custom"] {
         let url = format!("http://user:secret@{host}/c");
@@ -115,7 +115,7 @@ async fn header_values_that_are_not_visible_ascii_are_dropped() {
 }
 
 #[tokio::test]
-async fn requests_that_make_no_sense_are_refused_before_anything_is_sent() {
+async fn invalid_requests_are_refused_before_anything_is_sent() {
     let (server, peer) = (server().await, HttpPeer::closing(|_| http_ok("")).await);
     let mut client = server.client().await;
     let url = peer.url("/");
@@ -160,7 +160,7 @@ async fn a_body_larger_than_allowed_is_an_error() {
 }
 
 #[tokio::test]
-async fn a_body_that_fits_into_no_message_is_an_error_and_not_a_broken_connection() {
+async fn a_body_that_does_not_fit_a_message_is_an_error_and_the_connection_stays_open() {
     let (server, peer) = (
         server_with(&["--max-message-bytes", "1MiB"], &[]).await,
         HttpPeer::closing(|_| http_ok(&"x".repeat(2 << 20))).await,
@@ -173,7 +173,7 @@ async fn a_body_that_fits_into_no_message_is_an_error_and_not_a_broken_connectio
 }
 
 #[tokio::test]
-async fn answers_that_are_collected_have_a_bound() {
+async fn the_memory_for_collected_answers_is_limited() {
     let server = server_with(&["--max-buffered-http", "100KiB"], &[]).await;
     let peer = HttpPeer::closing(|request| {
         http_ok(&"x".repeat(if request.starts_with("GET /large") { 2 << 20 } else { 9 }))
@@ -184,20 +184,20 @@ async fn answers_that_are_collected_have_a_bound() {
     for _ in 0..3 {
         let (code, message) = refused(&mut client, peer.url("/large"), json!({})).await;
         assert_eq!((code, message.as_str()), (-32603, words));
-        // What was given up takes no room, and neither does what has been sent.
+        // Neither cancelled nor sent answers take memory.
         assert_eq!(fetch(&mut client, peer.url("/small"), json!({})).await.2, "x".repeat(9));
     }
 }
 
 #[tokio::test]
-async fn one_session_has_a_part_of_the_bound_of_all() {
+async fn one_session_may_use_a_quarter_of_the_limit() {
     let server = server_with(&["--max-buffered-http", "32MiB"], &[]).await;
     let peer = HttpPeer::start(|request, mut stream| async move {
         let is_held = request.starts_with("GET /held");
         let body = "x".repeat(if is_held { 3 << 20 } else { 4 << 20 });
         let _gone = stream.write_all(format!("HTTP/1.1 200 OK\r\n\r\n{body}").as_bytes()).await;
         if is_held {
-            // The body has no end while its reader is there.
+            // The body does not end while the connection is open.
             let _gone = stream.read_u8().await;
         }
     })
@@ -207,7 +207,7 @@ async fn one_session_has_a_part_of_the_bound_of_all() {
         let params = json!({"method": "GET", "url": peer.url("/held"), "requestId": number.to_string()});
         greedy.send("http/request", params).await;
     }
-    // At most two of them fit into the quarter of the session.
+    // At most two of the bodies fit into the quarter of the session.
     for _ in 0..10 {
         let refused = greedy.next().await;
         let message = refused["error"]["message"].as_str().unwrap();
@@ -236,7 +236,7 @@ async fn buffered_requests_may_share_an_id_and_do_not_wait_for_each_other() {
 }
 
 #[tokio::test]
-async fn there_are_only_so_many_requests_at_once() {
+async fn the_number_of_requests_at_once_is_limited() {
     let peer = HttpPeer::start(|_, stream| async move {
         std::future::pending::<()>().await;
         drop(stream);
@@ -251,12 +251,12 @@ async fn there_are_only_so_many_requests_at_once() {
     let expected = "connection has reached its limit of 2 HTTP requests under way (--max-http-requests)";
     assert_eq!((code, message.as_str()), (-32600, expected));
     let (code, message) = refused(&mut client, peer.url("/"), json!({"requestId": "a"})).await;
-    assert_eq!((code, message.as_str()), (-32600, expected), "also under a name that is in use");
+    assert_eq!((code, message.as_str()), (-32600, expected), "the limit is checked before the id");
     let mut other = server.client().await;
     for _ in 0..2 {
         other.send("http/request", crate::support::request(peer.url("/"), json!({}))).await;
     }
     let (code, _) = refused(&mut other, peer.url("/"), json!({})).await;
-    assert_eq!(code, -32600, "each counts, whatever its name");
-    testkit::eventually("others are not counted", || (peer.accepted() == 4).then_some(())).await;
+    assert_eq!(code, -32600, "each request counts, whatever its id");
+    testkit::eventually("requests of other connections do not count", || (peer.accepted() == 4).then_some(())).await;
 }

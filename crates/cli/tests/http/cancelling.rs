@@ -1,4 +1,4 @@
-//! `http/cancel`: a request nobody waits for any more.
+//! `http/cancel`: a client cancels a request.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 use crate::support::{Pieces, open, request, server};
 
-/// Says this much of an answer, and notes when the other end is gone.
+/// A peer that sends this part of a response, and reports when the connection is closed.
 async fn silent_after(text: &'static str) -> (HttpPeer, Arc<Notify>) {
     let gone = Arc::new(Notify::new());
     let noted = Arc::clone(&gone);
@@ -31,7 +31,7 @@ async fn a_request_that_waits_for_its_answer_can_be_cancelled() {
         let mut client = server.client().await;
         let params = request(peer.url("/"), json!({"streamResponse": is_streamed}));
         let id = client.send("http/request", params).await;
-        testkit::eventually("it is there", || (peer.requests().len() == 1).then_some(())).await;
+        testkit::eventually("the request has arrived", || (peer.requests().len() == 1).then_some(())).await;
         assert_eq!(client.call("http/cancel", json!({"requestId": "r"})).await, json!({}));
         let error = client.answer(id).await["error"].clone();
         let expected =
@@ -61,14 +61,14 @@ async fn a_buffered_body_can_be_cancelled() {
         (server().await, silent_after("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nsome").await);
     let mut client = server.client().await;
     let id = client.send("http/request", request(peer.url("/"), json!({}))).await;
-    testkit::eventually("it is there", || (peer.requests().len() == 1).then_some(())).await;
+    testkit::eventually("the request has arrived", || (peer.requests().len() == 1).then_some(())).await;
     client.call("http/cancel", json!({"requestId": "r"})).await;
     assert_eq!(client.answer(id).await["error"]["data"]["kind"], "cancelled");
     gone.notified().await;
 }
 
 #[tokio::test]
-async fn a_paused_body_can_be_cancelled_and_what_is_over_too() {
+async fn a_paused_body_can_be_cancelled_and_so_can_a_finished_one() {
     let (server, (peer, gone)) =
         (server().await, silent_after("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nsome").await);
     let mut client = server.client().await;

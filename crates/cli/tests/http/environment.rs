@@ -1,4 +1,4 @@
-//! What a request takes from the environment: values of headers, proxies, authorities.
+//! Values that a request takes from the environment of the server: header values, proxies, certificate authorities.
 
 use std::sync::Arc;
 
@@ -65,7 +65,7 @@ async fn without_a_usable_variable_no_connection_is_made() {
 }
 
 #[tokio::test]
-async fn requests_go_through_the_proxy_of_the_environment_and_hosts_are_written_in_ascii() {
+async fn requests_use_the_proxy_of_the_environment_and_hosts_are_sent_in_ascii() {
     let (proxy, direct) =
         (HttpPeer::closing(|_| http_ok("proxied")).await, HttpPeer::closing(|_| http_ok("direct")).await);
     let server = server_with(
@@ -84,7 +84,7 @@ async fn requests_go_through_the_proxy_of_the_environment_and_hosts_are_written_
 }
 
 #[tokio::test]
-async fn https_trusts_the_authority_of_the_environment_and_no_stranger() {
+async fn https_trusts_the_authority_of_the_environment_and_no_other() {
     let authority_key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -101,7 +101,7 @@ async fn https_trusts_the_authority_of_the_environment_and_no_stranger() {
     let url = format!("https://localhost:{}/", listener.local_addr().unwrap().port());
     let serving = tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
-            // Whoever does not trust us goes away here.
+            // A client that does not trust the certificate closes the connection here.
             let Ok(mut stream) = acceptor.accept(stream).await else { continue };
             if read_http_request(&mut stream).await.is_some() {
                 let _gone = stream.write_all(http_ok("secure").as_bytes()).await;

@@ -1,11 +1,11 @@
-//! Peers that do not behave.
+//! Peers that are slow, break off or do not speak HTTP.
 
 use testkit::{HttpPeer, http_ok, json, resident_bytes};
 use tokio::io::AsyncWriteExt as _;
 
 use crate::support::{Pieces, fetch, open, refused, server};
 
-/// Says this much and then nothing.
+/// A peer that sends this text and then nothing.
 async fn stalled(text: &'static str) -> HttpPeer {
     HttpPeer::start(move |_, mut stream| async move {
         let _gone = stream.write_all(text.as_bytes()).await;
@@ -17,7 +17,7 @@ async fn stalled(text: &'static str) -> HttpPeer {
 const TOO_LATE: &str = "the time given for the request is over";
 
 #[tokio::test]
-async fn a_request_waits_for_as_long_as_it_was_told_to() {
+async fn a_request_waits_until_its_timeout() {
     let (server, peer) = (server().await, stalled("").await);
     let mut client = server.client().await;
     let error =
@@ -25,7 +25,7 @@ async fn a_request_waits_for_as_long_as_it_was_told_to() {
     let message = format!("http/request failed: {TOO_LATE}");
     assert_eq!(error, json!({"code": -32603, "message": message, "data": {"kind": "timeout"}}));
     let slow = HttpPeer::start(|_, mut stream| async move {
-        // sleep: longer than the timeout above, to show that without one nothing ends it.
+        // sleep: longer than the timeout above, to show that a request without one does not end
         tokio::time::sleep(std::time::Duration::from_millis(200)).await;
         let _gone = stream.write_all(http_ok("late").as_bytes()).await;
     })
@@ -36,7 +36,7 @@ async fn a_request_waits_for_as_long_as_it_was_told_to() {
 }
 
 #[tokio::test]
-async fn the_time_is_for_the_body_too() {
+async fn the_timeout_includes_the_body() {
     let (server, peer) = (server().await, stalled("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf").await);
     let mut client = server.client().await;
     let text = format!("failed to read http/request response body: {TOO_LATE}");
@@ -47,7 +47,7 @@ async fn the_time_is_for_the_body_too() {
 }
 
 #[tokio::test]
-async fn a_stalled_peer_delays_nobody_else() {
+async fn a_stalled_peer_delays_no_other_request() {
     let (server, peer, quick) =
         (server().await, stalled("HTTP/1.1 200 OK\r\nX-Half").await, HttpPeer::closing(|_| http_ok("quick")).await);
     let mut client = server.client().await;
@@ -56,7 +56,7 @@ async fn a_stalled_peer_delays_nobody_else() {
 }
 
 #[tokio::test]
-async fn answers_that_are_none_say_what_they_are() {
+async fn invalid_responses_are_errors_that_say_why() {
     let server = server().await;
     let mut client = server.client().await;
     let flood: String = (0..100_000).map(|n| format!("X-{n}: {n}\r\n")).collect();
@@ -84,7 +84,7 @@ async fn answers_that_are_none_say_what_they_are() {
 }
 
 #[tokio::test]
-async fn where_nobody_listens_there_is_no_answer() {
+async fn a_refused_connection_is_an_error() {
     let server = server().await;
     let mut client = server.client().await;
     for (url, kind) in [("http://127.0.0.1:1/", "connect"), ("http://no.such.host.invalid/", "dns")] {
@@ -95,7 +95,7 @@ async fn where_nobody_listens_there_is_no_answer() {
 }
 
 #[tokio::test]
-async fn an_endless_head_costs_little() {
+async fn an_endless_head_takes_little_memory() {
     let (server, peer) = (
         server().await,
         HttpPeer::start(|_, mut stream| async move {

@@ -1,4 +1,4 @@
-//! `http/flow` and clients that do not read: the peer is asked for no more than is taken.
+//! `http/flow`, and clients that do not read: the server reads from the peer only as much as the client takes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ use crate::support::{Pieces, open, server};
 
 const BODY: usize = 200 << 20;
 
-/// Offers a large body, and counts what is taken of it.
+/// A peer that offers a large body and counts the bytes that are read.
 async fn counting_peer() -> (HttpPeer, Arc<AtomicUsize>) {
     let taken = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&taken);
@@ -33,10 +33,10 @@ async fn counting_peer() -> (HttpPeer, Arc<AtomicUsize>) {
     (peer, taken)
 }
 
-/// Waits until nothing more is taken, and returns how much was.
+/// Waits until the peer is read no further, and returns how many bytes were read.
 async fn settled(taken: &AtomicUsize) -> usize {
     let mut last = (0, Instant::now());
-    eventually("nothing more is taken", || {
+    eventually("no more bytes are read", || {
         let now = taken.load(Ordering::SeqCst);
         if now != last.0 {
             last = (now, Instant::now());
@@ -47,14 +47,14 @@ async fn settled(taken: &AtomicUsize) -> usize {
 }
 
 #[tokio::test]
-async fn while_a_body_is_paused_nothing_more_is_read_from_the_peer() {
+async fn a_paused_body_is_not_read_from_the_peer() {
     let (server, (peer, taken)) = (server().await, counting_peer().await);
     let mut client = server.client().await;
     open(&mut client, "r", peer.url("/"), json!({})).await;
     client.call("http/flow", json!({"requestId": "r", "paused": true})).await;
     let paused_at = settled(&taken).await;
     assert!(paused_at < 32 << 20, "{paused_at} bytes were taken");
-    // The connection is free for everything else.
+    // Other requests of the connection are answered.
     client.call("environment/status", json!({})).await;
     assert_eq!(settled(&taken).await, paused_at);
     client.call("http/flow", json!({"requestId": "r", "paused": false})).await;
@@ -66,7 +66,7 @@ async fn while_a_body_is_paused_nothing_more_is_read_from_the_peer() {
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_read_makes_the_peer_wait_and_nobody_else() {
+async fn a_client_that_does_not_read_stops_only_its_own_body() {
     let (server, (peer, taken)) = (server().await, counting_peer().await);
     let (mut deaf, mut other) = (server.client().await, server.client().await);
     let before = resident_bytes(server.pid());
@@ -84,7 +84,7 @@ async fn a_client_that_does_not_read_makes_the_peer_wait_and_nobody_else() {
 }
 
 #[tokio::test]
-async fn a_paused_body_has_no_more_time_than_any_other() {
+async fn a_pause_does_not_extend_the_timeout() {
     let (server, (peer, _)) = (server().await, counting_peer().await);
     let mut client = server.client().await;
     open(&mut client, "r", peer.url("/"), json!({"timeoutMs": 1000})).await;

@@ -1,4 +1,4 @@
-//! The log of a server holds nothing of what goes through its requests, however much is logged.
+//! The log of a server has nothing of the contents of its HTTP requests, at any log level.
 
 use std::fs::File;
 

@@ -1,4 +1,4 @@
-//! `http/request`: every rule of it, over the wire, with real servers on loopback.
+//! `http/request` over the wire, with real HTTP servers on loopback.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 mod buffered;

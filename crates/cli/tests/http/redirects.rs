@@ -1,4 +1,4 @@
-//! Answers that point elsewhere.
+//! Redirects.
 
 use testkit::{HttpPeer, base64, http_ok, json};
 
@@ -28,7 +28,7 @@ async fn a_redirect_is_followed_or_returned_as_asked() {
 }
 
 #[tokio::test]
-async fn some_redirects_repeat_the_request_and_some_ask_for_another() {
+async fn each_redirect_status_keeps_or_changes_the_method_as_http_says() {
     let (server, peer) = (
         server().await,
         HttpPeer::closing(|request| {
@@ -50,7 +50,7 @@ async fn some_redirects_repeat_the_request_and_some_ask_for_another() {
 }
 
 #[tokio::test]
-async fn secrets_stay_with_the_host_they_were_for() {
+async fn secret_headers_are_not_sent_to_another_host() {
     let other = HttpPeer::closing(|_| http_ok("")).await;
     let target = other.url("/");
     let (server, peer) = (server().await, HttpPeer::closing(move |_| to(307, &target)).await);
@@ -65,7 +65,7 @@ async fn secrets_stay_with_the_host_they_were_for() {
 }
 
 #[tokio::test]
-async fn values_from_the_environment_stay_with_the_host_they_were_for() {
+async fn header_values_from_the_environment_are_not_sent_to_another_host() {
     let other = HttpPeer::closing(|_| http_ok("")).await;
     let target = other.url("/");
     let (server, peer) =
@@ -83,7 +83,7 @@ async fn values_from_the_environment_stay_with_the_host_they_were_for() {
 }
 
 #[tokio::test]
-async fn circles_and_other_schemes_are_errors() {
+async fn redirect_loops_and_other_schemes_are_errors() {
     let (server, peer) = (
         server().await,
         HttpPeer::closing(|request| {

@@ -1,4 +1,4 @@
-//! Answers whose body comes in pieces.
+//! Requests with `streamResponse: true`: the body comes in pieces.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ async fn say(stream: &mut TcpStream, text: &str) {
 
 const CHUNKED: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
 
-/// Says one piece at once and the other one when it is told to.
+/// A peer that sends one piece at once, and another when the test says so.
 async fn slow_peer() -> (HttpPeer, Arc<Semaphore>) {
     let go = Arc::new(Semaphore::new(0));
     let told = Arc::clone(&go);
@@ -34,7 +34,7 @@ async fn slow_peer() -> (HttpPeer, Arc<Semaphore>) {
 }
 
 #[tokio::test]
-async fn the_answer_comes_first_then_pieces_then_the_end() {
+async fn the_answer_comes_first_then_the_pieces_then_the_end() {
     let (server, (peer, go)) = (server().await, slow_peer().await);
     let mut client = server.client().await;
     let id = client.send("http/request", request(peer.url("/"), json!({"streamResponse": true}))).await;
@@ -52,14 +52,14 @@ async fn the_answer_comes_first_then_pieces_then_the_end() {
 }
 
 #[tokio::test]
-async fn an_id_is_taken_while_its_stream_is_open_and_free_after_it() {
+async fn an_id_is_in_use_until_its_stream_has_ended() {
     let (server, (peer, go)) = (server().await, slow_peer().await);
     let mut client = server.client().await;
     open(&mut client, "r", peer.url("/"), json!({})).await;
     let (code, message) = refused(&mut client, peer.url("/"), json!({"streamResponse": true})).await;
     let expected = "http/request streamResponse requestId `r` is already active";
     assert_eq!((code, message.as_str()), (-32602, expected));
-    // Other requests go on meanwhile, and other connections have ids of their own.
+    // Meanwhile other requests are answered, and other connections have ids of their own.
     client.call("environment/status", json!({})).await;
     open(&mut server.client().await, "r", peer.url("/"), json!({})).await;
     go.add_permits(2);
@@ -77,7 +77,7 @@ async fn an_id_is_free_after_a_request_that_failed() {
 }
 
 #[tokio::test]
-async fn large_pieces_are_split_and_put_together_again() {
+async fn large_pieces_are_split_and_together_are_the_body() {
     let body: Vec<u8> = (0..5_000_000_u32).map(|n| b'a' + (n % 23) as u8).collect();
     let text = String::from_utf8(body.clone()).unwrap();
     let (server, peer) = (server().await, HttpPeer::closing(move |_| http_ok(&text)).await);
@@ -88,7 +88,7 @@ async fn large_pieces_are_split_and_put_together_again() {
 }
 
 #[tokio::test]
-async fn a_body_that_breaks_off_ends_with_the_reason() {
+async fn a_body_that_breaks_off_ends_with_an_error() {
     let (server, peer) =
         (server().await, HttpPeer::closing(|_| "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort".into()).await);
     let mut client = server.client().await;
@@ -123,7 +123,7 @@ async fn streams_end_with_their_connection() {
     ended.notified().await;
 }
 
-/// Says so many megabytes and the end.
+/// A peer that sends a body of this many megabytes.
 async fn gusher(megabytes: usize) -> HttpPeer {
     HttpPeer::start(move |_, mut stream| async move {
         say(&mut stream, &format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", megabytes << 20)).await;
@@ -156,16 +156,16 @@ async fn stream_and_measure(server: &TestServer, megabytes: usize) {
 }
 
 #[tokio::test]
-async fn a_gigabyte_goes_through_in_little_memory() {
+async fn a_gigabyte_passes_in_little_memory() {
     let server = server().await;
     stream_and_measure(&server, 1024).await;
 }
 
-/// A goodbye of the client, as the WebSocket protocol has it.
+/// A close frame of the client.
 const CLOSE_FRAME: [u8; 6] = [0x88, 0x80, 0, 0, 0, 0];
 
 #[tokio::test]
-async fn a_client_that_says_goodbye_and_reads_no_more_is_owed_nothing() {
+async fn after_a_client_has_closed_its_connection_nothing_is_held_for_it() {
     let (stalled, ended) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let noted = (Arc::clone(&stalled), Arc::clone(&ended));
     let peer = HttpPeer::start(move |_, mut stream| {

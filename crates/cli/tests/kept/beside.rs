@@ -1,5 +1,5 @@
-//! Several commands about one session at the same time. One is attached, the others look; who attaches next takes the session, and who
-//! had it is told so.
+//! Several commands about one session at the same time. One is attached, the others observe. A command that attaches takes the session
+//! over, and the command that had it is told so.
 
 use std::process::Stdio;
 
@@ -8,23 +8,28 @@ use testkit::{Signal, eventually, eventually_async, is_alive, send_signal};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Child;
 
-use crate::support::{Kept, PATIENCE, sh};
+use crate::support::{KeptSession, PATIENCE, sh};
 
-fn follow(kept: &Kept) -> Child {
+fn follow(kept: &KeptSession) -> Child {
     kept.command(&["logs", "-f", "p"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// Reads until this has been printed.
+/// Reads until this text was printed.
 async fn printed(child: &mut Child, so_far: &mut Vec<u8>, what: &str) {
     let stdout = child.stdout.as_mut().unwrap();
     while !String::from_utf8_lossy(so_far).contains(what) {
-        assert_ne!(stdout.read_buf(so_far).await.unwrap(), 0, "it ended early: {}", String::from_utf8_lossy(so_far));
+        assert_ne!(
+            stdout.read_buf(so_far).await.unwrap(),
+            0,
+            "the command ended early: {}",
+            String::from_utf8_lossy(so_far)
+        );
     }
 }
 
 #[tokio::test]
-async fn who_follows_a_quiet_process_does_not_notice_others() {
-    let kept = Kept::start().await;
+async fn a_follower_of_a_quiet_process_does_not_notice_other_commands() {
+    let kept = KeptSession::start().await;
     kept.process(sh(
         "p",
         "exec 2>&-; trap 'echo caught' USR1; trap 'exit 3' USR2; echo ready; while :; do sleep 0.05; done",
@@ -47,12 +52,12 @@ async fn who_follows_a_quiet_process_does_not_notice_others() {
 }
 
 #[tokio::test]
-async fn who_follows_much_output_misses_nothing_while_others_look() {
-    // Little is retained, so that whatever is dropped for another client is soon missed.
-    let kept = Kept::with_args(&["--retain-bytes", "256KiB"]).await;
+async fn a_follower_of_much_output_misses_nothing_while_other_commands_observe() {
+    // Little output is retained, so that output which is dropped because of another client would be missed.
+    let kept = KeptSession::with_args(&["--retain-bytes", "256KiB"]).await;
     let folder = tempfile::tempdir().unwrap();
     let gate = folder.path().join("gate");
-    // It waits for no reader, so it goes on only when what it wrote was printed.
+    // The process does not wait for readers, so it continues only when its output was printed.
     let script = format!(
         "i=0; while [ $i -lt 30 ]; do seq $i 20000; i=$((i + 1)); until [ -e {}$i ]; do sleep 0.01; done; done; exit 6",
         gate.display()
@@ -63,7 +68,11 @@ async fn who_follows_much_output_misses_nothing_while_others_look() {
     for round in 0..30 {
         expected.extend((round..=20_000).map(|number| format!("{number}\n")));
         while output.len() < expected.len() {
-            assert_ne!(follower.stdout.as_mut().unwrap().read_buf(&mut output).await.unwrap(), 0, "it ended early");
+            assert_ne!(
+                follower.stdout.as_mut().unwrap().read_buf(&mut output).await.unwrap(),
+                0,
+                "the command ended early"
+            );
         }
         if round % 5 == 0 {
             let args = [&["ps"][..], &["logs", "p"], &["logs", "--json", "p"]][round / 5 % 3];
@@ -80,7 +89,7 @@ async fn who_follows_much_output_misses_nothing_while_others_look() {
 
 #[tokio::test]
 async fn a_follower_that_leaves_changes_nothing() {
-    let kept = Kept::start().await;
+    let kept = KeptSession::start().await;
     kept.process(sh("p", "echo ready; exec sleep 1000")).await;
     let mut follower = follow(&kept);
     printed(&mut follower, &mut Vec::new(), "ready\n").await;
@@ -93,23 +102,24 @@ async fn a_follower_that_leaves_changes_nothing() {
 }
 
 #[tokio::test]
-async fn who_is_taken_over_is_told_so_and_leaves_the_process_alone() {
-    is_told_of_a_takeover(Kept::start().await).await;
+async fn a_client_that_is_taken_over_says_so_and_leaves_the_process_running() {
+    is_told_of_a_takeover(KeptSession::start().await).await;
 }
 
 #[tokio::test]
-async fn who_is_taken_over_on_a_unix_socket_is_told_so() {
-    is_told_of_a_takeover(Kept::on_a_unix_socket().await).await;
+async fn a_client_that_is_taken_over_on_a_unix_socket_says_so() {
+    is_told_of_a_takeover(KeptSession::on_a_unix_socket().await).await;
 }
 
-async fn is_told_of_a_takeover(kept: Kept) {
+async fn is_told_of_a_takeover(kept: KeptSession) {
     kept.process(StartParams { pipe_stdin: true, ..sh("p", "echo ready; read line; echo got $line; exit 3") }).await;
     let attach = || kept.command(&["attach", "p"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut first = attach();
     printed(&mut first, &mut Vec::new(), "ready\n").await;
     let mut second = attach();
     printed(&mut second, &mut Vec::new(), "ready\n").await;
-    let end = tokio::time::timeout(PATIENCE, first.wait_with_output()).await.expect("it does not end").unwrap();
+    let end =
+        tokio::time::timeout(PATIENCE, first.wait_with_output()).await.expect("the command does not end").unwrap();
     let words = String::from_utf8(end.stderr).unwrap();
     let expected = "exec-server: another client attached to this session\n";
     assert_eq!((end.status.code(), words.as_str()), (Some(125), expected));
@@ -120,8 +130,8 @@ async fn is_told_of_a_takeover(kept: Kept) {
 }
 
 #[tokio::test]
-async fn who_follows_first_goes_on_when_another_attaches() {
-    let kept = Kept::start().await;
+async fn a_follower_continues_when_another_command_attaches() {
+    let kept = KeptSession::start().await;
     kept.process(StartParams { pipe_stdin: true, ..sh("p", "echo ready; read line; echo got $line; exit 3") }).await;
     let mut follower = follow(&kept);
     let mut output = Vec::new();
@@ -130,7 +140,8 @@ async fn who_follows_first_goes_on_when_another_attaches() {
     let mut attached = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     printed(&mut attached, &mut Vec::new(), "ready\n").await;
     attached.stdin.take().unwrap().write_all(b"a line\n").await.unwrap();
-    let rest = tokio::time::timeout(PATIENCE, follower.wait_with_output()).await.expect("it does not end").unwrap();
+    let rest =
+        tokio::time::timeout(PATIENCE, follower.wait_with_output()).await.expect("the command does not end").unwrap();
     output.extend(rest.stdout);
     assert_eq!(String::from_utf8(output).unwrap(), "ready\ngot a line\n");
     assert_eq!((rest.status.code(), String::from_utf8(rest.stderr).unwrap()), (Some(3), String::new()));
@@ -138,9 +149,9 @@ async fn who_follows_first_goes_on_when_another_attaches() {
 }
 
 #[tokio::test]
-async fn a_job_does_not_wait_for_a_follower_that_does_not_read() {
-    // Whoever waits for a client waits for longer than this test.
-    let kept = Kept::with_args(&["--retain-bytes", "64KiB", "--detached-hold", "1h"]).await;
+async fn a_process_does_not_wait_for_a_follower_that_does_not_read() {
+    // The hold for lost clients is longer than this test.
+    let kept = KeptSession::with_args(&["--retain-bytes", "64KiB", "--detached-hold", "1h"]).await;
     let folder = tempfile::tempdir().unwrap();
     let (go, done) = (folder.path().join("go"), folder.path().join("done"));
     let script = format!(
@@ -152,13 +163,13 @@ async fn a_job_does_not_wait_for_a_follower_that_does_not_read() {
     let mut follower = follow(&kept);
     printed(&mut follower, &mut Vec::new(), "ready\n").await;
     std::fs::write(&go, "").unwrap();
-    // From here on nobody reads what the follower prints.
+    // From here on the output of the follower is not read.
     eventually("the job is done", || done.exists().then_some(())).await;
 }
 
 #[tokio::test]
-async fn a_second_command_in_a_session_does_not_take_it_from_the_first() {
-    let kept = Kept::start().await;
+async fn a_second_command_in_a_session_does_not_take_the_session_over() {
+    let kept = KeptSession::start().await;
     let mut command = kept.command(&["run", "-s", "default", "--", "sh", "-c", "echo ready; read line; exit 5"]);
     let mut first = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     printed(&mut first, &mut Vec::new(), "ready\n").await;
@@ -167,9 +178,10 @@ async fn a_second_command_in_a_session_does_not_take_it_from_the_first() {
                  background with `exec-server run -d` and read its output with `exec-server logs -f`\n";
     assert_eq!((second.code, second.stdout.as_str(), second.stderr.as_str()), (125, "", words));
     first.stdin.take().unwrap().write_all(b"go on\n").await.unwrap();
-    let end = tokio::time::timeout(PATIENCE, first.wait_with_output()).await.expect("it does not end").unwrap();
+    let end =
+        tokio::time::timeout(PATIENCE, first.wait_with_output()).await.expect("the command does not end").unwrap();
     assert_eq!((end.status.code(), String::from_utf8(end.stderr).unwrap()), (Some(5), String::new()));
-    // Nobody is attached any more, and nobody who looks is in the way.
+    // No command is attached any more, and observers are not in the way.
     kept.process(sh("p", "exec sleep 1000")).await;
     let mut follower = kept.command(&["logs", "-f", "p"]).spawn().unwrap();
     let third = kept.run(&["run", "-s", "default", "--", "echo", "hello"]).await;
@@ -178,8 +190,8 @@ async fn a_second_command_in_a_session_does_not_take_it_from_the_first() {
 }
 
 #[tokio::test]
-async fn looking_and_leaving_a_job_do_not_disturb_who_is_attached() {
-    let kept = Kept::start().await;
+async fn observers_and_detached_starts_do_not_disturb_the_attached_command() {
+    let kept = KeptSession::start().await;
     let script = "trap 'echo caught' USR1; echo ready; while read line; do echo \"got $line\"; done; exit 4";
     kept.process(StartParams { pipe_stdin: true, ..sh("p", script) }).await;
     let mut command = kept.command(&["attach", "p"]);
@@ -202,22 +214,24 @@ async fn looking_and_leaving_a_job_do_not_disturb_who_is_attached() {
         stdin.write_all(format!("{round}\n").as_bytes()).await.unwrap();
         printed(&mut attached, &mut output, &format!("got {round}\n")).await;
     }
-    // Even who follows it too.
+    // The attached command and another follower get the output.
     let mut follower = follow(&kept);
     printed(&mut follower, &mut Vec::new(), "got 2\n").await;
     drop(stdin);
-    let rest = tokio::time::timeout(PATIENCE, attached.wait_with_output()).await.expect("it does not end").unwrap();
+    let rest =
+        tokio::time::timeout(PATIENCE, attached.wait_with_output()).await.expect("the command does not end").unwrap();
     output.extend(rest.stdout);
     assert_eq!(String::from_utf8(output).unwrap(), "ready\ngot 0\ngot 1\ngot 2\n");
     assert_eq!((rest.status.code(), String::from_utf8(rest.stderr).unwrap()), (Some(4), String::new()));
-    let rest = tokio::time::timeout(PATIENCE, follower.wait_with_output()).await.expect("it does not end").unwrap();
+    let rest =
+        tokio::time::timeout(PATIENCE, follower.wait_with_output()).await.expect("the command does not end").unwrap();
     assert_eq!((rest.status.code(), String::from_utf8(rest.stderr).unwrap()), (Some(4), String::new()));
 }
 
 #[tokio::test]
-async fn a_job_that_was_left_never_waits_for_a_reader_however_often_it_is_looked_at() {
-    // Whoever waits for a client that is lost waits for longer than this test.
-    let kept = Kept::with_args(&["--retain-bytes", "64KiB", "--detached-hold", "1h"]).await;
+async fn a_detached_process_never_waits_for_a_reader_however_often_it_is_observed() {
+    // The hold for lost clients is longer than this test.
+    let kept = KeptSession::with_args(&["--retain-bytes", "64KiB", "--detached-hold", "1h"]).await;
     let folder = tempfile::tempdir().unwrap();
     for (number, who) in ["in a session that nobody is attached to", "the same again"].into_iter().enumerate() {
         let done = folder.path().join(number.to_string());
@@ -233,8 +247,8 @@ async fn a_job_that_was_left_never_waits_for_a_reader_however_often_it_is_looked
 }
 
 #[tokio::test]
-async fn many_jobs_that_are_left_at_once_get_a_number_each() {
-    let kept = Kept::start().await;
+async fn processes_that_are_started_detached_at_once_get_different_numbers() {
+    let kept = KeptSession::start().await;
     let jobs: Vec<Child> = (0..6)
         .map(|_| {
             kept.command(&["run", "-d", "--", "true"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
@@ -242,7 +256,8 @@ async fn many_jobs_that_are_left_at_once_get_a_number_each() {
         .collect();
     let mut ids = Vec::new();
     for job in jobs {
-        let said = tokio::time::timeout(PATIENCE, job.wait_with_output()).await.expect("it does not end").unwrap();
+        let said =
+            tokio::time::timeout(PATIENCE, job.wait_with_output()).await.expect("the command does not end").unwrap();
         assert_eq!(said.status.code(), Some(0), "{}", String::from_utf8_lossy(&said.stderr));
         ids.push(String::from_utf8(said.stdout).unwrap().trim().parse::<u32>().unwrap());
     }

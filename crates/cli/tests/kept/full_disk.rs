@@ -1,4 +1,4 @@
-//! Commands about kept sessions whose stdout is on a full disk or is read by nobody.
+//! Commands about kept sessions whose stdout is on a full disk or is a closed pipe.
 
 use std::fs::File;
 use std::process::Stdio;
@@ -8,23 +8,24 @@ use client::ProcessState;
 use testkit::{eventually_async, is_alive};
 use tokio::io::AsyncReadExt as _;
 
-use crate::support::{Kept, PATIENCE, sh};
+use crate::support::{KeptSession, PATIENCE, sh};
 
 const TRIES: usize = 10;
 
-/// Its exit code and what it said on stderr.
-async fn with_full_stdout(kept: &Kept, args: &[&str]) -> (i32, String) {
+/// The exit code and the stderr of a command whose stdout is a full disk.
+async fn with_full_stdout(kept: &KeptSession, args: &[&str]) -> (i32, String) {
     let full = File::options().write(true).open("/dev/full").unwrap();
     let child = kept.command(args).stdout(full).stderr(Stdio::piped()).spawn().unwrap();
-    let output = tokio::time::timeout(PATIENCE, child.wait_with_output()).await.expect("it does not end").unwrap();
-    (output.status.code().expect("it was killed"), String::from_utf8(output.stderr).unwrap())
+    let output =
+        tokio::time::timeout(PATIENCE, child.wait_with_output()).await.expect("the command does not end").unwrap();
+    (output.status.code().expect("a signal ended the command"), String::from_utf8(output.stderr).unwrap())
 }
 
 #[tokio::test]
 async fn output_of_a_kept_command_that_cannot_be_written_is_our_failure() {
-    let kept = Kept::start().await;
+    let kept = KeptSession::start().await;
     kept.process(sh("p", "echo hello")).await;
-    eventually_async("it has closed", async || {
+    eventually_async("the process has closed", async || {
         (kept.only_process().await.state == ProcessState::Closed).then_some(())
     })
     .await;
@@ -40,7 +41,7 @@ async fn output_of_a_kept_command_that_cannot_be_written_is_our_failure() {
 
 #[tokio::test]
 async fn an_id_that_cannot_be_written_is_part_of_the_error() {
-    let kept = Kept::start().await;
+    let kept = KeptSession::start().await;
     let expected = "exec-server: the command runs as `1`, but its id cannot be written: No space left on device\n";
     let said = with_full_stdout(&kept, &["run", "-d", "--", "sleep", "1000"]).await;
     assert_eq!(said, (125, expected.to_owned()));
@@ -49,13 +50,14 @@ async fn an_id_that_cannot_be_written_is_part_of_the_error() {
 }
 
 #[tokio::test]
-async fn following_ends_when_nobody_reads_any_more_also_if_nothing_is_written() {
-    let kept = Kept::start().await;
+async fn following_ends_when_stdout_is_closed_even_without_output() {
+    let kept = KeptSession::start().await;
     kept.process(sh("p", "echo ready; exec sleep 1000")).await;
     let mut follower = kept.command(&["logs", "-f", "p"]).stdout(Stdio::piped()).spawn().unwrap();
     let mut line = [0; 6];
     follower.stdout.take().unwrap().read_exact(&mut line).await.unwrap();
-    let status = tokio::time::timeout(Duration::from_secs(20), follower.wait()).await.expect("it does not end");
+    let status =
+        tokio::time::timeout(Duration::from_secs(20), follower.wait()).await.expect("the command does not end");
     assert_eq!(status.unwrap().code(), Some(141));
     assert_eq!(kept.only_process().await.state, ProcessState::Running);
 }

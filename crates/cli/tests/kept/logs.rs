@@ -4,37 +4,37 @@ use client::{ProcessState, StartParams};
 use testkit::scripted::{ScriptedReply, page};
 use testkit::{ScriptedServer, eventually_async, json};
 
-use crate::support::{Kept, Said, command, folder_of, run, sh};
+use crate::support::{CommandOutput, KeptSession, command, folder_of, run, sh};
 
-async fn closed(kept: &Kept) {
-    eventually_async("it has closed", async || {
+async fn closed(kept: &KeptSession) {
+    eventually_async("the process has closed", async || {
         (kept.only_process().await.state == ProcessState::Closed).then_some(())
     })
     .await;
 }
 
 #[tokio::test]
-async fn streams_are_apart_and_following_ends_with_its_code() {
-    let kept = Kept::start().await;
+async fn stdout_and_stderr_stay_apart_and_following_ends_with_the_exit_code() {
+    let kept = KeptSession::start().await;
     kept.process(sh("p", "echo out; echo err >&2; exit 9")).await;
     closed(&kept).await;
-    let said = |code| Said { code, stdout: "out\n".into(), stderr: "err\n".into() };
+    let said = |code| CommandOutput { code, stdout: "out\n".into(), stderr: "err\n".into() };
     assert_eq!(kept.run(&["logs", "p"]).await, said(0));
     assert_eq!(kept.run(&["logs", "-f", "p"]).await, said(9));
-    assert_eq!(kept.run(&["logs", "p"]).await, said(0), "to look changes nothing");
+    assert_eq!(kept.run(&["logs", "p"]).await, said(0), "a second look shows the same");
 }
 
 #[tokio::test]
 async fn a_terminal_has_one_stream() {
-    let kept = Kept::start().await;
+    let kept = KeptSession::start().await;
     kept.process(StartParams { tty: true, ..sh("p", "echo out; echo err >&2") }).await;
     let said = kept.run(&["logs", "-f", "p"]).await;
-    assert_eq!(said, Said { code: 0, stdout: "out\r\nerr\r\n".into(), stderr: String::new() });
+    assert_eq!(said, CommandOutput { code: 0, stdout: "out\r\nerr\r\n".into(), stderr: String::new() });
 }
 
 #[tokio::test]
-async fn events_are_json_for_programs() {
-    let kept = Kept::start().await;
+async fn events_can_be_printed_as_json() {
+    let kept = KeptSession::start().await;
     kept.process(sh("p", "echo out; sleep 0.1; printf '\\377' >&2; exit 4")).await;
     closed(&kept).await;
     let output = json!({"type": "output", "stream": "stdout", "text": "out\n"});
@@ -49,8 +49,8 @@ async fn events_are_json_for_programs() {
 }
 
 #[tokio::test]
-async fn what_is_no_longer_retained_is_counted() {
-    let kept = Kept::with_args(&["--retain-bytes", "64KiB", "--detached-hold", "0s"]).await;
+async fn bytes_that_are_no_longer_retained_are_counted() {
+    let kept = KeptSession::with_args(&["--retain-bytes", "64KiB", "--detached-hold", "0s"]).await;
     kept.process(sh("p", "head -c 300000 /dev/zero | tr '\\0' x; exit 5")).await;
     closed(&kept).await;
     for (args, code) in [(&["logs", "p"][..], 0), (&["logs", "-f", "p"], 5)] {
@@ -68,15 +68,15 @@ async fn what_is_no_longer_retained_is_counted() {
 
 #[tokio::test]
 async fn an_unknown_process_is_an_error() {
-    let kept = Kept::start().await;
+    let kept = KeptSession::start().await;
     let expected = "exec-server: there is no process `q` in the session `default`; `exec-server ps` lists them\n";
     for (args, code) in [(&["logs", "q"][..], 1), (&["logs", "-f", "q"], 125)] {
-        assert_eq!(kept.run(args).await, Said { code, stdout: String::new(), stderr: expected.into() });
+        assert_eq!(kept.run(args).await, CommandOutput { code, stdout: String::new(), stderr: expected.into() });
     }
 }
 
-/// What `logs` with these arguments says of a process on a server that answers every read like this.
-async fn logs_of(server: &ScriptedServer, args: &[&str]) -> Said {
+/// The output of `logs` with these arguments, for a server that answers every read like this.
+async fn logs_of(server: &ScriptedServer, args: &[&str]) -> CommandOutput {
     let folder = tempfile::tempdir().unwrap();
     let info = json!({"shell": {"name": "sh", "path": "/bin/sh"}, "capabilities": {"sessionObserve": true}});
     server.on("environment/info", move |_| ScriptedReply::Result(info.clone()));
@@ -92,18 +92,18 @@ async fn logs_of(server: &ScriptedServer, args: &[&str]) -> Said {
 }
 
 #[tokio::test]
-async fn a_server_that_repeats_a_page_is_not_printed_for_ever() {
+async fn a_server_that_repeats_a_page_does_not_cause_an_endless_loop() {
     for (args, code) in [(&[][..], 1), (&["-f"], 125)] {
         let server = ScriptedServer::new();
         server.on("process/read", |_| ScriptedReply::Result(page([(1, b"once\n".to_vec())], 2)));
         let said = logs_of(&server, args).await;
         let stderr = "exec-server: the server repeats output of the process `p` that it has sent before\n";
-        assert_eq!(said, Said { code, stdout: "once\n".into(), stderr: stderr.into() }, "{args:?}");
+        assert_eq!(said, CommandOutput { code, stdout: "once\n".into(), stderr: stderr.into() }, "{args:?}");
     }
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_wait_is_not_asked_without_a_pause() {
+async fn a_server_that_ignores_the_wait_is_not_polled_without_a_pause() {
     let server = ScriptedServer::new();
     let mut reads = 0;
     let begun = std::time::Instant::now();

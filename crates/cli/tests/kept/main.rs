@@ -1,4 +1,4 @@
-//! The commands for kept sessions, as a person types them. The sessions are made by the client that programs embed.
+//! The commands for kept sessions, as a person types them. The client library makes the sessions.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 mod background;

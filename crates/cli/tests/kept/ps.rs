@@ -3,14 +3,14 @@
 use client::ProcessState;
 use testkit::{TestServer, eventually_async};
 
-use crate::support::{Kept, Said, command, run, sh};
+use crate::support::{CommandOutput, KeptSession, command, run, sh};
 
 #[tokio::test]
 async fn processes_are_listed_as_a_table() {
-    let kept = Kept::start().await;
+    let kept = KeptSession::start().await;
     let said = kept.run(&["ps"]).await;
     let nothing = "exec-server: there are no processes in the session `default`\n";
-    assert_eq!(said, Said { code: 0, stdout: String::new(), stderr: nothing.into() });
+    assert_eq!(said, CommandOutput { code: 0, stdout: String::new(), stderr: nothing.into() });
 
     kept.process(sh("long", "exec sleep 1000")).await;
     kept.process(sh("short", "echo 12345; exit 3")).await;
@@ -29,7 +29,7 @@ async fn processes_are_listed_as_a_table() {
 
 #[tokio::test]
 async fn processes_are_listed_as_json() {
-    let kept = Kept::start().await;
+    let kept = KeptSession::start().await;
     assert_eq!(kept.run(&["ps", "--json"]).await.stdout, "[]\n");
     kept.process(sh("p", "exec sleep 1000")).await;
     let process = kept.only_process().await;
@@ -47,24 +47,24 @@ async fn a_session_that_does_not_exist_is_an_error() {
         "exec-server: there is no session `mine` at {}; start one with `exec-server run --session mine`\n",
         server.url()
     );
-    assert_eq!(said, Said { code: 1, stdout: String::new(), stderr: expected });
+    assert_eq!(said, CommandOutput { code: 1, stdout: String::new(), stderr: expected });
     for args in [&["kill", "p"][..], &["logs", "p"], &["ps", "-s", "a/b"]] {
         let said = run(command(state.path()).args(args)).await;
         assert_eq!((said.code, said.stdout.as_str()), (1, ""), "{args:?} {}", said.stderr);
         assert!(said.stderr.contains("no session `default` on this machine") || args[0] == "ps", "{}", said.stderr);
     }
-    assert!(!state.path().join("exec-server").exists(), "looking starts no server");
+    assert!(!state.path().join("exec-server").exists(), "`ps` starts no server");
 }
 
 #[tokio::test]
-async fn a_session_whose_time_is_over_is_missed_but_stays_remembered() {
-    let kept = Kept::with_args(&["--max-session-ttl", "1ms"]).await;
+async fn an_expired_session_is_reported_and_stays_recorded() {
+    let kept = KeptSession::with_args(&["--max-session-ttl", "1ms"]).await;
     let gone = eventually_async("its time is over", async || {
         let said = kept.run(&["ps"]).await;
         (said.code == 1).then_some(said.stderr)
     })
     .await;
     assert!(gone.contains("does not have the session `default`, or not any more: unknown session id"), "{gone}");
-    // The server that has it may answer at this address again.
+    // The server that has the session may listen at this address again.
     assert!(kept.record("default").exists());
 }

@@ -1,14 +1,14 @@
-//! What is remembered of a session: where it is, and for how long it is kept.
+//! The record of a session: its address, and how long it is kept.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use testkit::{TestServer, eventually_async, is_alive};
 
-use crate::support::{Kept, command, folder_of, run};
+use crate::support::{KeptSession, command, folder_of, run};
 
 #[tokio::test]
-async fn a_look_at_another_server_behind_the_same_address_forgets_nothing() {
+async fn asking_another_server_at_the_same_address_removes_no_record() {
     let state = tempfile::tempdir().unwrap();
     let url_of = |name: &str| format!("unix://{}", state.path().join(name).display());
     let _first = TestServer::with_args(&["--listen", &url_of("first")]).await;
@@ -31,7 +31,7 @@ async fn a_look_at_another_server_behind_the_same_address_forgets_nothing() {
             format!("exec-server: the server at {url} does not have the session `default`, or not any more: ");
         assert!(lost.code == 1 && lost.stderr.starts_with(&expected), "{lost:?}");
     }
-    // A new session takes its name, but not its place.
+    // A new session takes over the name, and the record of the old one is kept beside it.
     let begun = said(&["run", "-d", "--", "true"]).await;
     let expected = format!(
         "exec-server: the server at {url} does not have the session `default`, so a new one was started; if the \
@@ -44,7 +44,7 @@ async fn a_look_at_another_server_behind_the_same_address_forgets_nothing() {
 }
 
 #[tokio::test]
-async fn every_session_that_had_the_name_stays_remembered() {
+async fn all_sessions_that_had_the_name_stay_recorded() {
     let state = tempfile::tempdir().unwrap();
     let url = format!("unix://{}", state.path().join("address").display());
     let name = "x".repeat(60);
@@ -67,8 +67,8 @@ async fn every_session_that_had_the_name_stays_remembered() {
 }
 
 #[tokio::test]
-async fn a_session_is_kept_for_the_longer_time_unless_another_one_is_asked_for() {
-    let kept = Kept::with_args(&["--session-ttl", "1ms"]).await;
+async fn the_longer_lifetime_counts_unless_another_one_is_requested() {
+    let kept = KeptSession::with_args(&["--session-ttl", "1ms"]).await;
     let start = async |args: &[&str]| {
         let all = [&["run", "-s", "other", "-d"], args, &["--", "sleep", "1000"]].concat();
         assert_eq!(kept.run(&all).await.code, 0);
@@ -77,7 +77,7 @@ async fn a_session_is_kept_for_the_longer_time_unless_another_one_is_asked_for()
     let keep = || record().lines().nth(1).map(|line| Duration::from_millis(line.parse().unwrap()));
     start(&["--keep", "1ms"]).await;
     assert_eq!(keep(), Some(Duration::from_millis(1)));
-    // Nothing is left of it, so it is another one that is kept for the usual time.
+    // The old session has ended, so this is a new one with the default lifetime.
     start(&[]).await;
     assert_eq!(keep(), Some(Duration::from_secs(24 * 3600)));
     start(&["--keep", "100h"]).await;
@@ -88,6 +88,5 @@ async fn a_session_is_kept_for_the_longer_time_unless_another_one_is_asked_for()
     assert_eq!(processes.len(), 3, "{}", said.stderr);
     start(&["--keep", "1ms"]).await;
     let pid = processes[0].pid.unwrap();
-    eventually_async("it is kept only for the time that was asked for", async || (!is_alive(pid)).then_some(()))
-        .await;
+    eventually_async("the requested lifetime is used", async || (!is_alive(pid)).then_some(())).await;
 }

@@ -1,4 +1,4 @@
-//! A server with a kept session, and the commands run against it.
+//! A server with a kept session, and commands that run against it.
 
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
@@ -16,14 +16,14 @@ const LONG: Duration = Duration::from_secs(3600);
 /// Longer than any command takes on a loaded machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A server, and a session `default` on it whose name is known to the commands.
-pub(crate) struct Kept {
+/// A server with a session that is recorded under the name `default`.
+pub(crate) struct KeptSession {
     pub(crate) server: TestServer,
     state: TempDir,
     session: SessionId,
 }
 
-impl Kept {
+impl KeptSession {
     pub(crate) async fn start() -> Self {
         Self::with_args(&[]).await
     }
@@ -32,7 +32,7 @@ impl Kept {
         Self::of(TestServer::with_args(args).await, tempfile::tempdir().unwrap()).await
     }
 
-    /// On a Unix socket, where messages are lines, as with the server that commands start in the background.
+    /// A server on a Unix socket, where messages are lines, as with the server that commands start in the background.
     pub(crate) async fn on_a_unix_socket() -> Self {
         let state = tempfile::tempdir().unwrap();
         let url = format!("unix://{}", state.path().join("socket").display());
@@ -44,7 +44,7 @@ impl Kept {
         Self { server, state, session }
     }
 
-    /// A client that takes the session from whoever has it.
+    /// A client that takes the session over.
     pub(crate) async fn client(&self) -> ExecServerClient {
         let options = ExecServerClientConnectOptions {
             resume_session_id: Some(self.session.clone()),
@@ -54,7 +54,7 @@ impl Kept {
         connect(self.server.url(), options).await
     }
 
-    /// Starts a process of the session and leaves it there, as `run -d` does.
+    /// Starts a process of the session and leaves it running, as `run -d` does.
     pub(crate) async fn process(&self, params: StartParams) {
         let client = self.client().await;
         client.start(StartParams { paused: true, ..params }).await.unwrap().detach();
@@ -68,17 +68,17 @@ impl Kept {
         command
     }
 
-    /// Where a session of this name is remembered.
+    /// The file that records a session of this name.
     pub(crate) fn record(&self, name: &str) -> PathBuf {
         self.state.path().join("exec-server/sessions").join(folder_of(self.server.url())).join(name)
     }
 
-    /// Runs one to its end.
-    pub(crate) async fn run(&self, args: &[&str]) -> Said {
+    /// Runs a command to its end.
+    pub(crate) async fn run(&self, args: &[&str]) -> CommandOutput {
         run(&mut self.command(args)).await
     }
 
-    /// The only process, as `ps --json` tells.
+    /// The only process in the output of `ps --json`.
     pub(crate) async fn only_process(&self) -> ProcessSummary {
         let said = self.run(&["ps", "--json"]).await;
         let mut processes: Vec<ProcessSummary> = serde_json::from_str(&said.stdout).unwrap();
@@ -87,15 +87,15 @@ impl Kept {
     }
 }
 
-/// What a command said.
+/// The output and the exit code of a command.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Said {
+pub(crate) struct CommandOutput {
     pub(crate) code: i32,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
 }
 
-/// Our binary, with nothing configured but where it keeps what outlives it.
+/// Our binary, without configuration except for the directory of its records.
 pub(crate) fn command(state: &Path) -> Command {
     let mut command = Command::new(binary());
     command.env("XDG_STATE_HOME", state).env("XDG_CONFIG_HOME", state).env("CODEX_HOME", state).env("HOME", state);
@@ -103,14 +103,14 @@ pub(crate) fn command(state: &Path) -> Command {
     command
 }
 
-pub(crate) async fn run(command: &mut Command) -> Said {
+pub(crate) async fn run(command: &mut Command) -> CommandOutput {
     let Output { status, stdout, stderr } =
-        tokio::time::timeout(PATIENCE, command.output()).await.expect("it does not end").unwrap();
+        tokio::time::timeout(PATIENCE, command.output()).await.expect("the command does not end").unwrap();
     let (stdout, stderr) = (String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap());
-    Said { code: status.code().expect("it was killed"), stdout, stderr }
+    CommandOutput { code: status.code().expect("a signal ended the command"), stdout, stderr }
 }
 
-/// Makes a session that is kept, under the name `default`.
+/// Makes a kept session with the name `default`.
 pub(crate) async fn make_session(url: &str, state: &Path) -> SessionId {
     let options =
         ExecServerClientConnectOptions { keep_for: Some(LONG), ..ExecServerClientConnectOptions::default() };
@@ -127,7 +127,7 @@ async fn connect(url: &str, options: ExecServerClientConnectOptions) -> ExecServ
     ExecServerClient::connect(UrlConnector::new(url, Default::default()), options).await.unwrap()
 }
 
-/// As the command line names it.
+/// The process id as the command line shows it.
 pub(crate) fn folder_of(url: &str) -> String {
     url.replace("_", "_5f").replace(':', "_3a").replace('/', "_2f")
 }

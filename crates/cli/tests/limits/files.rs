@@ -7,7 +7,7 @@ use transport::Framing;
 
 const INVALID_REQUEST: i64 = -32600;
 
-/// Opens files under many names, and returns the error of the last one.
+/// Opens files until one is refused, and returns that error.
 async fn open_one_too_many(client: &mut Client, limit: usize) -> testkit::Value {
     let open = |number: usize| json!({"handleId": number.to_string(), "path": "file:///proc/self/status"});
     for number in 0..limit {
@@ -23,25 +23,25 @@ async fn file_handles_beyond_the_limit_are_refused_until_one_is_closed() {
     for (args, limit) in [(vec![], 128), (vec!["--max-file-handles", "3"], 3)] {
         let server = TestServer::with_args(&args).await;
         let mut client = server.client().await;
-        // The words are published, and so do not name the flag.
+        // The text is published, so it does not name the flag.
         let message = format!("at most {limit} file reads may be open per connection");
         let expected = json!({"code": INVALID_REQUEST, "message": message});
         assert_eq!(open_one_too_many(&mut client, limit).await, expected);
         let create = json!({"handleId": "upload", "path": upload});
         assert_eq!(client.call_error("fs/create", create.clone()).await, expected);
-        // Another session has a limit of its own.
+        // Another session has its own limit.
         assert_eq!(open_one_too_many(&mut server.client().await, limit).await, expected);
         client.call("fs/close", json!({"handleId": "0"})).await;
         client.call("fs/create", create.clone()).await;
         client.call("fs/commit", json!({"handleId": "upload"})).await;
-        // An upload that is in its place is remembered, but takes nobody's room.
+        // A committed upload stays known, but does not count.
         client.call("fs/open", json!({"handleId": "0", "path": upload})).await;
     }
 }
 
 const LARGE: u64 = 128 << 20;
 
-/// Makes a directory while a large file is copied, and returns how much was copied when that was done.
+/// Creates a directory while a large file is copied. Returns how many bytes were copied when the directory was created.
 async fn copied_meanwhile(client: &mut Client, place: &std::path::Path) -> u64 {
     let uri = |name: &str| format!("file://{}/{name}", place.display());
     let copied = || std::fs::metadata(place.join("copy")).map_or(0, |found| found.len());
@@ -57,31 +57,31 @@ async fn copied_meanwhile(client: &mut Client, place: &std::path::Path) -> u64 {
 
 #[tokio::test]
 async fn operations_on_files_beyond_the_limit_wait() {
-    // In memory, where no file system copies without copying.
+    // In memory, because some disk file systems copy by sharing blocks.
     let place = tempfile::tempdir_in("/dev/shm").unwrap();
     std::fs::write(place.path().join("large"), vec![7; LARGE as usize]).unwrap();
     let server = TestServer::with_args(&["--max-file-operations", "1"]).await;
     let mut client = server.client().await;
     for _ in 0..5 {
-        assert_eq!(copied_meanwhile(&mut client, place.path()).await, LARGE, "one at a time");
+        assert_eq!(copied_meanwhile(&mut client, place.path()).await, LARGE, "one operation at a time");
     }
     let server = TestServer::start().await;
     let mut client = server.client().await;
-    eventually_async("another is done meanwhile", async || {
+    eventually_async("a second operation is done meanwhile", async || {
         (copied_meanwhile(&mut client, place.path()).await < LARGE).then_some(())
     })
     .await;
 }
 
-/// Looks in a row, five milliseconds apart, at which the server has used no more processor time. The kernel counts that time in
-/// hundredths of a second, so that a few looks prove nothing.
-const QUIET_LOOKS: usize = 50;
+/// Consecutive checks, five milliseconds apart, at which the server has used no more CPU time. The kernel counts CPU time in hundredths
+/// of a second, so a few checks prove nothing.
+const QUIET_CHECKS: usize = 50;
 
-/// Nothing here takes this long, even on a loaded machine, unless it waits for somebody else.
+/// Nothing here takes this long, even on a loaded machine, unless it waits for another client.
 const AT_LAST: Duration = Duration::from_secs(20);
 
 #[tokio::test]
-async fn clients_that_do_not_read_hold_up_nobody_else() {
+async fn clients_that_do_not_read_delay_no_other_client() {
     let place = tempfile::tempdir().unwrap();
     let large = place.path().join("large");
     std::fs::create_dir(&large).unwrap();
@@ -89,14 +89,14 @@ async fn clients_that_do_not_read_hold_up_nobody_else() {
         std::fs::write(large.join(format!("{number}{}", "x".repeat(100))), "").unwrap();
     }
     let uri = format!("file://{}", place.path().display());
-    // In one piece, so that the server reads all requests before the first large answer stops it.
+    // In one write, so that the server reads all requests before the first large answer blocks it.
     let mut requests = Vec::new();
     for id in 100..300 {
         let params = json!({"path": format!("{uri}/large")});
         let request = json!({"id": id, "method": "fs/readDirectory", "params": params}).to_string();
         Framing::WebSocketClient.frame(&mut requests, request.len(), |out| out.extend_from_slice(request.as_bytes()));
     }
-    // Three of them have more finished answers waiting than all sessions together may have operations.
+    // Three of the clients have more finished answers than the operations that all sessions together may have.
     let server = TestServer::with_args(&["--max-file-operations", "200"]).await;
     let mut silent = Vec::new();
     for _ in 0..3 {
@@ -104,20 +104,21 @@ async fn clients_that_do_not_read_hold_up_nobody_else() {
         client.send_bytes(&requests).await.unwrap();
         silent.push(client);
     }
-    let (mut before, mut quiet_looks) = (None, 0);
+    let (mut before, mut quiet_checks) = (None, 0);
     eventually("their answers wait", || {
         let now = testkit::cpu_time(server.pid());
-        quiet_looks = if before.replace(now) == Some(now) { quiet_looks + 1 } else { 0 };
-        (quiet_looks == QUIET_LOOKS).then_some(())
+        quiet_checks = if before.replace(now) == Some(now) { quiet_checks + 1 } else { 0 };
+        (quiet_checks == QUIET_CHECKS).then_some(())
     })
     .await;
     let mut other = server.client().await;
     let listing = other.call("fs/readDirectory", json!({"path": uri}));
-    let listed = tokio::time::timeout(AT_LAST, listing).await.expect("it waits for clients that do not read");
+    let listed =
+        tokio::time::timeout(AT_LAST, listing).await.expect("the request waits for clients that do not read");
     assert_eq!(listed["entries"][0]["fileName"], "large");
 }
 
-/// A folder with one file of so many zeros.
+/// A folder with one file of this many zeros.
 fn zeros(bytes: usize) -> (tempfile::TempDir, testkit::Value) {
     let place = tempfile::tempdir().unwrap();
     std::fs::File::create(place.path().join("zeros")).unwrap().set_len(bytes as u64).unwrap();
@@ -125,7 +126,7 @@ fn zeros(bytes: usize) -> (tempfile::TempDir, testkit::Value) {
     (place, params)
 }
 
-/// Waits until the server has done what can be done: it uses no processor for some looks in a row.
+/// Waits until the server has nothing left to do: it uses no CPU time in several checks.
 async fn at_rest(server: &TestServer) {
     let (mut before, mut looks) = (None, 0);
     eventually("the server rests", || {
@@ -137,7 +138,7 @@ async fn at_rest(server: &TestServer) {
 }
 
 #[tokio::test]
-async fn large_files_that_nobody_takes_are_not_read() {
+async fn large_files_are_not_read_for_a_client_that_does_not_read() {
     const SIZE: usize = 24 << 20;
     let (_place, params) = zeros(SIZE);
     let server = TestServer::start().await;
@@ -153,12 +154,12 @@ async fn large_files_that_nobody_takes_are_not_read() {
         assert_eq!(answer["result"]["dataBase64"].as_str().unwrap().len(), SIZE / 3 * 4);
     }
     let grown = testkit::peak_resident_bytes(server.pid()) - before;
-    // The contents, the answer, and the answer in the buffer of the writer, two of them at a time.
+    // Two answers at a time: the contents, the answer, and its copy in the buffer of the writer.
     assert!(grown < 4 * SIZE, "{grown} bytes for answers that are made one at a time");
 }
 
 #[tokio::test]
-async fn large_answers_of_all_connections_have_a_bound() {
+async fn large_answers_of_all_connections_together_are_limited() {
     let (place, params) = zeros(12 << 20);
     std::fs::write(place.path().join("small"), vec![0; 1 << 20]).unwrap();
     let small = json!({"path": format!("file://{}/small", place.path().display())});
@@ -173,7 +174,7 @@ async fn large_answers_of_all_connections_have_a_bound() {
     at_rest(&server).await;
     let mut client = server.client().await;
     let large = client.send("fs/readFile", params.clone()).await;
-    // Small answers do not wait for it, nor do others with less than 4 MiB.
+    // Small answers do not wait for the large ones, and neither do answers below 4 MiB.
     for _ in 0..40 {
         let answer = client.request("fs/readFile", small.clone()).await;
         assert_eq!(answer["result"]["dataBase64"].as_str().unwrap().len(), (1_usize << 20).div_ceil(3) * 4);
@@ -184,8 +185,8 @@ async fn large_answers_of_all_connections_have_a_bound() {
 }
 
 #[tokio::test]
-async fn listings_that_nobody_takes_are_not_made_and_are_whole_later() {
-    // In memory, where many files are made quickly.
+async fn listings_are_not_made_for_a_client_that_does_not_read_and_are_complete_later() {
+    // In memory, where many files are created quickly.
     let place = tempfile::tempdir_in("/dev/shm").unwrap();
     // In an answer, each of these characters takes six bytes.
     let name = |number: usize| format!("{number}{}", "\u{1}".repeat(240));

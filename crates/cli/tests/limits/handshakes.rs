@@ -1,4 +1,4 @@
-//! Connections that have not shown yet who they are.
+//! Connections that have not authenticated yet.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use transport::ConnectOptions;
 
 const TOKEN: &str = "token-0123456789";
 
-/// Shorter than a silent connection is waited for, so that none of them ends by itself.
+/// Shorter than the deadline of a handshake, so that no silent connection ends by itself.
 const WELL_BEFORE_THE_DEADLINE: Duration = Duration::from_secs(5);
 
 struct Guarded {
@@ -34,7 +34,7 @@ impl Guarded {
         sockets
     }
 
-    /// A client that has shown its token, and no more.
+    /// A client that has sent its token and nothing else.
     async fn connect(&self) -> Client {
         let options = ConnectOptions { bearer_token: Some(TOKEN.to_owned()), ..Default::default() };
         Client::connect_with(self.server.url(), options).await.unwrap()
@@ -58,7 +58,7 @@ impl Guarded {
 }
 
 #[tokio::test]
-async fn sockets_without_a_token_do_not_keep_out_a_client_that_has_one() {
+async fn silent_connections_do_not_keep_out_a_client_with_a_token() {
     let guarded = Guarded::new(&["--max-connections", "4"]).await;
     let _silent = guarded.silent_sockets(20).await;
     let client = timeout(WELL_BEFORE_THE_DEADLINE, guarded.client()).await;
@@ -66,7 +66,7 @@ async fn sockets_without_a_token_do_not_keep_out_a_client_that_has_one() {
 }
 
 #[tokio::test]
-async fn the_oldest_silent_sockets_make_room_for_others() {
+async fn the_oldest_silent_connections_are_closed_to_make_room() {
     let guarded = Guarded::new(&["--max-handshakes", "4"]).await;
     let silent = guarded.silent_sockets(20).await;
     let mut client = timeout(WELL_BEFORE_THE_DEADLINE, guarded.client()).await.expect("the client is kept out");
@@ -75,7 +75,7 @@ async fn the_oldest_silent_sockets_make_room_for_others() {
 }
 
 #[tokio::test]
-async fn clients_that_wait_for_a_connection_hold_up_neither_pages_nor_refusals() {
+async fn clients_that_wait_for_a_connection_delay_neither_http_pages_nor_refusals() {
     let guarded = Guarded::new(&["--max-connections", "1", "--max-handshakes", "8"]).await;
     let served = guarded.client().await;
     let mut waiting = Vec::new();
@@ -98,7 +98,7 @@ async fn clients_that_wait_for_a_connection_hold_up_neither_pages_nor_refusals()
 
     drop(served);
     let mut next = waiting.remove(0);
-    timeout(WELL_BEFORE_THE_DEADLINE, next.handshake(None)).await.expect("the first that waits is served");
+    timeout(WELL_BEFORE_THE_DEADLINE, next.handshake(None)).await.expect("the first client that waits is served");
     assert_eq!(next.run("p", &["true"]).await.exit_code, 0);
 }
 

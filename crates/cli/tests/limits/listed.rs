@@ -1,9 +1,9 @@
-//! The list itself: a limit that is added must be added here, and with it a test.
+//! The list of limits. A new limit must be added here, together with a test that reaches it.
 
 use testkit::run_to_end;
 
 #[tokio::test]
-async fn the_list_is_the_one_that_is_tested() {
+async fn the_list_is_complete() {
     let output = run_to_end(&["--help-limits"]).await;
     assert_eq!(output.status.code(), Some(0));
     let text = String::from_utf8(output.stdout).unwrap();
@@ -39,7 +39,7 @@ async fn the_list_is_the_one_that_is_tested() {
         "pong-deadline",
         "takeover-after",
         "shutdown-grace",
-        // Reached only by a process that outlives SIGKILL, which needs a dead file system.
+        // Only a process that survives SIGKILL reaches this limit, which needs a file system that hangs.
         "kill-patience",
         "exit-when-idle",
     ];
@@ -50,7 +50,7 @@ async fn the_list_is_the_one_that_is_tested() {
 }
 
 #[tokio::test]
-async fn values_that_make_no_sense_are_refused() {
+async fn invalid_values_are_refused() {
     for args in [
         ["--max-connections", "many"],
         ["--max-connections", "1.5"],

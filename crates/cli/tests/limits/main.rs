@@ -1,4 +1,4 @@
-//! Every limit of `--help-limits` is reached once, and says so.
+//! A test for every limit of `--help-limits`: the limit is reached, and the error names it.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 mod files;

@@ -1,4 +1,4 @@
-//! The limit on the size of a message, both ways.
+//! The limit for the size of a message, in both directions.
 
 use testkit::{Client, TestServer, json};
 use transport::{ConnectOptions, MessageLimits};
@@ -10,7 +10,7 @@ async fn server() -> TestServer {
 }
 
 #[tokio::test]
-async fn a_message_of_exactly_the_limit_is_taken_and_one_byte_more_is_not() {
+async fn a_message_of_exactly_the_limit_is_accepted_and_one_byte_more_is_not() {
     let server = server().await;
     let mut client = server.client().await;
     let padded = |size: usize| {
@@ -25,14 +25,14 @@ async fn a_message_of_exactly_the_limit_is_taken_and_one_byte_more_is_not() {
     assert_eq!(answer["error"]["data"], json!({"kind": "messageTooLarge"}));
     let message = answer["error"]["message"].as_str().unwrap();
     assert!(message.ends_with("exceeds maximum length of 65536 bytes"), "{message}");
-    // Where no id can be found at the beginning, the error belongs to no request.
+    // If the beginning of the message has no id, the error belongs to no request.
     client.send_text(&format!(r#"{{"x":"{}","id":5}}"#, "y".repeat(LIMIT))).await;
     assert_eq!(client.next().await["id"], -1);
     assert_eq!(client.run("p", &["true"]).await.exit_code, 0);
 }
 
 #[tokio::test]
-async fn an_answer_over_the_limit_is_an_error_that_says_so() {
+async fn an_answer_over_the_limit_becomes_an_error() {
     let server = server().await;
     let mut client = server.client().await;
     let long = "x".repeat(200);
@@ -66,7 +66,7 @@ async fn a_read_returns_as_much_as_fits_a_message() {
 }
 
 #[tokio::test]
-async fn output_is_cut_so_that_every_message_fits() {
+async fn output_is_divided_so_that_every_message_fits() {
     let server = server().await;
     let limits = MessageLimits { message_bytes: LIMIT };
     let mut client =

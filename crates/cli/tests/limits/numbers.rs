@@ -1,4 +1,4 @@
-//! Limits on how many.
+//! Limits for numbers: connections, sessions, processes, requests, ids and queued input.
 
 use std::time::Duration;
 
@@ -13,18 +13,21 @@ async fn connections_beyond_the_limit_wait_until_one_ends() {
     let (first, mut second) = (server.client().await, server.client().await);
     let mut third = server.raw().await;
     let asked = third.send("initialize", json!({"clientName": "third"})).await;
-    // Two whole processes run while the third connection waits, so it would have been answered if it was served.
+    // Two processes run to their end while the third connection waits, so it would have been answered if it was served.
     for id in ["a", "b"] {
         second.run(id, &["true"]).await;
     }
     assert!(timeout(Duration::from_millis(100), third.receive()).await.is_err(), "a third connection is served");
     assert_eq!(http_get(server.address(), "/healthz", &[]).await.body, "ok", "a full server is healthy");
     drop(first);
-    assert!(third.answer(asked).await["result"]["sessionId"].is_string(), "it is served when another one ends");
+    assert!(
+        third.answer(asked).await["result"]["sessionId"].is_string(),
+        "the connection is served when another one ends"
+    );
 }
 
 #[tokio::test]
-async fn a_listener_that_waits_takes_no_place_from_another() {
+async fn a_full_listener_leaves_connections_to_other_listeners() {
     let args = ["--max-connections", "1", "--listen", "ws://127.0.0.1:0", "--listen", "ws://127.0.0.1:0"];
     let server = TestServer::with_args(&args).await;
     for url in [&server.urls()[0], &server.urls()[1], &server.urls()[0]] {
@@ -43,7 +46,7 @@ async fn sessions_beyond_the_limit_are_refused_until_one_ends() {
     let message = "server has reached its limit of 2 sessions (--max-sessions)";
     assert_eq!(error, json!({"code": INVALID_REQUEST, "message": message}));
     drop(first);
-    eventually_async("the session of a client that left makes room", async || {
+    eventually_async("the session of a client that left is evicted", async || {
         third.request("initialize", json!({"clientName": "third"})).await.get("result").map(drop)
     })
     .await;
@@ -71,15 +74,15 @@ async fn kept(server: &TestServer) -> Client {
     client
 }
 
-/// Whether a session can still be taken up.
+/// Whether a session can still be resumed.
 async fn is_known(server: &TestServer, session: &str) -> bool {
     let params = json!({"clientName": "testkit", "resumeSessionId": session});
     server.raw().await.request("initialize", params).await.get("result").is_some()
 }
 
-/// Waits until so many connections are left.
+/// Waits until this many connections are left.
 async fn connections_left(server: &TestServer, left: u64) {
-    eventually_async("the others have ended", async || {
+    eventually_async("the other connections have ended", async || {
         let open = format!("exec_server_connections_active{{transport=\"websocket\"}} {left}\n");
         http_get(server.address(), "/metrics", &[]).await.body.contains(&open).then_some(())
     })
@@ -87,28 +90,28 @@ async fn connections_left(server: &TestServer, left: u64) {
 }
 
 #[tokio::test]
-async fn empty_sessions_of_clients_that_left_make_room() {
+async fn empty_detached_sessions_are_evicted() {
     let server = TestServer::with_args(&["--max-sessions", "3"]).await;
     let mut busy = kept(&server).await;
     busy.start("p", &["sleep", "1000"]).await;
     let mut sessions = vec![busy.session.clone()];
     drop(busy);
     for number in 1..=5 {
-        // One after the other, so that it is known which of them left first.
+        // One after the other, so that the order in which they left is known.
         connections_left(&server, 0).await;
         sessions.push(kept(&server).await.session.clone());
         assert_eq!(sessions.len(), number + 1);
     }
     connections_left(&server, 0).await;
-    assert!(is_known(&server, &sessions[0]).await, "a session with a process is nobody else's to end");
+    assert!(is_known(&server, &sessions[0]).await, "a session with a process is not evicted");
     for gone in &sessions[1..=3] {
-        assert!(!is_known(&server, gone).await, "who left first makes room first");
+        assert!(!is_known(&server, gone).await, "the session that was left first is evicted first");
     }
     assert!(is_known(&server, &sessions[4]).await && is_known(&server, &sessions[5]).await);
 }
 
 #[tokio::test]
-async fn sessions_that_hold_only_results_make_room_after_the_ordinary_time() {
+async fn detached_sessions_with_closed_processes_are_evicted_after_the_default_lifetime() {
     let server = TestServer::with_args(&["--max-sessions", "1", "--session-ttl", "300ms"]).await;
     let mut first = kept(&server).await;
     first.run("p", &["true"]).await;
@@ -117,7 +120,7 @@ async fn sessions_that_hold_only_results_make_room_after_the_ordinary_time() {
     let mut second = server.raw().await;
     let error = second.call_error("initialize", json!({"clientName": "second"})).await;
     assert_eq!(error["message"], "server has reached its limit of 1 sessions (--max-sessions)");
-    eventually_async("the first has had the time that every session has", async || {
+    eventually_async("the first session has had its default lifetime", async || {
         second.request("initialize", json!({"clientName": "second"})).await.get("result").map(drop)
     })
     .await;
@@ -137,7 +140,7 @@ async fn processes_beyond_the_limit_are_refused_until_one_is_forgotten() {
         client.request("process/start", Client::start_params("c", &["true"])).await.get("result").map(drop)
     })
     .await;
-    // Another session has a limit of its own.
+    // Another session has its own limit.
     assert_eq!(server.client().await.run("d", &["true"]).await.exit_code, 0);
 }
 
@@ -152,7 +155,7 @@ async fn unanswered_requests_beyond_the_limit_are_refused() {
     let error = client.call_error("environment/status", json!({})).await;
     let message = "connection has reached its limit of 3 unanswered requests (--max-requests)";
     assert_eq!(error, json!({"code": INVALID_REQUEST, "message": message}));
-    // Another connection has a limit of its own.
+    // Another connection has its own limit.
     let mut other = server.client().await;
     assert_eq!(other.run("q", &["true"]).await.exit_code, 0);
 }
@@ -175,7 +178,7 @@ async fn argv_and_env_beyond_the_limit_are_refused() {
 }
 
 #[tokio::test]
-async fn more_than_the_kernel_takes_is_its_error_and_not_ours() {
+async fn arguments_over_the_limit_of_the_kernel_are_an_error_of_the_kernel() {
     let server = TestServer::with_args(&["--max-start-bytes", "32MiB"]).await;
     let mut client = server.client().await;
     let long = "x".repeat(16 << 20);
@@ -206,13 +209,13 @@ async fn ids_beyond_the_limit_are_refused() {
 }
 
 #[tokio::test]
-async fn writes_beyond_the_queue_wait_and_beyond_that_are_refused() {
+async fn writes_beyond_the_queue_wait_and_further_ones_are_refused() {
     let server = TestServer::with_args(&["--max-queued-stdin", "1KiB"]).await;
     let mut client = server.client().await;
     let mut params = Client::start_params("p", &["sh", "-c", "read line; exec wc -c"]);
     params["pipeStdin"] = json!(true);
     client.call("process/start", params).await;
-    // More than any pipe holds: the queue takes it because it is empty, and from then on it is full.
+    // More than any pipe holds. The queue accepts it because it is empty, and is full from then on.
     let chunk = "AAAA".repeat(1 << 19);
     let full = client.call("process/write", json!({"processId": "p", "chunk": chunk})).await;
     assert_eq!(full, json!({"status": "accepted"}));
@@ -233,7 +236,7 @@ async fn writes_beyond_the_queue_wait_and_beyond_that_are_refused() {
 }
 
 #[tokio::test]
-async fn input_that_waits_has_a_bound_over_all_processes() {
+async fn input_that_waits_for_all_processes_together_is_limited() {
     let server = TestServer::with_args(&["--max-queued-stdin", "8MiB", "--max-queued-stdin-total", "1MiB"]).await;
     let mut client = server.client().await;
     for process in ["a", "b"] {
@@ -243,18 +246,18 @@ async fn input_that_waits_has_a_bound_over_all_processes() {
     }
     let large = "AAAA".repeat(1 << 19);
     let write = |process: &str, chunk: &str| json!({"processId": process, "chunk": chunk});
-    // The first may have whatever it needs; with it everything is taken.
+    // The first process may queue as much as it wants, which uses up the limit.
     assert_eq!(client.call("process/write", write("a", &large)).await, json!({"status": "accepted"}));
     let error = client.call_error("process/write", write("b", &large)).await;
     assert_eq!((&error["code"], &error["data"]), (&json!(INVALID_REQUEST), &json!({"kind": "inputCrowded"})));
     assert!(error["message"].as_str().unwrap().contains("(--max-queued-stdin-total)"), "{error}");
-    // A process for which nothing waits can always be given a little.
+    // A process without queued input may always queue a little.
     let mut third = Client::start_params("c", &["cat"]);
     third["pipeStdin"] = json!(true);
     client.call("process/start", third).await;
     assert_eq!(client.call("process/write", write("c", "aGkK")).await, json!({"status": "accepted"}));
     assert_eq!(client.event("c").await["params"]["chunk"], "aGkK");
-    // When the first is gone there is room.
+    // When the first process has ended there is room again.
     client.call("process/terminate", json!({"processId": "a"})).await;
     assert_eq!(client.call("process/write", write("b", &large)).await, json!({"status": "accepted"}));
 }

@@ -1,4 +1,4 @@
-//! Slow, stalled and dead readers: who is served, and who is given up.
+//! Slow, stalled and dead readers: which of them are served, and which are disconnected.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ const CONNECTIONS: &str = "exec_server_connections_active{transport=\"websocket\
 
 const READ: &str = "exec_server_requests_total{method=\"fs/readFile\",result=\"success\"}";
 
-/// A pause after each 64 KiB: about 1.6 MB a second. What the kernel holds then takes longer than the deadline, and the steps in
-/// which the server sees it shrink take less than half of it.
+/// A pause after each 64 KiB: about 1.6 MB a second. At this speed the buffers of the kernel take longer to drain than the deadline, and
+/// the steps in which the server sees them drain take less than half of it.
 const PAUSE: Duration = Duration::from_millis(40);
 const SLOW_PEERS: &[&str] = &["--ping-interval", "200ms", "--pong-deadline", "1300ms"];
 
@@ -31,7 +31,7 @@ impl ZeroFile {
     }
 }
 
-/// Asks for more than the buffers of two sockets hold, and reads nothing of it.
+/// Requests more than the buffers of two sockets hold, and reads nothing.
 async fn ask_for_too_much(client: &mut Client, file: &ZeroFile) {
     for _ in 0..24 {
         client.send("fs/readFile", file.params()).await;
@@ -44,8 +44,8 @@ async fn is_given_up(server: &TestServer) {
 }
 
 #[tokio::test]
-async fn a_peer_that_stops_reading_is_given_up_while_answers_wait_for_it() {
-    // The ping is wanted only when the answers already block the way.
+async fn a_peer_that_stops_reading_is_disconnected_while_answers_wait() {
+    // The server decides to ping only when the answers already block the connection.
     let server = TestServer::with_args(&["--ping-interval", "1s", "--pong-deadline", "500ms"]).await;
     let file = ZeroFile::new(1 << 20);
     let mut stalled = server.client().await;
@@ -54,9 +54,9 @@ async fn a_peer_that_stops_reading_is_given_up_while_answers_wait_for_it() {
 }
 
 #[tokio::test]
-async fn a_peer_that_stops_reading_in_the_middle_of_an_answer_is_given_up() {
+async fn a_peer_that_stops_reading_inside_an_answer_is_disconnected() {
     let server = TestServer::with_args(&["--ping-interval", "1s", "--pong-deadline", "500ms"]).await;
-    // More than the buffers of two sockets hold. No ping is sent before the end of the answer, which never comes.
+    // More than the buffers of two sockets hold. The ping would come after the answer, which is never read.
     let file = ZeroFile::new(24 << 20);
     let mut stalled = server.client().await;
     stalled.send("fs/readFile", file.params()).await;
@@ -64,7 +64,7 @@ async fn a_peer_that_stops_reading_in_the_middle_of_an_answer_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_peer_that_stops_reading_is_given_up_even_if_it_goes_on_to_talk() {
+async fn a_peer_that_sends_and_does_not_read_is_disconnected() {
     let server = TestServer::with_args(&["--ping-interval", "1s", "--pong-deadline", "500ms"]).await;
     let file = ZeroFile::new(1 << 20);
     let mut talking = server.client().await;
@@ -79,12 +79,12 @@ async fn a_peer_that_stops_reading_is_given_up_even_if_it_goes_on_to_talk() {
 }
 
 #[tokio::test]
-async fn what_waits_behind_unread_answers_is_carried_out_when_the_client_leaves() {
+async fn requests_behind_unread_answers_are_carried_out_when_the_client_leaves() {
     let server = TestServer::start().await;
     let (file, folder) = (ZeroFile::new(1 << 20), tempfile::tempdir().unwrap());
     let mut leaving = server.client().await;
     ask_for_too_much(&mut leaving, &file).await;
-    // So many answers wait then that further requests do too.
+    // So many answers wait that further requests are parked.
     eventually_async("answers wait", async || (metric(&server, READ).await >= 6).then_some(())).await;
     let names: Vec<_> = (0..200).map(|number| folder.path().join(number.to_string())).collect();
     for name in &names {
@@ -94,7 +94,7 @@ async fn what_waits_behind_unread_answers_is_carried_out_when_the_client_leaves(
     let mut goodbye = Vec::new();
     Framing::WebSocketClient.close(&mut goodbye, 1000, "");
     leaving.send_bytes(&goodbye).await.unwrap();
-    eventually("all of it is done", || names.iter().all(|name| name.exists()).then_some(())).await;
+    eventually("all requests are carried out", || names.iter().all(|name| name.exists()).then_some(())).await;
 }
 
 #[tokio::test]

@@ -1,11 +1,11 @@
-//! Limits on what is kept for a client that comes back.
+//! Limits for the output that is retained for a client that reconnects.
 
 use protocol::decode_base64;
 use testkit::{Client, TestServer, Value, eventually, eventually_async, json, resident_bytes};
 
 use crate::metric;
 
-/// The bytes of a page.
+/// The output in an answer to `process/read`.
 fn output(page: &Value) -> Vec<u8> {
     let chunks = page["chunks"].as_array().unwrap().iter();
     chunks.flat_map(|chunk| decode_base64(chunk["chunk"].as_str().unwrap()).unwrap()).collect()
@@ -26,7 +26,7 @@ async fn output_beyond_retain_bytes_is_dropped_while_detached_and_the_gap_is_rep
     })
     .await;
     std::fs::write(&go, "").unwrap();
-    eventually_async("the process ends without anybody listening", async || {
+    eventually_async("the process ends without a reader", async || {
         (metric(&server, "exec_server_processes_active").await == 0).then_some(())
     })
     .await;
@@ -43,7 +43,7 @@ async fn output_beyond_retain_bytes_is_dropped_while_detached_and_the_gap_is_rep
     let dropped = page["droppedBytes"].as_u64().unwrap() as usize;
     assert_eq!(kept.len() + dropped, total);
     assert!(kept.len() <= 64 << 10, "{} bytes are kept", kept.len());
-    assert!(!kept.is_empty() && kept.ends_with(b"199999\n200000\n"), "the newest is kept");
+    assert!(!kept.is_empty() && kept.ends_with(b"199999\n200000\n"), "the newest output is kept");
     let oldest = page["oldestSeq"].as_u64().unwrap();
     assert!(oldest > 1);
     assert_eq!(page["chunks"][0]["seq"], oldest);
@@ -53,14 +53,14 @@ async fn output_beyond_retain_bytes_is_dropped_while_detached_and_the_gap_is_rep
 }
 
 #[tokio::test]
-async fn until_detached_hold_is_over_nothing_is_dropped() {
+async fn no_output_is_dropped_before_the_hold_ends() {
     let server = TestServer::with_args(&["--retain-bytes", "64KiB"]).await;
     let mut client = server.client().await;
     let session = client.session.clone();
     client.start("p", &["seq", "100000", "200000"]).await;
     drop(client);
     let mut client = server.resume(&session).await;
-    // The read says up to where the client knows; the rest follows as notifications.
+    // The read says which events the client has. The later ones follow as notifications.
     let page = client.call("process/read", json!({"processId": "p"})).await;
     assert_eq!((page.get("gap"), &page["closed"]), (None, &json!(false)));
     let rest = client.outcome("p").await;
@@ -68,10 +68,10 @@ async fn until_detached_hold_is_over_nothing_is_dropped() {
 }
 
 #[tokio::test]
-async fn a_client_that_is_connected_gets_what_processes_said_before_they_closed() {
-    /// Each has 64 KiB on its way, also when the limit is reached. With what the limit allows, that is more than is waited for below.
+async fn a_connected_client_gets_all_output_of_processes_that_have_closed() {
+    /// Each process has 64 KiB in flight even at the limit. With the limit itself, that is more than the test waits for below.
     const PROCESSES: usize = 120;
-    /// Less than a process may retain, and all together more than all of them may.
+    /// Less than one process may retain, but more than all of them may together.
     const BYTES: usize = 1_000_000;
     let server = TestServer::with_args(&["--retain-total-bytes", "16MiB"]).await;
     let mut client = server.client().await;
@@ -90,14 +90,14 @@ async fn a_client_that_is_connected_gets_what_processes_said_before_they_closed(
 }
 
 #[tokio::test]
-async fn all_processes_together_keep_no_more_than_retain_total_bytes() {
+async fn all_processes_together_retain_no_more_than_the_limit() {
     let server = TestServer::with_args(&["--retain-total-bytes", "4MiB", "--detached-hold", "0s"]).await;
     let mut client = server.client().await;
     client.run("warm-up", &["head", "-c", "1MiB", "/dev/zero"]).await;
     let before = resident_bytes(server.pid());
     for n in 0..64 {
         let outcome = client.run(&format!("p{n}"), &["head", "-c", "1048576", "/dev/zero"]).await;
-        assert_eq!(outcome.stdout.len(), 1 << 20, "nothing is lost on its way to a client that listens");
+        assert_eq!(outcome.stdout.len(), 1 << 20, "a client that reads misses nothing");
     }
     let mut kept = 0;
     for n in 0..64 {
@@ -108,7 +108,10 @@ async fn all_processes_together_keep_no_more_than_retain_total_bytes() {
         }
     }
     assert!((1..=4 << 20).contains(&kept), "{kept} bytes are kept");
-    eventually("memory follows", || (resident_bytes(server.pid()) < before + (16 << 20)).then_some(())).await;
+    eventually("the memory of the server shrinks", || {
+        (resident_bytes(server.pid()) < before + (16 << 20)).then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -118,7 +121,7 @@ async fn a_closed_process_is_forgotten_after_its_retention() {
     client.run("p", &["echo", "hello"]).await;
     let page = client.call("process/read", json!({"processId": "p"})).await;
     assert_eq!(output(&page), b"hello\n");
-    let error = eventually_async("it is forgotten", async || {
+    let error = eventually_async("the process is forgotten", async || {
         client.request("process/read", json!({"processId": "p"})).await.get("error").cloned()
     })
     .await;

@@ -1,4 +1,4 @@
-//! Limits on how long.
+//! Limits for times: waits, lifetimes, deadlines and graces.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ async fn a_read_waits_no_longer_than_max_wait() {
 }
 
 #[tokio::test]
-async fn a_session_and_its_processes_end_with_the_ttl() {
+async fn a_session_and_its_processes_end_after_the_ttl() {
     let server = TestServer::with_args(&["--session-ttl", "300ms"]).await;
     let mut client = server.client().await;
     let session = client.session.clone();
@@ -28,7 +28,7 @@ async fn a_session_and_its_processes_end_with_the_ttl() {
     let pid = client.processes().await[0]["pid"].as_u64().unwrap() as u32;
     drop(client);
     let mut client = server.resume(&session).await;
-    assert!(process_state(pid).is_some(), "within the ttl everything goes on");
+    assert!(process_state(pid).is_some(), "within the ttl the process goes on");
     assert_eq!(client.processes().await[0]["state"], "running");
     drop(client);
     eventually("its processes are gone", || process_state(pid).is_none().then_some(())).await;
@@ -38,23 +38,23 @@ async fn a_session_and_its_processes_end_with_the_ttl() {
 }
 
 #[tokio::test]
-async fn a_quiet_peer_is_pinged_and_one_that_does_not_answer_is_detached() {
+async fn a_quiet_peer_is_pinged_and_disconnected_if_it_does_not_answer() {
     let server = TestServer::with_args(&["--ping-interval", "100ms", "--pong-deadline", "300ms"]).await;
     let proxy = CuttingProxy::start(server.address()).await;
     let mut client = Client::connect(&proxy.url()).await;
     client.handshake(None).await;
     let session = client.session.clone();
     client.start("p", &["sleep", "1000"]).await;
-    // A client that answers stays, however long it is quiet.
+    // A client that answers stays connected, however long it is quiet.
     let page = client.call("process/read", json!({"processId": "p", "waitMs": 2000})).await;
     assert_eq!(page["exited"], false);
 
     proxy.freeze();
     let gone = "exec_server_connections_active{transport=\"websocket\"}";
-    eventually_async("the silent connection is given up", async || (metric(&server, gone).await == 0).then_some(()))
+    eventually_async("the silent connection is closed", async || (metric(&server, gone).await == 0).then_some(()))
         .await;
     let mut client = server.resume(&session).await;
-    assert_eq!(client.processes().await[0]["state"], "running", "detached, not ended");
+    assert_eq!(client.processes().await[0]["state"], "running", "the session is detached, not ended");
 }
 
 #[tokio::test]
@@ -70,13 +70,13 @@ async fn the_ping_interval_does_not_depend_on_the_deadline() {
             stream.writer.write_all(&pong).await.unwrap();
         }
     }
-    // A busy machine makes some gaps longer, but not all of them.
+    // A loaded machine makes some gaps longer, but not all of them.
     let shortest = pings.windows(2).map(|pair| pair[1] - pair[0]).min().unwrap();
     assert!(shortest < Duration::from_millis(700), "{shortest:?} between any two pings");
 }
 
 #[tokio::test]
-async fn a_peer_in_the_middle_of_a_long_message_is_not_given_up() {
+async fn a_peer_in_the_middle_of_a_long_message_is_not_disconnected() {
     let server = TestServer::with_args(&["--ping-interval", "50ms", "--pong-deadline", "250ms"]).await;
     let mut client = server.client().await;
     let text = json!({"id": 77, "method": "environment/status", "padding": "x".repeat(40_000)}).to_string();
@@ -84,14 +84,14 @@ async fn a_peer_in_the_middle_of_a_long_message_is_not_given_up() {
     Framing::WebSocketClient.frame(&mut message, text.len(), |out| out.extend_from_slice(text.as_bytes()));
     for piece in message.chunks(1000) {
         client.send_bytes(piece).await.unwrap();
-        // sleep: the pace of a slow line; all of it takes four times the deadline
+        // sleep: the speed of a slow line; the whole message takes four times the deadline
         tokio::time::sleep(Duration::from_millis(25)).await;
     }
     assert_eq!(client.answer(77).await["result"], json!({"status": "ready"}));
 }
 
 #[tokio::test]
-async fn a_silent_connection_is_replaced_after_takeover_after_and_a_live_one_is_not() {
+async fn a_resume_replaces_a_silent_connection_after_takeover_after_but_not_a_live_one() {
     let server = TestServer::with_args(&["--takeover-after", "200ms"]).await;
     let proxy = CuttingProxy::start(server.address()).await;
     let mut old = Client::connect(&proxy.url()).await;
@@ -103,7 +103,7 @@ async fn a_silent_connection_is_replaced_after_takeover_after_and_a_live_one_is_
     let resume = json!({"clientName": "new", "resumeSessionId": session});
     let (refused, _) = tokio::join!(
         new.call_error("initialize", resume),
-        // It answers pings while it waits for an answer.
+        // This client answers pings while it waits for an answer.
         old.call("process/read", json!({"processId": "p", "waitMs": 1500})),
     );
     let message = format!("session {session} is already attached to another connection");

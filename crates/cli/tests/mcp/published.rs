@@ -1,11 +1,11 @@
-//! Against a server that knows the published protocol and none of our extensions, the stdin of an MCP server cannot be ended.
+//! The bridge against a server with the published protocol and none of our extensions, which cannot close the stdin of an MCP server.
 
 use testkit::{PublishedServer, TestServer, eventually, is_alive};
 
-use crate::support::{Bridge, Ending};
+use crate::support::{Bridge, BridgeEnd};
 
 #[tokio::test]
-async fn one_that_cannot_be_told_that_we_leave_is_ended_in_our_place() {
+async fn a_server_whose_stdin_cannot_be_closed_is_ended_by_the_bridge() {
     let folder = tempfile::tempdir().unwrap();
     let published = PublishedServer::start(TestServer::start().await, folder.path());
     let mut bridge = Bridge::start(published.url(), &["sh", "-c", "echo $$; exec cat"]);
@@ -14,30 +14,30 @@ async fn one_that_cannot_be_told_that_we_leave_is_ended_in_our_place() {
     assert_eq!(bridge.line().await, "one\n");
     bridge.send("two\n").await;
     bridge.close();
-    let expected = Ending { code: Some(0), stdout: "two\n".into(), stderr: String::new() };
+    let expected = BridgeEnd { code: Some(0), stdout: "two\n".into(), stderr: String::new() };
     assert_eq!(bridge.ending().await, expected);
-    eventually("nothing is left", || (!is_alive(pid)).then_some(())).await;
+    eventually("no process is left", || (!is_alive(pid)).then_some(())).await;
 }
 
 #[tokio::test]
-async fn its_own_exit_and_a_missing_command_are_told_as_everywhere() {
+async fn exit_codes_and_a_missing_command_are_reported_as_with_our_server() {
     let folder = tempfile::tempdir().unwrap();
     let published = PublishedServer::start(TestServer::start().await, folder.path());
     let mut bridge = Bridge::start(published.url(), &["sh", "-c", "read line; echo $line; exit 9"]);
     bridge.send("last\n").await;
     bridge.close();
-    assert_eq!(bridge.ending().await, Ending { code: Some(9), stdout: "last\n".into(), stderr: String::new() });
+    assert_eq!(bridge.ending().await, BridgeEnd { code: Some(9), stdout: "last\n".into(), stderr: String::new() });
     let ending = Bridge::start(published.url(), &["no-such-mcp-server"]).ending().await;
     assert_eq!((ending.code, ending.stdout.as_str()), (Some(127), ""));
 }
 
 #[tokio::test]
-async fn an_exit_of_its_own_after_the_interrupt_is_ours() {
+async fn the_exit_code_after_an_interrupt_is_passed_on() {
     let folder = tempfile::tempdir().unwrap();
     let published = PublishedServer::start(TestServer::start().await, folder.path());
     let script = "trap 'exit 9' INT; echo ready; while :; do sleep 0.05; done";
     let mut bridge = Bridge::start(published.url(), &["sh", "-c", script]);
     assert_eq!(bridge.line().await, "ready\n");
     bridge.close();
-    assert_eq!(bridge.ending().await, Ending { code: Some(9), stdout: String::new(), stderr: String::new() });
+    assert_eq!(bridge.ending().await, BridgeEnd { code: Some(9), stdout: String::new(), stderr: String::new() });
 }

@@ -1,4 +1,4 @@
-//! A server on the official SDK answers, whatever happens to the connection.
+//! A real MCP server, built with the official SDK, answers before and after its connection is cut.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use testkit::{CuttingProxy, TestServer, Value, json};
 
 use crate::support::Bridge;
 
-/// The Python that `cargo xtask test` prepares.
+/// The Python environment that `cargo xtask test` prepares.
 fn python() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let found = test.ancestors().map(|folder| folder.join("mcp-venv/bin/python")).find(|python| python.is_file());
@@ -28,7 +28,7 @@ fn add(amount: u64) -> Value {
     json!({"name": "add", "arguments": {"amount": amount}})
 }
 
-/// What the count is after a call, and which process says so.
+/// The value of the counter after a call, and the pid of the server that has it.
 fn counted(result: &Value) -> (u64, String) {
     let (count, pid) = result["content"][0]["text"].as_str().unwrap().split_once(" in ").unwrap();
     (count.parse().unwrap(), pid.to_owned())
@@ -50,14 +50,18 @@ async fn it_answers_before_and_after_the_connection_is_cut() {
     let (count, pid) = counted(&call(&mut bridge, 3, "tools/call", add(5)).await);
     assert_eq!(count, 5);
     for round in 1..=10 {
-        // One call is on its way when the connection goes, another is made while there is none.
+        // One call is in flight when the connection is cut, and another is made while there is none.
         let first = 10 * round;
         bridge.send_json(&json!({"jsonrpc": "2.0", "id": first, "method": "tools/call", "params": add(1)})).await;
         proxy.cut();
         assert_eq!(counted(&answer(&mut bridge, first).await), (5 + 2 * round - 1, pid.clone()));
         proxy.cut();
         let again = call(&mut bridge, first + 1, "tools/call", add(1)).await;
-        assert_eq!(counted(&again), (5 + 2 * round, pid.clone()), "each is done once, by the same server");
+        assert_eq!(
+            counted(&again),
+            (5 + 2 * round, pid.clone()),
+            "each call is carried out once, by the same server"
+        );
     }
     bridge.close();
     let ending = bridge.ending().await;

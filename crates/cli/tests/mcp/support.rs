@@ -17,16 +17,16 @@ pub(crate) struct Bridge {
     stdout: BufReader<ChildStdout>,
 }
 
-/// How it ended, and what it had still to say.
+/// The exit code and the remaining output of a bridge that has ended.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Ending {
+pub(crate) struct BridgeEnd {
     pub(crate) code: Option<i32>,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
 }
 
 impl Bridge {
-    /// To a server at `url`, running `command` there.
+    /// A bridge that runs `command` on the server at `url`.
     pub(crate) fn start(url: &str, command: &[&str]) -> Self {
         let mut bridge = Command::new(binary());
         bridge.args(["mcp-stdio", "--connect", url, "--"]).args(command);
@@ -56,20 +56,20 @@ impl Bridge {
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: `{line}`"))
     }
 
-    /// Ends its stdin.
+    /// Closes the stdin of the bridge.
     pub(crate) fn close(&mut self) {
         self.stdin = None;
     }
 
-    /// Waits for its end.
-    pub(crate) async fn ending(mut self) -> Ending {
+    /// Waits until the bridge has ended.
+    pub(crate) async fn ending(mut self) -> BridgeEnd {
         let (mut stdout, mut stderr) = (String::new(), String::new());
         let waiting = async {
             self.stdout.read_to_string(&mut stdout).await.unwrap();
             self.child.stderr.take().unwrap().read_to_string(&mut stderr).await.unwrap();
             self.child.wait().await.unwrap().code()
         };
-        let code = tokio::time::timeout(PATIENCE, waiting).await.expect("it does not end");
-        Ending { code, stdout, stderr }
+        let code = tokio::time::timeout(PATIENCE, waiting).await.expect("the bridge does not end");
+        BridgeEnd { code, stdout, stderr }
     }
 }

@@ -1,4 +1,4 @@
-//! Connections that are lost on the way.
+//! Connections that are lost while a command runs.
 
 use testkit::{CuttingProxy, Signal, TestServer, eventually, eventually_async, http_get, is_alive};
 use tokio::io::AsyncReadExt as _;
@@ -6,7 +6,7 @@ use tokio::io::AsyncReadExt as _;
 use crate::support::{command, finished, number_in, told};
 
 #[tokio::test]
-async fn output_is_whole_whatever_happens_to_the_connection() {
+async fn output_is_complete_although_the_connection_is_cut() {
     const TOTAL: usize = 40_000_000;
     let server = TestServer::start().await;
     let proxy = CuttingProxy::start(server.address()).await;
@@ -24,12 +24,12 @@ async fn output_is_whole_whatever_happens_to_the_connection() {
     }
     let expected = std::process::Command::new("sh").args(["-c", &script]).output().unwrap().stdout;
     assert!(all == expected, "{} of {TOTAL} bytes, or others", all.len());
-    // Breaks as short as these are not worth a word.
+    // Such short breaks are not mentioned.
     assert_eq!(told(&finished(child).await), (String::new(), String::new(), Some(0)));
 }
 
 #[tokio::test]
-async fn a_longer_break_is_mentioned_and_healed() {
+async fn a_longer_break_is_mentioned_and_recovered() {
     let server = TestServer::start().await;
     let proxy = CuttingProxy::start(server.address()).await;
     let folder = tempfile::tempdir().unwrap();
@@ -58,7 +58,7 @@ async fn a_longer_break_is_mentioned_and_healed() {
 }
 
 #[tokio::test]
-async fn who_loses_a_kept_session_is_told_how_to_get_back() {
+async fn a_client_that_loses_a_kept_session_prints_how_to_return_to_it() {
     let state = tempfile::tempdir().unwrap();
     let address = state.path().join("address");
     let url = format!("unix://{}", address.display());
@@ -81,7 +81,7 @@ async fn who_loses_a_kept_session_is_told_how_to_get_back() {
     runner.stdout.as_mut().unwrap().read_exact(&mut line).await.unwrap();
     let mut follower = start(&["logs", "--connect", &url, "-s", "work", "-f", "p"]);
     follower.stdout.as_mut().unwrap().read_exact(&mut line).await.unwrap();
-    // The address leads to a server that knows nothing of the session.
+    // Another server at this address does not know the session.
     let _second = serve("second").await;
     drop(first);
     let (runner, follower) = tokio::join!(finished(runner), finished(follower));
@@ -97,13 +97,13 @@ async fn who_loses_a_kept_session_is_told_how_to_get_back() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_gone_is_our_failure() {
+async fn a_server_that_has_ended_is_our_failure() {
     let folder = tempfile::tempdir().unwrap();
     let number = folder.path().join("pid");
     let script = format!("echo $$ > {}; exec sleep 600", number.display());
     let child = command(&["run", "--", "sh", "-c", &script]).spawn().unwrap();
     let pid = number_in(&number).await;
-    // Our own child, which serves us.
+    // The child of this command is its server.
     let served = testkit::descendants(child.id().unwrap());
     let myself = testkit::binary().canonicalize().unwrap();
     let is_server = |pid: &&u32| std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == myself);
@@ -116,10 +116,10 @@ async fn a_server_that_is_gone_is_our_failure() {
 }
 
 #[tokio::test]
-async fn when_the_server_ends_a_slow_reader_of_our_output_still_gets_the_rest_and_the_exit_code() {
+async fn at_shutdown_of_the_server_a_slow_reader_still_gets_the_rest_and_the_exit_code() {
     let mut server = TestServer::with_args(&["--shutdown-grace", "100ms"]).await;
     let child = command(&["run", "--connect", server.url(), "--", "seq", "1", "3000000"]).spawn().unwrap();
-    eventually_async("we have made the process wait", async || {
+    eventually_async("the process waits for our reader", async || {
         let metrics = http_get(server.address(), "/metrics", &[]).await.body;
         let line = metrics.lines().find_map(|line| line.strip_prefix("exec_server_output_bytes_total "));
         (line?.parse::<u64>().unwrap() > 3 << 20).then_some(())

@@ -1,4 +1,4 @@
-//! What we exit with.
+//! The exit codes of `run`.
 
 use testkit::TestServer;
 
@@ -9,14 +9,14 @@ async fn code(args: &[&str]) -> Option<i32> {
 }
 
 #[tokio::test]
-async fn the_command_s_own_code() {
+async fn the_exit_code_of_the_command() {
     assert_eq!(code(&["run", "--", "true"]).await, Some(0));
     assert_eq!(code(&["run", "--", "sh", "-c", "exit 77"]).await, Some(77));
     assert_eq!(code(&["run", "--", "sh", "-c", "kill -9 $$"]).await, Some(137));
 }
 
 #[tokio::test]
-async fn what_cannot_be_started_is_told_apart() {
+async fn commands_that_cannot_be_started_have_different_codes() {
     let told_by = async |args: &[&str]| {
         let (stdout, stderr, code) = told(&output(args).await);
         assert_eq!(stdout, "");
@@ -30,25 +30,25 @@ async fn what_cannot_be_started_is_told_apart() {
     assert_eq!((stderr.as_str(), code), ("exec-server: /etc/passwd: Permission denied\n", Some(126)));
     let (stderr, code) = told_by(&["run", "--cwd", "/no/such/folder", "--", "true"]).await;
     assert!(stderr.contains("cwd /no/such/folder: No such file") && code == Some(125), "{stderr}");
-    // The last part of the directory's name is the program's.
+    // The name of this directory is also that of the program.
     assert_eq!(told_by(&["run", "--cwd", "/no/true", "--", "true"]).await.1, Some(125));
 }
 
 #[tokio::test]
-async fn our_own_failures() {
+async fn the_exit_code_of_our_own_failures() {
     let (_, stderr, code) = told(&output(&["run", "--connect", "ws://127.0.0.1:1", "--", "true"]).await);
     assert_eq!(code, Some(125));
     assert!(stderr.starts_with("exec-server: ") && stderr.lines().count() == 1, "{stderr}");
 }
 
 #[tokio::test]
-async fn a_time_that_is_over() {
+async fn the_exit_code_of_a_timeout() {
     assert_eq!(code(&["run", "--timeout", "100ms", "--", "sleep", "600"]).await, Some(124));
     assert_eq!(code(&["run", "--timeout", "1h", "--", "sh", "-c", "exit 3"]).await, Some(3));
 }
 
 #[tokio::test]
-async fn the_same_from_a_server_that_listens() {
+async fn the_same_codes_with_a_server_that_listens() {
     let server = TestServer::start().await;
     let run = async |args: &[&str]| {
         let args: Vec<&str> = ["run", "--connect", server.url()].iter().chain(args).copied().collect();
@@ -61,7 +61,7 @@ async fn the_same_from_a_server_that_listens() {
 }
 
 #[tokio::test]
-async fn an_id_that_nobody_can_see_is_refused() {
+async fn an_empty_or_invisible_id_is_refused() {
     for (id, words) in [
         ("", "an id of no characters names nothing; leave --id out to get a number"),
         ("a\x1b[31m", "`a\\u{1b}[31m` is no id: it has characters that cannot be seen"),
@@ -72,7 +72,7 @@ async fn an_id_that_nobody_can_see_is_refused() {
 }
 
 #[tokio::test]
-async fn flags_about_a_kept_session_are_refused_without_one() {
+async fn flags_of_kept_sessions_are_refused_without_one() {
     for (args, flag, other) in [
         (&["run", "--id", "job", "--", "true"][..], "--id", "--session or --detach"),
         (&["run", "--keep", "1h", "--", "true"], "--keep", "--session or --detach"),

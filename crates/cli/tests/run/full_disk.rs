@@ -7,7 +7,7 @@ use tokio::process::Command;
 
 use crate::support::{command, finished, told};
 
-/// A race decides whether the failed write is noticed before or after the exit of the command.
+/// It is a race whether the failed write is noticed before or after the exit of the command, so each test tries often.
 const TRIES: usize = 25;
 
 fn full() -> Stdio {

@@ -1,4 +1,4 @@
-//! Input that cannot be passed on as it comes: it waits, it is divided, or the command ends with an error. None of it is lost silently.
+//! Input that cannot be passed on as it comes: it waits, it is divided, or the command fails. No input is lost silently.
 
 use std::fs::{File, OpenOptions};
 
@@ -12,13 +12,13 @@ use crate::support::{command, finished, output_of, told};
 const INPUT_BYTES: usize = 600_000;
 
 #[tokio::test]
-async fn input_that_finds_no_room_on_the_server_waits() {
+async fn input_waits_while_the_server_has_no_room() {
     let server = TestServer::with_args(&["--max-queued-stdin-total", "300KiB"]).await;
     let mut other = server.client().await;
     let mut params = Client::start_params("p", &["sleep", "1000"]);
     params["pipeStdin"] = json!(true);
     other.call("process/start", params).await;
-    // The only process with input may have whatever it needs, and then there is no room for others.
+    // The only process with input may queue as much as it wants, and then there is no room for others.
     let chunk = "AAAA".repeat(1 << 19);
     other.call("process/write", json!({"processId": "p", "chunk": chunk})).await;
     let args = ["run", "--connect", server.url(), "--", "wc", "-c"];
@@ -27,7 +27,7 @@ async fn input_that_finds_no_room_on_the_server_waits() {
 }
 
 #[tokio::test]
-async fn input_is_divided_for_a_server_that_takes_small_messages_only() {
+async fn input_is_divided_for_a_server_with_a_small_message_limit() {
     for limit in ["100KiB", "8KiB"] {
         let server = TestServer::with_args(&["--max-message-bytes", limit]).await;
         let args = ["run", "--connect", server.url(), "--", "wc", "-c"];
@@ -36,7 +36,7 @@ async fn input_is_divided_for_a_server_that_takes_small_messages_only() {
     }
 }
 
-/// A server that starts everything and refuses this method.
+/// A server that starts every command and refuses this method.
 fn refusing(method: &str, folder: &TempDir) -> (ScriptedServer, testkit::scripted::ScriptedListener) {
     let server = ScriptedServer::new();
     let capabilities = json!({"processCloseStdin": true, "processWriteQuery": true});
@@ -49,7 +49,7 @@ fn refusing(method: &str, folder: &TempDir) -> (ScriptedServer, testkit::scripte
 }
 
 #[tokio::test]
-async fn input_that_the_server_refuses_ends_the_command_with_an_error() {
+async fn input_that_the_server_refuses_is_an_error() {
     for method in ["process/write", "process/closeStdin"] {
         let folder = tempfile::tempdir().unwrap();
         let (server, listener) = refusing(method, &folder);
@@ -61,7 +61,7 @@ async fn input_that_the_server_refuses_ends_the_command_with_an_error() {
 }
 
 #[tokio::test]
-async fn a_stdin_that_cannot_be_read_is_no_empty_input() {
+async fn a_stdin_that_cannot_be_read_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     for args in [&["run", "--", "cat"][..], &["shell"]] {
         let child = command(args).stdin(File::open(folder.path()).unwrap()).spawn().unwrap();
@@ -71,7 +71,7 @@ async fn a_stdin_that_cannot_be_read_is_no_empty_input() {
 }
 
 #[tokio::test]
-async fn a_stdin_that_nobody_means_to_be_read_is_empty() {
+async fn a_stdin_that_is_open_for_writing_only_is_empty() {
     // As `nohup` leaves it.
     let unreadable = OpenOptions::new().write(true).open("/dev/null").unwrap();
     let child = command(&["run", "--", "sh", "-c", "cat; echo done"]).stdin(unreadable).spawn().unwrap();
@@ -79,7 +79,7 @@ async fn a_stdin_that_nobody_means_to_be_read_is_empty() {
 }
 
 #[tokio::test]
-async fn the_end_of_input_reaches_a_terminal_in_the_middle_of_a_line() {
+async fn the_end_of_input_in_the_middle_of_a_line_reaches_a_terminal() {
     for input in [&b"abc"[..], b"abc\n", b"abc\r", b"abc\x04", b""] {
         let all = output_of(&["run", "-t", "--", "sh", "-c", "cat > /dev/null; exit 6"], input).await;
         assert_eq!(all.status.code(), Some(6), "{input:?}");

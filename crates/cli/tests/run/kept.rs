@@ -9,12 +9,12 @@ use tokio::process::Command;
 
 use crate::support::{command, finished, number_in, told};
 
-struct Kept {
+struct KeptServer {
     server: TestServer,
     folder: tempfile::TempDir,
 }
 
-impl Kept {
+impl KeptServer {
     async fn start(args: &[&str]) -> Self {
         Self { server: TestServer::with_args(args).await, folder: tempfile::tempdir().unwrap() }
     }
@@ -40,8 +40,8 @@ fn script(number: &Path, rest: &str) -> String {
 }
 
 #[tokio::test]
-async fn what_was_started_and_left_is_taken_up_again() {
-    let kept = Kept::start(&[]).await;
+async fn a_detached_command_can_be_attached() {
+    let kept = KeptServer::start(&[]).await;
     let job = script(&kept.path("pid"), "echo begun; read line; echo got $line; exit 7");
     assert_eq!(kept.told("run", &["-d", "--", "sh", "-c", &job]).await, ("1\n".into(), String::new(), Some(0)));
     let pid = number_in(&kept.path("pid")).await;
@@ -52,13 +52,13 @@ async fn what_was_started_and_left_is_taken_up_again() {
     let mut stdin = attached.stdin.take().unwrap();
     stdin.write_all(b"a line\n").await.unwrap();
     assert_eq!(told(&finished(attached).await), ("begun\ngot a line\n".into(), String::new(), Some(7)));
-    // It is still there for those who come too late.
+    // Its output can still be read after it has ended.
     assert_eq!(kept.told("attach", &["1"]).await, ("begun\ngot a line\n".into(), String::new(), Some(7)));
 }
 
 #[tokio::test]
-async fn each_who_takes_it_up_can_write_to_it() {
-    let kept = Kept::start(&[]).await;
+async fn each_command_that_attaches_can_write() {
+    let kept = KeptServer::start(&[]).await;
     let job = script(&kept.path("pid"), "while read line; do echo $line; done; exit 8");
     kept.told("run", &["-d", "--", "sh", "-c", &job]).await;
     for turn in ["one", "two", "three"] {
@@ -76,8 +76,8 @@ async fn each_who_takes_it_up_can_write_to_it() {
 }
 
 #[tokio::test]
-async fn a_hangup_leaves_it_running_and_an_interrupt_reaches_it() {
-    let kept = Kept::start(&[]).await;
+async fn a_hangup_leaves_the_process_running_and_an_interrupt_reaches_it() {
+    let kept = KeptServer::start(&[]).await;
     let job = script(&kept.path("pid"), "trap 'exit 9' INT; echo ready; while :; do sleep 0.05; done");
     let mut child = kept.command("run", &["--session", "work", "--", "sh", "-c", &job]).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -92,12 +92,12 @@ async fn a_hangup_leaves_it_running_and_an_interrupt_reaches_it() {
     assert_eq!(lines.next_line().await.unwrap().as_deref(), Some("ready"));
     send_signal(attached.id().unwrap(), Signal::INT);
     assert_eq!(finished(attached).await.status.code(), Some(9));
-    eventually("it is gone", || (!is_alive(pid)).then_some(())).await;
+    eventually("the process is gone", || (!is_alive(pid)).then_some(())).await;
 }
 
 #[tokio::test]
-async fn output_that_is_gone_is_counted() {
-    let kept = Kept::start(&["--retain-bytes", "1000", "--detached-hold", "0s"]).await;
+async fn bytes_that_are_no_longer_retained_are_counted() {
+    let kept = KeptServer::start(&["--retain-bytes", "1000", "--detached-hold", "0s"]).await;
     let job = "head -c 100000 /dev/zero; echo end";
     kept.told("run", &["-d", "--", "sh", "-c", job]).await;
     eventually_ended(&kept).await;
@@ -107,9 +107,9 @@ async fn output_that_is_gone_is_counted() {
     assert_eq!(code, Some(0));
 }
 
-/// Until nothing runs, which `attach` without an id complains about.
-async fn eventually_ended(kept: &Kept) {
-    testkit::eventually_async("it has ended", async || {
+/// Waits until no process runs: `attach` without an id reports that.
+async fn eventually_ended(kept: &KeptServer) {
+    testkit::eventually_async("the process has ended", async || {
         let (_, stderr, _) = kept.told("attach", &[]).await;
         stderr.contains("is running; name one that has ended: 1").then_some(())
     })
@@ -122,8 +122,8 @@ fn gone_in(stderr: &str) -> u64 {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_said() {
-    let kept = Kept::start(&[]).await;
+async fn a_missing_process_or_session_is_an_error() {
+    let kept = KeptServer::start(&[]).await;
     let (_, stderr, code) = kept.told("attach", &["--session", "other"]).await;
     assert!(stderr.starts_with("exec-server: there is no session `other`") && code == Some(125), "{stderr}");
     for _ in 0..2 {

@@ -1,4 +1,4 @@
-//! Where a command runs and with which variables.
+//! The directory in which a command runs, and its variables.
 
 use testkit::TestServer;
 
@@ -14,7 +14,7 @@ async fn said(args: &[&str], cwd: &str, variables: &[(&str, &str)]) -> String {
 const SHOW: [&str; 4] = ["--", "sh", "-c", "pwd; echo \"$OURS\" \"$GIVEN\""];
 
 #[tokio::test]
-async fn on_this_machine_it_is_as_if_our_shell_had_started_it() {
+async fn on_this_machine_a_command_has_our_directory_and_variables() {
     let run = async |flags: &[&str]| {
         let args: Vec<&str> = ["run"].iter().chain(flags).chain(&SHOW).copied().collect();
         said(&args, "/usr", &[("OURS", "ours")]).await
@@ -25,7 +25,7 @@ async fn on_this_machine_it_is_as_if_our_shell_had_started_it() {
 }
 
 #[tokio::test]
-async fn elsewhere_it_is_as_the_server_has_it() {
+async fn on_a_server_a_command_has_the_directory_and_variables_of_the_server() {
     let server = TestServer::with(&[], |command| command.current_dir("/usr").env("OURS", "the server's")).await;
     let run = async |flags: &[&str]| {
         let args: Vec<&str> = ["run", "--connect", server.url()].iter().chain(flags).chain(&SHOW).copied().collect();
@@ -46,7 +46,7 @@ async fn the_help_says_where_a_command_runs_without_a_cwd() {
 }
 
 #[tokio::test]
-async fn settings_of_a_server_are_none_of_a_client_and_reach_the_command_all_the_same() {
+async fn variables_that_configure_a_server_do_not_affect_a_client_and_are_passed_on() {
     let settings = [
         ("EXEC_SERVER_SESSION_TTL", "bogus"),
         ("EXEC_SERVER_TLS_CERT", "/no/such/file"),

@@ -1,4 +1,4 @@
-//! Against a server that knows the published protocol and none of our extensions: the commands do the next best thing, or refuse before
+//! The commands against a server with the published protocol and none of our extensions. They do the next best thing, or refuse before
 //! anything has run.
 
 use std::fs::OpenOptions;
@@ -12,7 +12,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 
 use crate::support::{command, finished, number_in, output, output_of, told};
 
-/// A published server, and a folder for whatever a test needs.
+/// A published server, and a folder for the files of a test.
 struct Published {
     server: PublishedServer,
     folder: TempDir,
@@ -37,7 +37,7 @@ async fn a_command_without_input_runs_as_everywhere() {
     let script = "echo out; echo err >&2; cat; exit 7";
     let expected = ("out\n".to_owned(), "err\n".to_owned(), Some(7));
     assert_eq!(told(&output(&published.args("run", &["--", "sh", "-c", script])).await), expected);
-    // A pipe that has ended before anything came.
+    // A pipe that was closed before any input came.
     assert_eq!(told(&output_of(&published.args("run", &["--", "sh", "-c", script]), b"").await), expected);
     let empty = std::fs::File::create_new(published.folder.path().join("empty")).unwrap();
     let child = command(&published.args("run", &["--", "sh", "-c", script])).stdin(empty).spawn().unwrap();
@@ -66,7 +66,7 @@ async fn input_that_could_never_end_is_refused_before_anything_runs() {
 }
 
 #[tokio::test]
-async fn a_pipe_that_stays_open_and_empty_is_in_nobody_s_way() {
+async fn a_pipe_that_stays_open_and_empty_does_not_matter() {
     let published = Published::start().await;
     let args = published.args("run", &["--", "sh", "-c", "echo works; exit 4"]);
     let mut child = command(&args).stdin(Stdio::piped()).spawn().unwrap();
@@ -75,7 +75,7 @@ async fn a_pipe_that_stays_open_and_empty_is_in_nobody_s_way() {
 }
 
 #[tokio::test]
-async fn a_command_that_waits_for_the_end_of_late_input_is_ended_with_a_word() {
+async fn a_command_that_waits_for_the_end_of_late_input_is_ended_with_a_message() {
     let published = Published::start().await;
     let number = published.folder.path().join("pid");
     let script = format!("echo $$ > {}; echo ready; exec cat", number.display());
@@ -128,7 +128,7 @@ async fn signals_that_end_us_end_the_command() {
     let published = Published::start().await;
     for (signal, code) in [(Signal::TERM, 143), (Signal::HUP, 129), (Signal::INT, 40)] {
         let number = published.folder.path().join(format!("pid-{code}"));
-        // What is written before the end still comes.
+        // Output from before the end is still printed.
         let script =
             format!("trap 'exit 40' INT; echo $$ > {}; echo ready; while :; do sleep 0.05; done", number.display());
         let mut child = command(&published.args("run", &["--", "sh", "-c", &script])).spawn().unwrap();
@@ -179,7 +179,7 @@ async fn a_command_goes_on_when_we_are_stopped_and_continued() {
 }
 
 #[tokio::test]
-async fn a_time_that_is_over_is_noticed_here() {
+async fn a_timeout_is_enforced_by_the_client() {
     let published = Published::start().await;
     let number = published.folder.path().join("pid");
     let script = format!("echo $$ > {}; echo before; exec sleep 600", number.display());
@@ -196,7 +196,7 @@ async fn a_time_that_is_over_is_noticed_here() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_started_is_told_apart() {
+async fn commands_that_cannot_be_started_have_different_codes() {
     let published = Published::start().await;
     let run = async |args: &[&str]| {
         let (stdout, stderr, code) = told(&output(&published.args("run", args)).await);
@@ -237,7 +237,7 @@ async fn a_session_cannot_be_kept_and_nothing_is_started_in_it() {
 }
 
 #[tokio::test]
-async fn a_server_that_says_nothing_of_itself_is_good_enough() {
+async fn a_server_without_environment_info_is_accepted() {
     let folder = tempfile::tempdir().unwrap();
     let missing = ["environment/info", "environment/status"];
     let server = PublishedServer::without(TestServer::start().await, folder.path(), &missing);

@@ -1,4 +1,4 @@
-//! Signals to us, and what is left when we end.
+//! Signals to our command, and that nothing is left when it ends.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -14,13 +14,13 @@ async fn ready(script: &str) -> (Child, u32) {
     ready_in(command(&["run", "--", "bash", "-c", script])).await
 }
 
-/// The same for a command that runs such a script.
+/// The same for a command that executes such a script.
 async fn ready_in(mut command: Command) -> (Child, u32) {
     let mut child = command.spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     assert_eq!(lines.next_line().await.unwrap().as_deref(), Some("ready"));
     let pid = child.id().unwrap();
-    // Read on, so that nothing waits for a reader.
+    // The rest is read too, so that the process does not wait for a reader.
     tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
     (child, pid)
 }
@@ -48,11 +48,11 @@ async fn every_signal_reaches_the_process() {
 
 #[tokio::test]
 async fn a_signal_ends_the_wait_for_output_of_descendants() {
-    // The descendant ends when nobody takes its output any more.
+    // The descendant ends when its output is no longer read.
     let script = "setsid sh -c 'while echo on; do sleep 0.05; done' & exit 3";
     let mut child = command(&["run", "--json", "--", "sh", "-c", script]).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    while !lines.next_line().await.unwrap().expect("it does not exit").contains("\"exited\"") {}
+    while !lines.next_line().await.unwrap().expect("the command does not exit").contains("\"exited\"") {}
     send_signal(child.id().unwrap(), Signal::TERM);
     tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
     let (_, stderr, code) = told(&finished(child).await);
@@ -60,7 +60,7 @@ async fn a_signal_ends_the_wait_for_output_of_descendants() {
 }
 
 #[tokio::test]
-async fn a_signal_that_we_were_started_to_ignore_stays_ignored() {
+async fn a_signal_that_is_ignored_at_our_start_stays_ignored() {
     for name in ["HUP", "INT", "QUIT", "TERM"] {
         let script = format!(
             "trap 'echo got {name} >&2; exit 40' {name}; trap 'exit 0' USR1; echo ready; while :; do sleep 0.05; done"
@@ -79,7 +79,7 @@ async fn a_signal_that_we_were_started_to_ignore_stays_ignored() {
             _ => Signal::TERM,
         };
         send_signal(pid, signal);
-        // It comes after the other one, so the command has got the other one by then, if anybody passes it on.
+        // This signal comes after the other one. If the other one was passed on, the command has got it by then.
         send_signal(pid, Signal::USR1);
         let (_, stderr, code) = told(&finished(child).await);
         assert!(code == Some(0) && !stderr.contains("got"), "{name}: {code:?} {stderr}");
@@ -94,7 +94,7 @@ async fn a_process_that_ends_by_a_signal_is_reported_as_a_shell_does() {
 }
 
 #[tokio::test]
-async fn stopping_us_stops_the_process_and_going_on_lets_it_go_on() {
+async fn stopping_and_continuing_us_stops_and_continues_the_process() {
     let folder = tempfile::tempdir().unwrap();
     let number = folder.path().join("pid");
     let script = format!("echo $$ > {}; echo ready; exec sleep 600", number.display());
@@ -123,11 +123,11 @@ async fn nothing_is_left_when_we_are_killed() {
     let all = descendants(pid);
     assert!(all.contains(&started), "{all:?}");
     child.kill().await.unwrap();
-    eventually("everything is gone", || all.iter().all(|pid| !is_alive(*pid)).then_some(())).await;
+    eventually("all processes are gone", || all.iter().all(|pid| !is_alive(*pid)).then_some(())).await;
 }
 
 #[tokio::test]
-async fn told_to_end_we_do_not_wait_for_a_reader_that_never_reads() {
+async fn a_termination_does_not_wait_for_a_reader_that_never_reads() {
     let folder = tempfile::tempdir().unwrap();
     let number = folder.path().join("pid");
     let script = format!("echo $$ > {}; exec cat /dev/zero", number.display());
@@ -141,11 +141,11 @@ async fn told_to_end_we_do_not_wait_for_a_reader_that_never_reads() {
     eventually("the process is gone", || (!is_alive(process)).then_some(())).await;
 }
 
-/// Until its CPU time no longer grows: everything between it and the reader is full.
+/// Waits until its CPU time no longer grows, because everything between it and the reader is full.
 async fn wait_until_asleep_for_good(stat: &Path) {
     let mut before = String::new();
     let mut same = 0;
-    eventually("it waits", || {
+    eventually("the process waits", || {
         let now = std::fs::read_to_string(stat).ok()?;
         same = if now == before { same + 1 } else { 0 };
         before = now;

@@ -1,5 +1,5 @@
-//! Against a server that does not end what it is asked to end, or tells of ends that cannot be: we end all the same, and never with a success
-//! that nobody has reported.
+//! Servers that do not end a process although they are asked to, or report impossible exits. Our command ends all the same, and never with
+//! a success that the server has not reported.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use tokio::process::Child;
 
 use crate::support::{command, finished, output, told};
 
-/// Longer than we wait for a server, on a loaded machine too, and shorter than for ever.
+/// Longer than our command waits for a server, even on a loaded machine.
 const WAITED_FOR: Duration = Duration::from_secs(40);
 
 struct Silent {
@@ -21,7 +21,7 @@ struct Silent {
 }
 
 impl Silent {
-    /// A server that starts everything, answers nothing of the kind that ends something, and has these capabilities.
+    /// A server with these capabilities that starts every command, and does not answer requests that end one.
     fn start(capabilities: testkit::Value) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let server = ScriptedServer::new();
@@ -49,7 +49,7 @@ impl Silent {
     }
 }
 
-/// Lets a start succeed, and then something happen.
+/// Lets a start succeed, and then calls `happens`.
 fn after_the_answer(
     asked: &ClientMessage,
     happens: impl FnOnce(&ScriptedConnection, &str) + Send + 'static,
@@ -80,14 +80,14 @@ async fn a_second_signal_ends_us_at_once() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_end_the_command_is_given_up() {
+async fn a_server_that_does_not_end_the_command_is_not_waited_for() {
     let run = async |capabilities, args: &[&str], signal: Option<Signal>| {
         let silent = Silent::start(capabilities);
         let child = silent.running(args).await;
         if let Some(signal) = signal {
             send_signal(child.id().unwrap(), signal);
         }
-        let ended = tokio::time::timeout(WAITED_FOR, finished(child)).await.expect("it waits for ever");
+        let ended = tokio::time::timeout(WAITED_FOR, finished(child)).await.expect("the command waits for ever");
         told(&ended)
     };
     let (signalled, replaced, timed_out) = tokio::join!(
@@ -102,7 +102,7 @@ async fn a_server_that_does_not_end_the_command_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_number_that_is_no_exit_code_is_no_success() {
+async fn an_exit_code_out_of_range_is_not_a_success() {
     for number in [256, 300, -1, i32::MIN, 65_536] {
         let silent = Silent::start(json!({}));
         silent.server.on("process/start", move |asked: &ClientMessage| {
@@ -145,7 +145,7 @@ async fn a_close_without_an_exit_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn a_connection_that_is_lost_during_the_start_is_called_so_and_the_command_is_ended() {
+async fn a_connection_that_is_lost_during_the_start_is_an_error_and_the_command_is_ended() {
     let silent = Silent::start(json!({}));
     silent.server.on("process/start", |_| ScriptedReply::Cut);
     silent.server.on("process/terminate", |_| ScriptedReply::Result(json!({"running": true})));

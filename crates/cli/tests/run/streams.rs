@@ -1,4 +1,4 @@
-//! Bytes in and out.
+//! Standard streams of a command.
 
 use std::process::Stdio;
 
@@ -14,28 +14,28 @@ async fn stdout_and_stderr_stay_apart() {
 }
 
 #[tokio::test]
-async fn stdin_is_passed_and_so_is_its_end() {
+async fn stdin_and_its_end_are_passed_on() {
     let all = output_of(&["run", "--", "sh", "-c", "cat; echo done"], b"some\ninput").await;
     assert_eq!(told(&all), ("some\ninputdone\n".into(), String::new(), Some(0)));
-    // No stdin is one that has ended.
+    // A missing stdin is an empty one.
     assert_eq!(told(&output(&["run", "--", "wc", "-c"]).await).0, "0\n");
 }
 
 #[tokio::test]
-async fn much_goes_through_unchanged() {
+async fn much_input_and_output_passes_unchanged() {
     let input: Vec<u8> = (0..10_000_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     let all = output_of(&["run", "--", "cat"], &input).await;
     assert!(all.stdout == input, "{} bytes came back", all.stdout.len());
 }
 
 #[tokio::test]
-async fn a_command_that_reads_nothing_ends_all_the_same() {
+async fn a_command_that_does_not_read_its_input_ends() {
     let all = output_of(&["run", "--", "true"], &vec![b'x'; 3_000_000]).await;
     assert_eq!(told(&all), (String::new(), String::new(), Some(0)));
 }
 
 #[tokio::test]
-async fn when_nobody_reads_our_output_the_process_ends_and_we_do_quietly() {
+async fn a_closed_stdout_ends_the_process_and_us_without_a_message() {
     let folder = tempfile::tempdir().unwrap();
     let number = folder.path().join("pid");
     let script = format!("echo $$ > {}; exec yes", number.display());
@@ -72,7 +72,7 @@ async fn a_slow_reader_makes_the_process_wait() {
 }
 
 #[tokio::test]
-async fn output_of_descendants_is_waited_for_but_not_for_ever() {
+async fn output_of_descendants_is_waited_for_for_a_limited_time() {
     let late = output(&["run", "--", "bash", "-c", "exec > >(sleep 0.2; cat); echo late"]).await;
     assert_eq!(told(&late), ("late\n".into(), String::new(), Some(0)));
     let folder = tempfile::tempdir().unwrap();
@@ -84,7 +84,7 @@ async fn output_of_descendants_is_waited_for_but_not_for_ever() {
 }
 
 #[tokio::test]
-async fn events_as_json() {
+async fn events_can_be_printed_as_json() {
     let all = output(&["run", "--json", "--", "sh", "-c", "printf 'é\\n'; exec >&2; printf '\\377'; exit 5"]).await;
     let lines: Vec<Value> =
         all.stdout.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect();
@@ -101,7 +101,7 @@ async fn a_script_on_stdin_is_run_by_the_shell() {
 }
 
 #[tokio::test]
-async fn a_closed_stdin_is_no_obstacle() {
+async fn a_closed_stdin_is_an_empty_one() {
     let mut child = command(&["run", "--", "cat"]);
     let all = finished(child.stdin(Stdio::null()).spawn().unwrap()).await;
     assert_eq!(told(&all), (String::new(), String::new(), Some(0)));

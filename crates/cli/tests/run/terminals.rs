@@ -1,4 +1,4 @@
-//! At a terminal: keys, sizes, and a terminal that is as before, however it ends.
+//! Commands on a terminal: keys, sizes, and that the terminal is restored, however the command ends.
 
 use testkit::{
     CuttingProxy, Signal, Terminal, TestServer, eventually, eventually_async, is_alive, process_state, send_signal,
@@ -12,7 +12,7 @@ fn shell(args: &[&str]) -> Terminal {
     Terminal::start(&all, |command| command.env("SHELL", "/bin/sh"))
 }
 
-/// A program with a terminal that says its number and that it is there, and waits.
+/// A program on a terminal that prints its pid and `ready`, and waits.
 fn waiting(args: &[&str], folder: &tempfile::TempDir) -> Terminal {
     let script = format!("echo $$ > {}; echo ready; exec sleep 600", folder.path().join("pid").display());
     let all: Vec<&str> = ["run", "-t"].iter().chain(args).chain(&["--", "sh", "-c", &script]).copied().collect();
@@ -20,7 +20,7 @@ fn waiting(args: &[&str], folder: &tempfile::TempDir) -> Terminal {
 }
 
 #[tokio::test]
-async fn a_shell_is_at_home_in_our_terminal() {
+async fn a_shell_works_in_our_terminal() {
     let mut terminal = shell(&[]);
     terminal.keys("PS1='now''> '\r");
     terminal.shows("now> ").await;
@@ -30,7 +30,7 @@ async fn a_shell_is_at_home_in_our_terminal() {
     terminal.shows("24 80\r\n-").await;
     terminal.shows("xterm").await;
     terminal.resize(33, 101);
-    // The new size comes on a way of its own.
+    // The new size is sent by a request of its own, so it may come a moment later.
     terminal.keys("until [ \"$(stty size)\" = '33 101' ]; do sleep 0.1; done; echo res''ized\r");
     terminal.shows("resized").await;
     terminal.keys("sleep 600; echo interrupted $?\r");
@@ -50,7 +50,7 @@ fn descendant_sleeps(terminal: &Terminal) -> bool {
 }
 
 #[tokio::test]
-async fn the_terminal_is_as_before_whatever_ends_us() {
+async fn the_terminal_is_restored_whatever_ends_us() {
     for (signal, code) in [(Signal::TERM, 143), (Signal::HUP, 129), (Signal::INT, 130)] {
         let folder = tempfile::tempdir().unwrap();
         let mut terminal = waiting(&[], &folder);
@@ -78,13 +78,13 @@ async fn a_tilde_and_a_dot_hang_up() {
 }
 
 #[tokio::test]
-async fn whoever_stops_us_gets_a_usable_terminal() {
+async fn a_stop_restores_the_terminal() {
     let folder = tempfile::tempdir().unwrap();
     let mut terminal = waiting(&[], &folder);
     terminal.shows("ready").await;
     terminal.becomes_raw(true).await;
     send_signal(terminal.pid(), Signal::TSTP);
-    eventually("it is stopped", || (process_state(terminal.pid())? == 'T').then_some(())).await;
+    eventually("the command is stopped", || (process_state(terminal.pid())? == 'T').then_some(())).await;
     assert!(!terminal.is_raw());
     send_signal(terminal.pid(), Signal::CONT);
     terminal.becomes_raw(true).await;
@@ -94,7 +94,7 @@ async fn whoever_stops_us_gets_a_usable_terminal() {
 }
 
 #[tokio::test]
-async fn a_lost_connection_is_shown_and_heals_in_place() {
+async fn a_lost_connection_is_shown_and_recovered() {
     let server = TestServer::start().await;
     let proxy = CuttingProxy::start(server.address()).await;
     let mut terminal = shell(&["--connect", &proxy.url()]);
@@ -110,7 +110,7 @@ async fn a_lost_connection_is_shown_and_heals_in_place() {
 }
 
 #[tokio::test]
-async fn one_can_leave_while_the_connection_is_lost() {
+async fn a_user_can_leave_while_the_connection_is_lost() {
     let server = TestServer::start().await;
     let proxy = CuttingProxy::start(server.address()).await;
     let mut terminal = shell(&["--connect", &proxy.url()]);
@@ -125,13 +125,13 @@ async fn one_can_leave_while_the_connection_is_lost() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_gone_leaves_the_terminal_as_before() {
+async fn a_server_that_has_ended_leaves_the_terminal_restored() {
     let server = TestServer::start().await;
     let folder = tempfile::tempdir().unwrap();
     let mut terminal = waiting(&["--connect", server.url()], &folder);
     terminal.shows("ready").await;
     terminal.becomes_raw(true).await;
-    // A session that the next server does not know cannot be taken up.
+    // The next server does not know the session, so it cannot be resumed.
     let address = server.url().to_owned();
     server.kill().await;
     let _other = TestServer::with_args(&["--listen", &address]).await;
@@ -142,7 +142,7 @@ async fn a_server_that_is_gone_leaves_the_terminal_as_before() {
 }
 
 #[tokio::test]
-async fn a_kept_shell_is_left_and_taken_up_from_another_terminal() {
+async fn a_kept_shell_can_be_left_and_attached_from_another_terminal() {
     let server = TestServer::start().await;
     let state = tempfile::tempdir().unwrap();
     let mut first = Terminal::start(&["shell", "--connect", server.url(), "--session", "work"], |command| {
@@ -158,7 +158,7 @@ async fn a_kept_shell_is_left_and_taken_up_from_another_terminal() {
     let mut second = Terminal::start(&["attach", "--connect", server.url(), "--session", "work"], |command| {
         command.env("XDG_STATE_HOME", state.path())
     });
-    // What was there before comes first.
+    // The earlier output comes first.
     second.shows("now> ").await;
     second.becomes_raw(true).await;
     second.keys("echo it was $X; exit 4\r");
@@ -183,7 +183,7 @@ async fn a_full_screen_program_opens_and_quits() {
 }
 
 #[tokio::test]
-async fn old_questions_to_a_terminal_are_not_asked_again() {
+async fn old_terminal_queries_are_not_sent_to_the_terminal_again() {
     let server = TestServer::start().await;
     let folder = tempfile::tempdir().unwrap();
     let to_server = ["--connect", server.url()];
@@ -192,7 +192,7 @@ async fn old_questions_to_a_terminal_are_not_asked_again() {
     assert_eq!(finished(run.env("XDG_STATE_HOME", folder.path()).spawn().unwrap()).await.status.code(), Some(0));
     let mut logs = command(&["logs", to_server[0], to_server[1], "1"]);
     logs.env("XDG_STATE_HOME", folder.path());
-    eventually_async("it has asked", async || {
+    eventually_async("the program has sent its query", async || {
         let logs = finished(logs.spawn().unwrap()).await;
         logs.stdout.ends_with(b"question").then_some(())
     })

@@ -1,4 +1,4 @@
-//! What stands where git looks for its configuration, which says which files no repository of a user wants to have.
+//! Files at the paths where git looks for its configuration, which names files that every repository of a user ignores.
 
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -6,12 +6,12 @@ use std::path::Path;
 use tempfile::TempDir;
 use testkit::{TestServer, json};
 
-use crate::support::{World, uri};
+use crate::support::{SearchFixture, uri};
 
 const EXPLANATION: &str = "not an ordinary file of at most 1 MiB, or a list of excludes with more than 10,000 lines or with more than 1,000 braces in a line, so the global excludes of git are not used; correct the file or search without ignore files";
 
 /// A server whose user has this home directory, and a repository with two files.
-async fn world(home: &TempDir) -> World {
+async fn fixture(home: &TempDir) -> SearchFixture {
     let server = TestServer::with(&[], |command| {
         for name in ["XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"] {
             command.env_remove(name);
@@ -19,7 +19,7 @@ async fn world(home: &TempDir) -> World {
         command.env("HOME", home.path())
     })
     .await;
-    World::of(server, &[(".git/HEAD", b""), ("file", b"needle\n"), ("excluded", b"needle\n")]).await
+    SearchFixture::of(server, &[(".git/HEAD", b""), ("file", b"needle\n"), ("excluded", b"needle\n")]).await
 }
 
 fn fifo(path: &Path) {
@@ -27,7 +27,7 @@ fn fifo(path: &Path) {
 }
 
 #[tokio::test]
-async fn a_configuration_that_is_no_file_is_not_opened() {
+async fn a_configuration_that_is_not_a_regular_file_is_not_opened() {
     let make_fifo: fn(&Path) = fifo;
     let make_endless: fn(&Path) = |path| symlink("/dev/zero", path).unwrap();
     let make_huge: fn(&Path) = |path| std::fs::File::create(path).unwrap().set_len((1 << 20) + 1).unwrap();
@@ -42,8 +42,8 @@ async fn a_configuration_that_is_no_file_is_not_opened() {
         let path = home.path().join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         make(&path);
-        let mut world = world(&home).await;
-        let outcome = world.search(json!({"pattern": "needle"})).await;
+        let mut fixture = fixture(&home).await;
+        let outcome = fixture.search(json!({"pattern": "needle"})).await;
         assert_eq!(outcome.names(), ["excluded", "file"], "{name}");
         let expected = json!([{"path": uri(&path), "message": EXPLANATION}]);
         assert_eq!(outcome.result["errors"], expected, "{name}");
@@ -51,12 +51,12 @@ async fn a_configuration_that_is_no_file_is_not_opened() {
 }
 
 #[tokio::test]
-async fn ordinary_configurations_count_and_the_null_device_says_that_there_is_none() {
+async fn regular_configurations_are_read_and_the_null_device_is_an_empty_one() {
     let home = tempfile::tempdir().unwrap();
-    let mut world = world(&home).await;
+    let mut fixture = fixture(&home).await;
     symlink("/dev/null", home.path().join(".gitconfig")).unwrap();
     std::fs::create_dir_all(home.path().join(".config/git")).unwrap();
     std::fs::write(home.path().join(".config/git/ignore"), "excluded\n").unwrap();
-    let outcome = world.search(json!({"pattern": "needle"})).await;
+    let outcome = fixture.search(json!({"pattern": "needle"})).await;
     assert_eq!((outcome.names(), &outcome.result["errors"]), (vec!["file"], &json!([])));
 }

@@ -1,4 +1,4 @@
-//! `fs/search`: what is found, in which order it is told, and how a search ends.
+//! `fs/search`: which matches are found, in which order they are sent, and how a search ends.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 mod ending;

@@ -1,4 +1,4 @@
-//! A tree that is searched, and what is found in it.
+//! A tree of files to search, and the matches that a search returns.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,21 +7,21 @@ use tempfile::TempDir;
 use testkit::{Client, TestServer, Value, json};
 
 /// A server, a client and a tree of files.
-pub(crate) struct World {
+pub(crate) struct SearchFixture {
     pub(crate) server: TestServer,
     pub(crate) client: Client,
     pub(crate) tree: TempDir,
 }
 
-/// What a search has found.
-pub(crate) struct Outcome {
-    /// The lines of each file, in the order they came; paths are relative to the tree.
+/// The matches and the answer of a search.
+pub(crate) struct SearchOutput {
+    /// The lines of each file, in the order in which they came. Paths are relative to the tree.
     pub(crate) files: BTreeMap<String, Vec<Value>>,
     pub(crate) result: Value,
 }
 
-impl Outcome {
-    /// Number and text of each line in a file.
+impl SearchOutput {
+    /// The number and the text of each line of a file.
     pub(crate) fn lines(&self, path: &str) -> Vec<(u64, &str)> {
         let lines = self.files.get(path).map(Vec::as_slice).unwrap_or_default();
         lines.iter().map(|line| (line["number"].as_u64().unwrap(), line["text"].as_str().unwrap())).collect()
@@ -32,7 +32,7 @@ impl Outcome {
     }
 }
 
-impl World {
+impl SearchFixture {
     pub(crate) async fn new(files: &[(&str, &[u8])]) -> Self {
         Self::with_args(&[], files).await
     }
@@ -60,21 +60,21 @@ impl World {
         params
     }
 
-    /// Searches to the end. Everything that is found comes before the answer, and nothing after it.
-    pub(crate) async fn search(&mut self, changes: Value) -> Outcome {
+    /// Searches to the end. All matches come before the answer, and none after it.
+    pub(crate) async fn search(&mut self, changes: Value) -> SearchOutput {
         let params = self.params(changes);
         let id = self.client.send("fs/search", params).await;
         self.finish(id).await
     }
 
-    pub(crate) async fn finish(&mut self, id: i64) -> Outcome {
+    pub(crate) async fn finish(&mut self, id: i64) -> SearchOutput {
         let (mut files, mut seq) = (BTreeMap::<String, Vec<Value>>::new(), 0);
         loop {
             let message = self.client.next().await;
             if message["id"] == id {
                 assert!(message.get("error").is_none(), "{message}");
                 assert_eq!(message["result"]["lastSeq"], seq);
-                return Outcome { files, result: message["result"].clone() };
+                return SearchOutput { files, result: message["result"].clone() };
             }
             assert_eq!((&message["method"], &message["params"]["searchId"]), (&json!("fs/found"), &json!("s")));
             seq += 1;

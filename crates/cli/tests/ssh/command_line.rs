@@ -1,4 +1,4 @@
-//! The flags for ssh, with the command that passes stdin and stdout through.
+//! The flags for ssh, and the command that passes stdin and stdout on.
 
 use std::process::{Output, Stdio};
 
@@ -15,7 +15,7 @@ async fn run(sshd: &Sshd, args: &[&str]) -> Output {
 }
 
 #[tokio::test]
-async fn a_command_runs_in_the_directory_that_has_the_same_files() {
+async fn a_command_runs_in_the_corresponding_directory() {
     let sshd = Sshd::start().await;
     let (here, there) = (tempfile::tempdir().unwrap(), sshd.temporary());
     std::fs::create_dir(there.join("below")).unwrap();
@@ -29,7 +29,7 @@ async fn a_command_runs_in_the_directory_that_has_the_same_files() {
 }
 
 #[tokio::test]
-async fn a_host_that_does_not_answer_is_an_error_of_ours() {
+async fn a_host_that_does_not_answer_is_our_failure() {
     let sshd = Sshd::start().await;
     sshd.expect_another_port();
     let said = run(&sshd, &["--", "true"]).await;

@@ -1,4 +1,4 @@
-//! The client over ssh.
+//! The client library over ssh.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use testkit::{binary, eventually, is_alive};
 
 use crate::sshd::{HOST, Sshd};
 
-/// A person waits for the error.
+/// A person waits for this error.
 const SECONDS: Duration = Duration::from_secs(8);
 
 async fn connect_with(sshd: &Sshd, paths: PathMap) -> Result<ExecServerClient, ExecServerError> {
@@ -24,7 +24,7 @@ fn uri(path: &std::path::Path) -> PathUri {
 }
 
 #[tokio::test]
-async fn a_command_runs_there() {
+async fn a_command_runs_on_the_other_machine() {
     let sshd = Sshd::start().await;
     let client = connect_with(&sshd, PathMap::default()).await.unwrap();
     let script = "echo out; echo err >&2; exit 7";
@@ -51,14 +51,14 @@ async fn paths_are_mapped_both_ways() {
     assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{}\n", below.display()));
     let info = client.environment_info().await.unwrap();
     assert_eq!(info.temp_dir, Some(uri(here)));
-    // What lies outside of the roots is not changed.
+    // Paths outside of the roots are not changed.
     let process = client.start(StartParams::new("q", ["pwd", "-P"], uri("/".as_ref()))).await.unwrap();
     assert_eq!(process.wait_with_output().await.unwrap().stdout, b"/\n");
     client.close().await;
 }
 
 #[tokio::test]
-async fn a_client_that_goes_away_leaves_nothing_there() {
+async fn a_closed_client_leaves_nothing_on_the_other_machine() {
     let sshd = Sshd::start().await;
     for is_closed in [true, false] {
         let client = connect_with(&sshd, PathMap::default()).await.unwrap();
@@ -84,7 +84,7 @@ async fn a_client_that_goes_away_leaves_nothing_there() {
 }
 
 #[tokio::test]
-async fn what_ssh_complains_about_is_told_within_seconds() {
+async fn errors_of_ssh_are_reported_within_seconds() {
     let start = Instant::now();
     let sshd = Sshd::start().await;
     sshd.expect_another_host_key();
@@ -97,7 +97,7 @@ async fn what_ssh_complains_about_is_told_within_seconds() {
 }
 
 #[tokio::test]
-async fn a_server_program_that_is_not_there_is_named() {
+async fn a_missing_server_program_is_named() {
     let sshd = Sshd::start().await;
     let config = vec!["-F".into(), sshd.config().into()];
     let connector = SshConnector::with_ssh(HOST, "/no/such/exec-server", PathMap::default(), config);

@@ -1,4 +1,4 @@
-//! An sshd of our own on loopback, for the user who runs the tests, with keys that nobody else has.
+//! A real sshd on loopback for the user who runs the tests, with keys made for the test.
 
 use std::fmt::Write as _;
 use std::net::TcpListener;
@@ -9,10 +9,10 @@ use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 
-/// The name under which ssh finds it, by its configuration file.
+/// The host name of the sshd in the configuration file of ssh.
 pub(crate) const HOST: &str = "elsewhere";
 
-/// How often a free port is looked for: another program may take it before sshd does.
+/// How often a free port is tried. Another program may take the port before sshd does.
 const ATTEMPTS: usize = 10;
 
 pub(crate) struct Sshd {
@@ -44,12 +44,12 @@ impl Sshd {
         self.folder.path().join("config")
     }
 
-    /// What TMPDIR is for whoever comes in.
+    /// The value of TMPDIR for commands that come in through this sshd.
     pub(crate) fn temporary(&self) -> PathBuf {
         self.folder.path().join("temporary")
     }
 
-    /// From now on its host key is not the one that is expected.
+    /// From now on the host key is not the expected one.
     pub(crate) fn expect_another_host_key(&self) {
         let known = self.folder.path().join("known_hosts");
         let text = std::fs::read_to_string(&known).unwrap();
@@ -58,11 +58,11 @@ impl Sshd {
         std::fs::write(&known, format!("{host} {other}")).unwrap();
     }
 
-    /// From now on nobody listens where it was.
+    /// From now on no program listens at the address.
     pub(crate) fn expect_another_port(&self) {
         let config = std::fs::read_to_string(self.config()).unwrap();
         let port = config.lines().find_map(|line| line.strip_prefix("  Port ")).unwrap();
-        // Only root can listen there.
+        // A port on which only root can listen.
         std::fs::write(self.config(), config.replace(&format!("  Port {port}\n"), "  Port 1\n")).unwrap();
     }
 }
@@ -112,16 +112,16 @@ SetEnv TMPDIR={}
     std::fs::write(folder.join("config"), client).unwrap();
 }
 
-/// It wants to be called by its whole path, which is not on everybody's `PATH`.
+/// The whole path of sshd, which must be started with it. It is not on the `PATH` of every user.
 fn program() -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/usr/local/sbin".into()]);
     folders.map(|folder| folder.join("sshd")).find(|sshd| sshd.is_file()).expect("install openssh-server")
 }
 
-/// None: it did not get the port.
+/// Starts sshd. `None` if another program has taken the port.
 async fn spawn(folder: &Path) -> Option<Child> {
-    // As root it separates its privileges in there. Others cannot make it, and need not.
+    // As root, sshd needs this directory for privilege separation. Other users cannot create it and need not.
     let _not_root = std::fs::create_dir_all("/run/sshd");
     let mut command = Command::new(program());
     command.args(["-D", "-e", "-f"]).arg(folder.join("sshd_config"));
@@ -130,7 +130,7 @@ async fn spawn(folder: &Path) -> Option<Child> {
     let mut said = String::new();
     while let Some(line) = lines.next_line().await.unwrap() {
         if line.starts_with("Server listening") {
-            // What it says later is not waited for, but must go somewhere.
+            // Later output is read and dropped, so that sshd does not block.
             tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
             return Some(child);
         }

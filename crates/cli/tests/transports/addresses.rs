@@ -1,4 +1,4 @@
-//! What `--listen` takes and what is printed.
+//! Addresses for `--listen`, and what the server prints.
 
 use std::process::Stdio;
 
@@ -23,12 +23,12 @@ async fn by_default_one_line_names_a_free_loopback_port() {
 
     send_signal(server.id().unwrap(), Signal::TERM);
     stdout.read_to_end(&mut said).await.unwrap();
-    assert_eq!(String::from_utf8(said).unwrap(), format!("{url}\n"), "nothing else is ever printed");
+    assert_eq!(String::from_utf8(said).unwrap(), format!("{url}\n"), "no other line is printed");
     assert_eq!(server.wait().await.unwrap().code(), Some(0));
 }
 
 #[tokio::test]
-async fn several_addresses_at_once_are_one_server() {
+async fn several_addresses_belong_to_one_server() {
     let directory = tempfile::tempdir().unwrap();
     let socket = format!("unix://{}/exec.sock", directory.path().display());
     let listen = ["--listen", "ws://127.0.0.1:0", "--listen", &socket, "--listen", "ws://[::1]:0"];
@@ -37,7 +37,7 @@ async fn several_addresses_at_once_are_one_server() {
     assert!(v4.starts_with("ws://127.0.0.1:"), "{v4}");
     assert_eq!(*unix, socket);
     assert!(v6.starts_with("ws://[::1]:"), "{v6}");
-    // A session that began on one of them goes on at the next.
+    // A session that began at one address is resumed at the next.
     let mut session: Option<String> = None;
     for (n, url) in [v4, unix, v6, unix].into_iter().enumerate() {
         let mut client = eventually_async("the last connection is gone", async || {
@@ -56,7 +56,7 @@ async fn several_addresses_at_once_are_one_server() {
 }
 
 #[tokio::test]
-async fn the_environment_sets_what_flags_would() {
+async fn variables_have_the_same_effect_as_flags() {
     let server = TestServer::with(&[], |command| {
         command.env("EXEC_SERVER_LISTEN", "ws://[::1]:0,ws://127.0.0.1:0").env("EXEC_SERVER_MAX_SESSIONS", "1")
     })
@@ -69,7 +69,7 @@ async fn the_environment_sets_what_flags_would() {
 }
 
 #[tokio::test]
-async fn an_address_that_is_none_is_refused_in_words() {
+async fn an_invalid_address_is_refused() {
     for (url, said) in [
         ("ws://localhost:1234", "invalid websocket --listen URL `ws://localhost:1234`; expected `ws://IP:PORT`"),
         ("ws://127.0.0.1", "invalid websocket --listen URL `ws://127.0.0.1`; expected `ws://IP:PORT`"),
@@ -105,5 +105,5 @@ async fn if_one_address_fails_none_is_served() {
     let taken = TestServer::start().await;
     let output = run_to_end(&["--listen", "ws://127.0.0.1:0", "--listen", taken.url()]).await;
     assert_eq!(output.status.code(), Some(125));
-    assert!(output.stdout.is_empty(), "no address is printed that nobody serves");
+    assert!(output.stdout.is_empty(), "no address is printed");
 }

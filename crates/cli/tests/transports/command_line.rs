@@ -1,4 +1,4 @@
-//! Flags that only print, and flags that are accepted for others' sake.
+//! Flags that only print, and flags that are accepted for compatibility.
 
 use testkit::{TestServer, run_to_end};
 
@@ -22,7 +22,7 @@ async fn help_and_version_go_to_stdout() {
 async fn an_unknown_flag_is_refused() {
     let output = run_to_end(&["--liste", "stdio"]).await;
     assert_eq!(output.status.code(), Some(2));
-    assert!(String::from_utf8(output.stderr).unwrap().contains("'--listen'"), "the right one is suggested");
+    assert!(String::from_utf8(output.stderr).unwrap().contains("'--listen'"), "the right flag is suggested");
 }
 
 #[tokio::test]

@@ -1,10 +1,10 @@
-//! The last words of a connection arrive, however much is on its way when it ends.
+//! The close message of a connection arrives, however much is in flight when the connection ends.
 
 use std::time::Duration;
 
 use testkit::{Client, Signal, SlowReader, TestServer, Value, eventually_async, json};
 
-/// A pause after each 64 KiB: slow enough for megabytes to be on their way, and for pongs to come back after the goodbye was sent.
+/// A pause after each 64 KiB: slow enough that megabytes are in flight, and that pongs come after the close message was sent.
 const PAUSE: Duration = Duration::from_millis(5);
 
 const LOUD: [&str; 4] = ["loud-0", "loud-1", "loud-2", "loud-3"];
@@ -29,7 +29,7 @@ fn closed_processes(events: &[Value]) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn a_shutdown_under_load_tells_every_end_and_the_reason() {
+async fn a_shutdown_under_load_delivers_all_events_and_the_close_reason() {
     let mut server = TestServer::start().await;
     let mut client = loud_client(&server).await;
     server.signal(Signal::TERM);
@@ -41,7 +41,7 @@ async fn a_shutdown_under_load_tells_every_end_and_the_reason() {
 }
 
 #[tokio::test]
-async fn a_connection_that_is_taken_over_under_load_is_told_why() {
+async fn a_connection_that_is_taken_over_under_load_gets_the_close_reason() {
     let server = TestServer::start().await;
     let mut first = loud_client(&server).await;
     let mut second = server.raw().await;
@@ -53,10 +53,10 @@ async fn a_connection_that_is_taken_over_under_load_is_told_why() {
 }
 
 #[tokio::test]
-async fn a_peer_that_sends_rubbish_under_load_is_told_so() {
+async fn a_peer_that_breaks_the_protocol_under_load_gets_the_close_reason() {
     let server = TestServer::start().await;
     let mut client = loud_client(&server).await;
-    // A frame with reserved bits, and more behind it that is never looked at.
+    // A frame with reserved bits, and bytes after it that are never decoded.
     client.send_bytes(&[0xff; 1000]).await.unwrap();
     client.drain().await;
     let reason = client.close_reason.expect("the connection ended without a goodbye");
@@ -67,13 +67,13 @@ async fn a_peer_that_sends_rubbish_under_load_is_told_so() {
 const LONG_PAUSE: Duration = Duration::from_millis(50);
 
 #[tokio::test]
-async fn a_reader_that_is_slow_but_steady_gets_the_goodbye_however_much_is_owed() {
+async fn a_slow_reader_gets_the_close_reason_after_all_events() {
     const FULL: [&str; 4] = ["full-0", "full-1", "full-2", "full-3"];
     const RETAINED: usize = 2 << 20;
     let limits = ["--shutdown-grace", "100ms", "--retain-bytes", "2MiB"];
     let mut server = TestServer::with_args(&limits).await;
     let mut client = SlowReader::client(&server, LONG_PAUSE).await;
-    // Nothing of them is sent before the end, and all of it then: 11 MB in base64, for which this client needs
+    // Their output is sent only at the end, and then all of it: 11 MB in base64, for which this client needs
     // more than 10 s.
     for process in FULL {
         let mut params = Client::start_params(process, &["head", "-c", &RETAINED.to_string(), "/dev/zero"]);
@@ -81,7 +81,7 @@ async fn a_reader_that_is_slow_but_steady_gets_the_goodbye_however_much_is_owed(
         client.call("process/start", params).await;
     }
     let is_full = |process: &Value| process["outputBytes"] == RETAINED;
-    eventually_async("all are full", async || {
+    eventually_async("the retained output of all processes is full", async || {
         client.processes().await.as_array().unwrap().iter().all(is_full).then_some(())
     })
     .await;
@@ -93,15 +93,15 @@ async fn a_reader_that_is_slow_but_steady_gets_the_goodbye_however_much_is_owed(
 }
 
 #[tokio::test]
-async fn a_client_that_was_stalled_while_it_was_taken_over_is_told_why() {
+async fn a_stalled_client_that_is_taken_over_gets_the_close_reason() {
     let server = TestServer::start().await;
     let mut stalled = loud_client(&server).await;
     let mut second = server.raw().await;
     let params = json!({"clientName": "testkit", "resumeSessionId": stalled.session, "takeover": true});
     second.call("initialize", params).await;
-    // sleep: for so long the first client reads nothing, as if it were stopped or its machine busy
+    // sleep: the first client reads nothing for this long, as if it were stopped or its machine busy
     tokio::time::sleep(Duration::from_secs(4)).await;
-    // Whatever it sends then must not reset the connection before it has read its end.
+    // Messages that it sends now must not reset the connection before it has read the close message.
     stalled.send("environment/status", json!({})).await;
     stalled.drain().await;
     let reason = stalled.close_reason.expect("the connection ended without a goodbye");

@@ -5,7 +5,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 #[tokio::test]
-async fn health_and_readiness_are_told() {
+async fn health_and_readiness_are_served() {
     let server = TestServer::start().await;
     let health = http_get(server.address(), "/healthz", &[]).await;
     assert_eq!((health.status, health.body.as_str()), (200, "ok"));
@@ -26,7 +26,7 @@ async fn one_connection_serves_many_requests_and_then_the_upgrade() {
 }
 
 #[tokio::test]
-async fn metrics_count_what_was_done() {
+async fn metrics_count_requests_and_processes() {
     let server = TestServer::start().await;
     let mut client = server.client().await;
     client.run("good", &["echo", "hello"]).await;
@@ -57,7 +57,7 @@ async fn metrics_count_what_was_done() {
         "exec_server_output_bytes_total 6",
     ];
     // An answer can arrive a moment before it is counted.
-    eventually_async("everything is counted", async || {
+    eventually_async("all requests are counted", async || {
         let counted = http_get(server.address(), "/metrics", &[]).await.body;
         expected.iter().all(|line| counted.lines().any(|said| said.starts_with(line))).then_some(())
     })
@@ -65,7 +65,7 @@ async fn metrics_count_what_was_done() {
 }
 
 #[tokio::test]
-async fn a_request_from_a_web_page_is_turned_away_everywhere() {
+async fn requests_of_web_pages_are_refused_on_every_path() {
     let server = TestServer::start().await;
     let origin = ("Origin", "http://127.0.0.1");
     for path in ["/", "/readyz", "/healthz", "/metrics", "/nothing"] {
@@ -75,11 +75,11 @@ async fn a_request_from_a_web_page_is_turned_away_everywhere() {
     assert_eq!(http_get(server.address(), "/", &upgrade).await.status, 403);
 }
 
-/// The host of a web page whose name was made to point to this machine.
+/// The host of a web page whose name was made to resolve to this machine.
 const FOREIGN: (&str, &str) = ("Host", "rebound.example:7000");
 
 #[tokio::test]
-async fn a_request_for_another_host_is_turned_away_everywhere() {
+async fn requests_for_another_host_are_refused_on_every_path() {
     let server = TestServer::start().await;
     for path in ["/", "/readyz", "/healthz", "/metrics", "/nothing"] {
         let answer = http_get(server.address(), path, &[FOREIGN]).await;
@@ -94,7 +94,7 @@ async fn a_request_for_another_host_is_turned_away_everywhere() {
 }
 
 #[tokio::test]
-async fn a_host_that_was_allowed_is_answered() {
+async fn a_host_that_is_allowed_is_served() {
     let server = TestServer::with_args(&["--allow-host", "Rebound.example", "--allow-host", "192.0.2.1"]).await;
     for host in [FOREIGN, ("Host", "192.0.2.1:80")] {
         assert_eq!(http_get(server.address(), "/metrics", &[host]).await.status, 200, "{host:?}");
@@ -103,17 +103,17 @@ async fn a_host_that_was_allowed_is_answered() {
 }
 
 #[tokio::test]
-async fn a_listener_for_other_machines_is_called_by_any_name() {
+async fn a_listener_on_all_addresses_accepts_any_host() {
     let server = TestServer::with_args(&["--listen", "ws://0.0.0.0:0", "--insecure-no-auth"]).await;
     let address = format!("127.0.0.1:{}", server.address().rsplit_once(':').unwrap().1);
-    // What the probes of an orchestrator send, and a client that knows a name.
+    // Hosts as health probes of an orchestrator send them, and as a client that knows a name.
     for host in [("Host", "192.0.2.1:7000"), FOREIGN] {
         assert_eq!(http_get(&address, "/healthz", &[host]).await.status, 200, "{host:?}");
     }
 }
 
 #[tokio::test]
-async fn other_paths_are_404_and_the_door_without_an_upgrade_is_426() {
+async fn unknown_paths_are_404_and_a_websocket_path_without_an_upgrade_is_426() {
     let server = TestServer::start().await;
     for path in ["/nothing", "/healthz/", "/ws", "//"] {
         assert_eq!(http_get(server.address(), path, &[]).await.status, 404, "{path}");
@@ -126,7 +126,7 @@ async fn other_paths_are_404_and_the_door_without_an_upgrade_is_426() {
     for broken in 0..UPGRADE.len() {
         let mut headers = UPGRADE.to_vec();
         headers[broken].1 = "nonsense";
-        // Any key is a key.
+        // Any key is accepted.
         let expected = if headers[broken].0 == "Sec-WebSocket-Key" { 101 } else { 426 };
         assert_eq!(http_get(server.address(), "/", &headers).await.status, expected, "{headers:?}");
         headers.remove(broken);
@@ -135,7 +135,7 @@ async fn other_paths_are_404_and_the_door_without_an_upgrade_is_426() {
 }
 
 #[tokio::test]
-async fn a_ping_gets_its_pong_and_a_close_its_close() {
+async fn a_ping_is_answered_with_a_pong_and_a_close_with_a_close() {
     let server = TestServer::start().await;
     let mut stream = TcpStream::connect(server.address()).await.unwrap();
     assert_eq!(http_exchange(&mut stream, &http_request("/", UPGRADE)).await.status, 101);

@@ -1,4 +1,4 @@
-//! Every way to reach the server, who is let in, and how it ends.
+//! All transports of the server: addresses, authentication, and how connections and the server end.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 mod addresses;

@@ -1,10 +1,10 @@
-//! SIGTERM and Ctrl-C: processes may clean up, clients are told, and nothing is left.
+//! SIGTERM and Ctrl-C: processes may clean up, clients are told, and no process is left.
 
 use std::time::{Duration, Instant};
 
 use testkit::{Client, Signal, TestServer, descendants, eventually, eventually_async, http_get, is_alive, json};
 
-/// A process that writes a file when it is asked to end, and then does.
+/// A script that writes a file when it gets SIGTERM, and then exits.
 fn tidy_script(file: &std::path::Path) -> String {
     format!(
         "trap 'echo cleaned > {}; echo bye; exit 4' TERM; echo ready; while :; do sleep 0.1; done",
@@ -33,7 +33,7 @@ async fn ends_in_order(signal: Signal) {
         assert_eq!((reason.code, reason.reason.as_str()), (1001, "server is shutting down"));
     }
     assert_eq!(server.wait().await, Some(0));
-    eventually("nothing is left", || (!children.iter().copied().any(is_alive)).then_some(())).await;
+    eventually("no process is left", || (!children.iter().copied().any(is_alive)).then_some(())).await;
 }
 
 #[tokio::test]
@@ -53,26 +53,26 @@ async fn an_idle_server_ends_at_once() {
     let asked = Instant::now();
     server.signal(Signal::TERM);
     assert_eq!(server.wait().await, Some(0));
-    assert!(asked.elapsed() < Duration::from_secs(3), "it took {:?}", asked.elapsed());
+    assert!(asked.elapsed() < Duration::from_secs(3), "the shutdown took {:?}", asked.elapsed());
 }
 
 #[tokio::test]
-async fn a_second_signal_leaves_no_more_time() {
+async fn a_second_signal_ends_the_grace() {
     let mut server = TestServer::with_args(&["--shutdown-grace", "10m"]).await;
     let mut client = server.client().await;
     client.start("p", &["sh", "-c", "trap 'echo no' TERM; echo ready; while :; do sleep 0.1; done"]).await;
     client.event("p").await;
     let children = descendants(server.pid());
     server.signal(Signal::TERM);
-    // It has heard the first signal, and stays.
+    // The process has got the first signal, and goes on.
     client.event("p").await;
     server.signal(Signal::TERM);
     assert_eq!(server.wait().await, Some(0));
-    eventually("nothing is left", || (!children.iter().copied().any(is_alive)).then_some(())).await;
+    eventually("no process is left", || (!children.iter().copied().any(is_alive)).then_some(())).await;
 }
 
 #[tokio::test]
-async fn nobody_new_is_served_while_it_ends() {
+async fn no_new_client_is_served_during_the_shutdown() {
     let mut server = TestServer::with_args(&["--shutdown-grace", "10m"]).await;
     let mut client = server.client().await;
     let directory = tempfile::tempdir().unwrap();
@@ -85,8 +85,8 @@ async fn nobody_new_is_served_while_it_ends() {
     client.event("p").await;
     server.signal(Signal::TERM);
     client.event("p").await;
-    assert!(tokio::net::TcpStream::connect(server.address()).await.is_err(), "it no longer listens");
-    // Whoever was there is served to the end.
+    assert!(tokio::net::TcpStream::connect(server.address()).await.is_err(), "the server no longer listens");
+    // Connected clients are served to the end.
     assert_eq!(client.processes().await[0]["state"], "running");
     let refused = client.call_error("process/start", Client::start_params("late", &["true"])).await;
     assert_eq!(refused, json!({"code": -32600, "message": "server is shutting down"}));
@@ -96,7 +96,7 @@ async fn nobody_new_is_served_while_it_ends() {
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_listen_does_not_delay_the_end() {
+async fn a_client_that_does_not_read_does_not_delay_the_end() {
     let mut server = TestServer::with_args(&["--shutdown-grace", "100ms"]).await;
     let mut deaf = server.client().await;
     deaf.start("p", &["cat", "/dev/zero"]).await;
@@ -105,7 +105,7 @@ async fn a_client_that_does_not_listen_does_not_delay_the_end() {
     server.signal(Signal::TERM);
     let asked = Instant::now();
     assert_eq!(server.wait().await, Some(0));
-    assert!(asked.elapsed() < Duration::from_secs(10), "it took {:?}", asked.elapsed());
+    assert!(asked.elapsed() < Duration::from_secs(10), "the shutdown took {:?}", asked.elapsed());
 }
 
 #[tokio::test]
@@ -117,7 +117,7 @@ async fn half_open_requests_do_not_delay_the_end() {
     let asked = Instant::now();
     server.signal(Signal::TERM);
     assert_eq!(server.wait().await, Some(0));
-    assert!(asked.elapsed() < Duration::from_secs(3), "it took {:?}", asked.elapsed());
+    assert!(asked.elapsed() < Duration::from_secs(3), "the shutdown took {:?}", asked.elapsed());
 }
 
 #[tokio::test]
@@ -129,17 +129,17 @@ async fn a_detached_session_is_ended_too() {
     drop(client);
     server.signal(Signal::TERM);
     assert_eq!(server.wait().await, Some(0));
-    eventually("nothing is left", || (!children.iter().copied().any(is_alive)).then_some(())).await;
+    eventually("no process is left", || (!children.iter().copied().any(is_alive)).then_some(())).await;
 }
 
 #[tokio::test]
-async fn what_a_client_lets_wait_is_sent_before_the_goodbye() {
+async fn paused_events_are_sent_before_the_close() {
     let mut server = TestServer::with_args(&["--retain-bytes", "64KiB", "--shutdown-grace", "100ms"]).await;
     let mut client = server.client().await;
     let mut params = Client::start_params("p", &["seq", "1", "300000"]);
     params["paused"] = true.into();
     client.call("process/start", params).await;
-    eventually_async("what is retained is full", async || {
+    eventually_async("the retained output is full", async || {
         let list = client.processes().await;
         (list[0]["outputBytes"] == 64 << 10).then_some(())
     })
@@ -148,7 +148,7 @@ async fn what_a_client_lets_wait_is_sent_before_the_goodbye() {
     let outcome = client.outcome("p").await;
     let numbers: String = (1..=300_000).map(|number| format!("{number}\n")).collect();
     assert!(numbers.as_bytes().starts_with(&outcome.stdout));
-    assert!(outcome.stdout.len() > 64 << 10, "what was in the pipe comes too: {} bytes", outcome.stdout.len());
+    assert!(outcome.stdout.len() > 64 << 10, "output that was in the pipe comes too: {} bytes", outcome.stdout.len());
     assert_eq!((outcome.exit_code, outcome.seqs[0]), (128 + 15, 1));
     assert!(outcome.seqs.iter().copied().eq(1..=outcome.seqs.len() as u64), "each number once: {:?}", outcome.seqs);
     assert_eq!(client.drain().await, Vec::<testkit::Value>::new());
@@ -164,7 +164,7 @@ async fn a_paused_process_can_end_in_order_when_the_server_does() {
     let mut params = Client::start_params("p", &["sh", "-c", script]);
     params["paused"] = true.into();
     client.call("process/start", params).await;
-    eventually_async("what is retained is full", async || {
+    eventually_async("the retained output is full", async || {
         let list = client.processes().await;
         (list[0]["outputBytes"] == 64 << 10).then_some(())
     })
@@ -178,14 +178,14 @@ async fn a_paused_process_can_end_in_order_when_the_server_does() {
 }
 
 #[tokio::test]
-async fn a_pause_that_comes_when_the_processes_have_ended_holds_nothing_back() {
+async fn a_pause_after_the_processes_have_ended_delays_no_events() {
     // More than the buffers of two sockets hold, so that the rest still waits when the pause comes.
     let mut server = TestServer::with_args(&["--retain-bytes", "16MiB", "--shutdown-grace", "100ms"]).await;
     let mut client = server.client().await;
     let mut params = Client::start_params("p", &["cat", "/dev/zero"]);
     params["paused"] = true.into();
     client.call("process/start", params).await;
-    eventually_async("what is retained is full", async || {
+    eventually_async("the retained output is full", async || {
         let list = client.processes().await;
         (list[0]["outputBytes"] == 16 << 20).then_some(())
     })

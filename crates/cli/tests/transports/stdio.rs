@@ -1,4 +1,4 @@
-//! One client on stdin and stdout.
+//! The server on its stdin and stdout, with one client.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use testkit::{Client, Signal, binary, descendants, eventually, is_alive, json, s
 use tokio::process::{Child, Command};
 use transport::{MessageLimits, PeerLabel, lines};
 
-/// The server process, and a client that holds both ends.
+/// The server process, and a client that has both ends.
 fn start(args: &[&str]) -> (Child, Client) {
     let mut command = Command::new(binary());
     command.args(["--listen", "stdio"]).args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
@@ -17,9 +17,9 @@ fn start(args: &[&str]) -> (Child, Client) {
 }
 
 #[tokio::test]
-async fn processes_run_and_nothing_but_the_protocol_is_on_stdout() {
+async fn processes_run_and_only_the_protocol_is_on_stdout() {
     let (_server, mut client) = start(&[]);
-    // The first thing that comes is the answer: no address is printed.
+    // The first message is the answer: no address is printed.
     client.send("initialize", json!({"clientName": "stdio"})).await;
     assert!(client.next().await["result"]["sessionId"].is_string());
     client.notify("initialized", json!({})).await;
@@ -31,7 +31,7 @@ async fn processes_run_and_nothing_but_the_protocol_is_on_stdout() {
 }
 
 #[tokio::test]
-async fn the_end_of_stdin_ends_everything_at_once() {
+async fn the_end_of_stdin_ends_the_server_and_its_processes() {
     let (mut server, mut client) = start(&[]);
     client.handshake(None).await;
     client.start("p", &["sh", "-c", "trap '' TERM HUP; sleep 1000 & echo ready; wait"]).await;
@@ -41,12 +41,12 @@ async fn the_end_of_stdin_ends_everything_at_once() {
     let left = Instant::now();
     drop(client);
     assert_eq!(server.wait().await.unwrap().code(), Some(0));
-    assert!(left.elapsed() < Duration::from_secs(3), "it took {:?}", left.elapsed());
-    eventually("nothing is left", || (!children.iter().copied().any(is_alive)).then_some(())).await;
+    assert!(left.elapsed() < Duration::from_secs(3), "the end took {:?}", left.elapsed());
+    eventually("no process is left", || (!children.iter().copied().any(is_alive)).then_some(())).await;
 }
 
 #[tokio::test]
-async fn what_was_asked_before_the_end_is_answered() {
+async fn requests_from_before_the_end_are_answered() {
     let mut command = Command::new(binary());
     command.args(["--listen", "stdio"]).stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
     let mut server = command.spawn().unwrap();
@@ -64,7 +64,7 @@ async fn what_was_asked_before_the_end_is_answered() {
 }
 
 #[tokio::test]
-async fn requests_that_take_a_while_are_answered_after_the_end_too() {
+async fn slow_requests_from_before_the_end_are_answered() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("zeros");
     std::fs::write(&file, vec![0; 4 << 20]).unwrap();
@@ -87,7 +87,7 @@ async fn requests_that_take_a_while_are_answered_after_the_end_too() {
     let asked = Instant::now();
     drop(stdin);
     let output = server.wait_with_output().await.unwrap();
-    assert!(asked.elapsed() < Duration::from_secs(20), "the read does not wait its time out");
+    assert!(asked.elapsed() < Duration::from_secs(20), "the read does not wait for its whole wait time");
     let stdout = String::from_utf8(output.stdout).unwrap();
     let messages = stdout.lines().map(|line| serde_json::from_str::<testkit::Value>(line).unwrap());
     let mut answered: Vec<i64> = messages
@@ -100,7 +100,7 @@ async fn requests_that_take_a_while_are_answered_after_the_end_too() {
 }
 
 #[tokio::test]
-async fn a_signal_ends_it_in_order() {
+async fn a_signal_ends_the_server_in_order() {
     let (mut server, mut client) = start(&["--shutdown-grace", "10s"]);
     client.handshake(None).await;
     client.start("p", &["sh", "-c", "trap 'echo bye; exit 3' TERM; echo ready; while :; do sleep 0.1; done"]).await;
@@ -113,7 +113,7 @@ async fn a_signal_ends_it_in_order() {
 }
 
 #[tokio::test]
-async fn a_session_ends_with_stdio_however_long_it_was_to_be_kept_unless_another_connection_has_it() {
+async fn a_session_of_stdio_ends_with_stdin_unless_another_connection_has_it() {
     for taken_over in [false, true] {
         let directory = tempfile::tempdir().unwrap();
         let url = format!("unix://{}", directory.path().join("socket").display());

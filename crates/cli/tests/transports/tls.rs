@@ -13,16 +13,16 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use tokio_rustls::{TlsConnector, rustls};
 use transport::{ConnectOptions, PeerLabel, upgrade_client};
 
-struct Files {
+struct TlsFiles {
     certificate: String,
     key: String,
     trusted: CertificateDer<'static>,
 }
 
-fn make_files(directory: &Path) -> Files {
+fn make_files(directory: &Path) -> TlsFiles {
     let CertifiedKey { cert, signing_key } = generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
     let path = |name: &str| directory.join(name).to_str().unwrap().to_owned();
-    let files = Files { certificate: path("cert.pem"), key: path("key.pem"), trusted: cert.der().clone() };
+    let files = TlsFiles { certificate: path("cert.pem"), key: path("key.pem"), trusted: cert.der().clone() };
     std::fs::write(&files.certificate, cert.pem()).unwrap();
     std::fs::write(&files.key, signing_key.serialize_pem()).unwrap();
     files
@@ -39,7 +39,7 @@ async fn tls_stream(address: &str, trusted: &CertificateDer<'static>) -> TlsStre
 }
 
 #[tokio::test]
-async fn processes_run_over_tls_and_http_is_served_there() {
+async fn processes_run_and_http_is_served_over_tls() {
     let directory = tempfile::tempdir().unwrap();
     let files = make_files(directory.path());
     let server = TestServer::with_args(&[
@@ -64,13 +64,13 @@ async fn processes_run_over_tls_and_http_is_served_there() {
     let outcome = client.run("p", &["head", "-c", "5000000", "/dev/zero"]).await;
     assert_eq!(outcome.stdout.len(), 5_000_000);
 
-    // The plain address beside it is plain.
+    // The other address has no TLS.
     let mut client = Client::connect(&server.urls()[1]).await;
     client.handshake(None).await;
 }
 
 #[tokio::test]
-async fn plain_http_on_the_secure_port_is_not_served() {
+async fn plain_http_on_the_tls_port_is_not_served() {
     let directory = tempfile::tempdir().unwrap();
     let files = make_files(directory.path());
     let tls = ["--listen", "wss://127.0.0.1:0", "--tls-cert", &files.certificate, "--tls-key", &files.key];
@@ -82,7 +82,7 @@ async fn plain_http_on_the_secure_port_is_not_served() {
 }
 
 #[tokio::test]
-async fn files_that_cannot_serve_are_named() {
+async fn certificate_files_that_cannot_be_used_are_named() {
     let directory = tempfile::tempdir().unwrap();
     let files = make_files(directory.path());
     let empty = directory.path().join("empty");

@@ -1,4 +1,4 @@
-//! Who is let in. No address but loopback is ever connected to here, even where the server listens on all of them.
+//! Authentication with tokens. The tests connect to loopback only, even if the server listens on all addresses.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use transport::ConnectOptions;
 const FIRST: &str = "first-token-0123456789";
 const SECOND: &str = "second-token-0123456789";
 
-/// Its port on loopback.
+/// The loopback address with the port of the server.
 fn loopback(server: &TestServer) -> String {
     format!("127.0.0.1:{}", server.address().rsplit_once(':').unwrap().1)
 }
@@ -29,7 +29,7 @@ async fn upgrade_status(address: &str, token: Option<&str>) -> u16 {
 }
 
 #[tokio::test]
-async fn without_tokens_only_this_machine_is_served() {
+async fn without_tokens_the_server_listens_on_loopback_only() {
     for url in ["ws://0.0.0.0:0", "ws://[::]:0", "wss://0.0.0.0:0"] {
         let output = run_to_end(&["--listen", url]).await;
         let stderr = String::from_utf8(output.stderr).unwrap();
@@ -41,11 +41,11 @@ async fn without_tokens_only_this_machine_is_served() {
         assert!(output.stdout.is_empty());
     }
     let output = run_to_end(&["--listen", "ws://127.0.0.1:0", "--listen", "ws://0.0.0.0:0"]).await;
-    assert_eq!(output.status.code(), Some(125), "one open address is enough");
+    assert_eq!(output.status.code(), Some(125), "one address that is not loopback is enough");
 }
 
 #[tokio::test]
-async fn only_a_bearer_of_a_token_gets_in() {
+async fn only_a_client_with_a_token_is_served() {
     let directory = tempfile::tempdir().unwrap();
     let file = token_file(directory.path(), &format!("# mine\n{FIRST}\n\n{SECOND}\n"));
     let server = TestServer::with_args(&["--listen", "ws://0.0.0.0:0", "--token-file", &file]).await;
@@ -70,7 +70,7 @@ async fn only_a_bearer_of_a_token_gets_in() {
 }
 
 #[tokio::test]
-async fn health_is_for_everybody_and_metrics_are_not() {
+async fn health_needs_no_token_and_metrics_need_one() {
     let directory = tempfile::tempdir().unwrap();
     let file = token_file(directory.path(), FIRST);
     let server = TestServer::with_args(&["--token-file", &file]).await;
@@ -82,7 +82,7 @@ async fn health_is_for_everybody_and_metrics_are_not() {
 }
 
 #[tokio::test]
-async fn a_hangup_swaps_the_tokens_and_open_connections_live_on() {
+async fn a_hangup_reloads_the_tokens_and_open_connections_stay() {
     let directory = tempfile::tempdir().unwrap();
     let file = token_file(directory.path(), FIRST);
     let server = TestServer::with_args(&["--listen", "ws://0.0.0.0:0", "--token-file", &file]).await;
@@ -92,7 +92,7 @@ async fn a_hangup_swaps_the_tokens_and_open_connections_live_on() {
     client.handshake(None).await;
 
     token_file(directory.path(), SECOND);
-    assert_eq!(upgrade_status(&address, Some(SECOND)).await, 401, "not before the signal");
+    assert_eq!(upgrade_status(&address, Some(SECOND)).await, 401, "the tokens do not change before the signal");
     server.signal(Signal::HUP);
     eventually_async("the new token is accepted", async || {
         (upgrade_status(&address, Some(SECOND)).await == 101).then_some(())
@@ -101,7 +101,7 @@ async fn a_hangup_swaps_the_tokens_and_open_connections_live_on() {
     assert_eq!(upgrade_status(&address, Some(FIRST)).await, 401);
     assert_eq!(client.run("p", &["true"]).await.exit_code, 0);
 
-    // A broken file changes nothing, and does not end the server.
+    // An invalid file changes nothing, and does not end the server.
     token_file(directory.path(), "short");
     server.signal(Signal::HUP);
     std::fs::remove_file(&file).unwrap();
@@ -111,7 +111,7 @@ async fn a_hangup_swaps_the_tokens_and_open_connections_live_on() {
 }
 
 #[tokio::test]
-async fn a_hangup_with_a_token_file_that_cannot_be_opened_at_once_leaves_other_signals_heard() {
+async fn a_hangup_with_a_fifo_as_token_file_keeps_the_tokens_and_blocks_no_signal() {
     let directory = tempfile::tempdir().unwrap();
     let file = token_file(directory.path(), FIRST);
     let log = directory.path().join("log");
@@ -130,7 +130,7 @@ async fn a_hangup_with_a_token_file_that_cannot_be_opened_at_once_leaves_other_s
     assert_eq!(server.wait().await, Some(0));
 }
 
-/// Attempts that are far more than the log takes.
+/// Far more attempts than the log has lines for.
 const FLOOD: usize = 100;
 
 #[tokio::test]
@@ -184,7 +184,7 @@ async fn a_hangup_without_tokens_does_nothing() {
 }
 
 #[tokio::test]
-async fn anybody_gets_in_where_that_was_asked_for() {
+async fn without_authentication_every_client_is_served_if_a_flag_allows_it() {
     let server = TestServer::with_args(&["--listen", "ws://0.0.0.0:0", "--insecure-no-auth"]).await;
     let mut client = Client::connect(&format!("ws://{}", loopback(&server))).await;
     client.handshake(None).await;
@@ -192,7 +192,7 @@ async fn anybody_gets_in_where_that_was_asked_for() {
 }
 
 #[tokio::test]
-async fn a_token_file_that_protects_nothing_is_refused() {
+async fn a_token_file_without_usable_tokens_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     for (text, said) in [
         ("", "holds no token; write one per line"),

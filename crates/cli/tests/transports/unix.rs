@@ -1,4 +1,4 @@
-//! The Unix socket: its file, and the two things it speaks.
+//! The Unix socket: its file, and the two protocols on it, JSON lines and HTTP with WebSocket.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener;
@@ -11,11 +11,11 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::UnixStream;
 use transport::{ConnectOptions, PeerLabel, upgrade_client};
 
-struct Place {
+struct SocketFolder {
     directory: tempfile::TempDir,
 }
 
-impl Place {
+impl SocketFolder {
     fn new() -> Self {
         Self { directory: tempfile::tempdir().unwrap() }
     }
@@ -34,25 +34,25 @@ impl Place {
 }
 
 #[tokio::test]
-async fn the_socket_is_private_and_gone_at_the_end() {
-    let place = Place::new();
-    let mut server = place.server().await;
-    assert_eq!(server.url(), place.url());
-    let mode = std::fs::metadata(place.path()).unwrap().permissions().mode();
+async fn the_socket_is_private_and_removed_at_the_end() {
+    let folder = SocketFolder::new();
+    let mut server = folder.server().await;
+    assert_eq!(server.url(), folder.url());
+    let mode = std::fs::metadata(folder.path()).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     let mut client = server.client().await;
     assert_eq!(client.run("p", &["echo", "hello"]).await.stdout, b"hello\n");
     server.signal(Signal::TERM);
     assert_eq!(server.wait().await, Some(0));
-    assert!(!place.path().exists());
+    assert!(!folder.path().exists());
     assert_eq!(client.receive().await, None);
 }
 
 #[tokio::test]
-async fn a_read_that_waits_is_answered_when_its_client_has_nothing_more_to_ask() {
-    let place = Place::new();
-    let _server = place.server().await;
-    let (answers, mut requests) = UnixStream::connect(place.path()).await.unwrap().into_split();
+async fn a_waiting_read_is_answered_after_its_client_has_closed_its_write_side() {
+    let folder = SocketFolder::new();
+    let _server = folder.server().await;
+    let (answers, mut requests) = UnixStream::connect(folder.path()).await.unwrap().into_split();
     for request in [
         json!({"id": 1, "method": "initialize", "params": {"clientName": "c"}}),
         json!({"method": "initialized", "params": {}}),
@@ -72,32 +72,32 @@ async fn a_read_that_waits_is_answered_when_its_client_has_nothing_more_to_ask()
 }
 
 #[tokio::test]
-async fn a_socket_that_a_dead_server_left_is_replaced() {
-    let place = Place::new();
-    drop(UnixListener::bind(place.path()).unwrap());
-    assert!(place.path().exists());
-    let server = place.server().await;
+async fn a_socket_of_a_dead_server_is_replaced() {
+    let folder = SocketFolder::new();
+    drop(UnixListener::bind(folder.path()).unwrap());
+    assert!(folder.path().exists());
+    let server = folder.server().await;
     server.client().await;
     server.kill().await;
-    assert!(place.path().exists(), "a killed server cannot clean up");
-    let again = place.server().await;
+    assert!(folder.path().exists(), "a killed server cannot clean up");
+    let again = folder.server().await;
     again.client().await;
 }
 
 #[tokio::test]
-async fn a_live_socket_and_a_file_are_left_alone() {
-    let place = Place::new();
-    let server = place.server().await;
-    let output = run_to_end(&["--listen", &place.url()]).await;
+async fn a_socket_in_use_and_a_regular_file_are_not_replaced() {
+    let folder = SocketFolder::new();
+    let server = folder.server().await;
+    let output = run_to_end(&["--listen", &folder.url()]).await;
     assert_eq!(output.status.code(), Some(125));
     let expected = format!(
         "exec-server: cannot listen on {}: another server is listening there; stop it or choose another path\n",
-        place.url()
+        folder.url()
     );
     assert_eq!(String::from_utf8(output.stderr).unwrap(), expected);
     server.client().await;
 
-    let other = Place::new();
+    let other = SocketFolder::new();
     std::fs::write(other.path(), "precious").unwrap();
     let output = run_to_end(&["--listen", &other.url()]).await;
     assert_eq!(output.status.code(), Some(125));
@@ -107,10 +107,10 @@ async fn a_live_socket_and_a_file_are_left_alone() {
 }
 
 #[tokio::test]
-async fn http_and_websocket_are_served_on_it_too() {
-    let place = Place::new();
-    let _server = place.server().await;
-    let mut stream = UnixStream::connect(place.path()).await.unwrap();
+async fn http_and_websocket_are_served_on_a_unix_socket_too() {
+    let folder = SocketFolder::new();
+    let _server = folder.server().await;
+    let mut stream = UnixStream::connect(folder.path()).await.unwrap();
     assert_eq!(http_exchange(&mut stream, &http_request("/healthz", &[])).await.body, "ok");
     assert!(http_exchange(&mut stream, &http_request("/metrics", &[])).await.body.contains("exec_server_"));
     let origin = [UPGRADE, &[("Origin", "http://x")]].concat();
@@ -124,56 +124,56 @@ async fn http_and_websocket_are_served_on_it_too() {
 }
 
 #[tokio::test]
-async fn blank_lines_and_carriage_returns_are_nothing() {
-    let place = Place::new();
-    let server = place.server().await;
+async fn blank_lines_and_carriage_returns_are_ignored() {
+    let folder = SocketFolder::new();
+    let server = folder.server().await;
     let mut client = server.raw().await;
     client.send_bytes(b"\r\n\n  \t\n{\"id\":1,\"method\":\"nothing\"}\r\n").await.unwrap();
     assert_eq!(client.next().await["error"]["code"], -32601);
 }
 
 #[tokio::test]
-async fn a_token_file_does_not_concern_it() {
-    let place = Place::new();
-    let tokens = place.directory.path().join("tokens");
+async fn a_unix_socket_needs_no_token() {
+    let folder = SocketFolder::new();
+    let tokens = folder.directory.path().join("tokens");
     std::fs::write(&tokens, "a-token-that-is-long-enough").unwrap();
-    let listen = ["--listen", &place.url(), "--token-file", tokens.to_str().unwrap()];
+    let listen = ["--listen", &folder.url(), "--token-file", tokens.to_str().unwrap()];
     let server = TestServer::with_args(&listen).await;
     assert_eq!(server.client().await.run("p", &["true"]).await.exit_code, 0);
-    let mut stream = UnixStream::connect(place.path()).await.unwrap();
+    let mut stream = UnixStream::connect(folder.path()).await.unwrap();
     assert_eq!(http_exchange(&mut stream, &http_request("/", UPGRADE)).await.status, 101);
 }
 
-/// A user of this test only.
+/// A user id for this test only.
 const STRANGER: u32 = 1_800_000_000;
 
-/// Far more than lines that the log gets of them.
+/// Far more attempts than the log has lines for.
 const ATTEMPTS: usize = 100;
 
 #[tokio::test]
-async fn other_users_are_turned_away_counted_and_do_not_fill_the_log() {
+async fn other_users_are_refused_and_counted_and_do_not_fill_the_log() {
     if !rustix::process::geteuid().is_root() {
         return;
     }
-    let place = Place::new();
-    let log = place.directory.path().join("log");
+    let folder = SocketFolder::new();
+    let log = folder.directory.path().join("log");
     let stderr = std::fs::File::create(&log).unwrap();
-    let args = ["--listen", &place.url(), "--listen", "ws://127.0.0.1:0"];
+    let args = ["--listen", &folder.url(), "--listen", "ws://127.0.0.1:0"];
     let server = TestServer::with(&args, |command| command.stderr(stderr)).await;
-    // As if the administrator had opened what the server has closed.
+    // As if an administrator had changed the permissions that the server has set.
     let open_to_all = |path: &std::path::Path, mode| {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
     };
-    open_to_all(place.directory.path(), 0o755);
-    open_to_all(&place.path(), 0o666);
+    open_to_all(folder.directory.path(), 0o755);
+    open_to_all(&folder.path(), 0o666);
     let script = format!("for (1..{ATTEMPTS}) {{ IO::Socket::UNIX->new(Peer => $ARGV[0]) or die $! }}");
     let mut stranger = tokio::process::Command::new("perl");
-    stranger.args(["-MIO::Socket::UNIX", "-e", &script]).arg(place.path()).uid(STRANGER).gid(STRANGER);
+    stranger.args(["-MIO::Socket::UNIX", "-e", &script]).arg(folder.path()).uid(STRANGER).gid(STRANGER);
     assert!(stranger.status().await.unwrap().success());
 
     let address = server.urls()[1].strip_prefix("ws://").unwrap();
     let counted = format!("exec_server_authentication_failures_total{{reason=\"other_user\"}} {ATTEMPTS}\n");
-    eventually_async("all of them are counted", async || {
+    eventually_async("all refusals are counted", async || {
         http_get(address, "/metrics", &[]).await.body.contains(&counted).then_some(())
     })
     .await;

@@ -1,13 +1,13 @@
-//! What is told of a tree.
+//! Which changes a watch reports.
 
 use std::fs;
 
 use testkit::{TestServer, json};
 
-use crate::support::{Told, change, tree, uri, watch};
+use crate::support::{WatchMessages, change, tree, uri, watch};
 
 #[tokio::test]
-async fn files_that_come_change_move_and_go_are_told_one_after_the_other() {
+async fn created_changed_moved_and_removed_files_are_reported_in_order() {
     let (server, tree) = (TestServer::start().await, tree());
     let mut client = server.client().await;
     let (old, new) = (tree.path().join("old"), tree.path().join("new"));
@@ -24,7 +24,7 @@ async fn files_that_come_change_move_and_go_are_told_one_after_the_other() {
 }
 
 #[tokio::test]
-async fn directories_that_appear_are_watched_with_everything_in_them() {
+async fn new_directories_are_watched_with_everything_in_them() {
     let (server, tree) = (TestServer::start().await, tree());
     let mut client = server.client().await;
     let mut told = watch(&mut client, "w", tree.path()).await;
@@ -34,7 +34,7 @@ async fn directories_that_appear_are_watched_with_everything_in_them() {
     let changes = told.until(&mut client, "created", &deep.join("file")).await;
     let place = |path: String| changes.iter().position(|change| change["path"] == path).unwrap();
     let order = ["a", "a/b", "a/b/c", "a/b/c/file"].map(|path| place(uri(&tree.path().join(path))));
-    assert!(order.is_sorted(), "what holds something comes before it: {changes:?}");
+    assert!(order.is_sorted(), "a directory is reported before its entries: {changes:?}");
     assert_eq!(changes[order[0]]["isDirectory"], true);
     fs::write(deep.join("file"), "22").unwrap();
     told.until(&mut client, "modified", &deep.join("file")).await;
@@ -47,7 +47,7 @@ async fn without_recursion_only_the_directory_itself_is_watched() {
     fs::create_dir(tree.path().join("below")).unwrap();
     let params = json!({"watchId": "w", "path": uri(tree.path()), "recursive": false});
     client.call("fs/watch", params).await;
-    let mut told = Told { id: "w".to_owned(), seq: 0 };
+    let mut told = WatchMessages { id: "w".to_owned(), seq: 0 };
     fs::write(tree.path().join("below/unseen"), "").unwrap();
     fs::write(tree.path().join("seen"), "").unwrap();
     let changes = told.until(&mut client, "created", &tree.path().join("seen")).await;
@@ -56,7 +56,7 @@ async fn without_recursion_only_the_directory_itself_is_watched() {
 }
 
 #[tokio::test]
-async fn a_single_file_may_go_and_come_back() {
+async fn a_watched_file_may_be_removed_and_created_again() {
     let (server, tree) = (TestServer::start().await, tree());
     let mut client = server.client().await;
     let file = tree.path().join("file");
@@ -72,7 +72,7 @@ async fn a_single_file_may_go_and_come_back() {
 }
 
 #[tokio::test]
-async fn numbers_have_no_holes_and_nothing_is_lost_in_a_busy_tree() {
+async fn sequence_numbers_have_no_holes_and_no_change_is_lost_in_a_busy_tree() {
     let (server, tree) = (TestServer::start().await, tree());
     let mut client = server.client().await;
     let mut told = watch(&mut client, "w", tree.path()).await;
@@ -105,7 +105,7 @@ async fn two_watches_of_one_tree_do_not_disturb_each_other() {
 }
 
 #[tokio::test]
-async fn names_that_are_no_text_are_told_as_they_are() {
+async fn names_that_are_not_utf_8_are_reported_unchanged() {
     use std::os::unix::ffi::OsStrExt as _;
     let (server, tree) = (TestServer::start().await, tree());
     let mut client = server.client().await;

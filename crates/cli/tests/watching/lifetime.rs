@@ -1,17 +1,17 @@
-//! Which watches there can be, and how they end.
+//! How many watches there can be, and how they end.
 
 use std::fs;
 
 use testkit::{Client, TestServer, Value, eventually, json, open_fds};
 
-use crate::support::{Told, go_on, nobody_is_connected, tree, uri, watch};
+use crate::support::{WatchMessages, go_on, nobody_is_connected, tree, uri, watch};
 
 fn refused(message: &str) -> Value {
     json!({"code": -32600, "message": message})
 }
 
 #[tokio::test]
-async fn ids_are_short_and_used_once() {
+async fn ids_have_at_most_32_bytes_and_are_unique() {
     let (server, tree) = (TestServer::start().await, tree());
     let mut client = server.client().await;
     let longest = "é".repeat(16);
@@ -26,7 +26,7 @@ async fn ids_are_short_and_used_once() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_cannot_be_watched_and_leaves_its_name_free() {
+async fn a_missing_path_cannot_be_watched_and_leaves_its_id_free() {
     let (server, tree) = (TestServer::start().await, tree());
     let mut client = server.client().await;
     let missing = tree.path().join("missing/file");
@@ -40,7 +40,7 @@ async fn what_is_not_there_cannot_be_watched_and_leaves_its_name_free() {
 }
 
 #[tokio::test]
-async fn there_are_only_so_many() {
+async fn the_number_of_watches_of_a_session_is_limited() {
     let (server, tree) = (TestServer::with_args(&["--max-watches", "2"]).await, tree());
     let mut client = server.client().await;
     for id in ["1", "2"] {
@@ -55,7 +55,7 @@ async fn there_are_only_so_many() {
 }
 
 #[tokio::test]
-async fn sessions_with_many_watches_leave_room_for_those_of_others() {
+async fn sessions_with_many_watches_leave_watches_to_others() {
     let (server, tree) = (TestServer::start().await, tree());
     let mut sessions = Vec::new();
     for _ in 0..3 {
@@ -66,7 +66,7 @@ async fn sessions_with_many_watches_leave_room_for_those_of_others() {
         }
         sessions.push((client, told));
     }
-    assert_eq!(inotify_fds(server.pid()), 1, "of 128 that the kernel gives a user");
+    assert_eq!(inotify_fds(server.pid()), 1, "the kernel allows a user 128 instances");
     let file = tree.path().join("file");
     fs::write(&file, "").unwrap();
     for (client, told) in &mut sessions {
@@ -77,7 +77,7 @@ async fn sessions_with_many_watches_leave_room_for_those_of_others() {
 }
 
 #[tokio::test]
-async fn a_watch_ends_with_its_root_and_leaves_its_name_and_its_place() {
+async fn a_watch_ends_when_its_root_is_removed_and_frees_its_id_and_its_slot() {
     let (server, tree) = (TestServer::with_args(&["--max-watches", "1"]).await, tree());
     let mut client = server.client().await;
     let root = tree.path().join("root");
@@ -86,8 +86,8 @@ async fn a_watch_ends_with_its_root_and_leaves_its_name_and_its_place() {
     let mut told = watch(&mut client, "w", &root).await;
     fs::remove_dir_all(&root).unwrap();
     while told.next(&mut client).await["ended"] != true {}
-    // Whoever missed the end is told of it again.
-    let mut again = Told { id: "w".into(), seq: 0 };
+    // A client that missed the end gets it again.
+    let mut again = WatchMessages { id: "w".into(), seq: 0 };
     go_on(&mut client, &again, &root).await;
     while again.next(&mut client).await["ended"] != true {}
     assert_eq!(again.seq, told.seq);
@@ -99,7 +99,7 @@ async fn a_watch_ends_with_its_root_and_leaves_its_name_and_its_place() {
 }
 
 #[tokio::test]
-async fn after_unwatch_nothing_is_told() {
+async fn after_unwatch_no_change_is_reported() {
     let (server, tree) = (TestServer::start().await, tree());
     let mut client = server.client().await;
     watch(&mut client, "w", tree.path()).await;
@@ -123,25 +123,29 @@ async fn watch_many(server: &TestServer, tree: &std::path::Path) -> Client {
 async fn watches_leave_neither_descriptors_nor_threads_behind() {
     let (server, tree) = (TestServer::start().await, tree());
     let mut client = watch_many(&server, tree.path()).await;
-    eventually("each watch has its own thread, and all have one instance", || everything_watches(&server)).await;
+    eventually("each watch has its own thread, and all share one inotify instance", || everything_watches(&server))
+        .await;
     for number in 0..20 {
         client.call("fs/unwatch", json!({"watchId": number.to_string()})).await;
     }
-    eventually("unwatch gives everything back", || nothing_watches(&server)).await;
+    eventually("unwatch frees everything", || nothing_watches(&server)).await;
     let fds = open_fds(server.pid());
     drop(client);
     nobody_is_connected(&server).await;
     for _ in 0..2 {
         let mut client = watch_many(&server, tree.path()).await;
-        eventually("each watch has its own thread, and all have one instance", || everything_watches(&server)).await;
+        eventually("each watch has its own thread, and all share one inotify instance", || {
+            everything_watches(&server)
+        })
+        .await;
         client.call("session/keep", json!({"keepForMs": 0})).await;
         drop(client);
-        eventually("the end of a session gives everything back", || nothing_watches(&server)).await;
+        eventually("the end of a session frees everything", || nothing_watches(&server)).await;
         eventually("and all descriptors", || (open_fds(server.pid()) <= fds).then_some(())).await;
     }
 }
 
-/// A thread gets its name when it runs.
+/// Waits until every watch has a thread. A thread has its name only when it runs.
 fn everything_watches(server: &TestServer) -> Option<()> {
     (inotify_fds(server.pid()) == 1 && watch_threads(server.pid()) == 20).then_some(())
 }
@@ -150,13 +154,13 @@ fn nothing_watches(server: &TestServer) -> Option<()> {
     (inotify_fds(server.pid()) == 0 && watch_threads(server.pid()) == 0).then_some(())
 }
 
-/// Threads that see changes.
+/// Number of threads of the server that handle changes.
 fn watch_threads(pid: u32) -> usize {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
     tasks.filter(|task| fs::read_to_string(task.path().join("comm")).is_ok_and(|name| name == "watch\n")).count()
 }
 
-/// Descriptors of inotify that a process has.
+/// Number of inotify descriptors of a process.
 fn inotify_fds(pid: u32) -> usize {
     let links = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
     links.filter_map(|entry| fs::read_link(entry.path()).ok()).filter(|to| to.ends_with("anon_inode:inotify")).count()

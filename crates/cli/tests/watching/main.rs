@@ -1,4 +1,4 @@
-//! `fs/watch`: what changes in a tree is told in order, once, over as many connections as it takes.
+//! `fs/watch`: changes in a tree are reported in order and once, over as many connections as needed.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 mod changes;

@@ -1,4 +1,4 @@
-//! A client that does not read what it asked for.
+//! A client that does not read the changes of its watch.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use crate::support::{tree, watch};
 
 const FILES: usize = 4000;
 
-/// Names long enough that telling of all of them takes more than a megabyte.
+/// Names so long that reporting all of them takes more than a megabyte.
 fn name(number: usize) -> String {
     format!("{}{number}", "x".repeat(200))
 }
@@ -21,7 +21,7 @@ fn touch_all(tree: &Path) {
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_read_costs_little_and_disturbs_nobody() {
+async fn a_client_that_does_not_read_takes_little_memory_and_delays_no_other_client() {
     let (server, busy, quiet) = (TestServer::start().await, tree(), tree());
     touch_all(busy.path());
     let (mut deaf, mut other) = (server.client().await, server.client().await);

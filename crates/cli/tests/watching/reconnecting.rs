@@ -4,10 +4,10 @@ use std::fs;
 
 use testkit::{Client, CuttingProxy, TestServer, json};
 
-use crate::support::{Told, go_on, nobody_is_connected, tree, watch};
+use crate::support::{WatchMessages, go_on, nobody_is_connected, tree, watch};
 
 #[tokio::test]
-async fn what_changed_while_nobody_was_there_is_told_to_whoever_comes_back() {
+async fn changes_without_a_connection_are_reported_to_the_next() {
     let (server, tree) = (TestServer::start().await, tree());
     let mut client = server.client().await;
     let [first, second, third] = ["1", "2", "3"].map(|name| tree.path().join(name));
@@ -26,7 +26,7 @@ async fn what_changed_while_nobody_was_there_is_told_to_whoever_comes_back() {
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_say_up_to_where_it_knows_is_told_all_the_same() {
+async fn a_client_that_does_not_say_what_it_has_gets_the_changes_all_the_same() {
     let (server, tree) = (TestServer::start().await, tree());
     let mut client = server.client().await;
     let mut told = watch(&mut client, "w", tree.path()).await;
@@ -36,13 +36,13 @@ async fn a_client_that_does_not_say_up_to_where_it_knows_is_told_all_the_same() 
     fs::write(tree.path().join("file"), "").unwrap();
     let mut client = server.raw().await;
     let id = client.send("initialize", json!({"clientName": "test", "resumeSessionId": session})).await;
-    assert_eq!(client.next().await["id"], id, "nothing is told before the answer to the handshake");
+    assert_eq!(client.next().await["id"], id, "no change is reported before the answer to the handshake");
     client.notify("initialized", json!({})).await;
     told.until(&mut client, "created", &tree.path().join("file")).await;
 }
 
 #[tokio::test]
-async fn what_was_told_before_is_told_again_from_the_place_the_client_names() {
+async fn messages_are_sent_again_from_the_number_that_the_client_names() {
     let (server, tree) = (TestServer::start().await, tree());
     let mut client = server.client().await;
     let mut told = watch(&mut client, "w", tree.path()).await;
@@ -58,7 +58,7 @@ async fn what_was_told_before_is_told_again_from_the_place_the_client_names() {
     drop(client);
     nobody_is_connected(&server).await;
     let mut client = server.resume(&session).await;
-    let mut again = Told { id: "w".into(), seq: 1 };
+    let mut again = WatchMessages { id: "w".into(), seq: 1 };
     go_on(&mut client, &again, tree.path()).await;
     for message in &messages[1..] {
         assert_eq!(again.next(&mut client).await, *message);
@@ -66,14 +66,14 @@ async fn what_was_told_before_is_told_again_from_the_place_the_client_names() {
 }
 
 #[tokio::test]
-async fn more_than_is_kept_is_an_overflow_and_then_it_goes_on() {
+async fn more_changes_than_are_kept_are_an_overflow_and_later_ones_follow() {
     let (server, tree) = (TestServer::start().await, tree());
     let mut client = server.client().await;
     let mut told = watch(&mut client, "w", tree.path()).await;
     let session = client.session.clone();
     drop(client);
     nobody_is_connected(&server).await;
-    // More than the kernel queues too, so that it is an overflow however slowly the server sees it.
+    // More than the kernel queues too, so that there is an overflow however fast the server reads.
     for number in 0..30_000 {
         fs::File::create(tree.path().join(number.to_string())).unwrap();
     }
@@ -94,7 +94,7 @@ async fn more_than_is_kept_is_an_overflow_and_then_it_goes_on() {
 }
 
 #[tokio::test]
-async fn cuts_at_any_place_lose_nothing_and_repeat_nothing() {
+async fn cuts_lose_no_change_and_repeat_none() {
     let (server, tree) = (TestServer::start().await, tree());
     let proxy = CuttingProxy::start(server.address()).await;
     let mut client = Client::connect(&proxy.url()).await;
@@ -105,7 +105,7 @@ async fn cuts_at_any_place_lose_nothing_and_repeat_nothing() {
         let file = tree.path().join(round.to_string());
         fs::write(&file, "").unwrap();
         if round % 2 == 0 {
-            // It may be on its way when the connection breaks.
+            // The message may be in flight when the connection breaks.
             proxy.cut();
             nobody_is_connected(&server).await;
             client = Client::connect(&proxy.url()).await;

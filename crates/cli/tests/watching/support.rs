@@ -1,11 +1,11 @@
-//! A tree that is watched, and what is told of it.
+//! A tree to watch, and the messages of its watch.
 
 use std::path::Path;
 
 use tempfile::TempDir;
 use testkit::{Client, TestServer, Value, eventually_async, http_get, json};
 
-/// A directory without links in its path.
+/// A directory whose path has no links.
 pub(crate) fn tree() -> TempDir {
     let place = std::fs::canonicalize(std::env::temp_dir()).unwrap();
     tempfile::tempdir_in(place).unwrap()
@@ -15,26 +15,26 @@ pub(crate) fn uri(path: &Path) -> String {
     format!("file://{}", path.display())
 }
 
-pub(crate) async fn watch(client: &mut Client, id: &str, path: &Path) -> Told {
+pub(crate) async fn watch(client: &mut Client, id: &str, path: &Path) -> WatchMessages {
     let params = json!({"watchId": id, "path": uri(path)});
     assert_eq!(client.call("fs/watch", params).await, json!({}));
-    Told { id: id.to_owned(), seq: 0 }
+    WatchMessages { id: id.to_owned(), seq: 0 }
 }
 
-/// The client says up to where it knows.
-pub(crate) async fn go_on(client: &mut Client, told: &Told, path: &Path) {
+/// Sends `fs/watch` for a watch that exists, with the number of the last message that the client has.
+pub(crate) async fn go_on(client: &mut Client, told: &WatchMessages, path: &Path) {
     let params = json!({"watchId": told.id, "path": uri(path), "afterSeq": told.seq});
     assert_eq!(client.call("fs/watch", params).await, json!({}));
 }
 
-/// What a client has been told of a watch.
-pub(crate) struct Told {
+/// The messages that a client has got of one watch.
+pub(crate) struct WatchMessages {
     pub(crate) id: String,
     pub(crate) seq: u64,
 }
 
-impl Told {
-    /// The next message, whose number follows the one before.
+impl WatchMessages {
+    /// The next message. Its number must follow the one before.
     pub(crate) async fn next(&mut self, client: &mut Client) -> Value {
         let is_ours = |message: &Value| message["method"] == "fs/changed" && message["params"]["watchId"] == self.id;
         let params = client.take(is_ours).await["params"].clone();
@@ -43,7 +43,7 @@ impl Told {
         params
     }
 
-    /// Every change up to this one.
+    /// All changes up to this one.
     pub(crate) async fn until(&mut self, client: &mut Client, kind: &str, path: &Path) -> Vec<Value> {
         let (mut changes, path) = (Vec::new(), uri(path));
         loop {
@@ -61,7 +61,7 @@ pub(crate) fn change(kind: &str, path: &Path) -> Value {
     json!({"path": uri(path), "kind": kind, "isDirectory": false})
 }
 
-/// Waits until the server knows that nobody is connected.
+/// Waits until the server has noticed that no client is connected.
 pub(crate) async fn nobody_is_connected(server: &TestServer) {
     eventually_async("the server has noticed", async || {
         let metrics = http_get(server.address(), "/metrics", &[]).await.body;

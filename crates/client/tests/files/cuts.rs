@@ -42,7 +42,7 @@ async fn write(files: &RemoteFileSystem, path: &Path, data: &[u8]) {
 }
 
 #[tokio::test]
-async fn random_cuts_are_not_noticed() {
+async fn files_survive_random_cuts() {
     let server = TestServer::with_args(&["--max-file-handles", "8"]).await;
     let proxy = CuttingProxy::start(server.address()).await;
     let files = quick_to_return(&proxy.url()).await;
@@ -60,9 +60,9 @@ async fn random_cuts_are_not_noticed() {
     assert!(proxy.cuts_made() > 10, "{} cuts", proxy.cuts_made());
 }
 
-/// Small files, so that the opening, the blocks, the commit and the closing are all hit.
+/// Small files, so that cuts hit opening, blocks, commit and closing.
 #[tokio::test]
-async fn a_cut_after_each_of_many_bytes() {
+async fn files_survive_a_cut_after_each_of_many_bytes() {
     let server = TestServer::with_args(&["--max-file-handles", "8"]).await;
     let proxy = CuttingProxy::start(server.address()).await;
     let files = quick_to_return(&proxy.url()).await;
@@ -81,7 +81,7 @@ async fn a_cut_after_each_of_many_bytes() {
 }
 
 #[tokio::test]
-async fn a_server_that_was_restarted_ends_the_stream_with_words() {
+async fn a_restarted_server_ends_the_stream_with_an_error() {
     let server = TestServer::start().await;
     let address = server.address().to_owned();
     let files = quick_to_return(server.url()).await;
@@ -99,7 +99,7 @@ async fn a_server_that_was_restarted_ends_the_stream_with_words() {
         match reader.next().await {
             Some(Ok(_)) => {}
             Some(Err(error)) => break error,
-            None => panic!("it must not look like the end"),
+            None => panic!("the error must not look like the end of the file"),
         }
     };
     assert_eq!(error.kind, ErrorKind::BrokenPipe);

@@ -1,4 +1,4 @@
-//! The same failure is the same error, here and over there.
+//! The same failure is the same error, for local files and for those of a server.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -13,7 +13,7 @@ use testkit::TestServer;
 
 use crate::support::files_at;
 
-/// Every way to fail that needs no preparation but the folder.
+/// Calls that fail with no other preparation than the folder.
 async fn failures(files: &dyn ExecutorFileSystem, at: impl Fn(&str) -> PathUri) -> Vec<FileSystemError> {
     let (plain, strict) = (FileOptions::default(), FileOptions::no_follow());
     let data = || Bytes::from_static(b"x");
@@ -52,7 +52,7 @@ async fn failures(files: &dyn ExecutorFileSystem, at: impl Fn(&str) -> PathUri) 
     let sandbox = r#"{"permissions":{"type":"managed","file_system":{"type":"restricted","entries":[]},
         "network":"restricted"},"windowsSandboxLevel":"disabled"}"#;
     let caged = FileOptions { sandbox: Some(serde_json::from_str(sandbox).unwrap()), ..FileOptions::default() };
-    // Whether a server can enforce it depends on the machine; that we cannot does not.
+    // Whether a server can enforce a sandbox depends on the machine. The local file system never can.
     assert!(files.read_file(&at("file"), &caged).await.is_err());
     all
 }
@@ -76,7 +76,7 @@ async fn local_and_remote_errors_are_equal() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_gone_is_a_broken_pipe() {
+async fn a_lost_server_is_a_broken_pipe() {
     let server = TestServer::start().await;
     let mut options = client::RemoteExecServerConnectArgs::new(server.url(), "test");
     options.options.recovery_budget = std::time::Duration::from_millis(200);

@@ -8,39 +8,39 @@ use std::os::unix::fs::symlink;
 
 use client::{CopyOptions, FileOptions, RemoveOptions};
 
-use crate::support::{Place, on_both, told};
+use crate::support::{TestedFiles, on_both, told};
 
 on_both! {
-    a_path_is_freed_of_its_links
+    a_path_is_resolved_through_its_links
     metadata_and_listings_follow_links
-    links_that_lead_nowhere_are_listed_if_asked_for
-    a_link_is_removed_and_not_its_target
+    broken_links_are_listed_if_requested
+    removing_a_link_keeps_its_target
     links_are_copied_as_links
-    links_are_made_and_read_byte_by_byte
+    link_targets_are_bytes
 }
 
-async fn a_path_is_freed_of_its_links(place: &Place) {
-    fs::create_dir(place.path("real")).unwrap();
-    fs::write(place.path("real/file"), "").unwrap();
-    symlink("real", place.path("link")).unwrap();
-    let found = place.files.canonicalize(&place.uri("link/file"), None).await.unwrap();
-    assert_eq!(found.to_native().unwrap(), place.path("real/file").canonicalize().unwrap());
-    assert_eq!(told(place.files.canonicalize(&place.uri("none"), None).await).0, ErrorKind::NotFound);
+async fn a_path_is_resolved_through_its_links(tested: &TestedFiles) {
+    fs::create_dir(tested.path("real")).unwrap();
+    fs::write(tested.path("real/file"), "").unwrap();
+    symlink("real", tested.path("link")).unwrap();
+    let found = tested.files.canonicalize(&tested.uri("link/file"), None).await.unwrap();
+    assert_eq!(found.to_native().unwrap(), tested.path("real/file").canonicalize().unwrap());
+    assert_eq!(told(tested.files.canonicalize(&tested.uri("none"), None).await).0, ErrorKind::NotFound);
 }
 
-async fn metadata_and_listings_follow_links(place: &Place) {
-    fs::write(place.path("file"), "123").unwrap();
-    fs::create_dir(place.path("directory")).unwrap();
-    symlink("file", place.path("to-file")).unwrap();
-    symlink("directory", place.path("to-directory")).unwrap();
-    symlink("nowhere", place.path("dangling")).unwrap();
+async fn metadata_and_listings_follow_links(tested: &TestedFiles) {
+    fs::write(tested.path("file"), "123").unwrap();
+    fs::create_dir(tested.path("directory")).unwrap();
+    symlink("file", tested.path("to-file")).unwrap();
+    symlink("directory", tested.path("to-directory")).unwrap();
+    symlink("nowhere", tested.path("dangling")).unwrap();
     let options = FileOptions::default();
-    let link = place.files.metadata(&place.uri("to-file"), &options).await.unwrap();
+    let link = tested.files.metadata(&tested.uri("to-file"), &options).await.unwrap();
     assert_eq!((link.is_symlink, link.is_file, link.size), (true, true, 3));
-    let link = place.files.metadata(&place.uri("to-directory"), &options).await.unwrap();
+    let link = tested.files.metadata(&tested.uri("to-directory"), &options).await.unwrap();
     assert_eq!((link.is_symlink, link.is_directory), (true, true));
-    assert_eq!(told(place.files.metadata(&place.uri("dangling"), &options).await).0, ErrorKind::NotFound);
-    let mut entries = place.files.read_directory(&place.uri(""), None).await.unwrap();
+    assert_eq!(told(tested.files.metadata(&tested.uri("dangling"), &options).await).0, ErrorKind::NotFound);
+    let mut entries = tested.files.read_directory(&tested.uri(""), None).await.unwrap();
     entries.sort_by(|a, b| a.file_name.cmp(&b.file_name));
     let seen: Vec<_> =
         entries.iter().map(|entry| (entry.file_name.as_str(), entry.is_directory, entry.is_file)).collect();
@@ -49,14 +49,14 @@ async fn metadata_and_listings_follow_links(place: &Place) {
     assert_eq!(seen, expected);
 }
 
-async fn links_that_lead_nowhere_are_listed_if_asked_for(place: &Place) {
-    fs::write(place.path("file"), "").unwrap();
-    symlink("file", place.path("to-file")).unwrap();
-    symlink("nowhere", place.path("dangling")).unwrap();
-    let strange = place.path("").join(OsString::from_vec(b"\xff".to_vec()));
-    symlink("circle", place.path("circle")).unwrap();
+async fn broken_links_are_listed_if_requested(tested: &TestedFiles) {
+    fs::write(tested.path("file"), "").unwrap();
+    symlink("file", tested.path("to-file")).unwrap();
+    symlink("nowhere", tested.path("dangling")).unwrap();
+    let strange = tested.path("").join(OsString::from_vec(b"\xff".to_vec()));
+    symlink("circle", tested.path("circle")).unwrap();
     symlink("nowhere", &strange).unwrap();
-    let mut entries = place.files.read_directory_with_links(&place.uri(""), None).await.unwrap();
+    let mut entries = tested.files.read_directory_with_links(&tested.uri(""), None).await.unwrap();
     entries.sort_by(|a, b| a.file_name.cmp(&b.file_name));
     let seen: Vec<_> =
         entries.iter().map(|entry| (entry.file_name.as_str(), entry.is_file, entry.is_symlink)).collect();
@@ -70,41 +70,41 @@ async fn links_that_lead_nowhere_are_listed_if_asked_for(place: &Place) {
     assert_eq!(seen, expected);
     assert!(entries.iter().all(|entry| !entry.is_directory));
     assert_eq!(entries[4].path.as_ref().unwrap().to_native().unwrap(), strange);
-    let plain = place.files.read_directory(&place.uri(""), None).await.unwrap();
+    let plain = tested.files.read_directory(&tested.uri(""), None).await.unwrap();
     assert!(plain.len() == 2 && plain.iter().all(|entry| entry.is_symlink.is_none()), "{plain:?}");
 }
 
-async fn a_link_is_removed_and_not_its_target(place: &Place) {
-    fs::create_dir(place.path("real")).unwrap();
-    fs::write(place.path("real/file"), "").unwrap();
-    symlink("real", place.path("link")).unwrap();
+async fn removing_a_link_keeps_its_target(tested: &TestedFiles) {
+    fs::create_dir(tested.path("real")).unwrap();
+    fs::write(tested.path("real/file"), "").unwrap();
+    symlink("real", tested.path("link")).unwrap();
     let all = RemoveOptions { recursive: true, force: true, ..RemoveOptions::default() };
-    place.files.remove(&place.uri("link"), &all).await.unwrap();
-    assert!(place.path("link").symlink_metadata().is_err() && place.path("real/file").exists());
+    tested.files.remove(&tested.uri("link"), &all).await.unwrap();
+    assert!(tested.path("link").symlink_metadata().is_err() && tested.path("real/file").exists());
 }
 
-async fn links_are_copied_as_links(place: &Place) {
-    fs::create_dir(place.path("tree")).unwrap();
-    fs::write(place.path("tree/file"), "").unwrap();
-    symlink("file", place.path("tree/link")).unwrap();
+async fn links_are_copied_as_links(tested: &TestedFiles) {
+    fs::create_dir(tested.path("tree")).unwrap();
+    fs::write(tested.path("tree/file"), "").unwrap();
+    symlink("file", tested.path("tree/link")).unwrap();
     let plain = CopyOptions::default();
-    place.files.copy(&place.uri("tree/link"), &place.uri("tree/again"), &plain).await.unwrap();
+    tested.files.copy(&tested.uri("tree/link"), &tested.uri("tree/again"), &plain).await.unwrap();
     let whole = CopyOptions { recursive: true, ..CopyOptions::default() };
-    place.files.copy(&place.uri("tree"), &place.uri("copy"), &whole).await.unwrap();
+    tested.files.copy(&tested.uri("tree"), &tested.uri("copy"), &whole).await.unwrap();
     for name in ["tree/again", "copy/link", "copy/again"] {
-        assert_eq!(fs::read_link(place.path(name)).unwrap().as_os_str(), "file", "{name}");
+        assert_eq!(fs::read_link(tested.path(name)).unwrap().as_os_str(), "file", "{name}");
     }
 }
 
-async fn links_are_made_and_read_byte_by_byte(place: &Place) {
+async fn link_targets_are_bytes(tested: &TestedFiles) {
     let strange = OsString::from_vec(vec![b'x', 255, b'/', 128]);
     for (name, target) in [("plain", OsString::from("some/wh\u{e9}re")), ("strange", strange)] {
-        place.files.symlink(&place.uri(name), target.clone(), None).await.unwrap();
-        assert_eq!(fs::read_link(place.path(name)).unwrap(), target);
-        assert_eq!(place.files.read_link(&place.uri(name), None).await.unwrap(), target);
+        tested.files.symlink(&tested.uri(name), target.clone(), None).await.unwrap();
+        assert_eq!(fs::read_link(tested.path(name)).unwrap(), target);
+        assert_eq!(tested.files.read_link(&tested.uri(name), None).await.unwrap(), target);
     }
-    let taken = place.files.symlink(&place.uri("plain"), "x".into(), None).await;
+    let taken = tested.files.symlink(&tested.uri("plain"), "x".into(), None).await;
     assert_eq!(told(taken).0, ErrorKind::AlreadyExists);
-    fs::write(place.path("file"), "").unwrap();
-    assert_eq!(told(place.files.read_link(&place.uri("file"), None).await).1, Some(22));
+    fs::write(tested.path("file"), "").unwrap();
+    assert_eq!(told(tested.files.read_link(&tested.uri("file"), None).await).1, Some(22));
 }

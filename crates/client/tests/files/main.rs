@@ -1,4 +1,4 @@
-//! Files of this machine and of an environment: one suite for both, and what only an environment can do.
+//! Files of this machine and of an environment: one suite for both, and tests of what only an environment can do.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 mod contents;

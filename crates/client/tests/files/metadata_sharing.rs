@@ -1,4 +1,4 @@
-//! Looks at the same file at the same time, counted in requests.
+//! Requests for the metadata of the same file at the same time are sent once. A scripted server counts them.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -11,9 +11,9 @@ use client::{
 use testkit::scripted::ScriptedReply;
 use testkit::{ScriptedServer, Value, json};
 
-struct Dialler(ScriptedServer);
+struct OneServerDialler(ScriptedServer);
 
-impl Connector for Dialler {
+impl Connector for OneServerDialler {
     fn connect(&self) -> Connecting<'_> {
         Box::pin(async { Ok(self.0.dial().into()) })
     }
@@ -29,7 +29,7 @@ impl Connector for Dialler {
 
 pub(crate) async fn connect(server: &ScriptedServer) -> ExecServerClient {
     let options = ExecServerClientConnectOptions::default();
-    ExecServerClient::connect(Dialler(server.clone()), options).await.unwrap()
+    ExecServerClient::connect(OneServerDialler(server.clone()), options).await.unwrap()
 }
 
 fn metadata(size: u64) -> Value {
@@ -40,7 +40,7 @@ fn uri(name: &str) -> PathUri {
     format!("file:///{name}").parse().unwrap()
 }
 
-/// Lets them all send what they have to send.
+/// Polls all calls, so that they send their requests.
 async fn begin(looks: &mut [FileFuture<'_, FileMetadata>]) {
     poll_fn(|cx| {
         looks.iter_mut().for_each(|look| assert!(look.as_mut().poll(cx).is_pending()));
@@ -57,7 +57,7 @@ async fn silent() -> (ScriptedServer, RemoteFileSystem) {
 }
 
 #[tokio::test]
-async fn looks_at_the_same_time_are_one_request() {
+async fn metadata_requests_at_the_same_time_are_sent_once() {
     let (server, files) = silent().await;
     let (a, options) = (uri("a"), FileOptions::default());
     let mut looks: Vec<_> = (0..5).map(|_| files.metadata(&a, &options)).collect();
@@ -69,7 +69,7 @@ async fn looks_at_the_same_time_are_one_request() {
     }
     assert_eq!(server.count("fs/getMetadata"), 1);
     server.on("fs/getMetadata", |_| ScriptedReply::Result(metadata(8)));
-    assert_eq!(files.metadata(&a, &options).await.unwrap().size, 8, "nothing is remembered");
+    assert_eq!(files.metadata(&a, &options).await.unwrap().size, 8, "no result is remembered");
     assert_eq!(server.count("fs/getMetadata"), 2);
 }
 
@@ -89,7 +89,7 @@ async fn an_error_is_shared_and_then_forgotten() {
 }
 
 #[tokio::test]
-async fn a_change_in_between_makes_a_new_request() {
+async fn a_change_in_between_causes_a_new_request() {
     let (server, files) = silent().await;
     let (a, options) = (uri("a"), FileOptions::default());
     let mut looks = vec![files.metadata(&a, &options)];
@@ -106,7 +106,7 @@ async fn a_change_in_between_makes_a_new_request() {
 }
 
 #[tokio::test]
-async fn other_paths_sandboxes_and_strict_looks_are_not_shared() {
+async fn requests_with_other_paths_sandboxes_or_options_are_not_shared() {
     let (server, files) = silent().await;
     let (a, b) = (uri("a"), uri("b"));
     let plain = FileOptions::default();
@@ -118,7 +118,7 @@ async fn other_paths_sandboxes_and_strict_looks_are_not_shared() {
         looks.extend([files.metadata(&a, options), files.metadata(&a, options), files.metadata(&b, options)]);
     }
     begin(&mut looks).await;
-    // Plain ones: one for each path. All others: each its own.
+    // One request for each plain path, and one for each of the other calls.
     server.wait_for("fs/getMetadata", 2 + 3 + 3).await;
     let asked = server.asked();
     let asked: Vec<_> = asked.iter().filter(|asked| asked.method == "fs/getMetadata").collect();
@@ -127,13 +127,13 @@ async fn other_paths_sandboxes_and_strict_looks_are_not_shared() {
     for look in looks {
         assert_eq!(look.await.unwrap().size, 3);
     }
-    // Nothing in it is relative, so where we are is not sent.
+    // The sandbox has no relative path, so the working directory is not sent.
     assert!(asked.iter().all(|asked| asked.params["sandbox"].get("cwd").is_none()));
     assert!(asked.iter().any(|asked| asked.params["sandbox"]["permissions"]["type"] == "disabled"));
 }
 
 #[tokio::test]
-async fn a_caller_that_goes_away_does_not_take_the_others_along() {
+async fn a_dropped_caller_does_not_cancel_the_request_of_the_others() {
     let (server, files) = silent().await;
     let (a, options) = (uri("a"), FileOptions::default());
     let mut looks: Vec<_> = (0..3).map(|_| files.metadata(&a, &options)).collect();

@@ -1,4 +1,4 @@
-//! Servers without extensions, and servers that do not keep to the protocol.
+//! Servers without extensions, and servers that break the protocol.
 
 use std::io::ErrorKind;
 use std::sync::{Arc, Mutex};
@@ -17,7 +17,7 @@ fn uri() -> PathUri {
     "file:///a".parse().unwrap()
 }
 
-/// Answers with what is in `data`, by the rule that a block which is not full is the last.
+/// Answers reads with blocks of `data`. A block that is not full is the last.
 fn serve(server: &ScriptedServer, data: Vec<u8>) {
     server.on("fs/open", |asked| ScriptedReply::Result(json!({"handleId": asked.params["handleId"]})));
     server.on("fs/readBlock", move |asked| {
@@ -28,7 +28,7 @@ fn serve(server: &ScriptedServer, data: Vec<u8>) {
 }
 
 #[tokio::test]
-async fn a_file_is_read_to_the_block_that_is_not_full() {
+async fn a_file_is_read_until_a_block_is_not_full() {
     let server = ScriptedServer::new();
     let files = connect(&server).await.file_system();
     for size in [0, 5, 2 * MIB, 12 * MIB + 1] {
@@ -51,7 +51,7 @@ async fn a_file_is_read_to_the_block_that_is_not_full() {
 }
 
 #[tokio::test]
-async fn at_most_eight_blocks_are_asked_for_at_once() {
+async fn at_most_eight_blocks_are_requested_at_once() {
     let server = ScriptedServer::new();
     server.on("fs/open", |asked| ScriptedReply::Result(json!({"handleId": asked.params["handleId"]})));
     let waiting: Arc<Mutex<Vec<ClientMessage>>> = Arc::default();
@@ -67,7 +67,7 @@ async fn at_most_eight_blocks_are_asked_for_at_once() {
     let full = json!({"chunk": base64(noise(MIB as usize)), "eof": false});
     let mut asked = 0;
     for number in 0..30_usize {
-        // Two at the beginning, and one more with each block that comes, up to eight.
+        // Two requests at the beginning, and one more with each block that comes, up to eight.
         let expected = number + (number + 2).min(8);
         let next = tokio::spawn(async move {
             let piece = reader.next().await.unwrap().unwrap();
@@ -102,7 +102,7 @@ async fn an_empty_block_that_is_not_the_end_is_an_error() {
 }
 
 #[tokio::test]
-async fn a_short_block_in_the_middle_is_gone_on_from() {
+async fn after_a_short_block_reading_continues_at_its_end() {
     let server = ScriptedServer::new();
     let files = connect(&server).await.file_system();
     let data = noise(3 * MIB as usize);
@@ -120,7 +120,7 @@ async fn a_short_block_in_the_middle_is_gone_on_from() {
 }
 
 #[tokio::test]
-async fn a_server_that_forgot_the_file_with_the_connection_says_so() {
+async fn a_server_that_closed_the_file_with_the_connection_is_an_error() {
     let server = ScriptedServer::new();
     let files = connect(&server).await.file_system();
     server.on("fs/open", |asked| ScriptedReply::Result(json!({"handleId": asked.params["handleId"]})));
@@ -132,7 +132,7 @@ async fn a_server_that_forgot_the_file_with_the_connection_says_so() {
 }
 
 #[tokio::test]
-async fn an_opening_in_doubt_is_repeated_under_another_name() {
+async fn an_open_whose_answer_was_lost_is_repeated_with_another_handle() {
     let server = ScriptedServer::new();
     let files = connect(&server).await.file_system();
     let mut is_first = true;
@@ -152,7 +152,7 @@ async fn an_opening_in_doubt_is_repeated_under_another_name() {
 }
 
 #[tokio::test]
-async fn a_server_that_lists_no_dangling_links_does_not_say_what_is_a_link() {
+async fn a_server_that_lists_no_broken_links_does_not_say_what_is_a_link() {
     let server = ScriptedServer::new();
     let files = connect(&server).await.file_system();
     server.on("fs/readDirectory", |_| {
@@ -169,7 +169,7 @@ async fn a_server_that_lists_no_dangling_links_does_not_say_what_is_a_link() {
 }
 
 #[tokio::test]
-async fn a_small_file_is_written_at_once_and_a_large_one_refused() {
+async fn a_small_file_is_written_whole_and_a_large_one_is_refused() {
     let server = ScriptedServer::new();
     let files = connect(&server).await.file_system();
     let mtime = Some(FileTime { secs: 1, nanos: 0 });

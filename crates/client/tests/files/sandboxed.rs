@@ -1,4 +1,4 @@
-//! What of a sandbox object is sent, and what becomes of one here.
+//! Which parts of a sandbox object are sent to a server, and that the local file system refuses one.
 
 use std::io::ErrorKind;
 
@@ -9,7 +9,7 @@ use testkit::{ScriptedServer, Value, json};
 use crate::metadata_sharing::connect;
 use crate::support::told;
 
-/// A policy with one entry, for a machine whose paths mean nothing here.
+/// A policy with one entry, with paths of another operating system.
 fn sandbox(entry: &Value) -> SandboxContext {
     let permissions = json!({"type": "managed", "file_system": {"type": "restricted", "entries": [entry]}, "network": "restricted"});
     let sandbox = json!({"permissions": permissions, "cwd": "file:///C:/work%20here",
@@ -25,7 +25,7 @@ fn relative() -> SandboxContext {
     sandbox(&json!({"path": {"type": "special", "value": {"kind": "project_roots"}}, "access": "write"}))
 }
 
-/// The params with which a file is asked for.
+/// The params of the request that reads a file.
 async fn asked_with(sandbox: SandboxContext) -> Value {
     let server = ScriptedServer::new();
     let files = connect(&server).await.file_system();
@@ -37,28 +37,28 @@ async fn asked_with(sandbox: SandboxContext) -> Value {
 }
 
 #[tokio::test]
-async fn paths_and_the_cwd_are_sent_as_they_were_given() {
+async fn paths_and_the_cwd_are_sent_unchanged() {
     let params = asked_with(relative()).await;
     assert_eq!(params["path"], "file:///C:/data/a%20b");
     assert_eq!(params["sandbox"]["cwd"], "file:///C:/work%20here");
 }
 
 #[tokio::test]
-async fn a_cwd_that_nothing_is_relative_to_is_not_sent() {
+async fn a_cwd_is_not_sent_if_no_path_is_relative() {
     let params = asked_with(absolute()).await;
     assert_eq!(params["sandbox"]["permissions"]["type"], "managed");
     assert_eq!(params["sandbox"].get("cwd"), None);
 }
 
 #[tokio::test]
-async fn a_cwd_that_something_is_relative_to_is_sent() {
+async fn a_cwd_is_sent_if_a_path_is_relative() {
     let params = asked_with(relative()).await;
     assert_eq!(params["sandbox"]["cwd"], "file:///C:/work%20here");
     assert_eq!(params["sandbox"]["workspaceRoots"], json!(["file:///C:/work%20here"]));
 }
 
 #[tokio::test]
-async fn a_sandbox_is_refused_where_nothing_can_enforce_it() {
+async fn a_sandbox_is_refused_by_the_local_file_system() {
     let folder = tempfile::tempdir().unwrap();
     let root = PathUri::from_native(folder.path()).unwrap();
     let sandbox = absolute();

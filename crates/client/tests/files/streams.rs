@@ -1,4 +1,4 @@
-//! Reading piece by piece.
+//! Reading a file as a stream of pieces.
 
 use std::fs;
 use std::os::unix::fs::FileExt as _;
@@ -6,24 +6,24 @@ use std::os::unix::fs::FileExt as _;
 use client::{ExecutorFileSystem as _, PathUri};
 use testkit::TestServer;
 
-use crate::support::{Place, collect, connect_to, files_at, noise, on_both};
+use crate::support::{TestedFiles, collect, connect_to, files_at, noise, on_both};
 
 const MIB: usize = 1 << 20;
 
 on_both! {
-    pieces_are_bounded_and_make_the_file
-    a_file_that_ends_with_a_block_ends
-    what_is_made_up_while_it_is_read_is_read
-    the_file_that_was_opened_is_read
+    pieces_are_limited_in_size_and_together_are_the_file
+    a_file_of_whole_blocks_ends
+    files_without_a_size_such_as_those_in_proc_are_read
+    a_stream_reads_the_file_that_was_opened
     a_file_that_becomes_shorter_ends_early
     holes_are_not_read
 }
 
-async fn pieces_are_bounded_and_make_the_file(place: &Place) {
+async fn pieces_are_limited_in_size_and_together_are_the_file(tested: &TestedFiles) {
     for size in [0, 1, MIB - 1, MIB + 1, 11 * MIB + 5] {
         let data = noise(size);
-        fs::write(place.path("a"), &data).unwrap();
-        let reader = place.files.read_file_stream(&place.uri("a"), None).await.unwrap();
+        fs::write(tested.path("a"), &data).unwrap();
+        let reader = tested.files.read_file_stream(&tested.uri("a"), None).await.unwrap();
         assert_eq!(reader.metadata().unwrap().size, size as u64);
         let (all, lengths) = collect(reader).await;
         assert!(lengths.iter().all(|length| (1..=MIB).contains(length)), "{lengths:?}");
@@ -31,40 +31,40 @@ async fn pieces_are_bounded_and_make_the_file(place: &Place) {
     }
 }
 
-async fn a_file_that_ends_with_a_block_ends(place: &Place) {
-    fs::write(place.path("a"), noise(2 * MIB)).unwrap();
-    let reader = place.files.read_file_stream(&place.uri("a"), None).await.unwrap();
+async fn a_file_of_whole_blocks_ends(tested: &TestedFiles) {
+    fs::write(tested.path("a"), noise(2 * MIB)).unwrap();
+    let reader = tested.files.read_file_stream(&tested.uri("a"), None).await.unwrap();
     assert_eq!(collect(reader).await.1, [MIB, MIB]);
 }
 
-async fn what_is_made_up_while_it_is_read_is_read(place: &Place) {
+async fn files_without_a_size_such_as_those_in_proc_are_read(tested: &TestedFiles) {
     let uri: PathUri = "file:///proc/filesystems".parse().unwrap();
     let expected = fs::read("/proc/filesystems").unwrap();
-    let reader = place.files.read_file_stream(&uri, None).await.unwrap();
+    let reader = tested.files.read_file_stream(&uri, None).await.unwrap();
     assert_eq!(collect(reader).await.0, expected);
-    let mut reader = place.files.read_extents(&uri, None).await.unwrap();
+    let mut reader = tested.files.read_extents(&uri, None).await.unwrap();
     assert_eq!(reader.next().await.unwrap().unwrap().bytes, expected);
     assert!(reader.next().await.is_none() && reader.size() == expected.len() as u64);
 }
 
-async fn the_file_that_was_opened_is_read(place: &Place) {
+async fn a_stream_reads_the_file_that_was_opened(tested: &TestedFiles) {
     let data = noise(20 * MIB);
-    fs::write(place.path("a"), &data).unwrap();
-    fs::write(place.path("b"), "other").unwrap();
-    let mut reader = place.files.read_file_stream(&place.uri("a"), None).await.unwrap();
+    fs::write(tested.path("a"), &data).unwrap();
+    fs::write(tested.path("b"), "other").unwrap();
+    let mut reader = tested.files.read_file_stream(&tested.uri("a"), None).await.unwrap();
     let first = reader.next().await.unwrap().unwrap();
-    fs::rename(place.path("b"), place.path("a")).unwrap();
+    fs::rename(tested.path("b"), tested.path("a")).unwrap();
     let (rest, _) = collect(reader).await;
     assert!([&first[..], &rest[..]].concat() == data);
 }
 
-async fn a_file_that_becomes_shorter_ends_early(place: &Place) {
-    fs::write(place.path("a"), noise(40 * MIB)).unwrap();
-    let mut reader = place.files.read_file_stream(&place.uri("a"), None).await.unwrap();
-    let mut extents = place.files.read_extents(&place.uri("a"), None).await.unwrap();
+async fn a_file_that_becomes_shorter_ends_early(tested: &TestedFiles) {
+    fs::write(tested.path("a"), noise(40 * MIB)).unwrap();
+    let mut reader = tested.files.read_file_stream(&tested.uri("a"), None).await.unwrap();
+    let mut extents = tested.files.read_extents(&tested.uri("a"), None).await.unwrap();
     reader.next().await.unwrap().unwrap();
     extents.next().await.unwrap().unwrap();
-    let file = fs::OpenOptions::new().write(true).open(place.path("a")).unwrap();
+    let file = fs::OpenOptions::new().write(true).open(tested.path("a")).unwrap();
     file.set_len(30 * MIB as u64 + 3).unwrap();
     let (rest, _) = collect(reader).await;
     assert_eq!(rest.len(), 29 * MIB + 3);
@@ -74,13 +74,13 @@ async fn a_file_that_becomes_shorter_ends_early(place: &Place) {
     assert_eq!(extents.size(), 30 * MIB as u64 + 3);
 }
 
-async fn holes_are_not_read(place: &Place) {
-    let file = fs::File::create(place.path("a")).unwrap();
+async fn holes_are_not_read(tested: &TestedFiles) {
+    let file = fs::File::create(tested.path("a")).unwrap();
     let far: u64 = 20 << 30;
     file.write_all_at(b"begin", 0).unwrap();
     file.write_all_at(b"far", far).unwrap();
     file.set_len(far + (1 << 20)).unwrap();
-    let mut reader = place.files.read_extents(&place.uri("a"), None).await.unwrap();
+    let mut reader = tested.files.read_extents(&tested.uri("a"), None).await.unwrap();
     assert_eq!(reader.metadata().unwrap().size, far + (1 << 20));
     let (mut total, mut found) = (0, Vec::new());
     while let Some(piece) = reader.next().await {
@@ -131,7 +131,7 @@ async fn a_hundred_and_twenty_nine_streams_one_after_the_other() {
 }
 
 #[tokio::test]
-async fn a_thousand_looks_at_once() {
+async fn a_thousand_metadata_requests_at_once() {
     let server = TestServer::start().await;
     let client = connect_to(server.url()).await;
     let files = client.file_system();
@@ -145,7 +145,7 @@ async fn a_thousand_looks_at_once() {
         .collect();
     let options = client::FileOptions::default();
     let mut looks: Vec<_> = uris.iter().map(|uri| files.metadata(uri, &options)).collect();
-    // All of them are under way before the first is waited for, and there is no task for any.
+    // All requests are sent before the first answer is awaited, without a task for each.
     std::future::poll_fn(|cx| {
         for look in &mut looks {
             assert!(look.as_mut().poll(cx).is_pending());

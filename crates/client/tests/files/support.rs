@@ -1,4 +1,4 @@
-//! What the scenarios share: a file system, and a folder in it.
+//! Shared by the tests: a file system, and a folder in it.
 
 use std::path::PathBuf;
 
@@ -8,33 +8,33 @@ use client::{
 };
 use testkit::TestServer;
 
-/// A file system with a folder of its own.
-pub(crate) struct Place {
+/// A file system under test, with a folder of its own.
+pub(crate) struct TestedFiles {
     pub(crate) files: Box<dyn ExecutorFileSystem>,
     folder: tempfile::TempDir,
     _server: Option<TestServer>,
 }
 
-impl Place {
+impl TestedFiles {
     /// A path in the folder.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// The same as it travels.
+    /// The URI of a path in the folder.
     pub(crate) fn uri(&self, name: &str) -> PathUri {
         PathUri::from_native(&self.path(name)).unwrap()
     }
 }
 
-pub(crate) async fn local() -> Place {
-    Place { files: Box::new(LocalFileSystem), folder: tempfile::tempdir().unwrap(), _server: None }
+pub(crate) async fn local() -> TestedFiles {
+    TestedFiles { files: Box::new(LocalFileSystem), folder: tempfile::tempdir().unwrap(), _server: None }
 }
 
-pub(crate) async fn remote() -> Place {
+pub(crate) async fn remote() -> TestedFiles {
     let server = TestServer::start().await;
     let files = Box::new(connect_to(server.url()).await.file_system());
-    Place { files, folder: tempfile::tempdir().unwrap(), _server: Some(server) }
+    TestedFiles { files, folder: tempfile::tempdir().unwrap(), _server: Some(server) }
 }
 
 pub(crate) async fn connect_to(url: &str) -> ExecServerClient {
@@ -42,7 +42,7 @@ pub(crate) async fn connect_to(url: &str) -> ExecServerClient {
     ExecServerClient::connect(UrlConnector::new(url, Default::default()), options).await.unwrap()
 }
 
-/// A client behind whatever is at `url`, and its files.
+/// A client of the server at `url`, and its files.
 pub(crate) async fn files_at(url: &str) -> RemoteFileSystem {
     connect_to(url).await.file_system()
 }
@@ -70,12 +70,12 @@ macro_rules! on_both {
 }
 pub(crate) use on_both;
 
-/// Bytes that repeat nowhere near a block.
+/// Bytes in which no block is equal to another.
 pub(crate) fn noise(count: usize) -> Vec<u8> {
     (0..count as u64).map(|n| (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u8).collect()
 }
 
-/// Everything in a stream, and how long its pieces were.
+/// All bytes of a stream, and the lengths of its pieces.
 pub(crate) async fn collect(mut reader: FileReader) -> (Vec<u8>, Vec<usize>) {
     let (mut all, mut lengths) = (Vec::new(), Vec::new());
     while let Some(piece) = reader.next().await {
@@ -86,8 +86,8 @@ pub(crate) async fn collect(mut reader: FileReader) -> (Vec<u8>, Vec<usize>) {
     (all, lengths)
 }
 
-/// What an error says, without its path.
+/// The text of an error, without its path.
 pub(crate) fn told<T>(result: Result<T, FileSystemError>) -> (std::io::ErrorKind, Option<i32>, String) {
-    let Err(error) = result else { panic!("it should have failed") };
+    let Err(error) = result else { panic!("the call should have failed") };
     (error.kind, error.errno, error.message)
 }

@@ -1,4 +1,4 @@
-//! Writing piece by piece.
+//! Writing a file as a stream of pieces.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -8,44 +8,44 @@ use bytes::Bytes;
 use client::{ExecutorFileSystem as _, FileTime, FileWriter, PathUri, WriteStreamOptions};
 use testkit::{TestServer, eventually};
 
-use crate::support::{Place, connect_to, noise, on_both, told};
+use crate::support::{TestedFiles, connect_to, noise, on_both, told};
 
 const MIB: usize = 1 << 20;
 
 on_both! {
-    pieces_of_any_size_make_the_file
-    a_write_that_was_given_up_takes_nothing_along
-    nothing_shows_before_the_commit
-    mode_and_time_are_those_that_were_asked_for
-    what_is_skipped_is_a_hole
-    a_name_that_is_taken_is_refused_if_asked_to
-    an_upload_that_is_given_up_leaves_nothing
+    pieces_of_any_size_together_are_the_file
+    a_cancelled_write_loses_no_bytes
+    an_upload_is_not_visible_before_its_commit
+    mode_and_time_are_set_as_requested
+    skipped_bytes_are_a_hole
+    an_existing_file_is_not_replaced_if_requested
+    an_aborted_upload_leaves_nothing_behind
 }
 
-async fn begin(place: &Place, name: &str, options: &WriteStreamOptions) -> FileWriter {
-    place.files.write_file_stream(&place.uri(name), options).await.unwrap()
+async fn begin(tested: &TestedFiles, name: &str, options: &WriteStreamOptions) -> FileWriter {
+    tested.files.write_file_stream(&tested.uri(name), options).await.unwrap()
 }
 
-async fn pieces_of_any_size_make_the_file(place: &Place) {
+async fn pieces_of_any_size_together_are_the_file(tested: &TestedFiles) {
     let data = noise(9 * MIB + 77);
     for size in [3 * MIB, MIB, 300 << 10, 10_007] {
-        let mut writer = begin(place, "a", &WriteStreamOptions::default()).await;
+        let mut writer = begin(tested, "a", &WriteStreamOptions::default()).await;
         for piece in data.chunks(size) {
             writer.write(Bytes::copy_from_slice(piece)).await.unwrap();
         }
         writer.commit().await.unwrap();
-        assert!(fs::read(place.path("a")).unwrap() == data, "pieces of {size}");
+        assert!(fs::read(tested.path("a")).unwrap() == data, "pieces of {size}");
     }
-    begin(place, "empty", &WriteStreamOptions::default()).await.commit().await.unwrap();
-    assert_eq!(fs::read(place.path("empty")).unwrap(), b"");
+    begin(tested, "empty", &WriteStreamOptions::default()).await.commit().await.unwrap();
+    assert_eq!(fs::read(tested.path("empty")).unwrap(), b"");
 }
 
-async fn a_write_that_was_given_up_takes_nothing_along(place: &Place) {
+async fn a_cancelled_write_loses_no_bytes(tested: &TestedFiles) {
     let data = noise(24 << 20);
-    let mut writer = begin(place, "a", &WriteStreamOptions::default()).await;
+    let mut writer = begin(tested, "a", &WriteStreamOptions::default()).await;
     for (number, piece) in data.chunks(64 << 10).enumerate() {
         let written = writer.write(Bytes::copy_from_slice(piece));
-        // The fourth fills a block, which often has to wait for its turn.
+        // The fourth piece fills a block, which often has to wait before it is sent.
         if number % 4 == 3 {
             tokio::select! { biased; written = written => written.unwrap(), () = std::future::ready(()) => {} }
         } else {
@@ -53,67 +53,67 @@ async fn a_write_that_was_given_up_takes_nothing_along(place: &Place) {
         }
     }
     writer.commit().await.unwrap();
-    assert!(fs::read(place.path("a")).unwrap() == data);
+    assert!(fs::read(tested.path("a")).unwrap() == data);
 }
 
-async fn nothing_shows_before_the_commit(place: &Place) {
-    fs::write(place.path("a"), "old").unwrap();
-    fs::set_permissions(place.path("a"), fs::Permissions::from_mode(0o604)).unwrap();
-    let mut writer = begin(place, "a", &WriteStreamOptions::default()).await;
+async fn an_upload_is_not_visible_before_its_commit(tested: &TestedFiles) {
+    fs::write(tested.path("a"), "old").unwrap();
+    fs::set_permissions(tested.path("a"), fs::Permissions::from_mode(0o604)).unwrap();
+    let mut writer = begin(tested, "a", &WriteStreamOptions::default()).await;
     writer.write(noise(5 * MIB).into()).await.unwrap();
-    assert_eq!(fs::read(place.path("a")).unwrap(), b"old");
+    assert_eq!(fs::read(tested.path("a")).unwrap(), b"old");
     writer.commit().await.unwrap();
-    assert_eq!(fs::read(place.path("a")).unwrap().len(), 5 * MIB);
-    assert_eq!(fs::metadata(place.path("a")).unwrap().mode() & 0o7777, 0o604);
-    assert_eq!(fs::read_dir(place.path("")).unwrap().count(), 1);
+    assert_eq!(fs::read(tested.path("a")).unwrap().len(), 5 * MIB);
+    assert_eq!(fs::metadata(tested.path("a")).unwrap().mode() & 0o7777, 0o604);
+    assert_eq!(fs::read_dir(tested.path("")).unwrap().count(), 1);
 }
 
-async fn mode_and_time_are_those_that_were_asked_for(place: &Place) {
+async fn mode_and_time_are_set_as_requested(tested: &TestedFiles) {
     let mtime = Some(FileTime { secs: 1_000_000_007, nanos: 987_654_321 });
     let options = WriteStreamOptions { mode: Some(0o750), mtime, sync: true, ..WriteStreamOptions::default() };
-    let mut writer = begin(place, "a", &options).await;
+    let mut writer = begin(tested, "a", &options).await;
     writer.write(Bytes::from_static(b"text")).await.unwrap();
     writer.commit().await.unwrap();
-    let real = fs::metadata(place.path("a")).unwrap();
+    let real = fs::metadata(tested.path("a")).unwrap();
     assert_eq!((real.mode() & 0o7777, real.mtime(), real.mtime_nsec()), (0o750, 1_000_000_007, 987_654_321));
 }
 
-async fn what_is_skipped_is_a_hole(place: &Place) {
+async fn skipped_bytes_are_a_hole(tested: &TestedFiles) {
     let far: u64 = 20 << 30;
-    let mut writer = begin(place, "a", &WriteStreamOptions::default()).await;
+    let mut writer = begin(tested, "a", &WriteStreamOptions::default()).await;
     writer.write(Bytes::from_static(b"begin")).await.unwrap();
     writer.seek(far).await.unwrap();
     writer.write(Bytes::from_static(b"far")).await.unwrap();
     writer.skip(1 << 30).await.unwrap();
     writer.commit().await.unwrap();
-    let real = fs::metadata(place.path("a")).unwrap();
+    let real = fs::metadata(tested.path("a")).unwrap();
     assert_eq!(real.len(), far + 3 + (1 << 30));
     assert!(real.blocks() * 512 < 1 << 20, "{} blocks", real.blocks());
     use std::os::unix::fs::FileExt as _;
     let mut three = [0; 3];
-    fs::File::open(place.path("a")).unwrap().read_exact_at(&mut three, far).unwrap();
+    fs::File::open(tested.path("a")).unwrap().read_exact_at(&mut three, far).unwrap();
     assert_eq!(&three, b"far");
 
     let options = WriteStreamOptions { size: Some(4), ..WriteStreamOptions::default() };
-    let mut writer = begin(place, "cut", &options).await;
+    let mut writer = begin(tested, "cut", &options).await;
     writer.write(Bytes::from_static(b"123456")).await.unwrap();
     writer.commit().await.unwrap();
-    assert_eq!(fs::read(place.path("cut")).unwrap(), b"1234");
+    assert_eq!(fs::read(tested.path("cut")).unwrap(), b"1234");
 }
 
-async fn a_name_that_is_taken_is_refused_if_asked_to(place: &Place) {
+async fn an_existing_file_is_not_replaced_if_requested(tested: &TestedFiles) {
     let options = WriteStreamOptions { replace: false, ..WriteStreamOptions::default() };
-    let writer = begin(place, "a", &options).await;
-    fs::write(place.path("a"), "first").unwrap();
+    let writer = begin(tested, "a", &options).await;
+    fs::write(tested.path("a"), "first").unwrap();
     assert_eq!(told(writer.commit().await).0, ErrorKind::AlreadyExists);
-    assert_eq!(fs::read(place.path("a")).unwrap(), b"first");
+    assert_eq!(fs::read(tested.path("a")).unwrap(), b"first");
 }
 
-async fn an_upload_that_is_given_up_leaves_nothing(place: &Place) {
-    let mut writer = begin(place, "a", &WriteStreamOptions::default()).await;
+async fn an_aborted_upload_leaves_nothing_behind(tested: &TestedFiles) {
+    let mut writer = begin(tested, "a", &WriteStreamOptions::default()).await;
     writer.write(noise(3 * MIB).into()).await.unwrap();
     writer.abort().await.unwrap();
-    assert_eq!(fs::read_dir(place.path("")).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(tested.path("")).unwrap().count(), 0);
 }
 
 #[tokio::test]

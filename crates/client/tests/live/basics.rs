@@ -1,4 +1,4 @@
-//! What a harness does every day.
+//! Common uses of the client library.
 
 use client::{ExecProcessEvent, ExecServerError, Stream, WriteStatus};
 use testkit::{TestServer, eventually, is_alive};
@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use crate::support::{connect, sh, sh_with_stdin};
 
 #[tokio::test]
-async fn a_command_runs_and_its_output_is_whole() {
+async fn a_command_runs_and_its_output_is_complete() {
     let server = TestServer::start().await;
     let client = connect(&server).await;
     let process = client.start(sh("p", "echo out; echo err >&2; exit 7")).await.unwrap();
@@ -17,7 +17,7 @@ async fn a_command_runs_and_its_output_is_whole() {
 }
 
 #[tokio::test]
-async fn stdin_goes_in_and_stdout_comes_out_as_streams() {
+async fn stdin_and_stdout_are_streams() {
     let server = TestServer::start().await;
     let client = connect(&server).await;
     let process = client.start(sh_with_stdin("p", "cat")).await.unwrap();
@@ -69,7 +69,7 @@ async fn an_id_is_used_once_at_a_time() {
 }
 
 #[tokio::test]
-async fn a_dropped_handle_ends_the_process_and_a_detached_one_does_not() {
+async fn dropping_a_handle_ends_the_process_unless_it_was_detached() {
     let server = TestServer::start().await;
     let client = connect(&server).await;
     let dropped = client.start(sh("dropped", "sleep 1000")).await.unwrap();
@@ -90,7 +90,7 @@ async fn a_dropped_handle_ends_the_process_and_a_detached_one_does_not() {
 }
 
 #[tokio::test]
-async fn errors_of_the_server_are_told() {
+async fn errors_of_the_server_are_returned() {
     let server = TestServer::start().await;
     let client = connect(&server).await;
     let mut params = sh("p", "true");
@@ -102,17 +102,17 @@ async fn errors_of_the_server_are_told() {
 }
 
 #[tokio::test]
-async fn a_process_waits_for_a_reader_that_is_slow() {
+async fn a_process_waits_for_a_slow_reader() {
     let server = TestServer::start().await;
     let client = connect(&server).await;
     let process = client.start(sh("p", "head -c 30000000 /dev/zero")).await.unwrap();
     let mut stdout = process.stdout();
     let mut byte = [0];
     stdout.read_exact(&mut byte).await.unwrap();
-    // While nobody reads it does not get far, and everything else goes on.
+    // While its output is not read the process does not get far, and other processes go on.
     let written = || async { client.processes().await.unwrap()[0].output_bytes };
     let mut before = 0;
-    testkit::eventually_async("it stands still", async || {
+    testkit::eventually_async("the process waits", async || {
         let now = written().await;
         (std::mem::replace(&mut before, now) == now).then_some(())
     })
@@ -124,7 +124,7 @@ async fn a_process_waits_for_a_reader_that_is_slow() {
 }
 
 #[tokio::test]
-async fn a_client_that_is_done_leaves_no_session() {
+async fn a_closed_client_leaves_no_session() {
     let server = TestServer::start().await;
     let sessions = async || {
         let metrics = testkit::http_get(server.address(), "/metrics", &[]).await.body;
@@ -144,12 +144,12 @@ async fn a_client_that_is_done_leaves_no_session() {
         } else {
             client.close().await;
         }
-        testkit::eventually_async("it is gone", async || sessions().await.then_some(())).await;
+        testkit::eventually_async("the process is gone", async || sessions().await.then_some(())).await;
     }
 }
 
 #[tokio::test]
-async fn a_reader_that_is_slower_than_its_pipe_loses_nothing() {
+async fn a_reader_that_is_slower_than_its_process_loses_nothing() {
     let connector = client::ChildConnector {
         program: testkit::binary().into(),
         args: ["--listen", "stdio"].map(Into::into).into(),
@@ -166,7 +166,7 @@ async fn a_reader_that_is_slower_than_its_pipe_loses_nothing() {
         }
         total += count;
         if total < 2_000_000 {
-            // sleep: it is the slowness that is tested
+            // sleep: the slowness of the reader is tested
             tokio::time::sleep(std::time::Duration::from_millis(1)).await;
         }
     }

@@ -1,4 +1,4 @@
-//! Servers that are children of ours and speak over their pipes.
+//! Servers that are child processes of the client and communicate over their pipes.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ async fn connect(script: String) -> Result<ExecServerClient, ExecServerError> {
     ExecServerClient::connect(connector, ExecServerClientConnectOptions::default()).await
 }
 
-/// The numbers that a script has written down.
+/// The pids that a script has written to a file.
 async fn pids(file: &Path, count: usize) -> Vec<u32> {
     eventually("the script has begun", || {
         let text = std::fs::read_to_string(file).unwrap_or_default();
@@ -24,7 +24,7 @@ async fn pids(file: &Path, count: usize) -> Vec<u32> {
 }
 
 #[tokio::test]
-async fn it_is_used_until_its_client_goes_and_ends_with_what_it_has_started() {
+async fn a_child_server_ends_with_its_client_and_ends_its_processes() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("pids");
     let server = binary().display().to_string();
@@ -35,16 +35,16 @@ async fn it_is_used_until_its_client_goes_and_ends_with_what_it_has_started() {
     let pids = pids(&file, 2).await;
     assert!(pids.iter().all(|pid| is_alive(*pid)));
     drop(client);
-    eventually("both are gone", || pids.iter().all(|pid| !is_alive(*pid)).then_some(())).await;
+    eventually("both processes are gone", || pids.iter().all(|pid| !is_alive(*pid)).then_some(())).await;
 }
 
 #[tokio::test]
-async fn one_that_says_what_is_no_message_is_ended() {
+async fn a_child_that_prints_an_invalid_message_is_ended() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("pids");
     let connected = connect(format!("echo $$ > {}; echo 'no message'; exec sleep 1000", file.display())).await;
     let error = connected.err().unwrap();
     assert!(!matches!(error, ExecServerError::InitializeTimedOut { .. }), "{error}");
     let pids = pids(&file, 1).await;
-    eventually("it is gone", || (!is_alive(pids[0])).then_some(())).await;
+    eventually("the server is gone", || (!is_alive(pids[0])).then_some(())).await;
 }

@@ -1,4 +1,4 @@
-//! Futures, handles and clients dropped at every point where they wait: nothing is left behind.
+//! Futures, handles and clients that are dropped at every await: no process is left behind.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -10,7 +10,7 @@ use tokio::io::AsyncWriteExt as _;
 
 use crate::support::{connect, connect_to, sh, sh_with_stdin};
 
-/// Polls a future so many times, then drops it. None: it was dropped.
+/// Polls a future this many times, then drops it. The output is `None` if it was dropped.
 struct Polls<F>(Pin<Box<F>>, usize);
 
 impl<F: Future> Future for Polls<F> {
@@ -25,7 +25,7 @@ impl<F: Future> Future for Polls<F> {
             return Poll::Ready(Some(output));
         }
         if self.1 == 0 {
-            // It would be woken one day; this drops it now.
+            // The waker would be called later; the future is dropped now.
             return Poll::Ready(None);
         }
         Poll::Pending
@@ -33,28 +33,28 @@ impl<F: Future> Future for Polls<F> {
 }
 
 async fn nothing_runs(client: &ExecServerClient) {
-    eventually_async("nothing runs", async || {
+    eventually_async("no process runs", async || {
         let listed = client.processes().await.unwrap();
         listed.iter().all(|process| process.exit_code.is_some()).then_some(())
     })
     .await;
 }
 
-/// Runs `what` with one more poll each time, until it is done. `what` gets a fresh process id each time.
+/// Runs `what` with one more poll each time, until it finishes. `what` gets a new process id each time.
 async fn at_every_await<T>(client: &ExecServerClient, what: impl AsyncFn(ExecServerClient, String) -> T) {
     for polls in 0.. {
         let id = format!("p{polls}");
         let done = Polls(Box::pin(what(client.clone(), id.clone())), polls).await;
         nothing_runs(client).await;
         if done.is_some() {
-            assert!(polls > 1, "it never waited");
+            assert!(polls > 1, "the call never waited");
             return;
         }
     }
 }
 
 #[tokio::test]
-async fn a_start_can_be_dropped_anywhere() {
+async fn a_start_can_be_dropped_at_every_await() {
     let server = TestServer::start().await;
     let client = connect(&server).await;
     at_every_await(&client, async |client, id| {
@@ -62,11 +62,11 @@ async fn a_start_can_be_dropped_anywhere() {
     })
     .await;
     client.close().await;
-    eventually("the server has nobody", || (descendants(server.pid()).len() <= 1).then_some(())).await;
+    eventually("the server has no process", || (descendants(server.pid()).len() <= 1).then_some(())).await;
 }
 
 #[tokio::test]
-async fn everything_one_does_with_a_process_can_be_dropped_anywhere() {
+async fn all_calls_of_a_process_can_be_dropped_at_every_await() {
     let server = TestServer::start().await;
     let client = connect(&server).await;
     at_every_await(&client, async |client, id| {
@@ -84,7 +84,7 @@ async fn everything_one_does_with_a_process_can_be_dropped_anywhere() {
 }
 
 #[tokio::test]
-async fn a_client_can_be_dropped_while_it_connects_and_after() {
+async fn a_client_can_be_dropped_while_it_connects_and_later() {
     let server = TestServer::start().await;
     for polls in 0.. {
         let session = async {
@@ -95,15 +95,15 @@ async fn a_client_can_be_dropped_while_it_connects_and_after() {
             client.close().await;
         };
         if Polls(Box::pin(session), polls).await.is_some() {
-            assert!(polls > 4, "it hardly ever waited");
+            assert!(polls > 4, "the call hardly ever waited");
             break;
         }
     }
-    eventually("nothing is left", || (descendants(server.pid()).len() <= 1).then_some(())).await;
+    eventually("no process is left", || (descendants(server.pid()).len() <= 1).then_some(())).await;
 }
 
 #[tokio::test]
-async fn a_start_that_the_cut_made_uncertain_leaves_nothing_behind() {
+async fn a_start_whose_answer_is_lost_leaves_no_process() {
     let server = TestServer::start().await;
     let proxy = CuttingProxy::start(server.address()).await;
     let client = connect_to(&proxy.url()).await;
@@ -123,7 +123,7 @@ async fn a_start_that_the_cut_made_uncertain_leaves_nothing_behind() {
 }
 
 #[tokio::test]
-async fn a_dropped_client_ends_what_it_was_not_asked_to_leave() {
+async fn a_dropped_client_ends_its_processes_unless_they_were_detached() {
     let server = TestServer::start().await;
     let client = connect(&server).await;
     let ends = client.start(sh("ends", "sleep 1000")).await.unwrap();

@@ -1,4 +1,4 @@
-//! The connection is cut after every single byte of a session, once each.
+//! The connection is cut once after every single byte of a session.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,26 +9,26 @@ use testkit::{CuttingProxy, TestServer, eventually_async};
 
 use crate::support::{sh, sh_with_stdin, try_connect_to};
 
-/// No session takes this long, however loaded the machine is.
+/// Longer than any session takes, even on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How a session went.
+/// How a session with a cut went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outcome {
-    /// From beginning to end.
+enum CutOutcome {
+    /// The session was complete.
     Whole,
-    /// The cut hit a start, which then has failed.
+    /// The cut hit a start, which then failed.
     StartLost,
-    /// The cut came before there was a session.
+    /// The cut came before the session was open.
     NotConnected,
 }
 
 #[tokio::test]
-async fn no_cut_loses_doubles_or_mixes_up_anything() {
-    // Ending a session takes a moment, and hundreds end per second.
+async fn no_cut_loses_repeats_or_reorders_events() {
+    // A session takes a moment to end, and hundreds of them end each second.
     let server = TestServer::with_args(&["--max-sessions", "10000"]).await;
     let whole = session_with_cut(&server, 0).await;
-    assert_eq!(whole.0, Outcome::Whole);
+    assert_eq!(whole.0, CutOutcome::Whole);
     let length = whole.1;
     assert!(length > 1000, "{length}");
     let next = AtomicU64::new(1);
@@ -36,13 +36,14 @@ async fn no_cut_loses_doubles_or_mixes_up_anything() {
     let outcomes = tokio::join!(work(), work(), work(), work());
     let outcomes = [outcomes.0, outcomes.1, outcomes.2, outcomes.3].concat();
     let count = |outcome| outcomes.iter().filter(|seen| **seen == outcome).count();
-    // Most of the bytes belong neither to a start nor to the first handshake.
-    let (whole, lost, unconnected) = (count(Outcome::Whole), count(Outcome::StartLost), count(Outcome::NotConnected));
+    // Most bytes belong neither to a start nor to the first handshake.
+    let (whole, lost, unconnected) =
+        (count(CutOutcome::Whole), count(CutOutcome::StartLost), count(CutOutcome::NotConnected));
     assert!(whole > outcomes.len() / 3, "whole {whole}, start lost {lost}, not connected {unconnected}");
     assert!(lost > 0 && unconnected > 0);
 }
 
-async fn worker(server: &TestServer, next: &AtomicU64, length: u64) -> Vec<Outcome> {
+async fn worker(server: &TestServer, next: &AtomicU64, length: u64) -> Vec<CutOutcome> {
     let mut outcomes = Vec::new();
     loop {
         let byte = next.fetch_add(1, Ordering::SeqCst);
@@ -50,12 +51,12 @@ async fn worker(server: &TestServer, next: &AtomicU64, length: u64) -> Vec<Outco
             return outcomes;
         }
         let run = tokio::time::timeout(PATIENCE, session_with_cut(server, byte)).await;
-        outcomes.push(run.unwrap_or_else(|_| panic!("a cut after byte {byte} makes it hang")).0);
+        outcomes.push(run.unwrap_or_else(|_| panic!("a cut after byte {byte} makes the session hang")).0);
     }
 }
 
-/// Runs the session through a proxy that cuts after this byte; returns how it went and how many bytes passed.
-async fn session_with_cut(server: &TestServer, byte: u64) -> (Outcome, u64) {
+/// Runs the session through a proxy that cuts after this byte. Returns how it went and how many bytes passed.
+async fn session_with_cut(server: &TestServer, byte: u64) -> (CutOutcome, u64) {
     let proxy = CuttingProxy::start(server.address()).await;
     proxy.cut_at(byte);
     let directory = tempfile::tempdir().unwrap();
@@ -63,21 +64,21 @@ async fn session_with_cut(server: &TestServer, byte: u64) -> (Outcome, u64) {
     (outcome, proxy.passed())
 }
 
-async fn session(proxy: &CuttingProxy, directory: &Path) -> Outcome {
-    let Ok(client) = try_connect_to(&proxy.url()).await else { return Outcome::NotConnected };
+async fn session(proxy: &CuttingProxy, directory: &Path) -> CutOutcome {
+    let Ok(client) = try_connect_to(&proxy.url()).await else { return CutOutcome::NotConnected };
     let journal = directory.join("journal");
     let outcome = match conversation(&client, &journal).await {
-        Ok(()) => Outcome::Whole,
-        Err(()) => Outcome::StartLost,
+        Ok(()) => CutOutcome::Whole,
+        Err(()) => CutOutcome::StartLost,
     };
     let lines = std::fs::read_to_string(&journal).unwrap_or_default();
     match outcome {
-        Outcome::Whole => assert_eq!(lines, "started\none\ntwo\n", "everything was done once"),
-        // Its handle was dropped, which ended it wherever it was.
+        CutOutcome::Whole => assert_eq!(lines, "started\none\ntwo\n", "every request was carried out once"),
+        // The handle of this process was dropped, which ended the process.
         _ => assert!("started\none\ntwo\n".starts_with(&lines), "{lines:?}"),
     }
-    // An ambiguous start is cleaned up, not adopted.
-    eventually_async("nothing runs", async || {
+    // A start whose answer was lost is ended, not adopted.
+    eventually_async("no process runs", async || {
         let listed = client.processes().await.unwrap();
         listed.iter().all(|process| process.exit_code.is_some()).then_some(())
     })
@@ -86,7 +87,7 @@ async fn session(proxy: &CuttingProxy, directory: &Path) -> Outcome {
     outcome
 }
 
-/// Err: a start was lost.
+/// Returns an error if a start was lost.
 async fn conversation(client: &ExecServerClient, journal: &Path) -> Result<(), ()> {
     let script = format!(
         "echo started >> {0}; while read line; do echo $line >> {0}; echo got $line; done; echo end; exit 3",
@@ -107,7 +108,7 @@ async fn conversation(client: &ExecServerClient, journal: &Path) -> Result<(), (
         Err(ExecServerError::Disconnected(_)) => return Err(()),
         other => other.unwrap(),
     };
-    // A terminate that was lost is asked for again by its caller, who alone can know whether that is right.
+    // The client does not repeat a terminate that was lost. The caller does, because only it knows whether that is right.
     loop {
         match sleeper.terminate().await {
             Err(ExecServerError::Disconnected(_)) => {}

@@ -1,4 +1,4 @@
-//! Links whose every connection breaks after a few kilobytes: each connection must bring the work further.
+//! Connections that all break after a few kilobytes: each of them must make some progress.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ fn numbers(bytes: usize) -> Vec<u8> {
     (0_u64..).flat_map(|number| format!("{number}\n").into_bytes()).take(bytes).collect()
 }
 
-/// Whatever is written arrives, and once.
+/// Writes input and checks that it arrives once.
 async fn input_arrives_once(bytes_per_connection: u64, input: &[u8]) {
     let server = TestServer::start().await;
     let proxy = CuttingProxy::start(server.address()).await;
@@ -33,9 +33,9 @@ async fn input_arrives_once(bytes_per_connection: u64, input: &[u8]) {
     proxy.cut();
     tokio::time::timeout(PATIENCE, write).await.expect("the input does not arrive");
     proxy.cut_each_after(0);
-    let status = tokio::time::timeout(PATIENCE, process.wait()).await.expect("it does not end").unwrap();
+    let status = tokio::time::timeout(PATIENCE, process.wait()).await.expect("the process does not end").unwrap();
     assert!(status.success());
-    assert!(std::fs::read(&arrived).unwrap() == input, "something else has arrived than was sent");
+    assert!(std::fs::read(&arrived).unwrap() == input, "other bytes have arrived than were sent");
     assert!(proxy.cuts_made() > 2, "{} connections were cut", proxy.cuts_made());
 }
 
@@ -81,7 +81,7 @@ async fn files_pass_over_connections_of_twenty_kilobytes() {
 }
 
 #[tokio::test]
-async fn what_is_written_and_what_comes_back_pass_together() {
+async fn input_and_output_pass_at_the_same_time() {
     let input = numbers(12 << 10);
     let server = TestServer::start().await;
     let proxy = CuttingProxy::start(server.address()).await;
@@ -95,11 +95,11 @@ async fn what_is_written_and_what_comes_back_pass_together() {
         stdin.shutdown().await.unwrap();
     };
     let both = async { tokio::join!(write, process.wait_with_output()).1.unwrap() };
-    let output = tokio::time::timeout(PATIENCE, both).await.expect("it makes no progress");
+    let output = tokio::time::timeout(PATIENCE, both).await.expect("there is no progress");
     assert!(output.stdout == input, "{} of {} bytes, or others", output.stdout.len(), input.len());
 }
 
-/// A script that writes this at once when it is told to go, and the folder that it needs.
+/// A script that waits for a line and then writes this text, and the folder that it needs.
 fn writes_at_once(output: &[u8]) -> (String, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("output");
@@ -107,7 +107,7 @@ fn writes_at_once(output: &[u8]) -> (String, tempfile::TempDir) {
     (format!("read go; cat {}", file.display()), folder)
 }
 
-/// Whatever a process writes at once arrives, and once.
+/// Starts a process that writes much output at once, and checks that the output arrives once.
 async fn output_arrives_once(bytes_per_connection: u64, bytes: usize) {
     let expected = numbers(bytes);
     let (script, _folder) = writes_at_once(&expected);
@@ -118,7 +118,7 @@ async fn output_arrives_once(bytes_per_connection: u64, bytes: usize) {
     proxy.cut_each_after(bytes_per_connection);
     proxy.cut();
     process.write("go\n").await.unwrap();
-    let output = tokio::time::timeout(PATIENCE, process.wait_with_output()).await.expect("it makes no progress");
+    let output = tokio::time::timeout(PATIENCE, process.wait_with_output()).await.expect("there is no progress");
     let output = output.unwrap();
     assert!(output.stdout == expected, "{} of {} bytes, or others", output.stdout.len(), expected.len());
     assert!(output.status.success());
@@ -161,13 +161,13 @@ async fn retained_output_is_read_over_connections_of_five_kilobytes() {
             after = page.next_seq - 1;
         }
     };
-    let (read, code) = tokio::time::timeout(PATIENCE, read_all).await.expect("it makes no progress");
+    let (read, code) = tokio::time::timeout(PATIENCE, read_all).await.expect("there is no progress");
     assert!(read == expected, "{} of {} bytes, or others", read.len(), expected.len());
     assert_eq!(code, Some(3));
 }
 
 #[tokio::test]
-async fn writes_at_the_same_time_are_not_mixed() {
+async fn writes_at_the_same_time_are_not_interleaved() {
     let server = TestServer::start().await;
     let proxy = CuttingProxy::start(server.address()).await;
     let client = connect_to(&proxy.url()).await;
@@ -176,7 +176,7 @@ async fn writes_at_the_same_time_are_not_mixed() {
     let process = client.start(sh_with_stdin("p", &format!("exec cat > {}", arrived.display()))).await.unwrap();
     proxy.cut_each_after(5_000);
     proxy.cut();
-    // Each is divided, as no connection carries all of it.
+    // Each write is divided, because no connection carries all of it.
     let of = |byte: u8| vec![byte; 6 << 10];
     let write = async {
         let (first, second) = tokio::join!(process.write(of(b'a')), process.write(of(b'b')));
@@ -185,9 +185,9 @@ async fn writes_at_the_same_time_are_not_mixed() {
     };
     tokio::time::timeout(PATIENCE, write).await.expect("the input does not arrive");
     proxy.cut_each_after(0);
-    let status = tokio::time::timeout(PATIENCE, process.wait()).await.expect("it does not end").unwrap();
+    let status = tokio::time::timeout(PATIENCE, process.wait()).await.expect("the process does not end").unwrap();
     assert!(status.success());
     let arrived = std::fs::read(&arrived).unwrap();
     let changes = arrived.windows(2).filter(|pair| pair[0] != pair[1]).count();
-    assert_eq!((arrived.len(), changes), (12 << 10, 1), "one comes behind the other");
+    assert_eq!((arrived.len(), changes), (12 << 10, 1), "one write follows the other");
 }

@@ -1,4 +1,4 @@
-//! The client against a real server.
+//! The client library against a real server.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 mod basics;

@@ -1,4 +1,4 @@
-//! A thousand cuts, at random places, while processes write as fast as they can.
+//! A thousand cuts at random positions, while processes write as fast as they can.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use crate::support::{connect_to, sh};
 
 const CUTS: u64 = 1000;
 
-/// Reads to the end and compares with what was to come, piece by piece: nothing missing, nothing twice, nothing out of place.
+/// Reads to the end and compares each piece with the expected output: no byte is missing, repeated or misplaced.
 async fn expect_numbers(process: ExecProcess, last: u64) {
     let mut expected = (1..=last).flat_map(|number| format!("{number}\n").into_bytes());
     let mut events = process.events();
@@ -39,7 +39,7 @@ async fn through_cuts(processes: u64, numbers: u64, longest: u64) {
     let server = TestServer::start().await;
     let proxy = CuttingProxy::start(server.address()).await;
     let options = ExecServerClientConnectOptions {
-        // A thousand waits of the usual length would take minutes, and one recovery may see hundreds of cuts.
+        // A thousand waits of the default length would take minutes, and one recovery may meet hundreds of cuts.
         backoff: Backoff { first: Duration::from_millis(1), longest: Duration::from_millis(5) },
         recovery_budget: Duration::from_secs(150),
         ..Default::default()
@@ -55,7 +55,7 @@ async fn through_cuts(processes: u64, numbers: u64, longest: u64) {
         readers.push(tokio::spawn(expect_numbers(process, numbers)));
     }
     proxy.cut_at_random(CUTS, longest, 7);
-    // The connection that is there was made before.
+    // The present connection was made before the cuts began.
     proxy.cut();
     std::fs::write(&go, "").unwrap();
     for reader in readers {
@@ -67,18 +67,18 @@ async fn through_cuts(processes: u64, numbers: u64, longest: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_process_comes_through_a_thousand_cuts() {
+async fn one_process_survives_a_thousand_cuts() {
     through_cuts(1, 5_000_000, 700_000).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_hundred_processes_come_through_a_thousand_cuts() {
+async fn two_hundred_processes_survive_a_thousand_cuts() {
     through_cuts(200, 100_000, 1_000_000).await;
 }
 
-/// Recovery is quick once the server can be reached again. The bench has the figure; here only what no load excuses.
+/// Recovery is quick once the server can be reached again. The benchmark has the figure; this limit holds even on a loaded machine.
 #[tokio::test]
-async fn a_client_comes_back_soon_after_its_server_can_be_reached() {
+async fn a_client_recovers_soon_after_its_server_can_be_reached() {
     let server = TestServer::start().await;
     let proxy = CuttingProxy::start(server.address()).await;
     let client = connect_to(&proxy.url()).await;

@@ -17,7 +17,7 @@ fn uri(path: &std::path::Path) -> PathUri {
     PathUri::from_native(path).unwrap()
 }
 
-/// Waits for a file to be created, and returns everything that was before it.
+/// Waits until a file is reported as created, and returns all changes before that.
 async fn until_created(watch: &mut Watch, path: &std::path::Path) -> Vec<PathUri> {
     let mut created = Vec::new();
     loop {
@@ -54,14 +54,14 @@ async fn cuts_lose_no_change_and_repeat_none() {
     assert_eq!((created.len(), distinct.len()), (151, 151));
 }
 
-/// Descriptors of inotify that the server has.
+/// Number of inotify descriptors of the server.
 fn inotify_fds(server: &TestServer) -> usize {
     let links = fs::read_dir(format!("/proc/{}/fd", server.pid())).unwrap().flatten();
     links.filter_map(|entry| fs::read_link(entry.path()).ok()).filter(|to| to.ends_with("anon_inode:inotify")).count()
 }
 
 #[tokio::test]
-async fn a_dropped_watch_ends_and_one_whose_root_is_gone_too() {
+async fn a_dropped_watch_ends_and_so_does_one_whose_root_is_removed() {
     let (server, tree) = (TestServer::start().await, tree());
     let client = connect(&server).await;
     let watch = client.watch(&uri(tree.path()), true).await.unwrap();
@@ -79,7 +79,7 @@ async fn a_dropped_watch_ends_and_one_whose_root_is_gone_too() {
 }
 
 #[tokio::test]
-async fn a_search_tells_what_it_found_and_how_it_went() {
+async fn a_search_returns_its_matches_and_its_summary() {
     let (server, tree) = (TestServer::start().await, tree());
     for number in 0..50 {
         fs::write(tree.path().join(number.to_string()), "needle\n".repeat(number)).unwrap();
@@ -95,7 +95,7 @@ async fn a_search_tells_what_it_found_and_how_it_went() {
     assert_eq!((lines as u64, result.matches, result.files_searched), (49 * 50 / 2, 49 * 50 / 2, 50));
 }
 
-/// Offers a body without end, and says when nobody wants it any more.
+/// A peer that sends a body without end, and reports when the connection is closed.
 async fn endless_body() -> (String, tokio::task::JoinHandle<usize>) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
@@ -120,7 +120,7 @@ async fn streaming(client: &ExecServerClient, url: String) -> client::HttpRespon
 }
 
 #[tokio::test]
-async fn a_body_is_read_no_faster_than_its_reader_and_ends_with_it() {
+async fn a_body_is_read_no_faster_than_by_its_reader_and_ends_when_it_is_dropped() {
     let server = TestServer::with(&[], |command| command.env("NO_PROXY", "*").env("no_proxy", "*")).await;
     let client = connect(&server).await;
     let (url, serving) = endless_body().await;

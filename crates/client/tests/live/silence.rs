@@ -1,4 +1,4 @@
-//! Connections on which nothing moves any more, and slow ones that only look like it.
+//! Silent connections, and slow ones that must not be taken for silent.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ async fn next_output(events: &mut ProcessEvents) {
 }
 
 #[tokio::test]
-async fn a_connection_that_goes_silent_is_made_again_after_the_configured_time() {
+async fn a_silent_connection_is_replaced_after_the_silence_timeout() {
     const TIMEOUT: Duration = Duration::from_secs(1);
     let server = TestServer::with_args(&["--takeover-after", "200ms"]).await;
     let proxy = CuttingProxy::start(server.address()).await;
@@ -41,10 +41,10 @@ async fn a_connection_that_goes_silent_is_made_again_after_the_configured_time()
     let noticed = silent_since.elapsed();
     let text = "exec-server transport disconnected: no sign of life for 1s";
     assert_eq!(lost, ConnectionState::Recovering(text.to_owned()));
-    // What came just before the silence is the last sign of life.
-    assert!(noticed > TIMEOUT - Duration::from_millis(200), "given up after {noticed:?}");
+    // Bytes that came just before the silence are the last sign of life.
+    assert!(noticed > TIMEOUT - Duration::from_millis(200), "the connection was given up after {noticed:?}");
     state.wait_for(|state| *state == ConnectionState::Connected).await.unwrap();
-    // Those that were received before the silence are read first.
+    // Events that were received before the silence are read first.
     let before = process.subscribe_wake().borrow().to_owned();
     loop {
         match tokio::time::timeout(PATIENCE, events.next()).await.expect("no event comes") {
@@ -56,26 +56,26 @@ async fn a_connection_that_goes_silent_is_made_again_after_the_configured_time()
 }
 
 #[tokio::test]
-async fn a_quiet_connection_is_kept_by_pings() {
+async fn pings_keep_a_quiet_connection() {
     let server = TestServer::start().await;
     let proxy = CuttingProxy::start(server.address()).await;
     let client = connect(&proxy, Duration::from_secs(1)).await;
     let mut state = client.connection_state();
     let before = proxy.passed();
-    // sleep: several times the silence that would end a connection without pings.
+    // sleep: several times the silence that would end a connection without pings
     let quiet = tokio::time::timeout(Duration::from_secs(3), state.changed());
     assert!(quiet.await.is_err(), "{:?}", client.connection_state().borrow());
-    assert!(proxy.passed() > before, "nobody was asked for a sign of life");
+    assert!(proxy.passed() > before, "no ping was sent");
 }
 
 #[tokio::test]
-async fn a_slow_link_is_not_a_silent_one() {
-    // Far more than the kernel takes at once on behalf of a link.
+async fn a_slow_connection_is_not_taken_for_silent() {
+    // Far more than the buffers of the kernel hold.
     const INPUT_BYTES: usize = 18 << 20;
     const TIMEOUT: Duration = Duration::from_secs(3);
     let server = TestServer::start().await;
     let proxy = CuttingProxy::start(server.address()).await;
-    // The message takes longer than silence may, and nothing comes back before it has arrived.
+    // The message takes longer than the silence timeout, and no answer comes before it has arrived.
     proxy.slow_down(6 << 20);
     let client = connect(&proxy, TIMEOUT).await;
     let script = format!("head -c {INPUT_BYTES} | wc -c");
@@ -85,7 +85,7 @@ async fn a_slow_link_is_not_a_silent_one() {
     let written = client.write(process.process_id(), vec![b'x'; INPUT_BYTES], Some("w".into())).await.unwrap();
     assert_eq!(written.status, client::WriteStatus::Accepted);
     assert!(started.elapsed() > TIMEOUT, "the link was not slow");
-    assert!(!state.has_changed().unwrap(), "a link that moves was given up: {:?}", state.borrow());
+    assert!(!state.has_changed().unwrap(), "a connection that makes progress was given up: {:?}", state.borrow());
     let output = process.wait_with_output().await.unwrap();
     assert_eq!(output.stdout, format!("{INPUT_BYTES}\n").into_bytes());
 }

@@ -1,4 +1,4 @@
-//! What the scenarios share.
+//! Shared by the tests: a connected client, and params of common starts.
 
 use client::{ExecServerClient, ExecServerClientConnectOptions, ExecServerError, StartParams, UrlConnector};
 use testkit::TestServer;

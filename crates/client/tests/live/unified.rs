@@ -1,4 +1,4 @@
-//! Commands of a harness, run by a real server.
+//! Unified exec, the commands of a harness, with a real server.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ async fn unified(server: &TestServer) -> UnifiedExec {
 }
 
 #[tokio::test]
-async fn a_command_that_ends_in_time_is_told_whole() {
+async fn a_command_that_ends_in_time_returns_its_whole_output() {
     let server = TestServer::start().await;
     let exec = unified(&server).await;
     let response = exec.exec_command(shell("echo out; echo err >&2; exit 7")).await.unwrap();
@@ -31,7 +31,7 @@ async fn a_command_that_ends_in_time_is_told_whole() {
 }
 
 #[tokio::test]
-async fn a_command_that_takes_longer_goes_on_in_the_background_and_its_end_is_pushed() {
+async fn a_command_that_takes_longer_continues_in_the_background_and_its_end_is_pushed() {
     let server = TestServer::start().await;
     let exec = unified(&server).await;
     let mut completions = exec.subscribe_completions();
@@ -54,7 +54,7 @@ async fn a_command_that_takes_longer_goes_on_in_the_background_and_its_end_is_pu
 }
 
 #[tokio::test]
-async fn a_prompt_is_talked_to() {
+async fn a_prompt_can_be_answered() {
     let server = TestServer::start().await;
     let exec = unified(&server).await;
     let mut request = ExecCommandRequest::argv(["bash", "--norc", "--noprofile", "-i"], "file:///".parse().unwrap());
@@ -73,7 +73,7 @@ async fn a_prompt_is_talked_to() {
 }
 
 #[tokio::test]
-async fn much_output_is_told_by_its_beginning_and_its_end() {
+async fn much_output_is_shortened_to_its_beginning_and_its_end() {
     let server = TestServer::start().await;
     let exec = unified(&server).await;
     let mut request = shell("seq 1 400000");
@@ -86,7 +86,7 @@ async fn much_output_is_told_by_its_beginning_and_its_end() {
 }
 
 #[tokio::test]
-async fn what_a_shell_leaves_in_the_background_can_be_gone_on_with_and_ended() {
+async fn background_jobs_of_a_shell_can_be_continued_and_ended() {
     let server = TestServer::start().await;
     let exec = unified(&server).await;
     let mut request = shell("sleep 1000 & echo $!");
@@ -102,11 +102,11 @@ async fn what_a_shell_leaves_in_the_background_can_be_gone_on_with_and_ended() {
     assert!(is_alive(left));
     let last = exec.terminate(session, 1000).await.unwrap();
     assert_eq!((last.exit_code, last.session), (Some(0), None), "the shell itself had exited");
-    eventually("it is gone", || (!is_alive(left)).then_some(())).await;
+    eventually("the process is gone", || (!is_alive(left)).then_some(())).await;
 }
 
 #[tokio::test]
-async fn dropping_everything_leaves_nothing_behind() {
+async fn dropping_the_last_handle_ends_all_processes() {
     let server = TestServer::start().await;
     let client = connect(&server).await;
     let exec = UnifiedExec::new(client.clone(), UnifiedExecOptions::default());
@@ -118,7 +118,7 @@ async fn dropping_everything_leaves_nothing_behind() {
         let exec = exec.clone();
         async move { exec.exec_command(request).await }
     });
-    let running = testkit::eventually_async("both run", async || {
+    let running = testkit::eventually_async("both processes run", async || {
         let running = client.processes().await.unwrap();
         (running.len() == 2 && running.iter().all(|process| process.pid.is_some())).then_some(running)
     })
@@ -127,6 +127,6 @@ async fn dropping_everything_leaves_nothing_behind() {
     drop(exec);
     for process in running {
         let pid = process.pid.unwrap();
-        eventually("it is gone", || (!is_alive(pid)).then_some(())).await;
+        eventually("the process is gone", || (!is_alive(pid)).then_some(())).await;
     }
 }

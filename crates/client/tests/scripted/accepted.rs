@@ -1,4 +1,4 @@
-//! Sockets that the environment has dialled.
+//! Connections that the environment has opened to the client.
 
 use client::{AcceptedSockets, ConnectionState, ExecServerError, accepted};
 use testkit::scripted::{ScriptedReply, page};
@@ -26,7 +26,7 @@ async fn the_first_socket_cannot_resume_a_session() {
 }
 
 #[tokio::test]
-async fn it_can_be_used_at_once() {
+async fn a_client_on_an_accepted_socket_can_be_used_at_once() {
     let server = ScriptedServer::new();
     let (client, _sockets) = connected(&server).await;
     assert_eq!(*client.connection_state().borrow(), ConnectionState::Connected);
@@ -34,7 +34,7 @@ async fn it_can_be_used_at_once() {
 }
 
 #[tokio::test]
-async fn a_replacement_retires_the_old_socket_and_the_process_goes_on() {
+async fn a_replacement_closes_the_old_socket_and_the_process_continues() {
     let server = ScriptedServer::new();
     let (client, sockets) = connected(&server).await;
     let process = client.start(params("p")).await.unwrap();
@@ -51,7 +51,7 @@ async fn a_replacement_retires_the_old_socket_and_the_process_goes_on() {
     assert_eq!(process.wait_with_output().await.unwrap().stdout, b"meanwhile");
 }
 
-/// A client whose second socket was taken and whose handshake over it is not answered.
+/// A client whose second socket was accepted, and whose handshake over it is not answered.
 async fn in_a_silent_handshake(server: &ScriptedServer) -> (client::ExecServerClient, AcceptedSockets) {
     let (client, sockets) = connected(server).await;
     server.on("initialize", |_| ScriptedReply::Silence);
@@ -81,7 +81,7 @@ async fn one_replacement_at_a_time_and_a_third_socket_succeeds_after_a_refusal()
 }
 
 #[tokio::test]
-async fn a_cancelled_hand_off_releases_the_claim_and_its_socket_is_not_used() {
+async fn a_cancelled_hand_over_allows_another_and_its_socket_is_not_used() {
     let server = ScriptedServer::new();
     let (client, sockets) = in_a_silent_handshake(&server).await;
     let cancelled = ScriptedServer::new();
@@ -98,7 +98,7 @@ async fn a_cancelled_hand_off_releases_the_claim_and_its_socket_is_not_used() {
 }
 
 #[tokio::test]
-async fn a_socket_that_comes_to_life_late_is_retired_for_the_one_that_waits() {
+async fn a_socket_whose_handshake_is_answered_late_is_replaced_by_the_one_that_waits() {
     let server = ScriptedServer::new();
     let (client, sockets) = in_a_silent_handshake(&server).await;
     let second = server.wait_for("initialize", 2).await;
@@ -113,7 +113,7 @@ async fn a_socket_that_comes_to_life_late_is_retired_for_the_one_that_waits() {
 }
 
 #[tokio::test]
-async fn a_client_that_has_failed_takes_no_socket() {
+async fn a_client_that_has_failed_accepts_no_socket() {
     let server = ScriptedServer::new();
     let (client, sockets) = connected(&server).await;
     server.on("initialize", |_| ScriptedReply::Error(-32600, "unknown session id session-1".into()));

@@ -1,4 +1,4 @@
-//! Calls over one connection, and what the server asks of the client.
+//! Calls over one connection, and requests of the server to the client.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ async fn answers_find_their_calls_in_any_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_has_no_deadline_of_its_own() {
+async fn a_call_has_no_deadline() {
     let server = ScriptedServer::new();
     server.on("process/read", |_| ScriptedReply::Silence);
     let client = connect(&server).await;
@@ -44,7 +44,7 @@ async fn a_call_has_no_deadline_of_its_own() {
 }
 
 #[tokio::test]
-async fn calls_in_flight_are_bounded_and_a_place_is_kept_for_cleaning_up() {
+async fn calls_in_flight_are_limited_and_one_is_reserved_for_cleaning_up() {
     let server = ScriptedServer::new();
     server.on("process/read", |_| ScriptedReply::Silence);
     let client = connect(&server).await;
@@ -55,7 +55,7 @@ async fn calls_in_flight_are_bounded_and_a_place_is_kept_for_cleaning_up() {
         calls.spawn(async move { client.read(read("q")).await });
     }
     server.wait_for("process/read", 1024).await;
-    // Answers to what was never asked free no place.
+    // Answers without a request free no slot.
     for id in 5000..5010 {
         server.connection().answer(id, ScriptedReply::Result(json!({})));
     }
@@ -65,12 +65,12 @@ async fn calls_in_flight_are_bounded_and_a_place_is_kept_for_cleaning_up() {
     drop(process);
     assert_eq!(server.wait_for("process/terminate", 1).await.params, json!({"processId": "p"}));
     calls.shutdown().await;
-    assert!(client.environment_status().await.is_ok(), "places are free when the callers are done");
+    assert!(client.environment_status().await.is_ok(), "the slots are free when the calls are done");
     assert_eq!(server.dialled(), 1);
 }
 
 #[tokio::test]
-async fn a_question_about_the_network_is_answered_with_no() {
+async fn a_request_about_the_network_is_answered_with_no() {
     let server = ScriptedServer::new();
     let _client = connect(&server).await;
     server.connection().request(0, "network/policyRequest", json!({"processId": "p"}));
@@ -104,7 +104,7 @@ async fn a_request_with_a_negative_id_ends_the_connection_and_the_client_recover
     reaches(&client, |state| *state == ConnectionState::Connected).await;
 }
 
-/// Why the connection was lost. The server must not let the client come back before that was seen.
+/// The reason for which the connection was lost. The server must not let the client reconnect before the test has seen it.
 async fn recovering(client: &client::ExecServerClient) -> String {
     match reaches(client, |state| *state != ConnectionState::Connected).await {
         ConnectionState::Recovering(text) => text,

@@ -1,4 +1,4 @@
-//! Plugins, skills and configuration of an environment, and servers that cannot tell of them.
+//! Plugins, skills and configuration of an environment, and servers without these methods.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use client::{
 use testkit::scripted::ScriptedReply;
 use testkit::{ScriptedServer, Value, json};
 
-use crate::support::{Dialler, connect, options};
+use crate::support::{ScriptedDialler, connect, options};
 
 const DISCOVER: &str = "capabilityRoots/discoverV1";
 const METHOD_NOT_FOUND: i64 = -32601;
@@ -49,7 +49,7 @@ fn config_params() -> ConfigReadParams {
 }
 
 #[tokio::test]
-async fn each_root_has_its_answer_and_one_that_was_not_asked_for_fails() {
+async fn each_root_gets_its_answer_and_one_for_another_root_is_an_error() {
     let server = server(json!({}));
     server.on(DISCOVER, |asked| {
         assert_eq!(asked.params["roots"].as_array().unwrap().len(), 4);
@@ -77,17 +77,17 @@ async fn each_root_has_its_answer_and_one_that_was_not_asked_for_fails() {
 }
 
 #[tokio::test]
-async fn another_number_of_roots_fails_all_of_them() {
+async fn a_wrong_number_of_answers_fails_all_roots() {
     let server = server(json!({}));
     server.on(DISCOVER, |_| ScriptedReply::Result(json!({"roots": [{"id": "a", "path": "file:///a"}]})));
     let client = connect(&server).await;
     let error = client.discover_capability_roots(vec![root("a", None), root("b", None)]).await.unwrap_err();
     assert!(matches!(error, ExecServerError::Protocol(_)), "{error}");
-    assert_eq!(client.discover_capability_roots(vec![]).await.unwrap(), [], "nothing needs no answer");
+    assert_eq!(client.discover_capability_roots(vec![]).await.unwrap(), [], "no roots need no request");
 }
 
 #[tokio::test]
-async fn a_sandbox_that_a_server_cannot_enforce_is_not_sent() {
+async fn a_sandbox_that_the_server_cannot_enforce_is_not_sent() {
     let enforced = sandbox(&json!({
         "type": "managed", "network": "restricted", "file_system": {"type": "restricted", "entries": []}
     }));
@@ -118,7 +118,7 @@ async fn a_sandbox_that_a_server_cannot_enforce_is_not_sent() {
 }
 
 #[tokio::test]
-async fn configuration_is_read_from_servers_that_can_tell_it() {
+async fn configuration_is_read_only_from_servers_with_that_capability() {
     let result = json!({
         "userHomeDir": null, "codexHomeDir": "file:///c", "hostname": "vm",
         "config": {"layers": [{"source": "user (/c/config.toml)", "baseDir": "file:///c", "toml": "a = 1\n"}],
@@ -139,7 +139,7 @@ async fn configuration_is_read_from_servers_that_can_tell_it() {
 
     let old = server(json!({}));
     assert_eq!(connect(&old).await.read_environment_config(config_params()).await.unwrap(), None);
-    assert_eq!(old.count("environmentConfig/read"), 0, "what a server does not know it is not asked");
+    assert_eq!(old.count("environmentConfig/read"), 0, "a server without the capability is not asked");
 }
 
 #[tokio::test]
@@ -153,9 +153,9 @@ async fn a_server_that_cannot_be_asked_has_no_capabilities() {
     assert_eq!(client.read_environment_config(config_params()).await.unwrap(), None);
 }
 
-/// Reaches a server on which the directory `/here` is called `/srv/there`.
+/// Connects to a server on which the directory `/here` is called `/srv/there`.
 struct MappedDialler {
-    dialler: Dialler,
+    dialler: ScriptedDialler,
     paths: PathMap,
 }
 
@@ -177,7 +177,7 @@ impl Connector for MappedDialler {
     }
 }
 
-/// What the server answers about a plugin in `directory`: every member that has a path.
+/// The answer of a server about a plugin in `directory`, with every member that has a path.
 fn plugin_in(directory: &str) -> Value {
     let file = |name: &str| json!({"path": format!("{directory}/{name}"), "contents": name});
     json!({
@@ -196,7 +196,7 @@ fn configuration_in(directory: &str) -> Value {
 }
 
 #[tokio::test]
-async fn each_side_is_told_its_own_paths() {
+async fn paths_are_mapped_in_both_directions() {
     let server = server(json!({"environmentConfigRead": true, "capabilityDiscoverySandbox": true}));
     server.on(DISCOVER, |asked| {
         let root = &asked.params["roots"][0];
@@ -208,7 +208,7 @@ async fn each_side_is_told_its_own_paths() {
         assert_eq!(asked.params["cwd"], "file:///srv/there/work");
         ScriptedReply::Result(configuration_in("file:///srv/there/home"))
     });
-    let dialler = Dialler { server: server.clone(), can_reconnect: true };
+    let dialler = ScriptedDialler { server: server.clone(), can_reconnect: true };
     let paths = PathMap::new(Path::new("/here"), Path::new("/srv/there")).unwrap();
     let client = ExecServerClient::connect(MappedDialler { dialler, paths }, options()).await.unwrap();
 

@@ -1,4 +1,4 @@
-//! Events on their way to subscribers.
+//! Events from the server to their subscribers.
 
 use client::{ExecProcessEvent, ProcessOutputChunk, Stream};
 use testkit::ScriptedServer;
@@ -11,7 +11,7 @@ fn said(seq: u64, bytes: &'static [u8]) -> ExecProcessEvent {
 }
 
 #[tokio::test]
-async fn events_are_delivered_in_order_whatever_order_they_come_in() {
+async fn events_are_delivered_in_the_order_of_their_numbers() {
     let server = ScriptedServer::new();
     let client = connect(&server).await;
     let process = client.start(params("p")).await.unwrap();
@@ -30,7 +30,7 @@ async fn events_are_delivered_in_order_whatever_order_they_come_in() {
 }
 
 #[tokio::test]
-async fn a_noisy_process_does_not_hold_up_another_or_any_call() {
+async fn a_noisy_process_delays_neither_others_nor_calls() {
     let server = ScriptedServer::new();
     let client = connect(&server).await;
     let _noisy = client.start(params("noisy")).await.unwrap();
@@ -68,12 +68,12 @@ async fn events_before_the_answer_to_the_start_are_not_lost() {
     });
     let client = connect(&server).await;
     let process = client.start(params("p")).await.unwrap();
-    assert_eq!(process.sandbox_type(), None, "an old server does not say");
+    assert_eq!(process.sandbox_type(), None, "an old server does not say whether the sandbox denied something");
     assert_eq!(process.events().next().await, Some(said(1, b"early")));
 }
 
 #[tokio::test]
-async fn events_that_are_gone_for_a_late_subscriber_are_read_once_and_not_doubled() {
+async fn events_that_a_late_subscriber_has_missed_are_read_once_and_not_doubled() {
     let server = ScriptedServer::new();
     let client = connect(&server).await;
     let letter = |seq: u64| vec![b'a' + (seq % 26) as u8];

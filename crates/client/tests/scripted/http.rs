@@ -1,4 +1,4 @@
-//! HTTP requests made from the environment.
+//! HTTP requests that the environment makes for the client.
 
 use client::{ExecServerError, HttpClient, HttpRequestParams};
 use testkit::scripted::ScriptedReply;
@@ -17,7 +17,7 @@ fn delta(server: &ScriptedServer, seq: u64, bytes: &str, done: bool) {
 }
 
 #[tokio::test]
-async fn a_streamed_body_comes_in_pieces_to_its_end() {
+async fn a_streamed_body_comes_in_pieces() {
     let server = ScriptedServer::new();
     answered(&server);
     let client = connect(&server).await;
@@ -32,7 +32,7 @@ async fn a_streamed_body_comes_in_pieces_to_its_end() {
 }
 
 #[tokio::test]
-async fn a_streamed_body_fails_at_once_when_the_connection_does() {
+async fn a_streamed_body_fails_at_once_when_the_connection_is_lost() {
     let server = ScriptedServer::new();
     answered(&server);
     let client = connect(&server).await;
@@ -46,7 +46,7 @@ async fn a_streamed_body_fails_at_once_when_the_connection_does() {
 }
 
 #[tokio::test]
-async fn a_piece_that_is_missing_fails_the_body() {
+async fn a_missing_piece_fails_the_body() {
     let server = ScriptedServer::new();
     answered(&server);
     let client = connect(&server).await;
@@ -63,7 +63,7 @@ fn capable(server: &ScriptedServer) {
 }
 
 #[tokio::test]
-async fn requests_have_ids_of_their_own_and_are_buffered_when_asked_so() {
+async fn buffered_requests_get_an_id_from_the_client() {
     let server = ScriptedServer::new();
     answered(&server);
     let client: Box<dyn HttpClient> = Box::new(connect(&server).await);
@@ -78,7 +78,7 @@ async fn requests_have_ids_of_their_own_and_are_buffered_when_asked_so() {
 }
 
 #[tokio::test]
-async fn a_body_that_nobody_reads_is_cancelled_where_that_is_possible() {
+async fn a_dropped_body_is_cancelled_if_the_server_can() {
     let server = ScriptedServer::new();
     answered(&server);
     capable(&server);
@@ -88,13 +88,13 @@ async fn a_body_that_nobody_reads_is_cancelled_where_that_is_possible() {
     assert_eq!(body.recv().await.unwrap().unwrap(), "one");
     drop(body);
     assert_eq!(server.wait_for("http/cancel", 1).await.params, json!({"requestId": "http-1"}));
-    // What was on its way is ignored.
+    // Pieces that were in flight are ignored.
     delta(&server, 2, "late", false);
     client.environment_status().await.unwrap();
 }
 
 #[tokio::test]
-async fn a_request_that_nobody_waits_for_is_cancelled() {
+async fn a_dropped_request_is_cancelled() {
     let server = ScriptedServer::new();
     server.on("http/request", |_| ScriptedReply::Silence);
     capable(&server);
@@ -118,7 +118,7 @@ async fn a_request_that_nobody_waits_for_is_cancelled() {
 }
 
 #[tokio::test]
-async fn what_has_ended_is_not_cancelled_and_an_old_server_is_not_asked_to() {
+async fn finished_requests_and_those_of_an_old_server_are_not_cancelled() {
     for is_old in [true, false] {
         let server = ScriptedServer::new();
         answered(&server);
@@ -146,7 +146,7 @@ async fn what_has_ended_is_not_cancelled_and_an_old_server_is_not_asked_to() {
 const BLOCK: usize = 1 << 20;
 
 #[tokio::test]
-async fn a_reader_that_lags_makes_the_server_wait_and_go_on() {
+async fn a_slow_reader_pauses_and_resumes_the_body() {
     let server = ScriptedServer::new();
     answered(&server);
     capable(&server);
@@ -158,7 +158,7 @@ async fn a_reader_that_lags_makes_the_server_wait_and_go_on() {
     }
     let paused = server.wait_for("http/flow", 1).await.params;
     assert_eq!(paused, json!({"requestId": "http-1", "paused": true}));
-    // More than an old server may have under way.
+    // More than an old server may have in flight.
     for seq in 7..=30 {
         delta(&server, seq, &block, false);
     }
@@ -171,7 +171,7 @@ async fn a_reader_that_lags_makes_the_server_wait_and_go_on() {
 }
 
 #[tokio::test]
-async fn a_body_goes_on_when_its_reader_has_caught_up() {
+async fn a_body_is_resumed_when_its_reader_has_caught_up() {
     let server = ScriptedServer::new();
     answered(&server);
     capable(&server);
@@ -202,7 +202,7 @@ async fn an_old_server_that_sends_too_much_fails_the_body() {
         for seq in 1..=pieces {
             delta(&server, seq, &bytes, false);
         }
-        // Behind everything that was pushed.
+        // This answer comes after all pushed pieces.
         client.environment_status().await.unwrap();
         let error = body.collect().await.unwrap_err().to_string();
         assert!(error.contains(words), "{error}");
@@ -211,7 +211,7 @@ async fn an_old_server_that_sends_too_much_fails_the_body() {
 }
 
 #[tokio::test]
-async fn bodies_of_an_old_server_share_what_may_wait() {
+async fn bodies_of_an_old_server_share_one_limit_for_waiting_pieces() {
     let server = ScriptedServer::new();
     answered(&server);
     let client = connect(&server).await;

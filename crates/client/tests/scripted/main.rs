@@ -1,4 +1,5 @@
-//! The client against a server whose every answer is scripted: what a real one does only in bad moments, or only an old one does.
+//! The client against a server whose every answer is scripted, for behaviour that a real server shows only rarely, or only in an old
+//! version.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 mod accepted;

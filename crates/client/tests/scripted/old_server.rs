@@ -1,4 +1,4 @@
-//! Servers that say less.
+//! Old servers, whose answers have fewer members.
 
 use client::{ExecProcessEvent, ExecServerClientConnectOptions};
 use testkit::scripted::{ScriptedReply, exited, page};
@@ -7,7 +7,7 @@ use testkit::{ScriptedServer, json};
 use crate::support::{connect, fails, options, params, try_connect};
 
 #[tokio::test]
-async fn without_a_session_id_there_is_no_recovery() {
+async fn without_a_session_id_the_client_cannot_recover() {
     let server = ScriptedServer::new();
     server.on("initialize", |_| ScriptedReply::Result(json!({})));
     let client = connect(&server).await;
@@ -20,7 +20,7 @@ async fn without_a_session_id_there_is_no_recovery() {
 }
 
 #[tokio::test]
-async fn a_close_without_a_number_comes_after_everything() {
+async fn a_close_without_a_number_comes_after_all_other_events() {
     let server = ScriptedServer::new();
     let client = connect(&server).await;
     let process = client.start(params("p")).await.unwrap();
@@ -37,7 +37,7 @@ async fn a_close_without_a_number_comes_after_everything() {
 }
 
 #[tokio::test]
-async fn whether_the_sandbox_refused_something_is_asked_for_once() {
+async fn whether_the_sandbox_denied_something_is_read_once() {
     let server = ScriptedServer::new();
     let client = connect(&server).await;
     let process = client.start(params("p")).await.unwrap();
@@ -55,7 +55,7 @@ async fn whether_the_sandbox_refused_something_is_asked_for_once() {
 }
 
 #[tokio::test]
-async fn from_a_server_that_knows_no_observers_the_session_is_taken() {
+async fn a_session_is_taken_over_if_the_server_knows_no_observers() {
     let server = ScriptedServer::new();
     server.on("initialize", |asked| match asked.params["takeover"] == true {
         true => ScriptedReply::Result(json!({"sessionId": "kept"})),

@@ -1,4 +1,4 @@
-//! A lost connection, with and without a way back.
+//! Lost connections of clients that can reconnect, and of clients that cannot.
 
 use client::{ConnectionState, ExecProcessEvent, ExecServerError, WriteStatus};
 use testkit::scripted::{ScriptedReply, page};
@@ -7,7 +7,7 @@ use testkit::{ScriptedServer, Value, base64, eventually, json};
 use crate::support::{connect, connect_once, fails, params, reaches, words};
 
 #[tokio::test]
-async fn without_a_way_back_processes_fail_and_new_ones_are_refused() {
+async fn a_client_that_cannot_reconnect_fails_its_processes_and_refuses_new_ones() {
     let server = ScriptedServer::new();
     let client = connect_once(&server).await;
     let process = client.start(params("p")).await.unwrap();
@@ -40,7 +40,7 @@ async fn the_session_is_resumed_by_its_id() {
 }
 
 #[tokio::test]
-async fn another_session_than_the_one_to_resume_is_the_end() {
+async fn an_answer_with_another_session_id_ends_the_recovery() {
     let server = ScriptedServer::new();
     let client = connect(&server).await;
     server.on("initialize", |_| ScriptedReply::Result(json!({"sessionId": "other"})));
@@ -53,7 +53,7 @@ async fn another_session_than_the_one_to_resume_is_the_end() {
 }
 
 #[tokio::test]
-async fn a_session_the_server_has_forgotten_is_the_end() {
+async fn a_session_that_the_server_does_not_know_ends_the_recovery() {
     let server = ScriptedServer::new();
     let client = connect(&server).await;
     server.on("initialize", |_| ScriptedReply::Error(-32600, "unknown session id session-1".into()));
@@ -65,7 +65,7 @@ async fn a_session_the_server_has_forgotten_is_the_end() {
 }
 
 #[tokio::test]
-async fn a_session_that_is_still_attached_is_asked_for_again() {
+async fn a_resume_that_is_refused_because_the_session_is_attached_is_repeated() {
     let server = ScriptedServer::new();
     let client = connect(&server).await;
     let mut refusals = 2;
@@ -82,10 +82,10 @@ async fn a_session_that_is_still_attached_is_asked_for_again() {
 }
 
 #[tokio::test]
-async fn what_is_pushed_behind_the_answer_to_an_attach_is_not_missed() {
+async fn events_right_after_the_answer_to_an_attach_are_not_missed() {
     let server = ScriptedServer::new();
     let client = connect(&server).await;
-    // The server takes for received what it has pushed, and need not have it any more.
+    // The server takes pushed events for received, and may have dropped them.
     let gone = json!({"chunks": [], "nextSeq": 4, "exited": false, "closed": false, "failure": null, "exitCode": null,
         "oldestSeq": 4, "gap": true, "droppedBytes": 12});
     let mut is_first = true;
@@ -108,7 +108,7 @@ async fn what_is_pushed_behind_the_answer_to_an_attach_is_not_missed() {
 }
 
 #[tokio::test]
-async fn a_process_whose_attach_was_given_up_can_be_attached_again() {
+async fn a_process_whose_attach_was_cancelled_can_be_attached_again() {
     let server = ScriptedServer::new();
     let client = connect(&server).await;
     server.on("process/read", |_| ScriptedReply::Error(-32600, "unknown process id p".into()));
@@ -122,11 +122,11 @@ async fn a_process_whose_attach_was_given_up_can_be_attached_again() {
     assert!(client.attach("p").await.is_ok());
 }
 
-/// Answers as a server does whose session another connection has taken, once.
+/// Answers once like a server whose session another connection has taken over.
 fn taken_once(server: &ScriptedServer, method: &str, then: Value) {
     let mut is_first = true;
     server.on(method, move |_| match std::mem::replace(&mut is_first, false) {
-        // Whatever the words: the kind says it.
+        // The kind of the error counts, not its text.
         true => ScriptedReply::ErrorWithData(
             -32600,
             json!({"kind": "sessionResumedElsewhere"}),
@@ -137,7 +137,7 @@ fn taken_once(server: &ScriptedServer, method: &str, then: Value) {
 }
 
 #[tokio::test]
-async fn a_session_that_is_taken_is_asked_for_again() {
+async fn a_session_that_was_taken_over_is_resumed() {
     let server = ScriptedServer::new();
     let client = connect(&server).await;
     taken_once(&server, "environment/status", json!({"status": "ready"}));
@@ -146,7 +146,7 @@ async fn a_session_that_is_taken_is_asked_for_again() {
 }
 
 #[tokio::test]
-async fn a_session_that_is_taken_is_given_up_where_others_can_look_without_taking_it() {
+async fn a_session_that_was_taken_over_is_not_resumed_if_the_server_has_observers() {
     let server = ScriptedServer::new();
     server.on("environment/info", |_| {
         let shell = json!({"name": "sh", "path": "/bin/sh"});
@@ -163,12 +163,12 @@ async fn a_session_that_is_taken_is_given_up_where_others_can_look_without_takin
 }
 
 #[tokio::test]
-async fn a_session_that_is_taken_while_catching_up_is_asked_for_again() {
+async fn a_session_that_is_taken_over_during_the_catch_up_is_resumed() {
     let server = ScriptedServer::new();
     let client = connect(&server).await;
     let process = client.start(params("p")).await.unwrap();
     taken_once(&server, "process/read", page([(1, b"one".to_vec())], 2));
-    // After a failed attempt the client wants to know what the server can do before it catches up.
+    // After a failed attempt the client asks for the capabilities of the server before it catches up.
     taken_once(&server, "environment/info", json!({"shell": {"name": "sh", "path": "/bin/sh"}}));
     let mut events = process.events();
     server.cut();
@@ -181,7 +181,7 @@ async fn a_session_that_is_taken_while_catching_up_is_asked_for_again() {
 }
 
 #[tokio::test]
-async fn a_write_is_repeated_under_its_id_after_catching_up() {
+async fn a_write_is_repeated_with_its_id_after_the_catch_up() {
     let server = ScriptedServer::new();
     let client = connect(&server).await;
     let process = client.start(params("p")).await.unwrap();
@@ -223,7 +223,7 @@ async fn signals_and_terminations_are_not_repeated() {
 }
 
 #[tokio::test]
-async fn a_process_whose_events_are_gone_fails_alone() {
+async fn a_process_whose_events_are_lost_fails_alone() {
     let server = ScriptedServer::new();
     let client = connect(&server).await;
     let (lost, kept) = (client.start(params("lost")).await.unwrap(), client.start(params("kept")).await.unwrap());
@@ -242,7 +242,7 @@ async fn a_process_whose_events_are_gone_fails_alone() {
 }
 
 #[tokio::test]
-async fn too_much_after_a_hole_fails_that_process_alone() {
+async fn a_process_with_too_many_events_after_a_hole_fails_alone() {
     let server = ScriptedServer::new();
     let client = connect(&server).await;
     let process = client.start(params("p")).await.unwrap();
@@ -257,7 +257,7 @@ async fn too_much_after_a_hole_fails_that_process_alone() {
 }
 
 #[tokio::test]
-async fn an_event_that_never_comes_is_asked_for() {
+async fn a_missing_event_is_read() {
     let server = ScriptedServer::new();
     let client = connect(&server).await;
     let process = client.start(params("p")).await.unwrap();
@@ -272,7 +272,7 @@ async fn an_event_that_never_comes_is_asked_for() {
 }
 
 #[tokio::test]
-async fn an_event_that_is_missing_before_the_answer_to_the_start_is_asked_for() {
+async fn an_event_that_is_missing_before_the_answer_to_the_start_is_read() {
     let server = ScriptedServer::new();
     let client = connect(&server).await;
     server.on("process/read", |_| ScriptedReply::Result(page([(1, b"one".to_vec()), (2, b"two".to_vec())], 3)));
@@ -287,7 +287,7 @@ async fn an_event_that_is_missing_before_the_answer_to_the_start_is_asked_for() 
 }
 
 #[tokio::test]
-async fn an_event_that_the_server_does_not_have_is_not_asked_for_for_ever() {
+async fn an_event_that_the_server_does_not_have_is_not_read_for_ever() {
     let server = ScriptedServer::new();
     let client = connect(&server).await;
     let process = client.start(params("p")).await.unwrap();
@@ -300,7 +300,7 @@ async fn an_event_that_the_server_does_not_have_is_not_asked_for_for_ever() {
 }
 
 #[tokio::test]
-async fn a_missing_event_that_may_not_be_asked_for_fails_the_process() {
+async fn a_missing_event_that_cannot_be_read_fails_the_process() {
     let server = ScriptedServer::new();
     let client = connect(&server).await;
     let process = client.start(params("p")).await.unwrap();
@@ -312,7 +312,7 @@ async fn a_missing_event_that_may_not_be_asked_for_fails_the_process() {
 }
 
 #[tokio::test]
-async fn a_process_that_was_closed_meanwhile_without_an_exit_is_not_waited_for() {
+async fn a_process_that_was_closed_without_an_exit_meanwhile_ends() {
     let server = ScriptedServer::new();
     let client = connect(&server).await;
     let process = client.start(params("p")).await.unwrap();
@@ -339,7 +339,7 @@ async fn a_page_that_is_repeated_is_not_read_for_ever() {
         answer["exitSeq"] = json!(2);
         ScriptedReply::Result(answer)
     });
-    // An exit that does not say what the sandbox refused has to be asked for.
+    // An exit that does not say whether the sandbox denied something must be read.
     server.push("process/exited", json!({"processId": "p", "seq": 2, "exitCode": 0}));
     let text = "the server answers again with output that it has sent before";
     assert_eq!(events.next().await, Some(ExecProcessEvent::Failed(text.into())));

@@ -1,4 +1,4 @@
-//! Starts that do not come to their end.
+//! Starts that are cancelled, or whose answer is lost.
 
 use client::ExecServerError;
 use testkit::scripted::ScriptedReply;
@@ -7,7 +7,7 @@ use testkit::{ScriptedServer, json};
 use crate::support::{connect, params};
 
 #[tokio::test]
-async fn an_abandoned_start_is_forgotten_at_once_and_ended_when_it_is_answered() {
+async fn a_cancelled_start_frees_its_id_at_once_and_is_ended_when_it_is_answered() {
     let server = ScriptedServer::new();
     server.on("process/start", |_| ScriptedReply::Silence);
     let client = connect(&server).await;
@@ -18,7 +18,7 @@ async fn an_abandoned_start_is_forgotten_at_once_and_ended_when_it_is_answered()
     let asked = server.wait_for("process/start", 1).await;
     starting.abort();
     assert!(starting.await.unwrap_err().is_cancelled());
-    // The id is free for another.
+    // The id is free for another process.
     server.on("process/start", |_| ScriptedReply::Error(-32600, "process p already exists".into()));
     assert!(matches!(client.start(params("p")).await, Err(ExecServerError::Server { code: -32600, .. })));
     assert_eq!(server.count("process/terminate"), 0);
@@ -27,7 +27,7 @@ async fn an_abandoned_start_is_forgotten_at_once_and_ended_when_it_is_answered()
 }
 
 #[tokio::test]
-async fn an_abandoned_start_that_fails_is_not_ended() {
+async fn a_cancelled_start_that_fails_is_not_ended() {
     let server = ScriptedServer::new();
     server.on("process/start", |_| ScriptedReply::Silence);
     let client = connect(&server).await;
@@ -55,7 +55,7 @@ async fn a_start_lost_with_its_connection_is_ended_over_the_next_and_never_adopt
     let client = connect(&server).await;
     let error = client.start(params("p")).await.err().unwrap();
     assert!(matches!(&error, ExecServerError::Disconnected(text) if text == "exec-server transport disconnected"));
-    // It is repeated until it is answered.
+    // The terminate is repeated until it is answered.
     for times in 1..=2 {
         assert_eq!(server.wait_for("process/terminate", times).await.params, json!({"processId": "p"}));
     }
@@ -64,7 +64,7 @@ async fn a_start_lost_with_its_connection_is_ended_over_the_next_and_never_adopt
 }
 
 #[tokio::test]
-async fn a_process_nobody_holds_is_ended_even_after_a_cut() {
+async fn a_process_whose_handle_was_dropped_is_ended_even_after_a_cut() {
     let server = ScriptedServer::new();
     let client = connect(&server).await;
     let process = client.start(params("p")).await.unwrap();

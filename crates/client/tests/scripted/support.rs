@@ -1,4 +1,4 @@
-//! What the scenarios share.
+//! Shared by the tests: clients that connect to a scripted server.
 
 use client::{
     Connecting, ConnectionState, Connector, ExecServerClient, ExecServerClientConnectOptions, ExecServerError,
@@ -6,13 +6,13 @@ use client::{
 };
 use testkit::ScriptedServer;
 
-/// Reaches a scripted server.
-pub(crate) struct Dialler {
+/// Connects to a scripted server.
+pub(crate) struct ScriptedDialler {
     pub(crate) server: ScriptedServer,
     pub(crate) can_reconnect: bool,
 }
 
-impl Connector for Dialler {
+impl Connector for ScriptedDialler {
     fn connect(&self) -> Connecting<'_> {
         Box::pin(async { Ok(self.server.dial().into()) })
     }
@@ -30,7 +30,7 @@ pub(crate) fn options() -> ExecServerClientConnectOptions {
     ExecServerClientConnectOptions { client_name: "test".into(), ..Default::default() }
 }
 
-/// A client that comes back. Its handshake is over.
+/// A client that can reconnect, and has done its handshake.
 pub(crate) async fn connect(server: &ScriptedServer) -> ExecServerClient {
     let client = try_connect(server, options()).await.unwrap();
     server.wait_for("initialized", 1).await;
@@ -41,12 +41,12 @@ pub(crate) async fn try_connect(
     server: &ScriptedServer,
     options: ExecServerClientConnectOptions,
 ) -> Result<ExecServerClient, ExecServerError> {
-    ExecServerClient::connect(Dialler { server: server.clone(), can_reconnect: true }, options).await
+    ExecServerClient::connect(ScriptedDialler { server: server.clone(), can_reconnect: true }, options).await
 }
 
-/// A client that has one connection and no other.
+/// A client that cannot reconnect.
 pub(crate) async fn connect_once(server: &ScriptedServer) -> ExecServerClient {
-    let dialler = Dialler { server: server.clone(), can_reconnect: false };
+    let dialler = ScriptedDialler { server: server.clone(), can_reconnect: false };
     let client = ExecServerClient::connect(dialler, options()).await.unwrap();
     server.wait_for("initialized", 1).await;
     client
@@ -72,10 +72,10 @@ pub(crate) async fn fails(client: &ExecServerClient) -> String {
     }
 }
 
-/// The words of an error.
+/// The text of an error.
 pub(crate) fn words<T>(result: Result<T, ExecServerError>) -> String {
     match result {
-        Ok(_) => panic!("it should have failed"),
+        Ok(_) => panic!("the call should have failed"),
         Err(error) => error.to_string(),
     }
 }

@@ -1,4 +1,4 @@
-//! Commands of a harness: one that ends in time, and how much is asked for that.
+//! Unified exec, the commands of a harness: commands that end in time, and the requests that they need.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 
 use crate::support::{connect, connect_once};
 
-pub(crate) type Running = JoinHandle<Result<ExecCommandResponse, UnifiedExecError>>;
+pub(crate) type RunningCommand = JoinHandle<Result<ExecCommandResponse, UnifiedExecError>>;
 
 pub(crate) fn request() -> ExecCommandRequest {
     ExecCommandRequest::argv(["make", "test"], "file:///repository".parse().unwrap())
@@ -19,13 +19,13 @@ pub(crate) async fn unified(server: &ScriptedServer) -> UnifiedExec {
     UnifiedExec::new(connect(server).await, Default::default())
 }
 
-/// Runs a command and waits until the server was asked to start it, as the `times`th one.
+/// Runs a command and waits until the server has got its start, which is start number `times`.
 pub(crate) async fn begin(
     server: &ScriptedServer,
     exec: &UnifiedExec,
     request: ExecCommandRequest,
     times: usize,
-) -> (Running, String) {
+) -> (RunningCommand, String) {
     let exec = exec.clone();
     let running = tokio::spawn(async move { exec.exec_command(request).await });
     let started = server.wait_for("process/start", times).await;
@@ -33,7 +33,7 @@ pub(crate) async fn begin(
 }
 
 #[tokio::test]
-async fn a_complete_stream_is_enough() {
+async fn a_complete_stream_of_events_needs_no_read() {
     let server = ScriptedServer::new();
     let exec = unified(&server).await;
     let (running, id) = begin(&server, &exec, request(), 1).await;
@@ -49,11 +49,11 @@ async fn a_complete_stream_is_enough() {
     assert_eq!(server.count("process/read"), 0);
     assert!(exec.sessions().is_empty());
     drop(exec);
-    assert_eq!(server.count("process/terminate"), 0, "it has ended by itself");
+    assert_eq!(server.count("process/terminate"), 0, "the command has ended by itself");
 }
 
 #[tokio::test]
-async fn what_is_asked_for_is_what_is_started() {
+async fn a_command_is_started_as_requested() {
     let server = ScriptedServer::new();
     let exec = unified(&server).await;
     let mut request = ExecCommandRequest::shell("echo $X", "file:///tmp".parse().unwrap());
@@ -62,13 +62,13 @@ async fn what_is_asked_for_is_what_is_started() {
     let (running, _) = begin(&server, &exec, request, 1).await;
     running.abort();
     let params = server.wait_for("process/start", 1).await.params;
-    assert_eq!(params["argv"], json!(["/bin/sh", "-c", "echo $X"]), "the environment's shell");
+    assert_eq!(params["argv"], json!(["/bin/sh", "-c", "echo $X"]), "the shell of the environment");
     let told = ["cwd", "env", "envPolicy", "tty", "pipeStdin", "timeoutMs"].map(|name| params[name].clone());
     assert_eq!(json!(told), json!(["file:///tmp", {"X": "1"}, null, true, false, 3000]));
 }
 
 #[tokio::test]
-async fn an_exit_that_says_less_costs_one_read() {
+async fn an_exit_that_does_not_say_whether_the_sandbox_denied_something_needs_one_read() {
     let server = ScriptedServer::new();
     let exec = unified(&server).await;
     server.on("process/read", |_| {
@@ -89,7 +89,7 @@ async fn an_exit_that_says_less_costs_one_read() {
 }
 
 #[tokio::test]
-async fn events_that_came_before_anybody_looked_are_all_there() {
+async fn events_before_the_first_look_are_not_lost() {
     let server = ScriptedServer::new();
     let exec = unified(&server).await;
     let letter = |seq: u64| vec![b'a' + (seq % 26) as u8];
@@ -126,7 +126,7 @@ async fn much_output_is_shortened_in_the_middle() {
 }
 
 #[tokio::test]
-async fn a_command_that_can_no_longer_be_followed_says_why() {
+async fn a_command_that_can_no_longer_be_followed_returns_the_error() {
     let server = ScriptedServer::new();
     let exec = UnifiedExec::new(connect_once(&server).await, Default::default());
     let (running, id) = begin(&server, &exec, request(), 1).await;
@@ -152,15 +152,15 @@ async fn an_empty_command_is_refused() {
 }
 
 #[tokio::test]
-async fn a_future_that_is_dropped_leaves_no_process() {
+async fn a_dropped_future_leaves_no_process() {
     let server = ScriptedServer::new();
     let exec = unified(&server).await;
-    // While it runs.
+    // Dropped while the command runs.
     let (running, id) = begin(&server, &exec, request(), 1).await;
     server.output(&id, 1, "busy");
     running.abort();
     assert_eq!(server.wait_for("process/terminate", 1).await.params, json!({"processId": id}));
-    // Before the start is answered.
+    // Dropped before the start is answered.
     server.on("process/start", |_| ScriptedReply::Silence);
     let (running, id) = begin(&server, &exec, request(), 2).await;
     running.abort();

@@ -1,4 +1,4 @@
-//! Commands that the sandbox has stopped.
+//! Commands to which the sandbox has denied something.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -36,7 +36,7 @@ fn raw(text: &str) -> Box<serde_json::value::RawValue> {
     serde_json::value::RawValue::from_string(text.to_owned()).unwrap()
 }
 
-/// A server on which everything is refused something and ends.
+/// A server on which every command is denied something and ends.
 fn refusing() -> ScriptedServer {
     let server = ScriptedServer::new();
     server.on("process/start", |asked| {
@@ -69,12 +69,12 @@ async fn a_denial_that_was_pushed_needs_no_read() {
 }
 
 #[tokio::test]
-async fn with_approval_it_runs_once_more_without_the_sandbox() {
+async fn with_approval_the_command_runs_again_without_the_sandbox() {
     let server = refusing();
     let (exec, decider) = deciding(&server, Approval::Approved).await;
     let response = exec.exec_command(confined()).await.unwrap();
     assert!(response.ran_without_sandbox, "{response:?}");
-    assert_eq!(decider.asked.load(Ordering::SeqCst), 1, "the second run is not asked about");
+    assert_eq!(decider.asked.load(Ordering::SeqCst), 1, "the second run needs no approval");
     let starts: Vec<_> = server.asked().into_iter().filter(|asked| asked.method == "process/start").collect();
     assert_eq!(starts.len(), 2);
     assert_eq!(starts[0].params["sandbox"], json!({"mode": "read-only"}));
@@ -92,7 +92,7 @@ async fn without_approval_the_denial_is_the_result() {
 }
 
 #[tokio::test]
-async fn without_a_sandbox_nobody_is_asked() {
+async fn without_a_sandbox_no_approval_is_requested() {
     let server = refusing();
     let (exec, decider) = deciding(&server, Approval::Approved).await;
     let response = exec.exec_command(request()).await.unwrap();
@@ -101,7 +101,7 @@ async fn without_a_sandbox_nobody_is_asked() {
 }
 
 #[tokio::test]
-async fn what_a_denied_command_left_running_is_ended_before_the_second_run() {
+async fn processes_of_a_denied_command_are_ended_before_the_second_run() {
     let server = ScriptedServer::new();
     let (exec, _) = deciding(&server, Approval::Approved).await;
     let mut request = confined();

@@ -1,4 +1,4 @@
-//! Commands that go on after the call that started them has returned.
+//! Commands that continue after the call that started them has returned.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ fn interactive() -> ExecCommandRequest {
     request
 }
 
-/// A command that runs in the background, without having written anything.
+/// A command that runs in the background and has written nothing.
 async fn background(exec: &UnifiedExec) -> ExecSessionId {
     let response = exec.exec_command(interactive()).await.unwrap();
     assert_eq!((response.exit_code, response.output.as_str()), (None, ""));
@@ -30,7 +30,7 @@ fn patient(session: ExecSessionId, chars: &str) -> WriteStdinRequest {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_returns_after_the_yield_time() {
+async fn a_call_returns_after_its_yield_time() {
     let server = ScriptedServer::new();
     let exec = unified(&server).await;
     let mut request = request();
@@ -44,7 +44,7 @@ async fn it_returns_after_the_yield_time() {
 }
 
 #[tokio::test]
-async fn what_is_written_goes_in_and_each_call_returns_what_is_new() {
+async fn each_call_writes_its_input_and_returns_new_output() {
     let server = ScriptedServer::new();
     let exec = unified(&server).await;
     let session = background(&exec).await;
@@ -73,7 +73,7 @@ async fn what_is_written_goes_in_and_each_call_returns_what_is_new() {
 }
 
 #[tokio::test]
-async fn a_write_the_process_can_no_longer_take_marks_it_exited() {
+async fn a_write_to_a_closed_stdin_ends_the_command() {
     for status in ["unknownProcess", "stdinClosed"] {
         let server = ScriptedServer::new();
         let exec = unified(&server).await;
@@ -89,13 +89,13 @@ async fn a_write_the_process_can_no_longer_take_marks_it_exited() {
             exec.write_stdin(patient(session, "")).await,
             Err(UnifiedExecError::SessionEnded { exit_code: None, .. })
         ));
-        // Whatever it was, nothing is left of it.
+        // No process is left of it.
         server.wait_for("process/terminate", 1).await;
     }
 }
 
 #[tokio::test]
-async fn an_exit_on_its_way_is_told_with_the_closed_stdin() {
+async fn an_exit_in_flight_is_reported_with_the_closed_stdin() {
     let server = ScriptedServer::new();
     let exec = unified(&server).await;
     let session = background(&exec).await;
@@ -110,7 +110,7 @@ async fn an_exit_on_its_way_is_told_with_the_closed_stdin() {
 }
 
 #[tokio::test]
-async fn a_command_without_stdin_takes_nothing_and_goes_on() {
+async fn a_command_without_stdin_refuses_input_and_continues() {
     let server = ScriptedServer::new();
     let exec = unified(&server).await;
     let mut request = request();
@@ -122,7 +122,7 @@ async fn a_command_without_stdin_takes_nothing_and_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_that_is_not_taken_does_not_outlast_the_yield_time() {
+async fn a_write_that_is_not_accepted_does_not_outlast_the_yield_time() {
     let server = ScriptedServer::new();
     let exec = unified(&server).await;
     let session = background(&exec).await;
@@ -133,7 +133,7 @@ async fn a_write_that_is_not_taken_does_not_outlast_the_yield_time() {
 }
 
 #[tokio::test]
-async fn an_end_in_the_background_is_pushed() {
+async fn the_end_of_a_command_in_the_background_is_pushed() {
     let server = ScriptedServer::new();
     let exec = unified(&server).await;
     let mut completions = exec.subscribe_completions();
@@ -147,7 +147,11 @@ async fn an_end_in_the_background_is_pushed() {
     server.exited(&id, 2, 9);
     server.closed(&id, 3);
     let completion = completions.recv().await.unwrap();
-    assert_eq!((completion.session, completion.exit_code), (session, Some(9)), "only what was in the background");
+    assert_eq!(
+        (completion.session, completion.exit_code),
+        (session, Some(9)),
+        "only commands in the background are reported"
+    );
     assert_eq!((completion.output_tail.as_str(), completion.failure), ("done", None));
     assert_eq!((server.count("process/read"), server.count("process/write")), (0, 0));
     let collected = exec.write_stdin(patient(session, "too late")).await.unwrap();
@@ -158,7 +162,7 @@ async fn an_end_in_the_background_is_pushed() {
 }
 
 #[tokio::test]
-async fn the_number_of_commands_is_bounded_and_ended_ones_make_room() {
+async fn the_number_of_commands_is_limited_and_ended_ones_are_dropped_first() {
     let server = ScriptedServer::new();
     let options = UnifiedExecOptions { max_sessions: 2, ..Default::default() };
     let exec = UnifiedExec::new(connect(&server).await, options);
@@ -178,7 +182,7 @@ async fn the_number_of_commands_is_bounded_and_ended_ones_make_room() {
 }
 
 #[tokio::test]
-async fn when_the_last_clone_is_gone_what_runs_is_ended() {
+async fn dropping_the_last_clone_ends_all_commands() {
     let server = ScriptedServer::new();
     let exec = unified(&server).await;
     let session = background(&exec).await;
@@ -191,7 +195,7 @@ async fn when_the_last_clone_is_gone_what_runs_is_ended() {
 }
 
 #[tokio::test]
-async fn it_can_be_interrupted_and_ended() {
+async fn a_command_can_be_interrupted_and_ended() {
     let server = ScriptedServer::new();
     let exec = unified(&server).await;
     let session = background(&exec).await;
@@ -208,7 +212,7 @@ async fn it_can_be_interrupted_and_ended() {
 }
 
 #[tokio::test]
-async fn an_end_that_was_refused_changes_nothing() {
+async fn an_end_that_the_server_refuses_changes_nothing() {
     let server = ScriptedServer::new();
     let exec = unified(&server).await;
     let session = background(&exec).await;

@@ -1,4 +1,4 @@
-//! Watches over servers that forget them.
+//! Watches on servers that do not keep them.
 
 use client::{Changes, ExecServerError};
 use testkit::scripted::ScriptedReply;
@@ -26,7 +26,7 @@ fn path(changes: Option<Result<Changes, ExecServerError>>) -> String {
 }
 
 #[tokio::test]
-async fn after_a_cut_a_watch_says_up_to_where_it_knows() {
+async fn after_a_cut_a_watch_is_continued_after_its_last_message() {
     let server = ScriptedServer::new();
     can_watch(&server);
     let client = connect(&server).await;
@@ -38,7 +38,7 @@ async fn after_a_cut_a_watch_says_up_to_where_it_knows() {
     assert_eq!(path(watch.recv().await), "file:///tree/1");
     server.cut();
     assert_eq!(server.wait_for("fs/watch", 2).await.params["afterSeq"], 1);
-    // Told again, and then what was missed.
+    // The last message again, and then the one that was missed.
     changed(&server, &id, 1, "file:///tree/1");
     changed(&server, &id, 2, "file:///tree/2");
     assert_eq!(path(watch.recv().await), "file:///tree/2");
@@ -47,7 +47,7 @@ async fn after_a_cut_a_watch_says_up_to_where_it_knows() {
 }
 
 #[tokio::test]
-async fn a_server_that_sends_long_paths_without_end_fills_no_memory() {
+async fn long_paths_without_end_take_little_memory() {
     const SENT: usize = 96;
     let server = ScriptedServer::new();
     can_watch(&server);
@@ -58,7 +58,7 @@ async fn a_server_that_sends_long_paths_without_end_fills_no_memory() {
         changed(&server, &id, seq as u64, &format!("file:///tree/{}", "x".repeat(1 << 20)));
     }
     changed(&server, &id, SENT as u64 + 1, "file:///tree/last");
-    // The answer comes behind them.
+    // This answer comes after all pushed changes.
     client.environment_status().await.unwrap();
     let (mut overflows, mut kept) = (0, 0);
     loop {
@@ -74,7 +74,7 @@ async fn a_server_that_sends_long_paths_without_end_fills_no_memory() {
 }
 
 #[tokio::test]
-async fn a_watch_that_the_server_has_forgotten_is_made_anew_and_says_so() {
+async fn a_watch_that_the_server_does_not_know_is_created_again_with_an_overflow() {
     let server = ScriptedServer::new();
     can_watch(&server);
     let client = connect(&server).await;
@@ -94,7 +94,7 @@ async fn a_watch_that_the_server_has_forgotten_is_made_anew_and_says_so() {
 }
 
 #[tokio::test]
-async fn a_watch_that_cannot_be_made_anew_fails() {
+async fn a_watch_that_cannot_be_created_again_fails() {
     let server = ScriptedServer::new();
     can_watch(&server);
     let client = connect(&server).await;
@@ -109,7 +109,7 @@ async fn a_watch_that_cannot_be_made_anew_fails() {
 }
 
 #[tokio::test]
-async fn a_cut_before_the_answer_does_not_hurt() {
+async fn a_cut_before_the_answer_does_no_harm() {
     for knows in [true, false] {
         let server = ScriptedServer::new();
         can_watch(&server);
@@ -131,7 +131,7 @@ async fn a_cut_before_the_answer_does_not_hurt() {
 }
 
 #[tokio::test]
-async fn a_server_that_cannot_watch_or_search_is_not_asked_to() {
+async fn a_server_without_watches_or_searches_is_not_asked() {
     let server = ScriptedServer::new();
     let client = connect(&server).await;
     assert!(client.watch(&"file:///".parse().unwrap(), true).await.is_err());

@@ -1,4 +1,4 @@
-//! Writes that a server refuses for now, or because they are too large.
+//! Writes that a server refuses for a while, or because they are too large.
 
 use client::{ExecProcess, WriteStatus};
 use testkit::scripted::{ClientMessage, ScriptedReply};
@@ -15,7 +15,7 @@ fn refused(kind: &str) -> ScriptedReply {
     ScriptedReply::ErrorWithData(-32600, json!({"kind": kind}), "refused".into())
 }
 
-/// A process of a server that refuses writes as `refuse` says, and what that server has taken.
+/// A process on a server that refuses writes as `refuse` says, and the input that the server has accepted.
 async fn process(
     server: &ScriptedServer,
     mut refuse: impl FnMut(&ClientMessage) -> Option<ScriptedReply> + Send + 'static,
@@ -40,12 +40,12 @@ fn input() -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_write_that_finds_no_room_is_sent_again_in_fair_pieces() {
+async fn a_write_that_finds_no_room_is_repeated_in_smaller_parts() {
     let server = ScriptedServer::new();
     let mut number = 0;
     let (_client, process, taken) = process(&server, move |asked| {
         number += 1;
-        // No room for much, and for a while none at all.
+        // The server has little room, and for a while none.
         (bytes(asked).len() > 64 * 1024 || (3..6).contains(&number)).then(|| refused("inputCrowded"))
     })
     .await;
@@ -65,7 +65,7 @@ async fn a_write_that_is_too_large_for_a_message_is_divided() {
         let pieces: Vec<_> = taken.try_iter().collect();
         assert!(pieces.concat() == input(), "{} pieces", pieces.len());
     }
-    // Halved three times, and remembered for the second write.
+    // Halved three times. The second write has the smaller size from the beginning.
     assert_eq!(server.count("process/write"), 3 + 8 + 8);
 }
 
