@@ -1,12 +1,104 @@
-//! `--help-limits`: every limit with its flag, default and meaning.
+//! The flags of the limits, and `--help-limits`. Both are made from the server's list of limits, so a limit that is added there has a flag,
+//! an environment variable and a line of help without a change here.
 
+use std::fmt::Write as _;
 use std::io::{self, Write as _};
+use std::sync::LazyLock;
 
-use clap::CommandFactory as _;
+use clap::{Arg, ArgMatches, Command, FromArgMatches};
+use server::{ADJUSTABLE_LIMITS, Config, Limit, LimitUnit};
 
-use crate::args::{Args, LIMITS};
+use crate::units::{Bytes, Span, count};
 
-/// To stdout. A reader that has closed the pipe is no error.
+/// Limits that `--help` shows. The others are shown by `--help-limits` only, so that `--help` fits a screen.
+const IN_HELP: [&str; 3] = ["session_ttl", "retain_bytes", "retain_total_bytes"];
+
+/// Width of the text in `--help-limits`, and of the column in front of the sentences.
+const TEXT_WIDTH: usize = 100;
+const INDENT: usize = 41;
+
+/// The flag of a limit. clap wants texts that live as long as the program.
+struct LimitFlag {
+    limit: &'static Limit,
+    name: String,
+    variable: String,
+    default: Option<String>,
+}
+
+static FLAGS: LazyLock<Vec<LimitFlag>> = LazyLock::new(|| {
+    let flag = |limit: &'static Limit| LimitFlag {
+        limit,
+        name: limit.name.replace('_', "-"),
+        variable: format!("EXEC_SERVER_{}", limit.name.to_uppercase()),
+        default: limit.default_value().map(|value| value.to_string()),
+    };
+    ADJUSTABLE_LIMITS.iter().map(flag).collect()
+});
+
+/// What the flags and variables of the limits say.
+#[derive(Debug)]
+pub(crate) struct LimitFlags {
+    /// The settings of the server, without a guard.
+    pub(crate) config: Config,
+}
+
+impl clap::Args for LimitFlags {
+    fn augment_args(command: Command) -> Command {
+        command.args(FLAGS.iter().map(LimitFlag::argument))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for LimitFlags {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut flags = Self { config: Config::default() };
+        flags.update_from_arg_matches(matches)?;
+        Ok(flags)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        for limit in ADJUSTABLE_LIMITS {
+            if let Some(number) = matches.get_one::<u64>(limit.name) {
+                limit.apply(&mut self.config, *number);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl LimitFlag {
+    fn argument(&'static self) -> Arg {
+        let limit = self.limit;
+        Arg::new(limit.name)
+            .long(self.name.as_str())
+            .env(self.variable.as_str())
+            .hide_env(true)
+            .value_name(match limit.unit {
+                LimitUnit::Count => "COUNT",
+                LimitUnit::Bytes => "SIZE",
+                LimitUnit::Milliseconds => "TIME",
+            })
+            .help(limit.help.trim_end_matches('.'))
+            .value_parser(|text: &str| parse(limit, text))
+            .default_value(self.default.as_deref())
+            .hide(!IN_HELP.contains(&limit.name))
+    }
+}
+
+/// A value in the unit of the limit.
+fn parse(limit: &Limit, text: &str) -> Result<u64, String> {
+    let number = match limit.unit {
+        LimitUnit::Count => count(text)? as u64,
+        LimitUnit::Bytes => text.parse::<Bytes>()?.0 as u64,
+        LimitUnit::Milliseconds => text.parse::<Span>()?.0.as_millis() as u64,
+    };
+    limit.check(number).map(|()| number).map_err(str::to_owned)
+}
+
+/// Writes the list to stdout. A reader that has closed the pipe is no error.
 pub(crate) fn print() -> io::Result<()> {
     let mut stdout = io::stdout();
     match stdout.write_all(render().as_bytes()).and_then(|()| stdout.flush()) {
@@ -16,17 +108,30 @@ pub(crate) fn print() -> io::Result<()> {
 }
 
 fn render() -> String {
-    let command = Args::command();
-    let limits = command.get_arguments().filter(|argument| {
-        argument.get_help_heading() == Some(LIMITS)
-            || ["session_ttl", "retain_bytes", "retain_total_bytes"].contains(&argument.get_id().as_str())
-    });
     let mut out = String::from("Each can also be set by an environment variable, e.g. EXEC_SERVER_MAX_WAIT=5m.\n\n");
-    for argument in limits {
-        let flag = argument.get_long().unwrap_or_default();
-        let default = argument.get_default_values().first().map_or("off".into(), |value| value.to_string_lossy());
-        let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
-        out.push_str(&format!("  --{flag:<22} {default:>7}   {help}\n"));
+    for LimitFlag { limit, name, default, .. } in FLAGS.iter() {
+        let default = default.as_deref().unwrap_or("off");
+        let sentences = wrapped(&format!("{} {}", limit.help, limit.at_limit));
+        let _ = writeln!(out, "  --{name:<26} {default:>7}   {sentences}");
+    }
+    out
+}
+
+/// Breaks a text into lines, all but the first of which are indented.
+fn wrapped(text: &str) -> String {
+    let mut out = String::new();
+    let mut column = INDENT;
+    for word in text.split(' ') {
+        let width = word.chars().count();
+        if column + 1 + width > TEXT_WIDTH {
+            let _ = write!(out, "\n{:INDENT$}", "");
+            column = INDENT;
+        } else if column > INDENT {
+            out.push(' ');
+            column += 1;
+        }
+        out.push_str(word);
+        column += width;
     }
     out
 }
@@ -42,5 +147,21 @@ mod tests {
         assert!(text.contains("64MiB"), "{text}");
         assert!(text.contains("--session-ttl"), "{text}");
         assert!(!text.contains("--listen"), "{text}");
+        assert_eq!(text.lines().find(|line| line.chars().count() > TEXT_WIDTH), None);
+    }
+
+    #[test]
+    fn the_default_of_a_flag_is_the_default_of_the_server() {
+        for flag in FLAGS.iter() {
+            let number = flag.default.as_deref().map(|text| parse(flag.limit, text).unwrap());
+            assert_eq!(number, flag.limit.default_value().map(|value| value.number), "--{}", flag.name);
+        }
+    }
+
+    #[test]
+    fn no_output_that_is_retained_is_refused() {
+        let retain = ADJUSTABLE_LIMITS.iter().find(|limit| limit.name == "retain_bytes").unwrap();
+        assert_eq!((parse(retain, "1"), parse(retain, "2KiB")), (Ok(1), Ok(2048)));
+        assert!(parse(retain, "0").is_err() && parse(retain, "0KiB").is_err());
     }
 }

@@ -16,9 +16,9 @@ use crate::connect::ByteStream;
 use crate::error::RequestFailure;
 
 /// What the headers of an answer may take.
-pub(crate) const MAX_HEAD_BYTES: usize = 256 * 1024;
+pub const MAX_HEAD_BYTES: usize = 256 * 1024;
 /// How many headers an answer may have.
-pub(crate) const MAX_HEADERS: usize = 1000;
+pub const MAX_HEADERS: usize = 1000;
 /// Read at once, and so the largest piece of a body, but for what a buffer holds beyond its size.
 const MAX_BUFFER_BYTES: usize = MAX_HEAD_BYTES;
 

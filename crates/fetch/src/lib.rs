@@ -15,6 +15,7 @@ mod environment;
 mod error;
 mod fetcher;
 mod http1;
+pub mod limits;
 mod lookup;
 mod no_proxy;
 mod own_thread;

@@ -17,10 +17,10 @@ use tower_service::Service;
 use crate::own_thread::on_own_thread;
 
 /// Concurrent look-ups of all clients. Each of them occupies a thread.
-const MAX_LOOKUPS: usize = 64;
+pub const MAX_LOOKUPS: usize = 64;
 
 /// Concurrent look-ups of one client. A quarter of all, so that one client whose name server does not answer leaves most threads to others.
-const MAX_LOOKUPS_PER_CLIENT: usize = 16;
+pub const MAX_LOOKUPS_PER_CLIENT: usize = 16;
 
 /// Resolves a name and a port. Blocks.
 type Resolve = dyn Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync;

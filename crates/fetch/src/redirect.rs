@@ -13,7 +13,7 @@ use crate::error::{FailureKind, RequestFailure};
 use crate::validate::Hop;
 
 /// The most redirects that are followed for one request.
-pub(crate) const MAX_REDIRECTS: usize = 10;
+pub const MAX_REDIRECTS: usize = 10;
 
 /// The next request, if the response is a redirect with a `Location`. `None` if the response goes to the caller.
 pub(crate) fn next_hop(hop: &Hop, status: StatusCode, headers: &HeaderMap) -> Result<Option<Hop>, RequestFailure> {

@@ -14,6 +14,7 @@ mod create_directory;
 mod directory_stack;
 mod error;
 mod extents;
+pub mod limits;
 mod links;
 mod listing;
 mod local_devices;

@@ -24,27 +24,31 @@ use grep_regex::RegexMatcher;
 use crate::FileError;
 use walk::SearchWalk;
 
+pub use ignore_files::{MAX_FILE_BYTES as MAX_IGNORE_FILE_BYTES, MAX_LINES as MAX_IGNORE_FILE_LINES};
+pub use matcher::PROGRAM_BYTES as MAX_COMPILED_PATTERN_BYTES;
+pub use rules::MAX_RULES_IN_EFFECT as MAX_IGNORE_RULES;
+
 /// Most lines of context before or after a match. A client that needs more reads the file.
-const MAX_CONTEXT_LINES: u32 = 20;
+pub const MAX_CONTEXT_LINES: u32 = 20;
 /// Longest line that is searched, in bytes. If matches may span lines, the largest file. More is an error for that file, because every
 /// thread of every search may hold this much in memory.
-const MAX_SEARCHED_BYTES: usize = 8 << 20;
+pub const MAX_SEARCHED_BYTES: usize = 8 << 20;
 /// Bytes of a line that a result contains. The rest is cut off, so that a file without line ends is not one huge result.
-const MAX_LINE_BYTES: usize = 4096;
+pub const MAX_LINE_BYTES: usize = 4096;
 /// Longest pattern in bytes. Two bytes of a pattern, `\w`, can take 20 KB of memory before the size of the compiled expression is known.
 /// With this limit, a pattern costs at most about 90 MB and half a second before it is refused.
-const MAX_PATTERN_BYTES: usize = 8 << 10;
+pub const MAX_PATTERN_BYTES: usize = 8 << 10;
 /// Most globs of a search. Each can take 30 KB when it is compiled.
-const MAX_GLOBS: usize = 1000;
+pub const MAX_GLOBS: usize = 1000;
 /// Most bytes of all globs of a search together. Compiled, they take at most about 60 MB.
-const MAX_GLOB_BYTES: usize = 64 << 10;
+pub const MAX_GLOB_BYTES: usize = 64 << 10;
 
 /// Most opening braces of one glob. The glob parser calls itself for each level, and the stack of a thread has room for a few thousand.
-const MAX_BRACES: usize = 1000;
+pub const MAX_BRACES: usize = 1000;
 /// Most threads of a search whose query does not set a number. More threads mostly wait for each other.
-const MAX_DEFAULT_THREADS: usize = 12;
+pub const MAX_DEFAULT_THREADS: usize = 12;
 /// Most errors that a [`SearchSummary`] lists. Further errors are only counted.
-const MAX_SEARCH_ERRORS: usize = 100;
+pub const MAX_SEARCH_ERRORS: usize = 100;
 
 /// What to search for, and where. [`SearchQuery::below`] has the defaults.
 #[derive(Clone, Debug)]

@@ -20,7 +20,7 @@ use crate::write::write_at;
 use crate::{FileError, Follow};
 
 /// Symbolic links that are followed in a row, as many as the kernel follows.
-const MAX_LINKS: usize = 40;
+pub const MAX_LINKS: usize = 40;
 
 /// What [`Upload::commit`] does with the file before it appears under its name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

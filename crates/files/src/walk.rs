@@ -18,9 +18,12 @@ use crate::names::SortedNames;
 use crate::stat::{FileIdentity, kind, stat};
 use crate::{Cancel, FileError};
 
-const MAX_DEPTH: usize = 64;
-const MAX_DIRECTORIES: usize = 10_000;
-const MAX_ENTRIES: usize = 50_000;
+/// Largest [`TreeWalkOptions::max_depth`].
+pub const MAX_DEPTH: usize = 64;
+/// Largest [`TreeWalkOptions::max_directories`].
+pub const MAX_DIRECTORIES: usize = 10_000;
+/// Largest [`TreeWalkOptions::max_entries`].
+pub const MAX_ENTRIES: usize = 50_000;
 /// Directories that stay open while some of their subdirectories are in the queue, so that these can be opened relative to them. With
 /// more, subdirectories are opened by their whole path.
 const MAX_OPEN_DIRECTORIES: usize = 128;

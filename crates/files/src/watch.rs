@@ -45,6 +45,7 @@ use parking_lot::Mutex;
 use crate::FileError;
 pub use directory_count::WatchedDirectoryCount;
 use event_queue::EventQueue;
+pub use event_queue::MAX_EVENTS;
 use watcher::Watcher;
 
 /// Limits of a watch, and how long it collects changes.

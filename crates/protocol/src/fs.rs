@@ -19,7 +19,7 @@ pub use search::{
     SearchResult,
 };
 pub use upload::{CommitParams, CreateParams, Extent, ExtentsParams, ExtentsResult, WriteBlockParams};
-pub use walk_answer::WalkAnswer;
+pub use walk_answer::{MAX_WALK_ANSWER_BYTES, WalkAnswer};
 pub use watch::{ChangeKind, ChangedNotification, FileChange, UnwatchParams, WatchParams};
 
 fn default_true() -> bool {

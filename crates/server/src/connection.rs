@@ -20,13 +20,11 @@ use transport::{Framing, PeerLabel, ReceiptProof};
 pub(crate) use active_requests::{ActiveHttpRequest, MetadataRequest, SearchCancel};
 pub(crate) use call::{Call, resumed_elsewhere};
 
+use crate::limits::{LARGE_ANSWER_BYTES, MAX_UNSENT_READS};
 use crate::metrics::Transport;
-use crate::outbound::{LARGE_ANSWER_BYTES, LargeAnswerRoom, Outbound, ReplyRoom};
+use crate::outbound::{LargeAnswerRoom, Outbound, ReplyRoom};
 use crate::server_state::ServerState;
 use crate::session::Session;
-
-/// Answers with retained output that may be waiting to be sent at once.
-const LARGE_REPLIES: usize = 4;
 
 /// A connection, as its handlers see it.
 pub(crate) struct Connection {
@@ -93,7 +91,7 @@ impl Connection {
         let config = &shared.config;
         Self {
             requests: Arc::new(Semaphore::new(config.max_requests)),
-            large_replies: Arc::new(Semaphore::new(LARGE_REPLIES)),
+            large_replies: Arc::new(Semaphore::new(MAX_UNSENT_READS)),
             large_answer_turn: Arc::new(Semaphore::new(1)),
             metadata_requests: Mutex::default(),
             searches: Mutex::default(),

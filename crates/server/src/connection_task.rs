@@ -14,24 +14,20 @@ use std::collections::VecDeque;
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use protocol::{TakenOverNotification, encode_notification, notification};
 use transport::{CloseReason, Framing, MessageStream, ReadError, ReadEvent, Reader, Writer};
-
-pub(crate) use goodbye::LONGEST_GOODBYE;
 
 use self::inbox::Inbox;
 use self::peer_timer::{PeerState, PeerTimer};
 use crate::connection::Connection;
 use crate::handlers;
+use crate::limits::LAST_ANSWERS_PATIENCE;
 use crate::metrics::Transport;
 use crate::outbound::Intake;
 use crate::server_state::ServerState;
 use crate::survive::survive;
-
-/// How long the last requests of a peer that sends nothing more have to be answered. On stdio the session ends only then.
-const LAST_ANSWERS_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Messages that have arrived together are handled in one turn, up to this many, so that their answers leave in one write.
 const MESSAGES_IN_A_TURN: usize = 32;

@@ -16,17 +16,7 @@ pub(crate) use work::{Weight, Work};
 
 use crate::blocking::BlockingThreads;
 use crate::config::Config;
-
-/// Operations on files that all sessions together may have under way, each of which holds memory and, once it has begun, a thread.
-pub(crate) const OPERATIONS_IN_ALL: usize = 384;
-
-/// The places for file operations that sessions share.
-pub(crate) fn places_for_all() -> Arc<Semaphore> {
-    Arc::new(Semaphore::new(OPERATIONS_IN_ALL))
-}
-
-/// Discoveries of plugins and skills that a session may have under way, each of which can hold the texts of a whole message.
-const DISCOVERIES_AT_ONCE: usize = 2;
+use crate::limits::MAX_DISCOVERIES;
 
 /// The files of a session.
 pub(crate) struct SessionFiles {
@@ -47,10 +37,10 @@ impl SessionFiles {
     ) -> Self {
         Self {
             searches: searches.of_session(),
-            discoveries: Semaphore::new(DISCOVERIES_AT_ONCE),
+            discoveries: Semaphore::new(MAX_DISCOVERIES),
             work: Work::new(config.max_file_operations, Arc::clone(operations), Arc::clone(threads)),
             handles: Handles::new(config.max_file_handles),
-            watches: Watches::new(config.max_watches),
+            watches: Watches::new(config.max_watches, config.max_watch_changes),
         }
     }
 

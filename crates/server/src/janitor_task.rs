@@ -97,7 +97,6 @@ mod tests {
 
     use super::*;
     use crate::config::Config;
-    use crate::files::OPERATIONS_IN_ALL;
     use crate::outbound::Outbound;
     use crate::session::Session;
     use crate::start_cancel::StartCancel;
@@ -142,7 +141,7 @@ mod tests {
         let (open, gate) = std::sync::mpsc::channel::<()>();
         let gate = Arc::new(Mutex::new(gate));
         let mut hanging = Vec::new();
-        for _ in 0..OPERATIONS_IN_ALL {
+        for _ in 0..shared.config.max_file_operations_total {
             let gate = Arc::clone(&gate);
             let mut work = Box::pin(shared.threads.run(Asker::SERVER, move || gate.lock().recv().is_ok()));
             assert!(timeout(Duration::ZERO, &mut work).await.is_err());

@@ -16,6 +16,7 @@ mod handlers;
 mod handshakes;
 mod janitor;
 mod janitor_task;
+mod limits;
 mod listen;
 mod metrics;
 mod outbound;
@@ -31,7 +32,8 @@ mod starter;
 mod survive;
 mod tokens;
 
-pub use config::Config;
+pub use config::{ADJUSTABLE_LIMITS, Config, Limit, Minimum, limits_document};
+pub use limits::{FIXED_LIMITS, FixedLimit, LimitUnit, Quantity};
 pub use listen::{Listen, ListenError, Running};
 pub use server::Server;
 pub use tokens::{TokenError, TokenLineFault, Tokens};

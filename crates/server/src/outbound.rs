@@ -21,13 +21,11 @@ use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 use transport::{Framing, ReceiptProof, WriteProgress};
 
-pub(crate) use reply_room::{LARGE_ANSWER_BYTES, LargeAnswerRoom, LargeAnswers, ReplyRoom};
+pub(crate) use reply_room::{LargeAnswerRoom, LargeAnswers, ReplyRoom};
 
 use self::receipts::ConnectionReceipts;
+use crate::limits::{MAX_PUSHED_BYTES, MAX_UNSENT_ANSWER_BYTES};
 use crate::process::Process;
-
-/// While this many bytes of answers are unsent, no further request of the connection is handled.
-const UNSENT_ANSWER_BYTES: usize = 4 << 20;
 
 /// How long it takes at most, on a busy machine, until this server notices that a peer has closed its socket.
 const NOTICED_WITHIN: Duration = Duration::from_millis(250);
@@ -36,7 +34,7 @@ const NOTICED_WITHIN: Duration = Duration::from_millis(250);
 const REPLY_OVERHEAD_BYTES: usize = 64;
 
 /// Room for unsent answers with contents of files and for unsent notifications, 8 MiB in units of [`REPLY_UNIT_BYTES`].
-const REPLY_UNITS: usize = (8 << 20) / REPLY_UNIT_BYTES;
+const REPLY_UNITS: usize = MAX_PUSHED_BYTES / REPLY_UNIT_BYTES;
 const REPLY_UNIT_BYTES: usize = 1 << 10;
 
 /// Which incoming messages a connection may handle now.
@@ -236,7 +234,11 @@ impl Outbound {
 
     /// Further requests may be handled only while there is room for their answers.
     pub(crate) fn intake(&self) -> Intake {
-        if self.queue.lock().answer_bytes < UNSENT_ANSWER_BYTES { Intake::Everything } else { Intake::ControlFrames }
+        if self.queue.lock().answer_bytes < MAX_UNSENT_ANSWER_BYTES {
+            Intake::Everything
+        } else {
+            Intake::ControlFrames
+        }
     }
 
     /// Waits until enough answers have been sent that requests may be handled again.
@@ -330,7 +332,7 @@ impl Outbound {
         if let Some(mut answer) = queue.answers.pop_front() {
             let before = queue.answer_bytes;
             queue.answer_bytes -= answer.message.len() + REPLY_OVERHEAD_BYTES;
-            if before >= UNSENT_ANSWER_BYTES && queue.answer_bytes < UNSENT_ANSWER_BYTES {
+            if before >= MAX_UNSENT_ANSWER_BYTES && queue.answer_bytes < MAX_UNSENT_ANSWER_BYTES {
                 self.room.notify_one();
             }
             let mut wants_ping = self.receipts.answer_sent(answer.message.len());

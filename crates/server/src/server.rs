@@ -8,9 +8,9 @@ use spawn::{HostProcess, Signal};
 
 use crate::blocking::Asker;
 use crate::config::Config;
-use crate::connection_task::LONGEST_GOODBYE;
 use crate::guard_watch::keep_guard;
 use crate::janitor_task;
+use crate::limits::LONGEST_GOODBYE;
 use crate::process::Stop;
 use crate::server_state::ServerState;
 use crate::survive::survive;

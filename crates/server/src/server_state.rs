@@ -23,7 +23,7 @@ use crate::blocking::{BlockingThreads, Growth};
 use crate::budget::Budget;
 use crate::config::Config;
 use crate::environment::{Variables, server_env, users_shell};
-use crate::files::{OPERATIONS_IN_ALL, SearchPlaces, SessionFiles, places_for_all};
+use crate::files::{SearchPlaces, SessionFiles};
 use crate::janitor::Janitor;
 use crate::metrics::Metrics;
 use crate::outbound::{LargeAnswers, Outbound};
@@ -98,12 +98,13 @@ impl ServerState {
             budget: Budget::new(config.retain_total_bytes),
             stdin_budget: Budget::new(config.max_queued_stdin_total),
             http_budget: Budget::new(config.max_buffered_http),
+            threads: Arc::new(file_threads(config.max_file_operations_total)?),
+            file_places: Arc::new(Semaphore::new(config.max_file_operations_total)),
             search_places: SearchPlaces::new(config.max_searches),
             large_answers: LargeAnswers::new(config.max_large_answers),
             shell: users_shell(&env),
             config,
             starter: Starter::new(Arc::clone(&spawner))?,
-            threads: Arc::new(file_threads()?),
             spawner,
             sessions: Sessions::default(),
             presence: Presence::new(),
@@ -116,7 +117,6 @@ impl ServerState {
             last_connection: AtomicU64::new(0),
             open: Mutex::default(),
             reclaiming: AtomicBool::new(false),
-            file_places: places_for_all(),
             fetcher: OnceCell::new(),
         }))
     }
@@ -193,14 +193,15 @@ impl ServerState {
     }
 }
 
-fn file_threads() -> io::Result<BlockingThreads> {
+fn file_threads(most: usize) -> io::Result<BlockingThreads> {
+    let most = most.max(KEPT_THREADS);
     let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
-    let at_once = (processors * AT_ONCE_PER_PROCESSOR).min(OPERATIONS_IN_ALL);
+    let at_once = (processors * AT_ONCE_PER_PROCESSOR).min(most);
     BlockingThreads::start(
         "blocking",
         KEPT_THREADS,
-        OPERATIONS_IN_ALL,
+        most,
         // How much a session may have under way is decided before.
-        Growth { at_once, patience: LONGEST_FILE_OPERATION, most_per_asker: OPERATIONS_IN_ALL },
+        Growth { at_once, patience: LONGEST_FILE_OPERATION, most_per_asker: most },
     )
 }

@@ -22,9 +22,9 @@ use script::Shell;
 use state::Snapshot;
 
 use crate::environment::Variables;
+use crate::limits::MAX_SNAPSHOT_SCOPE_BYTES;
 use crate::start_cancel::StartCancel;
 
-const MOST_SCOPE_BYTES: usize = 256;
 /// Variables that decide which startup files a shell reads, and what most of those build upon. With other values the state would be
 /// another one.
 const DECIDING: [&str; 6] = ["HOME", "USER", "PATH", "ZDOTDIR", "ENV", "BASH_ENV"];
@@ -70,8 +70,9 @@ impl SnapshotRequest {
         arg0: Option<&str>,
         surroundings: Surroundings<'_>,
     ) -> Result<Option<Self>, WireError> {
-        if snapshot.scope_id.is_empty() || snapshot.scope_id.len() > MOST_SCOPE_BYTES {
-            let error = format!("shell snapshot scope must be non-empty and at most {MOST_SCOPE_BYTES} bytes");
+        if snapshot.scope_id.is_empty() || snapshot.scope_id.len() > MAX_SNAPSHOT_SCOPE_BYTES {
+            let error =
+                format!("shell snapshot scope must be non-empty and at most {MAX_SNAPSHOT_SCOPE_BYTES} bytes");
             return Err(WireError::invalid_params(error));
         }
         let is_login_command = argv.len() >= 3 && argv[0] == snapshot.shell.path && argv[1] == "-lc";

@@ -14,17 +14,11 @@ use spawn::{SpawnCommand, SpawnError, Spawned, Spawner, Tag};
 use tokio::runtime::Handle;
 
 use crate::blocking::{Asker, BlockingThreads, Growth};
+use crate::limits::{MAX_HANGING_STARTS, MAX_HANGING_STARTS_PER_SESSION};
 use crate::start_cancel::StartCancel;
 
 /// A start that takes longer hangs.
 pub(crate) const LONGEST_START: Duration = Duration::from_millis(250);
-
-/// Starts that may hang before later ones have to wait for one of them.
-const MOST_THREADS: usize = 64;
-
-/// Starts of one session that may hang before its later ones have to wait for one of them. A part of all, so that other sessions can still
-/// start processes.
-const MOST_THREADS_OF_SESSION: usize = MOST_THREADS / 4;
 
 /// Starts processes one after the other. Its threads end when it is dropped.
 pub(crate) struct Starter {
@@ -39,8 +33,8 @@ pub(crate) struct Starter {
 impl Starter {
     /// Must be called inside a runtime, which will watch the descriptors of the processes.
     pub(crate) fn new(spawner: Arc<Spawner>) -> io::Result<Self> {
-        let growth = Growth { at_once: 1, patience: LONGEST_START, most_per_asker: MOST_THREADS_OF_SESSION };
-        let threads = BlockingThreads::start("starter", 1, MOST_THREADS, growth)?;
+        let growth = Growth { at_once: 1, patience: LONGEST_START, most_per_asker: MAX_HANGING_STARTS_PER_SESSION };
+        let threads = BlockingThreads::start("starter", 1, MAX_HANGING_STARTS, growth)?;
         let guard_thread = BlockingThreads::start("guard-starter", 1, 1, growth)?;
         Ok(Self { spawner, runtime: Handle::current(), threads, guard_thread })
     }

@@ -12,10 +12,8 @@ use http::header::AUTHORIZATION;
 use parking_lot::RwLock;
 use subtle::{ConditionallySelectable as _, ConstantTimeEq as _};
 
+use crate::limits::MAX_TOKEN_FILE_BYTES;
 use lines::{token_lines, valid_name};
-
-/// Largest file that [`Tokens::reload`] reads, in bytes. Enough for 10,000 long tokens.
-const LARGEST_TOKEN_FILE: u64 = 1 << 20;
 
 /// Shortest token that is accepted, in bytes. Shorter tokens could be guessed.
 const SHORTEST_TOKEN: usize = 16;
@@ -115,7 +113,7 @@ impl Tokens {
     /// Reads the file again. On failure the old tokens stay. Blocks for as long as the file system does, but never on a FIFO or a device:
     /// unlike at the start, the file must be a regular one.
     pub fn reload(&self) -> Result<(), TokenError> {
-        let text = files::read_file(&self.file, files::Follow::Yes, LARGEST_TOKEN_FILE).map_err(|error| {
+        let text = files::read_file(&self.file, files::Follow::Yes, MAX_TOKEN_FILE_BYTES).map_err(|error| {
             let source = std::io::Error::new(error.kind(), error);
             TokenError::Read { path: self.file.clone(), source }
         })?;

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Changes in one message, so that it stays far below the largest message size however long the paths are.
-const MESSAGE_CHANGES: usize = 500;
+pub const MAX_CHANGES_PER_MESSAGE: usize = 500;
 
 /// One message of a watch.
 #[derive(Debug, PartialEq, Eq)]
@@ -102,7 +102,7 @@ impl<C> ChangeLog<C> {
             return None;
         }
         self.last_seq += 1;
-        let later = self.waiting.split_off(self.waiting.len().min(MESSAGE_CHANGES));
+        let later = self.waiting.split_off(self.waiting.len().min(MAX_CHANGES_PER_MESSAGE));
         let is_last = later.is_empty();
         let message = ChangeMessage {
             seq: self.last_seq,

@@ -9,6 +9,7 @@ mod attachment;
 mod changes;
 mod delivery;
 mod kept;
+pub mod limits;
 mod liveness;
 mod log;
 mod log_rate_limit;

@@ -20,9 +20,12 @@ pub struct LogLimits {
     pub max_chunk_bytes: usize,
 }
 
+/// Chunks that are retained, so that a read of all of them does not exceed the number of JSON values that a message may have.
+pub const MAX_RETAINED_CHUNKS: usize = 50_000;
+
 impl Default for LogLimits {
     fn default() -> Self {
-        Self { retain_bytes: 1 << 20, retain_chunks: 50_000, max_chunk_bytes: 256 << 10 }
+        Self { retain_bytes: 1 << 20, retain_chunks: MAX_RETAINED_CHUNKS, max_chunk_bytes: 256 << 10 }
     }
 }
 

@@ -21,7 +21,7 @@ const ANSWER_STRETCH_BYTES: usize = 1 << 20;
 
 /// Pings that may wait for their pongs. A further ping replaces the newest of them and stands for both. So a peer that never answers a
 /// ping needs no more memory than this.
-const MAX_WAITING_PINGS: usize = 256;
+pub const MAX_WAITING_PINGS: usize = 256;
 
 /// The events that were sent over one connection and for which there is no proof that the peer has received them.
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use protocol::WriteId;
 
 /// Write ids that are remembered. A client does not have more writes in flight than this.
-const REMEMBERED: usize = 4096;
+pub const MAX_REMEMBERED_WRITES: usize = 4096;
 
 /// The most recent write ids of a process. Only a hash of 128 bits is kept of each id, so that long ids need no more memory. The hash is
 /// keyed with random numbers, so that a client cannot choose two ids with the same hash.
@@ -32,7 +32,7 @@ impl WriteIds {
             return;
         }
         self.oldest_first.push_back(hash);
-        if self.oldest_first.len() > REMEMBERED
+        if self.oldest_first.len() > MAX_REMEMBERED_WRITES
             && let Some(oldest) = self.oldest_first.pop_front()
         {
             self.known.remove(&oldest);
@@ -51,12 +51,12 @@ mod tests {
     #[test]
     fn the_oldest_id_is_forgotten_first() {
         let mut ids = WriteIds::default();
-        for n in 0..=REMEMBERED {
+        for n in 0..=MAX_REMEMBERED_WRITES {
             ids.remember(&WriteId::from(n.to_string()));
             ids.remember(&WriteId::from(n.to_string()));
         }
         assert!(!ids.contains(&WriteId::from("0")));
         assert!(ids.contains(&WriteId::from("1")));
-        assert_eq!(ids.known.len(), REMEMBERED);
+        assert_eq!(ids.known.len(), MAX_REMEMBERED_WRITES);
     }
 }

@@ -6,7 +6,8 @@ mod connection;
 mod host;
 mod routes;
 
-pub(crate) use connection::{HttpError, REQUEST_TIMEOUT, Upgraded, serve};
+pub(crate) use connection::{HttpError, Upgraded, serve};
+pub use connection::{MAX_HEADER_BYTES, REQUEST_TIMEOUT};
 
 /// What the HTTP endpoints ask the server that owns the listener.
 pub trait HttpSurface: Send + Sync + 'static {

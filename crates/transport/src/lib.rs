@@ -14,6 +14,7 @@ mod child;
 mod connect;
 mod framing;
 mod http;
+pub mod limits;
 mod line_decoder;
 mod listen_url;
 mod listener;

@@ -17,6 +17,8 @@ use crate::listen_url::ListenUrl;
 use crate::socket::{Socket, SocketStream};
 use unix::UnixSocketFile;
 
+pub use unix::BACKLOG;
+
 /// Pause between two failed attempts to accept. Long enough to use little CPU time while the machine is out of descriptors, and short
 /// enough that a client does not notice it afterwards.
 const PAUSE_AFTER_FAILED_ACCEPT: Duration = Duration::from_millis(50);

@@ -12,6 +12,7 @@ const DOCUMENTS: &[&str] = &[
     "SECURITY.md",
     "docs/benchmarks.md",
     "docs/compatibility.md",
+    "docs/limits.md",
     "docs/protocol.md",
 ];
 

@@ -43,13 +43,23 @@ const LARGE: u64 = 128 << 20;
 
 /// Creates a directory while a large file is copied. Returns how many bytes were copied when the directory was created.
 async fn copied_meanwhile(client: &mut Client, place: &std::path::Path) -> u64 {
+    let uri = format!("file://{}/directory", place.display());
+    copied_while(client, place, async |client| client.call("fs/createDirectory", json!({"path": uri})).await).await
+}
+
+/// Copies a large file and does something else as soon as the copy has begun. Returns how much was copied when that was done.
+async fn copied_while<R>(
+    client: &mut Client,
+    place: &std::path::Path,
+    other: impl AsyncFnOnce(&mut Client) -> R,
+) -> u64 {
     let uri = |name: &str| format!("file://{}/{name}", place.display());
     let copied = || std::fs::metadata(place.join("copy")).map_or(0, |found| found.len());
     let _ = std::fs::remove_file(place.join("copy"));
     let copy = json!({"sourcePath": uri("large"), "destinationPath": uri("copy"), "recursive": false});
     let copying = client.send("fs/copy", copy).await;
     eventually("the copy has begun", || (copied() > 0).then_some(())).await;
-    client.call("fs/createDirectory", json!({"path": uri("directory")})).await;
+    other(client).await;
     let seen = copied();
     assert_eq!(client.answer(copying).await["result"], json!({}));
     seen
@@ -71,6 +81,40 @@ async fn operations_on_files_beyond_the_limit_wait() {
         (copied_meanwhile(&mut client, place.path()).await < LARGE).then_some(())
     })
     .await;
+}
+
+#[tokio::test]
+async fn operations_of_all_sessions_beyond_the_limit_wait() {
+    let place = tempfile::tempdir_in("/dev/shm").unwrap();
+    std::fs::write(place.path().join("large"), vec![7; LARGE as usize]).unwrap();
+    let server = TestServer::with_args(&["--max-file-operations-total", "1"]).await;
+    let (mut client, mut other) = (server.client().await, server.client().await);
+    let params = json!({"path": format!("file://{}/directory", place.path().display())});
+    let copied = copied_while(&mut client, place.path(), async |_| other.call("fs/createDirectory", params).await);
+    assert_eq!(copied.await, LARGE, "the directory of another session is made after the copy");
+}
+
+#[tokio::test]
+async fn more_changes_than_a_watch_may_hold_are_an_overflow() {
+    let place = tempfile::tempdir().unwrap();
+    let (tree, outside) = (place.path().join("tree"), place.path().join("outside"));
+    std::fs::create_dir(&tree).unwrap();
+    std::fs::create_dir(&outside).unwrap();
+    for number in 0..100 {
+        std::fs::write(outside.join(number.to_string()), "").unwrap();
+    }
+    for (limit, is_overflow) in [("10", true), ("1000", false)] {
+        let server = TestServer::with_args(&["--max-watch-changes", limit]).await;
+        let mut client = server.client().await;
+        let params = json!({"watchId": "w", "path": format!("file://{}", tree.display())});
+        client.call("fs/watch", params).await;
+        // The watch finds all the files at once, when it looks into the directory.
+        let moved = tree.join(limit);
+        std::fs::rename(&outside, &moved).unwrap();
+        let told = client.take(|message| message["method"] == "fs/changed").await;
+        assert_eq!(told["params"]["overflow"], is_overflow, "{limit}");
+        std::fs::rename(&moved, &outside).unwrap();
+    }
 }
 
 /// Consecutive checks, five milliseconds apart, at which the server has used no more CPU time. The kernel counts CPU time in hundredths

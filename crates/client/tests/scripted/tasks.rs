@@ -1,7 +1,7 @@
 //! The tasks of a client end with it, and a server cannot fill its queues without bound.
 
 use client::{Connecting, Connector, EventsLagged, ExecProcessEvent, ExecServerClient};
-use testkit::scripted::Reply;
+use testkit::scripted::ScriptedReply;
 use testkit::{ScriptedServer, eventually, json};
 use tokio::runtime::{Builder, Handle, Runtime};
 
@@ -76,7 +76,7 @@ async fn a_dropped_client_leaves_no_task_even_while_it_reconnects() {
         .spawn(async move {
             let client = ExecServerClient::connect(connector, options()).await.unwrap();
             let process = client.start(params("p")).await.unwrap();
-            server.on("initialize", |_| Reply::Silence);
+            server.on("initialize", |_| ScriptedReply::Silence);
             server.cut();
             server.wait_for("initialize", 2).await;
             drop((client, process));
@@ -89,7 +89,7 @@ async fn a_dropped_client_leaves_no_task_even_while_it_reconnects() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refused_client_leaves_no_task() {
     let server = ScriptedServer::new();
-    server.on("initialize", |_| Reply::Error(-32600, "not today".into()));
+    server.on("initialize", |_| ScriptedReply::Error(-32600, "not today".into()));
     let (connector, runtime) = (connector(&server), client_runtime());
     let refused = runtime.spawn(async move { ExecServerClient::connect(connector, options()).await.map(drop) });
     assert_eq!(refused.await.unwrap().unwrap_err().to_string(), "not today");
@@ -103,7 +103,7 @@ const FLOOD: u64 = 70_000;
 async fn a_server_that_floods_a_process_with_events_meets_a_bound() {
     let server = ScriptedServer::new();
     // Without `processFlow` the client cannot pause the process.
-    server.on("environment/info", |_| Reply::Result(json!({"shell": {"name": "sh", "path": "/bin/sh"}})));
+    server.on("environment/info", |_| ScriptedReply::Result(json!({"shell": {"name": "sh", "path": "/bin/sh"}})));
     let client = connect(&server).await;
     let process = client.start(params("p")).await.unwrap();
     let mut events = process.subscribe_events();

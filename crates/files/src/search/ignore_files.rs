@@ -17,9 +17,9 @@ use super::run::open;
 use super::{SearchSummary, has_too_many_braces};
 
 /// Largest ignore file that is read. Real ones are far smaller.
-const MAX_FILE_BYTES: usize = 1 << 20;
+pub const MAX_FILE_BYTES: usize = 1 << 20;
 /// Most lines of an ignore file. Each line becomes a regular expression, which can take 10 KB of memory.
-const MAX_LINES: usize = 10_000;
+pub const MAX_LINES: usize = 10_000;
 /// The device number of `/dev/null`, `makedev(1, 3)`. A link to it, or a variable that names it, means that there is no file.
 const NULL_DEVICE: u64 = 0x103;
 

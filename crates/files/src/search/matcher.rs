@@ -5,7 +5,7 @@ use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use super::{CaseSensitivity, Pattern, PrepareSearchError, shortened};
 
 /// Largest compiled expression. Enough for every pattern that a person writes.
-const PROGRAM_BYTES: usize = 16 << 20;
+pub const PROGRAM_BYTES: usize = 16 << 20;
 /// Largest cache of automaton states, one for each direction in each thread of a search. A smaller cache only makes a search slower.
 const CACHE_BYTES: usize = 4 << 20;
 

@@ -21,7 +21,7 @@ const IGNORE_FILES: [&str; 3] = [".rgignore", ".ignore", ".gitignore"];
 const FIRST_GIT_KIND: usize = 2;
 const RULE_KINDS: usize = IGNORE_FILES.len() + 1;
 /// Most rules of a directory and all directories above it together. Each can take 10 KB, and a tree can be 2,000 levels deep.
-const MAX_RULES_IN_EFFECT: usize = 20_000;
+pub const MAX_RULES_IN_EFFECT: usize = 20_000;
 
 /// The rules of a directory and of the directories above it.
 #[derive(Debug)]

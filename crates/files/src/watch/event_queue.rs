@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use super::inotify_handle::InotifyEvent;
 
 /// Most events that wait for a busy watch, as many as the kernel queues by default. More are an overflow.
-const MAX_EVENTS: usize = 16_384;
+pub const MAX_EVENTS: usize = 16_384;
 
 #[derive(Debug, Default)]
 pub(super) struct EventQueue {

@@ -6,8 +6,8 @@ use std::path::Path;
 use super::{WalkEntry, WalkFailure, WalkKind, WalkResult};
 use crate::PathUri;
 
-/// Text of paths and errors that an answer holds at most, with [`ENTRY_BYTES`] for each entry and each error.
-const ANSWER_BYTES: usize = 4 << 20;
+/// Text of paths and errors that the answer to a walk holds at most, in bytes, with 64 bytes for each entry and each error.
+pub const MAX_WALK_ANSWER_BYTES: usize = 4 << 20;
 
 /// What an entry counts beside its text.
 const ENTRY_BYTES: usize = 64;
@@ -54,6 +54,6 @@ impl WalkAnswer {
 
 impl Default for WalkAnswer {
     fn default() -> Self {
-        Self { result: WalkResult::default(), left_bytes: ANSWER_BYTES }
+        Self { result: WalkResult::default(), left_bytes: MAX_WALK_ANSWER_BYTES }
     }
 }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::inbox::Inbox;
 use crate::connection::Connection;
+use crate::limits::LONGEST_GOODBYE;
 use crate::metrics::Transport;
 
 /// At shutdown, a peer that takes nothing of its last messages for this long is not waited for. One that takes them slowly gets more
@@ -18,10 +19,6 @@ pub(super) const FLUSH_PATIENCE: Duration = Duration::from_secs(2);
 /// At shutdown, a peer that has read everything but the goodbye and is silent for this long is not waited for. Closing takes a round
 /// trip.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
-
-/// No peer is waited for longer than this. Enough for 10 MB at 200 KB a second, and less than the 90 s after which a service manager
-/// kills a server that does not end.
-pub(crate) const LONGEST_GOODBYE: Duration = Duration::from_secs(60);
 
 /// Waits until everything was written and the peer has closed its side. `writing` is the writer, which ends after the goodbye;
 /// none if it has ended already.

@@ -7,12 +7,8 @@ use std::io;
 
 use transport::{ReadError, ReadEvent, Reader};
 
+use crate::limits::MAX_PARKED_BYTES;
 use crate::outbound::Intake;
-
-/// Messages that are parked before the connection is no longer read at all. The message that reaches this is parked too. Pongs stand between requests, so the more is parked
-/// the longer they are seen; but many small messages leave holes in the memory of the server when they are gone. A peer whose
-/// requests fill this is still known to be there by what it takes of its answers.
-const PARKED_BYTES: usize = 128 << 10;
 
 /// What a parked message costs beside its text.
 const PARKED_OVERHEAD_BYTES: usize = 64;
@@ -82,7 +78,7 @@ impl Inbox {
     }
 
     fn is_full(&self) -> bool {
-        self.parked_bytes >= PARKED_BYTES
+        self.parked_bytes >= MAX_PARKED_BYTES
     }
 
     fn take_parked(&mut self, intake: Intake) -> Option<ReadEvent> {
@@ -206,7 +202,7 @@ mod tests {
             () = sending => {}
             read = reading => assert!(read.is_err(), "no control frame was sent"),
         }
-        assert!(inbox.parked_bytes >= PARKED_BYTES, "{} bytes", inbox.parked_bytes);
-        assert!(inbox.parked_bytes < PARKED_BYTES + (128 << 10), "{} bytes", inbox.parked_bytes);
+        assert!(inbox.parked_bytes >= MAX_PARKED_BYTES, "{} bytes", inbox.parked_bytes);
+        assert!(inbox.parked_bytes < MAX_PARKED_BYTES + (128 << 10), "{} bytes", inbox.parked_bytes);
     }
 }

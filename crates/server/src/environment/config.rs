@@ -24,6 +24,7 @@ pub(crate) use error::ConfigError;
 use self::document::{DocumentReader, FileRole};
 use self::selection::Selection;
 use super::child_env::Variables;
+use crate::limits::MAX_CONFIG_PATH_BYTES;
 
 const SYSTEM_DIRECTORY: &str = "/etc/codex";
 const CONFIG_FILE: &str = "config.toml";
@@ -31,9 +32,6 @@ const MANAGED_FILE: &str = "managed_config.toml";
 const REQUIREMENTS_FILE: &str = "requirements.toml";
 /// In the home directory of a user, and in directories of a project.
 const CODEX_DIRECTORY: &str = ".codex";
-/// No longer path can be opened, so no longer one is searched for files, directory by directory.
-const LONGEST_PATH_BYTES: usize = 4096;
-
 /// One file, before the keys that the client asks for are selected.
 struct Layer {
     /// For people: who has written the file, and where it is.
@@ -67,8 +65,8 @@ impl ConfigPlaces {
         config_paths: &[Vec<String>],
         requirements_paths: &[Vec<String>],
     ) -> Result<ConfigReadResult, ConfigError> {
-        if cwd.as_os_str().len() > LONGEST_PATH_BYTES {
-            return Err(ConfigError::CwdTooLong { limit: LONGEST_PATH_BYTES });
+        if cwd.as_os_str().len() > MAX_CONFIG_PATH_BYTES {
+            return Err(ConfigError::CwdTooLong { limit: MAX_CONFIG_PATH_BYTES });
         }
         let codex_home = self.find_codex_home()?;
         let codex_home_dir = PathUri::from_native(&codex_home).ok_or_else(ConfigError::no_home)?;

@@ -3,12 +3,11 @@
 
 use std::sync::Arc;
 
+use crate::limits::MAX_FURTHER_SEARCH_THREADS;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// A session has one of so many parts of all places.
 const PARTS: usize = 4;
-/// Threads that all searches together may have beside the first of each.
-const FURTHER_THREADS: usize = 32;
 /// A pattern up to here takes a few megabytes while it is compiled.
 const ORDINARY_PATTERN_BYTES: usize = 512;
 /// Globs up to here take a few megabytes.
@@ -60,7 +59,7 @@ impl SearchPlaces {
     pub(crate) fn new(places: usize) -> Arc<Self> {
         Arc::new(Self {
             places: Arc::new(Semaphore::new(places)),
-            further_threads: Arc::new(Semaphore::new(FURTHER_THREADS)),
+            further_threads: Arc::new(Semaphore::new(MAX_FURTHER_SEARCH_THREADS)),
             for_session: places.div_ceil(PARTS),
         })
     }
@@ -136,9 +135,9 @@ mod tests {
         }
         assert_eq!((held[0].threads, held[63].threads), (12, 1));
         let threads: usize = held.iter().map(|place| place.threads).sum();
-        assert!(threads <= 64 + FURTHER_THREADS, "{threads} threads");
+        assert!(threads <= 64 + MAX_FURTHER_SEARCH_THREADS, "{threads} threads");
         drop(held);
-        assert_eq!(all.further_threads.available_permits(), FURTHER_THREADS);
+        assert_eq!(all.further_threads.available_permits(), MAX_FURTHER_SEARCH_THREADS);
     }
 
     #[test]

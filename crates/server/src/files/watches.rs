@@ -16,9 +16,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::outbound::Outbound;
 
-/// Changes of a watch that wait to be told, and that are kept for a client that comes back.
-const KEPT_CHANGES: usize = 10_000;
-
 /// About what a change takes on the wire beside its paths.
 const CHANGE_BYTES: usize = 80;
 
@@ -46,13 +43,15 @@ pub(crate) enum WatchRefusal {
 /// All watches of a session.
 pub(crate) struct Watches {
     limit: usize,
+    /// Changes of a watch that wait to be sent, and changes that are kept for a client that reconnects.
+    max_changes: usize,
     by_id: Mutex<HashMap<String, Arc<Watched>>>,
     share: WatchedDirectoryCount,
 }
 
 impl Watches {
-    pub(crate) fn new(limit: usize) -> Self {
-        Self { limit, by_id: Mutex::default(), share: WatchedDirectoryCount::default() }
+    pub(crate) fn new(limit: usize, max_changes: usize) -> Self {
+        Self { limit, max_changes, by_id: Mutex::default(), share: WatchedDirectoryCount::default() }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -82,7 +81,7 @@ impl Watches {
         }
         let watched = Arc::new(Watched {
             id: id.to_owned(),
-            log: Mutex::new(ChangeLog::new(KEPT_CHANGES)),
+            log: Mutex::new(ChangeLog::new(self.max_changes)),
             news: Notify::new(),
             over: CancellationToken::new(),
             listener: Mutex::new(listener),
@@ -233,7 +232,7 @@ mod tests {
     #[test]
     fn a_watch_that_was_begun_late_ends_with_its_session() {
         let root = tempfile::tempdir().unwrap();
-        let watches = Watches::new(1);
+        let watches = Watches::new(1, 1);
         watches.end_all();
         let Ok(watched) = watches.begin("late", ConnectionNumber(1)) else { panic!("there is room") };
         watched.open_eyes(root.path().to_owned(), false).unwrap();

@@ -6,9 +6,7 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::blocking::{Asker, BlockingThreads};
-
-/// Operations of a session that take much memory, at once.
-const LARGE_AT_ONCE: u32 = 4;
+use crate::limits::MAX_LARGE_FILE_OPERATIONS;
 
 /// The places of a session.
 pub(crate) struct Work {
@@ -80,7 +78,7 @@ impl Work {
     pub(crate) async fn own_place(&self, weight: Weight) -> Option<AnswerSlot> {
         let own = match weight {
             Weight::Ordinary => 1,
-            Weight::Large => self.all_own.div_ceil(LARGE_AT_ONCE),
+            Weight::Large => self.all_own.div_ceil(MAX_LARGE_FILE_OPERATIONS),
         };
         Some(AnswerSlot { own: acquire(&self.for_session, own).await? })
     }

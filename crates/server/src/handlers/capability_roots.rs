@@ -14,18 +14,15 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use crate::connection::Call;
+use crate::limits::{MAX_CAPABILITY_ROOTS, MAX_ROOTS_AT_ONCE};
 use crate::session::Session;
 
-/// As published.
-const MOST_ROOTS: usize = 128;
-/// So many roots of one request are looked through at once.
-const ROOTS_AT_ONCE: usize = 8;
 /// What stands around the roots in an answer, the id of the request aside.
 const AROUND_ROOTS_BYTES: usize = 64;
 
 pub(super) fn discover(call: Call, params: DiscoverParams, session: Arc<Session>) {
-    if params.roots.len() > MOST_ROOTS {
-        let error = format!("capability root discovery accepts at most {MOST_ROOTS} roots");
+    if params.roots.len() > MAX_CAPABILITY_ROOTS {
+        let error = format!("capability root discovery accepts at most {MAX_CAPABILITY_ROOTS} roots");
         return call.finish::<()>(Err(WireError::invalid_request(error)));
     }
     let connection = Arc::clone(&call.connection);
@@ -55,7 +52,7 @@ async fn discover_all(
 ) -> Option<Vec<DiscoveredRoot>> {
     let cancel = CancelOnDrop::new();
     let answer_room = Arc::new(answer_room);
-    let places = Arc::new(Semaphore::new(ROOTS_AT_ONCE));
+    let places = Arc::new(Semaphore::new(MAX_ROOTS_AT_ONCE));
     let mut running = JoinSet::new();
     for (number, root) in roots.into_iter().enumerate() {
         let (session, places, answer_room) = (Arc::clone(session), Arc::clone(&places), Arc::clone(&answer_room));

@@ -17,10 +17,8 @@ use serde::Serialize;
 
 use crate::connection::Call;
 use crate::files::Weight;
+use crate::limits::SMALL_ANSWER_BYTES;
 use crate::session::Session;
-
-/// An answer up to here may be made before there is room for it. A session has `--max-file-operations` of them that wait.
-const SMALL_ANSWER_BYTES: usize = 384 << 10;
 
 /// What an attempt to make an answer has led to.
 enum Attempt {

@@ -16,6 +16,7 @@ use super::capture_shell::SessionShell;
 use crate::config::Config;
 use crate::connection::{Call, Role};
 use crate::environment::{Variables, child_env};
+use crate::limits::MAX_SHOWN_ARGUMENTS;
 use crate::process::{CountedDelivery, Dialect, Process, ProcessParts, StdinFeed};
 use crate::process_task;
 use crate::server_state::ServerState;
@@ -23,9 +24,6 @@ use crate::session::{DeferredRequest, ReserveRefusal, Session, StartOutcome, Sta
 use crate::snapshot::{Execution, SnapshotRequest, Surroundings};
 use crate::starter::LONGEST_START;
 use crate::survive::{survive, survive_call};
-
-/// Arguments that `process/list` shows.
-const SHOWN_ARGUMENTS: usize = 32;
 
 /// Read, write and execute for owner, group and others. The kernel ignores further bits.
 const LARGEST_UMASK: u32 = 0o777;
@@ -238,7 +236,7 @@ fn reserve(shared: &ServerState, wanted: &Wanted, session: &Session) -> Result<S
 
 /// What `process/list` shows of a command: enough to recognise it, and little enough to keep for every process.
 fn shown(argv: &[String]) -> Vec<String> {
-    let mut left = SHOWN_ARGUMENTS;
+    let mut left = MAX_SHOWN_ARGUMENTS;
     let mut shown = Vec::new();
     for argument in argv {
         if left == 0 {

@@ -1,7 +1,6 @@
 //! `process/terminate`: the process and everything it started, gone when the answer comes.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use protocol::{ProcessId, ProcessIdParams, TerminateResult, WireError};
 use spawn::Survivors;
@@ -9,15 +8,10 @@ use tokio::time::{Instant, timeout_at};
 
 use super::NamedProcess;
 use crate::connection::Call;
+use crate::limits::{DELIVERY_PATIENCE, START_PATIENCE};
 use crate::process::{Process, Stop};
 use crate::server_state::ServerState;
 use crate::session::{Session, StartOutcome, StartReservation};
-
-/// How long a terminate waits for what the process had written to be on its way to the client.
-const DELIVERY_PATIENCE: Duration = Duration::from_secs(1);
-
-/// How long a terminate waits for a start that does not come to an end, for example on a dead network mount.
-const START_PATIENCE: Duration = Duration::from_secs(1);
 
 pub(super) fn terminate(call: Call, _: ProcessIdParams, _: &Arc<Session>, named: NamedProcess) {
     terminate_named(call, named);

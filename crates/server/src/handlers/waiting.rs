@@ -6,10 +6,7 @@ use std::sync::atomic::Ordering;
 use protocol::{ErrorData, WireError, error_kind};
 
 use crate::connection::Connection;
-
-/// Writes that may wait for room, in units of what one process may have queued. A client that waits for its answers has
-/// one write waiting for each process that does not read.
-const WAITING_QUEUES: usize = 4;
+use crate::limits::WAITING_QUEUES;
 
 /// Refuses a write of which nothing was taken and that may be sent again.
 pub(super) fn input_crowded(message: impl Into<String>) -> WireError {

@@ -7,9 +7,6 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::budget::BudgetShare;
 
-/// A larger answer takes room that all connections share before it is made, and waits for other large answers of its connection.
-pub(crate) const LARGE_ANSWER_BYTES: usize = 4 << 20;
-
 /// A large answer takes at most this fraction of the shared room, so that a peer that does not read leaves room to others.
 const LARGE_ANSWER_DIVISOR: usize = 4;
 const UNIT_BYTES: usize = 1 << 10;

@@ -8,9 +8,8 @@ use tokio::sync::OnceCell;
 
 use super::Key;
 use super::state::Snapshot;
+use crate::limits::MAX_SNAPSHOTS;
 use crate::start_cancel::StartCancel;
-
-const MOST_SNAPSHOTS: usize = 16;
 
 /// One that failed is kept as well: it would most likely fail again, and take as long.
 type Entry = Arc<OnceCell<Option<Arc<Snapshot>>>>;
@@ -44,7 +43,7 @@ impl Snapshots {
         let mut entries = self.entries.lock();
         let known = entries.iter().position(|(known, _)| known == key).and_then(|place| entries.remove(place));
         let (key, entry) = known.unwrap_or_else(|| (key.clone(), Entry::default()));
-        if entries.len() == MOST_SNAPSHOTS {
+        if entries.len() == MAX_SNAPSHOTS {
             entries.pop_front();
         }
         entries.push_back((key, Arc::clone(&entry)));
@@ -66,13 +65,13 @@ mod tests {
     #[test]
     fn the_longest_unused_is_forgotten() {
         let snapshots = Snapshots::default();
-        let first: Vec<_> = (0..MOST_SNAPSHOTS).map(|scope| snapshots.entry(&key(scope))).collect();
+        let first: Vec<_> = (0..MAX_SNAPSHOTS).map(|scope| snapshots.entry(&key(scope))).collect();
         let is_known = |scope: usize| Arc::ptr_eq(&first[scope], &snapshots.entry(&key(scope)));
         assert!(is_known(0), "and used again by that");
-        snapshots.entry(&key(MOST_SNAPSHOTS));
+        snapshots.entry(&key(MAX_SNAPSHOTS));
         assert!(is_known(0) && is_known(2));
         assert!(!is_known(1));
-        assert_eq!(snapshots.entries.lock().len(), MOST_SNAPSHOTS);
+        assert_eq!(snapshots.entries.lock().len(), MAX_SNAPSHOTS);
     }
 
     #[tokio::test]

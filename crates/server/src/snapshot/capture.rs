@@ -1,18 +1,15 @@
 //! Runs a shell to capture its state: a process of the session that no client sees, bounded in time and in what it reports.
 
 use std::path::Path;
-use std::time::Duration;
 
 use spawn::{Child, ChildIo, ChildOutput, ReadOutcome, SpawnCommand, SpawnError, Spawned, Stdio};
 
 use super::script::{self, REPORT_DESCRIPTOR, REPORTS, Shell};
 use super::state::{Captured, Markers};
 use crate::environment::Variables;
+use crate::limits::{CAPTURE_PATIENCE, MAX_SNAPSHOT_BYTES};
 use crate::start_cancel::StartCancel;
 
-/// A profile that takes longer would make every first command wait.
-const CAPTURE_PATIENCE: Duration = Duration::from_secs(10);
-const REPORT_BYTES: usize = 512 << 10;
 const READ_BYTES: usize = 16 << 10;
 
 /// Why there is no capture.
@@ -22,7 +19,7 @@ pub(super) enum Failure {
     Ending,
     #[error("{0}")]
     Spawn(#[from] SpawnError),
-    #[error("the shell reported more than {REPORT_BYTES} bytes")]
+    #[error("the shell reported more than {MAX_SNAPSHOT_BYTES} bytes")]
     TooMuch,
     #[error("cannot read from the shell: {0}")]
     Read(#[from] std::io::Error),
@@ -106,5 +103,5 @@ fn take(report: &ChildOutput, into: &mut Vec<u8>) -> Result<ReadOutcome, Failure
     let outcome = report.try_read(&mut into[before..]);
     let read = if let Ok(ReadOutcome::Data(count)) = outcome { count } else { 0 };
     into.truncate(before + read);
-    if into.len() > REPORT_BYTES { Err(Failure::TooMuch) } else { Ok(outcome?) }
+    if into.len() > MAX_SNAPSHOT_BYTES { Err(Failure::TooMuch) } else { Ok(outcome?) }
 }

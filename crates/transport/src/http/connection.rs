@@ -22,9 +22,9 @@ use tokio::time::Instant;
 use super::{HttpSurface, Trust, routes};
 
 /// Longest time from accept to the first complete request, and from one request to the next.
-pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Limit for the headers of a request, far more than an upgrade needs. hyper answers 431 to longer ones.
-const MAX_HEADER_BYTES: usize = 16 * 1024;
+pub const MAX_HEADER_BYTES: usize = 16 * 1024;
 
 /// A connection after the upgrade.
 pub(crate) struct Upgraded<T> {

@@ -17,7 +17,7 @@ use super::{BindError, OtherUser};
 use crate::listen_url::ListenUrl;
 
 /// How many connections the kernel queues until they are accepted; the value that tokio uses for TCP.
-const BACKLOG: i32 = 1024;
+pub const BACKLOG: i32 = 1024;
 /// User id of root.
 const ROOT: u32 = 0;
 

@@ -8,12 +8,7 @@ use files::{FileError, Follow};
 use toml::Table;
 
 use super::ConfigError;
-
-/// The size of one file. While it is parsed, a file can take eighty times its size, and that memory is missing to other clients. A
-/// configuration with thousands of projects has some hundred kilobytes.
-const FILE_BYTES: u64 = 2 << 20;
-/// The size of all files of one request: a project can have thousands of folders with a file each.
-const ALL_FILES_BYTES: usize = 8 << 20;
+use crate::limits::{MAX_CONFIG_FILE_BYTES, MAX_CONFIG_TOTAL_BYTES};
 
 /// What a file is to the configuration, which decides how its faults are worded.
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +32,7 @@ pub(super) struct DocumentReader {
 
 impl DocumentReader {
     pub(super) fn new() -> Self {
-        Self { left: ALL_FILES_BYTES }
+        Self { left: MAX_CONFIG_TOTAL_BYTES }
     }
 
     /// The contents of a file; none if it does not exist.
@@ -50,13 +45,13 @@ impl DocumentReader {
 
     /// The text of a file, if there is one. A link that leads nowhere is no file, and below something that is no directory there is none.
     pub(super) fn text(&mut self, path: &Path, role: FileRole) -> Result<Option<String>, ConfigError> {
-        let bytes = match files::read_file(path, Follow::Yes, FILE_BYTES) {
+        let bytes = match files::read_file(path, Follow::Yes, MAX_CONFIG_FILE_BYTES) {
             Ok(bytes) => bytes,
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(None),
             Err(error) => return Err(unreadable(path, role, error)),
         };
         let Some(left) = self.left.checked_sub(bytes.len()) else {
-            let problem = format!("all configuration files together are limited to {ALL_FILES_BYTES} bytes");
+            let problem = format!("all configuration files together are limited to {MAX_CONFIG_TOTAL_BYTES} bytes");
             return Err(unreadable(path, role, FileError::check(ErrorKind::FileTooLarge, problem, path)));
         };
         self.left = left;

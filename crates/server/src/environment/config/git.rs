@@ -5,12 +5,10 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
+use crate::limits::MAX_GIT_POINTER_BYTES;
 use files::Follow;
 
 const DOT_GIT: &str = ".git";
-/// Files that hold one path are smaller.
-const POINTER_BYTES: u64 = 64 << 10;
-
 /// A checkout of git.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Checkout {
@@ -97,7 +95,7 @@ fn pointed_to(dot_git: &Path) -> Option<PathBuf> {
 }
 
 fn contents(path: &Path) -> Option<Vec<u8>> {
-    files::read_file(path, Follow::Yes, POINTER_BYTES).ok()
+    files::read_file(path, Follow::Yes, MAX_GIT_POINTER_BYTES).ok()
 }
 
 /// The path that a file holds, relative ones meant from `base`.

@@ -3,20 +3,18 @@
 use std::path::Path;
 use std::sync::OnceLock;
 
+use crate::limits::MAX_HOSTS_FILE_BYTES;
 use files::Follow;
 
 /// Where names of hosts are written down.
 const HOSTS: &str = "/etc/hosts";
-/// A list with more in it serves another purpose, such as blocking advertisements.
-const HOSTS_BYTES: u64 = 16 << 20;
-
 /// The name of this machine, with its domain if `/etc/hosts` tells it. Found once. Name servers are not asked: a look-up can hang, and
 /// tells others that somebody asked.
 pub(super) fn of_machine() -> Option<String> {
     static NAME: OnceLock<Option<String>> = OnceLock::new();
     NAME.get_or_init(|| {
         let name = normalized(&rustix::system::uname().nodename().to_string_lossy())?;
-        let hosts = files::read_file(Path::new(HOSTS), Follow::Yes, HOSTS_BYTES).unwrap_or_default();
+        let hosts = files::read_file(Path::new(HOSTS), Follow::Yes, MAX_HOSTS_FILE_BYTES).unwrap_or_default();
         Some(with_domain(&String::from_utf8_lossy(&hosts), &name).unwrap_or(name))
     })
     .clone()

@@ -5,13 +5,10 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::limits::{MAX_CAPABILITY_FILE_BYTES, MAX_CAPABILITY_ROOT_BYTES};
 use files::Follow;
 use protocol::{CapabilityFile, PathUri};
 
-/// The size of one file, as published: instructions and manifests are written by people.
-const FILE_BYTES: u64 = 1 << 20;
-/// The size of all texts of one root together, as published.
-const BUNDLE_BYTES: u64 = 16 << 20;
 /// JSON around a text: names of members, quotes, braces.
 const AROUND_FILE_BYTES: usize = 128;
 /// JSON around a warning: quotes and a comma.
@@ -51,7 +48,7 @@ pub(super) struct Bundle<'a> {
 
 impl<'a> Bundle<'a> {
     pub(super) fn new(room: &'a AnswerRoom) -> Self {
-        Self { left: BUNDLE_BYTES, room, warnings: Vec::new(), lacks_warnings: false }
+        Self { left: MAX_CAPABILITY_ROOT_BYTES, room, warnings: Vec::new(), lacks_warnings: false }
     }
 
     /// The text of a file that stands in the answer `copies` times. There is none of what does not exist and of what is no
@@ -64,13 +61,15 @@ impl<'a> Bundle<'a> {
             Err(error) if error.kind() == ErrorKind::NotFound => return None,
             Err(error) => return self.leave_out(format!("failed to inspect capability file {uri}: {error}")),
         };
-        if size > FILE_BYTES {
-            return self.leave_out(format!("capability file {uri} exceeds the {FILE_BYTES}-byte limit"));
+        if size > MAX_CAPABILITY_FILE_BYTES {
+            return self
+                .leave_out(format!("capability file {uri} exceeds the {MAX_CAPABILITY_FILE_BYTES}-byte limit"));
         }
         if size > self.left {
-            return self.leave_out(format!("capability root bundle exceeds the {BUNDLE_BYTES}-byte limit"));
+            return self
+                .leave_out(format!("capability root bundle exceeds the {MAX_CAPABILITY_ROOT_BYTES}-byte limit"));
         }
-        let bytes = match files::read_file(path, Follow::Yes, FILE_BYTES.min(self.left)) {
+        let bytes = match files::read_file(path, Follow::Yes, MAX_CAPABILITY_FILE_BYTES.min(self.left)) {
             Ok(bytes) => bytes,
             Err(error) if error.size_limit().is_some() => {
                 return self.leave_out(format!("capability file {uri} exceeded its read limit"));

@@ -9,6 +9,7 @@ use protocol::{CapabilityFile, DiscoveredPlugin, DiscoveredSkill, PathUri};
 
 use super::bundle::Bundle;
 use super::manifest::{Declarations, Declared};
+use crate::limits::{MAX_SCAN_DEPTH, MAX_SCAN_DIRECTORIES, MAX_SCAN_ENTRIES, MAX_SCAN_NAME_BYTES};
 
 /// Directories that hold the manifest of a plugin. The first that has one counts.
 const MANIFEST_DIRECTORIES: [&str; 3] = [".codex-plugin", ".claude-plugin", ".cursor-plugin"];
@@ -18,14 +19,12 @@ const SKILL_METADATA: &str = "agents/openai.yaml";
 const MCP_CONFIG: &str = ".mcp.json";
 
 const LIMITS: TreeWalkOptions = TreeWalkOptions {
-    max_depth: 6,
-    max_directories: 2_000,
-    max_entries: 20_000,
+    max_depth: MAX_SCAN_DEPTH,
+    max_directories: MAX_SCAN_DIRECTORIES,
+    max_entries: MAX_SCAN_ENTRIES,
     follow_directory_symlinks: true,
     prune_hidden_directories: false,
 };
-/// The names that a scan may come by, as published: the length of each URI and [`NAME_BYTES`].
-const NAMES_BYTES: usize = 4 << 20;
 const NAME_BYTES: usize = 64;
 
 /// What is in a root.
@@ -88,7 +87,7 @@ fn interesting_names(
 ) -> Result<InterestingNames, FileError> {
     let mut skills = Vec::new();
     let mut manifests = Vec::new();
-    let mut left = NAMES_BYTES;
+    let mut left = MAX_SCAN_NAME_BYTES;
     let end = files::walk(root, &LIMITS, cancel, &mut |item| {
         let path = match &item {
             WalkItem::Entry { path, .. } | WalkItem::Error { path, .. } => *path,

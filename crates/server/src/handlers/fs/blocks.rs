@@ -19,15 +19,12 @@ use super::look::on_the_wire;
 use super::{failed, follow, native};
 use crate::connection::Call;
 use crate::files::{HandleRefusal, Opened, Slot, Weight};
+use crate::limits::{MAX_BLOCK_BYTES, MAX_EXTENTS, MAX_HANDLE_ID_BYTES};
 use crate::session::Session;
 
-const HANDLE_ID_BYTES: usize = 32;
-const BLOCK_BYTES: usize = 1 << 20;
 /// Read at a time: small enough to stay in the cache until it is encoded.
 const PIECE_BYTES: usize = 48 << 10;
 const _: () = assert!(PIECE_BYTES.is_multiple_of(3), "pieces are encoded one behind the other");
-/// In one answer; a file with more is asked for again.
-const EXTENTS: usize = 4096;
 const EXTENTS_REPLY_BYTES: usize = 256 << 10;
 
 pub(in crate::handlers) fn open(call: Call, params: OpenParams, session: Arc<Session>) {
@@ -94,10 +91,10 @@ fn refused(refusal: &HandleRefusal, id: &str) -> WireError {
 }
 
 pub(in crate::handlers) fn read_block(call: Call, params: ReadBlockParams, session: Arc<Session>) {
-    let len = usize::try_from(params.len).ok().filter(|len| (1..=BLOCK_BYTES).contains(len));
+    let len = usize::try_from(params.len).ok().filter(|len| (1..=MAX_BLOCK_BYTES).contains(len));
     let checked = check_id(&params.handle_id).and_then(|()| {
         let len = len.ok_or_else(|| {
-            WireError::invalid_request(format!("file read block length must be between 1 and {BLOCK_BYTES}"))
+            WireError::invalid_request(format!("file read block length must be between 1 and {MAX_BLOCK_BYTES}"))
         })?;
         Ok((len, find(&session, &params.handle_id)?))
     });
@@ -144,7 +141,7 @@ pub(in crate::handlers) fn extents(call: Call, params: ExtentsParams, session: A
     connection.spawn(async move {
         let opened = share.await;
         let found = session.files.work.run(move || match &*opened {
-            Opened::File(file) => file.extents(params.offset, EXTENTS).map(Some),
+            Opened::File(file) => file.extents(params.offset, MAX_EXTENTS).map(Some),
             _ => Ok(None),
         });
         let result = match found.await {
@@ -165,8 +162,8 @@ pub(in crate::handlers) fn extents(call: Call, params: ExtentsParams, session: A
 pub(in crate::handlers) fn write_block(call: Call, params: WriteBlockParams, session: Arc<Session>) {
     let block = params.chunk.0;
     let checked = check_id(&params.handle_id).and_then(|()| {
-        if !(1..=BLOCK_BYTES).contains(&block.len()) {
-            let text = format!("file write block length must be between 1 and {BLOCK_BYTES}");
+        if !(1..=MAX_BLOCK_BYTES).contains(&block.len()) {
+            let text = format!("file write block length must be between 1 and {MAX_BLOCK_BYTES}");
             return Err(WireError::invalid_request(text));
         }
         let slot = find(&session, &params.handle_id)?;
@@ -274,10 +271,10 @@ fn check_upload(slot: &Slot) -> Result<(), WireError> {
 }
 
 fn check_id(id: &str) -> Result<(), WireError> {
-    if id.len() <= HANDLE_ID_BYTES {
+    if id.len() <= MAX_HANDLE_ID_BYTES {
         return Ok(());
     }
-    Err(WireError::invalid_request(format!("file read handle ID must not exceed {HANDLE_ID_BYTES} bytes")))
+    Err(WireError::invalid_request(format!("file read handle ID must not exceed {MAX_HANDLE_ID_BYTES} bytes")))
 }
 
 fn find(session: &Session, id: &str) -> Result<Slot, WireError> {

@@ -14,10 +14,9 @@ use protocol::{Base64Bytes, RequestId, WireError, encode_base64_response, encode
 
 use super::{Attempt, answer, answer_in_room, failed, follow, look, native, uri, wire_error};
 use crate::connection::{Call, Connection, MetadataRequest};
+use crate::limits::{MAX_DIRECTORY_ENTRIES, MAX_READ_FILE_BYTES};
 use crate::session::Session;
 
-/// The most `fs/readFile` reads, whatever a message may hold.
-const READ_FILE_BYTES: u64 = 512 << 20;
 /// A file up to here is read in the task of the connection if it is in the cache of the kernel: that takes less time than asking
 /// another thread to do it.
 const READ_AT_ONCE_BYTES: u64 = 64 << 10;
@@ -25,7 +24,6 @@ const READ_AT_ONCE_BYTES: u64 = 64 << 10;
 const AROUND_DATA_BYTES: usize = 64;
 /// So many looks in a turn take longer than it takes to wake another worker.
 const LOOKS_FOR_ANOTHER_WORKER: usize = 16;
-const DIRECTORY_ENTRIES: usize = 50_000;
 /// What stands around the name of an entry in a listing.
 const AROUND_ENTRY_BYTES: usize = 80;
 /// What a file that grows may have more, when it is read, than when room was taken for its answer.
@@ -50,7 +48,7 @@ pub(in crate::handlers) fn read_file(call: Call, params: FileParams, session: Ar
     let follow = follow(params.follow_symlinks);
     let connection = Arc::clone(&call.connection);
     let id = call.id().clone();
-    let most = READ_FILE_BYTES.min(fits);
+    let most = MAX_READ_FILE_BYTES.min(fits);
     let attempt = move |answer_bytes: usize| {
         let limit = (answer_bytes.saturating_sub(around) as u64 / 4 * 3).min(most);
         match files::read_file(&path, follow, limit) {
@@ -75,9 +73,9 @@ fn encode_file(id: &RequestId, data: &[u8]) -> Vec<u8> {
 fn too_large(error: &FileError, message_limit: usize) -> WireError {
     let mut wire = wire_error(error);
     match error.size_limit() {
-        Some(READ_FILE_BYTES) => {
+        Some(MAX_READ_FILE_BYTES) => {
             wire.code = protocol::ErrorCode::InvalidRequest.number();
-            wire.message = format!("file is too large to read: limit is {READ_FILE_BYTES} bytes");
+            wire.message = format!("file is too large to read: limit is {MAX_READ_FILE_BYTES} bytes");
         }
         Some(_) => {
             wire.code = protocol::ErrorCode::InvalidRequest.number();
@@ -198,7 +196,7 @@ fn list(
     may_hold: impl FnMut(&OsStr) -> bool,
 ) -> Result<Option<ReadDirectoryResult>, WireError> {
     let dangling = if dangling_links { DanglingLinks::Listed } else { DanglingLinks::LeftOut };
-    let listed = files::read_directory_while(path, DIRECTORY_ENTRIES, dangling, may_hold).map_err(failed)?;
+    let listed = files::read_directory_while(path, MAX_DIRECTORY_ENTRIES, dangling, may_hold).map_err(failed)?;
     let Some(entries) = listed else { return Ok(None) };
     let entries = entries.into_iter().map(|entry| {
         let (is_directory, is_file) = (entry.is_directory, entry.is_file);

@@ -16,9 +16,9 @@ use tokio::sync::{Notify, mpsc};
 use super::native;
 use crate::connection::{Call, Connection, SearchCancel};
 use crate::files::{Question, Weight};
+use crate::limits::MAX_HANDLE_ID_BYTES;
 use crate::session::Session;
 
-const SEARCH_ID_BYTES: usize = 32;
 /// What is gathered before it is sent.
 const BATCH_BYTES: usize = 64 << 10;
 /// A batch of matches is sent at the latest this long after the one before it, or after its first match if that came later.
@@ -39,8 +39,8 @@ struct ActiveSearch {
 
 impl ActiveSearch {
     fn begin(connection: &Arc<Connection>, id: String) -> Result<Self, WireError> {
-        if id.len() > SEARCH_ID_BYTES {
-            return Err(WireError::invalid_request(format!("search ID must not exceed {SEARCH_ID_BYTES} bytes")));
+        if id.len() > MAX_HANDLE_ID_BYTES {
+            return Err(WireError::invalid_request(format!("search ID must not exceed {MAX_HANDLE_ID_BYTES} bytes")));
         }
         let mut searches = connection.searches.lock();
         if searches.contains_key(&id) {

@@ -8,9 +8,8 @@ use protocol::{ErrorCode, NoResult, WireError};
 use super::{failed, native};
 use crate::connection::Call;
 use crate::files::{WatchRefusal, Watched};
+use crate::limits::MAX_HANDLE_ID_BYTES;
 use crate::session::Session;
-
-const WATCH_ID_BYTES: usize = 32;
 
 pub(in crate::handlers) fn watch(call: Call, params: WatchParams, session: Arc<Session>) {
     if let Some(seq) = params.after_seq {
@@ -76,10 +75,10 @@ pub(in crate::handlers) fn unwatch(call: Call, params: UnwatchParams, session: A
 }
 
 fn check_id(id: &str) -> Result<(), WireError> {
-    if id.len() <= WATCH_ID_BYTES {
+    if id.len() <= MAX_HANDLE_ID_BYTES {
         return Ok(());
     }
-    Err(WireError::invalid_request(format!("watch ID must not exceed {WATCH_ID_BYTES} bytes")))
+    Err(WireError::invalid_request(format!("watch ID must not exceed {MAX_HANDLE_ID_BYTES} bytes")))
 }
 
 fn refused(refusal: &WatchRefusal, id: &str) -> WireError {

@@ -1,0 +1,12 @@
+//! The limits of this crate, none of which a setting changes. The server lists them with all its other limits.
+
+pub use crate::search::{
+    MAX_BRACES, MAX_COMPILED_PATTERN_BYTES, MAX_CONTEXT_LINES, MAX_DEFAULT_THREADS as MAX_DEFAULT_SEARCH_THREADS,
+    MAX_GLOB_BYTES, MAX_GLOBS, MAX_IGNORE_FILE_BYTES, MAX_IGNORE_FILE_LINES, MAX_IGNORE_RULES,
+    MAX_LINE_BYTES as MAX_RESULT_LINE_BYTES, MAX_PATTERN_BYTES, MAX_SEARCH_ERRORS, MAX_SEARCHED_BYTES,
+};
+pub use crate::upload::MAX_LINKS as MAX_UPLOAD_LINKS;
+pub use crate::walk::{
+    MAX_DEPTH as MAX_WALK_DEPTH, MAX_DIRECTORIES as MAX_WALK_DIRECTORIES, MAX_ENTRIES as MAX_WALK_ENTRIES,
+};
+pub use crate::watch::MAX_EVENTS as MAX_WATCH_EVENTS;

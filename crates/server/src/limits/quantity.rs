@@ -1,0 +1,68 @@
+//! A number with its unit, written as the flags take it: `1024`, `64MiB`, `30s`.
+
+use std::fmt;
+use std::time::Duration;
+
+/// What a limit counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LimitUnit {
+    /// A number of things, from 1 to 4294967295.
+    Count,
+    /// A number of bytes.
+    Bytes,
+    /// A time, in milliseconds.
+    Milliseconds,
+}
+
+/// The value of a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quantity {
+    /// How many of the unit.
+    pub number: u64,
+    /// What is counted.
+    pub unit: LimitUnit,
+}
+
+const SIZES: &[(&str, u64)] = &[("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+const TIMES: &[(&str, u64)] = &[("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
+
+impl fmt::Display for Quantity {
+    /// In the largest unit in which it is a whole number.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = match self.unit {
+            LimitUnit::Count => &[],
+            LimitUnit::Bytes => SIZES,
+            LimitUnit::Milliseconds => TIMES,
+        };
+        match names.iter().find(|(_, size)| self.number != 0 && self.number.is_multiple_of(*size)) {
+            Some((name, size)) => f.pad(&format!("{}{name}", self.number / size)),
+            None if self.unit == LimitUnit::Milliseconds => f.pad(&format!("{}ms", self.number)),
+            None => f.pad(&self.number.to_string()),
+        }
+    }
+}
+
+/// The number of a time that is a limit.
+pub(crate) fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_written_as_flags_take_them() {
+        let shown = |number, unit| Quantity { number, unit }.to_string();
+        assert_eq!(shown(1024, LimitUnit::Count), "1024");
+        assert_eq!(
+            (shown(64 << 20, LimitUnit::Bytes), shown(1536, LimitUnit::Bytes)),
+            ("64MiB".into(), "1536".into())
+        );
+        assert_eq!(
+            (shown(600_000, LimitUnit::Milliseconds), shown(25_000, LimitUnit::Milliseconds)),
+            ("10m".into(), "25s".into())
+        );
+        assert_eq!((shown(0, LimitUnit::Milliseconds), shown(0, LimitUnit::Bytes)), ("0ms".into(), "0".into()));
+    }
+}
