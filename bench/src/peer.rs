@@ -6,7 +6,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
-use transport::{HttpSurface, ListenUrl, Listener, MessageLimits, MessageStream, ReadEvent, accept_messages};
+use transport::{
+    HttpSurface, ListenUrl, Listener, MessageLimits, MessageStream, Principal, ReadEvent, accept_messages,
+};
 
 /// With this argument, this program is the echo server.
 pub(crate) const ARGUMENT: &str = "--echo-peer";
@@ -47,8 +49,8 @@ pub(crate) fn serve() -> Result<()> {
         loop {
             let socket = listener.accept(|_| {}).await?;
             let limits = MessageLimits { message_bytes: 64 << 20 };
-            if let Some(stream) = accept_messages(socket, Arc::new(Open), limits).await? {
-                tokio::spawn(echo(stream));
+            if let Some(accepted) = accept_messages(socket, Arc::new(Open), limits).await? {
+                tokio::spawn(echo(accepted.stream));
             }
         }
     })
@@ -73,8 +75,8 @@ async fn echo(stream: MessageStream) -> Result<()> {
 struct Open;
 
 impl HttpSurface for Open {
-    fn authorize(&self, _: &http::HeaderMap) -> bool {
-        true
+    fn authorize(&self, _: &http::HeaderMap) -> Option<Principal> {
+        Some(Principal::Anybody)
     }
 
     fn metrics(&self) -> String {

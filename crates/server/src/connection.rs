@@ -15,7 +15,7 @@ use session::{ConnectionNumber, Departure, Observer};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use transport::{Framing, PeerLabel, ReceiptProof};
+use transport::{Framing, PeerLabel, Principal, ReceiptProof};
 
 pub(crate) use active_requests::{ActiveHttpRequest, MetadataRequest, SearchCancel};
 pub(crate) use call::{Call, resumed_elsewhere};
@@ -46,6 +46,8 @@ pub(crate) struct Connection {
     pub(crate) transport: Transport,
     /// The peer, for logs and errors.
     pub(crate) peer: PeerLabel,
+    /// Who the client is. It decides which sessions the connection may use.
+    pub(crate) principal: Principal,
     phase: Mutex<Phase>,
     /// The peer has closed the connection in order.
     said_goodbye: AtomicBool,
@@ -87,6 +89,7 @@ impl Connection {
         framing: Framing,
         receipt_proof: ReceiptProof,
         peer: PeerLabel,
+        principal: Principal,
     ) -> Self {
         let config = &shared.config;
         Self {
@@ -101,6 +104,7 @@ impl Connection {
             outbound: Arc::new(Outbound::new(shared.next_connection(), framing, receipt_proof, config.retain_bytes)),
             transport,
             peer,
+            principal,
             phase: Mutex::new(Phase::Fresh),
             said_goodbye: AtomicBool::new(false),
             has_detached: AtomicBool::new(false),

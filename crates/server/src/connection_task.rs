@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use protocol::{TakenOverNotification, encode_notification, notification};
-use transport::{CloseReason, Framing, MessageStream, ReadError, ReadEvent, Reader, Writer};
+use transport::{AcceptedStream, CloseReason, Framing, MessageStream, ReadError, ReadEvent, Reader, Writer};
 
 use self::inbox::Inbox;
 use self::peer_timer::{PeerState, PeerTimer};
@@ -90,18 +90,19 @@ impl ConnectionEnd {
 }
 
 /// Serves a connection until it ends.
-pub(crate) async fn serve(stream: MessageStream, transport: Transport, shared: Arc<ServerState>) {
+pub(crate) async fn serve(accepted: AcceptedStream, transport: Transport, shared: Arc<ServerState>) {
+    let AcceptedStream { stream, principal } = accepted;
     let MessageStream { reader, writer, framing, receipt_proof, peer } = stream;
-    let connection = Arc::new(Connection::new(&shared, transport, framing, receipt_proof, peer));
-    shared.metrics.connection_opened(transport);
+    let connection = Arc::new(Connection::new(&shared, transport, framing, receipt_proof, peer, principal));
+    shared.metrics.connection_opened(transport, &connection.principal);
     shared.add_connection(&connection.outbound);
-    tracing::debug!(peer = %connection.peer, "connection opened");
+    tracing::debug!(peer = %connection.peer, principal = %connection.principal, "connection opened");
     if survive(converse(&connection, reader, writer)).await.is_none() {
         clean_up_after_panic(&connection).await;
     }
     connection.outbound.drop_answers();
     shared.remove_connection(&connection.outbound);
-    shared.metrics.connection_closed(transport);
+    shared.metrics.connection_closed(transport, &connection.principal);
 }
 
 /// Frees the session and ends the handlers of a connection whose task has panicked.

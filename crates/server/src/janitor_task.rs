@@ -90,10 +90,9 @@ mod tests {
 
     use parking_lot::Mutex;
     use protocol::SessionId;
-    use session::Attachment;
     use spawn::{SpawnCommand, StdinMode, Stdio};
     use tokio::time::timeout;
-    use transport::{Framing, ReceiptProof};
+    use transport::{Framing, Principal, ReceiptProof};
 
     use super::*;
     use crate::config::Config;
@@ -114,8 +113,8 @@ mod tests {
         ));
         Arc::new(Session::new(
             SessionId::from("s".to_owned()),
+            Principal::Anybody,
             shared.spawner.session_tags(),
-            Attachment::new(outbound.number, config.session_ttl, config.detached_hold),
             outbound,
             shared.session_files(),
             config,

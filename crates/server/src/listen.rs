@@ -8,8 +8,8 @@ use parking_lot::Mutex;
 use session::LogRateLimit;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use transport::{
-    AcceptError, AcceptWarning, BindError, HttpSurface, ListenUrl, Listener, MessageLimits, MessageStream, PeerLabel,
-    Socket, TlsAcceptor, accept_messages,
+    AcceptError, AcceptWarning, AcceptedStream, BindError, HttpSurface, ListenUrl, Listener, MessageLimits,
+    MessageStream, PeerLabel, Principal, Socket, TlsAcceptor, accept_messages,
 };
 
 use crate::connection_task::serve;
@@ -100,11 +100,13 @@ impl Server {
         }
         let stdio = (stdio_count == 1).then(|| {
             let stream = transport::stdio(limits(&self.shared));
+            let principal = Principal::User(rustix::process::geteuid().as_raw());
+            let accepted = AcceptedStream { stream, principal };
             let present = self.shared.presence.enter();
             let shared = Arc::clone(&self.shared);
             self.shared.connections.spawn(async move {
                 let _present = present;
-                serve(stream, Transport::stdio, shared).await;
+                serve(accepted, Transport::stdio, shared).await;
             })
         });
         Ok(Running { addresses, stdio })
@@ -185,13 +187,13 @@ async fn accept(
             // A peer that is still in its handshake when the server closes is not waited for. The handshake needs much
             // more memory than the connection that follows, so both have their own.
             let admitted = Box::pin(shake_hands(socket, surface, limits(&shared), &handshake));
-            let Some(Some(stream)) = closing.run_until_cancelled(admitted).await else { return };
+            let Some(Some(accepted)) = closing.run_until_cancelled(admitted).await else { return };
             let _place = match closing.run_until_cancelled(places.admit(&handshake, &shared.metrics)).await {
                 Some(Admission::Connected(place)) => place,
-                Some(Admission::NoRoom) => return turn_away(stream, &handshake).await,
+                Some(Admission::NoRoom) => return turn_away(accepted.stream, &handshake).await,
                 Some(Admission::GaveWay) | None => return,
             };
-            Box::pin(serve(stream, transport, shared)).await;
+            Box::pin(serve(accepted, transport, shared)).await;
         });
     }
 }
@@ -202,11 +204,11 @@ async fn shake_hands(
     surface: Arc<dyn HttpSurface>,
     limits: MessageLimits,
     handshake: &Handshake,
-) -> Option<MessageStream> {
+) -> Option<AcceptedStream> {
     let peer = socket.peer.clone();
     tokio::select! {
         accepted = accept_messages(socket, surface, limits) => match accepted {
-            Ok(stream) => stream,
+            Ok(accepted) => accepted,
             Err(error) => {
                 log_refused(&peer, &error);
                 None
@@ -307,9 +309,9 @@ impl Surface {
 }
 
 impl HttpSurface for Surface {
-    fn authorize(&self, headers: &HeaderMap) -> bool {
-        let checked = self.door.tokens.as_ref().map_or(Ok(()), |tokens| tokens.check(headers).map(drop));
-        checked.map_err(|refusal| self.refuse(refusal)).is_ok()
+    fn authorize(&self, headers: &HeaderMap) -> Option<Principal> {
+        let Some(tokens) = &self.door.tokens else { return Some(Principal::Anybody) };
+        tokens.check(headers).map(Principal::Token).map_err(|refusal| self.refuse(refusal)).ok()
     }
 
     fn metrics(&self) -> String {

@@ -10,6 +10,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
+use transport::Principal;
 
 /// Which kind of connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
@@ -46,6 +47,8 @@ pub(crate) enum AuthenticationFailure {
     malformed,
     wrong,
     other_user,
+    /// The client knows the id of a session that another principal has made.
+    other_session,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -56,6 +59,12 @@ struct FailureLabel {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct TransportLabel {
     transport: Transport,
+}
+
+/// Names of tokens and users are a label. The token file bounds their number.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PrincipalLabel {
+    principal: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -75,6 +84,8 @@ pub(crate) struct Metrics {
     registry: Registry,
     connections_active: Family<TransportLabel, Gauge>,
     connections_total: Family<TransportLabel, Counter>,
+    principal_connections_active: Family<PrincipalLabel, Gauge>,
+    principal_connections_total: Family<PrincipalLabel, Counter>,
     connections_waiting: Gauge,
     authentication_failures: Family<FailureLabel, Counter>,
     requests_total: Family<RequestLabels, Counter>,
@@ -104,6 +115,8 @@ impl Metrics {
         let metrics = Self {
             connections_active: Family::default(),
             connections_total: Family::default(),
+            principal_connections_active: Family::default(),
+            principal_connections_total: Family::default(),
             connections_waiting: Gauge::default(),
             authentication_failures: Family::default(),
             requests_total: Family::default(),
@@ -119,13 +132,24 @@ impl Metrics {
         registry.register("connections_active", "Open connections", metrics.connections_active.clone());
         registry.register("connections", "Connections accepted", metrics.connections_total.clone());
         registry.register(
+            "principal_connections_active",
+            "Open connections, by user or token",
+            metrics.principal_connections_active.clone(),
+        );
+        registry.register(
+            "principal_connections",
+            "Connections accepted, by user or token",
+            metrics.principal_connections_total.clone(),
+        );
+        registry.register(
             "connections_waiting",
             "Clients that wait because --max-connections are open",
             metrics.connections_waiting.clone(),
         );
         registry.register(
             "authentication_failures",
-            "Requests for a connection or for metrics without an accepted token, or from another user",
+            "Requests for a connection or for metrics without an accepted token, connections of another user, and requests for a \
+             session of another user or token",
             metrics.authentication_failures.clone(),
         );
         registry.register("requests", "Requests answered", metrics.requests_total.clone());
@@ -143,7 +167,10 @@ impl Metrics {
         Self { registry, ..metrics }
     }
 
-    pub(crate) fn connection_opened(&self, transport: Transport) {
+    pub(crate) fn connection_opened(&self, transport: Transport, principal: &Principal) {
+        let by_principal = PrincipalLabel { principal: principal.to_string() };
+        self.principal_connections_active.get_or_create(&by_principal).inc();
+        self.principal_connections_total.get_or_create(&by_principal).inc();
         let label = TransportLabel { transport };
         self.connections_active.get_or_create(&label).inc();
         self.connections_total.get_or_create(&label).inc();
@@ -159,7 +186,9 @@ impl Metrics {
         self.authentication_failures.get_or_create(&FailureLabel { reason }).inc();
     }
 
-    pub(crate) fn connection_closed(&self, transport: Transport) {
+    pub(crate) fn connection_closed(&self, transport: Transport, principal: &Principal) {
+        let by_principal = PrincipalLabel { principal: principal.to_string() };
+        self.principal_connections_active.get_or_create(&by_principal).dec();
         self.connections_active.get_or_create(&TransportLabel { transport }).dec();
     }
 

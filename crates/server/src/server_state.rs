@@ -8,16 +8,17 @@ use std::io;
 use std::num::NonZero;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fetch::Fetcher;
 use parking_lot::Mutex;
 use protocol::ShellInfo;
-use session::{ConnectionNumber, MemoryPressure, ReclaimStep};
+use session::{ConnectionNumber, LogRateLimit, MemoryPressure, ReclaimStep};
 use spawn::{GuardProgram, HostProcess, Spawner};
 use tokio::sync::{OnceCell, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use transport::{PeerLabel, Principal};
 
 use crate::blocking::{BlockingThreads, Growth};
 use crate::budget::Budget;
@@ -25,7 +26,7 @@ use crate::config::Config;
 use crate::environment::{Variables, server_env, users_shell};
 use crate::files::{SearchPlaces, SessionFiles};
 use crate::janitor::Janitor;
-use crate::metrics::Metrics;
+use crate::metrics::{AuthenticationFailure, Metrics};
 use crate::outbound::{LargeAnswers, Outbound};
 use crate::presence::Presence;
 use crate::session::{Session, Sessions};
@@ -41,6 +42,9 @@ const AT_ONCE_PER_PROCESSOR: usize = 4;
 /// When no work on files is begun for so long although some waits, its threads hang and another is added.
 const LONGEST_FILE_OPERATION: Duration = Duration::from_millis(250);
 
+/// A client could ask for the session of another one without end, and must not fill the log with it. `/metrics` counts every attempt.
+const FOREIGN_SESSION_LINES: LogRateLimit = LogRateLimit::new(20, Duration::from_secs(10));
+
 /// What everything in the server can reach.
 pub(crate) struct ServerState {
     pub(crate) config: Config,
@@ -49,9 +53,10 @@ pub(crate) struct ServerState {
     pub(crate) presence: Presence,
     pub(crate) janitor: Janitor,
     pub(crate) metrics: Metrics,
-    /// BudgetShare output.
+    foreign_session_log: Mutex<LogRateLimit>,
+    /// Memory of the retained output of all processes.
     pub(crate) budget: Arc<Budget>,
-    /// Input that waits.
+    /// Bytes of input that wait for all processes to read them.
     pub(crate) stdin_budget: Arc<Budget>,
     pub(crate) http_budget: Arc<Budget>,
     /// The shell of the user the server runs as.
@@ -109,6 +114,7 @@ impl ServerState {
             sessions: Sessions::default(),
             presence: Presence::new(),
             metrics: Metrics::new(),
+            foreign_session_log: Mutex::new(FOREIGN_SESSION_LINES),
             env,
             tasks: TaskTracker::new(),
             actors: TaskTracker::new(),
@@ -123,6 +129,14 @@ impl ServerState {
 
     pub(crate) fn next_connection(&self) -> ConnectionNumber {
         ConnectionNumber(self.last_connection.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    /// Logs and counts that a client has asked for a session that another principal has made.
+    pub(crate) fn note_foreign_session(&self, principal: &Principal, peer: &PeerLabel) {
+        self.metrics.authentication_failed(AuthenticationFailure::other_session);
+        if self.foreign_session_log.lock().handle_event(Instant::now()).is_some() {
+            tracing::warn!(%peer, %principal, "refused: the client asked for a session of another user or token");
+        }
     }
 
     /// Room for what a new session does with files.

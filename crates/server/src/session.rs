@@ -16,8 +16,9 @@ use session::{
     StillAttached,
 };
 use spawn::SessionTags;
+use transport::Principal;
 
-pub(crate) use registry::{Sessions, TooManySessions};
+pub(crate) use registry::{SessionRefusal, Sessions, TooManySessions};
 pub(crate) use table::{DeferredRequest, Lookup, ReserveRefusal, StartOutcome, StartReservation, Table};
 
 use crate::blocking::Asker;
@@ -35,6 +36,8 @@ const HTTP_BUDGET_DIVISOR: usize = 4;
 /// The processes, files and settings of a client. They outlive its connections.
 pub(crate) struct Session {
     pub(crate) id: SessionId,
+    /// Who has made the session. Nobody else can resume, take over, observe or keep it.
+    pub(crate) owner: Principal,
     pub(crate) tags: SessionTags,
     pub(crate) table: Table,
     pub(crate) files: SessionFiles,
@@ -63,10 +66,11 @@ struct AttachmentState {
 }
 
 impl Session {
+    /// A session to which the connection of `outbound` is attached.
     pub(crate) fn new(
         id: SessionId,
+        owner: Principal,
         tags: SessionTags,
-        attachment: Attachment,
         outbound: Arc<Outbound>,
         files: SessionFiles,
         config: &Config,
@@ -74,6 +78,7 @@ impl Session {
     ) -> Self {
         Self {
             id,
+            owner,
             tags,
             table: Table::default(),
             files,
@@ -81,7 +86,7 @@ impl Session {
             lookups: fetch::LookupAllowance::default(),
             http_budget: Budget::new(config.max_buffered_http / HTTP_BUDGET_DIVISOR),
             attachment: Mutex::new(AttachmentState {
-                rules: attachment,
+                rules: Attachment::new(outbound.number, config.session_ttl, config.detached_hold),
                 outbound: Some(outbound),
                 last_departure: Departure::Lost,
                 expiry: SingleTimer::default(),

@@ -13,6 +13,7 @@ use crate::framing::Framing;
 use crate::http::{self, HttpError, HttpSurface, REQUEST_TIMEOUT, Trust, Upgraded};
 use crate::message::MessageLimits;
 use crate::peer::PeerLabel;
+use crate::principal::Principal;
 use crate::socket::{Socket, SocketStream};
 use crate::stream::{MessageStream, lines};
 
@@ -33,6 +34,15 @@ pub enum AcceptError {
     Io(#[from] io::Error),
 }
 
+/// The message stream of an accepted socket.
+#[derive(Debug)]
+pub struct AcceptedStream {
+    /// Both directions of the connection.
+    pub stream: MessageStream,
+    /// Who is behind it.
+    pub principal: Principal,
+}
+
 /// Serves HTTP/1 on an accepted socket until the peer upgrades to a WebSocket. Returns `None` if the peer leaves without an upgrade.
 ///
 /// A Unix socket has two protocols. If the first byte is a letter, as in every HTTP method, it is HTTP; otherwise it is one message per
@@ -41,7 +51,7 @@ pub async fn accept_messages(
     socket: Socket,
     surface: Arc<dyn HttpSurface>,
     limits: MessageLimits,
-) -> Result<Option<MessageStream>, AcceptError> {
+) -> Result<Option<AcceptedStream>, AcceptError> {
     let Socket { stream, peer, trust, accepted_at, .. } = socket;
     let deadline = accepted_at + REQUEST_TIMEOUT;
     let connection = HttpConnection { surface, peer, limits, deadline };
@@ -51,12 +61,13 @@ pub async fn accept_messages(
             let handshake = timeout_at(deadline, tls.accept(stream)).await.map_err(|_| AcceptError::Deadline)?;
             connection.serve(handshake.map_err(AcceptError::Tls)?, tokio::io::split, trust).await
         }
-        SocketStream::Unix(stream) => match first_byte(&stream, deadline).await? {
+        SocketStream::Unix(stream, uid) => match first_byte(&stream, deadline).await? {
             None => Ok(None),
             Some(byte) if byte.is_ascii_alphabetic() => connection.serve(stream, UnixStream::into_split, trust).await,
             Some(_) => {
                 let (read, write) = stream.into_split();
-                Ok(Some(lines(read, write, connection.peer, limits)))
+                let stream = lines(read, write, connection.peer, limits);
+                Ok(Some(AcceptedStream { stream, principal: Principal::User(uid) }))
             }
         },
     }
@@ -76,16 +87,19 @@ impl HttpConnection {
         io: T,
         split: impl FnOnce(T) -> (R, W),
         trust: Trust,
-    ) -> Result<Option<MessageStream>, AcceptError>
+    ) -> Result<Option<AcceptedStream>, AcceptError>
     where
         T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
         R: AsyncRead + Send + Unpin + 'static,
         W: AsyncWrite + Send + Unpin + 'static,
     {
-        let Some(Upgraded { io, already_read }) = http::serve(io, self.surface, trust, self.deadline).await? else {
+        let Some(upgraded) = http::serve(io, self.surface, trust, self.deadline).await? else {
             return Ok(None);
         };
-        Ok(Some(MessageStream::upgraded(split(io), Framing::WebSocketServer, already_read, self.peer, self.limits)))
+        let Upgraded { io, already_read, principal } = upgraded;
+        let framing = Framing::WebSocketServer;
+        let stream = MessageStream::upgraded(split(io), framing, already_read, self.peer, self.limits);
+        Ok(Some(AcceptedStream { stream, principal }))
     }
 }
 

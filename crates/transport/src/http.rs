@@ -6,13 +6,16 @@ mod connection;
 mod host;
 mod routes;
 
+use crate::principal::Principal;
+
 pub(crate) use connection::{HttpError, Upgraded, serve};
 pub use connection::{MAX_HEADER_BYTES, REQUEST_TIMEOUT};
 
 /// What the HTTP endpoints ask the server that owns the listener.
 pub trait HttpSurface: Send + Sync + 'static {
-    /// Whether a request with these headers may upgrade to a WebSocket or read the metrics. Not asked on a Unix socket.
-    fn authorize(&self, headers: &::http::HeaderMap) -> bool;
+    /// Who has sent a request with these headers. `None` if the sender may neither upgrade to a WebSocket nor read the metrics. Not asked
+    /// on a Unix socket, where the kernel reports the user of the peer.
+    fn authorize(&self, headers: &::http::HeaderMap) -> Option<Principal>;
     /// The body of `/metrics`, in OpenMetrics text format.
     fn metrics(&self) -> String;
     /// Whether a listener on loopback answers requests whose `Host` is `host`: a name or an IP address, without port and brackets. Not
@@ -23,8 +26,8 @@ pub trait HttpSurface: Send + Sync + 'static {
 /// What a listener knows about its peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trust {
-    /// Unix socket: the kernel has reported the user of the peer, and the listener has accepted this user.
-    VerifiedUser,
+    /// Unix socket: the kernel has reported the uid of the peer, and the listener has accepted this user.
+    VerifiedUser(u32),
     /// TCP on a loopback address: the peer is a program on this machine, or a web page in a browser on this machine whose host name
     /// resolves to this address (DNS rebinding). Only the `Host` header tells them apart.
     Loopback,

@@ -145,26 +145,19 @@ impl Listener {
         let (stream, from) = match &self.socket {
             BoundSocket::Tcp(listener) => {
                 let Some((stream, from)) = accept_tcp(listener).await? else { return Ok(Ok(None)) };
-                (SocketStream::Tcp(stream), Some(from))
+                (SocketStream::Tcp(stream), from)
             }
             BoundSocket::Tls(listener, tls) => {
                 let Some((stream, from)) = accept_tcp(listener).await? else { return Ok(Ok(None)) };
-                (SocketStream::Tls(stream, tls.clone()), Some(from))
+                (SocketStream::Tls(stream, tls.clone()), from)
             }
             BoundSocket::Unix(file) => match file.accept().await? {
-                Ok(stream) => (SocketStream::Unix(stream), None),
+                Ok((stream, uid)) => return Ok(Ok(Some(Socket::unix(stream, uid)))),
                 Err(other_user) => return Ok(Err(other_user)),
             },
         };
-        Ok(Ok(Some(Socket::new(stream, from, self.trust()))))
-    }
-
-    fn trust(&self) -> Trust {
-        match self.socket {
-            BoundSocket::Unix(_) => Trust::VerifiedUser,
-            BoundSocket::Tcp(_) | BoundSocket::Tls(..) if self.url.is_local() => Trust::Loopback,
-            BoundSocket::Tcp(_) | BoundSocket::Tls(..) => Trust::Network,
-        }
+        let trust = if self.url.is_local() { Trust::Loopback } else { Trust::Network };
+        Ok(Ok(Some(Socket::tcp(stream, from, trust))))
     }
 }
 

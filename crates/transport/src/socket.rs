@@ -27,14 +27,21 @@ pub struct Socket {
 pub(crate) enum SocketStream {
     Tcp(TcpStream),
     Tls(TcpStream, TlsAcceptor),
-    Unix(UnixStream),
+    /// With the uid of the peer.
+    Unix(UnixStream, u32),
 }
 
 impl Socket {
-    /// A socket whose peer has the address `from`, if it has one.
-    pub(crate) fn new(stream: SocketStream, from: Option<SocketAddr>, trust: Trust) -> Self {
-        let peer = from.map_or_else(|| PeerLabel::new("unix"), PeerLabel::new);
-        Self { stream, peer, address: from.map(|from| from.ip()), trust, accepted_at: Instant::now() }
+    /// A socket over TCP, with or without TLS, whose peer has the address `from`.
+    pub(crate) fn tcp(stream: SocketStream, from: SocketAddr, trust: Trust) -> Self {
+        Self { stream, peer: PeerLabel::new(from), address: Some(from.ip()), trust, accepted_at: Instant::now() }
+    }
+
+    /// A Unix socket whose peer has the uid `uid`.
+    pub(crate) fn unix(stream: UnixStream, uid: u32) -> Self {
+        let trust = Trust::VerifiedUser(uid);
+        let stream = SocketStream::Unix(stream, uid);
+        Self { stream, peer: PeerLabel::new("unix"), address: None, trust, accepted_at: Instant::now() }
     }
 }
 
@@ -43,7 +50,7 @@ impl std::fmt::Debug for SocketStream {
         f.write_str(match self {
             Self::Tcp(_) => "Tcp",
             Self::Tls(..) => "Tls",
-            Self::Unix(_) => "Unix",
+            Self::Unix(..) => "Unix",
         })
     }
 }

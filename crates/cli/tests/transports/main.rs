@@ -5,6 +5,7 @@ mod addresses;
 mod command_line;
 mod goodbyes;
 mod http;
+mod principals;
 mod shutdown;
 mod stdio;
 mod tls;

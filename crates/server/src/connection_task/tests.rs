@@ -3,7 +3,7 @@
 use protocol::ProcessId;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf};
-use transport::{MessageLimits, PeerLabel};
+use transport::{MessageLimits, PeerLabel, Principal};
 
 use super::*;
 use crate::config::Config;
@@ -23,7 +23,8 @@ impl MemoryClient {
         let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
         let (read, write) = tokio::io::split(theirs);
         let stream = transport::lines(read, write, PeerLabel::new("memory"), MessageLimits::default());
-        shared.connections.spawn(serve(stream, Transport::stdio, Arc::clone(shared)));
+        let accepted = AcceptedStream { stream, principal: Principal::Anybody };
+        shared.connections.spawn(serve(accepted, Transport::stdio, Arc::clone(shared)));
         let (read, requests) = tokio::io::split(ours);
         Self { requests, answers: BufReader::new(read).lines() }
     }

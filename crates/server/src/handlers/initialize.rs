@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use protocol::{ErrorCode, InitializeParams, InitializeResult, SessionId, WireError};
-use session::{Attachment, Departure};
+use session::Departure;
 
 use crate::connection::{Call, Phase, Role};
-use crate::session::{Session, TooManySessions};
+use crate::session::{Session, SessionRefusal, TooManySessions};
 
 pub(super) async fn initialize(call: Call, params: Result<InitializeParams, WireError>) {
     let connection = Arc::clone(&call.connection);
@@ -38,19 +38,18 @@ pub(super) async fn initialize(call: Call, params: Result<InitializeParams, Wire
 fn open(call: &Call, keep: Option<Duration>) -> Result<Arc<Session>, WireError> {
     let shared = &call.connection.shared;
     let config = &shared.config;
-    let mut attachment = Attachment::new(call.connection.number(), config.session_ttl, config.detached_hold);
-    if let Some(keep) = keep {
-        attachment.keep_for(keep);
-    }
     let session = Arc::new(Session::new(
         SessionId::from(uuid::Uuid::new_v4().to_string()),
+        call.connection.principal.clone(),
         shared.spawner.session_tags(),
-        attachment,
         Arc::clone(&call.connection.outbound),
         shared.session_files(),
         config,
         shared.presence.enter(),
     ));
+    if let Some(keep) = keep {
+        session.keep_for(keep);
+    }
     match shared.sessions.insert(&session, config.max_sessions) {
         Ok(None) => {}
         Ok(Some(spared)) => {
@@ -74,9 +73,9 @@ async fn resume(call: &Call, id: SessionId, keep: Option<Duration>) -> Result<Ar
         let message = format!("session {id} is already attached to another connection");
         WireError::new(ErrorCode::SessionAttached, message)
     };
-    let session = shared.sessions.get(&id).ok_or_else(|| unknown(&id))?;
+    let session = find(call, &id)?;
     if let Some(holder) = session.outbound() {
-        // Whoever presents the id is its client; only a connection that still answers keeps it out.
+        // The owner of the session has presented its id. Only a connection that still answers keeps it out.
         if holder.is_alive(shared.config.takeover_after).await {
             return Err(attached());
         }
@@ -89,16 +88,28 @@ async fn resume(call: &Call, id: SessionId, keep: Option<Duration>) -> Result<Ar
     }
 }
 
-/// Takes the session from whoever is attached, alive or not.
+/// The session with this id, if the principal of the connection owns it.
+fn find(call: &Call, id: &SessionId) -> Result<Arc<Session>, WireError> {
+    let connection = &call.connection;
+    connection.shared.sessions.get(id, &connection.principal).map_err(|refusal| match refusal {
+        SessionRefusal::Unknown => unknown(id),
+        SessionRefusal::OwnedByAnother => {
+            connection.shared.note_foreign_session(&connection.principal, &connection.peer);
+            WireError::invalid_request(format!("session {id} belongs to another user or token"))
+        }
+    })
+}
+
+/// Takes the session from the connection that is attached to it, alive or not.
 fn take_over(call: &Call, id: SessionId, keep: Option<Duration>) -> Result<Arc<Session>, WireError> {
-    let session = call.connection.shared.sessions.get(&id).ok_or_else(|| unknown(&id))?;
+    let session = find(call, &id)?;
     let taken = session.take_over(&call.connection.outbound, keep, Instant::now());
     taken_up(call, session, taken)
 }
 
 /// Looks at the session beside the connection that is attached to it.
 fn observe(call: &Call, id: &SessionId, keep: Option<Duration>) -> Result<(Arc<Session>, Role), WireError> {
-    let session = call.connection.shared.sessions.get(id).ok_or_else(|| unknown(id))?;
+    let session = find(call, id)?;
     let observer = session.observe(keep, Instant::now());
     let session = taken_up(call, session, observer.is_some())?;
     observer.map(|observer| (session, Role::Observing(observer))).ok_or_else(|| unknown(id))

@@ -6,12 +6,22 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 use protocol::SessionId;
+use transport::Principal;
 
 use super::Session;
 
 /// There are as many sessions as `--max-sessions` permits, and none of them may be ended for a new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooManySessions;
+
+/// Why a connection does not get a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SessionRefusal {
+    /// No session has this id, or the session has ended.
+    Unknown,
+    /// Another principal has made the session.
+    OwnedByAnother,
+}
 
 /// All sessions that have not ended.
 #[derive(Default)]
@@ -32,8 +42,10 @@ impl Sessions {
         Ok(evicted)
     }
 
-    pub(crate) fn get(&self, id: &SessionId) -> Option<Arc<Session>> {
-        self.by_id.lock().get(id).cloned()
+    /// The session with this id. To know the id is not enough: `principal` must have made the session.
+    pub(crate) fn get(&self, id: &SessionId, principal: &Principal) -> Result<Arc<Session>, SessionRefusal> {
+        let session = self.by_id.lock().get(id).cloned().ok_or(SessionRefusal::Unknown)?;
+        if session.owner == *principal { Ok(session) } else { Err(SessionRefusal::OwnedByAnother) }
     }
 
     pub(crate) fn remove(&self, id: &SessionId) {

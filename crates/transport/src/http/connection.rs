@@ -4,13 +4,13 @@
 use std::convert::Infallible;
 use std::future::{Ready, poll_fn, ready};
 use std::pin::pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response, StatusCode};
+use http::{Request, Response};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -19,7 +19,9 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::time::Instant;
 
-use super::{HttpSurface, Trust, routes};
+use super::routes::{self, Route};
+use super::{HttpSurface, Trust};
+use crate::principal::Principal;
 
 /// Longest time from accept to the first complete request, and from one request to the next.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -31,6 +33,8 @@ pub(crate) struct Upgraded<T> {
     pub(crate) io: T,
     /// Bytes that were read behind the headers of the request: the beginning of the first frames.
     pub(crate) already_read: Bytes,
+    /// Who has asked for the upgrade.
+    pub(crate) principal: Principal,
 }
 
 /// Why HTTP ended without an upgrade and without an orderly close.
@@ -70,8 +74,8 @@ where
     ended.await?;
     let parts = connection.into_parts();
     let mut io = parts.io.into_inner();
-    if activity.upgraded.load(Ordering::Relaxed) {
-        return Ok(Some(Upgraded { io, already_read: parts.read_buf }));
+    if let Some(principal) = activity.upgraded_by.get() {
+        return Ok(Some(Upgraded { io, already_read: parts.read_buf, principal: principal.clone() }));
     }
     // Over TLS this sends `close_notify`; without it some clients report a truncated answer. A failure means that the peer has left.
     let _ = tokio::time::timeout_at(timeout.deadline(), io.shutdown()).await;
@@ -83,7 +87,8 @@ where
 struct HttpActivity {
     /// Number of requests that were answered.
     answered: AtomicU64,
-    upgraded: AtomicBool,
+    /// Who has upgraded the connection. Empty before the upgrade.
+    upgraded_by: OnceLock<Principal>,
 }
 
 struct Router {
@@ -98,11 +103,15 @@ impl Service<Request<Incoming>> for Router {
     type Future = Ready<Result<Self::Response, Infallible>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        let response = routes::respond(&request, &*self.surface, self.trust);
+        let route = routes::respond(&request, &*self.surface, self.trust);
         self.activity.answered.fetch_add(1, Ordering::Relaxed);
-        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-            self.activity.upgraded.store(true, Ordering::Relaxed);
-        }
-        ready(Ok(response))
+        ready(Ok(match route {
+            Route::Answer(response) => response,
+            Route::Upgrade(response, principal) => {
+                // hyper reads no further request after an upgrade, so this is the first and only one.
+                let _first = self.activity.upgraded_by.set(principal);
+                response
+            }
+        }))
     }
 }

@@ -1,4 +1,4 @@
-//! Maps a request to its response, without I/O. After a response with status 101 the connection is a WebSocket.
+//! Maps a request to its response, without I/O.
 
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -7,9 +7,18 @@ use http_body_util::Full;
 
 use super::host::is_for_this_machine;
 use super::{HttpSurface, Trust};
+use crate::principal::Principal;
 use crate::websocket::accept_key;
 
 type RouteResponse = Response<Full<Bytes>>;
+
+/// What a request leads to.
+#[derive(Debug)]
+pub(super) enum Route {
+    Answer(RouteResponse),
+    /// After this response the connection is a WebSocket of the principal.
+    Upgrade(RouteResponse, Principal),
+}
 
 const METRICS_TEXT: HeaderValue =
     HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
@@ -17,29 +26,34 @@ const WEBSOCKET: HeaderValue = HeaderValue::from_static("websocket");
 const UPGRADE: HeaderValue = HeaderValue::from_static("upgrade");
 const SUPPORTED_VERSION: HeaderValue = HeaderValue::from_static("13");
 
-/// Returns the response to one request.
-pub(super) fn respond<B>(request: &Request<B>, surface: &dyn HttpSurface, trust: Trust) -> RouteResponse {
+/// Returns what one request leads to.
+pub(super) fn respond<B>(request: &Request<B>, surface: &dyn HttpSurface, trust: Trust) -> Route {
     // Only browsers send an `Origin`, and no web page may use this server.
     if request.headers().contains_key(header::ORIGIN) {
-        return status(StatusCode::FORBIDDEN);
+        return Route::Answer(status(StatusCode::FORBIDDEN));
     }
     if trust == Trust::Loopback && !is_for_this_machine(request, |host| surface.serves_host(host)) {
-        return foreign_host();
+        return Route::Answer(foreign_host());
     }
-    let is_authorized = || trust == Trust::VerifiedUser || surface.authorize(request.headers());
-    match request.uri().path() {
+    let principal = || match trust {
+        Trust::VerifiedUser(uid) => Some(Principal::User(uid)),
+        Trust::Loopback | Trust::Network => surface.authorize(request.headers()),
+    };
+    Route::Answer(match request.uri().path() {
         "/healthz" => text("ok"),
         // A server that is shutting down has stopped listening, so a server that answers is ready.
         "/readyz" => status(StatusCode::OK),
-        "/metrics" if !is_authorized() => unauthorized(),
+        "/metrics" if principal().is_none() => unauthorized(),
         "/metrics" => with_header(text(surface.metrics()), header::CONTENT_TYPE, METRICS_TEXT),
         "/" => match websocket_key(request) {
             None => upgrade_required(),
-            Some(_) if !is_authorized() => unauthorized(),
-            Some(key) => switching_protocols(key),
+            Some(key) => match principal() {
+                None => unauthorized(),
+                Some(principal) => return Route::Upgrade(switching_protocols(key), principal),
+            },
         },
         _ => status(StatusCode::NOT_FOUND),
-    }
+    })
 }
 
 /// The key of a complete WebSocket upgrade request.

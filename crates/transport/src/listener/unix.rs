@@ -65,12 +65,15 @@ impl UnixSocketFile {
         Ok(Self { listener, path: path.into(), identity, _lock: lock })
     }
 
-    /// Accepts the next connection, or returns the user of a peer that is not allowed to connect.
-    pub(super) async fn accept(&self) -> io::Result<Result<UnixStream, OtherUser>> {
+    /// Accepts the next connection and returns it with the uid of its peer, or returns the user of a peer that is not allowed to connect.
+    pub(super) async fn accept(&self) -> io::Result<Result<(UnixStream, u32), OtherUser>> {
         let (stream, _) = self.listener.accept().await?;
         let uid = stream.peer_cred().ok().map(|credentials| credentials.uid());
-        let is_allowed = uid.is_some_and(|uid| may_connect(uid, rustix::process::geteuid().as_raw()));
-        Ok(if is_allowed { Ok(stream) } else { Err(OtherUser { uid }) })
+        let own = rustix::process::geteuid().as_raw();
+        Ok(match uid {
+            Some(uid) if may_connect(uid, own) => Ok((stream, uid)),
+            _ => Err(OtherUser { uid }),
+        })
     }
 }
 

@@ -103,7 +103,7 @@ async fn an_authority_from_a_file_is_trusted_for_every_connection() {
         let url = url_with_name(&listener);
         let accepted = accept_one(listener, TestSurface::default());
         let mut client = connect(&url, options.clone()).await.unwrap();
-        tokio::spawn(echo(accepted.await.unwrap().unwrap().unwrap()));
+        tokio::spawn(echo(accepted.await.unwrap().unwrap().unwrap().stream));
         send(&mut client, b"{}").await;
         assert_eq!(client.reader.next().await.unwrap(), ReadEvent::Message(b"{}"[..].into()));
     }

@@ -1,6 +1,7 @@
 //! The HTTP endpoints of a listener, with and without a token.
 
 use crate::support::{TestSurface, accept_one, address, exchange, listen};
+use transport::Principal;
 
 const UPGRADE: &str = "Connection: keep-alive, Upgrade\r\nUpgrade: WebSocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
 
@@ -8,14 +9,13 @@ const UPGRADE: &str = "Connection: keep-alive, Upgrade\r\nUpgrade: WebSocket\r\n
 async fn ask(surface: TestSurface, request_line: &str, headers: &str) -> String {
     let listener = listen(None).await;
     let address = address(&listener);
-    let accepted = accept_one(listener, surface);
     let close = if headers.contains("Upgrade") { "" } else { "Connection: close\r\n" };
     let request = format!("{request_line} HTTP/1.1\r\nHost: localhost\r\n{headers}{close}\r\n");
-    let (response, accepted) = tokio::join!(exchange(&address, &request), async {
-        let accepted = accepted.await.unwrap().unwrap();
-        accepted.is_some()
-    });
-    assert_eq!(accepted, response.starts_with("HTTP/1.1 101 "), "{response}");
+    let principal = surface.token.map_or(Principal::Anybody, |token| Principal::Token(token.into()));
+    let accepted = accept_one(listener, surface);
+    let (response, accepted) =
+        tokio::join!(exchange(&address, &request), async { accepted.await.unwrap().unwrap().map(|it| it.principal) });
+    assert_eq!(accepted, response.starts_with("HTTP/1.1 101 ").then_some(principal), "{response}");
     response
 }
 

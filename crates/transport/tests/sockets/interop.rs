@@ -19,7 +19,7 @@ async fn a_client_of_tokio_websockets_talks_to_our_server() {
     let url = listener.url();
     let accepted = accept_one(listener, TestSurface::default());
     let (mut client, _) = ClientBuilder::new().uri(&url).unwrap().connect().await.unwrap();
-    let server = tokio::spawn(echo(accepted.await.unwrap().unwrap().unwrap()));
+    let server = tokio::spawn(echo(accepted.await.unwrap().unwrap().unwrap().stream));
 
     for payload in ["", "{}", &"x".repeat(125), &"x".repeat(126), &"x".repeat(70_000), &"x".repeat(1 << 20)] {
         client.send(Message::text(payload.to_owned())).await.unwrap();
@@ -83,7 +83,7 @@ async fn an_overlong_message_leaves_the_connection_usable() {
     let url = listener.url();
     let accepted = accept_one_within(listener, TestSurface::default(), MessageLimits { message_bytes: 1000 });
     let mut client = connect(&url, ConnectOptions::default()).await.unwrap();
-    let server = tokio::spawn(echo(accepted.await.unwrap().unwrap().unwrap()));
+    let server = tokio::spawn(echo(accepted.await.unwrap().unwrap().unwrap().stream));
     for (sent, answered) in [(1000, 1000), (1001, 1001), (5_000_000, 1024), (3, 3)] {
         send(&mut client, &vec![b'x'; sent]).await;
         assert_eq!(client.reader.next().await.unwrap(), ReadEvent::Message(vec![b'x'; answered].into()));
@@ -105,7 +105,7 @@ async fn an_upgrade_and_a_message_sent_byte_by_byte_arrive() {
         client.write_all(&[byte]).await.unwrap();
         tokio::task::yield_now().await;
     }
-    let mut server = accepted.await.unwrap().unwrap().unwrap();
+    let mut server = accepted.await.unwrap().unwrap().unwrap().stream;
     assert_eq!(server.reader.next().await.unwrap(), ReadEvent::Message(vec![b'x'; 300].into()));
     client.shutdown().await.unwrap();
     assert_eq!(server.reader.next().await.unwrap(), ReadEvent::Closed(None));
@@ -120,7 +120,7 @@ async fn messages_sent_with_the_upgrade_request_are_not_lost() {
     Framing::WebSocketClient.frame(&mut bytes, 5, |out| out.extend_from_slice(b"early"));
     let mut client = TcpStream::connect(address).await.unwrap();
     client.write_all(&bytes).await.unwrap();
-    let mut server = accepted.await.unwrap().unwrap().unwrap();
+    let mut server = accepted.await.unwrap().unwrap().unwrap().stream;
     assert_eq!(server.reader.next().await.unwrap(), ReadEvent::Message(b"early"[..].into()));
 }
 

@@ -7,8 +7,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use transport::{
-    AcceptError, HttpSurface, ListenUrl, Listener, MessageLimits, MessageStream, ReadEvent, TlsAcceptor,
-    accept_messages,
+    AcceptError, AcceptedStream, HttpSurface, ListenUrl, Listener, MessageLimits, MessageStream, Principal,
+    ReadEvent, TlsAcceptor, accept_messages,
 };
 
 /// Accepts requests with the bearer token, or all requests if there is none.
@@ -18,9 +18,10 @@ pub(crate) struct TestSurface {
 }
 
 impl HttpSurface for TestSurface {
-    fn authorize(&self, headers: &HeaderMap) -> bool {
+    fn authorize(&self, headers: &HeaderMap) -> Option<Principal> {
         let given = headers.get("authorization").and_then(|value| value.to_str().ok());
-        self.token.is_none_or(|token| given == Some(&format!("Bearer {token}")))
+        let Some(token) = self.token else { return Some(Principal::Anybody) };
+        (given == Some(&format!("Bearer {token}"))).then(|| Principal::Token(token.into()))
     }
 
     fn metrics(&self) -> String {
@@ -32,7 +33,7 @@ impl HttpSurface for TestSurface {
     }
 }
 
-pub(crate) type Accepted = Result<Option<MessageStream>, AcceptError>;
+pub(crate) type Accepted = Result<Option<AcceptedStream>, AcceptError>;
 
 /// Listens on a free loopback port.
 pub(crate) async fn listen(tls: Option<TlsAcceptor>) -> Listener {

@@ -69,7 +69,7 @@ async fn messages_are_exchanged_over_tls() {
     let tls = connector(files.der).connect(ServerName::try_from("localhost").unwrap(), tcp).await.unwrap();
     let options = ConnectOptions { bearer_token: Some("secret".into()), ..ConnectOptions::default() };
     let mut client = upgrade_client(tls, "localhost", peer, options).await.unwrap();
-    let server = tokio::spawn(echo(accepted.await.unwrap().unwrap().unwrap()));
+    let server = tokio::spawn(echo(accepted.await.unwrap().unwrap().unwrap().stream));
     for size in [0, 10, 100_000, 1 << 20] {
         let payload = vec![b'x'; size];
         send(&mut client, &payload).await;

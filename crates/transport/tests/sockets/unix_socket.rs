@@ -10,7 +10,8 @@ use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use transport::{
-    AcceptError, BindError, ConnectOptions, Framing, ListenUrl, Listener, PeerLabel, ReadEvent, connect,
+    AcceptError, AcceptedStream, BindError, ConnectOptions, Framing, ListenUrl, Listener, PeerLabel, Principal,
+    ReadEvent, connect,
 };
 
 async fn bind(path: &Path) -> Result<Listener, BindError> {
@@ -95,9 +96,10 @@ async fn lines_need_no_upgrade_and_no_token() {
     let accepted = accept_one(bind(&path).await.unwrap(), TestSurface { token: Some("secret") });
     let mut client = connect(&format!("unix://{}", path.display()), ConnectOptions::default()).await.unwrap();
     send(&mut client, b"{\"id\":1}").await;
-    let server = accepted.await.unwrap().unwrap().unwrap();
-    assert_eq!((server.framing, server.peer.to_string()), (Framing::Lines, "unix".to_owned()));
-    let server = tokio::spawn(echo(server));
+    let AcceptedStream { stream, principal } = accepted.await.unwrap().unwrap().unwrap();
+    assert_eq!((stream.framing, stream.peer.to_string()), (Framing::Lines, "unix".to_owned()));
+    assert_eq!(principal, Principal::User(rustix::process::geteuid().as_raw()));
+    let server = tokio::spawn(echo(stream));
     assert_eq!(client.reader.next().await.unwrap(), ReadEvent::Message(b"{\"id\":1}"[..].into()));
     client.writer.shutdown().await;
     assert_eq!(server.await.unwrap(), ReadEvent::Closed(None));
@@ -125,10 +127,11 @@ async fn a_websocket_works_over_a_unix_socket() {
         transport::upgrade_client(stream, "localhost", PeerLabel::new("unix"), ConnectOptions::default())
             .await
             .unwrap();
-    let mut server = accepted.await.unwrap().unwrap().unwrap();
-    assert_eq!(server.framing, Framing::WebSocketServer);
+    let AcceptedStream { mut stream, principal } = accepted.await.unwrap().unwrap().unwrap();
+    assert_eq!(stream.framing, Framing::WebSocketServer);
+    assert_eq!(principal, Principal::User(rustix::process::geteuid().as_raw()));
     send(&mut client, b"{}").await;
-    assert_eq!(server.reader.next().await.unwrap(), ReadEvent::Message(b"{}"[..].into()));
+    assert_eq!(stream.reader.next().await.unwrap(), ReadEvent::Message(b"{}"[..].into()));
 }
 
 #[tokio::test]

@@ -1,0 +1,27 @@
+//! Who is behind an accepted connection, as far as the listener has proven it. What a principal may do is decided by the server.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// Who is behind a connection. Two connections with equal principals belong to the same client or to clients that trust each other.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Principal {
+    /// Anybody who can reach the address, because the listener asks for no token.
+    Anybody,
+    /// The user with this uid. The kernel reports it for the peer of a Unix socket. On stdio it is the user that the server runs as, because
+    /// the program that has started the server acts with the rights of that user.
+    User(u32),
+    /// The holder of the token with this name.
+    Token(Arc<str>),
+}
+
+/// `anybody`, `uid:1000` or `token:ci`, for logs and metrics.
+impl fmt::Display for Principal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Anybody => f.write_str("anybody"),
+            Self::User(uid) => write!(f, "uid:{uid}"),
+            Self::Token(name) => write!(f, "token:{name}"),
+        }
+    }
+}
