@@ -3,6 +3,7 @@
 
 mod absolute_paths;
 mod complaint;
+mod crate_paths;
 mod deny_rules;
 mod dependencies;
 mod documents;
@@ -11,10 +12,12 @@ mod length;
 mod licences;
 mod links;
 mod module_docs;
+mod module_order;
 mod names;
 mod project;
 mod purity;
 mod rust_source;
+mod rust_tokens;
 mod sleeps;
 mod spdx;
 mod unsafe_code;
@@ -29,6 +32,7 @@ type Check = fn(&Project) -> Vec<Complaint>;
 const CHECKS: &[Check] = &[
     layers::check,
     purity::check,
+    module_order::check,
     unsafe_code::check,
     licences::check,
     dependencies::check,

@@ -63,11 +63,11 @@ fn mark_test_modules(lines: &mut [SourceLine<'_>]) {
     }
 }
 
-/// The last line of the module with a body that follows the attribute at `start`, if one does.
+/// The last line of the module, or of its declaration, that follows the attribute at `start`, if one does.
 fn end_of_module(lines: &[SourceLine<'_>], start: usize) -> Option<usize> {
     let is_attribute = |line: &SourceLine<'_>| line.code.trim().is_empty() || line.code.trim().starts_with("#[");
     let first = start + lines[start..].iter().position(|line| !is_attribute(line))?;
-    if !has_word(&lines[first].code, "mod") || !lines[first].code.contains('{') {
+    if !has_word(&lines[first].code, "mod") {
         return None;
     }
     let mut depth = 0_usize;
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn a_test_module_elsewhere_and_a_test_item_leave_the_rest_alone() {
-        assert_eq!(test_lines("src/a.rs", "#[cfg(test)]\nmod tests;\nfn a() {\n}\n"), [0; 0]);
+        assert_eq!(test_lines("src/a.rs", "#[cfg(test)]\nmod tests;\nfn a() {\n}\n"), [1, 2]);
         assert_eq!(test_lines("src/a.rs", "#[cfg(test)]\nuse x;\nmod a {\n}\n"), [0; 0]);
     }
 
