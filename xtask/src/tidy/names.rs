@@ -1,4 +1,5 @@
-//! Refuses names of files and modules that say nothing, such as `utils`: such a module collects code without a common concern.
+//! Refuses names of files and modules that say nothing. A module called `utils` collects code without a common concern, and a file called
+//! `mod.rs` does not say which module it is: the file of a module is `foo.rs`, beside the folder `foo`.
 
 use super::complaint::Complaint;
 use super::project::{File, Project};
@@ -13,7 +14,9 @@ pub(super) fn check(project: &Project) -> Vec<Complaint> {
 
 fn path_complaints(file: &File) -> impl Iterator<Item = Complaint> {
     let parts = file.path.trim_end_matches(".rs").split('/');
-    parts.filter_map(empty_word).map(|word| Complaint::about(&file.path, advice(word)))
+    let empty = parts.filter_map(empty_word).map(|word| Complaint::about(&file.path, advice(word)));
+    let named_by_folder = file.path.strip_suffix("/mod.rs");
+    empty.chain(named_by_folder.map(|folder| Complaint::about(&file.path, format!("call it `{folder}.rs`"))))
 }
 
 fn module_complaints(file: &File) -> impl Iterator<Item = Complaint> {
@@ -47,13 +50,23 @@ mod tests {
             complaints("crates/a/src/utils.rs", ""),
             ["crates/a/src/utils.rs: `utils` does not say what is in it; name the concern"]
         );
-        for path in ["crates/a/tests/common/mod.rs", "crates/a/src/process_manager.rs", "crates/a-util/src/lib.rs"] {
+        for path in ["crates/a/tests/common/start.rs", "crates/a/src/process_manager.rs", "crates/a-util/src/lib.rs"]
+        {
             assert_eq!(complaints(path, "").len(), 1, "{path}");
         }
         assert_eq!(
             complaints("crates/a/src/lib.rs", "\npub mod helpers {\n}\n"),
             ["crates/a/src/lib.rs:2: `helpers` does not say what is in it; name the concern"]
         );
+    }
+
+    #[test]
+    fn the_file_of_a_module_has_its_name() {
+        assert_eq!(
+            complaints("crates/a/src/watch/mod.rs", ""),
+            ["crates/a/src/watch/mod.rs: call it `crates/a/src/watch.rs`"]
+        );
+        assert_eq!(complaints("crates/a/src/mod_tree.rs", ""), [""; 0]);
     }
 
     #[test]
