@@ -9,7 +9,7 @@ use testkit::TestServer;
 
 use crate::raw::{RawClient, is};
 use crate::sample::p50;
-use crate::table::{Goal, Quantity, Row};
+use crate::table::{Goal, Measurement, Row};
 
 const ROUNDS: usize = 10;
 const PER_ROUND: usize = 100;
@@ -32,7 +32,7 @@ pub(crate) async fn one_byte() -> Result<Row> {
         figure: "PTY echo of one byte, p50",
         ours: p50(ours),
         limit: Some(p50(bare)),
-        goal: Goal::UpToLimitAnd(Quantity::Seconds(0.000_15)),
+        goal: Goal::UpToLimitAnd(Measurement::Seconds(0.000_15)),
     })
 }
 

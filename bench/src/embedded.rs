@@ -10,7 +10,7 @@ use testkit::{CuttingProxy, TestServer, binary};
 use crate::bare::{self, TRUE};
 use crate::raw::RawClient;
 use crate::sample::{p50, p95};
-use crate::table::{Goal, Quantity, Row};
+use crate::table::{Goal, Measurement, Row};
 
 const ROUNDS: usize = 8;
 const PER_ROUND: usize = 60;
@@ -88,9 +88,9 @@ pub(crate) async fn silence() -> Result<Row> {
     }
     Ok(Row {
         figure: "a connection that goes silent, until events flow over a new one",
-        ours: Quantity::Seconds(longest.as_secs_f64()),
+        ours: Measurement::Seconds(longest.as_secs_f64()),
         limit: None,
-        goal: Goal::UpTo(Quantity::Seconds(12.0)),
+        goal: Goal::UpTo(Measurement::Seconds(12.0)),
     })
 }
 
@@ -121,7 +121,7 @@ pub(crate) async fn recovery() -> Result<Row> {
         figure: "recovery after the server can be reached again, p95",
         ours: p95(times),
         limit: None,
-        goal: Goal::UpTo(Quantity::Seconds(0.150)),
+        goal: Goal::UpTo(Measurement::Seconds(0.150)),
     })
 }
 
@@ -143,7 +143,7 @@ pub(crate) fn gibibyte_through_run() -> Result<Row> {
         ensure!(status.success(), "{status}");
     }
     let rate = |times: Vec<Duration>| match p50(times) {
-        Quantity::Seconds(seconds) => Quantity::BytesPerSecond(BYTES as f64 / seconds),
+        Measurement::Seconds(seconds) => Measurement::BytesPerSecond(BYTES as f64 / seconds),
         other => other,
     };
     Ok(Row {

@@ -4,7 +4,7 @@ use anyhow::Result;
 use testkit::{TestServer, binary, resident_bytes};
 
 use crate::raw::RawClient;
-use crate::table::{Goal, Quantity, Row};
+use crate::table::{Goal, Measurement, Row};
 
 const SESSIONS: usize = 200;
 const PROCESSES: usize = 500;
@@ -12,7 +12,7 @@ const LARGEST_PROGRAM_BYTES: usize = 13_000_000;
 
 pub(crate) async fn idle() -> Result<Vec<Row>> {
     let server = TestServer::start().await;
-    let bytes = |n: usize| Quantity::Bytes(n as f64);
+    let bytes = |n: usize| Measurement::Bytes(n as f64);
     let alone = resident_bytes(server.pid());
 
     // The first connections allocate memory that later ones share. It does not count as memory of a session.
@@ -38,7 +38,7 @@ pub(crate) async fn idle() -> Result<Vec<Row>> {
     }
     let per_process = resident_bytes(server.pid()).saturating_sub(before) / PROCESSES;
 
-    let up_to = |n: usize| Goal::UpTo(Quantity::Bytes(n as f64));
+    let up_to = |n: usize| Goal::UpTo(Measurement::Bytes(n as f64));
     let program = usize::try_from(binary().metadata()?.len())?;
     Ok(vec![
         Row {

@@ -8,7 +8,7 @@ use testkit::{TestServer, resident_bytes};
 use crate::bare::{self, TRUE};
 use crate::raw::{RawClient, is};
 use crate::sample::p50;
-use crate::table::{Goal, Quantity, Row};
+use crate::table::{Goal, Measurement, Row};
 
 const ROUNDS: usize = 8;
 const PER_ROUND: usize = 60;
@@ -101,7 +101,7 @@ pub(crate) async fn throughput() -> Result<Row> {
         }
         ours += start.elapsed();
     }
-    let rate = |took: Duration| Quantity::PerSecond(MANY as f64 / took.as_secs_f64());
+    let rate = |took: Duration| Measurement::PerSecond(MANY as f64 / took.as_secs_f64());
     Ok(Row {
         figure: "2,000 one-shots, 64 in flight",
         ours: rate(ours),

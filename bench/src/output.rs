@@ -7,7 +7,7 @@ use testkit::{TestServer, cpu_time};
 
 use crate::bare;
 use crate::raw::{RawClient, chunk, is};
-use crate::table::{Goal, Quantity, Row};
+use crate::table::{Goal, Measurement, Row};
 
 const BYTES: u64 = 1 << 30;
 const ARGV: &[&str] = &["/usr/bin/head", "-c", "1073741824", "/dev/zero"];
@@ -29,7 +29,7 @@ pub(crate) async fn one_gibibyte() -> Result<Vec<Row>> {
         times.sort_unstable();
         times[times.len() / 2]
     };
-    let rate = |took: Duration| Quantity::BytesPerSecond(BYTES as f64 / took.as_secs_f64());
+    let rate = |took: Duration| Measurement::BytesPerSecond(BYTES as f64 / took.as_secs_f64());
     Ok(vec![
         Row {
             figure: "1 GiB from `head -c` to the client, decoded",
@@ -39,9 +39,9 @@ pub(crate) async fn one_gibibyte() -> Result<Vec<Row>> {
         },
         Row {
             figure: "server CPU for that",
-            ours: Quantity::Seconds(middle(cpu).as_secs_f64()),
+            ours: Measurement::Seconds(middle(cpu).as_secs_f64()),
             limit: None,
-            goal: Goal::UpTo(Quantity::Seconds(1.3)),
+            goal: Goal::UpTo(Measurement::Seconds(1.3)),
         },
     ])
 }

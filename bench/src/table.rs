@@ -7,15 +7,15 @@ use std::fmt;
 #[derive(Debug)]
 pub(crate) struct Row {
     pub(crate) figure: &'static str,
-    pub(crate) ours: Quantity,
+    pub(crate) ours: Measurement,
     /// The figure for the same work without a server, in the unit of `ours`.
-    pub(crate) limit: Option<Quantity>,
+    pub(crate) limit: Option<Measurement>,
     pub(crate) goal: Goal,
 }
 
-/// A number with its unit.
+/// A number with its unit, measured or to be reached.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Quantity {
+pub(crate) enum Measurement {
     Seconds(f64),
     PerSecond(f64),
     BytesPerSecond(f64),
@@ -29,10 +29,10 @@ pub(crate) enum Goal {
     UpToTimes(f64),
     /// At least the limit times this number.
     AtLeastTimes(f64),
-    /// At most the limit plus this quantity.
-    UpToLimitAnd(Quantity),
-    /// At most this quantity on any machine.
-    UpTo(Quantity),
+    /// At most the limit plus this amount.
+    UpToLimitAnd(Measurement),
+    /// At most this amount on any machine.
+    UpTo(Measurement),
 }
 
 const HEADER: [&str; 6] = ["figure", "ours", "limit", "ratio", "to reach", ""];
@@ -88,7 +88,7 @@ impl Row {
     /// A goal that needs a limit is not reached without one.
     fn is_reached(&self) -> bool {
         let ours = self.ours.number();
-        let limit = self.limit.map(Quantity::number);
+        let limit = self.limit.map(Measurement::number);
         match self.goal {
             Goal::UpToTimes(times) => limit.is_some_and(|limit| ours <= limit * times),
             Goal::AtLeastTimes(times) => limit.is_some_and(|limit| ours >= limit * times),
@@ -98,7 +98,7 @@ impl Row {
     }
 }
 
-impl Quantity {
+impl Measurement {
     fn number(self) -> f64 {
         match self {
             Self::Seconds(n) | Self::PerSecond(n) | Self::BytesPerSecond(n) | Self::Bytes(n) => n,
@@ -106,7 +106,7 @@ impl Quantity {
     }
 }
 
-impl fmt::Display for Quantity {
+impl fmt::Display for Measurement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Seconds(n) if n < 0.1 => write!(f, "{:.3} ms", n * 1e3),
@@ -140,21 +140,21 @@ mod tests {
         vec![
             Row {
                 figure: "one-shot, p50",
-                ours: Quantity::Seconds(0.000_9),
-                limit: Some(Quantity::Seconds(0.000_5)),
+                ours: Measurement::Seconds(0.000_9),
+                limit: Some(Measurement::Seconds(0.000_5)),
                 goal: Goal::UpToTimes(1.5),
             },
             Row {
                 figure: "output",
-                ours: Quantity::BytesPerSecond(1048576.0 * 900.0),
-                limit: Some(Quantity::BytesPerSecond(1048576.0 * 1800.0)),
+                ours: Measurement::BytesPerSecond(1048576.0 * 900.0),
+                limit: Some(Measurement::BytesPerSecond(1048576.0 * 1800.0)),
                 goal: Goal::AtLeastTimes(0.45),
             },
             Row {
                 figure: "idle memory",
-                ours: Quantity::Bytes(7.0 * 1048576.0),
+                ours: Measurement::Bytes(7.0 * 1048576.0),
                 limit: None,
-                goal: Goal::UpTo(Quantity::Bytes(8.0 * 1048576.0)),
+                goal: Goal::UpTo(Measurement::Bytes(8.0 * 1048576.0)),
             },
         ]
     }
@@ -185,10 +185,10 @@ idle memory      7.0 MiB                      at most 8.0 MiB  ok
     #[test]
     fn goals_are_sharp() {
         let reached = |ours, limit: Option<f64>, goal| {
-            let limit = limit.map(Quantity::PerSecond);
-            Row { figure: "", ours: Quantity::PerSecond(ours), limit, goal }.is_reached()
+            let limit = limit.map(Measurement::PerSecond);
+            Row { figure: "", ours: Measurement::PerSecond(ours), limit, goal }.is_reached()
         };
-        let above = Goal::UpToLimitAnd(Quantity::PerSecond(2.0));
+        let above = Goal::UpToLimitAnd(Measurement::PerSecond(2.0));
         assert!(reached(3.0, Some(2.0), Goal::UpToTimes(1.5)));
         assert!(!reached(3.1, Some(2.0), Goal::UpToTimes(1.5)));
         assert!(reached(1.0, Some(2.0), Goal::AtLeastTimes(0.5)));

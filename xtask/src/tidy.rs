@@ -20,6 +20,7 @@ mod rust_source;
 mod rust_tokens;
 mod sleeps;
 mod spdx;
+mod type_names;
 mod unsafe_code;
 
 use anyhow::{Result, bail};
@@ -39,6 +40,7 @@ const CHECKS: &[Check] = &[
     length::check,
     module_docs::check,
     names::check,
+    type_names::check,
     sleeps::check,
     absolute_paths::check,
     documents::check,

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use testkit::{TestServer, binary, peak_resident_bytes};
 
 use crate::sample::p50;
-use crate::table::{Goal, Quantity, Row};
+use crate::table::{Goal, Measurement, Row};
 
 const GIBIBYTE: u64 = 1 << 30;
 const LARGE: u64 = 4 * GIBIBYTE;
@@ -32,7 +32,7 @@ pub(crate) async fn gibibyte() -> Result<Vec<Row>> {
         up.push(timed(&target, || cp(&server, &source.to_string_lossy(), &there(&target)).map(drop))?);
     }
     let rate = |times: Vec<Duration>| match p50(times) {
-        Quantity::Seconds(seconds) => Quantity::BytesPerSecond(GIBIBYTE as f64 / seconds),
+        Measurement::Seconds(seconds) => Measurement::BytesPerSecond(GIBIBYTE as f64 / seconds),
         other => other,
     };
     let limit = Some(rate(pipe));
@@ -60,9 +60,9 @@ pub(crate) async fn memory() -> Result<Vec<Row>> {
         std::fs::remove_file(&target)?;
         peaks.push((client, peak_resident_bytes(server.pid())));
     }
-    let largest = |peaks: Vec<usize>| Quantity::Bytes(peaks.into_iter().max().unwrap_or_default() as f64);
+    let largest = |peaks: Vec<usize>| Measurement::Bytes(peaks.into_iter().max().unwrap_or_default() as f64);
     let (clients, servers) = peaks.into_iter().unzip();
-    let goal = Goal::UpTo(Quantity::Bytes((32 << 20) as f64));
+    let goal = Goal::UpTo(Measurement::Bytes((32 << 20) as f64));
     Ok(vec![
         Row { figure: "`cp` of 4 GiB, memory of the client", ours: largest(clients), limit: None, goal },
         Row { figure: "`cp` of 4 GiB, memory of the server", ours: largest(servers), limit: None, goal },

@@ -8,7 +8,7 @@ use transport::MessageStream;
 
 use crate::client::ExecServerClient;
 use crate::client_core::ConnectionState;
-use crate::connector::{Connecting, Connector};
+use crate::connector::{Connecting, ServerConnector};
 use crate::error::ExecServerError;
 use crate::options::ExecServerClientConnectOptions;
 
@@ -86,7 +86,7 @@ impl AcceptedSockets {
     }
 }
 
-impl Connector for AcceptedConnector {
+impl ServerConnector for AcceptedConnector {
     fn connect(&self) -> Connecting<'_> {
         Box::pin(async {
             let first = self.first.lock().take();

@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
 use crate::client_core::{ClientCore, ClientHandle, ConnectionState, Linked};
-use crate::connector::Connector;
+use crate::connector::ServerConnector;
 use crate::error::ExecServerError;
 use crate::files::RemoteFileSystem;
 use crate::inbound::Inbound;
@@ -48,7 +48,7 @@ impl ExecServerClient {
 
     /// Connects with any connector and opens a session, or resumes the one that the options name.
     pub async fn connect(
-        connector: impl Connector,
+        connector: impl ServerConnector,
         options: ExecServerClientConnectOptions,
     ) -> Result<Self, ExecServerError> {
         Self::connect_boxed(Box::new(connector), options).await
@@ -56,7 +56,7 @@ impl ExecServerClient {
 
     /// As [`connect`](Self::connect), for a connector that was chosen at run time.
     pub async fn connect_boxed(
-        connector: Box<dyn Connector>,
+        connector: Box<dyn ServerConnector>,
         mut options: ExecServerClientConnectOptions,
     ) -> Result<Self, ExecServerError> {
         let (inbound, tasks) = (Arc::new(Inbound::default()), TaskTracker::new());

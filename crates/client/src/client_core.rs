@@ -17,7 +17,7 @@ use tokio::sync::{Notify, OnceCell, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::connector::Connector;
+use crate::connector::ServerConnector;
 use crate::error::ExecServerError;
 use crate::file_calls::{FileCalls, FileLane};
 use crate::inbound::Inbound;
@@ -58,7 +58,7 @@ impl Drop for ClientHandle {
 pub(crate) struct ClientCore {
     /// Owns all tasks of the client: supervisor, job runner, the two of each connection, and those of unified exec.
     pub(crate) tasks: TaskTracker,
-    pub(crate) connector: Box<dyn Connector>,
+    pub(crate) connector: Box<dyn ServerConnector>,
     pub(crate) options: ExecServerClientConnectOptions,
     pub(crate) inbound: Arc<Inbound>,
     pub(crate) link: Mutex<Linked>,
@@ -115,7 +115,7 @@ impl CallOptions {
 
 impl ClientCore {
     pub(crate) fn new(
-        connector: Box<dyn Connector>,
+        connector: Box<dyn ServerConnector>,
         options: ExecServerClientConnectOptions,
         inbound: Arc<Inbound>,
         linked: Linked,

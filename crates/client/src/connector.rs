@@ -36,11 +36,11 @@ impl From<MessageStream> for ServerConnection {
     }
 }
 
-/// A future that a [`Connector`] returns.
+/// A future that a [`ServerConnector`] returns.
 pub type Connecting<'a> = Pin<Box<dyn Future<Output = Result<ServerConnection, ExecServerError>> + Send + 'a>>;
 
 /// Makes connections to one server.
-pub trait Connector: Send + Sync + 'static {
+pub trait ServerConnector: Send + Sync + 'static {
     /// Makes a connection. The caller sets the deadline and drops the future if it is over.
     fn connect(&self) -> Connecting<'_>;
 

@@ -11,7 +11,7 @@ use recovery::Generation;
 use tokio_util::task::TaskTracker;
 
 use crate::client_core::{ClientCore, capabilities_in};
-use crate::connector::Connector;
+use crate::connector::ServerConnector;
 use crate::error::ExecServerError;
 use crate::inbound::Inbound;
 use crate::options::ExecServerClientConnectOptions;
@@ -29,7 +29,7 @@ const MOST_HALVINGS: u32 = (PAGES_BYTES / SMALLEST_PAGE).ilog2();
 
 /// Makes a connection and opens a new session, or resumes the session `resume`. `tasks` owns the tasks of the connection.
 pub(crate) async fn open(
-    connector: &dyn Connector,
+    connector: &dyn ServerConnector,
     options: &ExecServerClientConnectOptions,
     inbound: &Arc<Inbound>,
     tasks: &TaskTracker,

@@ -43,7 +43,9 @@ mod watch;
 pub use accepted::{AcceptedSockets, accepted};
 pub use client::ExecServerClient;
 pub use client_core::ConnectionState;
-pub use connector::{ChildConnector, Companion, Connecting, Connector, ServerConnection, SshConnector, UrlConnector};
+pub use connector::{
+    ChildConnector, Companion, Connecting, ServerConnection, ServerConnector, SshConnector, UrlConnector,
+};
 pub use environments::{
     EntryProblem, EnvironmentSpec, Environments, EnvironmentsError, EnvironmentsSource, HomeAndVariables, Problem,
     Way,

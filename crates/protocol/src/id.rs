@@ -32,8 +32,8 @@ impl Serialize for RequestId {
 
 impl<'de> Deserialize<'de> for RequestId {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Visitor;
-        impl de::Visitor<'_> for Visitor {
+        struct RequestIdVisitor;
+        impl de::Visitor<'_> for RequestIdVisitor {
             type Value = RequestId;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a string or a 64-bit integer as request id")
@@ -50,7 +50,7 @@ impl<'de> Deserialize<'de> for RequestId {
                 Ok(RequestId::Text(text.into()))
             }
         }
-        deserializer.deserialize_any(Visitor)
+        deserializer.deserialize_any(RequestIdVisitor)
     }
 }
 

@@ -17,7 +17,7 @@ pub struct StillAttached(pub ConnectionNumber);
 /// The attachment of one session.
 #[derive(Debug)]
 pub struct Attachment {
-    state: AttachmentState,
+    phase: AttachmentPhase,
     /// How long the session lives after its connection has ended, if no client asks for another lifetime.
     ttl: Duration,
     /// The lifetime that a client has asked for.
@@ -31,7 +31,7 @@ pub struct Attachment {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum AttachmentState {
+enum AttachmentPhase {
     Attached(ConnectionNumber),
     Detached {
         /// When the attached connection was lost.
@@ -62,34 +62,34 @@ pub enum SessionContents {
 impl Attachment {
     /// A new session, attached to the connection that asked for it.
     pub fn new(connection: ConnectionNumber, ttl: Duration, hold: Duration) -> Self {
-        Self { state: AttachmentState::Attached(connection), ttl, keep: None, hold, observers: 0, keepers: 0 }
+        Self { phase: AttachmentPhase::Attached(connection), ttl, keep: None, hold, observers: 0, keepers: 0 }
     }
 
     /// A client resumes the session over this connection. `Ok(false)` means that the session has ended.
     pub fn resume(&mut self, connection: ConnectionNumber, now: Instant) -> Result<bool, StillAttached> {
-        match self.state {
-            AttachmentState::Attached(current) => return Err(StillAttached(current)),
-            AttachmentState::Detached { .. } if self.is_alive(now) => {
-                self.state = AttachmentState::Attached(connection);
+        match self.phase {
+            AttachmentPhase::Attached(current) => return Err(StillAttached(current)),
+            AttachmentPhase::Detached { .. } if self.is_alive(now) => {
+                self.phase = AttachmentPhase::Attached(connection);
             }
-            AttachmentState::Detached { .. } => {
-                self.state = AttachmentState::Ended;
+            AttachmentPhase::Detached { .. } => {
+                self.phase = AttachmentPhase::Ended;
                 return Ok(false);
             }
-            AttachmentState::Ended => return Ok(false),
+            AttachmentPhase::Ended => return Ok(false),
         }
         Ok(true)
     }
 
     fn is_alive(&self, now: Instant) -> bool {
-        !matches!(self.state, AttachmentState::Ended) && self.expires_at().is_none_or(|end| now < end)
+        !matches!(self.phase, AttachmentPhase::Ended) && self.expires_at().is_none_or(|end| now < end)
     }
 
     /// A connection begins to observe. With `keep` it asks how long the session shall live after the connection has ended. `None` means
     /// that the session has ended.
     pub fn observe(&mut self, keep: Option<Duration>, now: Instant) -> Option<Observer> {
         if !self.is_alive(now) {
-            self.state = AttachmentState::Ended;
+            self.phase = AttachmentPhase::Ended;
             return None;
         }
         self.keep = keep.or(self.keep);
@@ -103,7 +103,7 @@ impl Attachment {
         self.observers -= 1;
         if observer.keeps {
             self.keepers -= 1;
-            if let AttachmentState::Detached { since, .. } = &mut self.state {
+            if let AttachmentPhase::Detached { since, .. } = &mut self.phase {
                 *since = now;
             }
         }
@@ -112,7 +112,7 @@ impl Attachment {
     /// A client takes the session over, whether or not another connection is attached. Returns false if the session has ended.
     pub fn take_over(&mut self, connection: ConnectionNumber, now: Instant) -> bool {
         if self.is_attached() {
-            self.state = AttachmentState::Attached(connection);
+            self.phase = AttachmentPhase::Attached(connection);
         }
         self.is_attached() || self.resume(connection, now) == Ok(true)
     }
@@ -136,40 +136,40 @@ impl Attachment {
         if !self.is_attached_to(connection) {
             return false;
         }
-        self.state = AttachmentState::Detached { lost_at: now, since: now };
+        self.phase = AttachmentPhase::Detached { lost_at: now, since: now };
         true
     }
 
     /// Ends the session for good. Returns false if it had ended before.
     pub fn end(&mut self) -> bool {
-        !matches!(std::mem::replace(&mut self.state, AttachmentState::Ended), AttachmentState::Ended)
+        !matches!(std::mem::replace(&mut self.phase, AttachmentPhase::Ended), AttachmentPhase::Ended)
     }
 
     /// Whether this connection is the attached one.
     pub fn is_attached_to(&self, connection: ConnectionNumber) -> bool {
-        matches!(self.state, AttachmentState::Attached(current) if current == connection)
+        matches!(self.phase, AttachmentPhase::Attached(current) if current == connection)
     }
 
     /// Whether the session has ended.
     pub fn has_ended(&self) -> bool {
-        matches!(self.state, AttachmentState::Ended)
+        matches!(self.phase, AttachmentPhase::Ended)
     }
 
     /// Whether a connection is attached.
     pub fn is_attached(&self) -> bool {
-        matches!(self.state, AttachmentState::Attached(_))
+        matches!(self.phase, AttachmentPhase::Attached(_))
     }
 
     /// Whether the session goes on and no connection is attached to it.
     pub fn is_detached(&self) -> bool {
-        matches!(self.state, AttachmentState::Detached { .. })
+        matches!(self.phase, AttachmentPhase::Detached { .. })
     }
 
     /// When the session ends if no connection comes before. `None` while a connection prevents that, and after the end.
     pub fn expires_at(&self) -> Option<Instant> {
-        match self.state {
-            AttachmentState::Detached { since, .. } if self.keepers == 0 => Some(since + self.lifetime()),
-            AttachmentState::Detached { .. } | AttachmentState::Attached(_) | AttachmentState::Ended => None,
+        match self.phase {
+            AttachmentPhase::Detached { since, .. } if self.keepers == 0 => Some(since + self.lifetime()),
+            AttachmentPhase::Detached { .. } | AttachmentPhase::Attached(_) | AttachmentPhase::Ended => None,
         }
     }
 
@@ -177,7 +177,7 @@ impl Attachment {
     /// that was left first. `None` if the session must stay: a connection is there, or a process runs. An empty session may go at
     /// once, because its client loses nothing, and one with leftovers after the default lifetime.
     pub fn eviction_order(&self, contents: SessionContents, now: Instant) -> Option<(SessionContents, Instant)> {
-        let AttachmentState::Detached { since, .. } = self.state else { return None };
+        let AttachmentPhase::Detached { since, .. } = self.phase else { return None };
         let may_go = match contents {
             SessionContents::Nothing => true,
             SessionContents::Leftovers => now >= since + self.ttl,
@@ -188,9 +188,9 @@ impl Attachment {
 
     /// When processes stop waiting for the lost client. `None` while a connection is attached, and after the end.
     pub fn hold_ends_at(&self) -> Option<Instant> {
-        match self.state {
-            AttachmentState::Detached { lost_at, .. } => Some(lost_at + self.hold.min(self.lifetime())),
-            AttachmentState::Attached(_) | AttachmentState::Ended => None,
+        match self.phase {
+            AttachmentPhase::Detached { lost_at, .. } => Some(lost_at + self.hold.min(self.lifetime())),
+            AttachmentPhase::Attached(_) | AttachmentPhase::Ended => None,
         }
     }
 }

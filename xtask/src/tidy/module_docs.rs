@@ -1,19 +1,14 @@
 //! Requires that every module starts by saying what it is for.
 
 use super::complaint::Complaint;
-use super::project::{File, Project};
+use super::project::Project;
 
 /// Checks the sources of every crate.
 pub(super) fn check(project: &Project) -> Vec<Complaint> {
-    let sources = project.rust_files().filter(|file| is_module(project, file));
-    let silent = sources.filter(|file| !file.text.starts_with("//! "));
+    let silent = project.sources().filter(|file| !file.text.starts_with("//! "));
     silent
         .map(|file| Complaint::at(&file.path, 1, "start with `//!`: what it is for, what it does not know"))
         .collect()
-}
-
-fn is_module(project: &Project, file: &File) -> bool {
-    project.members.iter().any(|member| file.path.starts_with(&format!("{}/src/", member.folder)))
 }
 
 #[cfg(test)]

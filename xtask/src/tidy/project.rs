@@ -76,6 +76,12 @@ impl Project {
         self.files.iter().filter(|file| file.path.ends_with(".rs"))
     }
 
+    /// The Rust files below the folder `src` of every crate.
+    pub(super) fn sources(&self) -> impl Iterator<Item = &File> {
+        let is_of = |member: &Member, file: &File| file.path.starts_with(&format!("{}/src/", member.folder));
+        self.rust_files().filter(move |file| self.members.iter().any(|member| is_of(member, file)))
+    }
+
     /// The file at this path.
     pub(super) fn file(&self, path: &str) -> Option<&File> {
         self.files.iter().find(|file| file.path == path)

@@ -20,6 +20,11 @@ pub(super) struct Token<'a> {
 }
 
 impl Token<'_> {
+    /// Whether it is an identifier, a keyword or a number.
+    pub(super) fn is_word(&self) -> bool {
+        self.text.starts_with(is_word_part)
+    }
+
     /// The token as a name of its own, apart from the file.
     pub(super) fn named(&self) -> NameAtLine {
         NameAtLine { line: self.line, name: self.text.to_owned() }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use client::{
-    ChildConnector, ConnectOptions, Connector, EnvironmentSpec, Environments, ExecServerClient,
-    ExecServerClientConnectOptions, HomeAndVariables, PathMap, SshConnector, TlsRoots, UrlConnector, Way,
+    ChildConnector, ConnectOptions, EnvironmentSpec, Environments, ExecServerClient, ExecServerClientConnectOptions,
+    HomeAndVariables, PathMap, ServerConnector, SshConnector, TlsRoots, UrlConnector, Way,
 };
 
 use super::args::{USUAL_KEEP, WhereArgs};
@@ -204,7 +204,7 @@ impl Destination {
         Ok(client)
     }
 
-    fn connector(&self) -> anyhow::Result<Box<dyn Connector>> {
+    fn connector(&self) -> anyhow::Result<Box<dyn ServerConnector>> {
         Ok(match &self.way {
             Way::Local => {
                 let program = std::env::current_exe().context("cannot find the path of this program")?.into();

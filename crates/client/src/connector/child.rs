@@ -7,7 +7,7 @@ use std::pin::Pin;
 
 use transport::{ChildCommand, ChildGuard, MessageLimits, spawn_child};
 
-use super::{Companion, Connecting, Connector, ServerConnection};
+use super::{Companion, Connecting, ServerConnection, ServerConnector};
 use crate::error::ExecServerError;
 
 /// Starts a server as a child process and speaks with it over its stdin and stdout. The child is killed when its connection ends.
@@ -25,7 +25,7 @@ pub struct ChildConnector {
     pub cwd: Option<PathBuf>,
 }
 
-impl Connector for ChildConnector {
+impl ServerConnector for ChildConnector {
     fn connect(&self) -> Connecting<'_> {
         Box::pin(async {
             let program = self.program.to_string_lossy().into_owned();

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use super::child::ChildConnector;
-use super::{Connecting, Connector};
+use super::{Connecting, ServerConnector};
 use crate::path_map::PathMap;
 
 /// Starts a server on another machine with the program `ssh`, and maps paths between the two machines.
@@ -40,7 +40,7 @@ fn quoted(program: &str) -> String {
     format!("{home}'{}'", rest.replace('\'', r"'\''"))
 }
 
-impl Connector for SshConnector {
+impl ServerConnector for SshConnector {
     fn connect(&self) -> Connecting<'_> {
         self.child.connect()
     }

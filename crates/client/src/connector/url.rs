@@ -2,7 +2,7 @@
 
 use transport::ConnectOptions;
 
-use super::{Connecting, Connector};
+use super::{Connecting, ServerConnector};
 
 /// Connects to a server by its URL.
 #[derive(Clone, Debug)]
@@ -12,13 +12,13 @@ pub struct UrlConnector {
 }
 
 impl UrlConnector {
-    /// `url` begins with `ws://`, `wss://` or `unix://`. A wrong URL is an error of [`Connector::connect`].
+    /// `url` begins with `ws://`, `wss://` or `unix://`. A wrong URL is an error of [`ServerConnector::connect`].
     pub fn new(url: impl Into<String>, options: ConnectOptions) -> Self {
         Self { url: url.into(), options }
     }
 }
 
-impl Connector for UrlConnector {
+impl ServerConnector for UrlConnector {
     fn connect(&self) -> Connecting<'_> {
         Box::pin(async { Ok(transport::connect(&self.url, self.options.clone()).await?.into()) })
     }

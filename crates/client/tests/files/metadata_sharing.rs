@@ -5,15 +5,15 @@ use std::task::Poll;
 
 use bytes::Bytes;
 use client::{
-    Connecting, Connector, ExecServerClient, ExecServerClientConnectOptions, ExecutorFileSystem as _, FileFuture,
-    FileMetadata, FileOptions, PathUri, RemoteFileSystem,
+    Connecting, ExecServerClient, ExecServerClientConnectOptions, ExecutorFileSystem as _, FileFuture, FileMetadata,
+    FileOptions, PathUri, RemoteFileSystem, ServerConnector,
 };
 use testkit::scripted::ScriptedReply;
 use testkit::{ScriptedServer, Value, json};
 
 struct OneServerDialler(ScriptedServer);
 
-impl Connector for OneServerDialler {
+impl ServerConnector for OneServerDialler {
     fn connect(&self) -> Connecting<'_> {
         Box::pin(async { Ok(self.0.dial().into()) })
     }

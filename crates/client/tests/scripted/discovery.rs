@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use client::{
-    CapabilityRoot, ConfigReadParams, ConfigReadResult, Connecting, Connector, DiscoveredRoot, ExecServerClient,
-    ExecServerError, PathMap,
+    CapabilityRoot, ConfigReadParams, ConfigReadResult, Connecting, DiscoveredRoot, ExecServerClient,
+    ExecServerError, PathMap, ServerConnector,
 };
 use testkit::scripted::ScriptedReply;
 use testkit::{ScriptedServer, Value, json};
@@ -159,7 +159,7 @@ struct MappedDialler {
     paths: PathMap,
 }
 
-impl Connector for MappedDialler {
+impl ServerConnector for MappedDialler {
     fn connect(&self) -> Connecting<'_> {
         self.dialler.connect()
     }

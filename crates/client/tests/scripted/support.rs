@@ -1,7 +1,7 @@
 //! Shared by the tests: clients that connect to a scripted server.
 
 use client::{
-    Connecting, ConnectionState, Connector, ExecServerClient, ExecServerClientConnectOptions, ExecServerError,
+    Connecting, ConnectionState, ExecServerClient, ExecServerClientConnectOptions, ExecServerError, ServerConnector,
     StartParams,
 };
 use testkit::ScriptedServer;
@@ -12,7 +12,7 @@ pub(crate) struct ScriptedDialler {
     pub(crate) can_reconnect: bool,
 }
 
-impl Connector for ScriptedDialler {
+impl ServerConnector for ScriptedDialler {
     fn connect(&self) -> Connecting<'_> {
         Box::pin(async { Ok(self.server.dial().into()) })
     }

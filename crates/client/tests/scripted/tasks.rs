@@ -1,6 +1,6 @@
 //! The tasks of a client end with it, and a server cannot fill its queues without bound.
 
-use client::{Connecting, Connector, EventsLagged, ExecProcessEvent, ExecServerClient};
+use client::{Connecting, EventsLagged, ExecProcessEvent, ExecServerClient, ServerConnector};
 use testkit::scripted::ScriptedReply;
 use testkit::{ScriptedServer, eventually, json};
 use tokio::runtime::{Builder, Handle, Runtime};
@@ -14,7 +14,7 @@ struct CrossRuntimeConnector {
     server_runtime: Handle,
 }
 
-impl Connector for CrossRuntimeConnector {
+impl ServerConnector for CrossRuntimeConnector {
     fn connect(&self) -> Connecting<'_> {
         Box::pin(async {
             let _server_tasks_go_there = self.server_runtime.enter();

@@ -165,8 +165,8 @@ struct EnvelopeMembers<'a> {
 
 impl<'de: 'a, 'a> Deserialize<'de> for EnvelopeMembers<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Visitor;
-        impl<'de> de::Visitor<'de> for Visitor {
+        struct MembersVisitor;
+        impl<'de> de::Visitor<'de> for MembersVisitor {
             type Value = EnvelopeMembers<'de>;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a JSON-RPC object")
@@ -190,7 +190,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for EnvelopeMembers<'a> {
                 Ok(members)
             }
         }
-        deserializer.deserialize_map(Visitor)
+        deserializer.deserialize_map(MembersVisitor)
     }
 }
 
