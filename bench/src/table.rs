@@ -3,9 +3,10 @@
 
 use std::fmt;
 
-/// One figure.
+/// One row of the table. Without a limit, the cells for the limit and the ratio are empty.
 #[derive(Debug)]
 pub(crate) struct Row {
+    /// What was measured, as the first cell shows it.
     pub(crate) figure: &'static str,
     pub(crate) ours: Measurement,
     /// The figure for the same work without a server, in the unit of `ours`.

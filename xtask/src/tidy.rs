@@ -18,6 +18,7 @@ mod project;
 mod purity;
 mod rust_source;
 mod rust_tokens;
+mod short_docs;
 mod sleeps;
 mod spdx;
 mod type_names;
@@ -39,6 +40,7 @@ const CHECKS: &[Check] = &[
     dependencies::check,
     length::check,
     module_docs::check,
+    short_docs::check,
     names::check,
     type_names::check,
     sleeps::check,

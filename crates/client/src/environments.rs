@@ -42,7 +42,7 @@ pub struct Environments {
 /// Where a configuration comes from, which also explains its default environment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EnvironmentsSource {
-    /// An `environments.toml`.
+    /// A file `environments.toml`, which takes precedence over the variable.
     File {
         /// The file that was read.
         path: PathBuf,

@@ -1,4 +1,4 @@
-//! Creating directories.
+//! Creates one directory, or all that are missing on a path. With [`Follow::No`], no component of the path may be a symbolic link.
 
 use std::fs::DirBuilder;
 use std::io::ErrorKind;

@@ -30,7 +30,7 @@ pub struct Metadata {
     pub mode: u32,
     /// User id of the owner.
     pub uid: u32,
-    /// Group id.
+    /// Id of the group whose members have the group permissions of `mode`.
     pub gid: u32,
     /// Inode number, unique on its device.
     pub inode: u64,

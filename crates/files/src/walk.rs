@@ -18,11 +18,11 @@ use crate::names::SortedNames;
 use crate::stat::{FileIdentity, kind, stat};
 use crate::{Cancel, FileError};
 
-/// Largest [`TreeWalkOptions::max_depth`].
+/// A walk with a larger [`TreeWalkOptions::max_depth`] is refused.
 pub const MAX_DEPTH: usize = 64;
-/// Largest [`TreeWalkOptions::max_directories`].
+/// A walk with a larger [`TreeWalkOptions::max_directories`] is refused.
 pub const MAX_DIRECTORIES: usize = 10_000;
-/// Largest [`TreeWalkOptions::max_entries`].
+/// A walk with a larger [`TreeWalkOptions::max_entries`] is refused.
 pub const MAX_ENTRIES: usize = 50_000;
 /// Directories that stay open while some of their subdirectories are in the queue, so that these can be opened relative to them. With
 /// more, subdirectories are opened by their whole path.

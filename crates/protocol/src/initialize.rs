@@ -48,7 +48,8 @@ pub struct InitializeResult {
     pub session_id: Option<SessionId>,
 }
 
-/// `session/takenOver`.
+/// Params of `session/takenOver`. A client on a Unix socket with lines gets it when another connection takes its session; a WebSocket is
+/// closed with code 4010 instead.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TakenOverNotification {
     /// The reason with which a WebSocket would be closed, for people.

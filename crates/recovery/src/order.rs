@@ -47,7 +47,7 @@ pub struct EventOrder {
     pub(crate) has_exit: bool,
     /// The exit may be among the events that this value never saw, see [`EventOrder::after`] and [`EventOrder::skip`].
     pub(crate) may_have_skipped_exit: bool,
-    /// See [`EventOrder::handle_unnumbered_close`].
+    /// An old server has pushed a close without a sequence number. It is handed out after the exit, when no event waits.
     has_unnumbered_close: bool,
     is_closed: bool,
 }

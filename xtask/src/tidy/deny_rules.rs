@@ -23,7 +23,7 @@ pub(super) struct DenyGraph {
 /// Which licences crates from elsewhere may have.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct DenyLicences {
-    /// SPDX identifiers.
+    /// SPDX identifiers of single licences. A crate with several needs one of them, or all, as its licence expression says.
     pub(super) allow: Vec<String>,
 }
 

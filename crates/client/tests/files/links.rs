@@ -1,4 +1,4 @@
-//! Symbolic links.
+//! Symbolic links in paths, listings, removals and copies.
 
 use std::ffi::OsString;
 use std::fs;

@@ -1,4 +1,4 @@
-//! Creates directories.
+//! Creates directories: with missing parents, through links, and from several threads at once.
 
 use std::fs;
 use std::io::ErrorKind;

@@ -1,4 +1,4 @@
-//! Walks trees.
+//! Walks directory trees: order, limits, links, hidden directories, and how a walk ends early.
 
 use std::ffi::OsStr;
 use std::fs;
