@@ -21,7 +21,7 @@ usage: cargo xtask <chore>
 
   test              install what the tests need, then check formatting, lints, tidy and docs, and run all tests
   test <filter>...  run only the tests; the arguments go to nextest
-  tidy              check what compilers do not: layers, licences, names, lengths, texts
+  tidy              check what compilers do not: layers, order of modules, licences, names, lengths, texts
   bench [WORD]...   measure, and print the figures as a table; only those whose names contain a word
   bench --markdown  the same table as docs/benchmarks.md has it
 ";
