@@ -6,7 +6,7 @@
 #[cfg(target_env = "gnu")]
 const MMAP_THRESHOLD_BYTES: i32 = 1 << 20;
 
-/// When more than this is free at the end of the heap, it goes back to the system.
+/// When more than this many bytes are free at the end of the heap, they go back to the system.
 #[cfg(target_env = "gnu")]
 const TRIM_THRESHOLD_BYTES: i32 = 2 << 20;
 
@@ -14,7 +14,7 @@ const TRIM_THRESHOLD_BYTES: i32 = 2 << 20;
 /// large memory is freed, and after a few large messages it keeps tens of MiB for ever.
 pub fn limit_freed_memory() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: mallopt takes integers only, and locks what it changes.
+    // SAFETY: mallopt takes integers only, and does its own locking.
     unsafe {
         libc::mallopt(libc::M_MMAP_THRESHOLD, MMAP_THRESHOLD_BYTES);
         libc::mallopt(libc::M_TRIM_THRESHOLD, TRIM_THRESHOLD_BYTES);

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 
 /// Cancels the start of a process. Any thread may set the flag at any time.
 ///
-/// The first thing a child does is to set its tag, and the last thing before it executes the program is to read this flag. So a thread that
-/// sets the flag and then kills the tree with that tag knows that the program does not run afterwards: a child that has not seen the flag
-/// already had the tag and is found by it.
+/// The first thing a child does is to set its tag, a number by which the child and its descendants are found (see `tag`). The last thing
+/// before it executes the program is to read this flag. So a thread that sets the flag and then kills the tree with that tag knows that the
+/// program does not run afterwards: a child that has not seen the flag already had the tag and is found by it.
 #[derive(Debug, Default)]
 pub struct CancelFlag(AtomicBool);
 

@@ -1,6 +1,6 @@
-//! A started process: waits for its exit, reaps it and signals it. A pidfd tells when the process has exited, so this needs no thread for
-//! each process and no `SIGCHLD` handler, and a signal never reaches a later process with the same process id. This module does not know
-//! the descendants of the process; `hunt` finds those.
+//! A started process: waits for its exit, reaps it and signals it. A pidfd tells when the process has exited. So no thread per process and
+//! no `SIGCHLD` handler is needed, and a signal never reaches a later process with the same process id. This module does not know the
+//! descendants of the process; the module `hunt` finds them.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -57,7 +57,7 @@ pub struct Child {
     pid: Pid,
     tag: Tag,
     pidfd: AsyncFd<OwnedFd>,
-    /// Set when the process is reaped. From then on another process may have its process id.
+    /// Set when the process is reaped. From then on another process may have the process id.
     status: Mutex<Option<ChildExitStatus>>,
 }
 

@@ -44,14 +44,16 @@ pub(crate) fn reap_unclaimed_children() -> io::Result<()> {
 
 #[derive(Default)]
 pub(crate) struct Children {
-    /// Leaders whose `Child` exists. A reaped leader stays here, because its session keeps its number.
+    /// Leaders whose `Child` exists. A reaped leader stays here: its descendants may still be in its session, which has the number of the
+    /// leader.
     leaders: HashMap<Pid, TreeLeader>,
     /// The tags of leaders that are being started. They may already run, or have ended, but their process ids are not known yet.
     starting: HashSet<Tag>,
+    /// Process ids of guards, which kill all trees after this process has ended; see `guard`.
     guards: HashSet<Pid>,
     /// The number of guards that are being started. They may already run, but their process ids are not known yet.
     starting_guards: usize,
-    /// None until the first guard is started.
+    /// The list of leaders that the guards read; see `roster`. None until the first guard is started.
     roster: Option<Roster>,
     /// Leaders whose `Child` was dropped and that have not been reaped, with their roster records.
     dropped: HashMap<Pid, Option<RosterRecord>>,
@@ -62,13 +64,13 @@ pub(crate) struct Children {
 struct TreeLeader {
     tag: Tag,
     reaped: bool,
-    /// None if there is no roster, or if the leader was reaped: another process may then get its process id, and a guard must not kill
-    /// that.
+    /// None if there is no roster, or if the leader was reaped. After that another process may get the process id, and a guard must not
+    /// kill that process.
     record: Option<RosterRecord>,
 }
 
-/// Exists while a leader with this tag is being started. When it is dropped without [`Self::started`], also in a panic, a child with this
-/// tag is unclaimed.
+/// A value of this type exists while a leader with this tag is being started. If the value is dropped without a call of [`Self::started`],
+/// for example in a panic, a child with this tag is unclaimed.
 pub(crate) struct StartingLeader {
     tag: Tag,
 }
@@ -79,7 +81,7 @@ impl StartingLeader {
         Self { tag }
     }
 
-    /// The leader has this process id.
+    /// The start has succeeded, and the leader has this process id.
     pub(crate) fn started(self, leader: Pid) {
         children().add_leader(self.tag, leader);
     }
@@ -91,7 +93,7 @@ impl Drop for StartingLeader {
     }
 }
 
-/// Exists while a guard is being started.
+/// A value of this type exists while a guard is being started.
 pub(crate) struct StartingGuard(());
 
 impl StartingGuard {
@@ -100,7 +102,7 @@ impl StartingGuard {
         Self(())
     }
 
-    /// The guard has this process id.
+    /// The start has succeeded, and the guard has this process id.
     pub(crate) fn started(self, guard: Pid) {
         children().guards.insert(guard);
     }
@@ -113,7 +115,8 @@ impl Drop for StartingGuard {
 }
 
 impl Children {
-    /// From now on orphans of our trees are children of this process, and no other code of this process has children that lead a session.
+    /// Declares that from now on orphans of our trees are children of this process, and that no other code of this process has children
+    /// that lead a session.
     pub(crate) fn adopt_orphans(&mut self) {
         self.adopts_orphans = true;
     }
@@ -191,8 +194,9 @@ impl Children {
         self.guards.contains(&pid)
     }
 
-    /// The session (in the sense of `setsid`) of the leader of each tag. If orphans do not become children of this process, a leader that was
-    /// reaped is left out: its number may have been given to a session that does not belong to the server, and nothing tells them apart.
+    /// The session (in the sense of `setsid`) of the leader of each tag. If orphans do not become children of this process, a leader that
+    /// was reaped is left out: its number may have been given to a session that does not belong to the server, and nothing tells the two
+    /// sessions apart.
     pub(crate) fn sessions_by_tag(&self) -> HashMap<Tag, i32> {
         let leaders = self.leaders.iter().filter(|(_, leader)| self.adopts_orphans || !leader.reaped);
         leaders.map(|(pid, leader)| (leader.tag, pid.as_raw_nonzero().get())).collect()
@@ -217,7 +221,7 @@ impl Children {
         }
     }
 
-    /// Calls [`Self::reap_unclaimed`] for each.
+    /// Calls [`Self::reap_unclaimed`] for each process id.
     pub(crate) fn reap_all_unclaimed(&mut self, pids: &[Pid]) {
         pids.iter().for_each(|pid| self.reap_unclaimed(*pid));
     }
@@ -228,7 +232,7 @@ impl Children {
         self.reap_all_unclaimed(&dropped);
     }
 
-    /// Whether this is a child that has ended and that no code waits for. Needs no descriptor.
+    /// Whether this process id belongs to a child that has ended and that no code waits for. Needs no descriptor.
     fn is_unclaimed(&self, pid: Pid) -> bool {
         // This check comes first because it makes no system call: while many trees end, this is called often for each of their leaders.
         if self.leaders.get(&pid).is_some_and(|leader| !leader.reaped) {
@@ -243,7 +247,8 @@ impl Children {
         if !self.adopts_orphans {
             return false;
         }
-        // If this process itself has a tag from an outer server, children that get no tag inherit that one.
+        // If an outer server has started this process, this process has a tag itself, and its children without a tag of their own inherit
+        // that tag.
         match rlimit::tag_of(pid).filter(|tag| Some(*tag) != rlimit::own_tag()) {
             Some(tag) if self.starting.contains(&tag) => false,
             Some(_) => true,
@@ -259,7 +264,7 @@ pub(crate) fn own_session() -> i32 {
     session_of(None)
 }
 
-/// The session of a process. None: of this process.
+/// The session of a process, or of this process if `pid` is None.
 fn session_of(pid: Option<Pid>) -> i32 {
     // SAFETY: takes and returns numbers. Rustix's own `getsid` makes a `Pid` of the answer, which must not be 0.
     unsafe { libc::getsid(Pid::as_raw(pid)) }

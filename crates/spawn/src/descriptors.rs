@@ -38,8 +38,8 @@ fn set_close_on_exec_one_by_one() -> io::Result<()> {
 }
 
 /// Gives this thread its own descriptor table, in which only stderr (for panic messages) and `kept` are open. `kept` must be at least 3.
-/// From then on the descriptors of other threads do not appear here, and this thread can open descriptors even if the other threads have
-/// used up the limit.
+/// From then on descriptors that other threads open are not in the table of this thread, and this thread can open descriptors even if the
+/// other threads have used up the limit.
 ///
 /// This uses `close_range`, because many containers forbid `unshare`. On kernels before 5.9 it fails, and the thread keeps the table that
 /// all threads share.
@@ -48,8 +48,8 @@ fn set_close_on_exec_one_by_one() -> io::Result<()> {
 /// From then on the thread must neither use nor close any other descriptor that was opened before, or is opened by another thread. That
 /// includes waking a task of the runtime, which writes to a descriptor.
 pub(crate) unsafe fn leave_shared_table(kept: RawFd) -> io::Result<()> {
-    // SAFETY: the calls touch no memory. What they close is closed in this thread's copy of the table, of which the caller promises that
-    // nothing is used.
+    // SAFETY: the calls touch no memory. They close descriptors only in this thread's copy of the table, and the caller promises not to use
+    // those descriptors.
     unsafe {
         let unshare = libc::CLOSE_RANGE_UNSHARE;
         if libc::syscall(libc::SYS_close_range, kept + 1, libc::c_uint::MAX, unshare) < 0 {

@@ -29,14 +29,14 @@ use crate::signals;
 use crate::tag::{Scope, ServerInstance};
 use crate::vfork::{self, FileActions};
 
-/// How long the guard tries to kill. Long, because no client waits for the guard, and some processes end slowly.
+/// How long the guard tries to kill. The time is long because no client waits for the guard, and some processes end slowly.
 const KILL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The name of the guard in process listings. It differs from that of the server, so that `killall -9` with the name of the server does not
 /// kill the guard too.
 const NAME: &CStr = c"exec-guard";
 
-/// The descriptor number of the roster in the guard.
+/// The descriptor number at which the guard has the roster: the list of started processes, which the server writes.
 const ROSTER_FD: RawFd = 3;
 
 /// How to run the guard: a program that passes its last argument to [`guard_main`].
@@ -44,7 +44,7 @@ const ROSTER_FD: RawFd = 3;
 pub struct GuardProgram {
     /// The path of the program, usually the server's own executable.
     pub program: PathBuf,
-    /// The arguments without `argv[0]`. One more is added at the end, which tells the guard what server it is for.
+    /// The arguments without `argv[0]`. One more argument is added at the end, which tells the guard to which server it belongs.
     pub args: Vec<OsString>,
 }
 
@@ -146,7 +146,7 @@ pub fn guard_main(argument: &OsStr) -> ExitCode {
     }
 }
 
-/// The argument that tells a guard which server it is for.
+/// The argument that tells a guard to which server it belongs.
 #[derive(Debug, PartialEq)]
 struct GuardArgument {
     instance: ServerInstance,
@@ -172,10 +172,11 @@ impl GuardArgument {
         })
     }
 
-    /// The sessions of the leaders that the server had not reaped. Must be called right after the server has ended.
+    /// The sessions (in the sense of `setsid`) of the processes that the server had started and not reaped. Must be called right after the
+    /// server has ended.
     fn orphaned_sessions(&self) -> OrphanedSessions {
         let server_ended = procfs::ticks_since_boot();
-        // SAFETY: the server has put the roster, or something that is empty, at this number, and nothing ever closes it.
+        // SAFETY: the server has put the roster or `/dev/null` at this number, and nothing ever closes it.
         let memory = unsafe { BorrowedFd::borrow_raw(ROSTER_FD) };
         OrphanedSessions::new(roster::leaders(memory, self.instance), server_ended)
     }
@@ -195,7 +196,7 @@ impl GuardArgument {
             match rustix::event::poll(&mut polled, None) {
                 Ok(_) => return,
                 Err(Errno::INTR) => {}
-                // Out of memory, which killing would need too. This read needs none, and returns at the end of the pipe.
+                // `poll` has no memory left. This read needs no memory, and returns when the server has closed the pipe.
                 Err(_) => {
                     let _end_of_pipe = rustix::io::read(stdin, &mut [0]);
                     return;

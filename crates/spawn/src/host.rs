@@ -9,32 +9,34 @@ use crate::descriptors::set_inherited_fds_close_on_exec;
 use crate::rlimit;
 use crate::signals;
 
-/// Says what the process that a server runs in is for, which the program must know when it makes a [`Spawner`](crate::Spawner). A program
+/// Says whether the process of a server does anything else. A program needs this value to make a [`Spawner`](crate::Spawner). A program
 /// with other work or other children uses [`Self::shared`]. A program whose only purpose is the server calls [`Self::dedicate`].
 ///
-/// In both cases a child that the program starts itself, for example with [`std::process::Command`], is never given a tag.
+/// In both cases a child that the program starts itself, for example with [`std::process::Command`], never gets a [`Tag`](crate::Tag), the
+/// number by which the server finds its own processes.
 #[derive(Clone, Copy, Debug)]
 #[must_use = "a Spawner is made with this value"]
 pub struct HostProcess(());
 
 impl HostProcess {
-    /// The process has other work too, and may start children of its own. Nothing that belongs to the whole process is changed: no limit, no
-    /// signal, no descriptor flag. The server never signals and never reaps a process that it has not started, nor a descendant of one.
+    /// The process has other work too, and may start children of its own. Nothing that belongs to the whole process is changed: no limit,
+    /// no signal, no descriptor flag. The server signals and reaps only processes that it has started, and their descendants.
     ///
     /// In return the program must do some things itself:
-    /// - It must not ignore `SIGCHLD`, and must not wait for children that it has not started (`waitpid(-1)`). Otherwise the exit statuses of
-    ///   the server's processes are lost, and are reported as -1.
+    /// - It must not ignore `SIGCHLD`, and must not wait for children that it has not started (`waitpid(-1)`). Otherwise the exit statuses
+    ///   of the server's processes are lost, and are reported as -1.
     /// - It should raise its soft limit of open files (`RLIMIT_NOFILE`): the server needs three descriptors for each process.
-    /// - If the size of files is limited (`RLIMIT_FSIZE`), it should ignore `SIGXFSZ`. Otherwise an upload beyond the limit ends the program.
+    /// - If the size of files is limited (`RLIMIT_FSIZE`), it should ignore `SIGXFSZ`. Otherwise an upload beyond the limit ends the
+    ///   program.
     ///
-    /// One kind of process is not found when its tree is killed: one that has removed its tag and whose ancestors have all ended.
+    /// When a tree is killed, a process of it is not found if it has removed its tag and all of its ancestors have ended.
     pub fn shared() -> Self {
         Self(())
     }
 
-    /// Prepares this process to be a server and nothing else. It must have no children of its own that lead a session, and no program that it
-    /// starts may leave such a process behind: [`Spawner::kill_all`](crate::Spawner::kill_all) would kill it. Call this at the beginning of
-    /// `main`. The changes concern the whole process and last until it ends:
+    /// Prepares this process to be a server and nothing else. It must have no children of its own that lead a session, and no program that
+    /// it starts may leave such a process behind: [`Spawner::kill_all`](crate::Spawner::kill_all) would kill it. Call this at the beginning
+    /// of `main`. The changes concern the whole process and last until it ends:
     /// - It becomes the child subreaper: every orphan among its descendants becomes its child. So orphans that have removed their tag are
     ///   found too, and the server reaps the orphans that have ended.
     /// - Every open descriptor from 3 on becomes close-on-exec.

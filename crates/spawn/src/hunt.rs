@@ -157,8 +157,9 @@ impl<T> ActiveHunt<T> {
         decision
     }
 
-    /// Like [`Self::after_pass`], when the processes could not be listed. The usual cause is a lack of descriptors or memory, which can
-    /// pass. Killing the process groups of known leaders frees some.
+    /// Like [`Self::after_pass`], when the processes could not be listed. The usual cause is a lack of descriptors or memory, which may be
+    /// temporary. Killing the process groups of known leaders (the processes that a `Spawner` has started) frees some descriptors and
+    /// memory.
     fn after_failed_pass(&mut self, error: &io::Error, now: Instant) -> Decision {
         if self.hunt.is_kill() {
             children().kill_groups(&self.hunt.scope);

@@ -1,6 +1,6 @@
 //! The thread that kills processes. It is started before the first process and does nothing else, so that a kill never waits for a busy
-//! thread and works when the machine has no more threads to give. All requests share the passes of [`Hunts`]; a request that arrives during
-//! a pass joins at the next one.
+//! thread and works when the machine has no more threads to give. All requests share the passes of [`Hunts`], each of which lists all
+//! processes of the machine. A request that arrives during a pass joins at the next pass.
 //!
 //! The thread has its own descriptor table, so that it can read `/proc` when clients have used up the descriptors of the server. Replies
 //! and reaping need the table of the other threads, so the kill thread delegates them to a second thread. Start with [`KillThread`].
@@ -80,8 +80,8 @@ impl KillThread {
         thread::Builder::new().name("kill-delegate".into()).spawn(run_tasks)?;
         let thread_queue = Arc::clone(&queue);
         let work = move || {
-            // SAFETY: from here on this thread uses no descriptor that was open before but that of the queue, and closes none: replies are
-            // sent, and children are reaped, by the other thread.
+            // SAFETY: from here on the only older descriptor that this thread uses is that of the queue, and it closes none. The other
+            // thread sends the replies and reaps the children.
             let _keeps_shared_table = unsafe { leave_shared_table(thread_queue.changed.as_raw_fd()) };
             // After a panic, the requests that were being served fail, and later requests are served again.
             while catch_unwind(AssertUnwindSafe(|| serve(&thread_queue, &delegate))).is_err() {}

@@ -1,6 +1,6 @@
-//! Computes which processes belong to a tree, a session or a server from one [`Census`], without system calls. Most members have the tag.
-//! Members that have removed their tag are found by descent from other members, or by the session (in the sense of `setsid`) that they are
-//! still in. Start with [`Membership::members`].
+//! Computes which processes belong to a tree, a session or a server from one [`Census`], without system calls. Most members still have the
+//! tag that their tree was started with. Members that have removed their tag are found by descent from other members, or by the session (in
+//! the sense of `setsid`) that they are still in. Start with [`Membership::members`].
 
 use std::collections::{HashMap, HashSet};
 
@@ -64,7 +64,7 @@ impl Census {
 /// The conditions that make a process a member. Children of members are members too.
 pub(crate) struct Membership<'a> {
     pub(crate) scope: &'a Scope,
-    /// Other servers that run inside the tree. The processes that they start have their tags.
+    /// Other servers that run inside the tree. The processes that such a server starts have a tag of that server.
     pub(crate) nested_servers: &'a HashSet<ServerInstance>,
     /// Whether orphans become children of this process. If not, `sessions` and `all_sessions` have no session whose leader was reaped.
     pub(crate) adopts_orphans: bool,
@@ -123,6 +123,7 @@ impl Membership<'_> {
         }
     }
 
+    /// Whether the process is a member by itself, and not only because its parent is one.
     fn is_root(&self, process: &CensusProcess) -> bool {
         match process.tag {
             Some(tag) if self.covers(tag) => true,
@@ -131,9 +132,9 @@ impl Membership<'_> {
         }
     }
 
-    /// Whether this is a member although it has no tag in scope: a leader where tags do not work, or an orphan that has removed its tag. Such
-    /// an orphan is usually still in the session of its leader. If it has left that too, it is a member only of [`Scope::Everything`],
-    /// because it is not known which tree it comes from.
+    /// Whether this is a member although it has no tag in scope: a leader on a machine where tags cannot be set, or an orphan that has
+    /// removed its tag. Such an orphan is usually still in the session of its leader. If it has left that session too, it is a member only
+    /// of [`Scope::Everything`], because it is not known which tree it comes from.
     fn is_member_without_tag(&self, process: &CensusProcess) -> bool {
         if !self.adopts_orphans {
             // The leader has not been reaped, so no other session can have its number.

@@ -10,10 +10,11 @@ use rustix::process::{Pid, PidfdFlags};
 
 /// Longer than any `/proc/PID/stat`: it consists of numbers and a name of at most 64 bytes.
 const STAT_BYTES: usize = 1024;
-/// How often a listing looks for processes that were started during the last look, before it gives up.
+/// In how many rounds a listing looks for new processes before it gives up. Each round looks for the processes that were started during the
+/// last one.
 const CATCH_UP_ROUNDS: usize = 64;
-/// The most process ids that one round tries. More are never given out during a listing, but some containers show invented numbers in
-/// `/proc/loadavg`.
+/// The most process ids that one round tries. A listing never takes long enough for more new processes, but some containers show invented
+/// numbers in `/proc/loadavg`.
 const CATCH_UP_MAX_PIDS: i32 = 1 << 16;
 
 /// Some fields of `/proc/PID/stat`.

@@ -1,6 +1,6 @@
-//! The master side of a pseudoterminal: reading, writing, resizing and signalling. The child opens the slave itself. Because it leads a new
-//! session without a terminal, the kernel then makes this its controlling terminal. The server holds the slave open too, so that reading
-//! from the master does not end before the child has exited.
+//! The master side of a pseudoterminal: reading, writing, resizing and signalling. The child opens the slave itself. Because the child
+//! leads a new session without a terminal, the kernel makes the slave its controlling terminal. The server holds the slave open too, so
+//! that reading from the master does not end before the child has exited.
 
 use std::ffi::CString;
 use std::fmt;
@@ -80,7 +80,7 @@ impl Pty {
     }
 
     /// Asks the kernel to signal the foreground group of the terminal. This cannot reach another group that has just got the number of an
-    /// ended one. The kernel accepts only the signals that a keyboard can send. Returns whether it did.
+    /// ended one. The kernel accepts only the signals that a keyboard can send. Returns whether it has accepted this one.
     fn signal_through_terminal(&self, signal: Signal) -> bool {
         let fd = self.master.as_fd().as_raw_fd();
         // SAFETY: TIOCSIG takes its argument by value and the descriptor is open as long as `self` lives.

@@ -1,5 +1,5 @@
-//! The roster: a list of all leaders, which the guard reads after the server has ended. With it the guard finds leaders that have removed
-//! their tag, and their descendants.
+//! The roster: a list of all leaders, the processes that the server has started itself. The guard process reads it after the server has
+//! ended, and so finds leaders that have removed their tag, and their descendants.
 //!
 //! The roster is a file in memory (`memfd`) that the server and the guard have open. The server writes a record when a leader is started
 //! and clears it when the leader is reaped. Writing does not wait for the guard, and records are not lost when the server is killed.

@@ -1,5 +1,6 @@
-//! Signals a process that was found by its process id, and waits for processes to end. Before the signal is sent, a pidfd is opened and the
-//! caller checks again that the process is the right one. So the signal cannot reach another process that has got the process id meanwhile.
+//! Signals a process that was found by its process id, and waits for processes to end. Before the signal is sent, a pidfd is opened, and
+//! then the caller checks that the process id still belongs to the right process. So the signal cannot reach another process that has got
+//! the same process id meanwhile.
 
 use std::collections::HashSet;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -28,7 +29,7 @@ pub(crate) fn signal_process(pid: Pid, signal: Signal, is_same_process: impl FnO
         Err(Errno::MFILE | Errno::NFILE) => None,
         Err(_) => return SignalResult::NotFound,
     };
-    // A zombie accepts every signal, so a hunt would signal it again and again.
+    // A zombie accepts every signal, so a caller that repeats until nothing is left to signal would never finish.
     if pidfd.as_ref().is_some_and(has_ended) || !is_same_process() {
         return SignalResult::NotFound;
     }

@@ -1,5 +1,6 @@
 //! The entry point of this crate: starts processes, kills trees, and keeps the guard running. A server has one [`Spawner`]. The work is
-//! done by the other modules: `vfork` makes the child, `kill_thread` kills, `guard` is the process that kills after the server.
+//! done by the other modules: `vfork` makes the child, `kill_thread` kills trees, and `guard` is a process that kills all trees after the
+//! server has ended.
 
 use std::collections::HashSet;
 use std::io;
@@ -34,7 +35,7 @@ use crate::tag::{Scope, ServerInstance, SessionNumbers, SessionTags, Tag};
 use crate::vfork::FileActions;
 use crate::wiring::{ChildIo, Wiring};
 
-/// Starts processes and kills their trees. All threads of a server share one.
+/// Starts processes and kills their trees. All threads of a server share one spawner.
 #[derive(Debug)]
 pub struct Spawner {
     instance: ServerInstance,
@@ -65,8 +66,8 @@ pub struct Spawned {
 }
 
 impl Spawner {
-    /// Makes a spawner in a process that was prepared as `_host` says. On return, the thread that kills processes runs, and so does the guard
-    /// if one is given.
+    /// Makes a spawner in a process that was prepared as `_host` says. On return, the thread that kills processes runs, and so does the
+    /// guard if one is given.
     pub fn new(_host: HostProcess, guard: Option<GuardProgram>) -> io::Result<Self> {
         let instance = ServerInstance::unused(&instances_in_use()?);
         let sessions = SessionNumbers::new(instance);
@@ -178,8 +179,8 @@ impl Spawner {
     }
 
     /// Reaps the ended processes of this server that no [`Child`] waits for: those whose `Child` was dropped, and in a process that is
-    /// dedicated to the server ([`HostProcess::dedicate`]) also the orphans of its trees. Call it periodically. It costs little when no child
-    /// has ended.
+    /// dedicated to the server ([`HostProcess::dedicate`]) also the orphans of its trees. Call it periodically. It costs little when no
+    /// child has ended.
     pub fn reap_orphans(&self) {
         let _retried_next_time = reap_unclaimed_children();
     }

@@ -149,10 +149,10 @@ fn make_child(plan: &mut ChildPlan<'_>, stack: &mut [MaybeUninit<u8>]) -> Result
     let mut before: u64 = 0;
     let mut pidfd: c_int = -1;
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD | libc::SIGCHLD;
-    // SAFETY: the sets are as large as the kernel is told, and `before` is what was valid before. `clone` runs `child` on a stack that
-    // nobody else uses; this thread waits until the child has executed or ended, so that `plan` and everything it refers to outlive its
-    // use. All signals are blocked meanwhile, so that no handler of ours runs in the child. The kernel writes the pidfd to where `clone` is
-    // told to; if there is a child and a number, nobody else owns the descriptor.
+    // SAFETY: the sets are as large as the kernel is told, and the first call fills in `before`. `clone` runs `child` on a stack that
+    // nothing else uses; this thread waits until the child has executed or ended, so that `plan` and everything it refers to live long
+    // enough. All signals are blocked meanwhile, so that no handler of the server runs in the child. `clone` writes the number of the pidfd
+    // to the given address, and this function is the only owner of that descriptor.
     let (pid, pidfd) = unsafe {
         set_signal_mask(&all, &mut before);
         let pid = libc::clone(child, top, flags, argument, &raw mut pidfd);
@@ -167,7 +167,7 @@ fn make_child(plan: &mut ChildPlan<'_>, stack: &mut [MaybeUninit<u8>]) -> Result
 }
 
 /// # Safety
-/// Both pointers must be valid for the access that their kind says; `old` may be null.
+/// `new` must be valid for reads, and `old` must be valid for writes or null.
 unsafe fn set_signal_mask(new: *const u64, old: *mut u64) {
     let arguments = [libc::SIG_SETMASK as usize, new.addr(), old.addr(), SIGNAL_SET_BYTES, 0];
     // SAFETY: as promised by the caller.
@@ -177,7 +177,7 @@ unsafe fn set_signal_mask(new: *const u64, old: *mut u64) {
 /// The first function of the child. The child shares the memory of the server, whose other threads keep running. So it allocates nothing,
 /// takes no lock, and makes only system calls. It makes them without the C library, whose functions a preloaded library may have replaced.
 extern "C" fn child(argument: *mut c_void) -> c_int {
-    // SAFETY: the thread that made us has passed a pointer to its plan and waits, so that nobody else uses it.
+    // SAFETY: the thread that made this child has passed a pointer to its plan and waits, so that nothing else uses the plan.
     let plan = unsafe { &mut *argument.cast::<ChildPlan<'_>>() };
     plan.failure = run(plan).err().unwrap_or(0);
     // SAFETY: ends this process only and runs no handlers, which are those of the server.

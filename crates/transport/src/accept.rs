@@ -39,14 +39,16 @@ pub enum AcceptError {
 pub struct AcceptedStream {
     /// Both directions of the connection.
     pub stream: MessageStream,
-    /// Who is behind it.
+    /// Who is behind the connection.
     pub principal: Principal,
 }
 
 /// Serves HTTP/1 on an accepted socket until the peer upgrades to a WebSocket. Returns `None` if the peer leaves without an upgrade.
+/// `surface` decides who may connect and answers the HTTP endpoints.
 ///
-/// A Unix socket has two protocols. If the first byte is a letter, as in every HTTP method, it is HTTP; otherwise it is one message per
-/// line. Neither needs a token on a Unix socket, because the kernel has reported the user of the peer.
+/// On a Unix socket the first byte from the peer selects the protocol. A letter, with which every HTTP method begins, selects HTTP. Any
+/// other byte selects one message per line. Neither protocol needs a token on a Unix socket, because the kernel has reported the user of
+/// the peer.
 pub async fn accept_messages(
     socket: Socket,
     surface: Arc<dyn HttpSurface>,

@@ -3,7 +3,7 @@
 //! The child leads a process group of its own, and the group is terminated when the caller drops the [`ChildGuard`]. The group is
 //! signalled only while the child has not been reaped: until then the kernel cannot give the group's number to another group.
 //!
-//! The parts: `guard` terminates and reaps, `leader` holds the process, `stdin` can be closed from two sides, `stderr` reads lines.
+//! The parts: `guard` terminates and reaps, `leader` holds the process, `stdin` is a pipe that two owners can close, `stderr` reads lines.
 
 mod guard;
 mod leader;

@@ -1,5 +1,5 @@
-//! Connects a client to a server: WebSocket over TCP or TLS, or one message per line over a Unix socket. Start reading at [`connect`].
-//! This module has no timeout and does not retry; the caller decides about both. [`ConnectError::is_retryable`] helps with the second.
+//! Connects a client to a server: WebSocket over TCP or TLS, or one message per line over a Unix socket. Start reading at [`connect`]. This
+//! module has no timeout and does not retry; the caller decides about both. [`ConnectError::is_retryable`] says whether a retry can help.
 
 mod error;
 mod race;

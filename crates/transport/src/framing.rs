@@ -54,7 +54,7 @@ impl Framing {
         }
     }
 
-    /// Whether the peer learns why a connection is closed. Without it, [`Framing::close`] appends nothing.
+    /// Whether a close frame can tell the peer why the connection is closed. If not, [`Framing::close`] appends nothing.
     pub fn has_close_codes(self) -> bool {
         self.supports_ping()
     }

@@ -11,15 +11,15 @@ use crate::principal::Principal;
 pub(crate) use connection::{HttpError, Upgraded, serve};
 pub use connection::{MAX_HEADER_BYTES, REQUEST_TIMEOUT};
 
-/// What the HTTP endpoints ask the server that owns the listener.
+/// The decisions and data that the HTTP endpoints need from the server that owns the listener.
 pub trait HttpSurface: Send + Sync + 'static {
-    /// Who has sent a request with these headers. `None` if the sender may neither upgrade to a WebSocket nor read the metrics. Not asked
+    /// Who has sent a request with these headers. `None` if the sender may neither upgrade to a WebSocket nor read the metrics. Not called
     /// on a Unix socket, where the kernel reports the user of the peer.
     fn authorize(&self, headers: &::http::HeaderMap) -> Option<Principal>;
     /// The body of `/metrics`, in OpenMetrics text format.
     fn metrics(&self) -> String;
     /// Whether a listener on loopback answers requests whose `Host` is `host`: a name or an IP address, without port and brackets. Not
-    /// asked for `localhost` and loopback addresses, which are always answered.
+    /// called for `localhost` and loopback addresses: requests for them are always answered.
     fn serves_host(&self, host: &str) -> bool;
 }
 
@@ -29,7 +29,7 @@ pub(crate) enum Trust {
     /// Unix socket: the kernel has reported the uid of the peer, and the listener has accepted this user.
     VerifiedUser(u32),
     /// TCP on a loopback address: the peer is a program on this machine, or a web page in a browser on this machine whose host name
-    /// resolves to this address (DNS rebinding). Only the `Host` header tells them apart.
+    /// resolves to this address (DNS rebinding). Only the `Host` header distinguishes the two.
     Loopback,
     /// TCP on any other address: nothing is known about the peer.
     Network,

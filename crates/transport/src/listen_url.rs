@@ -6,7 +6,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Default of `--listen`: reachable from this machine only, on a free port that the kernel picks, so two servers never want the same one.
+/// Default of `--listen`: reachable from this machine only, on a free port that the kernel picks, so that two servers never want the same
+/// port.
 pub const DEFAULT_LISTEN_URL: &str = "ws://127.0.0.1:0";
 
 /// An address to listen on.
@@ -25,7 +26,7 @@ pub enum ListenUrl {
 /// Why a `--listen` URL is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ListenUrlError {
-    /// The scheme is not one of ours. Holds the URL.
+    /// The scheme is not supported. Holds the URL.
     #[error("unsupported --listen URL `{0}`; expected `ws://IP:PORT`, `wss://IP:PORT`, `unix:///PATH` or `stdio`")]
     UnsupportedListenUrl(String),
     /// `ws://` is not followed by an IP address and a port. Holds the URL.
@@ -116,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_have_the_texts_of_the_contract() {
+    fn each_refusal_names_the_url_and_the_expected_form() {
         assert_eq!(
             refusal("ws://localhost:1234"),
             "invalid websocket --listen URL `ws://localhost:1234`; expected `ws://IP:PORT`"

@@ -140,7 +140,8 @@ impl Listener {
         }
     }
 
-    /// Accepts one connection. Returns `None` if the peer has left already, and the user of a Unix peer that is not allowed to connect.
+    /// Accepts one connection. Returns `None` if the peer has left already, and [`OtherUser`] for a Unix peer that is not allowed to
+    /// connect.
     async fn try_accept(&self) -> io::Result<Result<Option<Socket>, OtherUser>> {
         let (stream, from) = match &self.socket {
             BoundSocket::Tcp(listener) => {

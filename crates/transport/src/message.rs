@@ -28,8 +28,8 @@ pub enum ReadEvent {
     /// A complete message. Text and binary frames are treated alike.
     ///
     /// The text is not checked for UTF-8, although RFC 6455 (section 8.1) demands to close the connection over text that is not UTF-8. The
-    /// decoder of the messages checks it, in frames of both kinds and in lines. It can answer with an error and keep the connection, so that
-    /// one bad message does not interrupt everything else that the peer does.
+    /// code that parses the messages checks it instead, in frames of both kinds and in lines. That code can answer with an error and keep
+    /// the connection, so that one bad message does not interrupt everything else that the peer does.
     Message(Bytes),
     /// A message that is longer than [`MessageLimits::message_bytes`]. The rest of it is discarded as it arrives, and the next message is
     /// read as usual.

@@ -74,8 +74,8 @@ impl Reader {
         poll_fn(|cx| self.poll_next(cx)).await
     }
 
-    /// Like [`Reader::next`], but decodes only bytes that were read already and does not wait. Returns `None` if they are not a complete
-    /// message, or if the end was returned.
+    /// Like [`Reader::next`], but decodes only bytes that were read already and does not wait. Returns `None` if these bytes are not a
+    /// complete message, or if the end was returned before.
     pub fn next_buffered(&mut self) -> Option<Result<ReadEvent, ReadError>> {
         if self.has_ended {
             return None;

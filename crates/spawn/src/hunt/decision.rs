@@ -1,5 +1,6 @@
-//! What a hunt decides after each pass: whether it is finished, which signal the next pass sends, and when it gives up. These are values
-//! that make no system calls; `pass` fills in the [`PassFindings`]. Start with [`Hunt::decide`].
+//! What a hunt decides after each pass: whether it is finished, which signal the next pass sends, and when it gives up. A hunt kills or
+//! signals all processes in a [`Scope`]; these processes are its *members*. The values here make no system calls; `pass` fills in the
+//! [`PassFindings`]. Start with [`Hunt::decide`].
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -40,7 +41,7 @@ pub(crate) struct Hunt {
     signalled_before: HashSet<Pid>,
     /// How many passes have begun, failed ones included.
     passes_begun: usize,
-    /// How many passes have listed all processes.
+    /// How many passes have succeeded in listing all processes.
     passes_completed: usize,
     /// None before the first pass, and for signals.
     deadline: Option<Instant>,

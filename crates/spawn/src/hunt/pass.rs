@@ -1,5 +1,5 @@
-//! One pass of all hunts: lists the processes of the machine (a *census*) and signals the members of each hunt. What the findings mean for
-//! a hunt is decided in `decision`. Start with [`run_pass`].
+//! One pass of all hunts: lists the processes of the machine (a *census*) and signals the members of each hunt, which are the processes in
+//! its [`Scope`]. What the findings mean for a hunt is decided in `decision`. Start with [`run_pass`].
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -15,7 +15,7 @@ use crate::rlimit;
 use crate::signal_process::{SignalResult, signal_process};
 use crate::tag::{Scope, ServerInstance, Tag};
 
-/// The most pidfds that a pass keeps to wait for signalled processes. In a larger tree, a later pass waits for the rest.
+/// The most pidfds that a pass keeps to wait for signalled processes. In a larger tree, a later pass waits for the other processes.
 const MAX_PIDFDS: usize = 128;
 
 /// The result of one pass for all hunts.
@@ -39,7 +39,7 @@ pub(super) struct HuntPass {
 /// Lists all processes once for all hunts, and signals the members of each hunt. Fails if the processes cannot be listed.
 pub(super) fn run_pass(hunts: &mut [&mut Hunt]) -> io::Result<PassResult> {
     let mut hunt_passes: Vec<HuntPass> = hunts.iter().map(|_| HuntPass::default()).collect();
-    // The other half is left for reading `/proc`.
+    // The pidfds take at most half of the allowed descriptors. The other half is left for reading `/proc`.
     let mut pidfds_left = MAX_PIDFDS.min(rlimit::open_files() / 2);
     let listed = list_processes(hunts, &mut hunt_passes, &mut pidfds_left)?;
     let mut processes = Vec::with_capacity(listed.len());
@@ -87,7 +87,8 @@ fn list_processes(
             }
         }
         // Reading the `stat` of a process is expensive, and on a server with a thousand processes most are in trees that are not hunted.
-        // These are skipped, except in the first pass of a hunt: a process of the hunted tree may have given itself the tag of another.
+        // Such processes are skipped, except in the first pass of a hunt: a process of the hunted tree may have given itself the tag of
+        // another tree.
         let is_in_other_tree = !is_covered && tag.is_some_and(|tag| Some(tag.instance()) == own_instance);
         if any_hunt_is_new || !is_in_other_tree {
             listed.push((pid, tag));
@@ -109,7 +110,8 @@ struct KnownTrees {
 }
 
 impl KnownTrees {
-    /// Also removes guards from the list of processes: one may have been started during the listing.
+    /// Also removes guards (processes that outlive the server and then kill its trees) from the list of processes, because a guard may have
+    /// been started during the listing.
     fn read(processes: &mut Vec<CensusProcess>) -> Self {
         let children = children();
         processes.retain(|process| !children.is_guard(process.pid));
@@ -124,7 +126,7 @@ impl KnownTrees {
         }
     }
 
-    /// The sessions (in the sense of `setsid`) of the leaders in scope.
+    /// The sessions (in the sense of `setsid`) of the leaders in scope. A leader is a process that a `Spawner` has started.
     fn sessions_in(&self, scope: &Scope) -> HashSet<i32> {
         let leaders = &self.sessions_by_tag;
         match scope {
@@ -143,7 +145,7 @@ fn signal_members(
     pidfds_left: &mut usize,
 ) {
     hunt.orphaned_sessions.handle_census(census);
-    // Only the next pass can tell the guard from the processes to kill.
+    // Only the next pass can tell the guard that is starting from the processes to kill.
     pass.findings.is_incomplete |= trees.guard_is_starting && matches!(hunt.scope, Scope::Everything(_));
     let membership = Membership {
         scope: &hunt.scope,
@@ -170,8 +172,8 @@ fn signal_members(
     hunt.orphaned_sessions.handle_pass(procfs::ticks_since_boot());
 }
 
-/// Other servers that run inside the tree. Their children have tags of those servers and not of this hunt, and are no longer descendants of
-/// the tree once such a server is killed.
+/// Other servers that run inside the tree. The processes that such a server has started have its tags and not the tag of this hunt, and
+/// they are no longer descendants of the tree once that server is killed.
 fn nested_servers(members: &[CensusProcess], census: &Census, own: ServerInstance) -> HashSet<ServerInstance> {
     let mut servers = find_nested_servers(members, census, own);
     // If another server has started this one, children without a tag inherit the tag of that outer server, which is not nested.

@@ -1,4 +1,5 @@
-//! The guard kills everything that a server has started when the server ends.
+//! The guard kills everything that a server has started when the server ends. `role_guard` and `role_server` are not tests: other tests run
+//! them in a process of their own; see `roles`.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -16,6 +17,7 @@ use crate::support::{
 const SERVER: &str = "guard::role_server";
 const GUARD: &str = "guard::role_guard";
 
+/// A shell and two descendants in another session. Prints the process id of each.
 const TREE: &str = "trap '' TERM HUP INT; setsid sh -c 'sleep 1000 & echo $!; echo $$; wait' & echo $$; wait";
 
 fn guard_program() -> GuardProgram {
@@ -57,13 +59,13 @@ async fn role_server() {
     let _waits_for_input = std::io::stdin().read(&mut [0]);
 }
 
-struct Server {
+struct ServerProcess {
     process: Child,
     _stdout: BufReader<ChildStdout>,
     pids: Vec<u32>,
 }
 
-fn start_server() -> Server {
+fn start_server() -> ServerProcess {
     let mut process =
         role_command(SERVER).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the server starts");
     let mut stdout = BufReader::new(process.stdout.take().expect("piped"));
@@ -77,7 +79,7 @@ fn start_server() -> Server {
         );
         match line.trim().strip_prefix("pid ") {
             Some(pid) => pids.push(pid.parse().expect("each line is a process id")),
-            None if line.trim() == "ready" => return Server { process, _stdout: stdout, pids },
+            None if line.trim() == "ready" => return ServerProcess { process, _stdout: stdout, pids },
             None => {}
         }
     }

@@ -7,12 +7,17 @@ use std::sync::Arc;
 use spawn::{CancelFlag, ChildExitStatus, SpawnCommand, SpawnError};
 use tempfile::tempdir;
 
-use crate::support::{Running, TIMEOUT, World, command, perl, read_until, with_stdin, within};
+use crate::support::{RunningProcess, TIMEOUT, World, command, perl, read_until, with_stdin, within};
 
 const HOLD_LEASE: &str = include_str!("../../../testkit/hold_lease.pl");
 
 /// Copies a program and starts a process that holds a lease on the copy. Returns that process and a command that executes the copy.
-async fn hold_lease(world: &World, original: &str, directory: &Path, arguments: &[&Path]) -> (Running, SpawnCommand) {
+async fn hold_lease(
+    world: &World,
+    original: &str,
+    directory: &Path,
+    arguments: &[&Path],
+) -> (RunningProcess, SpawnCommand) {
     let program = directory.join("program");
     std::fs::copy(original, &program).expect("a copy of the program");
     let mut hold_lease = with_stdin(perl(HOLD_LEASE));

@@ -11,7 +11,7 @@ fn open_descriptors() -> usize {
 }
 
 #[tokio::test]
-async fn two_hundred_starts_leave_nothing() {
+async fn two_hundred_starts_leave_no_descriptor_and_no_zombie() {
     let world = World::new();
     world.run(&command(["true"])).await;
     let before = open_descriptors();
@@ -53,7 +53,7 @@ async fn orphans_that_ended_are_reaped_and_leaders_are_not() {
 async fn a_dropped_child_is_reaped_as_an_orphan() {
     let world = World::new();
     drop(world.start(&sh("exit 0")));
-    until("it is a zombie", || !zombie_children().is_empty());
+    until("the child is a zombie", || !zombie_children().is_empty());
     world.spawner.reap_orphans();
     assert_eq!(zombie_children(), Vec::<u32>::new());
 }
@@ -62,7 +62,7 @@ async fn a_dropped_child_is_reaped_as_an_orphan() {
 async fn children_that_other_code_has_started_are_not_reaped() {
     let world = World::new();
     let mut other = std::process::Command::new("/bin/sh").args(["-c", "exit 9"]).spawn().unwrap();
-    until("it is a zombie", || zombie_children() == [other.id()]);
+    until("the child is a zombie", || zombie_children() == [other.id()]);
     world.spawner.reap_orphans();
     block_on(world.spawner.kill_all(crate::support::TIMEOUT)).unwrap();
     assert_eq!(other.wait().unwrap().code(), Some(9));

@@ -8,6 +8,7 @@ use spawn::{Spawner, Tag};
 
 use crate::support::{TIMEOUT, World, block_on, dedicated, is_alive, read_pids, sh, start, within};
 
+/// Three processes in three sessions. Prints the process id of each.
 const TREE: &str = "setsid sleep 1000 & echo $!; setsid sleep 1000 & echo $!; echo $$; exec sleep 1000";
 
 #[tokio::test]

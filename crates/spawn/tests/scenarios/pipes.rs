@@ -5,7 +5,7 @@ use spawn::{ChildExitStatus, ChildIo, ReadOutcome, Signal, SpawnCommand, Spawned
 use crate::support::{World, command, read_all, read_until, sh, until, with_stdin, within, write_all};
 
 #[tokio::test]
-async fn what_goes_in_comes_out() {
+async fn cat_writes_what_it_reads() {
     let world = World::new();
     let mut cat = world.start(&with_stdin(command(["cat"])));
     let stdin = cat.stdin.take().unwrap();
@@ -22,7 +22,7 @@ async fn what_goes_in_comes_out() {
 }
 
 #[tokio::test]
-async fn stdout_and_stderr_are_apart() {
+async fn stdout_and_stderr_are_separate() {
     let done = World::new().run(&sh("echo out; echo err >&2")).await;
     assert_eq!((done.stdout.as_str(), done.stderr.as_str()), ("out\n", "err\n"));
 }
@@ -39,13 +39,13 @@ async fn a_report_has_a_pipe_of_its_own() {
 }
 
 #[tokio::test]
-async fn stdin_null_is_at_its_end() {
+async fn a_child_with_null_stdin_reads_the_end_of_its_input() {
     let done = World::new().run(&command(["cat"])).await;
     assert_eq!((done.stdout.as_str(), done.status.code()), ("", 0));
 }
 
 #[tokio::test]
-async fn exit_code_and_signal() {
+async fn exit_codes_and_signals_are_reported() {
     let world = World::new();
     assert_eq!(world.run(&sh("exit 7")).await.status, ChildExitStatus::Exited(7));
     let killed = world.run(&sh("kill -TERM $$")).await.status;
@@ -123,7 +123,7 @@ async fn a_busy_pipe_can_be_enlarged() {
     tree.stdout.enlarge();
     // The child can end only if a megabyte fits into the pipe, because the test does not read stdout.
     read_until(&tree.stderr, "done").await;
-    until("all of it is there", || tree.stdout.available() == 1_000_000);
+    until("the whole output can be read", || tree.stdout.available() == 1_000_000);
 }
 
 #[tokio::test]

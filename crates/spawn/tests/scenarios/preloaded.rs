@@ -36,6 +36,6 @@ fn a_child_calls_no_function_of_the_c_library() {
     std::fs::write(&source, LIBRARY).unwrap();
     let built = Command::new("cc").args(["-shared", "-fPIC", "-o"]).args([&library, &source]).status().unwrap();
     assert!(built.success());
-    let played = role_command(SPAWNER).env("LD_PRELOAD", &library).output().unwrap();
-    assert!(played.status.success(), "{}", String::from_utf8_lossy(&played.stdout));
+    let run = role_command(SPAWNER).env("LD_PRELOAD", &library).output().unwrap();
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stdout));
 }

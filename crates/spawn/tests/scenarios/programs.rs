@@ -35,7 +35,7 @@ fn program_failure(command: &SpawnCommand) -> (PathBuf, Option<i32>) {
 }
 
 #[tokio::test]
-async fn arg0_is_what_the_child_sees() {
+async fn arg0_replaces_the_program_in_the_arguments_of_the_child() {
     let done = World::new().run(&SpawnCommand { arg0: Some("other".into()), ..sh("echo $0") }).await;
     assert_eq!(done.stdout, "other\n");
 }

@@ -34,7 +34,7 @@ async fn an_orphan_that_has_removed_its_tag_is_killed_while_its_leader_runs() {
 async fn a_dropped_child_is_reaped() {
     let world = shared();
     drop(world.start(&sh("exit 0")));
-    until("it is a zombie", || !zombie_children().is_empty());
+    until("the child is a zombie", || !zombie_children().is_empty());
     world.spawner.reap_orphans();
     assert_eq!(zombie_children(), Vec::<u32>::new());
 }
@@ -43,9 +43,11 @@ async fn a_dropped_child_is_reaped() {
 async fn children_of_other_code_are_neither_killed_nor_reaped() {
     let world = shared();
     let mut ended = Command::new("setsid").args(["sh", "-c", "exit 9"]).spawn().unwrap();
-    until("it is a zombie", || zombie_children() == [ended.id()]);
+    until("the child is a zombie", || zombie_children() == [ended.id()]);
     let mut running = Command::new("setsid").args(["sleep", "1000"]).spawn().unwrap();
-    until("it leads a session", || crate::support::stat_field(running.id(), 4) == Some(running.id().to_string()));
+    until("the child leads a session", || {
+        crate::support::stat_field(running.id(), 4) == Some(running.id().to_string())
+    });
     let ours = world.start(&command(["sleep", "1000"]));
     world.spawner.reap_orphans();
     block_on(world.spawner.kill_all(TIMEOUT)).unwrap();

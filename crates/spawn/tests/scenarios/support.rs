@@ -18,18 +18,21 @@ use spawn::{SessionTags, Spawner, StdinMode, Stdio, Survivors, Tag, TerminalSize
 /// The timeout of every wait. Long enough for a busy machine, so only a bug makes a test wait this long.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
+/// A spawner and the tags of one session. Kills all processes of the spawner when it is dropped.
 pub(crate) struct World {
     pub(crate) spawner: Spawner,
     pub(crate) tags: SessionTags,
 }
 
+/// The output and exit status of a process that has ended.
 pub(crate) struct Finished {
     pub(crate) stdout: String,
     pub(crate) stderr: String,
     pub(crate) status: ChildExitStatus,
 }
 
-pub(crate) struct Running {
+/// A process on pipes, the tag of its tree, and our ends of its pipes.
+pub(crate) struct RunningProcess {
     pub(crate) child: Child,
     pub(crate) tag: Tag,
     pub(crate) stdin: Option<ChildInput>,
@@ -43,7 +46,7 @@ pub(crate) fn dedicated() -> HostProcess {
 }
 
 impl World {
-    /// In a process that is a server and nothing else.
+    /// Makes the spawner in a process that is a server and nothing else.
     pub(crate) fn new() -> Self {
         Self::in_host(dedicated())
     }
@@ -59,11 +62,11 @@ impl World {
         start(&self.spawner, command, self.tags.next())
     }
 
-    pub(crate) fn start(&self, command: &SpawnCommand) -> Running {
+    pub(crate) fn start(&self, command: &SpawnCommand) -> RunningProcess {
         let tag = self.tags.next();
         let Spawned { child, io } = start(&self.spawner, command, tag).expect("the process starts");
         let ChildIo::Pipes { stdin, stdout, stderr, .. } = io else { panic!("no pipes") };
-        Running { child, tag, stdin, stdout, stderr }
+        RunningProcess { child, tag, stdin, stdout, stderr }
     }
 
     pub(crate) fn start_on_pty(&self, command: &SpawnCommand) -> (Child, Pty) {
@@ -80,7 +83,7 @@ impl World {
         Finished { stdout, stderr, status }
     }
 
-    pub(crate) fn kill_tree(&self, running: &Running) {
+    pub(crate) fn kill_tree(&self, running: &RunningProcess) {
         block_on(self.spawner.kill_tree(running.tag, TIMEOUT)).expect("the tree is killed");
     }
 }

@@ -5,7 +5,7 @@ use spawn::{ChildExitStatus, Signal, SpawnCommand, Stdio, TerminalSize, WriteOut
 use crate::support::{World, command, on_pty, read_all, read_until, sh, within, write_all};
 
 #[tokio::test]
-async fn all_three_streams_are_a_terminal_of_the_size() {
+async fn all_three_streams_are_a_terminal_of_the_given_size() {
     let size = TerminalSize { rows: 33, cols: 111 };
     let script = "test -t 0 && test -t 1 && test -t 2 && stty size";
     let world = World::new();
@@ -15,7 +15,7 @@ async fn all_three_streams_are_a_terminal_of_the_size() {
 }
 
 #[tokio::test]
-async fn it_is_the_controlling_terminal() {
+async fn the_terminal_is_the_controlling_terminal_of_the_child() {
     let world = World::new();
     let (_child, pty) = world.start_on_pty(&on_pty(sh("tty; echo works >/dev/tty")));
     let output = read_all(&pty.reader()).await;
@@ -53,7 +53,7 @@ async fn a_changed_eof_byte_is_returned() {
 }
 
 #[tokio::test]
-async fn resizing_is_told() {
+async fn a_resize_sends_sigwinch() {
     let world = World::new();
     let script = "trap 'stty size; exit' WINCH; echo ready; while :; do sleep 0.01; done";
     let (child, pty) = world.start_on_pty(&on_pty(sh(script)));

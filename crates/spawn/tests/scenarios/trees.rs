@@ -217,7 +217,7 @@ async fn signal_all_reaches_every_process_of_a_tree() {
 }
 
 #[tokio::test]
-async fn a_kill_without_time_reports_the_survivors() {
+async fn a_kill_with_a_timeout_of_zero_reports_the_survivors() {
     let world = World::new();
     let tree = world.start(&sh("exec sleep 1000"));
     if let Err(survivors) = block_on(world.spawner.kill_tree(tree.tag, Duration::ZERO)) {

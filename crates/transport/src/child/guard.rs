@@ -21,18 +21,19 @@ use super::stdin::StdinCloser;
 
 /// Time between SIGTERM and SIGKILL.
 const GRACE_PERIOD: Duration = Duration::from_secs(2);
-/// How long the end of stderr is waited for after the child has exited. A process outside of its group may keep the pipe open for ever.
+/// How long the watcher waits for the end of stderr after the child has exited. A process outside of the child's group may keep the pipe
+/// open for ever.
 const STDERR_DRAIN_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// Terminates a child when it is dropped: it closes the child's stdin and sends SIGTERM to its process group. What is left of the
-/// group is killed when the child has exited, after two seconds, or when the runtime shuts down, whichever comes first.
+/// Terminates a child when this value is dropped: closes the child's stdin and sends SIGTERM to its process group. Processes of the group
+/// that still run are killed when the child has exited, after two seconds, or when the runtime shuts down, whichever comes first.
 #[derive(Debug)]
 pub struct ChildGuard {
     program: String,
     leader: Arc<GroupLeader>,
     stdin: StdinCloser,
     stderr_tail: StderrTail,
-    /// Never sends. Dropping it with the guard wakes the watcher.
+    /// Nothing is ever sent. Dropping this sender together with the guard wakes the watcher.
     _dropped: oneshot::Sender<()>,
     state: watch::Receiver<ChildState>,
 }
@@ -44,14 +45,14 @@ pub struct ChildExit {
     pub program: String,
     /// The exit status. `None` if it is not known: other code in this process has reaped the child, or the runtime is shutting down.
     pub status: Option<ExitStatus>,
-    /// The last lines of its stderr, oldest first; at most eight.
+    /// The last lines of the child's stderr, oldest first; at most eight.
     pub stderr_tail: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum ChildState {
     Running,
-    /// Reaped, with the exit status if it is known.
+    /// The child was reaped. Holds the exit status if it is known.
     Exited(Option<ExitStatus>),
 }
 
@@ -99,7 +100,7 @@ impl Drop for ChildGuard {
     }
 }
 
-/// The task of a guard.
+/// What the watcher task of a guard works with.
 struct ChildWatcher {
     leader: Arc<GroupLeader>,
     /// Readable when the child has exited.

@@ -16,7 +16,7 @@ const DROP_TIMEOUT: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 #[derive(Debug)]
 pub(super) struct GroupLeader {
     pid: u32,
-    /// `None` after it was reaped.
+    /// `None` after the child was reaped.
     child: Mutex<Option<Child>>,
 }
 
@@ -42,8 +42,8 @@ impl GroupLeader {
         }
     }
 
-    /// Kills the rest of the group, waits for the leader and reaps it. Blocks while the leader runs, so the leader must have exited or
-    /// been killed. Returns `None` if other code has reaped it.
+    /// Kills the rest of the group, waits for the leader and reaps it. Blocks while the leader runs, so the leader must have exited or been
+    /// killed. Returns `None` if other code has reaped the leader.
     pub(super) fn kill_and_reap(&self) -> Option<ExitStatus> {
         let mut child = self.lock().take()?;
         signal_group_of(&child, Signal::KILL);

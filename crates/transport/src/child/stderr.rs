@@ -1,4 +1,4 @@
-//! Reads the stderr of a child line by line: passes each line to a callback and keeps the last lines for the report of its exit.
+//! Reads the stderr of a child line by line: passes each line to a callback and keeps the last lines for the report of the child's exit.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,9 +11,9 @@ use crate::framing::Framing;
 use crate::message::{MessageLimits, ReadEvent};
 use crate::reader::Reader;
 
-/// A line that is longer is cut to the prefix that a [`Reader`] keeps of a message over its limit.
+/// A longer line is cut to its first KiB, which is what a [`Reader`] keeps of a message over its limit.
 const MAX_LINE_BYTES: usize = 4 * 1024;
-/// Usually enough for an error message and its cause.
+/// How many lines are kept. Eight are usually enough for an error message and its cause.
 const KEPT_LINES: usize = 8;
 
 /// The last lines of stderr, at most [`KEPT_LINES`], oldest first. Clones share them.

@@ -15,7 +15,7 @@ pub(super) struct ChildStdin {
     state: Arc<Mutex<StdinState>>,
 }
 
-/// Closes the pipe from elsewhere. It does not keep the pipe open.
+/// Closes the pipe for the guard of the child. This value does not keep the pipe open.
 #[derive(Debug)]
 pub(super) struct StdinCloser {
     state: Weak<Mutex<StdinState>>,
@@ -23,7 +23,7 @@ pub(super) struct StdinCloser {
 
 #[derive(Debug)]
 struct StdinState {
-    /// `None` after it was closed.
+    /// `None` after the pipe was closed.
     pipe: Option<pipe::Sender>,
     /// The task that waits for room in the pipe. tokio does not wake it when we close the pipe ourselves.
     blocked_writer: Option<Waker>,

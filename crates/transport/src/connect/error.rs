@@ -20,7 +20,7 @@ pub enum ConnectError {
         /// What is wrong with the URL, as the second half of a sentence about it.
         reason: &'static str,
     },
-    /// A header of the upgrade request contains characters that HTTP forbids. Holds its name.
+    /// A header of the upgrade request contains characters that HTTP forbids. Holds the name of the header.
     #[error("the header `{0}` has characters that no header may have")]
     InvalidHeader(String),
     /// The name of the host could not be resolved.
@@ -117,7 +117,7 @@ impl ConnectError {
     }
 }
 
-/// Errors that a retry does not change. A missing file is not one of them: a server that starts creates its socket.
+/// Whether a retry ends with the same error. A missing file is not permanent: it may be the socket of a server that is still starting.
 fn is_permanent(kind: io::ErrorKind) -> bool {
     use io::ErrorKind as Kind;
     matches!(
@@ -197,7 +197,7 @@ impl fmt::Display for CertificateFault {
 fn tls_message(error: &rustls::Error) -> String {
     match error {
         rustls::Error::InvalidMessage(_) => {
-            "what it answers is not TLS; a server without TLS is reached with ws://".to_owned()
+            "its answer is not TLS; a server without TLS is reached with ws://".to_owned()
         }
         rustls::Error::PeerIncompatible(_) => {
             "it has no version of TLS or no cipher that this program has; it needs TLS 1.2 or 1.3".to_owned()
@@ -214,7 +214,7 @@ fn in_parentheses(text: &str) -> String {
 
 fn next_step(status: u16) -> &'static str {
     match status {
-        300..=399 => "; it names another address, and redirects are not followed: connect to that one",
+        300..=399 => "; it redirects to another address, and redirects are not followed: connect to that address",
         401 | 403 => "; check the token",
         404 => "; check the path of the URL",
         _ => "",
@@ -228,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn causes_of_a_refused_certificate_are_told_in_words() {
+    fn each_cause_of_a_refused_certificate_has_its_own_message() {
         let library = |error: webpki::Error| CertificateError::Other(rustls::OtherError(Arc::new(error)));
         for (cause, fault, words) in [
             (library(webpki::Error::CaUsedAsEndEntity), CertificateFault::IsAuthority, "`basicConstraints=CA:FALSE`"),
@@ -243,14 +243,14 @@ mod tests {
             (CertificateError::Revoked, CertificateFault::Revoked, "was revoked by its authority"),
             (CertificateError::BadEncoding, CertificateFault::Unreadable, "cannot be read"),
         ] {
-            let told = CertificateFault::from(&cause);
-            assert_eq!(told, fault);
-            assert!(told.to_string().contains(words), "{told}");
+            let actual = CertificateFault::from(&cause);
+            assert_eq!(actual, fault);
+            assert!(actual.to_string().contains(words), "{actual}");
         }
     }
 
     #[test]
-    fn a_failed_handshake_is_told_in_words() {
+    fn a_failed_handshake_has_a_readable_message() {
         let refused = rustls::Error::AlertReceived(rustls::AlertDescription::HandshakeFailure);
         assert_eq!(tls_message(&refused), "it refused the handshake with the alert HandshakeFailure");
         let other_version = rustls::Error::PeerIncompatible(rustls::PeerIncompatible::ServerDoesNotSupportTls12Or13);

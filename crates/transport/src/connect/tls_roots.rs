@@ -32,7 +32,8 @@ impl TlsRoots {
         Ok(Self { from_file: Some(config) })
     }
 
-    /// Returns the same value at each call, because it also holds the TLS sessions that a reconnecting client resumes.
+    /// The TLS configuration with these roots. Each call returns the same value, because it also holds the TLS sessions that a reconnecting
+    /// client resumes.
     pub(super) async fn client_config(&self) -> Result<Arc<ClientConfig>, ConnectError> {
         if let Some(ready) = self.from_file.as_ref().or_else(|| SYSTEM_ROOTS.get()) {
             return Ok(ready.clone());

@@ -19,13 +19,13 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::time::Instant;
 
-use super::routes::{self, Route};
+use super::routes::{self, HttpRoute};
 use super::{HttpSurface, Trust};
 use crate::principal::Principal;
 
 /// Longest time from accept to the first complete request, and from one request to the next.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// Limit for the headers of a request, far more than an upgrade needs. hyper answers 431 to longer ones.
+/// Limit for the headers of a request, far more than an upgrade needs. hyper answers a request with longer headers with status 431.
 pub const MAX_HEADER_BYTES: usize = 16 * 1024;
 
 /// A connection after the upgrade.
@@ -106,8 +106,8 @@ impl Service<Request<Incoming>> for Router {
         let route = routes::respond(&request, &*self.surface, self.trust);
         self.activity.answered.fetch_add(1, Ordering::Relaxed);
         ready(Ok(match route {
-            Route::Answer(response) => response,
-            Route::Upgrade(response, principal) => {
+            HttpRoute::Answer(response) => response,
+            HttpRoute::Upgrade(response, principal) => {
                 // hyper reads no further request after an upgrade, so this is the first and only one.
                 let _first = self.activity.upgraded_by.set(principal);
                 response

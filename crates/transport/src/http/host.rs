@@ -8,8 +8,8 @@ use http::Request;
 use http::header::HOST;
 use http::uri::Authority;
 
-/// Whether every host that the request names is `localhost`, a loopback address, or one that `is_served` accepts. A request that names
-/// no host is accepted, because browsers always send one.
+/// Whether every host that the request names is `localhost`, a loopback address, or one that `is_served` accepts. A request that names no
+/// host is accepted, because it cannot come from a browser: browsers always name one.
 pub(super) fn is_for_this_machine<B>(request: &Request<B>, is_served: impl Fn(&str) -> bool) -> bool {
     let is_ours = |host: &str| is_loopback(host) || is_served(host);
     let target_is_ours =

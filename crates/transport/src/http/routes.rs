@@ -14,7 +14,7 @@ type RouteResponse = Response<Full<Bytes>>;
 
 /// What a request leads to.
 #[derive(Debug)]
-pub(super) enum Route {
+pub(super) enum HttpRoute {
     Answer(RouteResponse),
     /// After this response the connection is a WebSocket of the principal.
     Upgrade(RouteResponse, Principal),
@@ -26,20 +26,20 @@ const WEBSOCKET: HeaderValue = HeaderValue::from_static("websocket");
 const UPGRADE: HeaderValue = HeaderValue::from_static("upgrade");
 const SUPPORTED_VERSION: HeaderValue = HeaderValue::from_static("13");
 
-/// Returns what one request leads to.
-pub(super) fn respond<B>(request: &Request<B>, surface: &dyn HttpSurface, trust: Trust) -> Route {
+/// Chooses the response to one request. Does not do any I/O.
+pub(super) fn respond<B>(request: &Request<B>, surface: &dyn HttpSurface, trust: Trust) -> HttpRoute {
     // Only browsers send an `Origin`, and no web page may use this server.
     if request.headers().contains_key(header::ORIGIN) {
-        return Route::Answer(status(StatusCode::FORBIDDEN));
+        return HttpRoute::Answer(status(StatusCode::FORBIDDEN));
     }
     if trust == Trust::Loopback && !is_for_this_machine(request, |host| surface.serves_host(host)) {
-        return Route::Answer(foreign_host());
+        return HttpRoute::Answer(foreign_host());
     }
     let principal = || match trust {
         Trust::VerifiedUser(uid) => Some(Principal::User(uid)),
         Trust::Loopback | Trust::Network => surface.authorize(request.headers()),
     };
-    Route::Answer(match request.uri().path() {
+    HttpRoute::Answer(match request.uri().path() {
         "/healthz" => text("ok"),
         // A server that is shutting down has stopped listening, so a server that answers is ready.
         "/readyz" => status(StatusCode::OK),
@@ -49,7 +49,7 @@ pub(super) fn respond<B>(request: &Request<B>, surface: &dyn HttpSurface, trust:
             None => upgrade_required(),
             Some(key) => match principal() {
                 None => unauthorized(),
-                Some(principal) => return Route::Upgrade(switching_protocols(key), principal),
+                Some(principal) => return HttpRoute::Upgrade(switching_protocols(key), principal),
             },
         },
         _ => status(StatusCode::NOT_FOUND),

@@ -21,7 +21,7 @@ pub const BACKLOG: i32 = 1024;
 /// User id of root.
 const ROOT: u32 = 0;
 
-/// How long a server waits for the lock while its holder does not listen. Such a holder is just starting or stopping.
+/// How long a server waits for the lock while the server that holds it does not listen. That server is then just starting or stopping.
 const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 /// Time between two attempts to take the lock. The start of another server takes well under a millisecond.
 const LOCK_INTERVAL: Duration = Duration::from_millis(5);
@@ -30,7 +30,7 @@ const LOCK_INTERVAL: Duration = Duration::from_millis(5);
 pub(super) struct UnixSocketFile {
     listener: UnixListener,
     path: PathBuf,
-    identity: Identity,
+    identity: InodeIdentity,
     /// Dropped last: after the socket file was removed and the listener was closed.
     _lock: LockFile,
 }
@@ -41,12 +41,15 @@ pub(super) struct UnixSocketFile {
 struct LockFile {
     locked: OwnedFd,
     path: PathBuf,
-    identity: Identity,
+    identity: InodeIdentity,
 }
 
-/// Device and inode number of a file. They tell it from another file that is created at the same path later.
+/// Device and inode number of a file. They distinguish the file from another one that is created at the same path later.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Identity(u64, u64);
+struct InodeIdentity {
+    device: u64,
+    inode: u64,
+}
 
 impl UnixSocketFile {
     /// Binds the socket. Replaces the socket file of a server that has ended, and no other file.
@@ -61,11 +64,12 @@ impl UnixSocketFile {
             bound => bound.map_err(refused)?,
         };
         let listener = UnixListener::from_std(socket.into()).map_err(refused)?;
-        let identity = Identity::of(path).map_err(refused)?;
+        let identity = InodeIdentity::of(path).map_err(refused)?;
         Ok(Self { listener, path: path.into(), identity, _lock: lock })
     }
 
-    /// Accepts the next connection and returns it with the uid of its peer, or returns the user of a peer that is not allowed to connect.
+    /// Accepts the next connection and returns it with the uid of its peer. Returns [`OtherUser`] for a peer that is not allowed to
+    /// connect.
     pub(super) async fn accept(&self) -> io::Result<Result<(UnixStream, u32), OtherUser>> {
         let (stream, _) = self.listener.accept().await?;
         let uid = stream.peer_cred().ok().map(|credentials| credentials.uid());
@@ -88,7 +92,8 @@ impl Drop for UnixSocketFile {
 }
 
 impl LockFile {
-    /// Takes the lock for the socket at path `socket`. Fails if its holder listens, or does not release it within [`LOCK_PATIENCE`].
+    /// Takes the lock for the socket at path `socket`. Fails if the server that holds the lock listens, or does not release the lock within
+    /// [`LOCK_PATIENCE`].
     async fn acquire(socket: &Path) -> Result<Self, BindError> {
         let mut path = socket.as_os_str().to_owned();
         path.push(".lock");
@@ -121,7 +126,7 @@ impl LockFile {
             }
             // The previous holder may have removed the file after it was opened here. The next server would then create and lock a new
             // file, and both would hold a lock. So a lock counts only if the locked file is still at the path.
-            let identity = Identity::of_open(&file)?;
+            let identity = InodeIdentity::of_open(&file)?;
             if identity.is_at(path) {
                 return Ok(Some(Self { locked: file, path: path.into(), identity }));
             }
@@ -131,24 +136,24 @@ impl LockFile {
 
 impl Drop for LockFile {
     fn drop(&mut self) {
-        // Removed while the lock is held, so the file at the path cannot be one that another server has locked.
+        // The file is removed while the lock is held, so the file at the path cannot be one that another server has locked.
         if self.identity.is_at(&self.path)
             && let Err(error) = fs::remove_file(&self.path)
         {
             tracing::warn!(path = %self.path.display(), %error, "cannot remove the lock file");
         }
-        // Unlocked explicitly: closing the descriptor does not release the lock while a copy of it is open, for example in a child process
-        // that has not called exec yet.
+        // The lock is released explicitly: closing the descriptor does not release the lock while a copy of it is open, for example in a
+        // child process that has not called exec yet.
         if let Err(error) = rustix::fs::flock(&self.locked, FlockOperation::Unlock) {
             tracing::warn!(path = %self.path.display(), %error, "cannot unlock the lock file");
         }
     }
 }
 
-impl Identity {
+impl InodeIdentity {
     fn of(path: &Path) -> io::Result<Self> {
         let metadata = fs::symlink_metadata(path)?;
-        Ok(Self(metadata.dev(), metadata.ino()))
+        Ok(Self { device: metadata.dev(), inode: metadata.ino() })
     }
 
     /// Whether this file is at `path` now.
@@ -158,7 +163,7 @@ impl Identity {
 
     fn of_open(file: &OwnedFd) -> io::Result<Self> {
         let stat = rustix::fs::fstat(file)?;
-        Ok(Self(stat.st_dev, stat.st_ino))
+        Ok(Self { device: stat.st_dev, inode: stat.st_ino })
     }
 }
 
@@ -209,15 +214,15 @@ async fn is_listening(path: &Path) -> bool {
 mod tests {
     use super::*;
 
-    /// Servers that find the same stale socket at the same moment.
+    /// Number of servers that find the same stale socket at the same moment.
     const RIVALS: usize = 8;
 
-    /// How often each of them tries. All attempts together fit into the queue of one socket: a socket whose queue is full answers nobody,
-    /// and the server that has just bound it could not reach it either.
+    /// How often each of these servers tries to bind. Each attempt may connect to the socket, and all connections together fit into the
+    /// queue of one socket. If the queue was full, the test itself could not connect either.
     const ATTEMPTS: usize = BACKLOG as usize / RIVALS;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-    async fn of_servers_that_race_for_a_stale_socket_one_has_it() {
+    async fn only_one_of_several_servers_binds_a_stale_socket() {
         let folder = tempfile::tempdir().unwrap();
         for round in 0..100 {
             let path = folder.path().join(format!("socket-{round}"));
@@ -247,7 +252,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-    async fn of_servers_that_come_while_others_leave_one_at_a_time_has_it() {
+    async fn servers_that_start_while_others_stop_never_share_a_socket() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
         let listening = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
@@ -273,14 +278,15 @@ mod tests {
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "no socket and no lock file is left");
     }
 
-    /// How long a second server must leave the stale socket alone while another one has the lock. Shorter than `LOCK_PATIENCE`.
-    const WATCHED: Duration = Duration::from_secs(1);
+    /// How long the test checks that a second server leaves the stale socket alone while another server has the lock. Shorter than
+    /// `LOCK_PATIENCE`.
+    const OBSERVED: Duration = Duration::from_secs(1);
 
     /// Binds to a stale socket, and returns when it is certain that the bind waits for the lock.
     async fn waiting_bind(path: &Path) -> impl Future<Output = Result<UnixSocketFile, BindError>> {
-        let stale = Identity::of(path).unwrap();
+        let stale = InodeIdentity::of(path).unwrap();
         let mut bind = Box::pin(UnixSocketFile::bind(path));
-        let bound = tokio::time::timeout(WATCHED, &mut bind).await;
+        let bound = tokio::time::timeout(OBSERVED, &mut bind).await;
         assert!(bound.is_err(), "a socket was bound although another server has the lock");
         assert!(stale.is_at(path), "the stale socket was replaced although another server has the lock");
         bind
@@ -309,10 +315,10 @@ mod tests {
         let bind = waiting_bind(&path).await;
         remove_stale(&path).await.unwrap();
         let _listening = bind_private(&path).unwrap();
-        let its_own = Identity::of(&path).unwrap();
-        let refused = bind.await.err().expect("the path has two servers");
+        let of_listener = InodeIdentity::of(&path).unwrap();
+        let refused = bind.await.err().expect("a second server was bound to the path");
         assert!(matches!(&refused, BindError::UnixInUse(taken) if *taken == path), "{refused}");
-        assert!(its_own.is_at(&path), "the socket of the server that listens was replaced");
+        assert!(of_listener.is_at(&path), "the socket of the server that listens was replaced");
         UnixStream::connect(&path).await.unwrap();
     }
 

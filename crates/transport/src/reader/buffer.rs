@@ -14,8 +14,8 @@ const FIRST_READ_BYTES: usize = 4 * 1024;
 const LARGE_READ_BYTES: usize = 256 * 1024;
 /// If the buffer has fewer bytes than this while the reader waits, it is shrunk to their number.
 const IDLE_BYTES: usize = 2 * 1024;
-/// Messages of up to this size are copied out of the buffer. Without the copy, a small message that is kept for long would keep the whole
-/// read allocated that it was a part of.
+/// Messages of up to this size are copied out of the buffer. Without the copy, a small message that is kept for long would keep a whole
+/// read buffer allocated.
 const COPIED_BYTES: usize = 16 * 1024;
 
 /// Bytes that were read and not decoded yet.
@@ -31,8 +31,9 @@ impl ReadBuffer {
         Self { bytes: already_read.into(), read_size: FIRST_READ_BYTES }
     }
 
-    /// Reads once and returns how many bytes were read; 0 is the end. `missing_bytes` is how many the decoder knows it still needs. The
-    /// buffer at most doubles for them (or grows by 256 KiB): a peer that announces a long message gets memory only as it sends it.
+    /// Reads once and returns how many bytes were read; 0 is the end. `missing_bytes` is how many more bytes the decoder needs for the
+    /// current frame, 0 if that is not known. However large this number is, the buffer at most doubles or grows by 256 KiB. So memory for a
+    /// long message is allocated only as its bytes arrive.
     pub(super) fn poll_fill(
         &mut self,
         source: &mut (impl AsyncRead + Unpin),

@@ -6,7 +6,7 @@ pub enum Violation {
     /// Reserved bits are set, although no extension was negotiated.
     #[error("a frame has reserved bits set")]
     ReservedBits,
-    /// The opcode, which is the value here, is not defined.
+    /// The opcode is not defined. Holds the opcode.
     #[error("a frame has the unknown opcode {0}")]
     UnknownOpcode(u8),
     /// A client sent a frame without a mask.
@@ -36,8 +36,8 @@ pub enum Violation {
     /// The payload of a close frame is one byte, and a status code has two.
     #[error("a close frame has half a status code")]
     HalfStatusCode,
-    /// A close frame has a status code, which is the value here, that no peer may send: a code below 1000 or above 4999, or one that is
-    /// neither defined nor in the ranges for libraries and applications (RFC 6455, section 7.4).
+    /// A close frame has a status code that no peer may send: a code below 1000 or above 4999, or one that is neither defined nor in the
+    /// ranges for libraries and applications (RFC 6455, section 7.4). Holds the code.
     #[error("a close frame has the reserved status code {0}")]
     ReservedStatusCode(u16),
     /// The reason in a close frame is not UTF-8 (RFC 6455, section 8.1).

@@ -1,6 +1,6 @@
 //! Plays random sequences of valid and invalid frames to our WebSocket decoder and to that of `tokio-websockets`, and compares what they
-//! deliver and what they refuse. Three differences exist on purpose: messages over the limit and text that is not UTF-8, which have tests of
-//! their own at the end of this file, and an end of the byte stream inside a message, which only ours reports.
+//! deliver and what they refuse. Three differences exist on purpose: messages over the limit and text that is not UTF-8, which have tests
+//! of their own at the end of this file, and an end of the byte stream inside a message, which only our decoder reports.
 
 use futures_util::StreamExt;
 use proptest::collection::vec;
@@ -28,11 +28,11 @@ enum Receiver {
     Client,
 }
 
-/// What an implementation delivered. Text and binary messages are not told apart, because ours does not do so.
+/// What an implementation delivered. Text and binary messages are not distinguished, because our implementation does not distinguish them.
 #[derive(Clone, Debug, PartialEq)]
 enum Delivered {
     Message(Vec<u8>),
-    /// Only ours delivers this.
+    /// Only our implementation delivers this.
     TooLarge,
     Ping(Vec<u8>),
     Pong(Vec<u8>),
@@ -111,7 +111,7 @@ fn close_code() -> impl Strategy<Value = u16> {
     prop_oneof![select(edges.to_vec()), any::<u16>()]
 }
 
-/// A frame that both implementations treat alike. Its text is ASCII, because ours does not check for UTF-8.
+/// A frame that both implementations treat alike. Its text is ASCII, because our implementation does not check for UTF-8.
 fn any_frame() -> impl Strategy<Value = RawFrame> {
     let data_frame = prop_oneof![
         12 => (select(vec![0, FIN, TEXT, FIN | TEXT, FIN | TEXT, BINARY, FIN | BINARY]), ascii(0..200)),
@@ -262,8 +262,8 @@ proptest! {
             (StreamEnd::Closed(our_code, our_reason), StreamEnd::Closed(code, reason)) => {
                 prop_assert_eq!((our_code, our_reason), (code, reason));
             }
-            // Theirs takes the end of the byte stream between two fragments for an orderly one. Ours reports it, because the message
-            // that was begun is lost.
+            // `tokio-websockets` accepts an end of the byte stream between two fragments. Our implementation reports it, because the
+            // message that was begun is lost.
             (StreamEnd::Refused(ours), StreamEnd::Ended) => {
                 prop_assert_eq!(ours, "the connection ended in the middle of a message");
                 prop_assert!(ends_between_fragments(&frames));
@@ -299,7 +299,7 @@ proptest! {
     }
 }
 
-/// Checks that ours delivers all frames, and that theirs refuses `frame` with the expected error.
+/// Checks that our implementation delivers all frames, and that `tokio-websockets` refuses `frame` with the expected error.
 fn compare_difference(
     before: &[RawFrame],
     frame: RawFrame,

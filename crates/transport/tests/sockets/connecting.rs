@@ -190,9 +190,8 @@ async fn the_error_for_a_server_without_tls_says_so() {
     let authority = Authority::new();
     let error = connect(&url, trusting(&authority.file())).await.unwrap_err();
     assert!(matches!(error, ConnectError::Tls { .. }) && !error.is_retryable(), "{error}");
-    let expected = format!(
-        "cannot speak TLS with {url}: what it answers is not TLS; a server without TLS is reached with ws://"
-    );
+    let expected =
+        format!("cannot speak TLS with {url}: its answer is not TLS; a server without TLS is reached with ws://");
     assert_eq!(error.to_string(), expected);
     server.await.unwrap();
 }
@@ -222,7 +221,10 @@ async fn path_and_query_reach_the_server() {
 #[tokio::test]
 async fn a_refused_upgrade_says_what_to_do() {
     for (answer, message) in [
-        ("HTTP/1.1 301 Moved\r\nLocation: https://elsewhere.example/\r\n\r\n", "301; it names another address"),
+        (
+            "HTTP/1.1 301 Moved\r\nLocation: https://elsewhere.example/\r\n\r\n",
+            "301; it redirects to another address",
+        ),
         ("HTTP/1.1 401 Unauthorized\r\n\r\n", "401; check the token"),
         ("HTTP/1.1 404 Not Found\r\n\r\n", "404; check the path"),
     ] {

@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 use transport::AcceptError;
 
-/// Has to be the timeout of the server for a request.
+/// Must equal the timeout of the server for a request.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Sends `bytes` and waits until the server closes the connection. Returns how long that took, and what the server answered before.

@@ -1,6 +1,6 @@
 //! Our WebSocket implementation with `tokio-websockets` as the peer, in both roles, and with itself.
 
-use crate::support::{TestSurface, accept_one, accept_one_within, address, echo, listen, send, send_close};
+use crate::support::{TestSurface, accept_one, accept_one_with_limits, address, echo, listen, send, send_close};
 use futures_util::{SinkExt, StreamExt};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
@@ -81,7 +81,7 @@ async fn our_client_talks_to_a_server_of_tokio_websockets() {
 async fn an_overlong_message_leaves_the_connection_usable() {
     let listener = listen(None).await;
     let url = listener.url();
-    let accepted = accept_one_within(listener, TestSurface::default(), MessageLimits { message_bytes: 1000 });
+    let accepted = accept_one_with_limits(listener, TestSurface::default(), MessageLimits { message_bytes: 1000 });
     let mut client = connect(&url, ConnectOptions::default()).await.unwrap();
     let server = tokio::spawn(echo(accepted.await.unwrap().unwrap().unwrap().stream));
     for (sent, answered) in [(1000, 1000), (1001, 1001), (5_000_000, 1024), (3, 3)] {

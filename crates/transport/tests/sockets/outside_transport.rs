@@ -13,9 +13,9 @@ use crate::support::send;
 
 const PIPE_BYTES: usize = 1024;
 
-/// What the peer has acknowledged, in bytes, and the task that waits for more.
+/// How many bytes the peer has acknowledged, and the task that waits for more.
 #[derive(Default)]
-struct Acknowledged {
+struct PeerAcknowledgement {
     bytes: usize,
     waiting: Option<std::task::Waker>,
 }
@@ -23,7 +23,7 @@ struct Acknowledged {
 struct AcknowledgedWrites {
     sink: WriteHalf<DuplexStream>,
     written_bytes: usize,
-    acknowledged: Arc<Mutex<Acknowledged>>,
+    acknowledged: Arc<Mutex<PeerAcknowledgement>>,
 }
 
 impl AsyncWrite for AcknowledgedWrites {
@@ -49,7 +49,7 @@ impl AsyncWrite for AcknowledgedWrites {
     }
 }
 
-fn stream(io: DuplexStream, acknowledged: &Arc<Mutex<Acknowledged>>) -> MessageStream {
+fn stream(io: DuplexStream, acknowledged: &Arc<Mutex<PeerAcknowledgement>>) -> MessageStream {
     let (read, sink) = tokio::io::split(io);
     let write = AcknowledgedWrites { sink, written_bytes: 0, acknowledged: Arc::clone(acknowledged) };
     let peer = PeerLabel::new("outside");

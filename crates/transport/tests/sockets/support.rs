@@ -48,10 +48,10 @@ pub(crate) fn address(listener: &Listener) -> String {
 
 /// Accepts one connection in a task and makes a message stream of it.
 pub(crate) fn accept_one(listener: Listener, surface: TestSurface) -> JoinHandle<Accepted> {
-    accept_one_within(listener, surface, MessageLimits::default())
+    accept_one_with_limits(listener, surface, MessageLimits::default())
 }
 
-pub(crate) fn accept_one_within(
+pub(crate) fn accept_one_with_limits(
     listener: Listener,
     surface: TestSurface,
     limits: MessageLimits,

@@ -14,20 +14,21 @@ use transport::{
     AcceptError, BindError, CloseReason, ConnectOptions, Listener, PeerLabel, ReadEvent, tls_acceptor, upgrade_client,
 };
 
-struct Files {
+/// A self-signed certificate for `localhost` and its key, in files.
+struct CertificateFiles {
     _directory: TempDir,
     certificate: PathBuf,
     key: PathBuf,
     der: CertificateDer<'static>,
 }
 
-fn files() -> Files {
+fn files() -> CertificateFiles {
     let directory = tempfile::tempdir().unwrap();
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let (certificate, key) = (directory.path().join("cert.pem"), directory.path().join("key.pem"));
     fs::write(&certificate, made.cert.pem()).unwrap();
     fs::write(&key, made.signing_key.serialize_pem()).unwrap();
-    Files { certificate, key, der: made.cert.der().clone(), _directory: directory }
+    CertificateFiles { certificate, key, der: made.cert.der().clone(), _directory: directory }
 }
 
 fn connector(trusted: CertificateDer<'static>) -> TlsConnector {
@@ -90,7 +91,7 @@ async fn a_client_without_tls_fails_the_handshake_of_the_server() {
 }
 
 #[tokio::test]
-async fn only_wss_takes_a_certificate_and_it_needs_one() {
+async fn wss_needs_a_certificate_and_ws_refuses_one() {
     let files = files();
     let acceptor = tls_acceptor(&files.certificate, &files.key).unwrap();
     let plain = Listener::bind(&"ws://127.0.0.1:0".parse().unwrap(), Some(acceptor)).await;
