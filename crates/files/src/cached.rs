@@ -1,5 +1,5 @@
-//! Metadata and contents that the kernel has in its cache, for callers on a thread that must not block. These functions return exactly
-//! what the blocking functions would, or `None`. `None` says nothing about the file: the caller must make the blocking call.
+//! Metadata and contents that the kernel has in its cache, for callers on a thread that must not block. These functions return exactly what
+//! the blocking functions would return, or `None`. `None` says nothing about the file: the caller must make the blocking call.
 
 use std::io::IoSliceMut;
 use std::os::fd::OwnedFd;
@@ -29,7 +29,7 @@ pub fn metadata_if_cached(path: &Path) -> Option<Result<Metadata, FileError>> {
 /// What [`read_file`](crate::read_file) returns for `path` with [`Follow::Yes`], if the file is in the page cache and has at most
 /// 64 KiB.
 pub fn read_file_if_cached(path: &Path, limit: u64) -> Option<Result<Vec<u8>, FileError>> {
-    // Checked before the file is opened for reading, because opening anything but a regular file on a local device may block.
+    // The kind is checked before the file is opened for reading, because opening anything but a regular file on a local device may block.
     let size = match open_cached(path, OFlags::PATH)? {
         Ok(opened) => readable_size(&stat_cached(&opened)?, limit)?,
         Err(error) => return Some(Err(error)),

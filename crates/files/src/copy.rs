@@ -26,8 +26,8 @@ use crate::{Cancel, FileError, Follow, read, write};
 /// After an error, a tree may be copied in part. An existing file keeps its inode and may hold a part of the new contents. A new file
 /// that could not be finished is removed.
 ///
-/// A link at `destination` itself is followed. Links below `destination` are not, because an earlier copy of a hostile tree may have
-/// left a link that leads out of it: a copied file replaces such a link, and a directory fails with `EEXIST`.
+/// A link at `destination` itself is followed. Links below `destination` are not, because an earlier copy of a hostile tree may have left a
+/// link that leads out of `destination`: a copied file replaces such a link, and copying a directory to it fails with `EEXIST`.
 pub fn copy(source: &Path, destination: &Path, recursive: bool, cancel: &Cancel) -> Result<(), FileError> {
     cancel.check()?;
     let found = stat(CWD, source, AtFlags::SYMLINK_NOFOLLOW).map_err(FileError::at(source))?;
@@ -56,7 +56,7 @@ fn copy_link<F: AsFd, P: Arg>(from: CopyEndpoint<F, P>, to: CopyEndpoint<F, P>) 
     symlinkat(&*target, to.directory, to.name)
 }
 
-/// With [`Follow::Yes`] a link at the destination is followed, with [`Follow::No`] the file replaces it.
+/// With [`Follow::Yes`] a link at the destination is followed, with [`Follow::No`] the file replaces the link.
 fn copy_file<F: AsFd + Copy, P: Arg + Copy>(
     from: CopyEndpoint<F, P>,
     to: CopyEndpoint<F, P>,
@@ -161,7 +161,8 @@ struct TreeCopy<'a> {
     /// Each level holds the names of its subdirectories that are not yet copied.
     source: DirectoryStack<Vec<CString>>,
     destination: DirectoryStack<()>,
-    /// The top directory of the copy. If the source contains it, through a bind mount for example, the copy would never end.
+    /// The top directory of the destination. If the source contains this directory, through a bind mount for example, the copy would never
+    /// end.
     made: FileIdentity,
     buffer: Vec<u8>,
     cancel: &'a Cancel,

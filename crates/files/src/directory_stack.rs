@@ -13,7 +13,7 @@ use rustix::fs::{Mode, OFlags, openat};
 use crate::FileError;
 use crate::stat::{FileIdentity, stat_open};
 
-/// Directories that one walk keeps open. Ordinary trees are less deep, so they are never opened twice.
+/// Directories that one walk keeps open. Ordinary trees are less deep, so none of their directories is opened twice.
 const MAX_OPEN_LEVELS: usize = 32;
 
 /// The directories from the top of a tree to the current one, with a state of type `T` for each.

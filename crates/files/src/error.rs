@@ -47,13 +47,13 @@ impl FileError {
         Self { source: io::Error::new(io::ErrorKind::FileTooLarge, TooLarge { limit }), path: Some(path.to_owned()) }
     }
 
-    /// The limit in bytes, if a file was larger than the caller allows. `None` for all others, also for `EFBIG`, which has the same
+    /// The limit in bytes, if a file was larger than the caller allows. `None` for all other errors, also for `EFBIG`, which has the same
     /// `ErrorKind`.
     pub fn size_limit(&self) -> Option<u64> {
         self.source.get_ref()?.downcast_ref::<TooLarge>().map(|too_large| too_large.limit)
     }
 
-    /// `path` is not a regular file although the operation needs one. The two texts are part of the wire contract.
+    /// `path` is not a regular file although the operation needs one. Clients see the two texts, so they must not change.
     pub(crate) fn not_a_file(path: &Path, follow: Follow) -> Self {
         match follow {
             Follow::Yes => Self::refused(format!("path `{}` is not a file", path.display()), path),

@@ -47,8 +47,8 @@ pub fn read_directory(path: &Path, limit: usize, dangling: DanglingLinks) -> Res
 }
 
 /// As [`read_directory`], for a caller that limits the memory of the entries. `may_hold` is called with each name, up to `limit` names.
-/// When it first returns false, the entries so far are dropped; it is still called with the other names, so that it can add up their
-/// size. Returns `None` if it returned false for any name.
+/// When `may_hold` first returns false, the entries so far are dropped; it is still called with the other names, so that it can add up
+/// their size. The result is `None` if `may_hold` returned false for any name.
 pub fn read_directory_while(
     path: &Path,
     limit: usize,

@@ -1,6 +1,6 @@
-//! Remembers which devices are local, so that `cached` uses only those. A network file system can wait for its server even for a cached
-//! path, and `statfs`, which tells the kind of file system, can wait too. So operations that may block call [`learn`], and those that must
-//! not block only ask [`is_local`].
+//! Remembers which devices are local, because `cached` may use only files on local devices. A network file system can wait for its server
+//! even for a cached path, and `statfs`, which tells the kind of file system, can wait too. So operations that may block call [`learn`],
+//! and operations that must not block call only [`is_local`].
 
 use std::path::Path;
 

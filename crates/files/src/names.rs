@@ -1,4 +1,4 @@
-//! The names in one directory, sorted, in a single buffer instead of one allocation a name.
+//! The names in one directory, sorted, in a single buffer instead of one allocation for each name.
 
 use std::ffi::{CStr, OsStr};
 use std::ops::Range;

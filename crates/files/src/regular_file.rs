@@ -22,7 +22,7 @@ impl RegularFile {
         Self { file, path: path.to_owned() }
     }
 
-    /// The present metadata of the open file, not of what is at its path by now.
+    /// The present metadata of the open file, even if its path names another file by now.
     pub fn metadata(&self) -> Result<Metadata, FileError> {
         let stat = stat_open(&self.file).map_err(FileError::at(&self.path))?;
         Ok(describe(&stat, Follow::Yes))

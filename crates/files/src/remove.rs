@@ -19,12 +19,12 @@ use crate::{Cancel, FileError, Follow};
 
 /// Names of subdirectories that are held in memory for one directory. If there are more, the directory is listed again later.
 const MAX_PENDING_DIRECTORIES: usize = 1024;
-/// Retries after an entry turned out to be of another kind than just before, because another process changes the tree. After that the
-/// removal fails.
+/// Most retries in a row after an entry has changed its kind, or a directory is not empty, because another process changes the tree. After
+/// that the removal fails.
 const MAX_RETRIES: usize = 64;
 
-/// Removes a file, directory or symbolic link; of a link not its target. A directory must be empty unless `recursive`. With `force`, a
-/// `path` that does not exist is no error. `recursive` with [`Follow::No`] is unsupported.
+/// Removes a file, directory or symbolic link. The target of a link is not removed. A directory must be empty unless `recursive`. With
+/// `force`, a `path` that does not exist is no error. `recursive` with [`Follow::No`] is unsupported.
 pub fn remove(path: &Path, recursive: bool, force: bool, follow: Follow, cancel: &Cancel) -> Result<(), FileError> {
     if recursive && follow == Follow::No {
         let text = "recursive no-follow removal is unsupported";
@@ -32,7 +32,7 @@ pub fn remove(path: &Path, recursive: bool, force: bool, follow: Follow, cancel:
     }
     cancel.check()?;
     match remove_present(path, recursive, follow, cancel) {
-        // Only `path` itself is meant: entries of a tree that disappear during the removal never cause `NotFound`.
+        // The error is about `path` itself: entries of a tree that disappear during the removal never cause `NotFound`.
         Err(error) if force && error.kind() == ErrorKind::NotFound => Ok(()),
         done => done,
     }
@@ -124,7 +124,8 @@ impl<'a> Removal<'a> {
         Ok(())
     }
 
-    /// Unlinks everything but the subdirectories of the current directory, and notes those as pending. Returns whether there are any.
+    /// Unlinks all entries of the current directory except subdirectories, and notes the subdirectories as pending. Returns whether there
+    /// are any.
     fn remove_files(&mut self) -> Result<bool, FileError> {
         let Some((directory, pending)) = self.stack.current() else { return Ok(false) };
         let mut failed = None;
@@ -192,8 +193,8 @@ impl<'a> Removal<'a> {
     /// The error for an entry that could not be removed. `EBUSY` has many causes, so a mount point gets a text of its own.
     fn refusal(&self, error: Errno, name: &CStr) -> FileError {
         let path = self.stack.child_path(name);
-        let looked_at = stat(CWD, &path, AtFlags::SYMLINK_NOFOLLOW);
-        match (error, looked_at) {
+        let present = stat(CWD, &path, AtFlags::SYMLINK_NOFOLLOW);
+        match (error, present) {
             (Errno::BUSY, Ok(found)) if is_mount_point(&found, self.device) => mount_point(&path),
             _ => FileError::os(error, &path),
         }

@@ -14,7 +14,7 @@ pub fn rename(source: &Path, destination: &Path, replace: bool) -> Result<(), Fi
         renameat(CWD, source, CWD, destination)
     } else {
         match renameat_with(CWD, source, CWD, destination, RenameFlags::NOREPLACE) {
-            // The kernel or the file system does not know the flag. A request that is invalid in itself fails again there.
+            // The kernel or the file system does not know the flag. A request that is itself invalid fails again in `rename_to_free_name`.
             Err(Errno::NOSYS | Errno::INVAL) => rename_to_free_name(source, destination),
             renamed => renamed,
         }
@@ -25,8 +25,8 @@ pub fn rename(source: &Path, destination: &Path, replace: bool) -> Result<(), Fi
     })
 }
 
-/// Renames without `RENAME_NOREPLACE`. A hard link makes that safe against another process that creates `destination` meanwhile; for
-/// directories, which cannot have hard links, and on file systems without them, a short race remains.
+/// Renames without `RENAME_NOREPLACE`. A hard link makes that safe against another process that creates `destination` meanwhile.
+/// Directories cannot have hard links, and some file systems have none; in these cases a short race remains.
 fn rename_to_free_name(source: &Path, destination: &Path) -> Result<(), Errno> {
     let is_directory = kind(&stat(CWD, source, AtFlags::SYMLINK_NOFOLLOW)?) == FileType::Directory;
     if !is_directory {

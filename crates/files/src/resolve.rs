@@ -1,5 +1,5 @@
-//! Resolving a path to its parent directory, opened, and the name in that directory. An operation that works relative to the opened
-//! directory stays in it, even if another process replaces a component of the path by a symbolic link meanwhile.
+//! Resolving a path: opens its parent directory, and returns that directory with the last name of the path. An operation that works
+//! relative to the opened directory stays in it, even if another process replaces a component of the path by a symbolic link meanwhile.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
@@ -64,7 +64,7 @@ pub(crate) fn normal_components(path: &Path) -> Result<Vec<&OsStr>, FileError> {
     names.collect()
 }
 
-/// Opens `/`. An error names `path`.
+/// Opens `/`. `path` is the path in an error.
 pub(crate) fn open_root(path: &Path) -> Result<OwnedFd, FileError> {
     openat(CWD, "/", OPEN_TO_PASS, Mode::empty()).map_err(FileError::at(path))
 }
@@ -74,16 +74,16 @@ pub(crate) fn open_child(directory: &OwnedFd, name: &OsStr) -> Result<OwnedFd, E
     openat(directory, name, OPEN_TO_PASS | OFlags::NOFOLLOW, Mode::empty())
 }
 
-fn open_without_links(directory: &Path, asked: &Path) -> Result<OwnedFd, FileError> {
+fn open_without_links(directory: &Path, error_path: &Path) -> Result<OwnedFd, FileError> {
     let names = normal_components(directory)?;
     let flags = OPEN_TO_PASS | OFlags::NOFOLLOW;
     // If this single call fails for any reason, the loop below fails too, with the error of the component that is at fault.
     if let Ok(opened) = openat2(CWD, directory, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
         return Ok(opened);
     }
-    let mut reached = open_root(asked)?;
+    let mut reached = open_root(error_path)?;
     for name in names {
-        reached = open_child(&reached, name).map_err(FileError::at(asked))?;
+        reached = open_child(&reached, name).map_err(FileError::at(error_path))?;
     }
     Ok(reached)
 }

@@ -30,8 +30,8 @@ pub use rules::MAX_RULES_IN_EFFECT as MAX_IGNORE_RULES;
 
 /// Most lines of context before or after a match. A client that needs more reads the file.
 pub const MAX_CONTEXT_LINES: u32 = 20;
-/// Longest line that is searched, in bytes. If matches may span lines, the largest file. More is an error for that file, because every
-/// thread of every search may hold this much in memory.
+/// Longest line that is searched, in bytes. If matches may span lines, this is the size of the largest file that is searched. A file with
+/// more gets an error, because every thread of every search may hold this much in memory.
 pub const MAX_SEARCHED_BYTES: usize = 8 << 20;
 /// Bytes of a line that a result contains. The rest is cut off, so that a file without line ends is not one huge result.
 pub const MAX_LINE_BYTES: usize = 4096;
@@ -67,7 +67,7 @@ pub struct SearchQuery {
     /// searched if one of its ignore files is not a regular file, has more than 1 MiB or 10,000 lines, or is under a lease of another
     /// program.
     pub respect_ignore: bool,
-    /// Whether symbolic links below the root are followed. A link to a directory above it is reported as an error.
+    /// Whether symbolic links below the root are followed. A link to a directory above the link is reported as an error.
     pub follow_symlinks: bool,
     /// How deep to descend; 1 is the entries of the root itself. `None` is no limit.
     pub max_depth: Option<usize>,
@@ -265,7 +265,7 @@ impl SearchSummary {
 /// A file or directory that could not be searched, or not completely.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SearchFailure {
-    /// The file or directory; of an ignore file that is not used, that file.
+    /// The file or directory. If an ignore file is not used, this is the ignore file.
     pub path: PathBuf,
     /// The reason, shortened to about 500 bytes.
     pub text: String,
@@ -313,7 +313,7 @@ pub enum PrepareSearchError {
     /// A glob has a syntax error.
     #[error("bad glob `{glob}`: {text}")]
     InvalidGlob {
-        /// The glob; all of them, if the fault is not in a single one. Shortened to about 500 bytes.
+        /// The glob, or all globs if the fault is not in a single one. Shortened to about 500 bytes.
         glob: String,
         /// The text of the glob library.
         text: String,

@@ -1,5 +1,5 @@
-//! A new file that other programs see under its final name only when it is complete. Until then it has no name (`O_TMPFILE`) or, where
-//! the file system cannot do that, a hidden one. What is written to it and its permissions are the concern of `upload`.
+//! A new file that other programs see under its final name only when it is complete. Until then it has no name (`O_TMPFILE`) or, where the
+//! file system cannot do that, a hidden one. `upload` decides about its contents and permissions.
 
 use std::ffi::{OsStr, OsString};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -40,7 +40,7 @@ impl TemporaryFile {
     }
 
     fn create_nameless(target: &NameInDirectory) -> Result<(OwnedFd, Mode), Errno> {
-        // Needed later to give the file its name.
+        // This directory is needed later to give the file its name.
         accessat(CWD, "/proc/self/fd", Access::EXEC_OK, AtFlags::empty())?;
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         let file = openat(&target.directory, c".", flags, Mode::from_raw_mode(0o777))?;

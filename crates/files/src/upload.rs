@@ -71,8 +71,8 @@ impl Upload {
         })
     }
 
-    /// Writes a block. Blocks may come in any order and from several threads at once. After one has failed, every further block and the
-    /// commit fail, so that a caller may request the commit before it knows the results of the blocks.
+    /// Writes a block. Blocks may come in any order and from several threads at once. After one block has failed, every further block and
+    /// the commit fail. So a caller may request the commit before it knows the results of the blocks.
     pub fn write_block(&self, offset: u64, data: &[u8]) -> Result<(), FileError> {
         self.check()?;
         let written = self.try_write_block(offset, data);
@@ -145,7 +145,7 @@ fn is_no_link(code: i32) -> bool {
     [Errno::INVAL, Errno::NOENT].contains(&Errno::from_raw_os_error(code))
 }
 
-/// The file that the upload will replace, or `None` if the name is free. Fails if what has the name may not be replaced.
+/// The file that the upload will replace, or `None` if the name is free. Fails if the entry that has the name may not be replaced.
 fn existing_file(
     target: &NameInDirectory,
     path: &Path,
@@ -179,8 +179,8 @@ fn set_owner_and_mode(
         let (uid, gid) = (Uid::from_raw(existing.stx_uid), Gid::from_raw(existing.stx_gid));
         let is_same = own.stx_uid == existing.stx_uid && own.stx_gid == existing.stx_gid;
         if !is_same && fchown(&temporary.file, Some(uid), Some(gid)).is_err() {
-            // Without privileges, only the group can be kept, perhaps. The set-user-ID and set-group-ID bits are dropped: with another
-            // owner, they would let the program run as the user of this process.
+            // Without privileges, at most the group can be kept. The set-user-ID and set-group-ID bits are dropped: with another owner,
+            // they would let the program run as the user of this process.
             let _ = fchown(&temporary.file, None, Some(gid));
             kept = kept.map(|bits| bits & 0o1777);
         }

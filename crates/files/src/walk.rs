@@ -24,8 +24,8 @@ pub const MAX_DEPTH: usize = 64;
 pub const MAX_DIRECTORIES: usize = 10_000;
 /// A walk with a larger [`TreeWalkOptions::max_entries`] is refused.
 pub const MAX_ENTRIES: usize = 50_000;
-/// Directories that stay open while some of their subdirectories are in the queue, so that these can be opened relative to them. With
-/// more, subdirectories are opened by their whole path.
+/// Most directories that stay open while some of their subdirectories are in the queue, so that the subdirectories can be opened relative
+/// to them. When this many are open, further subdirectories are opened by their whole path.
 const MAX_OPEN_DIRECTORIES: usize = 128;
 
 /// How far a walk goes and what it enters.
@@ -142,7 +142,8 @@ struct TreeWalk<'a> {
     cancel: &'a Cancel,
     visit: &'a mut dyn FnMut(WalkItem<'_>) -> ControlFlow<()>,
     queue: VecDeque<QueuedDirectory>,
-    /// Directories that were entered or are in the queue. Filled only if links are followed, which can lead back.
+    /// Directories that were entered or are in the queue. Filled only if links are followed, because a link can lead back to a directory
+    /// that was entered.
     seen: HashSet<FileIdentity>,
     open_count: Rc<Cell<usize>>,
     directories: usize,

@@ -6,15 +6,15 @@
 //! The parts, in the order of an event from the kernel to the sink:
 //!
 //! - [`shared_inotify`] reads the one inotify instance of the process. [`subscriptions`] decides which watches get an event, and each watch
-//!   has an [`event_queue`]. [`inotify_handle`] is the access of one watch to all this.
-//! - [`watcher`] is the thread of a watch. Each watch has its own, so that a watch that hangs or is busy delays no other.
+//!   has an [`event_queue`]. [`inotify_handle`] gives one watch access to these three.
+//! - [`watcher`] is the thread of a watch. Each watch has its own thread, so that a watch that hangs or is busy delays no other.
 //! - [`tree`] keeps the state of a watched tree and decides what an event means; [`watched_tree`] makes the system calls for it.
 //!   [`directories`], [`scan_queue`], [`pending_renames`] and [`exchanges`] are parts of that state. [`single_file`] is the simpler case of
 //!   a file.
 //! - [`coalesce`] combines all events since the last delivery into few changes.
 //!
-//! Symbolic links below the root are not followed. A directory that may not be read is not watched; it is tried again when the attributes of
-//! a directory change. A directory that has two paths because of a mount is watched under one of them. A watch does not notice when a
+//! Symbolic links below the root are not followed. A directory that may not be read is not watched; it is tried again when the attributes
+//! of a directory change. A directory that has two paths because of a mount is watched under one of them. A watch does not notice when a
 //! directory above the parent of the root is moved.
 
 mod coalesce;
@@ -95,8 +95,8 @@ pub enum PathChangeKind {
     Created,
     /// Its contents, mode, owner or times have changed, or another file has replaced it.
     Modified,
-    /// It was removed or moved out of the tree, with everything below it. May be reported for a file or directory that was created and
-    /// removed since the previous batch.
+    /// It was removed or moved out of the tree, with everything below it. This may also be reported for a file or directory that was
+    /// created and removed since the previous batch.
     Removed,
     /// It was renamed to this path from another path below the root. A file that was at this path before is replaced.
     Renamed {

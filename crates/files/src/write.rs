@@ -34,12 +34,12 @@ pub(crate) struct WriteTarget {
     pub(crate) is_new: bool,
 }
 
-/// Overwrites the contents and truncates the rest. Truncating first would be several times slower: ext4, for example, waits for the disk
-/// when a file that was truncated to 0 is closed.
+/// Overwrites the contents, and then cuts off what is left of longer old contents. Truncating first would be several times slower: ext4,
+/// for example, waits for the disk when a file that was truncated to 0 is closed.
 fn replace_contents(file: &OwnedFd, data: &[u8]) -> Result<(), Errno> {
     let written = write_reporting_progress(file, 0, data);
     let length = written.as_ref().map_or_else(|(length, _)| *length, |()| data.len() as u64);
-    // Also after an error, so that the file never holds new data followed by old data. The size is read only now, because another
+    // The file is cut also after an error, so that it never holds new data followed by old data. The size is read only now, because another
     // program may have made the file longer since it was opened.
     let size = stat_open(file).map(|stat| stat.stx_size);
     let cut = size.and_then(|size| if length < size { ftruncate(file, length) } else { Ok(()) });

@@ -1,5 +1,5 @@
-//! Tests of watches on real trees. Most tests keep a [`Mirror`]: a copy of the list of entries that only the reported changes update. In the
-//! end it must equal the tree.
+//! Tests of watches on real trees. Most tests keep a [`Mirror`]: a list of the entries of the tree that only the reported changes update.
+//! In the end the list must equal the tree.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap in a helper function fails the test")]
 
 use std::collections::BTreeMap;
@@ -50,7 +50,7 @@ fn listing(root: &Path) -> BTreeMap<PathBuf, bool> {
     found
 }
 
-/// The paths that a receiver knows who has listed the tree once, and since then only applies the reported changes.
+/// The paths known to a receiver that has listed the tree once and since then only applies the reported changes.
 struct Mirror {
     root: PathBuf,
     known: BTreeMap<PathBuf, bool>,
@@ -425,7 +425,7 @@ fn a_watch_goes_on_after_an_overflow_by_too_many_changes() {
     mirror.catch_up();
 }
 
-/// The number of inotify inotify_instances that this process has open.
+/// The number of inotify instances that this process has open.
 fn inotify_instances() -> usize {
     let links = fs::read_dir("/proc/self/fd").unwrap().flatten().filter_map(|entry| fs::read_link(entry.path()).ok());
     links.filter(|target| target.as_os_str() == "anon_inode:inotify").count()

@@ -20,7 +20,7 @@ use super::{SearchSummary, has_too_many_braces};
 pub const MAX_FILE_BYTES: usize = 1 << 20;
 /// Most lines of an ignore file. Each line becomes a regular expression, which can take 10 KB of memory.
 pub const MAX_LINES: usize = 10_000;
-/// The device number of `/dev/null`, `makedev(1, 3)`. A link to it, or a variable that names it, means that there is no file.
+/// The device number of `/dev/null`, `makedev(1, 3)`. A link to this device, or a variable that names it, means that there is no file.
 const NULL_DEVICE: u64 = 0x103;
 
 /// An ignore file or configuration of git that cannot be read without waiting or within the limits.
@@ -41,12 +41,12 @@ enum UnreadableCause {
 }
 
 impl UnreadableRules {
-    /// The rules of `directory` and those above it are too many together.
+    /// The directory and those above it have too many rules together.
     pub(super) fn too_many_rules(directory: &Path) -> Self {
         Self { path: directory.to_owned(), cause: UnreadableCause::TooManyRules }
     }
 
-    /// Error text for the file, because of which its directory is not searched.
+    /// The error text for a file because of which its directory is not searched.
     pub(super) fn why_directory_is_left_out(&self) -> &'static str {
         match self.cause {
             UnreadableCause::NotOrdinaryFile => {
@@ -61,7 +61,7 @@ impl UnreadableRules {
         }
     }
 
-    /// Error text for the file, because of which the search does not use the global excludes of git.
+    /// The error text for a file because of which the search does not use the global excludes of git.
     pub(super) fn why_global_excludes_are_unused(&self) -> &'static str {
         match self.cause {
             UnreadableCause::NotOrdinaryFile | UnreadableCause::TooManyRules => {

@@ -16,7 +16,7 @@ use super::{HitLine, MAX_LINE_BYTES, SearchHit};
 /// A batch is delivered when it has this many lines or bytes.
 const BATCH_LINES: usize = 256;
 const BATCH_BYTES: usize = 256 << 10;
-/// Bytes after a match that spans lines which the expression may examine, for `\b` or `$` for example.
+/// How many bytes after a match the expression may examine if matches span lines, for example for `\b` or `$`.
 const LOOKAHEAD_BYTES: usize = 128;
 
 /// Receives the matches and the lines of context of one file from the searcher.
@@ -62,7 +62,7 @@ impl<'a> PendingLines<'a> {
         Self { path, deliver, batch: RefCell::default() }
     }
 
-    /// Delivers the collected lines, if any. Breaks once the sink of the search has broken.
+    /// Delivers the collected lines, if any. Returns `Break` once the sink of the search has returned it.
     pub(super) fn flush(&self) -> ControlFlow<()> {
         let mut batch = self.batch.borrow_mut();
         if batch.is_stopped {

@@ -17,7 +17,7 @@ use super::ignore_files::{self, UnreadableRules};
 
 /// Names of the ignore files of a directory, in descending precedence.
 const IGNORE_FILES: [&str; 3] = [".rgignore", ".ignore", ".gitignore"];
-/// Rules of this kind and the following kinds are those of git. They apply only inside a repository, and only up to its top directory.
+/// Index in `by_kind` from which on the rules are those of git. They apply only inside a repository, and only up to its top directory.
 const FIRST_GIT_KIND: usize = 2;
 const RULE_KINDS: usize = IGNORE_FILES.len() + 1;
 /// Most rules of a directory and all directories above it together. Each can take 10 KB, and a tree can be 2,000 levels deep.
@@ -39,8 +39,8 @@ pub(super) struct DirectoryRules {
     is_in_repository: bool,
 }
 
-/// Whether rules come from a directory above the root of the search or from one in the tree. The two need different forms of the path of
-/// an entry.
+/// Whether rules come from a directory above the root of the search or from a directory in the tree. The two kinds of rules need different
+/// forms of the path of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RulesOrigin {
     /// The path of the directory is canonical.
@@ -49,7 +49,7 @@ pub(super) enum RulesOrigin {
     InTree,
 }
 
-/// Which of the names that matter for the rules a directory contains.
+/// Which ignore files and repository directories a directory contains, as far as the rules depend on them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RuleFileNames {
     ignore_files: [bool; IGNORE_FILES.len()],

@@ -1,6 +1,6 @@
 //! Walking the tree of a search: selects the entries of a directory that are searched or entered, by globs, ignore files, depth and size.
-//! `rules` has the meaning of the ignore files. Nothing here waits to open a file, because a tree can contain FIFOs, also one that
-//! replaces a file between a check and the open.
+//! `rules` knows what the ignore files mean. Nothing here waits to open a file, because a tree can contain FIFOs, and a FIFO can replace a
+//! file between a check and the open.
 
 use std::fs::{self, DirEntry, Metadata};
 use std::io::{self, ErrorKind};
@@ -84,7 +84,8 @@ impl SearchWalk {
         Ok(kind.is_file().then_some(Task::File(path)))
     }
 
-    /// Lists a directory and returns tasks for the entries that are not skipped. What cannot be read is added to the errors of `summary`.
+    /// Lists a directory and returns tasks for the entries that are not skipped. An entry that cannot be read is added to the errors of
+    /// `summary`.
     pub(super) fn tasks_in(
         &self,
         directory: &DirectoryTask,
@@ -216,7 +217,7 @@ impl DirectoryTask {
     }
 }
 
-/// The rules of all directories above the root. The rules of the root itself are read too, only to fail early if that is impossible; they
+/// The rules of all directories above the root. The rules of the root itself are read too, only to fail early if they cannot be read; they
 /// are read again when the root is listed.
 fn rules_above(
     canonical_root: &Path,

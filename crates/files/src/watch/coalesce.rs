@@ -2,12 +2,12 @@
 //!
 //! The changes, applied in order to the tree at the last delivery, give the present tree:
 //!
-//! - Created, then modified: created. Removed, then created: modified, if both are files. For directories, both changes are reported, because
-//!   the old contents are gone.
-//! - Created, then removed: nothing, if certainly nothing had this path before. An entry that was moved in may have replaced a file; in
-//!   that case: removed.
-//! - A file that is renamed twice: one rename. A file that is renamed to a backup and created again, whose backup is then removed, as editors
-//!   do: modified.
+//! - Created, then modified: created. Removed, then created: modified, if both are files. For directories, both changes are reported,
+//!   because the old contents are gone.
+//! - Created, then removed: nothing, if it is certain that nothing had this path before. An entry that was moved in may have replaced a
+//!   file; such an entry is reported as removed.
+//! - A file that is renamed twice: one rename. A file that is renamed to a backup and created again, whose backup is then removed, as
+//!   editors do: modified.
 //! - A removed directory: the pending changes below it are dropped.
 //! - A renamed directory changes all paths below it. So the changes before the rename are sealed: they are not combined with later ones.
 
@@ -38,7 +38,7 @@ pub(super) enum PathEvent {
 pub(super) struct Coalescer {
     collect_time: Duration,
     max_pending: usize,
-    /// When the first event since the last delivery came.
+    /// The time of the first event since the last delivery.
     since: Option<Instant>,
     is_overflow: bool,
     /// Finished changes in order. Later events are not combined with them.
@@ -47,8 +47,9 @@ pub(super) struct Coalescer {
     pending: BTreeMap<PathBuf, PendingChange>,
     /// Number of events so far, from which the changes get their order.
     sequence: u64,
-    /// Paths that scans have found since the last delivery, and in the delivery before. For these, a creation event may be old news.
+    /// Paths that scans have found since the last delivery. A creation event for such a path may be about the same creation.
     listed: HashSet<PathBuf>,
+    /// The same paths of the delivery before.
     listed_before: HashSet<PathBuf>,
 }
 
@@ -59,7 +60,7 @@ struct PendingChange {
     is_new: bool,
     /// Set if the file or directory that had this path at the last delivery was removed.
     removed: Option<RemovedItem>,
-    /// Set if a file or directory has this path now and is not the unchanged one of the last delivery.
+    /// The file or directory that has this path now. `None` if there is none, or if it has not changed since the last delivery.
     now: Option<CurrentItem>,
 }
 
@@ -182,7 +183,7 @@ impl Coalescer {
         }
     }
 
-    /// Records that nothing has this path any more, and that what had it at the last delivery was not renamed.
+    /// Records that no entry has this path any more, and that the entry that had it at the last delivery was not renamed.
     fn mark_vacated(&mut self, path: &Path, change: &PendingChange, is_directory: bool) {
         let removed = match &change.removed {
             Some(removed) => RemovedItem { is_directory: removed.is_directory, order: removed.order },
@@ -200,7 +201,7 @@ impl Coalescer {
         let order = self.sequence;
         let change = self.pending.entry(origin).or_default();
         change.is_new = false;
-        // What has the path `origin` now came after the rename.
+        // The entry that has the path `origin` now came after the rename.
         let order = change.now.as_ref().map_or(order, |now| now.order);
         change.removed.get_or_insert(RemovedItem { is_directory, order });
     }
@@ -279,7 +280,7 @@ impl Coalescer {
         }
     }
 
-    /// Records that a file or directory has taken this path and replaced what had it before.
+    /// Records that a file or directory has taken this path and replaced the entry that had it before.
     fn replace_item(&mut self, path: PathBuf, state: CurrentState, is_directory: bool) {
         let order = self.sequence;
         let change = self.pending.entry(path).or_default();

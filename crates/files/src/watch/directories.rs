@@ -81,7 +81,7 @@ impl DirectoryTree {
         }
     }
 
-    /// The path of a directory; of a detached one, the path that it had before.
+    /// The path of a directory. If the directory is [detached](Self::detach), the path that it had before.
     pub(super) fn path(&self, id: DirectoryId) -> Option<PathBuf> {
         let mut names = Vec::new();
         let mut at = id;
@@ -95,8 +95,8 @@ impl DirectoryTree {
         Some(path)
     }
 
-    /// The components of the path of a directory below the root, the last one first, each with the directory that contains it. `None` if the
-    /// directory, or one above it, is detached.
+    /// The components of the path of a directory below the root, the last one first, each with the directory that contains it. `None` if
+    /// the directory, or one above it, is detached.
     pub(super) fn components(&self, id: DirectoryId) -> Option<Vec<(DirectoryId, &OsStr)>> {
         let mut components = Vec::new();
         let mut at = id;
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn moving_a_directory_moves_what_is_below() {
+    fn moving_a_directory_moves_everything_below_it() {
         let (mut tree, [a, b, c]) = tree();
         assert_eq!(tree.path(c).unwrap(), Path::new("/r/a/b/c"));
         assert!(tree.move_to(b, ROOT, name("z")));
@@ -224,11 +224,11 @@ mod tests {
     }
 
     #[test]
-    fn removing_takes_everything_below() {
+    fn removing_a_directory_removes_everything_below_it() {
         let (mut tree, [_, b, c]) = tree();
         tree.detach(b);
-        assert_eq!(tree.path(c).unwrap(), Path::new("/r/a/b/c"), "a detached directory still knows where it was");
-        assert_eq!(tree.components(c), None, "and cannot be reached");
+        assert_eq!(tree.path(c).unwrap(), Path::new("/r/a/b/c"), "a detached directory keeps its old path");
+        assert_eq!(tree.components(c), None, "a detached directory cannot be reached");
         assert_eq!(tree.remove(b), [(b, Some(3)), (c, Some(4))]);
         assert_eq!((tree.len(), tree.path(c), tree.by_descriptor(4), tree.remove(ROOT).len()), (2, None, None, 0));
     }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The number of directories that the watches of one session watch together. Clones share the number. The kernel limits the directories of
-/// a user (`fs.inotify.max_user_watches`). A session may watch only as many as it leaves free for others, so that none can take all.
+/// a user (`fs.inotify.max_user_watches`). A session may watch at most as many directories as it leaves free for other sessions, so that no
+/// session can take all.
 #[derive(Clone, Debug, Default)]
 pub struct WatchedDirectoryCount(Arc<AtomicUsize>);
 

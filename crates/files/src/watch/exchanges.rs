@@ -1,5 +1,5 @@
 //! Recognizes exchanges of two names (`RENAME_EXCHANGE`). The kernel reports an exchange as two renames, from the first name to the second
-//! and back. One entry that is renamed and renamed back causes the same events, so a pair of such renames is always taken for an exchange.
+//! and back. One entry that is renamed and renamed back causes the same events, so a pair of such renames always counts as an exchange.
 //! This is a value without system calls; [`tree`](super::tree) decides what an exchange means for the watch. Start with [`RecentRenames`].
 
 use std::ffi::{OsStr, OsString};
@@ -47,7 +47,8 @@ pub(super) struct Exchange {
     pub(super) has_directory: bool,
 }
 
-/// The last renames. Each is the last event about a name in both of its directories; any other event there ends a possible exchange.
+/// The last renames, each of which may be the first half of an exchange. A rename is forgotten when another event about a name in one of
+/// its two directories comes.
 #[derive(Debug, Default)]
 pub(super) struct RecentRenames(Vec<CompletedRename>);
 

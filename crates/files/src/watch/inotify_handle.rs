@@ -217,7 +217,7 @@ fn watch_error(error: AddDirectoryError, path: &Path) -> FileError {
         }
         AddDirectoryError::Kernel(other) => return FileError::os(other, path),
         AddDirectoryError::TooManyDirectories { watched, limit } => format!(
-            "the session watches {watched} directories and must leave as many of the {limit} for others; watch fewer directories or raise the sysctl fs.inotify.max_user_watches"
+            "the session watches {watched} of the {limit} directories that this user may watch, and must leave as many free for other sessions; watch fewer directories or raise the sysctl fs.inotify.max_user_watches"
         ),
     };
     FileError::check(io::ErrorKind::QuotaExceeded, text, path)

@@ -11,7 +11,7 @@ pub(super) struct ScanQueue {
     /// Directories to scan when all events were handled.
     waiting: BTreeSet<DirectoryId>,
     /// Directories that a scan did not find at their path, although no event had reported a change. A later event about a name tells where
-    /// they are, so they are scanned again after the next one.
+    /// they are, so they are scanned again after the next such event.
     missing: BTreeSet<DirectoryId>,
     /// Directories that this user may not read. They are scanned again when the attributes of a directory change.
     refused: BTreeSet<DirectoryId>,
@@ -38,7 +38,7 @@ impl ScanQueue {
         self.waiting.iter().copied()
     }
 
-    /// A scan of this directory counts, whether or not it has succeeded.
+    /// To be called when the scan of a directory was not discarded, whether or not the directory could be listed.
     pub(super) fn remove_waiting(&mut self, directory: DirectoryId) {
         self.waiting.remove(&directory);
     }

@@ -1,5 +1,5 @@
-//! The one inotify instance of this process. A user may have few instances, so all watches share one. A thread reads its events and puts them
-//! into the event queues of the watches that want them. It does nothing else, so that no watch waits for another.
+//! The one inotify instance of this process. The kernel allows only few instances for each user, so all watches share one. A thread reads
+//! its events and puts them into the event queues of the watches that want them. It does nothing else, so that no watch waits for another.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -28,13 +28,13 @@ const READ_BYTES: usize = 64 << 10;
 const MAX_EVENT_BYTES: usize = 16 + 256;
 /// Directories that a user may watch if the kernel does not report a limit.
 const DEFAULT_MAX_DIRECTORIES: usize = 8192;
-/// Files with the limits of watched directories: of this user, and of all users of this namespace.
+/// Files with the limits of watched directories: the limit for this user, and the limit for this user in this user namespace.
 const LIMIT_FILES: [&str; 2] = ["/proc/sys/fs/inotify/max_user_watches", "/proc/sys/user/max_inotify_watches"];
 
 /// The instance in use, if there is any watch.
 static CURRENT: Mutex<Weak<SharedInotify>> = Mutex::new(Weak::new());
 
-/// The inotify instance and its reading thread. Every watch holds a reference; the thread ends with the last one.
+/// The inotify instance and its reading thread. Every watch holds a reference; the thread ends when the last reference is dropped.
 pub(super) struct SharedInotify {
     instance: Arc<InotifyInstance>,
     stop: Arc<OwnedFd>,
@@ -133,7 +133,7 @@ impl SharedInotify {
     pub(super) fn remove_directory(&self, watch: WatchId, descriptor: WatchDescriptor) {
         let mut subscriptions = self.instance.subscriptions.lock();
         if subscriptions.remove(watch, descriptor) {
-            // Under the lock, so that a thread that adds the directory again gets a new descriptor.
+            // This is done under the lock, so that a thread that adds the directory again gets a new descriptor.
             self.remove_kernel_watch(descriptor);
         }
     }
@@ -239,15 +239,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hub_that_fails_tells_its_watches_and_is_replaced() {
+    fn an_instance_that_fails_reports_it_to_its_watches_and_is_replaced() {
         let (entry, path) = (Mutex::new(Weak::new()), Path::new("/"));
         let works: [fn() -> Result<(), Errno>; 2] =
-            [|| Err(Errno::BADF), || panic!("a mistake in the shared_inotify")];
+            [|| Err(Errno::BADF), || panic!("on purpose")];
         for (work, expected) in works.into_iter().zip([Errno::BADF, Errno::IO]) {
             let shared_inotify = SharedInotify::current_in(&entry, path).unwrap();
             assert!(
                 Arc::ptr_eq(&shared_inotify, &SharedInotify::current_in(&entry, path).unwrap()),
-                "one for all watches"
+                "all watches share one instance"
             );
             let (before, after) = (Arc::new(EventQueue::default()), Arc::new(EventQueue::default()));
             shared_inotify.subscribe(Arc::clone(&before), WatchedDirectoryCount::default());
@@ -258,7 +258,7 @@ mod tests {
             }
             assert!(
                 !Arc::ptr_eq(&shared_inotify, &SharedInotify::current_in(&entry, path).unwrap()),
-                "it would tell nothing"
+                "a failed instance delivers no events"
             );
         }
     }

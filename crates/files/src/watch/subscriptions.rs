@@ -1,5 +1,5 @@
-//! Which watches get the events of which directory. All watches share one inotify instance, and a directory has one watch descriptor, however
-//! many watches it belongs to. [`Subscriptions`] makes no system calls; [`shared_inotify`](super::shared_inotify) makes them.
+//! Which watches get the events of which directory. All watches share one inotify instance, and a directory has one watch descriptor,
+//! however many watches it belongs to. [`Subscriptions`] makes no system calls; [`shared_inotify`](super::shared_inotify) makes them.
 //!
 //! The system call that adds a directory can hang on a dead mount, so no lock is held during the call. Events that are read meanwhile are
 //! remembered, and the new watch gets them when its addition is finished.
@@ -14,8 +14,8 @@ use super::WatchedDirectoryCount;
 use super::event_queue::EventQueue;
 use super::inotify_handle::{InotifyEvent, WatchDescriptor};
 
-/// Events, and likewise removals, that are remembered for unfinished additions. If an addition takes so long that an event is forgotten, its
-/// watch gets an overflow; if a removal is forgotten, the addition is retried.
+/// Most events that are remembered for unfinished additions, and most removals. If an addition takes so long that an event is forgotten,
+/// its watch gets an overflow; if a removal is forgotten, the addition is retried.
 const MAX_REMEMBERED: usize = 1024;
 
 /// Events that every watch of a directory gets, whatever flags it has asked for.
@@ -175,7 +175,7 @@ impl Subscriptions {
         subscriptions.is_empty() && self.forget(descriptor)
     }
 
-    /// If this returns true, no watch has the directory, and the caller must remove it from inotify before it calls another method.
+    /// Whether no watch has the directory. If so, the caller must remove it from inotify before it calls another method.
     #[must_use]
     pub(super) fn remove_if_unused(&mut self, descriptor: WatchDescriptor) -> bool {
         !self.by_descriptor.contains_key(&descriptor) && self.forget(descriptor)
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn each_watch_is_told_what_it_wants_of_a_shared_directory() {
+    fn each_watch_gets_the_events_that_it_wants_of_a_shared_directory() {
         let mut subscriptions = Subscriptions::default();
         let ((one, first), (other, second)) = (subscribed(&mut subscriptions), subscribed(&mut subscriptions));
         add(&mut subscriptions, one, 7, WatchFlags::CREATE);
@@ -279,7 +279,7 @@ mod tests {
         subscriptions.dispatch(event(7, ReadFlags::CREATE));
         subscriptions.dispatch(event(8, ReadFlags::CREATE));
         assert_eq!((drained(&first), drained(&second)), ((vec![7], false), (vec![7, 7], false)));
-        assert!(!subscriptions.remove(one, 7), "another still needs it");
+        assert!(!subscriptions.remove(one, 7), "the other watch still needs the directory");
         subscriptions.dispatch(event(7, ReadFlags::CREATE));
         assert_eq!((drained(&first), drained(&second)), ((vec![], false), (vec![7], false)));
         assert!(subscriptions.remove(other, 7) && !subscriptions.remove(other, 7));
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_happens_during_an_addition_is_told_when_it_is_finished() {
+    fn events_during_an_addition_are_delivered_when_it_is_finished() {
         let mut subscriptions = Subscriptions::default();
         let ((one, first), (other, second)) = (subscribed(&mut subscriptions), subscribed(&mut subscriptions));
         add(&mut subscriptions, one, 7, WatchFlags::CREATE);
@@ -300,18 +300,18 @@ mod tests {
         let added = subscriptions.finish_addition(start, other, 7, WatchFlags::CREATE, MANY);
         assert_eq!((added, drained(&second)), (AdditionResult::Added, (vec![7], false)));
         assert_eq!(drained(&first), (vec![7, 7], false));
-        assert!(subscriptions.events.is_empty(), "nobody needs it any longer");
+        assert!(subscriptions.events.is_empty(), "no addition needs the remembered events any more");
 
         let slow = subscriptions.begin_addition();
         for _ in 0..=MAX_REMEMBERED {
             subscriptions.dispatch(event(1, ReadFlags::CREATE));
         }
         subscriptions.finish_addition(slow, other, 8, WatchFlags::CREATE, MANY);
-        assert_eq!(drained(&second), (vec![], true), "what is forgotten is an overflow");
+        assert_eq!(drained(&second), (vec![], true), "a forgotten event is reported as an overflow");
     }
 
     #[test]
-    fn a_number_that_was_given_back_meanwhile_is_asked_for_again() {
+    fn an_addition_is_retried_if_its_descriptor_was_removed_meanwhile() {
         let mut subscriptions = Subscriptions::default();
         let ((one, _first), (other, _second)) = (subscribed(&mut subscriptions), subscribed(&mut subscriptions));
         add(&mut subscriptions, one, 7, WatchFlags::CREATE);
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_leaves_as_many_as_it_takes() {
+    fn a_session_leaves_as_many_directories_free_as_it_watches() {
         let mut subscriptions = Subscriptions::default();
         let count = WatchedDirectoryCount::default();
         let mut taken_by = |count: &WatchedDirectoryCount| {
@@ -353,12 +353,12 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_is_gone_is_nobodys() {
+    fn a_directory_that_the_kernel_has_removed_belongs_to_no_watch() {
         let mut subscriptions = Subscriptions::default();
         let (one, first) = subscribed(&mut subscriptions);
         add(&mut subscriptions, one, 7, WatchFlags::CREATE);
         subscriptions.dispatch(event(7, ReadFlags::IGNORED));
         assert_eq!((drained(&first), subscriptions.total), ((vec![7], false), 0));
-        assert!(!subscriptions.remove(one, 7), "the kernel has forgotten it already");
+        assert!(!subscriptions.remove(one, 7), "the kernel has removed the directory already");
     }
 }

@@ -1,15 +1,15 @@
-//! The state of a watched directory tree: which directories it has and which are watched. [`TreeState`] decides what an event or a scan of a
-//! directory means. It makes no system calls; [`watched_tree`](super::watched_tree) makes them.
+//! The state of a watched directory tree: which directories it has and which are watched. [`TreeState`] decides what an event or a scan of
+//! a directory means. It makes no system calls; [`watched_tree`](super::watched_tree) makes them.
 //!
 //! An event describes the past, and a scan shows the present. These rules keep the two apart:
 //!
 //! - An event changes only the recorded state. A new directory is recorded as one to be scanned, and stays so while later events rename it.
-//! - A directory is scanned when all events were handled: it is opened, added to inotify and listed, and then further events are read. If one
-//!   of those is about a component of the path of the directory, the path may have led to another directory. The scan is then discarded
+//! - A directory is scanned when all events were handled: it is opened, added to inotify and listed, and then further events are read. If
+//!   one of those is about a component of the path of the directory, the path may have led to another directory. The scan is then discarded
 //!   and repeated.
-//! - The events that were read after a scan are handled after it. So the scan must yield the entries that existed before these events, while
-//!   the listing may already show their effect. If the first of these events about a name removes it, the name existed before. If the first
-//!   event adds it, the name did not exist. A name without such an event existed if it was listed.
+//! - The events that were read after a scan are handled after it. So the scan must yield the entries that existed before these events,
+//!   while the listing may already show their effect. If the first of these events about a name removes it, the name existed before. If the
+//!   first event adds it, the name did not exist. A name without such an event existed if it was listed.
 //!
 //! The parts: `directories` has the tree, `scan_queue` the directories to scan, `pending_renames` and `exchanges` the renames that are not
 //! finished or may be part of an exchange. Start with [`TreeState::handle`] and [`TreeState::handle_scan`].
@@ -83,7 +83,7 @@ enum SyncState {
     OutOfSync,
 }
 
-/// Whether a scan counts.
+/// Whether the result of a scan was used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ScanVerdict {
     Accepted,
@@ -284,8 +284,8 @@ impl TreeState {
         }
     }
 
-    /// The receiver cannot be told of an exchange, because it may have been a rename and a rename back. If a directory may have been
-    /// exchanged, it is not known either which directory has which name.
+    /// An exchange cannot be reported as such, because it may have been a rename and a rename back. If a directory may have been exchanged,
+    /// it is also unknown which directory has which name.
     fn handle_exchange(&mut self, exchange: &Exchange) {
         let needed = if exchange.has_directory { SyncState::OutOfSync } else { SyncState::NeedsOverflow };
         self.sync = self.sync.max(needed);
@@ -339,14 +339,14 @@ impl TreeState {
                 _ if directory == ROOT => return Err(WatchEnd::RootRemoved),
                 None => self.handle_listed(directory, descriptor, listing, events, report)?,
                 Some(known) if self.directories.components(known).is_none() => {
-                    // It was moved into a directory that was not watched yet, so the second half of its rename will never come.
+                    // The directory was moved into one that was not watched yet, so the second half of its rename will never come.
                     for pending in self.pending_renames.take_all() {
                         self.report_removed(pending, report);
                     }
                     self.scans.add(directory);
                     return Ok(ScanVerdict::Discarded);
                 }
-                // A mount gives one directory two paths. It is watched under the path that was found first.
+                // A mount gives one directory two paths. The directory is watched under the path that was found first.
                 Some(_) => {}
             },
             DirectoryScan::Missing | DirectoryScan::Refused(_) if directory == ROOT => {

@@ -155,7 +155,7 @@ impl Watcher {
     }
 }
 
-/// Receives what an event means: the path, whether it is a directory, and what happened to it.
+/// Receives the meaning of an event: the path, whether it is a directory, and what happened at the path.
 pub(super) type ReportEvent<'r> = dyn FnMut(PathBuf, bool, PathEvent) + 'r;
 
 impl WatchTarget {

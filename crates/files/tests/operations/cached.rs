@@ -89,7 +89,7 @@ fn a_cached_file_is_answered_if_the_kernel_supports_it() {
 }
 
 #[test]
-fn files_on_no_local_device_get_no_answer() {
+fn files_on_a_device_that_is_not_local_get_no_answer() {
     assert!(metadata_if_cached("/proc/version".as_ref()).is_none());
     metadata("/proc/version".as_ref(), Follow::Yes).unwrap();
     assert!(metadata_if_cached("/proc/version".as_ref()).is_none());

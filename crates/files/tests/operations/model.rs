@@ -1,4 +1,5 @@
-//! Runs random sequences of operations on real files and on a model in memory. After each operation, the results and the trees must be equal.
+//! Runs random sequences of operations on real files and on a model in memory. After each operation, the results and the trees must be
+//! equal.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,11 +26,16 @@ enum ModelNode {
 #[derive(Clone, Debug)]
 enum Operation {
     Write(Name, Vec<u8>),
+    /// The flag says whether an existing file is replaced.
     Upload(Name, Vec<u8>, bool),
     Read(Name),
+    /// Creates a directory. The flag says whether missing parents are created.
     Create(Name, bool),
+    /// The flags are `recursive` and `force`.
     Remove(Name, bool, bool),
+    /// The flag says whether an existing entry is replaced.
     Rename(Name, Name, bool),
+    /// The flag is `recursive`.
     Copy(Name, Name, bool),
     Describe(Name),
     List(Name),
@@ -139,7 +145,7 @@ impl FileModel {
         Ok(())
     }
 
-    /// `None` if how much was copied before the failure depends on the order of the file system.
+    /// `None` if the result depends on the order in which the file system lists entries.
     fn copy(&mut self, from: &Name, to: &Name, recursive: bool) -> Option<Result<(), String>> {
         let node = match self.existing(from) {
             Ok(node) => node.clone(),
@@ -170,7 +176,7 @@ impl FileModel {
                 matches!(copied, ModelNode::File(_)) != matches!(existing, ModelNode::File(_))
             }
         };
-        // A copy into a directory above the source may copy its own results, which depends on that order too.
+        // A copy into a directory above the source may copy its own results, which also depends on the order of listed entries.
         if below.iter().any(clashes) || from.starts_with(to) {
             return None;
         }

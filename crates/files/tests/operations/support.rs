@@ -28,7 +28,7 @@ impl TestDirectory {
         Self::new_in(tempfile::tempdir().unwrap())
     }
 
-    /// In a file system in memory if there is one, for trees that are too large for a slow disk.
+    /// A directory in a file system in memory, if there is one. For trees that are too large for a slow disk.
     pub(crate) fn in_memory() -> Self {
         let memory = Path::new("/dev/shm");
         let directory = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };

@@ -14,6 +14,7 @@ use files::{Cancel, EntryKind, FileError, TreeWalkOptions, WalkItem, walk};
 use crate::roles::{is_role_process, report_done, run_with_few_descriptors};
 use crate::support::{TestDirectory, assert_refused, deep_tree, not_cancelled};
 
+/// The largest limits. Links are not followed.
 const ALL: TreeWalkOptions = TreeWalkOptions {
     max_depth: 64,
     max_directories: 10_000,
@@ -23,6 +24,7 @@ const ALL: TreeWalkOptions = TreeWalkOptions {
 };
 const FOLLOWING: TreeWalkOptions = TreeWalkOptions { follow_directory_symlinks: true, ..ALL };
 
+/// Everything that a walk has passed to its visitor, and whether it was truncated.
 struct Walked {
     entries: Vec<String>,
     errors: Vec<(PathBuf, String)>,
@@ -186,7 +188,7 @@ fn the_visitor_and_the_caller_can_end_a_walk() {
     cancelled.cancel();
     let no_visit = &mut |_: WalkItem<'_>| panic!("nothing is visited");
     let error = walk("/none".as_ref(), &ALL, &cancelled, no_visit).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Interrupted, "before the root is looked at");
+    assert_eq!(error.kind(), ErrorKind::Interrupted, "the walk is cancelled before the root is examined");
 }
 
 #[test]

@@ -371,7 +371,7 @@ fn special_or_oversized_ignore_files_are_not_read() {
     assert_eq!(names(root.path(), all), set(&["fifo/b"]));
 }
 
-/// The search looks for both ends of the line at each match. In this line all of that would take hours.
+/// At each match the search looks for both ends of the line. In this line of eight million matches that would take hours.
 #[test]
 fn a_search_in_a_long_line_with_many_matches_can_be_cancelled() {
     let root = tree(&[("long", &"a".repeat(8 << 20)), ("short", "a")]);

@@ -1,5 +1,5 @@
-//! Trees in which a careless search would hang: where it expects an ignore file, a directory or a file, it finds a fifo or a leased file,
-//! and a blocking `open` of these waits.
+//! Trees in which a careless search would hang. Where the search expects an ignore file, a directory or a file, it finds a FIFO or a file
+//! on which another process holds a lease. A blocking `open` of these would wait.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -77,7 +77,7 @@ fn a_leased_ignore_file_keeps_only_its_directory_from_being_searched() {
 }
 
 #[test]
-fn a_leased_file_is_an_error_and_does_not_hold_its_search() {
+fn a_leased_file_is_an_error_and_does_not_block_the_search() {
     let root = tree(&[("a", "x\n"), ("leased", "x\n")]);
     let leased = root.path().join("leased");
     let _holder = LeaseHolder::start(&leased);
@@ -87,7 +87,7 @@ fn a_leased_file_is_an_error_and_does_not_hold_its_search() {
     assert_eq!((found.len(), paths), (1, vec![leased]));
 }
 
-/// A thread that keeps exchanging two names, as fast as it can, until this is dropped.
+/// A thread that keeps exchanging two names, as fast as it can, until this value is dropped.
 struct ExchangeThread {
     is_over: Arc<AtomicBool>,
     thread: Option<thread::JoinHandle<()>>,
@@ -131,7 +131,7 @@ fn make_fifo(path: &Path) {
 }
 
 #[test]
-fn an_ignore_file_that_turns_into_a_fifo_does_not_hold_a_search() {
+fn an_ignore_file_that_turns_into_a_fifo_does_not_block_a_search() {
     for name in IGNORE_FILES {
         let root = tree(&[("fine/a", ""), ("raced/b", ""), ("raced/.git/info/x", "")]);
         let raced = root.path().join("raced").join(name);
@@ -148,7 +148,7 @@ fn an_ignore_file_that_turns_into_a_fifo_does_not_hold_a_search() {
 }
 
 #[test]
-fn a_followed_directory_that_turns_into_a_fifo_does_not_hold_a_search() {
+fn a_followed_directory_that_turns_into_a_fifo_does_not_block_a_search() {
     let root = tree(&[("fine/a", ""), ("target/b", "")]);
     let fifo = root.path().join("fifo");
     make_fifo(&fifo);
@@ -160,7 +160,7 @@ fn a_followed_directory_that_turns_into_a_fifo_does_not_hold_a_search() {
 }
 
 #[test]
-fn a_file_that_turns_into_a_fifo_does_not_hold_a_search() {
+fn a_file_that_turns_into_a_fifo_does_not_block_a_search() {
     let root = tree(&[("fine/a", "x\n"), ("raced", "x\n")]);
     let fifo = root.path().join("fifo");
     make_fifo(&fifo);
@@ -172,7 +172,7 @@ fn a_file_that_turns_into_a_fifo_does_not_hold_a_search() {
 
 /// The configuration of git comes from the environment, so the test runs itself in another process.
 #[test]
-fn a_leased_configuration_of_git_does_not_hold_a_search() {
+fn a_leased_configuration_of_git_does_not_block_a_search() {
     const INNER: &str = "SEARCH_WITH_LEASED_CONFIGURATION";
     if let Some(root) = std::env::var_os(INNER) {
         let (found, end) = in_time(move || run(SearchQuery::below(root)));
@@ -188,7 +188,7 @@ fn a_leased_configuration_of_git_does_not_hold_a_search() {
     for leased in [&configuration, &excludes] {
         let _holder = LeaseHolder::start(leased);
         let mut inner = Command::new(std::env::current_exe().unwrap());
-        inner.args(["--exact", "traps::a_leased_configuration_of_git_does_not_hold_a_search", "--nocapture"]);
+        inner.args(["--exact", "traps::a_leased_configuration_of_git_does_not_block_a_search", "--nocapture"]);
         inner.env(INNER, root.path()).env("GIT_CONFIG_GLOBAL", &configuration);
         let mut inner = inner.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let (mut out, mut errors) = (String::new(), String::new());

@@ -180,7 +180,7 @@ enum SimulationStep {
     MoveIn(PathBuf),
     /// The watcher makes one step.
     Advance,
-    /// So much time passes that the watcher stops waiting for the second event of a rename.
+    /// Enough time passes for the watcher to stop waiting for the second event of a rename.
     Wait,
 }
 
