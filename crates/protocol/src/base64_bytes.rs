@@ -1,5 +1,5 @@
-//! Base64 as the wire requires it: standard alphabet, padded, and decoded strictly. The file uses SIMD instructions where the
-//! processor has them, because every byte of process output passes through here.
+//! Base64 as the wire requires it: standard alphabet, padded, and decoded strictly. This module uses SIMD instructions where the processor
+//! has them, because every byte of process output passes through here.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;

@@ -16,7 +16,7 @@ pub struct DiscoverParams {
 /// A directory that is scanned for plugins and skills.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CapabilityRoot {
-    /// Chosen by the client and returned in the result. Any text, and several roots may have the same.
+    /// Chosen by the client and returned in the result. Any text is allowed, and several roots may have the same id.
     pub id: String,
     /// The directory to scan.
     pub path: PathUri,

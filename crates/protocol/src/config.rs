@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::PathUri;
 
-/// Params of `environmentConfig/read`. Each wanted key is a list with one literal key for each level, outermost first. No such
-/// list may be empty, and both members together must have at least one.
+/// Params of `environmentConfig/read`. Each wanted key is a list with one literal key for each level, outermost first. No such list may be
+/// empty, and the two members `configPaths` and `requirementsPaths` together must have at least one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(expecting = "struct EnvironmentConfigReadParams", rename_all = "camelCase")]
 pub struct ConfigReadParams {
@@ -42,7 +42,8 @@ pub struct ConfigReadResult {
 pub struct ConfigLayers {
     /// One layer for each such file, lowest precedence first.
     pub layers: Vec<ConfigLayer>,
-    /// Number of layers, counted from the first, that rank below settings which the client gets from another source.
+    /// How many of the layers, counted from the first, have a lower precedence than the settings that the client gets from elsewhere (the
+    /// cloud).
     pub cloud_insertion_index: usize,
 }
 

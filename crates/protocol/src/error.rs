@@ -33,8 +33,8 @@ impl ErrorCode {
     }
 }
 
-/// Values of [`ErrorData::kind`] for refusals that no system call caused. Many refusals share one code, so a client tells these
-/// apart by kind.
+/// Values of [`ErrorData::kind`] for refusals that no system call caused. Many refusals share one code, so a client distinguishes these
+/// refusals by their kind.
 pub mod error_kind {
     /// With -32600: the session has no process of this id.
     pub const UNKNOWN_PROCESS: &str = "unknownProcess";
@@ -43,7 +43,7 @@ pub mod error_kind {
     /// With -32600: too much stdin is queued. The server took nothing of the write; the client can send the same write again
     /// later.
     pub const INPUT_CROWDED: &str = "inputCrowded";
-    /// With -32600: the message is larger than `--max-message-bytes`. The server did nothing of it; the client can send smaller
+    /// With -32600: the message is larger than `--max-message-bytes`. The server has handled no part of it; the client can send smaller
     /// messages.
     pub const MESSAGE_TOO_LARGE: &str = "messageTooLarge";
     /// With -32603: the start of a process hung until its `timeoutMs` was over, so its program was not executed.

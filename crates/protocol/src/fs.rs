@@ -372,8 +372,8 @@ pub struct SetMetadataParams {
     /// New modification time. Absent: unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtime: Option<FileTime>,
-    /// True, or absent: a symbolic link is followed. False: the path itself may be a symbolic link, whose time is changed, but
-    /// no part before it may be one.
+    /// True, or absent: a symbolic link is followed. False: the path itself may be a symbolic link, whose time is changed, but no directory
+    /// before it may be one.
     #[serde(default = "default_true", skip_serializing_if = "is_true")]
     pub follow_symlinks: bool,
     /// The sandbox for this request. One that restricts files is refused. Absent or null: no restriction.

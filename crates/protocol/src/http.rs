@@ -59,7 +59,7 @@ pub struct HttpRequestParams {
     /// the body.
     #[serde(default)]
     pub stream_response: bool,
-    /// Extension `httpLimits`: the largest response body in bytes; a longer one is an error. Absent: no limit of its own.
+    /// Extension `httpLimits`: the largest response body in bytes; a longer one is an error. Absent: the request has no limit of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_body_bytes: Option<u64>,
 }

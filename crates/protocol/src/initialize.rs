@@ -14,9 +14,9 @@ pub struct InitializeParams {
     /// The session to resume. Absent or null: the server opens a new one.
     #[serde(default)]
     pub resume_session_id: Option<SessionId>,
-    /// Extension `sessionKeep`: milliseconds for which the server keeps the session after its connection is lost. 0: the
-    /// session ends with the connection. A value above `--max-session-ttl` counts as that limit. Absent: a new session is kept
-    /// for `--session-ttl`, and a resumed one as long as was said before.
+    /// Extension `sessionKeep`: milliseconds for which the server keeps the session after its connection is lost. 0: the session ends with
+    /// the connection. A value above `--max-session-ttl` counts as that limit. Absent: a new session is kept for `--session-ttl`, and a
+    /// resumed session keeps its earlier value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep_for_ms: Option<u64>,
     /// Extension `sessionKeep`: true takes the session at once, even from a connection that is alive; that connection is
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_without_extensions_says_nothing_of_them() {
+    fn members_of_extensions_are_absent_by_default() {
         let params: InitializeParams = serde_json::from_str(r#"{"clientName":"c"}"#).unwrap();
         assert_eq!((params.keep_for_ms, params.takeover, params.observe), (None, false, false));
         assert_eq!(serde_json::to_string(&params).unwrap(), r#"{"clientName":"c","resumeSessionId":null}"#);

@@ -1,8 +1,8 @@
 //! The one table of methods: name on the wire, family, what a request must wait for, whether it may be repeated, params and result.
 //! The names of notifications stand below the table.
 //!
-//! The server dispatches by this table. The client calls by the types in [`methods`], one for each line of the table. The table does not know how a method is handled. To add a
-//! method, add a line to `methods!`.
+//! The server dispatches requests by this table. The client makes calls with the types in [`methods`], one for each line of the table. The
+//! table does not know how a method is handled. To add a method, add a line to `methods!`.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -83,9 +83,9 @@ pub enum RequestOrder {
     Handle,
 }
 
-/// Whether a client may send a request again over its next connection, after the connection was lost between the request and the
-/// answer. The client then does not know whether the server has handled the first one. A request of which no byte was sent is
-/// always sent again, whatever stands here.
+/// Whether a client may send a request again over its next connection, after the connection was lost between the request and the answer.
+/// The client then does not know whether the server has handled the first one. A request of which no byte was sent is always sent again,
+/// whatever this value says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repeat {
     /// The client repeats it: it only reads, or doing it twice has the same effect and the same answer as doing it once.
@@ -258,7 +258,7 @@ methods! {
     FsReadDirectory = "fs/readDirectory", Filesystem, Unordered, Safe, ReadDirectoryParams => ReadDirectoryResult;
     /// Lists a directory tree within limits.
     FsWalk = "fs/walk", Filesystem, Unordered, Safe, WalkParams => WalkResult;
-    /// Removes a file, or a directory with everything in it. Only a forced request succeeds if nothing is there.
+    /// Removes a file, or a directory with everything in it. Only a forced request succeeds if the path does not exist.
     FsRemove = "fs/remove", Filesystem, Unordered, IfParams(|remove| remove.force), RemoveParams => NoResult;
     /// Copies a file, or a directory with everything in it.
     FsCopy = "fs/copy", Filesystem, Unordered, Never, CopyParams => NoResult;
@@ -300,8 +300,8 @@ pub mod notification {
     pub const PROCESS_EXITED: &str = "process/exited";
     /// Server to client: a process has exited and its streams have ended.
     pub const PROCESS_CLOSED: &str = "process/closed";
-    /// Server to client: another connection has taken the session over. The connection ends after it. Sent only over transports that have no
-    /// close codes; a WebSocket is closed with 4010 instead.
+    /// Server to client: another connection has taken the session over. The connection ends after it. Sent only over transports that have
+    /// no close codes; a WebSocket is closed with 4010 instead.
     pub const SESSION_TAKEN_OVER: &str = "session/takenOver";
     /// Server to client: changes that a watch has seen.
     pub const FS_CHANGED: &str = "fs/changed";

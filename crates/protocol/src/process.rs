@@ -384,8 +384,8 @@ pub enum Signal {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(expecting = "struct TerminateParams", rename_all = "camelCase")]
 pub struct ProcessIdParams {
-    /// The process that the request is about. For `process/terminate` an unknown process is one that does not run; for
-    /// `process/closeStdin` it is an error.
+    /// The process that the request is about. If it is unknown, `process/terminate` answers that it was not running, and
+    /// `process/closeStdin` fails.
     pub process_id: ProcessId,
 }
 
@@ -413,8 +413,8 @@ pub struct ResizeParams {
 pub struct ProcessFlowParams {
     /// The process whose events are paused or released. One that the session does not know is an error.
     pub process_id: ProcessId,
-    /// True: the server sends no further event of this process over this connection. False: it sends what it held back, and
-    /// goes on.
+    /// True: the server sends no further event of this process over this connection. False: it sends the events that it held back, and
+    /// continues.
     pub paused: bool,
 }
 
@@ -503,7 +503,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_start_answer_tells_unknown_from_unsandboxed() {
+    fn a_start_answer_distinguishes_unknown_from_unsandboxed() {
         let unknown: StartResult = serde_json::from_str(r#"{"processId":"p"}"#).unwrap();
         let none: StartResult = serde_json::from_str(r#"{"processId":"p","sandboxType":"none"}"#).unwrap();
         assert_eq!((unknown.sandbox_type, none.sandbox_type), (None, Some(SandboxType::None)));

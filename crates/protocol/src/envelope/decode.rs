@@ -31,7 +31,7 @@ pub enum Incoming<'a> {
     },
 }
 
-/// A request of the peer. Its member `trace` (W3C trace context) is not looked at.
+/// A request of the peer. Its member `trace` (W3C trace context) is ignored.
 #[derive(Debug)]
 pub struct Request<'a> {
     /// The id that the answer must repeat.
@@ -60,7 +60,7 @@ pub struct Response<'a> {
     pub result: &'a RawValue,
 }
 
-/// Why a message could not be decoded. It is always the sender's fault. The texts are published.
+/// Why a message could not be decoded. It is always the sender's fault. The texts are part of the published protocol.
 #[derive(Debug, thiserror::Error)]
 pub enum DecodeError {
     /// The message is not UTF-8.
@@ -143,7 +143,8 @@ fn first_value(text: &str) -> Option<(&RawValue, &str)> {
     Some((value, rest))
 }
 
-/// Valid JSON that is not an object gets an error of its own. For everything else the error says where the JSON is invalid.
+/// Makes the error for a text that has no envelope. Valid JSON that is not an object gets an error of its own. For any other text the error
+/// says where the JSON is invalid.
 fn syntax_error(text: &str, error: serde_json::Error) -> DecodeError {
     if !error.is_data() || text.trim_start().starts_with('{') {
         return DecodeError::Json(error);

@@ -12,7 +12,7 @@ fn refused(text: &str) -> String {
 }
 
 #[test]
-fn the_four_kinds_of_messages_are_told_apart() {
+fn the_four_kinds_of_messages_are_distinguished() {
     let with_trace = br#"{"id":7,"method":"m","params":{"a":1},"trace":{"traceparent":"t"}}"#;
     let Incoming::Request(request) = decode(with_trace).unwrap() else { panic!("expected a request") };
     assert_eq!(

@@ -1,4 +1,5 @@
-//! Gathers the answer to a walk, within the size that is published: the server answers so, and a client that walks its own machine too.
+//! Collects the answer to `fs/walk` within the maximum size of the published protocol. The server uses this, and so does a client that
+//! walks a tree of its own machine.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -6,10 +7,10 @@ use std::path::Path;
 use super::{WalkEntry, WalkFailure, WalkKind, WalkResult};
 use crate::PathUri;
 
-/// Text of paths and errors that the answer to a walk holds at most, in bytes, with 64 bytes for each entry and each error.
+/// Maximum size of the answer to a walk, in bytes: the length of all paths and error texts, and 64 bytes for each entry and each error.
 pub const MAX_WALK_ANSWER_BYTES: usize = 4 << 20;
 
-/// What an entry counts beside its text.
+/// Bytes that an entry or an error counts in addition to its text.
 const ENTRY_BYTES: usize = 64;
 
 /// A [`WalkResult`] that grows until it is full. A path that has no URI is left out.
@@ -20,7 +21,7 @@ pub struct WalkAnswer {
 }
 
 impl WalkAnswer {
-    /// Adds a file or a directory. Breaks if there is no room for it, which ends the walk.
+    /// Adds a file or a directory. Returns `Break` if the answer is full, which ends the walk.
     pub fn entry(&mut self, path: &Path, kind: WalkKind) -> ControlFlow<()> {
         let Some(path) = PathUri::from_native(path) else { return ControlFlow::Continue(()) };
         self.take(path.as_str().len())?;
@@ -28,7 +29,7 @@ impl WalkAnswer {
         ControlFlow::Continue(())
     }
 
-    /// Adds a path that could not be looked at. Breaks if there is no room for it, which ends the walk.
+    /// Adds a path that could not be examined. Returns `Break` if the answer is full, which ends the walk.
     pub fn failure(&mut self, path: &Path, message: String) -> ControlFlow<()> {
         let Some(path) = PathUri::from_native(path) else { return ControlFlow::Continue(()) };
         self.take(path.as_str().len() + message.len())?;
@@ -36,7 +37,7 @@ impl WalkAnswer {
         ControlFlow::Continue(())
     }
 
-    /// The result of a walk that has ended. `truncated` says whether something of the tree is missing in it.
+    /// The result of a walk that has ended. `truncated` says whether a part of the tree is missing in the result.
     pub fn finish(self, truncated: bool) -> WalkResult {
         WalkResult { truncated, ..self.result }
     }

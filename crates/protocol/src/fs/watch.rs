@@ -17,7 +17,7 @@ pub struct WatchParams {
     /// True, or absent: a directory is watched with everything below it. False: only its own entries.
     #[serde(default = "default_true")]
     pub recursive: bool,
-    /// Continues an existing watch after a resume: the number of the last `fs/changed` that the client has. Later ones are sent
+    /// Continues an existing watch after a resume: the number of the last `fs/changed` that the client has. Later notifications are sent
     /// again. An unknown watch is an error. Absent: a new watch begins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after_seq: Option<u64>,
@@ -34,7 +34,7 @@ pub struct UnwatchParams {
     pub watch_id: String,
 }
 
-/// Params of the notification `fs/changed`: what is different since the last one.
+/// Params of the notification `fs/changed`: the changes since the last such notification.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ChangedNotification {
@@ -81,6 +81,6 @@ pub enum ChangeKind {
     Modified,
     /// The path no longer exists, nor does anything below it.
     Removed,
-    /// The path was moved from another place in the watched tree, and replaces what was there.
+    /// A file or directory was moved to this path from another path of the watched tree. It replaces the file that had this path before.
     Renamed,
 }
