@@ -1,4 +1,5 @@
-//! The same work without a server: the best that this machine can do. The benchmarks print it as the limit.
+//! Measures the same work without a server, which is the best that this machine can do. The benchmarks print it as the limit. A *one-shot*
+//! is the start of a short process and the wait for its end.
 
 use std::io::Read as _;
 use std::process::{Command, Stdio};

@@ -7,7 +7,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::pty::OpenptFlags;
 use testkit::TestServer;
 
-use crate::raw::{RawClient, is};
+use crate::raw::{RawClient, is_notification};
 use crate::sample::p50;
 use crate::table::{Goal, Measurement, Row};
 
@@ -43,7 +43,7 @@ async fn through_server(client: &mut RawClient) -> Result<Duration> {
     let mut answered = false;
     while !echoed || !answered {
         let message = client.next().await?;
-        if is(&message, "process/output") {
+        if is_notification(&message, "process/output") {
             echoed = true;
             took = start.elapsed();
         } else {
@@ -68,7 +68,7 @@ async fn newline(client: &mut RawClient) -> Result<()> {
     Ok(())
 }
 
-/// The same on a terminal of this process, without a server.
+/// The same round trip on a terminal of this process, without a server.
 fn without_server() -> Result<Vec<Duration>> {
     let master = rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY)?;
     rustix::pty::grantpt(&master)?;

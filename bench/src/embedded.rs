@@ -1,4 +1,5 @@
-//! How much time the client library adds to the raw protocol, how fast it recovers, and the throughput of the command line.
+//! How much time the client library adds to the raw protocol, how fast it recovers, and the throughput of the command line. A one-shot is
+//! the start of a short process and the wait for its end.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -19,7 +20,7 @@ const RECOVERIES: usize = 200;
 const SILENCES: usize = 2;
 const BYTES: u64 = 1 << 30;
 const GIBIBYTE: &[&str] = &["/usr/bin/head", "-c", "1073741824", "/dev/zero"];
-const TURNS: usize = 3;
+const REPETITIONS: usize = 3;
 
 async fn connect(url: &str) -> Result<ExecServerClient> {
     Ok(ExecServerClient::connect_websocket(RemoteExecServerConnectArgs::new(url, "bench")).await?)
@@ -128,7 +129,7 @@ pub(crate) async fn recovery() -> Result<Row> {
 /// The time of the whole command, which starts a server of its own, from its start to its exit.
 pub(crate) fn gibibyte_through_run() -> Result<Row> {
     let (mut ours, mut bare) = (Vec::new(), Vec::new());
-    for _ in 0..TURNS {
+    for _ in 0..REPETITIONS {
         let (total, took) = bare::read_pipe(GIBIBYTE)?;
         ensure!(total == BYTES, "the pipe gave {total} bytes");
         bare.push(took);

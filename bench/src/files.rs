@@ -11,8 +11,8 @@ use anyhow::{Result, ensure};
 use testkit::TestServer;
 
 use crate::peer::EchoPeer;
-use crate::processors::Placed;
-use crate::raw::{RawClient, is};
+use crate::processors::CpuPinning;
+use crate::raw::{RawClient, is_notification};
 use crate::sample::p50;
 use crate::table::{Goal, Row};
 
@@ -21,7 +21,7 @@ const PER_ROUND: usize = 200;
 const AT_ONCE: usize = 1000;
 /// Entries of the tree that is walked. They are in two halves, because one answer cannot hold all of them.
 const ENTRIES: usize = 50_000;
-const TURNS: usize = 5;
+const REPETITIONS: usize = 5;
 
 pub(crate) async fn small() -> Result<Vec<Row>> {
     let directory = tempfile::tempdir()?;
@@ -34,7 +34,8 @@ pub(crate) async fn small() -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// One request after the other. After each, an echo of the same size is measured, so that both meet the same state of the machine.
+/// One request after the other. After each, an echo of the same size is measured, so that both meet the same state of the
+/// machine.
 async fn round_trips(params: &str) -> Result<Vec<Row>> {
     let server = TestServer::start().await;
     let peer = EchoPeer::start()?;
@@ -49,8 +50,8 @@ async fn round_trips(params: &str) -> Result<Vec<Row>> {
         ("`fs/readFile` of 1 KiB, p50, beside a WebSocket echo, on two processors", true),
         ("the same on one processor", false),
     ] {
-        let placed = if on_two { Placed::apart(&processes)? } else { Some(Placed::together(&processes)?) };
-        let Some(_placed) = placed else { continue };
+        let pinning = if on_two { CpuPinning::apart(&processes)? } else { Some(CpuPinning::together(&processes)?) };
+        let Some(_pinning) = pinning else { continue };
         let (mut read, mut echo) = (Vec::new(), Vec::new());
         for _ in 0..ROUNDS * PER_ROUND {
             read.push(timed(client.ask("fs/readFile", params)).await?);
@@ -72,7 +73,7 @@ async fn write(directory: &Path, read_params: &str) -> Result<Row> {
     let params = format!(r#"{{"path":"file://{}","dataBase64":"{data}"}}"#, file.display());
     client.ask("fs/writeFile", &params).await?;
     ensure!(file.metadata()?.len() == 1024);
-    let _placed = Placed::apart(&[server.pid()])?;
+    let _pinning = CpuPinning::apart(&[server.pid()])?;
     let (mut written, mut read) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS * PER_ROUND {
         written.push(timed(client.ask("fs/writeFile", &params)).await?);
@@ -92,20 +93,20 @@ async fn many_at_once(file: &Path, params: &str) -> Result<Row> {
     // A call that may block records that the device is local. Only then does `metadata_if_cached` answer for files on it.
     files::metadata(file, files::Follow::Yes)?;
     client.ask("fs/getMetadata", params).await?;
-    let (mut many, mut looks) = (Vec::new(), Vec::new());
-    for _ in 0..ROUNDS * TURNS {
+    let (mut many, mut direct) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS * REPETITIONS {
         let requests = client.requests("fs/getMetadata", params, AT_ONCE);
         many.push(timed(client.ask_all(&requests, AT_ONCE)).await?);
         let start = Instant::now();
         for _ in 0..AT_ONCE {
             ensure!(matches!(files::metadata_if_cached(file), Some(Ok(_))), "{} is not in the cache", file.display());
         }
-        looks.push(start.elapsed());
+        direct.push(start.elapsed());
     }
     Ok(Row {
-        figure: "1,000 `fs/getMetadata` at once, beside the same looks without a server",
+        figure: "1,000 `fs/getMetadata` at once, beside the same calls without a server",
         ours: p50(many),
-        limit: Some(p50(looks)),
+        limit: Some(p50(direct)),
         goal: Goal::UpToTimes(1.5),
     })
 }
@@ -122,7 +123,7 @@ pub(crate) async fn walk() -> Result<Row> {
     let server = TestServer::start().await;
     let mut client = RawClient::connect(server.url()).await?;
     let (mut ours, mut find) = (Vec::new(), Vec::new());
-    for _ in 0..TURNS {
+    for _ in 0..REPETITIONS {
         let start = Instant::now();
         let found = command_lines(Command::new("find").arg(directory.path()))?;
         find.push(start.elapsed());
@@ -157,7 +158,7 @@ pub(crate) async fn search() -> Result<Row> {
     let server = TestServer::start().await;
     let mut client = RawClient::connect(server.url()).await?;
     let (mut ours, mut rg) = (Vec::new(), Vec::new());
-    for turn in 0..TURNS {
+    for turn in 0..REPETITIONS {
         let start = Instant::now();
         let expected = command_lines(Command::new("rg").args(["--line-number", tree::PATTERN]).arg(&root))?;
         rg.push(start.elapsed());
@@ -181,7 +182,7 @@ async fn search_once(client: &mut RawClient, root: &Path, turn: usize) -> Result
     let mut lines = 0;
     loop {
         let message = client.next().await?;
-        if !is(&message, "fs/found") {
+        if !is_notification(&message, "fs/found") {
             ensure!(!message.starts_with(br#"{"error""#), "{}", String::from_utf8_lossy(&message));
             return Ok(lines);
         }

@@ -1,7 +1,7 @@
 //! Measures the product and the limit of this machine in the same run, and prints both as a table. A figure that misses its goal is marked,
 //! and the run still succeeds. `cargo xtask bench` builds and runs this program; each module measures one area.
 #![forbid(unsafe_code)]
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "the table is what it is for")]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "this program prints a table")]
 
 mod bare;
 mod echo;

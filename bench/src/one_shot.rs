@@ -1,4 +1,5 @@
-//! One-shots of `/usr/bin/true`: how long one takes, and how many run in a second.
+//! One-shots of `/usr/bin/true`: how long one takes, and how many run in a second. A one-shot is the start of a process and the wait for
+//! its end.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +7,7 @@ use anyhow::Result;
 use testkit::{TestServer, resident_bytes};
 
 use crate::bare::{self, TRUE};
-use crate::raw::{RawClient, is};
+use crate::raw::{RawClient, is_notification};
 use crate::sample::p50;
 use crate::table::{Goal, Measurement, Row};
 
@@ -14,9 +15,10 @@ const ROUNDS: usize = 8;
 const PER_ROUND: usize = 60;
 const MANY: usize = 2000;
 const IN_FLIGHT: usize = 64;
+/// Processes that run beside the measured one-shots.
 const CROWD: usize = 1000;
 
-/// Retained output of a large server.
+/// Output that a large server keeps in memory.
 const BALLAST_BYTES: usize = 512 << 20;
 const BALLAST_PROCESSES: usize = 72;
 
@@ -85,19 +87,19 @@ pub(crate) async fn throughput() -> Result<Row> {
     let mut client = RawClient::connect(server.url()).await?;
     let (mut ours, mut bare) = (Duration::ZERO, Duration::ZERO);
     let mut number = 0;
-    const TURNS: usize = 4;
-    for _ in 0..TURNS {
-        bare += bare::two_threads(MANY / TURNS)?;
+    const REPETITIONS: usize = 4;
+    for _ in 0..REPETITIONS {
+        bare += bare::two_threads(MANY / REPETITIONS)?;
         let start = Instant::now();
         let (mut started, mut closed) = (0, 0);
-        while closed < MANY / TURNS {
-            while started < MANY / TURNS && started - closed < IN_FLIGHT {
+        while closed < MANY / REPETITIONS {
+            while started < MANY / REPETITIONS && started - closed < IN_FLIGHT {
                 number += 1;
                 started += 1;
                 client.start(&format!("p{number}"), &[TRUE], false).await?;
             }
             let message = client.next().await?;
-            closed += usize::from(is(&message, "process/closed"));
+            closed += usize::from(is_notification(&message, "process/closed"));
         }
         ours += start.elapsed();
     }

@@ -6,18 +6,18 @@ use anyhow::{Result, ensure};
 use testkit::{TestServer, cpu_time};
 
 use crate::bare;
-use crate::raw::{RawClient, chunk, is};
+use crate::raw::{RawClient, chunk, is_notification};
 use crate::table::{Goal, Measurement, Row};
 
 const BYTES: u64 = 1 << 30;
 const ARGV: &[&str] = &["/usr/bin/head", "-c", "1073741824", "/dev/zero"];
-const TURNS: usize = 3;
+const REPETITIONS: usize = 3;
 
 pub(crate) async fn one_gibibyte() -> Result<Vec<Row>> {
     let server = TestServer::start().await;
     let mut client = RawClient::connect(server.url()).await?;
     let (mut ours, mut bare, mut cpu) = (Vec::new(), Vec::new(), Vec::new());
-    for turn in 0..TURNS {
+    for turn in 0..REPETITIONS {
         let (total, took) = bare::read_pipe(ARGV)?;
         ensure!(total == BYTES, "the pipe gave {total} bytes");
         bare.push(took);
@@ -53,10 +53,10 @@ async fn through_server(client: &mut RawClient, process: &str) -> Result<Duratio
     let mut decoded = Vec::new();
     loop {
         let message = client.next().await?;
-        if is(&message, "process/output") {
+        if is_notification(&message, "process/output") {
             let text = chunk(&message).unwrap_or_default();
             total += protocol::decode_base64_into(text, &mut decoded)? as u64;
-        } else if is(&message, "process/closed") {
+        } else if is_notification(&message, "process/closed") {
             ensure!(total == BYTES, "{total} bytes arrived");
             return Ok(start.elapsed());
         }

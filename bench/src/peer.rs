@@ -49,7 +49,7 @@ pub(crate) fn serve() -> Result<()> {
         loop {
             let socket = listener.accept(|_| {}).await?;
             let limits = MessageLimits { message_bytes: 64 << 20 };
-            if let Some(accepted) = accept_messages(socket, Arc::new(Open), limits).await? {
+            if let Some(accepted) = accept_messages(socket, Arc::new(OpenSurface), limits).await? {
                 tokio::spawn(echo(accepted.stream));
             }
         }
@@ -72,9 +72,10 @@ async fn echo(stream: MessageStream) -> Result<()> {
     }
 }
 
-struct Open;
+/// Accepts every connection without a token.
+struct OpenSurface;
 
-impl HttpSurface for Open {
+impl HttpSurface for OpenSurface {
     fn authorize(&self, _: &http::HeaderMap) -> Option<Principal> {
         Some(Principal::Anybody)
     }

@@ -6,11 +6,11 @@ use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// This thread and some processes are pinned to processors. Dropping the value lets this thread run on any processor again.
-pub(crate) struct Placed {
+pub(crate) struct CpuPinning {
     before: CpuSet,
 }
 
-impl Placed {
+impl CpuPinning {
     /// Pins this thread to one processor and the processes to another. `None` if the machine has only one.
     pub(crate) fn apart(processes: &[u32]) -> Result<Option<Self>> {
         let before = sched_getaffinity(None)?;
@@ -27,20 +27,20 @@ impl Placed {
         Self::place(before, first, processes, first)
     }
 
-    fn place(before: CpuSet, here: usize, processes: &[u32], there: usize) -> Result<Self> {
-        sched_setaffinity(None, &only(here))?;
-        let placed = Self { before };
+    fn place(before: CpuSet, own: usize, processes: &[u32], others: usize) -> Result<Self> {
+        sched_setaffinity(None, &only(own))?;
+        let pinning = Self { before };
         for process in processes {
             for thread in std::fs::read_dir(format!("/proc/{process}/task"))? {
                 let number = thread?.file_name().to_string_lossy().parse().context("a thread has a number")?;
-                sched_setaffinity(Pid::from_raw(number), &only(there))?;
+                sched_setaffinity(Pid::from_raw(number), &only(others))?;
             }
         }
-        Ok(placed)
+        Ok(pinning)
     }
 }
 
-impl Drop for Placed {
+impl Drop for CpuPinning {
     fn drop(&mut self) {
         let _ = sched_setaffinity(None, &self.before);
     }

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use memchr::memmem;
 use transport::{ConnectOptions, Framing, MessageStream, ReadEvent, Reader, Writer, connect};
 
-/// A connection, usually with a session.
+/// A connection to a server, usually after the handshake that opens a session.
 pub(crate) struct RawClient {
     reader: Reader,
     writer: Writer,
@@ -109,7 +109,7 @@ impl RawClient {
     pub(crate) async fn closed(&mut self) -> Result<()> {
         loop {
             let message = self.next().await?;
-            if is(&message, "process/closed") {
+            if is_notification(&message, "process/closed") {
                 return Ok(());
             }
             if message.starts_with(br#"{"error""#) {
@@ -120,7 +120,7 @@ impl RawClient {
 }
 
 /// Whether a message is the notification of that name.
-pub(crate) fn is(message: &[u8], notification: &str) -> bool {
+pub(crate) fn is_notification(message: &[u8], notification: &str) -> bool {
     message.strip_prefix(br#"{"method":""#).is_some_and(|rest| rest.starts_with(notification.as_bytes()))
 }
 

@@ -86,7 +86,7 @@ impl Row {
         self.limit.map(|limit| self.ours.number() / limit.number())
     }
 
-    /// A goal that needs a limit is not reached without one.
+    /// Whether the goal is reached. A goal that needs a limit is never reached without one.
     fn is_reached(&self) -> bool {
         let ours = self.ours.number();
         let limit = self.limit.map(Measurement::number);
@@ -184,7 +184,7 @@ idle memory      7.0 MiB                      at most 8.0 MiB  ok
     }
 
     #[test]
-    fn goals_are_sharp() {
+    fn a_goal_is_reached_exactly_at_its_limit() {
         let reached = |ours, limit: Option<f64>, goal| {
             let limit = limit.map(Measurement::PerSecond);
             Row { figure: "", ours: Measurement::PerSecond(ours), limit, goal }.is_reached()

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use testkit::TestServer;
 
-use crate::raw::{RawClient, is};
+use crate::raw::{RawClient, is_notification};
 use crate::sample::p50;
 use crate::table::{Goal, Row};
 
@@ -42,7 +42,7 @@ async fn terminate(client: &mut RawClient, name: &str, count: usize) -> Result<D
     let mut answered = 0;
     while answered < count {
         let message = client.next().await?;
-        if !is(&message, "process/") {
+        if !is_notification(&message, "process/") {
             anyhow::ensure!(!message.starts_with(br#"{"error""#), "{}", String::from_utf8_lossy(&message));
             answered += 1;
         }

@@ -1,4 +1,4 @@
-# Holds a write lease on the file that the variable FILE names, so that whoever opens the file waits.
+# Holds a write lease on the file that the variable FILE names, so that every other process that opens the file waits.
 # Prints `leased` when it has the lease, and `wanted` when another process opens the file. Gives the lease up at the end of its stdin.
 use Fcntl qw(F_SETLEASE F_WRLCK F_UNLCK);
 $| = 1;

@@ -18,6 +18,7 @@ use serde::de::DeserializeOwned;
 const REQUEST_BYTES: usize = 8;
 /// Requests of one input. More would make a run slow without finding more bugs.
 const MOST_REQUESTS: usize = 64;
+/// Ends the requests of an input. JSON follows.
 const RAW: u8 = 0xff;
 /// Extents that one request asks for.
 const EXTENTS: usize = 3;
@@ -56,8 +57,8 @@ fn round_raw<P: Serialize + DeserializeOwned + PartialEq + Debug>(json: &[u8]) {
 }
 
 fn over_the_wire<P: Serialize + DeserializeOwned>(params: &P) -> P {
-    let json = serde_json::to_string(params).expect("params are written");
-    serde_json::from_str(&json).expect("what we write we can read")
+    let json = serde_json::to_string(params).expect("params can be encoded");
+    serde_json::from_str(&json).expect("encoded params can be decoded")
 }
 
 /// An open handle, and the contents that the model expects.

@@ -57,7 +57,7 @@ fn check_round_trip(message: &Incoming<'_>) {
         Incoming::Response(response) => encode_response(&response.id, &response.result),
         Incoming::Error { id, error } => encode_error(id, error),
     };
-    let decoded = decode(&again).expect("what we write we can read");
+    let decoded = decode(&again).expect("an encoded message can be decoded");
     assert_eq!(parts(&decoded), parts(message));
 }
 

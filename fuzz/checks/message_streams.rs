@@ -1,4 +1,4 @@
-//! Promises that the two decoders of message streams keep for any received bytes. The fuzz targets `websocket` and `lines` and the test
+//! Checks that hold for the two decoders of message streams and any received bytes. The fuzz targets `websocket` and `lines` and the test
 //! that replays their corpora use these checks. They use only the public API of `transport`, without a runtime.
 
 use std::future::Future;

@@ -2,7 +2,7 @@
 #![no_main]
 
 #[path = "../checks/message_streams.rs"]
-#[allow(dead_code, reason = "the other target uses the rest")]
+#[allow(dead_code, reason = "the target `lines` uses the other functions")]
 mod message_streams;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| message_streams::check_websocket(bytes));

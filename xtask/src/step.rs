@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-/// Does `work` under a header line and says how long it took, whether it failed or not.
+/// Does `work` under a header line and prints how long it took, whether it failed or not.
 pub(crate) fn step(title: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
     println!("==> {title}");
     let started = Instant::now();

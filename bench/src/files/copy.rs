@@ -15,7 +15,7 @@ use crate::table::{Goal, Measurement, Row};
 
 const GIBIBYTE: u64 = 1 << 30;
 const LARGE: u64 = 4 * GIBIBYTE;
-const TURNS: usize = 3;
+const REPETITIONS: usize = 3;
 /// A file system in memory, so that the speed of the disk does not count.
 const IN_MEMORY: &str = "/dev/shm";
 
@@ -26,10 +26,10 @@ pub(crate) async fn gibibyte() -> Result<Vec<Row>> {
     fill(&source, GIBIBYTE)?;
     let server = TestServer::start().await;
     let (mut down, mut up, mut pipe) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..TURNS {
+    for _ in 0..REPETITIONS {
         pipe.push(timed(&target, || through_a_pipe(&source, &target))?);
-        down.push(timed(&target, || cp(&server, &there(&source), &target.to_string_lossy()).map(drop))?);
-        up.push(timed(&target, || cp(&server, &source.to_string_lossy(), &there(&target)).map(drop))?);
+        down.push(timed(&target, || cp(&server, &remote(&source), &target.to_string_lossy()).map(drop))?);
+        up.push(timed(&target, || cp(&server, &source.to_string_lossy(), &remote(&target)).map(drop))?);
     }
     let rate = |times: Vec<Duration>| match p50(times) {
         Measurement::Seconds(seconds) => Measurement::BytesPerSecond(GIBIBYTE as f64 / seconds),
@@ -49,13 +49,13 @@ pub(crate) async fn memory() -> Result<Vec<Row>> {
     let (source, target) = (directory.path().join("source"), directory.path().join("target"));
     fill(&source, LARGE)?;
     let mut peaks = Vec::new();
-    for way in [
-        [there(&source), target.to_string_lossy().into_owned()],
-        [source.to_string_lossy().into_owned(), there(&target)],
+    for direction in [
+        [remote(&source), target.to_string_lossy().into_owned()],
+        [source.to_string_lossy().into_owned(), remote(&target)],
     ] {
         // A new server, because the kernel keeps the peak of an earlier copy.
         let server = TestServer::start().await;
-        let client = cp(&server, &way[0], &way[1])?;
+        let client = cp(&server, &direction[0], &direction[1])?;
         ensure!(target.metadata()?.len() == LARGE);
         std::fs::remove_file(&target)?;
         peaks.push((client, peak_resident_bytes(server.pid())));
@@ -84,7 +84,8 @@ fn fill(path: &Path, bytes: u64) -> Result<()> {
     Ok(())
 }
 
-fn there(path: &Path) -> String {
+/// The path as an argument of `exec-server cp` that names a file of the server.
+fn remote(path: &Path) -> String {
     format!(":{}", path.display())
 }
 

@@ -60,13 +60,13 @@ impl HttpPeer {
         .await
     }
 
-    /// Answers each request with a text and closes the connection, and says so in a `Connection: close` header.
+    /// Answers each request with a text and closes the connection. The answer gets a `Connection: close` header.
     pub async fn closing(answer: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
         let closing = move |request: &str| answer(request).replacen("\r\n", "\r\nConnection: close\r\n", 1).into();
         Self::answering(move |request| PeerReply::Close(closing(request))).await
     }
 
-    /// Reads the first request of each connection and gives both to `handle`.
+    /// Reads the first request of each connection, and gives the request and the connection to `handle`.
     pub async fn start<F, A>(handle: F) -> Self
     where
         F: Fn(String, TcpStream) -> A + Send + Sync + 'static,
@@ -122,7 +122,7 @@ impl HttpPeer {
         self.record.requests.all()
     }
 
-    /// Waits until so many connections have ended.
+    /// Waits until at least this many connections have ended.
     pub async fn wait_until_closed(&self, connections: usize) {
         self.record.closed.subscribe().wait_for(|closed| *closed >= connections).await.unwrap();
     }

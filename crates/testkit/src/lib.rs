@@ -1,5 +1,5 @@
-//! Tools for tests: the real server in a process of its own ([`TestServer`]), a raw client of the protocol ([`Client`]), and a
-//! proxy that breaks connections ([`CuttingProxy`]), and an HTTP server for requests that the server makes ([`HttpPeer`]).
+//! Tools for tests: the real server in a process of its own ([`TestServer`]), a raw client of the protocol ([`Client`]), a proxy that
+//! breaks connections ([`CuttingProxy`]), and an HTTP server for requests that the server under test makes ([`HttpPeer`]).
 //!
 //! Nothing is mocked: the binary under test is the one that users run. Only tests of a client also have a [scripted
 //! server](ScriptedServer), for behaviour that a real server does not show on purpose. No crate depends on this one except for

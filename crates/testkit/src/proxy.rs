@@ -17,7 +17,7 @@ use tokio::time::Instant;
 const SLOW_BUFFER_BYTES: usize = 256 << 10;
 /// Bytes that a slow connection reads at a time.
 const SLOW_READ_BYTES: usize = 16 << 10;
-/// How far a slow connection may be behind its rate and still catch up.
+/// How far a slow connection may fall behind its rate and still catch up.
 const SLOW_CATCH_UP: Duration = Duration::from_millis(200);
 
 /// A proxy on a free loopback port. Dropping it resets all its connections.
@@ -156,7 +156,7 @@ impl CuttingProxy {
         self.traffic.cuts_to_make.store(connections, Ordering::SeqCst);
     }
 
-    /// Resets every new connection after this many bytes, counted over both directions. 0: no longer.
+    /// Resets every new connection after this many bytes, counted over both directions. 0: new connections are not reset any more.
     pub fn cut_each_after(&self, bytes: u64) {
         self.traffic.cut_each_after.store(bytes, Ordering::SeqCst);
     }

@@ -29,7 +29,7 @@ pub async fn run_to_end(args: &[&str]) -> std::process::Output {
     tokio::time::timeout(WAIT_TIMEOUT, command.output()).await.expect("the binary does not end by itself").unwrap()
 }
 
-/// A running server. Dropping it kills the server, whose guard then kills the processes that the server has started.
+/// A running server. Dropping it kills the server. The guard process of the server then kills the processes that the server has started.
 pub struct TestServer {
     child: Child,
     urls: Vec<String>,
@@ -121,7 +121,8 @@ impl TestServer {
         client
     }
 
-    /// Kills the server with SIGKILL and waits until it has ended. Its guard may still be working then.
+    /// Kills the server with SIGKILL and waits until it has ended. The guard process, which then kills everything that the server has
+    /// started, may still be working.
     pub async fn kill(mut self) {
         self.child.kill().await.unwrap();
     }

@@ -1,9 +1,9 @@
-//! Surroundings of a command in which nothing is configured, so that a test does not depend on the machine of its developer.
+//! Hides the developer's own configuration from a command, so that a test does not depend on the machine on which it runs.
 
 use tokio::process::Command;
 
-/// Variables by which a developer may have chosen an environment.
-const CHOOSING: [&str; 7] = [
+/// Variables by which a developer may have configured `exec-server`.
+const CONFIGURATION_VARIABLES: [&str; 7] = [
     "CODEX_EXEC_SERVER_URL",
     "CODEX_HOME",
     "EXEC_SERVER_CA_FILE",
@@ -13,9 +13,9 @@ const CHOOSING: [&str; 7] = [
     "XDG_CONFIG_HOME",
 ];
 
-/// Gives a command a home directory that does not exist, and none of the variables that choose an environment.
+/// Gives a command a home directory that does not exist, and removes the variables that configure `exec-server`.
 pub fn without_configuration(command: &mut Command) -> &mut Command {
     let nowhere = std::env::temp_dir().join("exec-server-test-nothing-configured");
     command.env("HOME", &nowhere).env("XDG_STATE_HOME", &nowhere);
-    CHOOSING.iter().fold(command, |command, name| command.env_remove(name))
+    CONFIGURATION_VARIABLES.iter().fold(command, |command, name| command.env_remove(name))
 }

@@ -16,8 +16,8 @@ use crate::server::binary;
 use crate::surroundings::without_configuration;
 use crate::wait::eventually;
 
-/// Longer than anything takes on a loaded machine, and shorter than the timeouts of tests, which could not say what is on the screen.
-const PATIENCE: Duration = Duration::from_secs(25);
+/// Longer than any step takes on a loaded machine. Shorter than the timeout of a test, because the panic here shows what is on the screen.
+const STEP_TIMEOUT: Duration = Duration::from_secs(25);
 
 /// A pseudo-terminal and the program in it.
 pub struct Terminal {
@@ -30,8 +30,8 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// A terminal of 24 lines of 80 characters, in which the binary runs with these arguments and nothing is configured. `prepare` may change
-    /// the command.
+    /// A terminal of 24 lines of 80 characters, in which the binary runs with these arguments and nothing is configured. `prepare` may
+    /// change the command.
     pub fn start(args: &[&str], prepare: impl FnOnce(&mut Command) -> &mut Command) -> Self {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&master).unwrap();
@@ -65,12 +65,12 @@ impl Terminal {
 
     /// Waits until this text was shown, and returns everything that was shown up to its end and not returned before.
     pub async fn shows(&self, text: &str) -> String {
-        let look = || {
+        let take_shown = || {
             let mut screen = self.screen.lock().unwrap();
             let end = screen.windows(text.len()).position(|shown| shown == text.as_bytes())? + text.len();
             Some(screen.drain(..end).collect::<Vec<u8>>())
         };
-        let found = tokio::time::timeout(PATIENCE, eventually("the terminal shows it", look)).await;
+        let found = tokio::time::timeout(STEP_TIMEOUT, eventually("the terminal shows the text", take_shown)).await;
         let shown = found.unwrap_or_else(|_| panic!("the terminal shows no {text:?}, but {:?}", self.screen()));
         String::from_utf8_lossy(&shown).into_owned()
     }
@@ -80,7 +80,7 @@ impl Terminal {
         !tcgetattr(&self.slave).unwrap().local_modes.contains(LocalModes::ICANON | LocalModes::ECHO)
     }
 
-    /// Waits until the terminal is in raw mode, or is not.
+    /// Waits until the terminal is in raw mode (`raw` is true) or is not (`raw` is false).
     pub async fn becomes_raw(&self, raw: bool) {
         eventually("the terminal changes its mode", || (self.is_raw() == raw).then_some(())).await;
     }
@@ -97,12 +97,12 @@ impl Terminal {
 
     /// Waits for the end of the program.
     pub async fn ended(&mut self) -> ExitStatus {
-        let ended = tokio::time::timeout(PATIENCE, self.program.wait()).await;
-        ended.unwrap_or_else(|_| panic!("it does not end; the terminal shows {:?}", self.screen())).unwrap()
+        let ended = tokio::time::timeout(STEP_TIMEOUT, self.program.wait()).await;
+        ended.unwrap_or_else(|_| panic!("the program does not end; the terminal shows {:?}", self.screen())).unwrap()
     }
 
-    /// Everything that was shown after the program has ended and was not returned before. The terminal may still hand it over, so this waits
-    /// until a mark of its own is shown.
+    /// Everything that the program has shown and that was not returned before. To be called after the program has ended. The terminal may
+    /// deliver the last output late, so this function writes a mark of its own and waits until the mark is shown.
     pub async fn screen_after_end(&self) -> String {
         const MARK: &str = "\u{1}the end\u{1}";
         rustix::io::write(&self.slave, MARK.as_bytes()).unwrap();

@@ -241,8 +241,7 @@ mod tests {
     #[test]
     fn an_instance_that_fails_reports_it_to_its_watches_and_is_replaced() {
         let (entry, path) = (Mutex::new(Weak::new()), Path::new("/"));
-        let works: [fn() -> Result<(), Errno>; 2] =
-            [|| Err(Errno::BADF), || panic!("on purpose")];
+        let works: [fn() -> Result<(), Errno>; 2] = [|| Err(Errno::BADF), || panic!("on purpose")];
         for (work, expected) in works.into_iter().zip([Errno::BADF, Errno::IO]) {
             let shared_inotify = SharedInotify::current_in(&entry, path).unwrap();
             assert!(
