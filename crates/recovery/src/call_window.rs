@@ -1,6 +1,6 @@
-//! How many requests a client may have in flight at once. Every request in flight is lost with its connection. If each connection breaks
-//! after a few kilobytes, many requests at once would use them up before one answer comes, and every connection would carry the same
-//! requests again.
+//! How many requests a client may have in flight at once. A broken connection loses every request in flight. Suppose that each connection
+//! breaks after a few kilobytes. Then many requests at once would use up these kilobytes before an answer comes, and every connection would
+//! carry the same requests again.
 
 /// Limits the requests of one kind that are in flight, over all connections of one client.
 #[derive(Debug, Default)]
@@ -12,10 +12,10 @@ pub struct CallWindow {
 }
 
 impl CallWindow {
-    /// The limit is removed when it reaches this: no caller has so many requests at once.
+    /// A limit that reaches this number is removed: no caller has so many requests at once.
     const UNLIMITED_FROM: usize = 512;
-    /// The limit doubles after this many answers per request in flight without a loss. With fewer, the limit would grow too early for a
-    /// connection that breaks after 5,000 bytes.
+    /// The limit doubles after `limit * ROUNDS` answers without a lost connection. With fewer answers, the limit would grow too early for
+    /// connections that break after 5,000 bytes.
     const ROUNDS: usize = 4;
 
     /// How many requests may be in flight; `usize::MAX` if there is no limit.
@@ -73,7 +73,7 @@ mod tests {
                 let mut room = capacity;
                 connections += 1;
                 loop {
-                    // Requests and answers count alike, and the requests come first.
+                    // Each request and each answer is one message. All requests are sent before the first answer comes.
                     let sent = window.limit().min(left);
                     let Some(rest) = room.checked_sub(sent) else { break window.handle_lost() };
                     let answered = rest.min(sent);

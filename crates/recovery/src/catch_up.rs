@@ -1,7 +1,7 @@
-//! Adding the events that a broken connection has lost, from the answer to one `process/read`.
+//! Adds the events that a broken connection has lost. They come from the answer to one `process/read`.
 //!
-//! The answer holds output, and says whether the process has exited and is closed. It says where the exit and the close belong only if the
-//! server is new enough; otherwise their sequence numbers are concluded from the events that are missing. Start at
+//! The answer holds output, and says whether the process has exited and whether it is closed. Only newer servers also say the sequence
+//! number of the exit. For other servers, the numbers of exit and close are concluded from the events that are missing. Start at
 //! [`EventOrder::handle_read`].
 
 use bytes::Bytes;
@@ -45,7 +45,8 @@ pub enum CatchUpError {
 
 impl EventOrder {
     /// The server has answered a `process/read` that asked for everything after [`EventOrder::last`]. `received` is the number of bytes of
-    /// output that were handed out so far; it is needed to tell how many are lost. Events that were pushed meanwhile are not doubled.
+    /// output that were handed out so far; an error reports from it how many bytes are lost. An event that was also pushed meanwhile is
+    /// added only once.
     pub fn handle_read(&mut self, mut answer: ReadResult, received: u64) -> Result<(), CatchUpError> {
         let through = answer.next_seq.saturating_sub(1);
         let closes = answer.closed && !is_page(&answer);
@@ -71,8 +72,8 @@ impl EventOrder {
         self.check_complete(&answer, through, received)
     }
 
-    /// The server has closed the process and has no event after the last one that is known. Its close has no number then. If the exit was
-    /// not pushed, it is added here, because no later event will bring it.
+    /// The server has closed the process, and its answer covers no event after the last known event. So the close has no sequence number.
+    /// If the exit was not pushed, this function adds the exit, because no later event will bring it.
     fn close_without_number(&mut self, answer: &ReadResult) {
         let misses_exit = !self.has_exit && !self.may_have_skipped_exit && self.waiting.is_empty();
         let exit = exit_in(answer).filter(|_| answer.exited);
@@ -83,7 +84,7 @@ impl EventOrder {
         self.handle_unnumbered_close();
     }
 
-    /// An exit event that was pushed before the answer learns from the answer whether the sandbox denied something.
+    /// Adds to an exit event that was pushed before the answer whether the sandbox denied something, as the answer says.
     fn add_denial(&mut self, answer: &ReadResult) {
         if !answer.exited {
             return;
@@ -125,7 +126,7 @@ impl EventOrder {
     }
 
     /// Adds the exit. If the server does not say its sequence number, the exit belongs where the first event is missing;
-    /// [`check_complete`](Self::check_complete) refuses the answer if another one is missing as well.
+    /// [`check_complete`](Self::check_complete) refuses the answer if another event is missing as well.
     fn fill_exit(&mut self, answer: &ReadResult, through: u64) -> Result<(), CatchUpError> {
         let seq = answer.exit_seq.or_else(|| self.first_hole(through));
         if let Some(seq) = seq.filter(|seq| *seq <= through) {

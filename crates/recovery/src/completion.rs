@@ -21,7 +21,7 @@ pub enum CompletionStep {
     },
 }
 
-/// What a client knows of the events of one process, as far as its end depends on them.
+/// Which events of one process a client knows, and how the process has ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Completion {
     last: u64,

@@ -1,5 +1,6 @@
-//! Puts the events of one process in order. Events may come in any order and more than once: pushed events and the answers to reads
-//! overlap after a connection was lost. A missing event before one that has come is a *hole*; `catch_up.rs` fills holes from answers.
+//! Puts the events of one process in order. Events may come in any order and more than once: pushed events and the answers to reads overlap
+//! after a connection was lost. An event that is missing although a later event has come is a *hole*; `catch_up.rs` fills holes from the
+//! answers to reads.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +21,7 @@ impl Default for OrderLimits {
     }
 }
 
-/// A pushed event exceeds [`OrderLimits`]. Each variant has the limit.
+/// A pushed event exceeds [`OrderLimits`]. Each variant carries the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OrderError {
     /// Too many events wait behind a hole.
@@ -45,7 +46,7 @@ pub struct EventOrder {
     waiting_bytes: usize,
     /// The exit has come, whether or not it was handed out.
     pub(crate) has_exit: bool,
-    /// The exit may be among the events that this value never saw, see [`EventOrder::after`] and [`EventOrder::skip`].
+    /// The exit may be among the events that this `EventOrder` never received, see [`EventOrder::after`] and [`EventOrder::skip`].
     pub(crate) may_have_skipped_exit: bool,
     /// An old server has pushed a close without a sequence number. It is handed out after the exit, when no event waits.
     has_unnumbered_close: bool,
@@ -53,17 +54,17 @@ pub struct EventOrder {
 }
 
 impl EventOrder {
-    /// The order of a process of which no event was handed out yet.
+    /// An `EventOrder` that begins with the first event of a process.
     pub fn new(limits: OrderLimits) -> Self {
         Self { limits, ..Self::default() }
     }
 
-    /// The order of a process of which another client has followed the events up to `last`. They are not handed out here.
+    /// An `EventOrder` that begins after the event `last`, because another client has got the events up to `last`.
     pub fn after(last: u64, limits: OrderLimits) -> Self {
         Self { limits, last, may_have_skipped_exit: last > 0, ..Self::default() }
     }
 
-    /// Events up to `through` are not handed out: another client has them, or the server no longer retains them.
+    /// Events up to `through` will not be handed out: another client has got them, or the server no longer retains them.
     pub fn skip(&mut self, through: u64) {
         if through > self.last {
             let later = self.waiting.split_off(&(through + 1));
@@ -84,7 +85,7 @@ impl EventOrder {
         self.is_closed
     }
 
-    /// Whether an event has come and one before it has not.
+    /// Whether the next event to hand out is missing although a later event has come.
     pub fn has_hole(&self) -> bool {
         self.waiting.keys().next().is_some_and(|first| *first != self.last + 1)
     }

@@ -43,7 +43,7 @@ impl Default for ReconnectPolicy {
 /// What the caller of a [`Reconnection`] does next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// The connection is lost: everything that streams over it fails now, with this error text. The first action after a loss.
+    /// The connection is lost: everything that streams over it fails now, with this error text. This is the first action after a loss.
     FailStreams(String),
     /// Connect, resume the session and catch up, then call [`Reconnection::attempt_succeeded`] or [`Reconnection::attempt_failed`].
     Attempt(Generation),
@@ -108,7 +108,9 @@ enum ReconnectionState {
 
 #[derive(Debug)]
 struct Recovering {
+    /// Error text of the loss of the connection.
     disconnect: String,
+    /// When the client gives up.
     deadline: Instant,
     last_error: Option<String>,
     /// Set if the connection of the running attempt was lost: the error text, and the random number for the wait before the next attempt.
@@ -118,7 +120,7 @@ struct Recovering {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RecoveryStep {
-    /// Process starts that were in flight over the lost connection have not all got their result.
+    /// Waits until every process start that was in flight over the lost connection has a result.
     Settling {
         not_before: Instant,
     },
@@ -163,22 +165,23 @@ impl Reconnection {
         }
     }
 
-    /// A process start is about to be sent over this connection. Returns false, and counts nothing, if it is not the current connection.
+    /// A process start is about to be sent over this connection. Returns false, and counts no start, if this is not the current connection.
     pub fn start_began(&mut self, generation: Generation) -> bool {
         let is_current = self.current() == Some(generation);
         self.starts += usize::from(is_current);
         is_current
     }
 
-    /// A process start was answered, or will never be. Must be called once for each [`start_began`](Self::start_began) that returned true.
+    /// A process start was answered, or will never be answered. Must be called once for each [`start_began`](Self::start_began) that
+    /// returned true.
     pub fn start_settled(&mut self, now: Instant) {
         debug_assert!(self.starts > 0, "more starts settled than began");
         self.starts = self.starts.saturating_sub(1);
         self.advance(now);
     }
 
-    /// A connection has ended. Ignored unless it is the current one or the one of the running attempt, whose loss may be reported before its
-    /// success.
+    /// A connection has ended. Ignored unless it is the current connection or the connection of the running attempt. The loss of the latter
+    /// may be reported before the success of the attempt.
     pub fn disconnected(&mut self, generation: Generation, reason: Option<&str>, now: Instant, chance: Chance) {
         let disconnect = match reason {
             None => "exec-server transport disconnected".to_owned(),
@@ -223,8 +226,8 @@ impl Reconnection {
         }
     }
 
-    /// The running attempt has received a part of the missing events. If connections break early, a recovery needs many of them, so
-    /// the deadline and the backoff start again.
+    /// The running attempt has received a part of the missing events. The deadline and the backoff start again, because a recovery needs
+    /// many connections if each of them breaks early.
     pub fn attempt_progressed(&mut self, generation: Generation, now: Instant) {
         let budget = self.policy.budget;
         if let ReconnectionState::Recovering(recovering) = &mut self.state

@@ -1,5 +1,6 @@
-//! How many bytes of input one write may carry. If connections break before a large write is through, the write never arrives, however
-//! often it is repeated. So writes are small after a connection was lost, and grow with the bytes that arrived since.
+//! How many bytes of input one write may carry. If every connection breaks before it has carried a large write, the write never arrives,
+//! however often it is repeated. So writes are small after a connection was lost, and grow with the number of bytes that have arrived
+//! since.
 
 /// The size of writes over the connections of one client. Uploads of files use the same sizes for their blocks; blocks can always be
 /// divided, because each says at which offset of the file it belongs.
@@ -13,17 +14,18 @@ pub struct WriteSize {
 }
 
 impl WriteSize {
-    /// A write is never limited to fewer bytes: its message is about as large as a handshake, and a connection that cannot carry a
-    /// handshake is none.
+    /// A write is never limited to fewer bytes. The message of such a write is about as large as a handshake, and a connection that cannot
+    /// carry a handshake is useless anyway.
     pub const LEAST_BYTES: usize = 1024;
-    /// Limit after a loss. Larger writes are hardly faster, and delay the messages behind them.
+    /// Upper bound of writes after a loss, and of writes that cannot be divided. Larger writes are hardly faster, and delay the messages
+    /// behind them.
     pub const MOST_BYTES: usize = 256 * 1024;
     /// A server accepts a write of this size for a process that has read all its earlier input, even when the queues of all processes
     /// together are full.
     pub const FAIR_BYTES: usize = 64 * 1024;
 
-    /// How many bytes the next write may have. `can_be_divided` says whether the server can tell if it has accepted a write, because then
-    /// a write that did not arrive can be sent again in smaller parts. Otherwise it must be repeated unchanged, so it has at most half of
+    /// How many bytes the next write may have. `can_be_divided` says whether the server can tell which writes it has accepted. If so, a
+    /// write that did not arrive can be sent again in smaller parts. If not, a write must be repeated unchanged, so it has at most half of
     /// the bytes that the connection has carried already: the next connection will probably carry it too.
     pub fn bytes(&self, can_be_divided: bool) -> usize {
         let server_limit = self.server_limit.unwrap_or(usize::MAX);
@@ -39,8 +41,8 @@ impl WriteSize {
         self.taken = self.taken.saturating_add(bytes as u64);
     }
 
-    /// The server has refused a write because its message was too large. Returns whether a smaller write is worth a try: false if this one
-    /// had only [`LEAST_BYTES`](Self::LEAST_BYTES).
+    /// The server has refused a write because its message was too large. Returns whether a smaller write is worth a try: false if this
+    /// write had only [`LEAST_BYTES`](Self::LEAST_BYTES).
     #[must_use]
     pub fn handle_too_large(&mut self, bytes: usize) -> bool {
         let half = (bytes / 2).max(Self::LEAST_BYTES);
@@ -68,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_grow_with_what_has_arrived() {
+    fn writes_grow_with_the_bytes_that_have_arrived() {
         let mut size = WriteSize::default();
         let mut grown = Vec::new();
         while size.bytes(false) < WriteSize::MOST_BYTES {

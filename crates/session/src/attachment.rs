@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ConnectionNumber(pub u64);
 
-/// The error of a resume: this connection is still attached.
+/// A resume was refused because this connection is still attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StillAttached(pub ConnectionNumber);
 
@@ -36,7 +36,7 @@ enum AttachmentPhase {
     Detached {
         /// When the attached connection was lost.
         lost_at: Instant,
-        /// When the lifetime began: the end of the attached connection, or of an observer that has asked for a lifetime.
+        /// When the lifetime began to run: when the attached connection ended, or when an observer that had asked for a lifetime left.
         since: Instant,
     },
     Ended,
@@ -45,6 +45,7 @@ enum AttachmentPhase {
 /// Stands for a connection that observes. The caller passes it to [`Attachment::observer_left`] when the connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Observer {
+    /// Whether this observer has asked for a lifetime of the session.
     keeps: bool,
 }
 
@@ -165,7 +166,8 @@ impl Attachment {
         matches!(self.phase, AttachmentPhase::Detached { .. })
     }
 
-    /// When the session ends if no connection comes before. `None` while a connection prevents that, and after the end.
+    /// When the session ends if no client resumes it before. `None` while a connection keeps the session alive, and after the session has
+    /// ended.
     pub fn expires_at(&self) -> Option<Instant> {
         match self.phase {
             AttachmentPhase::Detached { since, .. } if self.keepers == 0 => Some(since + self.lifetime()),
@@ -173,9 +175,10 @@ impl Attachment {
         }
     }
 
-    /// The rank of this session when a full server evicts one to make room; the lowest rank goes first, and of equal contents the session
-    /// that was left first. `None` if the session must stay: a connection is there, or a process runs. An empty session may go at
-    /// once, because its client loses nothing, and one with leftovers after the default lifetime.
+    /// The rank of this session when a full server evicts a session. The session with the lowest rank is evicted first: the contents
+    /// decide, and then the time since which the session is detached. `None` if the session must not be evicted: a connection is attached
+    /// or observes, or a process runs. An empty session may be evicted at once, because its client loses nothing; a session with leftovers
+    /// may be evicted after the default lifetime.
     pub fn eviction_order(&self, contents: SessionContents, now: Instant) -> Option<(SessionContents, Instant)> {
         let AttachmentPhase::Detached { since, .. } = self.phase else { return None };
         let may_go = match contents {
@@ -186,7 +189,7 @@ impl Attachment {
         (may_go && self.observers == 0).then_some((contents, since))
     }
 
-    /// When processes stop waiting for the lost client. `None` while a connection is attached, and after the end.
+    /// When processes stop waiting for the lost client. `None` while a connection is attached, and after the session has ended.
     pub fn hold_ends_at(&self) -> Option<Instant> {
         match self.phase {
             AttachmentPhase::Detached { lost_at, .. } => Some(lost_at + self.hold.min(self.lifetime())),

@@ -1,12 +1,13 @@
 //! The changes in a watched directory, as numbered messages to the client. Sent messages are kept for a while. A client that reconnects
-//! says the number of the last message it has: it gets the later messages again, or one that tells it to read the directory anew.
+//! sends the number of the last message that it has. The log then repeats the later messages. If they are no longer kept, one message tells
+//! the client to read the whole directory.
 //!
-//! The log knows neither paths nor files; `C` is a change.
+//! The log knows neither paths nor files; `C` is the type of a change.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Changes in one message, so that it stays far below the largest message size however long the paths are.
+/// The most changes in one message. A message stays far below the largest message size, however long the paths are.
 pub const MAX_CHANGES_PER_MESSAGE: usize = 500;
 
 /// One message of a watch.
@@ -45,7 +46,7 @@ pub struct ChangeLog<C> {
     sent_changes: usize,
     /// Number of the last message that was made.
     last_seq: u64,
-    /// Number of the last message that the present connection was sent.
+    /// Number of the last message that was sent over the present connection.
     sent: u64,
 }
 
@@ -65,7 +66,7 @@ impl<C> ChangeLog<C> {
         }
     }
 
-    /// The watch has seen changes. `overflow` says that it has missed others.
+    /// The watch has seen changes. `overflow` says that the watch has missed other changes.
     pub fn add(&mut self, changes: Vec<C>, overflow: bool) {
         self.overflow |= overflow;
         if self.overflow {
@@ -116,8 +117,8 @@ impl<C> ChangeLog<C> {
         Some(message)
     }
 
-    /// A client that has all messages up to `seq` is connected. The next messages are the later ones. If they are no longer kept, the next
-    /// message is an overflow instead.
+    /// A client that has all messages up to `seq` is connected. The next calls of [`next_message`](Self::next_message) return the later
+    /// messages. If these are no longer kept, the next message is an overflow instead.
     pub fn resume(&mut self, seq: u64) {
         if seq >= self.last_seq {
             self.sent = self.last_seq;
@@ -148,6 +149,7 @@ impl<C> ChangeLog<C> {
 mod tests {
     use super::*;
 
+    /// The next message: its number, its changes, `overflow` and `ended`.
     fn next(log: &mut ChangeLog<u32>) -> Option<(u64, Vec<u32>, bool, bool)> {
         log.next_message().map(|message| (message.seq, message.changes.to_vec(), message.overflow, message.ended))
     }

@@ -1,9 +1,9 @@
-//! Which events of a process each of its readers has been sent, and which it is known to have.
+//! For each reader of a process: which events were sent to it, and which events it has acknowledged.
 //!
-//! A [`Delivery`] owns the event log of one process. Events come in by `append`, `exit` and `close`; each reader takes them out
-//! by [`poll`](Delivery::poll) at its own speed. Readers are named by their connection. The client of the session is one reader, which
-//! outlives its connections: while it follows the process, a full log makes the process wait for it ([`room`](Delivery::room)). Readers
-//! that only watch never make the process wait. The value knows no sockets, no messages and no clock.
+//! A [`Delivery`] owns the event log of one process. The server adds events by `append`, `exit` and `close`, and takes them out by
+//! [`poll`](Delivery::poll) for each reader at the speed of that reader. A reader is identified by its connection. One reader is the client
+//! of the session, which outlives its connections. While the client follows the process, a full log makes the process wait for the client
+//! ([`room`](Delivery::room)). Readers that only watch never make the process wait. The value knows no sockets, no messages and no clock.
 
 mod reader;
 mod reclaim;
@@ -22,13 +22,13 @@ pub use self::reclaim::{MemoryPressure, ReclaimStep, Reclaimed};
 /// What the server sends again to a client that has reconnected and sends no `process/read`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resend {
-    /// Every event that the client has not acknowledged. It recognises by the sequence numbers which of them it has.
+    /// Every event that the client has not acknowledged. The client recognises by the sequence numbers which events it already has.
     Unacknowledged,
     /// No event, because the events of this client carry no sequence numbers.
     Never,
 }
 
-/// The answer to [`Delivery::poll`]. A log that keeps old output in a store will need a third answer: the range to fetch first.
+/// The answer to [`Delivery::poll`].
 #[derive(Debug)]
 pub enum Polled {
     /// Events to send now, in order.
@@ -42,8 +42,8 @@ pub enum Polled {
 pub struct EventBatch {
     /// At least one event, in sequence order.
     pub events: Vec<LogEvent>,
-    /// Bytes of output in the events, and [`CHUNK_OVERHEAD_BYTES`] for each chunk: a process that writes single bytes must not
-    /// reach the limit of retained chunks before its reader is asked for an acknowledgement.
+    /// Bytes of output in the events, and [`CHUNK_OVERHEAD_BYTES`] for each chunk. Without the overhead, a process that writes single bytes
+    /// would reach the limit of retained chunks before its reader is asked for an acknowledgement.
     pub output_bytes: usize,
     /// Further events could be sent to the reader at once.
     pub has_more: bool,
@@ -66,8 +66,9 @@ impl EventBatch {
 pub struct ReadAnswer {
     /// The output that was asked for.
     pub page: Page,
-    /// This read told the server what the client already has. Events that follow the page are sent as soon as
-    /// [`Delivery::answer_queued`] reports that the page is on its way.
+    /// Whether the server has learned from this read which events the client has. This is so for the first read after a reconnect, and for
+    /// the first read of a process that an observer started. The events after the page are sent as soon as [`Delivery::answer_queued`]
+    /// reports that the page is in the send queue.
     pub catches_up: bool,
 }
 
@@ -79,7 +80,7 @@ pub struct Delivery {
     client: DeliveryReader,
     watchers: Vec<DeliveryReader>,
     resend: Resend,
-    /// Set by [`finish`](Self::finish).
+    /// The server shuts down, see [`finish`](Self::finish).
     is_finishing: bool,
 }
 
@@ -95,8 +96,8 @@ impl Delivery {
         &self.log
     }
 
-    /// The process wrote `buffer[..count]`. Replaces `buffer` by one of the same length for the next read, if that saves a copy. The log may
-    /// drop old output to make room. Returns how many of the dropped bytes no reader has acknowledged.
+    /// The process wrote `buffer[..count]`. Replaces `buffer` by one of the same length for the next read, if that saves a copy. The log
+    /// may drop old output, to stay within its limits. Returns how many of the dropped bytes no reader has acknowledged.
     pub fn append(&mut self, stream: Stream, buffer: &mut Vec<u8>, count: usize) -> u64 {
         let safe_bytes = self.dropped_or_acknowledged_bytes();
         if count >= buffer.len() / 2 {
@@ -143,8 +144,8 @@ impl Delivery {
     }
 
     /// The session's client has reconnected over this connection, or another client has taken the session over. No event is sent until the
-    /// first read of the client says what it has, or until [`stop_awaiting_read`](Self::stop_awaiting_read). Until then the process waits
-    /// for the client only if a client has followed the process before and has not said goodbye.
+    /// first read of the client says which events it has, or until [`stop_awaiting_read`](Self::stop_awaiting_read). Until then the process
+    /// waits for the client only if a client has followed the process before and has not said goodbye.
     pub fn attach(&mut self, connection: ConnectionNumber) {
         self.client.attach(connection);
     }
@@ -154,8 +155,8 @@ impl Delivery {
         self.watchers.push(DeliveryReader::watcher(connection, after));
     }
 
-    /// The connection has ended. The client of the session stays a reader, and the process waits for it until `hold_until` unless it has said
-    /// goodbye.
+    /// The connection has ended. The client of the session stays a reader, and the process waits for the client until `hold_until`, unless
+    /// the client has said goodbye.
     pub fn detach(&mut self, connection: ConnectionNumber, departure: Departure, hold_until: Instant) {
         self.watchers.retain(|watcher| watcher.connection != Some(connection));
         if self.client.connection == Some(connection) {
@@ -179,8 +180,8 @@ impl Delivery {
         }
     }
 
-    /// The reader has received every event up to `seq`. A smaller number than before changes nothing, and neither does a connection that is
-    /// not a reader any more.
+    /// The reader has received every event up to `seq`. A smaller number than before changes nothing. An acknowledgement over a connection
+    /// that is no longer a reader changes nothing either.
     pub fn acknowledge(&mut self, connection: ConnectionNumber, seq: u64) {
         let known = self.log.acknowledged_through(seq.min(self.log.next_seq() - 1));
         if let Some(reader) = self.reader(connection)
@@ -190,9 +191,9 @@ impl Delivery {
         }
     }
 
-    /// The client asks for the output after the event `after`. The first read after [`attach`](Self::attach) says what the client has, so
-    /// events are sent from the end of the page on. A page that ends inside a chunk does not count as that read: the next event would be
-    /// the whole chunk, and the connection may be too bad to carry it.
+    /// The client asks for the output after the event `after`. The first read after [`attach`](Self::attach) says which events the client
+    /// has, so the server sends the events that follow the page. A read whose page ends inside a chunk does not count as the first read:
+    /// the next event would be the whole chunk, and the connection may be too bad to carry the chunk.
     ///
     /// All other reads return output and acknowledge nothing. A read by a client that has paused the process acknowledges nothing either.
     pub fn read(
@@ -228,15 +229,15 @@ impl Delivery {
         }
     }
 
-    /// The client has sent no read for too long after it has reconnected. Everything that it has not acknowledged is sent again.
+    /// The client has sent no read for too long after it has reconnected. Every event that the client has not acknowledged is sent again.
     pub fn stop_awaiting_read(&mut self, connection: ConnectionNumber) {
         if self.client.connection == Some(connection) {
             self.send_unacknowledged_again();
         }
     }
 
-    /// Ends the wait for the first read of the client, if it is awaited. With [`Resend::Never`], output that was sent counts as acknowledged,
-    /// because its receipt was lost with the old connection.
+    /// Ends the wait for the first read of the client, if the server waits for that read. With [`Resend::Never`], output that was sent
+    /// counts as acknowledged, because its receipt was lost with the old connection.
     fn send_unacknowledged_again(&mut self) {
         if self.client.stage != Stage::AwaitingRead {
             return;
@@ -300,8 +301,8 @@ impl Delivery {
         client.is_paused() || self.log.is_closed() && !(client.may_be_sent_events() && self.is_unsent(client))
     }
 
-    /// Whether the session's client has paused the process and was not sent all events since. A closed process must not be forgotten
-    /// before they are sent.
+    /// Whether the session's client has paused the process and was not sent all events since. The server must not forget a closed process
+    /// before those events are sent.
     pub fn owes_paused_events(&self) -> bool {
         self.client.has_paused() && self.is_unsent(&self.client)
     }

@@ -1,8 +1,9 @@
 //! The server's rules of a session, as values without sockets, tasks or a clock: the caller says what happened and what time it is.
 //!
-//! [`Delivery`] is the largest: the events of one process and how far each reader has got; start reading there. [`Attachment`] says which
-//! connection a session belongs to and when it ends. [`ChangeLog`] has the messages of a watched directory. The rest is smaller rules
-//! that the server's tasks ask: input of a process, receipts of a connection, signs of life, timers and limits.
+//! Start reading at [`Delivery`], the largest of them: it holds the events of one process and how far each reader has got. [`Attachment`]
+//! says which connection a session belongs to and when it ends. [`ChangeLog`] holds the messages about a watched directory. The other
+//! modules hold smaller rules: the input of a process, receipts (proofs that a client has received output), signs of life of a connection,
+//! timers and limits.
 #![forbid(unsafe_code)]
 
 mod attachment;

@@ -3,8 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-/// A blocked writer may continue when the peer has read a third of the kernel's buffer. Reading the whole buffer, at the end of which a
-/// ping may be, takes the peer three times as long.
+/// A blocked writer may continue when the peer has read a third of the kernel's send buffer. A ping may be at the end of that buffer, and
+/// the peer needs three times as long to read all of it.
 const THIRDS_OF_A_BUFFER: u32 = 3;
 
 /// Upper bound of the extra time for a slow peer, as a multiple of the deadline. A peer that stops reading must be given up in the end,
@@ -15,7 +15,7 @@ const LONGEST_ALLOWANCE: u32 = 3;
 #[derive(Debug)]
 pub struct PeerLiveness {
     last_sign: Instant,
-    /// Since when the transport accepts no bytes. `None` while it accepts them.
+    /// Since when the transport accepts no bytes. `None` while it accepts bytes.
     blocked_since: Option<Instant>,
     /// How long the peer will need to read all bytes that the transport has accepted, at its speed so far.
     drain_allowance: Duration,
@@ -48,8 +48,8 @@ impl PeerLiveness {
         self.blocked_since.get_or_insert(now);
     }
 
-    /// The transport accepts bytes. If it was blocked before, the peer has read some. If it was not, this does not count: the bytes fit into
-    /// the buffers of this machine.
+    /// The transport accepts bytes. If writes were blocked before, this is a sign of life, because the peer has read some bytes. Otherwise
+    /// it is none, because the bytes may only have filled the buffers of this machine.
     pub fn writes_resumed(&mut self, now: Instant) {
         if let Some(since) = self.blocked_since.take() {
             self.last_sign = now;
@@ -109,7 +109,7 @@ mod tests {
         }
         assert_eq!(peer.given_up_at(clock.at(25), DEADLINE), clock.at(45));
         peer.ping_answered(false, clock.at(41));
-        assert_eq!(peer.given_up_at(clock.at(25), DEADLINE), clock.at(61), "an answer proves that it reads");
+        assert_eq!(peer.given_up_at(clock.at(25), DEADLINE), clock.at(61), "an answer proves that the peer reads");
     }
 
     #[test]

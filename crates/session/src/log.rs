@@ -1,7 +1,7 @@
 //! The event log of one process: output, exit and close with common sequence numbers. The amount of output that it retains is limited.
 //!
-//! Small writes are merged into the last chunk until a reader has seen it, so a slow reader gets few large chunks, however small the
-//! writes of the process are. Sequence numbers start at 1 and have no holes. The log knows no readers: how far each of them has got is
+//! Small writes are merged into the last chunk until a reader has seen that chunk, so a slow reader gets few large chunks, however small
+//! the writes of the process are. Sequence numbers start at 1 and have no holes. The log knows no readers: how far each of them has got is
 //! the concern of [`Delivery`](crate::Delivery), which owns the log.
 
 use std::collections::VecDeque;
@@ -33,7 +33,7 @@ impl Default for LogLimits {
 const LARGE_BYTES: usize = 64 << 10;
 
 /// Memory of a chunk beside its bytes: its entry in a queue that grows by doubling, what the allocator adds, and the reference count once
-/// it was read. Measured: 126 bytes for a chunk of one byte.
+/// the chunk was read. Measured: 126 bytes for a chunk of one byte.
 pub const CHUNK_OVERHEAD_BYTES: usize = 128;
 
 /// How a process exited.
@@ -139,7 +139,9 @@ pub struct EventLog {
     total_bytes: u64,
     /// Sequence number of the newest chunk that was dropped.
     dropped_through: u64,
+    /// The exit event and its sequence number.
     exit: Option<(u64, LoggedExit)>,
+    /// Sequence number of the close event.
     closed: Option<u64>,
     /// The buffer of a large chunk that was dropped, to be used for the next large chunk.
     spare: Option<Vec<u8>>,
@@ -226,7 +228,7 @@ impl EventLog {
         seq
     }
 
-    /// The first event after `cursor`. A chunk that is returned is seen from now on, so it never changes again.
+    /// The first event after `cursor`. A returned chunk counts as seen by a reader, so no output is merged into it any more.
     pub fn next_event(&mut self, cursor: u64) -> Option<LogEvent> {
         let state = [
             self.exit.filter(|(seq, _)| *seq > cursor).map(|(seq, exit)| LogEvent::Exited { seq, exit }),
@@ -249,7 +251,8 @@ impl EventLog {
         [self.newest_output(), exit, self.closed].into_iter().flatten().any(|seq| seq > cursor)
     }
 
-    /// Retained output after the event `after`: at most `max_bytes`, but always one chunk if there is one. All of it is seen from now on.
+    /// Retained output after the event `after`: at most `max_bytes`, but always one chunk if there is one. The returned chunks count as
+    /// seen by a reader.
     pub fn read(&mut self, after: u64, max_bytes: Option<u64>) -> Page {
         self.seal();
         let first = self.sealed.partition_point(|chunk| chunk.seq <= after);
@@ -292,8 +295,8 @@ impl EventLog {
         page
     }
 
-    /// Whether a read that waits for something after `after` can be answered: with output, with an exit that the reader has not seen, or
-    /// because the process is closed.
+    /// Whether a read that waits for events after `after` can be answered now: there is later output, or an exit that the reader has not
+    /// seen, or the process is closed.
     pub fn has_news_after(&self, after: u64) -> bool {
         self.newest_output().is_some_and(|seq| seq > after)
             || self.closed.is_some()
@@ -405,7 +408,7 @@ impl EventLog {
 
     fn seal(&mut self) {
         if let Some(OpenChunk { seq, stream, mut bytes }) = self.open.take() {
-            // The limit counts bytes of output, so unused capacity must not double the memory that they take.
+            // The limit counts bytes of output, so unused capacity must not double the memory of those bytes.
             if bytes.capacity() > bytes.len() + bytes.len() / 4 {
                 bytes.shrink_to_fit();
             }

@@ -11,17 +11,18 @@ const FAST_BYTES: usize = 256 << 10;
 /// The time over which bytes are counted.
 const WINDOW: Duration = Duration::from_millis(2);
 /// How long the server waits before it reads a fast stream again. Within this time a process does not fill the largest pipe.
-const REST: Duration = Duration::from_micros(300);
+const PAUSE: Duration = Duration::from_micros(300);
 
-/// The recent speed of one stream: the begin of the window, and the bytes that were read in it.
+/// The recent speed of one stream.
 #[derive(Debug, Default)]
 pub struct Pace {
+    /// When the current window began, and how many bytes were read since. `None` if no window has begun.
     window: Option<(Instant, usize)>,
 }
 
 impl Pace {
-    /// The stream was read until it was empty, and `bytes` were read. Returns the time before which it must not be read again. `None`: it
-    /// is read as soon as it has output.
+    /// The stream was read until it was empty, and `bytes` were read. Returns the time before which the stream must not be read again.
+    /// `None` if it may be read as soon as it has output.
     pub fn emptied(&mut self, bytes: usize, now: Instant) -> Option<Instant> {
         let (since, before) = match self.window {
             Some((since, before)) if now.saturating_duration_since(since) < WINDOW => (since, before),
@@ -32,9 +33,10 @@ impl Pace {
             self.window = Some((since, brought));
             return None;
         }
-        // The output of the rest is read at once, and its amount shows whether the stream is still fast. Earlier reads do not count.
+        // After the pause, the output of the whole pause is read at once. Its amount shows whether the stream is still fast, so earlier
+        // reads no longer count.
         self.window = None;
-        Some(now + REST)
+        Some(now + PAUSE)
     }
 }
 
@@ -47,9 +49,9 @@ mod tests {
     #[test]
     fn a_slow_stream_is_never_delayed() {
         let (mut pace, start) = (Pace::default(), Instant::now());
-        for turn in 0..10_000 {
-            let now = start + Duration::from_millis(turn);
-            assert_eq!(pace.emptied(64 * KIB, now), None, "64 MiB a second, turn {turn}");
+        for millisecond in 0..10_000 {
+            let now = start + Duration::from_millis(millisecond);
+            assert_eq!(pace.emptied(64 * KIB, now), None, "64 MiB a second, after {millisecond} ms");
         }
     }
 
@@ -57,7 +59,7 @@ mod tests {
     fn a_burst_is_delayed_only_when_it_is_large() {
         let (mut pace, now) = (Pace::default(), Instant::now());
         assert_eq!(pace.emptied(255 * KIB, now), None);
-        assert_eq!(pace.emptied(KIB, now), Some(now + REST));
+        assert_eq!(pace.emptied(KIB, now), Some(now + PAUSE));
     }
 
     #[test]
@@ -71,8 +73,8 @@ mod tests {
     #[test]
     fn a_stream_that_has_become_slow_is_not_delayed() {
         let (mut pace, now) = (Pace::default(), Instant::now());
-        let rested = pace.emptied(1024 * KIB, now).unwrap();
-        assert_eq!(pace.emptied(10, rested), None);
-        assert_eq!(pace.emptied(10, rested + Duration::from_micros(10)), None);
+        let after_pause = pace.emptied(1024 * KIB, now).unwrap();
+        assert_eq!(pace.emptied(10, after_pause), None);
+        assert_eq!(pace.emptied(10, after_pause + Duration::from_micros(10)), None);
     }
 }

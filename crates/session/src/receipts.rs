@@ -1,9 +1,10 @@
 //! Which events the peer of one connection is known to have received.
 //!
-//! The protocol has no acknowledgements, but a WebSocket peer answers pings in order: a pong proves that everything sent before its
-//! ping was read. So a numbered ping follows at the latest after [`STRETCH_BYTES`] of output, and output of a running process stays
-//! retained until its pong is back. Output that a broken connection has lost can then be read again. Other transports prove a receipt by
-//! the end of a write ([`Receipts::flushed`]). This value knows no frames and no clock. `K` identifies a process.
+//! The protocol has no acknowledgements, but a WebSocket peer answers pings in order: a pong proves that everything sent before its ping
+//! was read. So the server sends a numbered ping at the latest after [`STRETCH_BYTES`] of output, and retains the output of a running
+//! process until the pong to a later ping has come. Output that a broken connection has lost can then be read again. On other transports, a
+//! finished write proves that the peer has received the output ([`Receipts::flushed`]). This value knows no frames and no clock. `K`
+//! identifies a process.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
@@ -12,15 +13,16 @@ use std::time::Instant;
 /// Bytes of output between two pings.
 const STRETCH_BYTES: usize = 64 << 10;
 
-/// A ping also follows each quarter of what a process retains, so that the process never waits for a ping that was not sent.
+/// A ping also follows each quarter of the output that a process may retain. So a process whose log is full never waits for a ping that was
+/// not sent.
 const PINGS_PER_FULL_LOG: usize = 4;
 
-/// Bytes of answers between two pings. A slow peer answers a ping late if megabytes of answers are in front of it. With a ping after each
-/// such stretch, a slow peer answers regularly. A fast peer does not notice so few pings.
+/// Bytes of answers between two pings. A slow peer answers a ping late if megabytes of answers were sent before that ping. With a ping
+/// after each such stretch, even a slow peer sends pongs regularly. For a fast peer, so few pings cost next to nothing.
 const ANSWER_STRETCH_BYTES: usize = 1 << 20;
 
-/// Pings that may wait for their pongs. A further ping replaces the newest of them and stands for both. So a peer that never answers a
-/// ping needs no more memory than this.
+/// Pings that may wait for their pongs. A further ping replaces the newest waiting ping, and its pong then counts for both. So the memory
+/// for a peer that never answers pings is bounded.
 pub const MAX_WAITING_PINGS: usize = 256;
 
 /// The events that were sent over one connection and for which there is no proof that the peer has received them.
@@ -41,8 +43,9 @@ pub struct Receipts<K> {
 #[derive(Debug)]
 struct Ping<K> {
     number: u64,
-    /// When the server decided to ping, which can be long before the transport takes the ping.
+    /// When the server decided to ping. The transport may accept the ping much later.
     wanted_at: Instant,
+    /// For each process, the last event that was sent before this ping and after the ping before it.
     covers: Vec<(K, u64)>,
 }
 
@@ -67,15 +70,15 @@ impl<K: Eq + Hash> Receipts<K> {
         self.output_bytes >= self.stretch_limit
     }
 
-    /// The last events of a process were sent. They need no receipt, because a process that has ended waits for nobody. Returns whether a
-    /// ping should follow.
+    /// The last events of a process were sent. They need no receipt, because a process that has ended waits for no client. Returns whether
+    /// a ping should follow.
     pub fn sent_last(&mut self, process: &K, output_bytes: usize) -> bool {
         self.since_ping.remove(process);
         self.output_bytes += output_bytes;
         self.output_bytes >= self.stretch_limit
     }
 
-    /// An answer of so many bytes was sent. Returns whether a ping should follow.
+    /// An answer of `bytes` bytes was sent. Returns whether a ping should follow.
     pub fn answer_sent(&mut self, bytes: usize) -> bool {
         self.answer_bytes += bytes;
         self.answer_bytes >= ANSWER_STRETCH_BYTES
@@ -118,8 +121,9 @@ impl<K: Eq + Hash> Receipts<K> {
         Some(received)
     }
 
-    /// Everything that was sent is flushed, over a transport where that proves that it is received. Returns for each process the last event
-    /// that is received now. Pings stay unanswered, because a flush does not prove that the peer is alive.
+    /// The transport has flushed everything that was sent. The caller calls this only for transports where a flush proves that the peer has
+    /// received the bytes. Returns for each process the last event that the peer has received. Pings stay unanswered, because a flush does
+    /// not prove that the peer is alive.
     pub fn flushed(&mut self) -> Vec<(K, u64)> {
         self.output_bytes = 0;
         self.answer_bytes = 0;
@@ -230,10 +234,10 @@ mod tests {
     fn a_pong_counts_once_and_only_if_its_ping_was_sent() {
         let mut receipts = receipts();
         let ping = receipts.ping(Instant::now());
-        assert_eq!(receipts.pong(&2_u64.to_be_bytes()), None, "never sent");
-        assert_eq!(receipts.pong(b"?"), None, "not one of ours");
+        assert_eq!(receipts.pong(&2_u64.to_be_bytes()), None, "this ping was never sent");
+        assert_eq!(receipts.pong(b"?"), None, "no ping has this payload");
         assert!(receipts.pong(&ping).is_some());
-        assert_eq!(receipts.pong(&ping), None, "answered before");
+        assert_eq!(receipts.pong(&ping), None, "the ping was answered before");
     }
 
     #[test]

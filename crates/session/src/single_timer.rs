@@ -1,5 +1,6 @@
-//! A timer whose deadline may move while it is in the heap of the janitor. It is in the heap once, however often the deadline moves, so
-//! that timers far in the future do not pile up. A timer that fires early is set again with the new deadline.
+//! A timer whose deadline may move while the timer is in the heap of the janitor, the server's task for delayed work. The timer is in the
+//! heap once, however often the deadline moves, so that timers far in the future do not pile up. A timer that fires early is set again with
+//! the new deadline.
 
 use std::time::Instant;
 
@@ -8,8 +9,8 @@ use std::time::Instant;
 pub struct SingleTimer(Option<Instant>);
 
 impl SingleTimer {
-    /// The deadline is `due` now. Returns the time at which the caller must put a timer into the heap, or `None` if one is there already
-    /// that fires no later. When a timer fires before the deadline, the caller calls this again.
+    /// The deadline is `due` now. Returns the time at which a new timer must fire, which the caller puts into the heap. `None` if the heap
+    /// already has a timer that fires no later. When a timer fires before the deadline, the caller calls this again.
     pub fn set(&mut self, due: Instant, now: Instant) -> Option<Instant> {
         if self.0.is_some_and(|fires| now < fires && fires <= due) {
             return None;

@@ -1,5 +1,5 @@
 //! The input that waits to be written to the stdin of one process: bounded, in order, and each write accepted once. The queue does no IO:
-//! the process actor writes [`StdinQueue::front`] and reports how much was written.
+//! the server's task of the process writes [`StdinQueue::front`] and reports how much was written.
 
 use std::collections::VecDeque;
 
@@ -8,8 +8,8 @@ use protocol::WriteId;
 
 use crate::WriteIds;
 
-/// Memory of a waiting write beside its bytes: its entry in the queue and what the allocator adds. Without it, writes of single bytes
-/// would occupy sixty times as much memory as the limit allows.
+/// Memory of a waiting write beside its bytes: its entry in the queue and what the allocator adds. If the overhead did not count, writes of
+/// single bytes would occupy sixty times as much memory as the limit allows.
 const WRITE_OVERHEAD_BYTES: usize = 64;
 
 /// The writes to the stdin of one process that the process has not taken yet.
@@ -38,7 +38,7 @@ pub enum OfferResult {
     Accepted,
     /// A write with this id was accepted before, so this one is ignored.
     Repeated,
-    /// The queue is full. The write must be offered again when there is room.
+    /// The queue is full. The caller must offer the write again when the queue has room.
     Full,
     /// The queues of all processes together are full.
     AllQueuesFull,
@@ -63,8 +63,8 @@ impl StdinQueue {
         Self { state: StdinQueueState::Closed, ..Self::new(0) }
     }
 
-    /// Offers a write. Each id is accepted once. `room` is the number of bytes that the queues of all processes together still accept. The id
-    /// is remembered in the same step in which the bytes are queued, so that one never happens without the other.
+    /// Offers a write. Each id is accepted once. `room` is the number of bytes that the queues of all processes together still accept. The
+    /// id is remembered in the same step in which the bytes are queued, so a remembered id always means that its bytes were queued.
     pub fn offer(&mut self, id: Option<&WriteId>, bytes: &Bytes, room: usize) -> OfferResult {
         if id.is_some_and(|id| self.ids.contains(id)) {
             return OfferResult::Repeated;
@@ -72,8 +72,8 @@ impl StdinQueue {
         if self.state != StdinQueueState::Open {
             return OfferResult::Closed;
         }
-        // A client sends a write of no bytes to learn whether the write with this id was accepted. It may ask again, so the id is not
-        // remembered.
+        // A client sends a write of no bytes to learn whether the write with this id was accepted. The client may ask again, so the id is
+        // not remembered.
         if bytes.is_empty() {
             return OfferResult::Accepted;
         }
@@ -97,8 +97,8 @@ impl StdinQueue {
         }
     }
 
-    /// Adds bytes that the server itself writes, such as the end-of-file character of a terminal. A full queue ignores them: the process
-    /// does not read its input anyway.
+    /// Adds bytes that the server itself writes, such as the end-of-file character of a terminal. A full queue ignores these bytes: the
+    /// process does not read its input anyway.
     pub fn push(&mut self, bytes: impl AsRef<[u8]>) {
         if self.state == StdinQueueState::Open && self.waiting_bytes < self.limit.max(1) {
             self.enqueue(Bytes::copy_from_slice(bytes.as_ref()));
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_ends_writes_what_waits_and_refuses_new_writes() {
+    fn a_queue_that_ends_still_writes_waiting_input_and_refuses_new_writes() {
         let mut queue = StdinQueue::new(1000);
         offer(&mut queue, "1", "ab");
         queue.push(b"\x04");

@@ -5,7 +5,7 @@ use std::hash::{BuildHasher as _, RandomState};
 
 use protocol::WriteId;
 
-/// Write ids that are remembered. A client does not have more writes in flight than this.
+/// How many write ids of one process are remembered. A client does not have more writes in flight than this.
 pub const MAX_REMEMBERED_WRITES: usize = 4096;
 
 /// The most recent write ids of a process. Only a hash of 128 bits is kept of each id, so that long ids need no more memory. The hash is

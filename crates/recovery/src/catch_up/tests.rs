@@ -1,4 +1,4 @@
-//! Which events an answer to `process/read` adds, and when it is refused.
+//! Which events an answer to `process/read` adds, and which answers are refused.
 
 use protocol::{Base64Bytes, OutputChunk, Stream};
 
@@ -11,7 +11,7 @@ fn output(text: &str) -> Event {
     Event::Output { stream: Stream::Stdout, chunk: Bytes::from(text.to_owned()) }
 }
 
-/// An order that has handed out these events.
+/// An `EventOrder` that has handed out these events.
 fn known(events: &[Event]) -> EventOrder {
     let mut order = EventOrder::default();
     for (seq, event) in (1..).zip(events) {
@@ -190,7 +190,11 @@ fn a_pushed_exit_learns_from_the_answer_whether_the_sandbox_denied_something() {
     assert_eq!(denial(Some(false), denied()), Some(true));
     assert_eq!(denial(Some(true), exited([(1, "a")], 3)), Some(true));
     assert_eq!(denial(None, exited([(1, "a")], 3)), Some(false));
-    assert_eq!(denial(None, running([(1, "a")], 2)), None, "the answer is older than the exit and knows nothing");
+    assert_eq!(
+        denial(None, running([(1, "a")], 2)),
+        None,
+        "the answer is older than the exit and cannot know of a denial"
+    );
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! How a client learns the end of a process, and how many reads each way needs.
+//! How a client learns that a process has ended, and how many reads it needs in each case.
 
 use bytes::Bytes;
 use protocol::{Base64Bytes, OutputChunk, Stream};

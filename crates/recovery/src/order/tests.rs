@@ -28,7 +28,7 @@ fn events_are_handed_out_in_the_order_of_their_numbers() {
     for (seq, event) in [(4, Event::Closed), (1, output(1)), (3, exited()), (2, output(2))] {
         order.handle_event(seq, event.clone()).unwrap();
         order.handle_event(seq, event).unwrap();
-        assert_eq!(order.has_hole(), seq == 4, "after {seq} nothing was handed out yet");
+        assert_eq!(order.has_hole(), seq == 4, "after event {seq}: only a missing first event is a hole");
     }
     assert_eq!(drain(&mut order), [(1, output(1)), (2, output(2)), (3, exited()), (4, Event::Closed)]);
     assert_eq!((order.last(), order.is_closed(), order.has_hole()), (4, true, false));
@@ -60,7 +60,7 @@ fn no_event_follows_the_close() {
 }
 
 #[test]
-fn skipping_events_closes_the_hole_before_later_ones() {
+fn skipping_events_closes_the_hole_before_later_events() {
     let mut order = EventOrder::new(OrderLimits { events: 3, bytes: 8 });
     for seq in [4, 5, 7] {
         order.handle_event(seq, output(1)).unwrap();

@@ -27,7 +27,7 @@ impl Scene {
         })
     }
 
-    /// A connection that lasted for longer than `stable_after` and was then lost.
+    /// The usual policy, after the loss of a connection that lasted longer than `stable_after`.
     fn lost() -> Self {
         let mut scene = Self::usual();
         scene.pass(10 * SECOND);
@@ -208,7 +208,7 @@ fn a_start_begins_only_over_the_current_connection() {
     assert!(scene.reconnection.start_began(Generation(1)));
     scene.actions();
     scene.lose(1);
-    assert_eq!(scene.actions(), [fail_streams()], "only the start that began is waited for");
+    assert_eq!(scene.actions(), [fail_streams()], "the client waits for the start that began");
     scene.settle();
     assert_eq!(scene.actions(), [], "the connection was too short to reset the backoff");
     scene.pass(SECOND);
@@ -456,7 +456,7 @@ fn an_attempt_that_receives_missing_events_starts_the_deadline_again() {
         scene.fail_attempt(attempt, "reset");
         assert_eq!(scene.reconnection.failure(), None, "attempt {attempt}");
         attempt += 1;
-        // The wait is that after the first failure.
+        // The wait is as short as after a first failure.
         scene.pass(SECOND);
         let actions = scene.actions();
         assert_eq!(actions.last(), Some(&Action::Attempt(Generation(attempt))), "{actions:?}");

@@ -9,7 +9,7 @@ use crate::truth::Truth;
 
 pub(crate) struct SimulatedClient {
     order: EventOrder,
-    /// Number of symbols of the [`Truth`] that were handed out.
+    /// How many symbols of the [`Truth`] were handed out. A symbol is a byte of output, the exit or the close.
     position: usize,
     received_bytes: u64,
     /// An unnumbered close that came while the answer to a read was awaited.
@@ -45,7 +45,9 @@ impl SimulatedClient {
     pub(crate) fn take_push(&mut self, push: Push, awaits_answer: bool) {
         match push {
             _ if self.has_failed() => {}
-            Push::Event(seq, event) => self.order.handle_event(seq, event).expect("few events wait"),
+            Push::Event(seq, event) => {
+                self.order.handle_event(seq, event).expect("fewer events wait than the limit allows")
+            }
             Push::UnnumberedClose if awaits_answer => self.held_close = true,
             Push::UnnumberedClose => self.order.handle_unnumbered_close(),
             Push::Ping(_) => {}
@@ -91,8 +93,7 @@ impl SimulatedClient {
         }
     }
 
-    /// Takes the answer to the first read of a client that does not know the process. If there is a gap, it begins
-    /// after the gap.
+    /// Takes the answer to the first read of a client that does not know the process. If there is a gap, the client begins after the gap.
     pub(crate) fn begin(&mut self, answer: ReadResult, truth: &Truth) {
         if answer.gap {
             let first = answer.chunks.first().map_or(answer.next_seq, |chunk| chunk.seq);

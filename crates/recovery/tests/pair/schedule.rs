@@ -15,12 +15,14 @@ pub(crate) const RECOVERY_BUDGET: Time = 5000;
 /// Which server the client is connected to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ServerKind {
-    /// Ours: reports gaps, answers in pages, waits for the first read after a resume, and makes the process wait for its client.
+    /// The server of this project: reports gaps, answers in pages, waits for the first read after a resume, and makes the process wait for
+    /// its client.
     Ours,
-    /// The reference: reports neither gaps nor the number of the exit, and sends whatever happens while a client is attached.
+    /// The reference implementation: reports neither gaps nor the sequence number of the exit, and sends an event only to a client that is
+    /// attached when the event happens.
     Reference,
-    /// An older reference: its close has no number, and its exit does not say whether the sandbox denied something. It never drops
-    /// output, because a client could not notice that.
+    /// An older version of the reference implementation: its close has no sequence number, and its exit does not say whether the sandbox
+    /// denied something. It never drops output, because its client could not notice that.
     Old,
 }
 

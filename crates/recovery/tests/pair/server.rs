@@ -1,4 +1,5 @@
-//! The server's end of the simulation: a `Delivery`, its receipts, and the messages that each kind of server sends.
+//! The server's end of the simulation: a `Delivery`, the receipts that prove which output a client has received, and the messages that each
+//! kind of server sends.
 
 use std::collections::BTreeMap;
 use std::collections::VecDeque;
@@ -37,7 +38,7 @@ pub(crate) struct SimulatedServer {
     hold_ends: Option<Instant>,
     /// Acts of the process that wait until the delivery has room for output.
     waiting: VecDeque<ProcessAct>,
-    /// Messages of the server kinds that send each event as it happens.
+    /// Unsent messages of the kinds of server that send each event when it happens.
     outbox: Vec<(ConnectionNumber, Push)>,
     max_chunk_bytes: usize,
     pub(crate) truth: Truth,

@@ -18,10 +18,12 @@ const READ_GRACE: Time = 1000;
 const SERVER_GIVES_UP_AFTER: Time = 6000;
 /// Far beyond the end of any schedule.
 const END_OF_TIME: Time = 300_000;
+/// A simulation with more entries on its agenda than this counts as endless.
 const MOST_HAPPENINGS: u64 = 50_000;
 
 /// The connection of the client that takes the session over. It never breaks.
 const TAKER: ConnectionNumber = ConnectionNumber(1_000_000);
+/// A connection that only watches the process. It never breaks.
 const WATCHER: ConnectionNumber = ConnectionNumber(1_000_001);
 
 /// An entry of the agenda.
@@ -78,7 +80,7 @@ enum ToClient {
     TakenOver,
 }
 
-/// The way of a message that is in flight.
+/// Connection, time of sending and direction of a message that is in flight.
 struct Flight {
     generation: Generation,
     sent: Time,
@@ -90,9 +92,9 @@ pub(crate) struct PairSimulation {
     start: Instant,
     now: Time,
     agenda: BTreeMap<(Time, u64), (Option<Flight>, Happening)>,
-    /// Entries that were ever made, to keep those of the same time in order.
+    /// Number of entries that were ever made. It keeps entries with the same time in order.
     agenda_entries: u64,
-    /// Dice that were used, see [`Schedule::dice`].
+    /// How many random numbers were used, see [`Schedule::dice`].
     rolls: usize,
     /// Attempts to connect so far.
     attempts: usize,
@@ -100,7 +102,7 @@ pub(crate) struct PairSimulation {
     client: SimulatedClient,
     reconnection: Reconnection,
     cuts: BTreeMap<Generation, Cut>,
-    /// When the last message of a connection arrives in each direction: later messages do not overtake it.
+    /// When the last message of a connection arrives in each direction (`true`: at the client). Later messages do not overtake it.
     arrivals: BTreeMap<(Generation, bool), Time>,
     /// Connections for which [`Happening::Writable`] is on the agenda.
     writable: BTreeSet<ConnectionNumber>,
@@ -191,7 +193,7 @@ impl PairSimulation {
             assert!(at < END_OF_TIME && self.agenda_entries < MOST_HAPPENINGS, "the simulation does not end");
             self.now = self.now.max(at);
             if next == Some(at) {
-                let (_, (flight, happening)) = self.agenda.pop_first().expect("there is a next one");
+                let (_, (flight, happening)) = self.agenda.pop_first().expect("the agenda has an entry");
                 if flight.is_none_or(|flight| self.arrives(&flight)) {
                     self.happen(happening);
                 }
@@ -222,7 +224,7 @@ impl PairSimulation {
                 let hold_ends = self.server.detach(connection(generation), now);
                 self.plan((hold_ends - self.start).as_millis() as Time, Happening::HoldEnds);
             }
-            // After every entry of the agenda the process checks whether there is room, so the time alone matters.
+            // The process checks after every entry whether there is room. So this entry only has to advance the time.
             Happening::HoldEnds => {}
             Happening::ReadGraceEnds(connection) => self.server.stop_awaiting_read(connection),
             Happening::Writable(connection) => self.write_to(connection),
@@ -336,7 +338,8 @@ impl PairSimulation {
         self.send_to_server(current, ToServer::Flow { paused: true });
         let resumes = Happening::MessageToServer(current, ToServer::Flow { paused: false });
         let flight = Flight { generation: current, sent: self.now, to_client: false };
-        // The resume is sent later over the same connection. If that breaks it is never sent, because a new connection is not paused.
+        // The resume is sent later over the same connection. If that connection breaks, the resume is never sent, because a process is not
+        // paused for a new connection.
         let earliest = self.arrivals.get(&(current, false)).copied().unwrap_or(0);
         self.agenda_entries += 1;
         self.agenda.insert((earliest.max(self.now + lasts), self.agenda_entries), (Some(flight), resumes));

@@ -65,7 +65,7 @@ impl Truth {
         let symbols: Vec<Symbol> = match event {
             Event::Output { stream, chunk } => chunk.iter().map(|byte| Symbol::Byte(*stream, *byte)).collect(),
             Event::Exited(Exit { code, sandbox_denied, timed_out }) => {
-                // An old server says this in the answer to a read only.
+                // An old server says `sandbox_denied` only in the answer to a read.
                 let is_pushed =
                     !matches!(self.symbols.get(position), Some(Symbol::Exited { sandbox_denied: None, .. }));
                 let sandbox_denied = sandbox_denied.filter(|_| is_pushed);
@@ -79,7 +79,7 @@ impl Truth {
     }
 }
 
-/// The event without `sandbox_denied`, which an old server tells only in the answer to a read.
+/// The event without `sandbox_denied`, which an old server says only in the answer to a read.
 fn without_sandbox_denied(event: &Event) -> Event {
     match event {
         Event::Exited(exit) => Event::Exited(Exit { sandbox_denied: None, ..*exit }),

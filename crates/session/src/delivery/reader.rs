@@ -6,14 +6,15 @@ use std::time::Instant;
 use crate::attachment::ConnectionNumber;
 use crate::log::Acknowledged;
 
-/// What the request that started a process says about the session's client as its reader.
+/// How the session's client reads the process at first. The request that started the process decides it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StartedAs {
-    /// The client wants events as they come, and a full log makes the process wait for it.
+    /// The client wants events as they come, and a full log makes the process wait for the client.
     Followed,
-    /// The client wants no events yet. As long as it is connected, a full log makes the process wait for it.
+    /// The client wants no events yet. As long as the client is connected, a full log makes the process wait for the client.
     Paused,
-    /// An observer has started the process. The client wants its events only if it reads them or resumes them.
+    /// An observer, which is a second connection to the session, has started the process. Events are sent to the client only after the
+    /// client has read output of the process or has resumed the process.
     Unrequested,
 }
 
@@ -31,10 +32,10 @@ pub enum Departure {
 pub(super) enum Stage {
     /// An observer has started the process, and the client has asked for nothing.
     Unrequested,
-    /// The client has reconnected and its first read has not come. Until that says what the client has, events would repeat or overtake the
-    /// output in the answer.
+    /// The client has reconnected and its first read has not come. That read says which events the client has. Events that are sent before
+    /// would repeat or overtake the output in the answer to that read.
     AwaitingRead,
-    /// The answer to the start, or to that first read, is not queued yet.
+    /// The answer to the start, or to the first read, is not in the send queue yet. Events must not overtake it.
     AwaitingAnswer,
     /// Events are sent as they come.
     Live,
@@ -55,20 +56,20 @@ enum Flow {
 enum Backpressure {
     Never,
     WhileConnected,
-    /// Also for a while after a connection was lost, see `hold_until`.
+    /// While the client is connected, and after its connection was lost until `hold_until`.
     AcrossConnections,
 }
 
 #[derive(Debug)]
 pub(super) struct DeliveryReader {
-    /// A watcher never makes the process wait.
+    /// Whether this is a watcher instead of the session's client. A watcher never makes the process wait.
     is_watcher: bool,
     /// The connection that reads now.
     pub(super) connection: Option<ConnectionNumber>,
     pub(super) stage: Stage,
     flow: Flow,
     backpressure: Backpressure,
-    /// While the client is not connected: when the process stops waiting for it.
+    /// When the process stops waiting for the client. Set while the client is not connected.
     hold_until: Option<Instant>,
     /// Sequence number of the last event that was sent.
     pub(super) sent: u64,
@@ -156,14 +157,14 @@ impl DeliveryReader {
         self.follow();
     }
 
-    /// If this reader is not connected, the process stops waiting for it.
+    /// The process stops waiting for this reader if it is not connected.
     pub(super) fn end_hold(&mut self) {
         if self.connection.is_none() {
             self.backpressure = Backpressure::Never;
         }
     }
 
-    /// Whether the next read says what this reader has.
+    /// Whether the next read says which events this reader has.
     pub(super) fn awaits_read(&self) -> bool {
         matches!(self.stage, Stage::AwaitingRead | Stage::Unrequested) && !self.is_paused()
     }

@@ -1,5 +1,5 @@
 //! Dropping output of one process when the logs of all processes together occupy too much memory. The server knows the total and chooses
-//! the processes; this part decides what each of them may lose.
+//! the processes; this module decides which output each process may lose.
 
 use std::time::Instant;
 
@@ -26,9 +26,9 @@ impl MemoryPressure {
 pub enum ReclaimStep {
     /// Output of closed processes that was sent.
     SentAndClosed,
-    /// Output that a client has acknowledged, beyond the share of the process.
+    /// Output that a client has acknowledged, beyond the `share` of the process (see [`Delivery::reclaim`]).
     Acknowledged,
-    /// Any output beyond the share of the process, unless a client that is waited for needs it.
+    /// Any output beyond the `share` of the process, unless the process waits for a client that needs the output.
     Anything,
 }
 
@@ -53,7 +53,7 @@ impl Delivery {
         keeps.map_or(Reclaimed { bytes: 0, missed_bytes: 0 }, |bytes| self.shrink_to(bytes))
     }
 
-    /// Drops all output that the log retains. Returns how many bytes of memory that frees.
+    /// Drops all output that the log retains. Returns how many bytes of memory were freed.
     pub fn discard(&mut self) -> usize {
         self.log.shrink_to(0)
     }

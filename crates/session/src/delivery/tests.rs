@@ -1,4 +1,4 @@
-//! What each reader of a delivery is sent, and when the process waits for it.
+//! Which events a delivery sends to each reader, and for which readers the process waits.
 
 use std::time::Duration;
 
@@ -25,13 +25,14 @@ fn started(started_as: StartedAs, retain_bytes: usize) -> Delivery {
     delivery
 }
 
+/// The process writes `text`. Returns how many bytes the log dropped that no reader had acknowledged.
 fn write(delivery: &mut Delivery, text: &str) -> u64 {
     let mut buffer = text.as_bytes().to_vec();
     buffer.resize(text.len() * 3, 0);
     delivery.append(Stream::Stdout, &mut buffer, text.len())
 }
 
-/// Sequence numbers of everything that a reader is sent now.
+/// Sequence numbers of the events that a reader is sent now.
 fn sent(delivery: &mut Delivery, connection: ConnectionNumber) -> Vec<u64> {
     let mut sent = Vec::new();
     while let Polled::Events(batch) = delivery.poll(connection, 1) {
@@ -194,7 +195,7 @@ fn a_process_does_not_wait_for_output_that_is_never_sent_again() {
     assert_eq!((sent(&mut delivery, FIRST), room(&delivery, now)), (vec![1, 2], 0));
     delivery.attach(SECOND);
     delivery.stop_awaiting_read(SECOND);
-    assert_eq!(room(&delivery, now), 8, "no pong will ever acknowledge it");
+    assert_eq!(room(&delivery, now), 8, "no pong will ever acknowledge the output");
 }
 
 #[test]

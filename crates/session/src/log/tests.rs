@@ -87,7 +87,7 @@ fn output_is_merged_into_a_chunk_until_a_reader_has_seen_it() {
     log.append(Stream::Stdout, b"c");
     assert_eq!(drain(&mut log, &mut cursor), [output(2, Stream::Stdout, "c")]);
     log.append(Stream::Stdout, b"d");
-    assert_eq!(log.read(0, None).chunks.len(), 3, "a read sees it too");
+    assert_eq!(log.read(0, None).chunks.len(), 3, "a chunk that was read is not merged either");
     log.append(Stream::Stdout, b"e");
     assert_eq!(drain(&mut log, &mut cursor), [output(3, Stream::Stdout, "d"), output(4, Stream::Stdout, "e")]);
 }
@@ -144,7 +144,7 @@ fn the_number_of_chunks_is_limited() {
 }
 
 #[test]
-fn room_is_what_the_unacknowledged_output_leaves() {
+fn room_is_the_limit_minus_the_unacknowledged_output() {
     let mut log = EventLog::new(LogLimits { retain_bytes: 10, retain_chunks: 100, max_chunk_bytes: 4 });
     log.append(Stream::Stdout, b"aaaa");
     log.append(Stream::Stdout, b"bbbb");
@@ -199,8 +199,11 @@ fn shrinking_drops_the_oldest_chunks() {
 #[derive(Clone, Debug)]
 enum LogStep {
     Append(Stream, Vec<u8>),
-    Push(usize),
+    /// The client is sent this many events, or fewer if there are fewer.
+    SendEvents(usize),
+    /// A read with this `after` and `max_bytes`.
     Read(u64, Option<u64>),
+    /// The client acknowledges all events that it was sent.
     Acknowledge,
     Exit,
 }
@@ -209,7 +212,7 @@ fn step() -> impl Strategy<Value = LogStep> {
     let stream = prop_oneof![Just(Stream::Stdout), Just(Stream::Stderr)];
     prop_oneof![
         4 => (stream, proptest::collection::vec(any::<u8>(), 1..40)).prop_map(|(stream, bytes)| LogStep::Append(stream, bytes)),
-        3 => (0usize..4).prop_map(LogStep::Push),
+        3 => (0usize..4).prop_map(LogStep::SendEvents),
         1 => (0u64..20, proptest::option::of(0u64..60)).prop_map(|(after, max)| LogStep::Read(after, max)),
         1 => Just(LogStep::Acknowledge),
         1 => Just(LogStep::Exit),
@@ -233,15 +236,15 @@ proptest! {
         let mut exited = false;
         for step in steps {
             match step {
-                // A pipe is only read while there is room for what it may hold.
+                // As in the server, output is appended only while the log has room for it.
                 LogStep::Append(stream, bytes) if log.room(known) >= bytes.len() => {
                     log.append(stream, &bytes);
                     model.iter_mut().find(|(s, _)| *s == stream).unwrap().1.extend(bytes);
                 }
                 LogStep::Append(..) => {}
-                LogStep::Push(n) => for _ in 0..n {
+                LogStep::SendEvents(n) => for _ in 0..n {
                     let Some(event) = log.next_event(cursor) else { break };
-                    prop_assert_eq!(event.seq(), cursor + 1, "dense and in order");
+                    prop_assert_eq!(event.seq(), cursor + 1, "the sequence numbers have no hole");
                     cursor = event.seq();
                     seen.push(event);
                 },
