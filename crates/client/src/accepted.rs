@@ -17,12 +17,14 @@ use crate::options::ExecServerClientConnectOptions;
 pub struct AcceptedSockets {
     client: ExecServerClient,
     sockets: mpsc::Sender<SocketOffer>,
-    /// Held while a socket is handed over, so that there is one replacement at a time.
+    /// Locked while a socket is handed over, so that there is one replacement at a time.
     replacing: Arc<Mutex<()>>,
 }
 
+/// A socket for the next connection of the client.
 struct SocketOffer {
     stream: MessageStream,
+    /// Sent when the client uses the socket.
     taken: oneshot::Sender<()>,
 }
 
@@ -47,8 +49,8 @@ pub async fn accepted(
 }
 
 impl AcceptedSockets {
-    /// Gives the client a new socket and closes the current one. Returns when the client has taken the new socket. Whether it could resume
-    /// the session shows in [`ExecServerClient::connection_state`].
+    /// Gives the client a new socket and closes the current one. Returns when the client begins to use the new socket.
+    /// [`ExecServerClient::connection_state`] then shows whether the client could resume its session.
     pub async fn replace(&self, stream: MessageStream) -> Result<(), ExecServerError> {
         let Ok(_replacing) = self.replacing.try_lock() else {
             let text = "an accepted exec-server replacement is already in progress";
@@ -68,7 +70,8 @@ impl AcceptedSockets {
         was_taken.await.map_err(|_| ExecServerError::Closed)
     }
 
-    /// Closes the current connection, again and again: while the new socket waits, the client may still succeed with an earlier one.
+    /// Closes the current connection each time the state changes: while the new socket waits, the client may still connect over an earlier
+    /// socket. Returns the error when the client has failed.
     async fn close_until_failed(&self, state: &mut watch::Receiver<ConnectionState>) -> ExecServerError {
         loop {
             let failure = match &*state.borrow_and_update() {
@@ -96,7 +99,7 @@ impl ServerConnector for AcceptedConnector {
             let mut offers = self.offers.lock().await;
             loop {
                 let offer = offers.recv().await.ok_or(ExecServerError::Closed)?;
-                // If the caller of `replace` has gone away, its socket is not used.
+                // If the caller of `replace` has dropped its future, the socket is not used.
                 if offer.taken.send(()).is_ok() {
                     return Ok(offer.stream.into());
                 }

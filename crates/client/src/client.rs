@@ -1,5 +1,5 @@
-//! The object that users of this crate hold. Its methods for processes and for the server itself are here; those for files, HTTP requests,
-//! watches, searches and discovery are in the modules of these names.
+//! The object that users of this crate hold. This module has its methods for processes and for the server itself. The methods for files,
+//! HTTP requests, watches, searches and discovery are in the modules of these names.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,7 +14,7 @@ use recovery::{ReconnectPolicy, Reconnection, WhenRecovering};
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
-use crate::client_core::{ClientCore, ClientHandle, ConnectionState, Linked};
+use crate::client_core::{ClientCore, ClientHandle, ConnectionState, CurrentLink};
 use crate::connector::ServerConnector;
 use crate::error::ExecServerError;
 use crate::files::RemoteFileSystem;
@@ -64,14 +64,14 @@ impl ExecServerClient {
         let takeover = options.takeover;
         let mut opened = handshake::open(&*connector, &options, &inbound, &tasks, resume.as_ref(), takeover).await;
         if options.observe && matches!(&opened, Err(error) if error.is_still_attached()) {
-            // A server without observers refuses because another client is attached. The session is taken over instead.
+            // A server that knows no observers refuses, because another client is attached. The session is taken over instead.
             options.observe = false;
             opened = handshake::open(&*connector, &options, &inbound, &tasks, resume.as_ref(), true).await;
         }
         let (rpc, session) = match opened {
             Ok(opened) => opened,
             Err(error) => {
-                // The tasks of the connections that failed.
+                // Waits for the tasks of the connections that failed.
                 tasks.close();
                 tasks.wait().await;
                 return Err(error);
@@ -84,7 +84,7 @@ impl ExecServerClient {
             has_session: session.is_some(),
             ..ReconnectPolicy::default()
         };
-        let linked = Linked { link: Reconnection::connected(policy, Instant::now()), rpc };
+        let linked = CurrentLink { reconnection: Reconnection::connected(policy, Instant::now()), rpc };
         let core = ClientCore::new(connector, options, inbound, linked, session, tasks);
         core.tasks.spawn(supervisor::run(Arc::clone(&core)));
         core.tasks.spawn(job_runner::run(Arc::clone(&core)));
@@ -102,8 +102,8 @@ impl ExecServerClient {
         core.tasks.wait().await;
     }
 
-    /// As [`close`](Self::close), and the server ends the session with this connection, however long it was to be kept. Extension
-    /// `sessionKeep`; a server without it keeps the session for its usual time.
+    /// As [`close`](Self::close), and the server ends the session when the connection closes, even if a client had asked to keep the
+    /// session for longer. Needs the extension `sessionKeep`; a server without it keeps the session for its usual time.
     pub async fn end_session(self) {
         let params = SessionKeepParams { keep_for_ms: 0 };
         if let Err(error) = self.call::<methods::SessionKeep>(&params).await {
@@ -131,7 +131,7 @@ impl ExecServerClient {
         self.handle.core.connector.address()
     }
 
-    /// Whether this client only observes its session. False if the server cannot do that, whatever the options say.
+    /// Whether this client only observes its session. False for a server that knows no observers, whatever the options say.
     pub async fn observes(&self) -> Result<bool, ExecServerError> {
         Ok(self.handle.core.options.observe && self.capabilities().await?.session_observe)
     }
@@ -151,7 +151,7 @@ impl ExecServerClient {
         self.handle.core.link.lock().rpc.close(reason);
     }
 
-    /// A number for a process id. No process of the session has it, as far as this client knows.
+    /// A new number to build a process id from. This client has not used it before.
     pub(crate) fn next_number(&self) -> u64 {
         self.handle.core.next_number()
     }
@@ -161,8 +161,8 @@ impl ExecServerClient {
         process::start(&self.handle, params).await
     }
 
-    /// Follows a process of a resumed session, from the oldest output that the server retains. The process is detached: dropping the
-    /// handle leaves it running.
+    /// Follows a process of a resumed session, from the oldest output that the server retains. The process is detached: it keeps running
+    /// when the handle is dropped.
     pub async fn attach(&self, process_id: impl Into<ProcessId>) -> Result<ExecProcess, ExecServerError> {
         process::attach(&self.handle, process_id.into()).await
     }
@@ -182,14 +182,14 @@ impl ExecServerClient {
         }
     }
 
-    /// Pauses or resumes the events of a process. A read of a paused process acknowledges nothing, so the next client of the session
-    /// still gets all output. Extension `processFlow`.
+    /// Pauses or resumes the events of a process. A read of a paused process acknowledges nothing, so the next client of the session still
+    /// gets all output. Needs the extension `processFlow`.
     pub async fn pause(&self, process_id: &ProcessId, paused: bool) -> Result<(), ExecServerError> {
         let params = ProcessFlowParams { process_id: process_id.clone(), paused };
         self.call::<methods::ProcessFlow>(&params).await.map(drop)
     }
 
-    /// Writes to the stdin of a process. A write with a write id is repeated after a lost connection; one without fails.
+    /// Writes to the stdin of a process. A write with a write id is repeated after a lost connection; a write without an id fails.
     pub async fn write(
         &self,
         process_id: &ProcessId,
@@ -200,7 +200,7 @@ impl ExecServerClient {
         self.call::<methods::ProcessWrite>(&params).await
     }
 
-    /// Sends a signal to the process group of a process. It is not repeated after a lost connection.
+    /// Sends a signal to the process group of a process. The request is not repeated after a lost connection.
     pub async fn signal(&self, process_id: &ProcessId, signal: Signal) -> Result<(), ExecServerError> {
         let params = SignalParams { process_id: process_id.clone(), signal };
         self.call::<methods::ProcessSignal>(&params).await.map(drop)
@@ -211,7 +211,7 @@ impl ExecServerClient {
         self.call::<methods::ProcessTerminate>(&ProcessIdParams { process_id: process_id.clone() }).await
     }
 
-    /// All processes that the session knows, also closed ones that the server still keeps. Extension `processList`.
+    /// All processes of the session, including closed processes that the server still keeps. Needs the extension `processList`.
     pub async fn processes(&self) -> Result<Vec<ProcessSummary>, ExecServerError> {
         Ok(self.call::<methods::ProcessList>(&()).await?.processes)
     }
@@ -232,7 +232,7 @@ impl ExecServerClient {
         RemoteFileSystem::new(Arc::clone(&self.handle))
     }
 
-    /// The extensions that the server has. They are requested once. None at all from a server that does not know the request.
+    /// The extensions that the server has. The client asks for them once. A server that does not know the request has no extension.
     pub async fn capabilities(&self) -> Result<Capabilities, ExecServerError> {
         self.handle.core.capabilities().await
     }

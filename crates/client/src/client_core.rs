@@ -1,6 +1,6 @@
-//! The state that all handles and tasks of one client share: the current connection, and calls that continue over the next one. Handles hold
-//! a [`ClientHandle`], tasks hold the [`ClientCore`] itself, so that the client closes when the last handle is gone. Start with
-//! [`ClientCore::call`].
+//! The state that all handles and tasks of one client share: the current connection, and calls that continue over the next connection.
+//! Handles hold a [`ClientHandle`], while tasks hold the [`ClientCore`] itself, so that the client closes when the last handle is gone.
+//! Start with [`ClientCore::call`].
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -27,8 +27,8 @@ use crate::options::ExecServerClientConnectOptions;
 use crate::records::ProcessRecord;
 use crate::rpc::{CallError, CallSlot, Rpc};
 
-/// How long a server that does not read may delay the end of a client.
-const GOODBYE: Duration = Duration::from_secs(2);
+/// How long a closing client tries to send its last messages to a server that does not read.
+const GOODBYE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The state of a client's connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,8 +43,8 @@ pub enum ConnectionState {
 
 /// Held by everything through which a user can use the client. Dropping the last one closes the client.
 ///
-/// A `drop` cannot wait: the tasks of the client end on their own, within two seconds for the jobs that are left and two for the goodbye.
-/// `ExecServerClient::close` waits for them.
+/// A `drop` cannot wait. The tasks of the client then end on their own: unfinished background jobs get two seconds, and the goodbye to the
+/// server gets two more. `ExecServerClient::close` waits for them.
 pub(crate) struct ClientHandle {
     pub(crate) core: Arc<ClientCore>,
 }
@@ -56,12 +56,12 @@ impl Drop for ClientHandle {
 }
 
 pub(crate) struct ClientCore {
-    /// Owns all tasks of the client: supervisor, job runner, the two of each connection, and those of unified exec.
+    /// Owns all tasks of the client: the supervisor, the job runner, two tasks for each connection, and the tasks of unified exec.
     pub(crate) tasks: TaskTracker,
     pub(crate) connector: Box<dyn ServerConnector>,
     pub(crate) options: ExecServerClientConnectOptions,
     pub(crate) inbound: Arc<Inbound>,
-    pub(crate) link: Mutex<Linked>,
+    pub(crate) link: Mutex<CurrentLink>,
     pub(crate) state: watch::Sender<ConnectionState>,
     /// Wakes the supervisor after a change of the link.
     pub(crate) poke: Notify,
@@ -72,7 +72,8 @@ pub(crate) struct ClientCore {
     last_number: AtomicU64,
     /// Cancelled when the last handle is gone, or `close` was called.
     pub(crate) closing: CancellationToken,
-    /// Connections that were lost before they had carried all missed events.
+    /// Number of connections that were lost before any missed event had come. After such losses, the client reads missed events in small
+    /// pages.
     pub(crate) broken_catch_ups: AtomicU32,
     /// Bytes of input or of a file that one message should carry.
     pub(crate) write_size: Mutex<WriteSize>,
@@ -82,13 +83,13 @@ pub(crate) struct ClientCore {
     pub(crate) is_taken_over: AtomicBool,
 }
 
-/// The rules about the connection, and the connection.
-pub(crate) struct Linked {
-    pub(crate) link: Reconnection,
+/// The connection of the client, and the value that decides when to reconnect.
+pub(crate) struct CurrentLink {
+    pub(crate) reconnection: Reconnection,
     pub(crate) rpc: Arc<Rpc>,
 }
 
-/// What a call waits for before it is sent. Whether it may be sent twice stands in the method table.
+/// What a call waits for before it is sent. The method table says whether a call may be sent twice.
 #[derive(Clone, Copy)]
 pub(crate) struct CallOptions {
     pub(crate) when_recovering: WhenRecovering,
@@ -96,7 +97,7 @@ pub(crate) struct CallOptions {
     pub(crate) lane: FileLane,
 }
 
-/// What became of a request that was to be sent over one connection.
+/// The result of an attempt to send a request over one connection.
 enum CallAttempt {
     Answered(Bytes),
     /// The connection ended before a byte of the request was sent.
@@ -106,10 +107,10 @@ enum CallAttempt {
 }
 
 impl CallOptions {
-    /// Waits for the next connection while there is none.
+    /// The call waits while there is no connection.
     pub(crate) const WAIT: Self =
         Self { when_recovering: WhenRecovering::Wait, slot: CallSlot::Ordinary, lane: FileLane::None };
-    /// As [`WAIT`](Self::WAIT), for requests about files, whose number at a time may be limited.
+    /// As [`WAIT`](Self::WAIT), for requests about files. After a lost connection, few of these are sent at the same time.
     pub(crate) const WAIT_FILES: Self = Self { lane: FileLane::Files, ..Self::WAIT };
 }
 
@@ -118,11 +119,11 @@ impl ClientCore {
         connector: Box<dyn ServerConnector>,
         options: ExecServerClientConnectOptions,
         inbound: Arc<Inbound>,
-        linked: Linked,
+        linked: CurrentLink,
         session: Option<SessionId>,
         tasks: TaskTracker,
     ) -> Arc<Self> {
-        // A resumed session may have processes that an earlier client has numbered from one.
+        // A resumed session may have processes with the numbers that an earlier client counted from one.
         let is_resumed = options.resume_session_id.is_some();
         let last_number = if is_resumed { uuid::Uuid::new_v4().as_u64_pair().0 >> 24 } else { 0 };
         Arc::new(Self {
@@ -146,7 +147,7 @@ impl ClientCore {
         })
     }
 
-    /// The current connection. While there is none, waits for the next one or fails, as `when_recovering` says.
+    /// The current connection. While there is none, waits for the next connection or fails, as `when_recovering` says.
     pub(crate) async fn rpc(
         &self,
         when_recovering: WhenRecovering,
@@ -168,7 +169,7 @@ impl ClientCore {
 
     fn rpc_now(&self, when_recovering: WhenRecovering) -> Result<Option<(Generation, Arc<Rpc>)>, ExecServerError> {
         let linked = self.link.lock();
-        match linked.link.admit(when_recovering) {
+        match linked.reconnection.admit(when_recovering) {
             CallAdmission::Send(generation) if !linked.rpc.has_ended() => {
                 Ok(Some((generation, Arc::clone(&linked.rpc))))
             }
@@ -214,8 +215,8 @@ impl ClientCore {
         }
     }
 
-    /// Calls a method over the current connection, or over the next one if there is none. Returns `None` if the request was sent and
-    /// that connection was lost before the answer: the caller decides what to send next.
+    /// Calls a method over the current connection, or over the next connection if there is none. Returns `None` if the request was sent and
+    /// its connection was lost before the answer: the caller decides what to send next.
     pub(crate) async fn call_until_lost<M: TypedMethod>(
         &self,
         params: &M::Params,
@@ -276,18 +277,18 @@ impl ClientCore {
         let mut state = self.state.subscribe();
         loop {
             state.borrow_and_update();
-            if self.link.lock().link.current() != Some(generation) || state.changed().await.is_err() {
+            if self.link.lock().reconnection.current() != Some(generation) || state.changed().await.is_err() {
                 return;
             }
         }
     }
 
-    /// A number that this client has not used in an id yet.
+    /// A new number to build an id from. This client has not used it before.
     pub(crate) fn next_number(&self) -> u64 {
         self.last_number.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// The server's capabilities, which are requested once. None at all from a server that does not know the request.
+    /// The server's capabilities. The client asks for them once. A server that does not know the request has none.
     pub(crate) async fn capabilities(&self) -> Result<Capabilities, ExecServerError> {
         let ask = async { capabilities_in(self.call::<methods::EnvironmentInfo>(&(), CallOptions::WAIT).await) };
         self.capabilities.get_or_try_init(|| ask).await.cloned()
@@ -306,7 +307,7 @@ impl ClientCore {
 
     /// An attempt to reconnect has brought some of the missed events, so the recovery gets more time.
     pub(crate) fn attempt_progressed(&self, generation: Generation) {
-        self.link.lock().link.attempt_progressed(generation, Instant::now());
+        self.link.lock().reconnection.attempt_progressed(generation, Instant::now());
         self.poke.notify_one();
     }
 
@@ -315,7 +316,7 @@ impl ClientCore {
         self.capabilities.get().is_some_and(|capabilities| capabilities.session_observe)
     }
 
-    /// Maps the paths of a start to those of the environment.
+    /// Maps the paths of a start from this machine to the environment.
     pub(crate) fn to_remote(&self, mut params: StartParams) -> Result<StartParams, ExecServerError> {
         if let Some(paths) = self.connector.paths() {
             params.cwd = paths.to_remote(&params.cwd);
@@ -327,7 +328,7 @@ impl ClientCore {
         Ok(params)
     }
 
-    /// Maps the paths of the environment to those of this machine.
+    /// Maps the paths in `info` from the environment to this machine.
     pub(crate) fn to_local(&self, mut info: EnvironmentInfo) -> EnvironmentInfo {
         if let Some(paths) = self.connector.paths() {
             let directories = info.temporary_directories.iter_mut().flatten();
@@ -338,8 +339,8 @@ impl ClientCore {
         info
     }
 
-    /// Waits while the queue of background jobs is full. Called before something is created whose end needs a job, so that a user who
-    /// creates and drops such things in a loop cannot fill the queue without bound.
+    /// Waits while the queue of background jobs is full. Called before the client creates a process, a watch or anything else whose end
+    /// needs a job. So a user who creates and drops such things in a loop cannot fill the queue without bound.
     pub(crate) async fn room_for_job(&self) -> Result<(), ExecServerError> {
         let jobs = self.inbound.jobs();
         if jobs.is_full() {
@@ -351,13 +352,13 @@ impl ClientCore {
         Ok(())
     }
 
-    /// A start was answered or given up. The supervisor may have waited for it.
+    /// A process start was answered or given up. The supervisor waits for starts in flight before it reconnects.
     pub(crate) fn start_settled(&self) {
-        self.link.lock().link.start_settled(Instant::now());
+        self.link.lock().reconnection.start_settled(Instant::now());
         self.poke.notify_one();
     }
 
-    /// Takes the answer to a read of missed events. If it is an error, this process fails, and no other.
+    /// Takes the answer to a read of missed events. If the answer is an error, only this process fails.
     pub(crate) fn catch_up(&self, record: &Arc<ProcessRecord>, answer: Result<ReadResult, ExecServerError>) {
         let caught_up = answer
             .map_err(|error| error.to_string())
@@ -375,30 +376,31 @@ impl ClientCore {
         record.fail(&format!("failed to recover process {}: {reason}", record.id));
     }
 
-    /// Refuses further calls and closes the connection. The last thing that the client does.
+    /// Refuses further calls and closes the connection. This is the last step of closing a client.
     pub(crate) async fn stop(&self) {
         let rpc = {
             let mut linked = self.link.lock();
-            linked.link.close("exec-server client is closed");
+            linked.reconnection.close("exec-server client is closed");
             Arc::clone(&linked.rpc)
         };
         self.poke.notify_one();
         let is_kept = self.options.keep_for.is_some() || self.options.resume_session_id.is_some();
         let goodbye = async {
             if !is_kept && !self.leaves_processes.load(Ordering::Relaxed) {
-                // No client resumes this session, so the server need not keep it. A server that does not know the request keeps it.
+                // No client resumes this session, so the server need not keep it. A server that does not know the request keeps the session
+                // for its usual time.
                 let params = SessionKeepParams { keep_for_ms: 0 };
                 let _not_awaited = rpc.begin(Method::SessionKeep.name(), &params, CallSlot::Cleanup).await;
             }
             rpc.close_after_queue().await;
         };
-        if tokio::time::timeout(GOODBYE, goodbye).await.is_err() {
+        if tokio::time::timeout(GOODBYE_TIMEOUT, goodbye).await.is_err() {
             rpc.close("exec-server client is closed");
         }
     }
 }
 
-/// The capabilities in an answer to `environment/info`. A server that does not know the request is older than all of them.
+/// The capabilities in an answer to `environment/info`. A server that does not know the request is older than all capabilities.
 pub(crate) fn capabilities_in(
     answer: Result<EnvironmentInfo, ExecServerError>,
 ) -> Result<Capabilities, ExecServerError> {

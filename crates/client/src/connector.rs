@@ -16,7 +16,8 @@ pub use child::ChildConnector;
 pub use ssh::SshConnector;
 pub use url::UrlConnector;
 
-/// Something that must live as long as a connection, for example the child process that serves it. Dropping the value ends that.
+/// Something that must live as long as a connection, for example the child process that serves the connection. Dropping the companion ends
+/// it.
 pub trait Companion: Send + Sync {
     /// Waits for the end of the companion and returns a text that says how it ended.
     fn exit_report(&mut self) -> Pin<Box<dyn Future<Output = String> + Send + '_>>;
@@ -41,10 +42,10 @@ pub type Connecting<'a> = Pin<Box<dyn Future<Output = Result<ServerConnection, E
 
 /// Makes connections to one server.
 pub trait ServerConnector: Send + Sync + 'static {
-    /// Makes a connection. The caller sets the deadline and drops the future if it is over.
+    /// Makes a connection. The caller has a timeout, after which it drops the future.
     fn connect(&self) -> Connecting<'_>;
 
-    /// Whether a second connection reaches the same server, so that a session can be resumed.
+    /// Whether a later connection reaches the same server, so that a session can be resumed.
     fn can_reconnect(&self) -> bool;
 
     /// The server's address as messages for people show it, without secrets.

@@ -13,8 +13,8 @@ use crate::error::ExecServerError;
 use crate::path_map::PathMap;
 
 impl ExecServerClient {
-    /// Finds the plugins and skills in some directories. There is one answer for each root, in the order of `roots`. A root that cannot be
-    /// read has an `error`. So has a root with a sandbox that the server cannot enforce; such a root is not sent.
+    /// Finds the plugins and skills in some directories. There is one answer for each root, in the order of `roots`. The answer for a root
+    /// that cannot be read has an `error`. A root with a sandbox that the server cannot enforce is not sent; its answer has an `error` too.
     pub async fn discover_capability_roots(
         &self,
         roots: Vec<CapabilityRoot>,
@@ -49,8 +49,8 @@ impl ExecServerClient {
         Ok(discovered)
     }
 
-    /// Reads some keys of the configuration files of the environment. Returns `None` if the server cannot do that; such an environment
-    /// counts as one without configuration.
+    /// Reads some keys of the configuration files of the environment. Returns `None` if the server cannot do that; the caller treats such
+    /// an environment as one without configuration.
     pub async fn read_environment_config(
         &self,
         mut params: ConfigReadParams,
@@ -74,7 +74,7 @@ impl ExecServerClient {
     }
 }
 
-/// The root with the paths of the environment.
+/// The root, with its paths mapped to the environment.
 fn to_remote(root: &CapabilityRoot, paths: Option<&PathMap>) -> Result<CapabilityRoot, ExecServerError> {
     let Some(paths) = paths else { return Ok(root.clone()) };
     let sandbox = root.sandbox.as_ref().map(|sandbox| paths.map_sandbox_context(sandbox)).transpose();
@@ -82,7 +82,7 @@ fn to_remote(root: &CapabilityRoot, paths: Option<&PathMap>) -> Result<Capabilit
     Ok(CapabilityRoot { id: root.id.clone(), path: paths.to_remote(&root.path), sandbox })
 }
 
-/// The answer with the paths of this machine.
+/// The answer, with its paths mapped to this machine.
 fn to_local(root: CapabilityRoot, mut answer: DiscoveredRoot, paths: Option<&PathMap>) -> DiscoveredRoot {
     answer.path = root.path;
     if let Some(paths) = paths {

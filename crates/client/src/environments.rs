@@ -1,5 +1,5 @@
-//! The environments that a user has configured, and the default one. `Environments::load` reads the file and the variables once and returns
-//! a value. This module connects to nothing.
+//! The environments that a user has configured, and which of them is the default. `Environments::load` reads the file and the variables
+//! once. This module connects to nothing.
 
 mod environment_table;
 mod error;
@@ -24,10 +24,11 @@ const LOCAL: &str = "local";
 /// The id of the environment whose URL is in a variable.
 const REMOTE: &str = "remote";
 
-/// Stands in place of an id or a URL and means no environment.
+/// Written instead of an id or a URL, means no environment.
 const NONE: &str = "none";
 
-/// Long enough for a slow handshake over a long distance, short enough that users do not believe that the program hangs.
+/// Default of the limits for connecting and for the handshake. Long enough for a slow handshake over a long distance, short enough that
+/// users do not believe that the program hangs.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The configured environments.
@@ -39,14 +40,14 @@ pub struct Environments {
     pub entries: BTreeMap<String, EnvironmentSpec>,
 }
 
-/// Where a configuration comes from, which also explains its default environment.
+/// Where the configuration was found. This also explains which environment is the default.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EnvironmentsSource {
     /// A file `environments.toml`, which takes precedence over the variable.
     File {
         /// The file that was read.
         path: PathBuf,
-        /// Whether its field `default` is present. Without it the default is this machine, if that is included.
+        /// Whether the file has the field `default`. Without that field the default is this machine, unless the file excludes this machine.
         names_default: bool,
     },
     /// The variable of this name, which holds the URL of the only environment, or `none`.
@@ -79,7 +80,7 @@ pub enum Way {
     Url {
         /// `ws://HOST`, `wss://HOST` or `unix:///PATH`.
         url: String,
-        /// File with the certificates to trust in place of those of the system. Only with `wss://`.
+        /// File with the certificates to trust instead of those of the system. Only with `wss://`.
         ca_file: Option<PathBuf>,
         /// File with the token that the client sends. Not with `unix://`.
         token_file: Option<PathBuf>,
@@ -112,7 +113,7 @@ impl Environments {
         Self::load_with_source(source).map(|(environments, _)| environments)
     }
 
-    /// The same as [`load`](Self::load), together with the place where it was found.
+    /// As [`load`](Self::load), and also returns where the configuration was found.
     pub fn load_with_source(source: &HomeAndVariables) -> Result<(Self, EnvironmentsSource), EnvironmentsError> {
         refuse_noise(source)?;
         let Some(found) = file::find(source)? else { return from_variables(source) };
@@ -120,8 +121,8 @@ impl Environments {
         Ok((environments, EnvironmentsSource::File { path: found.path, names_default }))
     }
 
-    /// Reads the text of an `environments.toml`. Relative paths in it are resolved against the directory of `path`; if that directory is not
-    /// absolute, they are refused. The file itself is not opened.
+    /// Reads the text of an `environments.toml`. Relative paths in the text are resolved against the directory of `path`; if that directory
+    /// is not absolute, relative paths are refused. The file itself is not opened.
     pub fn from_toml(text: &str, path: &Path) -> Result<Self, EnvironmentsError> {
         file::parse(text, path).map(|(environments, _)| environments)
     }
@@ -158,7 +159,8 @@ impl EnvironmentSpec {
     }
 }
 
-/// Refuses the variables of a relay. If they were ignored, processes for another machine would run on this one.
+/// Refuses the `NOISE` variables, which name an environment behind a relay. This client cannot use a relay. If the variables were ignored,
+/// processes for another machine would run on this machine.
 fn refuse_noise(source: &HomeAndVariables) -> Result<(), EnvironmentsError> {
     let missing: Vec<_> = NOISE_REQUIRED.into_iter().filter(|name| !source.is_set(name)).collect();
     match missing.len() {

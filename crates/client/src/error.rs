@@ -36,7 +36,7 @@ pub enum ExecServerError {
     /// The connection was lost before the answer came. The server may have handled the request.
     #[error("{0}")]
     Disconnected(String),
-    /// The client is reconnecting, and its options say that calls do not wait for that.
+    /// The client is reconnecting, and its options say that calls fail meanwhile instead of waiting.
     #[error("exec-server environment is recovering")]
     Recovering,
     /// An answer cannot be decoded as the result of its request.
@@ -87,7 +87,7 @@ impl ExecServerError {
         matches!(self, Self::Server { data: Some(data), .. } if data.kind == kind)
     }
 
-    /// Whether the server does not know the thing that the request names.
+    /// Whether the server does not know the process, file, watch or session that the request names.
     pub(crate) fn is_not_found(&self) -> bool {
         matches!(self, Self::Server { code, .. } if *code == ErrorCode::NotFound.number())
     }

@@ -1,5 +1,5 @@
-//! Limits how many requests about files are on their way at the same time. After a lost connection there are few, so that each connection
-//! answers some of them, however short it lives. `recovery::CallWindow` has the rules.
+//! Limits how many requests about files are in flight at the same time. After a lost connection the limit is low, so that each connection
+//! answers some requests, however soon it breaks. `recovery::CallWindow` has the rules.
 
 use std::collections::BTreeSet;
 use std::pin::pin;
@@ -9,15 +9,15 @@ use parking_lot::Mutex;
 use recovery::CallWindow;
 use tokio::sync::Notify;
 
-/// How long a request keeps its permit at most, so that one that hangs, for example on a dead disk, does not delay all others.
-const PERMIT_HELD: Duration = Duration::from_secs(2);
+/// How long a request keeps its permit at most. So a request that hangs, for example on a dead disk, does not delay all other requests.
+const LONGEST_PERMIT: Duration = Duration::from_secs(2);
 
-/// Whether a request counts as one about files.
+/// Whether a request counts as a request about files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileLane {
     /// The request is sent at once.
     None,
-    /// The request waits for a permit. There may be thousands of these.
+    /// The request waits for a permit. A caller may make thousands of such requests at once.
     Files,
 }
 
@@ -31,16 +31,17 @@ pub(crate) struct FileCalls {
 #[derive(Default)]
 struct FileCallState {
     window: CallWindow,
+    /// Permits that are in use and counted.
     count: usize,
-    /// The tickets of requests that wait. The lowest ticket is next, so that the blocks of one file, each of which follows the last at
-    /// once, cannot overtake a request that has waited for longer.
+    /// The tickets of requests that wait. The lowest ticket is next. So a file that is read block after block cannot overtake a request
+    /// that has waited for longer.
     waiting: BTreeSet<u64>,
     next_ticket: u64,
 }
 
 impl FileCallState {
-    /// Takes a permit. `None`: the window is full. `Some(true)`: the permit counts and must be given back. `Some(false)`: there is no limit
-    /// now, so permits are not counted.
+    /// Takes a permit. Returns `None` if the window is full, `Some(true)` if the permit is counted and must be given back, and
+    /// `Some(false)` if there is no limit, so that permits are not counted.
     fn take(&mut self) -> Option<bool> {
         let limit = self.window.limit();
         let is_counted = limit < usize::MAX;
@@ -83,7 +84,7 @@ impl FileCalls {
     }
 }
 
-/// A request that waits for its turn. Dropping the value gives the turn up.
+/// A request that waits for a permit. Dropping the value lets the next request go first.
 struct Ticket<'a> {
     calls: &'a FileCalls,
     number: u64,
@@ -92,8 +93,8 @@ struct Ticket<'a> {
 impl<'a> Ticket<'a> {
     fn take_permit(&self) -> Option<FileCallPermit<'a>> {
         let mut state = self.calls.state.lock();
-        let is_its_turn = state.waiting.first() == Some(&self.number);
-        let is_counted = if is_its_turn { state.take() } else { None }?;
+        let is_next = state.waiting.first() == Some(&self.number);
+        let is_counted = if is_next { state.take() } else { None }?;
         Some(FileCallPermit { calls: Some(self.calls), is_counted })
     }
 }
@@ -101,12 +102,12 @@ impl<'a> Ticket<'a> {
 impl Drop for Ticket<'_> {
     fn drop(&mut self) {
         self.calls.state.lock().waiting.remove(&self.number);
-        // The next ticket may have its turn now.
+        // The next ticket may take a permit now.
         self.calls.changed.notify_waiters();
     }
 }
 
-/// The permit of one request, until it is dropped.
+/// The permit of one request. Dropping the value gives the permit back.
 pub(crate) struct FileCallPermit<'a> {
     calls: Option<&'a FileCalls>,
     is_counted: bool,
@@ -117,7 +118,7 @@ impl FileCallPermit<'_> {
     pub(crate) async fn hold<T>(&mut self, request: impl Future<Output = T>) -> T {
         let mut request = pin!(request);
         if self.is_counted {
-            if let Ok(answer) = tokio::time::timeout(PERMIT_HELD, &mut request).await {
+            if let Ok(answer) = tokio::time::timeout(LONGEST_PERMIT, &mut request).await {
                 return answer;
             }
             self.give_back();
@@ -142,7 +143,7 @@ impl FileCallPermit<'_> {
     fn give_back(&mut self) {
         if let (Some(calls), true) = (self.calls, std::mem::take(&mut self.is_counted)) {
             calls.state.lock().count -= 1;
-            // All waiters, because the window may have grown by more than this permit.
+            // Wakes all waiters, because the window may have grown by more than this permit.
             calls.changed.notify_waiters();
         }
     }
@@ -174,11 +175,11 @@ mod tests {
         let calls = after_a_loss().await;
         let first = calls.acquire(FileLane::Files).await;
         let mut second = Box::pin(calls.acquire(FileLane::Files));
-        assert!(now(&mut second).await.is_none(), "one at a time after a loss");
+        assert!(now(&mut second).await.is_none(), "after a loss, one request is sent at a time");
         drop(first);
         let mut third = Box::pin(calls.acquire(FileLane::Files));
-        assert!(now(&mut third).await.is_none(), "the second has waited for longer");
-        let second = now(&mut second).await.expect("it is its turn");
+        assert!(now(&mut third).await.is_none(), "the second request has waited for longer");
+        let second = now(&mut second).await.expect("the second request is next");
         assert!(now(&mut third).await.is_none());
         drop(second);
         assert!(now(&mut third).await.is_some());

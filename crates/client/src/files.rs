@@ -1,5 +1,5 @@
-//! Operations on files, with one trait for the files of an environment and those of this machine. The same failure gives the same error in
-//! both. Start with [`ExecutorFileSystem`].
+//! Operations on files. One trait covers the files of an environment and the files of this machine, and the same failure gives the same
+//! error for both. Start with [`ExecutorFileSystem`].
 
 mod blocks;
 mod error;
@@ -27,7 +27,8 @@ pub use reader::{ExtentReader, FileChunk, FileReader};
 pub use remote::RemoteFileSystem;
 pub use writer::FileWriter;
 
-/// Bytes of a file in one message. Servers take more, but blocks of this size stay in the caches of the processor, which is faster.
+/// Bytes of a file in one message. Servers accept larger blocks, but blocks of this size stay in the caches of the processor, which is
+/// faster.
 pub(crate) const BLOCK_BYTES: usize = 256 << 10;
 
 /// The future that each operation of an [`ExecutorFileSystem`] returns.
@@ -35,8 +36,8 @@ pub type FileFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, FileSystemErr
 
 /// Operations on files, of an environment or of this machine.
 ///
-/// If the connection is lost before the answer, an operation is repeated if doing it twice is the same as doing it once. Otherwise it fails
-/// with [`BrokenPipe`](std::io::ErrorKind::BrokenPipe), and the caller does not know whether it was done.
+/// If the connection is lost before the answer, an operation is repeated if doing it twice is the same as doing it once. Any other
+/// operation fails with [`BrokenPipe`](std::io::ErrorKind::BrokenPipe), and the caller does not know whether it was done.
 pub trait ExecutorFileSystem: Send + Sync {
     /// Reads a whole file in one message, at most 512 MiB. Larger files need [`read_file_stream`](Self::read_file_stream).
     fn read_file<'a>(&'a self, path: &'a PathUri, options: &'a FileOptions) -> FileFuture<'a, Vec<u8>>;
@@ -66,7 +67,7 @@ pub trait ExecutorFileSystem: Send + Sync {
     /// Replaces the contents of a file by `data`, in place: a failure may leave the file half written.
     fn write_file<'a>(&'a self, path: &'a PathUri, data: Bytes, options: &'a FileOptions) -> FileFuture<'a, ()>;
 
-    /// Writes a file of any size in pieces. It appears at `path` when it is [committed](FileWriter::commit), and not before.
+    /// Writes a file of any size in pieces. The file appears at `path` when it is [committed](FileWriter::commit), and not before.
     fn write_file_stream<'a>(
         &'a self,
         path: &'a PathUri,
@@ -76,7 +77,8 @@ pub trait ExecutorFileSystem: Send + Sync {
     /// Creates a directory, and with `recursive` its parents.
     fn create_directory<'a>(&'a self, path: &'a PathUri, options: &'a CreateDirectoryOptions) -> FileFuture<'a, ()>;
 
-    /// Type, size, times and permissions of a file. If the options follow a symbolic link, those of its target.
+    /// Type, size, times and permissions of a file. If the path is a symbolic link and the options follow links, the metadata is that of
+    /// its target.
     fn metadata<'a>(&'a self, path: &'a PathUri, options: &'a FileOptions) -> FileFuture<'a, FileMetadata>;
 
     /// Changes the permissions or the modification time of a file.
@@ -92,8 +94,8 @@ pub trait ExecutorFileSystem: Send + Sync {
         sandbox: Option<&'a SandboxContext>,
     ) -> FileFuture<'a, Vec<DirectoryEntry>>;
 
-    /// As [`read_directory`](Self::read_directory), with symbolic links that have no target; each entry says whether it is a link. A
-    /// server without `fsLinks` leaves these links out and does not say which entries are links.
+    /// As [`read_directory`](Self::read_directory), but lists symbolic links without a target too, and each entry says whether it is a
+    /// link. A server without the extension `fsLinks` leaves links without a target out and does not say which entries are links.
     fn read_directory_with_links<'a>(
         &'a self,
         path: &'a PathUri,

@@ -1,4 +1,4 @@
-//! Opening a connection: `initialize`, and, if the session is resumed, a read of everything that was missed. Start with [`open`] and
+//! Opening a connection: the request `initialize`, and, if the session is resumed, a read of all missed events. Start with [`open`] and
 //! [`resume`].
 
 use std::sync::Arc;
@@ -21,9 +21,10 @@ use crate::rpc::{CallError, CallSlot, Rpc};
 /// Reads that are sent before the client waits for the first answer.
 const READS_AT_ONCE: usize = 512;
 
-/// Bytes that all reads of a connection may bring together after connections were lost during the catch-up. Each further loss halves it.
+/// After a connection was lost while it caught up, all reads of the next connection together ask for this many bytes. Each further loss
+/// halves the number.
 const PAGES_BYTES: u64 = 16 * 1024;
-/// Bytes that each read may bring at least.
+/// Each read asks for at least this many bytes.
 const SMALLEST_PAGE: u64 = 1024;
 const MOST_HALVINGS: u32 = (PAGES_BYTES / SMALLEST_PAGE).ilog2();
 
@@ -84,7 +85,7 @@ fn answered<R>(rpc: &Rpc, result: Result<R, CallError>) -> Result<R, ExecServerE
 }
 
 /// Resumes the session over a new connection and reads the missed events of every process and every watch. A process whose events are lost
-/// fails alone; an error here means that the connection has failed.
+/// fails alone. An error of this function means that the connection has failed.
 pub(crate) async fn resume(core: &ClientCore, generation: Generation) -> Result<Arc<Rpc>, ExecServerError> {
     let session = core.session.get();
     let (rpc, _) = open(&*core.connector, &core.options, &core.inbound, &core.tasks, session, false).await?;
@@ -94,12 +95,12 @@ pub(crate) async fn resume(core: &ClientCore, generation: Generation) -> Result<
     let mut progress = CatchUpProgress::default();
     for some in processes.chunks(READS_AT_ONCE) {
         let caught_up = catch_up(core, &rpc, some, page, &mut progress).await;
-        if progress.has_come_further {
+        if progress.has_output {
             core.attempt_progressed(generation);
         }
         if let Err(error) = caught_up {
-            // If something has come, the pages are small enough.
-            core.broken_catch_ups.fetch_add(u32::from(!progress.has_come_further), Ordering::Relaxed);
+            // If output has come, the pages are small enough.
+            core.broken_catch_ups.fetch_add(u32::from(!progress.has_output), Ordering::Relaxed);
             return Err(error);
         }
     }
@@ -108,8 +109,9 @@ pub(crate) async fn resume(core: &ClientCore, generation: Generation) -> Result<
     Ok(rpc)
 }
 
-/// The limit of each read. There is none until a connection was lost during the catch-up; then small pages let each connection bring
-/// some progress. Only for servers that number the exit (`readGaps`): from others, a page looks like the whole answer.
+/// The limit of each read. There is none until a connection was lost during the catch-up. Then small pages let each connection bring some
+/// progress. There is never a limit for servers without `readGaps`, which do not say the sequence number of the exit: one of their pages
+/// looks like the whole answer.
 async fn page_size(core: &ClientCore, rpc: &Arc<Rpc>, processes: usize) -> Result<Option<PageSize>, ExecServerError> {
     let broken = core.broken_catch_ups.load(Ordering::Relaxed);
     if broken == 0 {
@@ -120,7 +122,7 @@ async fn page_size(core: &ClientCore, rpc: &Arc<Rpc>, processes: usize) -> Resul
         None => {
             let info = rpc.call::<EnvironmentInfo>(Method::EnvironmentInfo.name(), &(), CallSlot::Ordinary).await;
             let asked = capabilities_in(answered(rpc, info))?;
-            // Remembered, so that not every connection has to carry them again.
+            // The capabilities are remembered, so that not every connection has to carry them again.
             core.set_capabilities(&asked);
             asked
         }
@@ -141,10 +143,10 @@ struct PageSize {
 #[derive(Default)]
 struct CatchUpProgress {
     /// Some output has come.
-    has_come_further: bool,
+    has_output: bool,
 }
 
-/// Reads the missed events of these processes. A process of which only a part of a chunk has come is read again.
+/// Reads the missed events of these processes. A process is read again if only a part of a chunk has come.
 async fn catch_up(
     core: &ClientCore,
     rpc: &Arc<Rpc>,
@@ -160,7 +162,7 @@ async fn catch_up(
     Ok(())
 }
 
-/// Sends all reads, and then waits for their answers. Returns the processes of which only a part of a chunk has come.
+/// Sends all reads, and then waits for their answers. Returns the processes for which only a part of a chunk has come.
 async fn read_once(
     core: &ClientCore,
     rpc: &Arc<Rpc>,
@@ -177,12 +179,12 @@ async fn read_once(
         };
         reads.push(answered(rpc, rpc.begin(Method::ProcessRead.name(), &params, CallSlot::Ordinary).await)?);
     }
-    // The server counts an answer as received, so each one is used, also after another one was lost.
+    // The server counts every answer as received. So each answer is used, even after another answer was lost.
     let (mut outcome, mut partial) = (Ok(()), Vec::new());
     for (record, read) in processes.iter().zip(reads) {
         match read.answer::<ReadResult>().await {
             Ok(answer) => {
-                progress.has_come_further |= !answer.chunks.is_empty();
+                progress.has_output |= !answer.chunks.is_empty();
                 partial.extend(answer.partial.then(|| Arc::clone(record)));
                 core.catch_up(record, Ok(answer));
             }
@@ -193,7 +195,8 @@ async fn read_once(
     outcome.map(|()| partial)
 }
 
-/// Asks for the missed changes of every watch. A watch that the server no longer knows is begun again. A watch that fails ends alone.
+/// Asks for the missed changes of every watch. A watch that the server no longer knows is begun again. If a watch fails, only that watch
+/// ends.
 async fn resume_watches(core: &ClientCore, rpc: &Arc<Rpc>) -> Result<(), ExecServerError> {
     let watches = core.inbound.watches.recoverable();
     let mut calls = Vec::with_capacity(watches.len());

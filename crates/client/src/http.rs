@@ -1,4 +1,4 @@
-//! HTTP requests that the environment makes. A streamed body ends with its connection: it cannot be resumed over another one.
+//! HTTP requests that the environment makes. A streamed body ends when its connection ends: it cannot be resumed over another connection.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -40,8 +40,8 @@ impl HttpClient for ExecServerClient {
     }
 }
 
-/// The streamed body of an answer. While too much of it is unread, the client makes the server pause the body, if the server can do that.
-/// Dropping the value cancels the request; from a server that cannot cancel, the rest of the body is ignored.
+/// The streamed body of an answer. While more than a limit is unread, the client asks the server to pause the body, if the server can do
+/// that. Dropping the value cancels the request; if the server cannot cancel, the rest of the body is ignored.
 pub struct HttpResponseBodyStream {
     registration: BodyRegistration,
     is_over: bool,
@@ -50,7 +50,7 @@ pub struct HttpResponseBodyStream {
 }
 
 impl HttpResponseBodyStream {
-    /// Waits for the next piece of the body. Returns `None` after the last. Cancel safe.
+    /// Waits for the next piece of the body. Returns `None` after the last piece. Cancel safe.
     pub async fn recv(&mut self) -> Option<Result<Bytes, ExecServerError>> {
         if self.is_over {
             return None;
@@ -85,7 +85,7 @@ impl Drop for HttpResponseBodyStream {
     }
 }
 
-/// Cancels a request when it is dropped, unless `id` was removed before.
+/// Cancels a request when this value is dropped, unless `id` was removed before.
 struct CancelRequestOnDrop<'a> {
     core: &'a ClientCore,
     id: Option<String>,
@@ -125,9 +125,9 @@ impl ExecServerClient {
         core.room_for_job().await?;
         params.stream_response = true;
         // If the capabilities are not known, the server is treated as one that cannot pause a body.
-        let has_flow = core.capabilities().await.is_ok_and(|capabilities| capabilities.http_limits);
-        // Before the request is sent, because the first piece may come right after the answer.
-        let registration = core.inbound.bodies.register(has_flow);
+        let can_pause = core.capabilities().await.is_ok_and(|capabilities| capabilities.http_limits);
+        // The body is registered before the request is sent, because the first piece may come right after the answer.
+        let registration = core.inbound.bodies.register(can_pause);
         params.request_id = registration.id().to_owned();
         let handle = Arc::clone(self.handle());
         let body = HttpResponseBodyStream { registration, is_over: false, handle };

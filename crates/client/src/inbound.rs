@@ -1,5 +1,5 @@
-//! Messages that the server sends on its own: each goes to the record of the process, watch, search or body that it is about. Nothing here
-//! waits. Work that takes time becomes a background job.
+//! Messages that the server pushes without a request. Each message goes to the record (the client's state, see `records`) of the process,
+//! watch, search or HTTP body that it is about. No function here waits. Work that takes time becomes a background job.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ impl Inbound {
         is_new
     }
 
-    /// Does not follow this process any longer.
+    /// Stops following this process.
     pub(crate) fn remove(&self, record: &Arc<ProcessRecord>) {
         let mut processes = self.processes.lock();
         if processes.get(&record.id).is_some_and(|known| Arc::ptr_eq(known, record)) {
@@ -44,7 +44,7 @@ impl Inbound {
         }
     }
 
-    /// Does not follow this process any longer if neither a handle nor a subscriber is left.
+    /// Stops following this process if neither a handle nor a subscriber is left.
     pub(crate) fn remove_if_unused(&self, record: &Arc<ProcessRecord>) {
         if record.is_unused() {
             self.remove(record);
@@ -85,7 +85,7 @@ impl Inbound {
         processes.iter().filter(|record| !record.is_over()).for_each(|record| self.terminate_unless_detached(record));
     }
 
-    /// Does what an event has made necessary.
+    /// Does the work that an event has made necessary.
     pub(crate) fn handle(&self, record: &Arc<ProcessRecord>, consequence: Option<Consequence>) {
         match consequence {
             None => {}
@@ -162,7 +162,7 @@ impl PeerHandler for Inbound {
 
     fn answer_request(&self, method: &str) -> Result<serde_json::Value, WireError> {
         match method {
-            // This client has nobody who could decide, so everything is denied.
+            // This client has no user who could decide, so every request is denied.
             "network/policyRequest" => Ok(serde_json::json!({"decision": {"type": "deny", "reason": "not_allowed"}})),
             other => Err(WireError {
                 code: protocol::ErrorCode::MethodNotFound.number(),

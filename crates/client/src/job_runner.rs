@@ -1,5 +1,5 @@
-//! The task that does the background jobs of a client, over as many connections as needed. When the client closes, it finishes the jobs
-//! that are left and closes the connection. Start with `run`.
+//! The task that does the background jobs of a client, over as many connections as needed. When the client closes, the task finishes the
+//! remaining jobs and closes the connection. Start with `run`.
 
 mod forget;
 
@@ -19,14 +19,14 @@ use crate::rpc::{CallError, CallSlot, PendingCall};
 
 /// How long a missing event may take to come before the client asks for it. Only old servers send events out of order.
 const MISSING_EVENT_WAIT: Duration = Duration::from_millis(250);
-/// Reads in a row that may bring nothing of a missing event before the process fails. Each waits longer than the one before.
+/// After this many reads in a row without the missing event, the process fails. The client waits longer before each further read.
 const FRUITLESS_READS: u32 = 5;
-/// Wait before a job is tried again that found all slots for calls in use.
+/// Wait before a job is tried again, if all slots for calls were in use.
 const BUSY_WAIT: Duration = Duration::from_millis(50);
-/// How long a closing client goes on with its jobs.
-const LAST_JOBS: Duration = Duration::from_secs(2);
+/// How long a closing client works on its remaining jobs.
+const LAST_JOBS_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Does jobs until the client is closed, then those that are left, and then closes the connection.
+/// Does jobs until the client is closed. Then it does the remaining jobs and closes the connection.
 pub(crate) async fn run(core: Arc<ClientCore>) {
     let mut lanes = JoinSet::new();
     lanes.spawn(terminate_all(Arc::clone(&core)));
@@ -54,11 +54,11 @@ pub(crate) async fn run(core: Arc<ClientCore>) {
     }
     let finish = async {
         while parallel.join_next().await.is_some() {}
-        // Only now, because an abandoned start adds a termination.
+        // Only now, because the job of an abandoned start may have added a termination.
         jobs.drain();
         while lanes.join_next().await.is_some() {}
     };
-    let _out_of_time = tokio::time::timeout(LAST_JOBS, finish).await;
+    let _out_of_time = tokio::time::timeout(LAST_JOBS_TIMEOUT, finish).await;
     // The goodbye needs the slot that a termination may still hold.
     parallel.shutdown().await;
     lanes.shutdown().await;
@@ -73,12 +73,13 @@ async fn do_job(core: &ClientCore, job: BackgroundJob) {
         BackgroundJob::SendFlow(record) => send_flow(core, &record).await,
         BackgroundJob::SendBodyFlow(backlog) => send_body_flow(core, &backlog).await,
         BackgroundJob::CloseFile(handle) => close_file(core, handle).await,
-        // These have lanes of their own.
+        // Other lanes do these jobs.
         BackgroundJob::Terminate(_) | BackgroundJob::Forget(_) => {}
     }
 }
 
-/// Nobody reads the answers, so each request is repeated over new connections until the server has answered or the client has failed.
+/// Kills processes, one after the other. Each request is repeated over new connections until the server has answered or the client has
+/// failed.
 async fn terminate_all(core: Arc<ClientCore>) {
     let options = CallOptions { slot: CallSlot::Cleanup, ..CallOptions::WAIT };
     while let Some((job, _unfinished)) = core.inbound.jobs().next(JobLane::Terminations).await {
@@ -139,8 +140,8 @@ async fn fill_hole(core: &ClientCore, record: &Arc<ProcessRecord>) {
 async fn send_flow(core: &ClientCore, record: &ProcessRecord) {
     match core.capabilities().await {
         Ok(capabilities) if capabilities.process_flow => {}
-        // The server cannot pause a process: a subscriber that is too slow misses events and is told so. The record still believes that
-        // a job is running, so no other job is started for it.
+        // The server cannot pause a process, so a subscriber that is too slow misses events and gets an error. The record is not told that
+        // this job ends, so it never asks for another one.
         Ok(_) => return,
         Err(_) => return record.flow_failed(),
     }
@@ -155,7 +156,7 @@ async fn send_flow(core: &ClientCore, record: &ProcessRecord) {
                 continue;
             }
             Err(error) => {
-                tracing::debug!(process = %record.id, %error, "cannot be paused or resumed");
+                tracing::debug!(process = %record.id, %error, "cannot pause or resume a process");
                 return record.flow_failed();
             }
         }
@@ -178,13 +179,13 @@ async fn send_body_flow(core: &ClientCore, backlog: &Backlog) {
             // The body fails with its connection.
             Err(_) => return,
         }
-        if !backlog.was_told(paused) {
+        if !backlog.flow_was_sent(paused) {
             return;
         }
     }
 }
 
-/// Files are closed in parallel, so that closing keeps up with opening however long a round trip takes.
+/// Closes a file. Many files are closed in parallel, so that closing keeps up with opening however long a round trip takes.
 async fn close_file(core: &ClientCore, handle_id: String) {
     let params = CloseParams { handle_id };
     loop {

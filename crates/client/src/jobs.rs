@@ -1,5 +1,5 @@
-//! Work that the client does on its own, so that nothing is left behind on the server and nothing stands still: what a job is, and the
-//! queue of jobs. `job_runner` does the work.
+//! Background jobs and their queue. A job is work that no caller waits for: cleaning up on the server after a dropped handle, reading
+//! missing events, pausing and resuming a process. `job_runner` does the work.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,29 +11,29 @@ use tokio::sync::Notify;
 use crate::records::{Backlog, ProcessRecord};
 use crate::rpc::PendingCall;
 
-/// Unfinished jobs above which the client creates nothing that could need another one. Dropping a handle cannot wait, so a job is always
-/// taken; the queue is at most this long, plus one job for each handle that existed when the limit was reached.
+/// While this many jobs are unfinished, the client creates nothing that could need another job. Dropping a handle cannot wait, so the queue
+/// always accepts a job. It holds at most this many jobs, plus one for each handle that existed when the limit was reached.
 pub(crate) const MAX_JOBS: usize = 16_384;
 
 /// One piece of background work.
 pub(crate) enum BackgroundJob {
-    /// Kill a process that has no user any more.
+    /// Kill a process that no handle uses any more.
     Terminate(ProcessId),
-    /// Wait for the answer to a start whose caller has gone away, then kill the process.
+    /// Wait for the answer to a process start whose caller has dropped the future, then kill the process.
     AbandonedStart { process: ProcessId, call: PendingCall },
     /// Read events that should have been pushed.
     FillHole(Arc<ProcessRecord>),
-    /// Tell the server to pause or resume the events of a process.
+    /// Ask the server to pause or resume the events of a process.
     SendFlow(Arc<ProcessRecord>),
-    /// Tell the server to pause or resume a streamed HTTP body.
+    /// Ask the server to pause or resume a streamed HTTP body.
     SendBodyFlow(Arc<Backlog>),
-    /// Tell the server to end something else that has no user any more.
+    /// Ask the server to end something else that no handle uses any more.
     Forget(Forgotten),
     /// Close the file, or cancel the upload, with this handle id.
     CloseFile(String),
 }
 
-/// Something that has no user any more, by its id.
+/// The id of a request, watch or search that no handle uses any more.
 #[derive(Debug)]
 pub(crate) enum Forgotten {
     Request(String),
@@ -41,10 +41,10 @@ pub(crate) enum Forgotten {
     Search(String),
 }
 
-/// In which order jobs are done.
+/// Jobs of one lane wait for each other, or run in parallel; jobs of different lanes never wait for each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum JobLane {
-    /// [`BackgroundJob::Terminate`], one after the other, because a connection keeps one slot for them.
+    /// [`BackgroundJob::Terminate`], one after the other, because a connection reserves one slot for such calls.
     Terminations,
     /// [`BackgroundJob::Forget`], one after the other: a thousand dropped handles are no reason for a thousand calls at once.
     Forgotten,
@@ -62,17 +62,19 @@ impl BackgroundJob {
     }
 }
 
-/// The jobs of a client that wait, and the number of those that are unfinished.
+/// The waiting jobs of a client, and the number of its unfinished jobs.
 #[derive(Default)]
 pub(crate) struct JobQueue {
     state: Mutex<JobQueueState>,
     /// A job was added, or the phase has changed.
     changed: Notify,
+    /// A job was finished, or the queue has ended.
     finished: Notify,
 }
 
 #[derive(Default)]
 struct JobQueueState {
+    /// Indexed by [`JobLane`].
     waiting: [VecDeque<BackgroundJob>; 3],
     /// Jobs that wait or are being done.
     unfinished: usize,
@@ -85,7 +87,7 @@ enum JobQueuePhase {
     Open,
     /// The client is closing: a lane ends when it is empty.
     Draining,
-    /// No job is taken any more.
+    /// No job is accepted any more.
     Ended,
 }
 
@@ -102,7 +104,7 @@ impl JobQueue {
         }
     }
 
-    /// Whether so many jobs are unfinished that nothing may be created that could need another one.
+    /// Whether [`MAX_JOBS`] jobs are unfinished, so that nothing may be created that could need another job.
     pub(crate) fn is_full(&self) -> bool {
         let state = self.state.lock();
         state.unfinished >= MAX_JOBS && state.phase != JobQueuePhase::Ended
@@ -145,21 +147,21 @@ impl JobQueue {
         self.changed.notify_waiters();
     }
 
-    /// Drops the jobs that wait, and those that are added later.
+    /// Drops all waiting jobs, and all jobs that are added later.
     pub(crate) fn end(&self) {
         let dropped = {
             let mut state = self.state.lock();
             state.phase = JobQueuePhase::Ended;
             std::mem::take(&mut state.waiting)
         };
-        // Without the lock: dropping a job may drop a handle, which adds one.
+        // The lock is free now, because dropping a job may drop a handle, and that adds a job.
         drop(dropped);
         self.changed.notify_waiters();
         self.finished.notify_waiters();
     }
 }
 
-/// A job counts as unfinished until this is dropped.
+/// Belongs to one job, which counts as unfinished until this value is dropped.
 pub(crate) struct UnfinishedJob(Arc<JobQueue>);
 
 impl Drop for UnfinishedJob {

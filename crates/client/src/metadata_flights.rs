@@ -1,5 +1,5 @@
-//! Requests for the metadata of the same file that are made at the same time share one request to the server. Nothing is kept after its
-//! answer.
+//! Callers that ask for the metadata of the same file at the same time share one request to the server. The answer is not kept for later
+//! callers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,22 +20,23 @@ pub(crate) struct MetadataFlights {
 }
 
 impl MetadataFlights {
-    /// Waits for the request that is made for this path already, or makes `request`. If the caller that makes it goes away, one of the
-    /// others makes its own.
+    /// Waits for the request for this path that another caller has made, or makes `request`. If the caller that makes the request drops its
+    /// future, one of the waiting callers makes its own request.
     pub(crate) async fn join(&self, path: &PathUri, request: impl Future<Output = MetadataResult>) -> MetadataResult {
         let cell = Arc::clone(self.table.lock().entry(path.clone()).or_default());
         let member = FlightMember { flights: self, path, cell };
         member.cell.get_or_init(|| request).await.clone()
     }
 
-    /// Marks a change of files. A request that was made before the change began, or before it ended, is not shared with later callers.
+    /// Marks that a caller changes files until the returned value is dropped. A request for metadata that was made before the change began,
+    /// or before it ended, is not shared with later callers.
     pub(crate) fn changing(&self) -> FilesChanging<'_> {
         self.table.lock().clear();
         FilesChanging(self)
     }
 }
 
-/// Files change until this is dropped.
+/// Files change until this value is dropped.
 pub(crate) struct FilesChanging<'a>(&'a MetadataFlights);
 
 impl Drop for FilesChanging<'_> {
@@ -55,7 +56,7 @@ impl Drop for FlightMember<'_> {
     fn drop(&mut self) {
         let mut table = self.flights.table.lock();
         let is_same = table.get(self.path).is_some_and(|cell| Arc::ptr_eq(cell, &self.cell));
-        // Either the answer has come, or this is the last member: the table and this value hold the cell, and nobody else.
+        // The entry is removed if the answer has come, or if this is the last member: then only the table and this member hold the cell.
         if is_same && (self.cell.initialized() || Arc::strong_count(&self.cell) == 2) {
             table.remove(self.path);
         }

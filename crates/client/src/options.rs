@@ -13,22 +13,26 @@ use crate::connector::UrlConnector;
 pub struct ExecServerClientConnectOptions {
     /// A name for this program, which the server writes into its log.
     pub client_name: String,
-    /// Limit for making a connection, each time.
+    /// How long each attempt to make a connection may take.
     pub connect_timeout: Duration,
-    /// Limit for the handshake, each time.
+    /// How long the handshake of each connection may take.
     pub initialize_timeout: Duration,
-    /// A WebSocket counts as lost when the server has given no sign of life for this long. The client pings it after half of the time.
-    /// Bytes that come, and bytes that leave a full connection, are signs of life, so a slow link is not cut. A link that stands still for
-    /// longer needs a larger value. Other connections do not need the option, because the kernel reports their end.
+    /// A WebSocket counts as lost when the server has given no sign of life for this long. The client pings the server after half of the
+    /// time. Bytes that arrive are a sign of life, and so are bytes that a full connection accepts again, so a slow link is not cut. A link
+    /// that may carry no byte for longer needs a larger value. Connections that are no WebSockets ignore the option, because the kernel
+    /// reports their end.
     pub silence_timeout: Duration,
     /// The session of an earlier client to resume. `None` opens a new session.
     pub resume_session_id: Option<SessionId>,
-    /// Whether a client that is attached to that session is detached. If false, the attempt fails while one is attached.
+    /// Whether another client that is attached to the resumed session is detached. If false, connecting fails while another client is
+    /// attached.
     pub takeover: bool,
-    /// Whether to observe that session beside the client that is attached to it. An observer gets no events; it can list, read, signal and
-    /// kill processes, and start them with `paused`. From a server without the extension `sessionObserve` the session is taken over.
+    /// Whether to observe the resumed session beside the client that is attached to it. An observer gets no events; it can list, read,
+    /// signal and kill processes, and start them with `paused`. If the server lacks the extension `sessionObserve`, the client takes the
+    /// session over instead.
     pub observe: bool,
-    /// How long the server keeps the session after a lost connection. `None` means its default. Extension `sessionKeep`.
+    /// How long the server keeps the session after a lost connection. `None` means the default of the server. Needs the extension
+    /// `sessionKeep`.
     pub keep_for: Option<Duration>,
     /// Time from a lost connection until the client gives up.
     pub recovery_budget: Duration,

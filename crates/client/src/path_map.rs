@@ -1,5 +1,5 @@
-//! Maps paths between two machines that have the same files below different directories. It changes texts only and never reads the file
-//! system. The callers decide which paths are mapped.
+//! Maps paths between two machines that have the same files below different directories. This module changes only texts and never reads the
+//! file system. Its callers decide which paths are mapped.
 
 mod pattern;
 mod sandbox;
@@ -12,9 +12,9 @@ use serde_json::value::RawValue;
 /// Pairs of directories, one on this machine (local) and one on the machine of the server (remote), that have the same contents.
 ///
 /// A path at or below a directory of a pair is moved to the other directory of the pair. Paths are compared by whole components, after `.`,
-/// `..` and superfluous slashes were removed, so a mapped URI has no slash at its end. Of several directories that match, the longest
-/// counts. All other paths stay as they are. If no directory of a pair lies in that of another pair, mapping a path to the other machine
-/// and back gives the same path.
+/// `..` and superfluous slashes were removed, so a mapped URI has no slash at its end. If several directories match, the longest one is
+/// used. All other paths stay as they are. If no directory of a pair lies in a directory of another pair, mapping a path to the other
+/// machine and back gives the same path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PathMap {
     pairs: Vec<Pair>,
@@ -59,7 +59,8 @@ impl PathMap {
         Self::of([(local_root.to_owned(), remote_root.to_owned())])
     }
 
-    /// Maps between the directories of each pair: first the local, then the remote one. All must be absolute.
+    /// Maps between the directories of each pair, which is the local directory and then the remote directory. All directories must be
+    /// absolute.
     pub fn of(pairs: impl IntoIterator<Item = (PathBuf, PathBuf)>) -> Result<Self, PathMapError> {
         let pairs = pairs.into_iter().map(|(local, remote)| Pair::new(local, remote));
         Ok(Self { pairs: pairs.collect::<Result<_, _>>()? })
@@ -80,8 +81,8 @@ impl PathMap {
         self.moved(remote, Pair::inward)
     }
 
-    /// Maps all paths in a sandbox object for the server: `cwd`, `workspaceRoots`, and the paths and patterns of the entries. The rest of
-    /// the text stays as it is, byte for byte.
+    /// Maps all paths in a sandbox object for the server: `cwd`, `workspaceRoots`, and the paths and patterns of the entries. All other
+    /// bytes of the text stay as they are.
     pub fn map_sandbox(&self, sandbox: &RawValue) -> Result<Box<RawValue>, PathMapError> {
         sandbox::map(self, sandbox)
     }
@@ -94,7 +95,7 @@ impl PathMap {
     }
 
     fn moved(&self, uri: &PathUri, direction: fn(&Pair) -> (&Path, &Path)) -> PathUri {
-        // A path that this machine cannot have, for example one of Windows, is in no directory of a pair.
+        // A path that this machine cannot have, for example a Windows path, is in no directory of a pair.
         let Ok(native) = uri.to_native() else { return uri.clone() };
         let moved = self.moved_native(&native, direction).and_then(|path| PathUri::from_native(&path));
         moved.unwrap_or_else(|| uri.clone())
@@ -104,7 +105,7 @@ impl PathMap {
         let path = normal(path);
         let matching = self.pairs.iter().map(direction).filter(|(from, _)| path.starts_with(from));
         let (from, to) = matching.max_by_key(|(from, _)| from.components().count())?;
-        // By components, because `join` with an empty path would add a slash.
+        // Joined by components, because `join` with an empty path would add a slash.
         path.strip_prefix(from).ok().map(|rest| to.components().chain(rest.components()).collect())
     }
 }
@@ -117,10 +118,12 @@ impl Pair {
         Ok(Self { local: root(local)?, remote: root(remote)? })
     }
 
+    /// The directory to map from and the directory to map to, for a path that goes to the server.
     fn outward(&self) -> (&Path, &Path) {
         (&self.local, &self.remote)
     }
 
+    /// As [`outward`](Self::outward), for a path that comes from the server.
     fn inward(&self) -> (&Path, &Path) {
         (&self.remote, &self.local)
     }

@@ -1,6 +1,6 @@
-//! What the client remembers of the things it follows: processes, watches, searches and streamed HTTP bodies. A record takes what the
-//! server pushes, puts it in order, keeps it within a bound until it is read, and says what has to be done next. Records send nothing
-//! and know no connection. Start with `process.rs`.
+//! The records: the client's state of each process, watch, search and streamed HTTP body that it follows. A record takes the messages that
+//! the server pushes, puts them in order, keeps a bounded number of them until they are read, and tells its caller what to do next. Records
+//! send nothing and know no connection. Start with `process.rs`.
 
 mod backlog;
 mod begun_chunk;

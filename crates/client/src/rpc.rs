@@ -1,5 +1,5 @@
 //! Calls and answers over one connection. This module knows no session and no recovery. When the connection ends, each waiting call learns
-//! whether its request can have reached the server. Start with `Rpc::start`, which starts a reading and a writing task.
+//! whether its request may have reached the server. Start with `Rpc::start`, which starts a reading and a writing task.
 
 mod calls;
 mod outbox;
@@ -28,13 +28,13 @@ use outbox::Outbox;
 
 pub(crate) use calls::CallSlot;
 
-/// Takes the messages that the server sends on its own. Nothing in it may wait, because the reading task calls it. An error means that
-/// the server broke the protocol, and ends the connection.
+/// Takes the messages that the server sends without a request. The functions must not wait, because the reading task calls them. An error
+/// means that the server broke the protocol, and ends the connection.
 pub(crate) trait PeerHandler: Send + Sync + 'static {
-    /// Output of a process, in the form that most servers send.
+    /// Output of a process, if the message has the usual form, for which there is a fast decoder.
     fn handle_output(&self, output: &PushedOutput<'_>) -> Result<(), String>;
 
-    /// Every other notification. Unknown ones are ignored.
+    /// Every other notification. Unknown notifications are ignored.
     fn handle_notification(&self, method: &str, params: Option<&RawValue>) -> Result<(), String>;
 
     /// The answer to a request of the server.
@@ -51,11 +51,11 @@ pub(crate) struct Rpc {
     is_taken_over: AtomicBool,
     /// Stops both tasks.
     stop: CancellationToken,
-    /// Lives as long as the connection, for example the child process at the other end.
+    /// Something that lives as long as the connection, for example the child process that serves it.
     companion: Mutex<Option<Box<dyn Companion>>>,
 }
 
-/// Why a connection ended. `None` if there is no more to say than that it did.
+/// Why a connection ended. `None` if no reason is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Disconnect(pub(crate) Option<String>);
 
@@ -120,14 +120,14 @@ impl Rpc {
         slot: CallSlot,
         encode: impl FnOnce(&RequestId) -> Vec<u8>,
     ) -> Result<PendingCall, CallError> {
-        // Not in the `match`, which would hold the lock in its arms, where `close` takes it again.
+        // Locked outside of the `match`, which would keep the lock in its arms, where `close` locks again.
         let registered = self.calls.lock().register(slot);
         let (id, reply) = match registered {
             Ok(registered) => registered,
             Err(calls::CallRefused::Ended) => return Err(CallError::NotSent),
             Err(calls::CallRefused::TooMany) => {
                 if slot == CallSlot::Cleanup {
-                    // The server does not answer cleanups over this connection. Over a new one it may.
+                    // The server does not answer cleanups over this connection. It may answer over a new connection.
                     self.close("too many pending cleanup requests");
                 }
                 return Err(CallError::Failed(ExecServerError::TooManyRequests(MAX_CALLS)));
@@ -170,7 +170,7 @@ impl Rpc {
         }
     }
 
-    /// Ends the connection at once. Messages that were queued are not sent.
+    /// Ends the connection at once. Queued messages are not sent.
     pub(crate) fn close(&self, reason: &str) {
         self.finish(Disconnect(Some(reason.to_owned())));
     }
@@ -196,12 +196,13 @@ impl Rpc {
     }
 }
 
-/// A request whose answer has not come. Dropping the value gives the answer up.
+/// A request whose answer has not come. After the value is dropped, the answer is ignored.
 pub(crate) struct PendingCall {
     rpc: Arc<Rpc>,
     id: i64,
     slot: CallSlot,
     reply: Option<AnswerReceiver>,
+    /// Position of the request in the outbox.
     position: u64,
 }
 
@@ -211,13 +212,13 @@ impl PendingCall {
         self.wait().await
     }
 
-    /// As [`answer`](Self::answer), for a caller that may stop waiting and pass the pending call on. Returns a result once.
+    /// As [`answer`](Self::answer), for a caller that may stop waiting and pass the pending call on. A result is returned only once.
     pub(crate) async fn wait<R: DeserializeOwned>(&mut self) -> Result<R, CallError> {
         let result = self.wait_encoded().await?;
         serde_json::from_slice(&result).map_err(|error| CallError::Failed(error.into()))
     }
 
-    /// Waits for the JSON text of the result. Returns a result once.
+    /// Waits for the JSON text of the result. A result is returned only once.
     pub(crate) async fn wait_encoded(&mut self) -> Result<Bytes, CallError> {
         let result = match self.reply.as_mut() {
             Some(reply) => reply.await,
@@ -225,7 +226,7 @@ impl PendingCall {
         };
         match result {
             Ok(Ok(result)) => Ok(result),
-            // This error is about the connection, which is of no use any more, whether or not the server closes it.
+            // This error means that another client has the session now. The connection is useless, whether or not the server closes it.
             Ok(Err(error)) if error.is_of_kind(error_kind::SESSION_RESUMED_ELSEWHERE) => {
                 self.rpc.note_takeover();
                 self.rpc.close(&error.message);

@@ -1,4 +1,4 @@
-//! Searching the files of the environment. A search ends with its connection; the caller has to begin it again.
+//! Searching the files of the environment. A search ends when its connection is lost; the caller has to search again.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -24,8 +24,8 @@ pub struct Search {
 }
 
 impl Search {
-    /// Waits for the next file with matches. A file with many matches comes in several parts. Returns `None` when the search is over and
-    /// everything was read. Cancel safe.
+    /// Waits for the next file with matches. A file with many matches comes in several parts. Returns `None` after the last file. Cancel
+    /// safe.
     pub async fn recv(&mut self) -> Option<Result<FoundFile, ExecServerError>> {
         loop {
             match self.record.take() {

@@ -14,10 +14,10 @@ use crate::rpc::{Disconnect, Rpc};
 
 /// The failure of a client whose session another client has taken over.
 const TAKEN_OVER: &str = "another client attached to this session";
-/// Why a connection is closed that was made after the client had stopped waiting for it.
-const TOO_LATE: &str = "it came too late";
+/// Reason for closing a connection that was made after the client had stopped waiting for it.
+const TOO_LATE: &str = "the connection was made too late";
 
-/// The attempts to reconnect. At most one counts; others were abandoned and have not ended yet.
+/// The attempts to reconnect: the current attempt, and abandoned attempts whose tasks have not ended yet.
 #[derive(Default)]
 struct ReconnectAttempts {
     tasks: JoinSet<ReconnectResult>,
@@ -26,7 +26,7 @@ struct ReconnectAttempts {
 
 type ReconnectResult = (Generation, Result<Arc<Rpc>, ExecServerError>);
 
-/// Runs until the client is closed or has failed for good, and until its attempts to reconnect have ended.
+/// Runs until the client is closed or has failed for good, and then until all attempts to reconnect have ended.
 pub(crate) async fn run(core: Arc<ClientCore>) {
     let mut attempts = ReconnectAttempts::default();
     loop {
@@ -35,14 +35,14 @@ pub(crate) async fn run(core: Arc<ClientCore>) {
         }
         let (current, rpc, timeout) = {
             let linked = core.link.lock();
-            // Another task may have changed the link since.
-            if linked.link.has_action() {
+            // Another task may have added an action since.
+            if linked.reconnection.has_action() {
                 continue;
             }
-            if linked.link.failure().is_some() {
+            if linked.reconnection.failure().is_some() {
                 break;
             }
-            (linked.link.current(), Arc::clone(&linked.rpc), linked.link.poll_timeout())
+            (linked.reconnection.current(), Arc::clone(&linked.rpc), linked.reconnection.poll_timeout())
         };
         tokio::select! {
             disconnect = rpc.ended(), if current.is_some() => {
@@ -51,7 +51,7 @@ pub(crate) async fn run(core: Arc<ClientCore>) {
                 }
             }
             Some(ended) = attempts.tasks.join_next() => handle_attempt(&core, &mut attempts, ended),
-            () = until(timeout), if timeout.is_some() => core.link.lock().link.handle_timeout(Instant::now()),
+            () = until(timeout), if timeout.is_some() => core.link.lock().reconnection.handle_timeout(Instant::now()),
             () = core.poke.notified() => {}
         }
     }
@@ -62,18 +62,19 @@ pub(crate) async fn run(core: Arc<ClientCore>) {
 }
 
 fn next_action(core: &ClientCore) -> Option<Action> {
-    core.link.lock().link.poll_action()
+    core.link.lock().reconnection.poll_action()
 }
 
 fn handle_disconnect(core: &ClientCore, generation: Generation, rpc: &Rpc, disconnect: Disconnect) {
     let mut linked = core.link.lock();
-    // From a server without observers, a takeover may be a client that only wants to look and goes away soon, so this client recovers.
+    // At a server that knows no observers, a client that only wants to list or read takes the session over and leaves soon. So this client
+    // reconnects.
     if rpc.was_taken_over() && core.server_knows_observers() {
         core.is_taken_over.store(true, Ordering::Relaxed);
-        linked.link.taken_over(generation, TAKEN_OVER);
+        linked.reconnection.taken_over(generation, TAKEN_OVER);
     } else {
         let Disconnect(reason) = disconnect;
-        linked.link.disconnected(generation, reason.as_deref(), Instant::now(), chance());
+        linked.reconnection.disconnected(generation, reason.as_deref(), Instant::now(), chance());
     }
 }
 
@@ -112,15 +113,15 @@ fn handle_attempt(core: &ClientCore, attempts: &mut ReconnectAttempts, ended: Re
         (Err(error), Some((wanted, task))) if error.id() == task => {
             (wanted, Err(ExecServerError::Protocol(error.to_string())))
         }
-        // It was abandoned, and may have succeeded in the same moment.
+        // The attempt was abandoned, and may have succeeded at the same moment.
         (ended, _) => return close_late(ended),
     };
     attempts.current = None;
     let mut linked = core.link.lock();
     match result {
         Ok(rpc) => {
-            linked.link.attempt_succeeded(generation, Instant::now());
-            if linked.link.current() == Some(generation) {
+            linked.reconnection.attempt_succeeded(generation, Instant::now());
+            if linked.reconnection.current() == Some(generation) {
                 linked.rpc = rpc;
             } else {
                 rpc.close(TOO_LATE);
@@ -129,7 +130,13 @@ fn handle_attempt(core: &ClientCore, attempts: &mut ReconnectAttempts, ended: Re
         Err(error) => {
             tracing::debug!(%error, "cannot reconnect");
             let is_retryable = error.is_retryable();
-            linked.link.attempt_failed(generation, &error.to_string(), is_retryable, Instant::now(), chance());
+            linked.reconnection.attempt_failed(
+                generation,
+                &error.to_string(),
+                is_retryable,
+                Instant::now(),
+                chance(),
+            );
         }
     }
 }

@@ -1,6 +1,6 @@
-//! Running commands for the shell tool of an AI harness. A call starts a command and returns after a while with the output so far; later calls
-//! write to the command and get the rest; a subscription reports commands that end in the background. Start with [`UnifiedExec`]. This
-//! module follows pushed events and knows nothing of connections.
+//! Running commands for the shell tool of an AI harness. A call starts a command and returns, after a while, with the output so far. Later
+//! calls write to the command and get further output. A subscription reports commands that end in the background. Start with
+//! [`UnifiedExec`]. This module follows pushed events and knows nothing of connections.
 
 mod approval;
 mod collect;

@@ -17,7 +17,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Waits for the next changes. Returns `None` when the watched file or directory is gone and everything was read. Cancel safe.
+    /// Waits for the next changes. Returns `None` after the last change, when the watched file or directory is gone. Cancel safe.
     pub async fn recv(&mut self) -> Option<Result<Changes, ExecServerError>> {
         let mut changes = self.record.recv().await?;
         if let (Ok(changes), Some(paths)) = (&mut changes, self.handle.core.connector.paths()) {
@@ -41,8 +41,8 @@ impl Drop for Watch {
 }
 
 impl ExecServerClient {
-    /// Watches a file or a directory; with `recursive` also everything below the directory. No change is lost with a connection: where
-    /// the server cannot say what was missed, the watch reports an overflow. Extension `fsWatch`.
+    /// Watches a file or a directory; with `recursive` also everything below the directory. A lost connection loses no change: if the
+    /// server cannot repeat the missed changes, the watch reports an overflow. Needs the extension `fsWatch`.
     pub async fn watch(&self, path: &PathUri, recursive: bool) -> Result<Watch, ExecServerError> {
         let core = &self.handle().core;
         if !core.capabilities().await?.fs_watch {
@@ -52,7 +52,7 @@ impl ExecServerClient {
         core.room_for_job().await?;
         let id = format!("watch-{:x}", core.next_number());
         let record = Arc::new(WatchRecord::new(id, path, recursive));
-        // Before the request is sent, because the first change may come right after the answer.
+        // The record is added before the request is sent, because the first change may come right after the answer.
         core.inbound.watches.add(&record);
         let watch = Watch { record, handle: Arc::clone(self.handle()) };
         let begun = begin(core, &watch.record).await;
@@ -63,7 +63,7 @@ impl ExecServerClient {
     }
 }
 
-/// Returns when the server has the watch. If a connection is lost before the answer, the client asks whether the server has it.
+/// Begins the watch on the server. If a connection is lost before the answer, the client asks whether the server has the watch.
 async fn begin(core: &ClientCore, record: &WatchRecord) -> Result<(), ExecServerError> {
     loop {
         match core.call_for_user::<methods::FsWatch>(&record.begin_params()).await {

@@ -30,7 +30,7 @@
 //! }
 //! ```
 //!
-//! A program with other work and other children that lets others run commands beside it. The server changes nothing that belongs to the
+//! A program with work and child processes of its own, which runs a server in addition. The server changes nothing that belongs to the
 //! whole process, and leaves the children of the program alone:
 //!
 //! ```no_run

@@ -1,4 +1,4 @@
-//! Runs a server until a signal or the end of stdio ends it. Prints the addresses on stdout.
+//! Runs a server until a signal or the end of stdin ends it. Prints the addresses of the server on stdout.
 
 use std::io::{self, Write as _};
 use std::sync::Arc;
@@ -40,10 +40,10 @@ pub async fn run_main_with_listen_url(listen_url: &str, paths: ExecServerRuntime
 }
 
 /// Serves until SIGTERM or SIGINT, until the server was idle for the time in the config, or, if it serves only stdio, until stdin ends.
-/// Prints one line on stdout for each address, unless it serves stdio. SIGHUP makes it read the tokens again. These three signals are
-/// handled for the whole process from then on.
+/// Prints one line on stdout for each address, unless it serves stdio. After SIGHUP the server reads the file of tokens again. From then on
+/// these three signals are handled for the whole process.
 pub async fn serve(config: Config, listen: Listen, host: HostProcess) -> Result<(), ServeError> {
-    // Before the server listens, so that an early signal does not kill the program without a cleanup.
+    // The signals are caught before the server listens, so that an early signal does not kill the program without a cleanup.
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let hangup = signal(SignalKind::hangup())?;
@@ -62,7 +62,7 @@ pub async fn serve(config: Config, listen: Listen, host: HostProcess) -> Result<
     let mut stdio = running.stdio;
     let idle = server.idle();
     tokio::pin!(idle);
-    // In a future of its own, so that a file system that hangs does not delay the other signals.
+    // Reloading has a future of its own, so that a file system that hangs does not delay the other signals.
     let reloads = reload_at_each_hangup(&server, tokens, hangup);
     tokio::pin!(reloads);
     loop {
@@ -91,14 +91,14 @@ pub async fn serve(config: Config, listen: Listen, host: HostProcess) -> Result<
 
 /// Prints one line for each address, for the program that started the server.
 fn print_addresses(addresses: &[String]) -> io::Result<()> {
-    // In one write: a reader that needs only the first line may close the pipe before a second write.
+    // All lines are printed in one write, because a reader that needs only the first line may close the pipe before a second write.
     let lines: String = addresses.iter().map(|address| format!("{address}\n")).collect();
     let mut stdout = io::stdout().lock();
     stdout.write_all(lines.as_bytes())?;
     stdout.flush()
 }
 
-/// Reads the tokens again after each SIGHUP. Never returns. A signal that comes while the file is read makes it be read once more.
+/// Reads the tokens again after each SIGHUP. Never returns. If a signal comes while the file is read, the file is read once more.
 async fn reload_at_each_hangup(server: &Server, tokens: Option<Arc<Tokens>>, mut hangup: Signal) {
     loop {
         hangup.recv().await;

@@ -34,7 +34,7 @@ fn command(id: &str, argv: &[&str]) -> ExecParams {
     ExecParams::new(id, argv.iter().copied(), "file:///".parse().unwrap())
 }
 
-/// What belongs to the whole process and is inherited by its children.
+/// Settings that belong to the whole process and are inherited by its children.
 #[derive(Debug, PartialEq)]
 struct ProcessSettings {
     limits: String,
@@ -80,18 +80,18 @@ async fn a_server_changes_no_setting_of_its_host() {
     assert_eq!(ProcessSettings::read(&inheritable), before);
 }
 
-/// Children that the host itself has started. Dropping this ends them.
+/// Children that the host itself has started. Dropping the value kills them.
 #[derive(Default)]
 struct HostChildren {
     running: Vec<Child>,
-    /// Will exit with code 7, or have done so.
+    /// Children that exit with code 7 at once.
     exiting: Vec<Child>,
     /// Process ids of processes whose parent has ended.
     orphans: Vec<u32>,
 }
 
 impl HostChildren {
-    /// Starts children that are in the session of the host, children that lead a session of their own, and orphans that do.
+    /// Starts children in the Unix session of the host, children that lead a Unix session of their own, and an orphan that leads one.
     fn start_some(&mut self) {
         self.running.push(Command::new("sleep").arg("1000").spawn().unwrap());
         self.running.push(Command::new("setsid").args(["sleep", "1000"]).spawn().unwrap());
@@ -119,7 +119,7 @@ impl Drop for HostChildren {
     }
 }
 
-/// The limit that a server uses to mark its processes.
+/// The resource limit in which a server stores the tag of its processes, the number by which it finds them again.
 fn realtime_limit(pid: u32) -> String {
     let limits = fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
     limits.lines().find(|line| line.starts_with("Max realtime timeout")).unwrap().to_owned()
@@ -165,8 +165,8 @@ async fn a_server_leaves_the_children_of_its_host_alone() {
 
     let own_limit = realtime_limit(std::process::id());
     for pid in children.pids() {
-        assert!(is_alive(pid), "{pid} still runs");
-        assert_eq!(realtime_limit(pid), own_limit, "{pid} has no tag");
+        assert!(is_alive(pid), "the server killed {pid}, which belongs to the host");
+        assert_eq!(realtime_limit(pid), own_limit, "the server has tagged {pid}, which belongs to the host");
     }
     for child in &mut children.exiting {
         assert_eq!(child.wait().unwrap().code(), Some(7), "the exit status can be read");

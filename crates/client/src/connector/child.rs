@@ -1,4 +1,5 @@
-//! A server that runs as a child process and speaks over its stdin and stdout. Its sessions end with it, so nothing can be resumed.
+//! A server that runs as a child process and speaks over its stdin and stdout. Its sessions end with the child, so no session can be
+//! resumed.
 
 use std::ffi::OsString;
 use std::future::Future;
@@ -15,7 +16,7 @@ use crate::error::ExecServerError;
 pub struct ChildConnector {
     /// The server program: a path, or a name that is looked up in `PATH`.
     pub program: OsString,
-    /// The arguments of the program. They must make it serve on stdio.
+    /// The arguments of the program. They must make the server listen on its stdin and stdout.
     pub args: Vec<OsString>,
     /// Variables that the child gets in addition to those of this process.
     pub env: Vec<(OsString, OsString)>,

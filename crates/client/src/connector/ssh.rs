@@ -1,4 +1,5 @@
-//! A server on another machine that is started over ssh. It ends with its connection, like every child.
+//! A server on another machine that is started over ssh. The server ends when its connection ends, because `ssh` is a child process of the
+//! client.
 
 use std::ffi::OsString;
 
@@ -23,7 +24,8 @@ impl SshConnector {
     /// As [`new`](Self::new), with options for `ssh` itself, for example `-F FILE`.
     pub fn with_ssh(host: &str, program: &str, paths: PathMap, options: Vec<OsString>) -> Self {
         let mut args = options;
-        // `ssh` has no terminal here, so nobody could answer its questions. The interval makes it notice a machine that has vanished.
+        // `ssh` has no terminal here, so no user could answer its questions. The interval makes `ssh` notice that the other machine no
+        // longer answers.
         args.extend(["-T", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=10"].map(OsString::from));
         args.extend(["--".into(), host.into(), format!("{} --listen stdio", quoted(program)).into()]);
         let child = ChildConnector { program: "ssh".into(), args, ..ChildConnector::default() };

@@ -14,7 +14,7 @@ use super::file::LocatedProblem;
 use super::{DEFAULT_TIMEOUT, EnvironmentSpec, LOCAL, NONE, Way};
 use crate::path_map::PathMap;
 
-/// Limit for ids, which users type and which lists show.
+/// Limit for ids. Users type them, and lists show them.
 const MAX_ID_CHARS: usize = 64;
 
 /// The program that is started over ssh if `program` is not set.
@@ -58,11 +58,11 @@ impl EnvironmentTable {
         check_id(table.id.get_ref()).map_err(|problem| LocatedProblem { at: table.id_at(), problem })?;
         let id = table.id.get_ref().clone();
         table
-            .described(start, directory)
+            .checked_spec(start, directory)
             .map_err(|(at, problem)| LocatedProblem { at, problem: Problem::Entry { id, problem } })
     }
 
-    fn described(self, start: usize, directory: Option<&Path>) -> Result<EnvironmentSpec, TableProblem> {
+    fn checked_spec(self, start: usize, directory: Option<&Path>) -> Result<EnvironmentSpec, TableProblem> {
         let way = match (&self.url, &self.program, &self.ssh) {
             (Some(url), None, None) => self.by_url(url, directory)?,
             (None, Some(program), None) => self.by_program(program, directory)?,
@@ -105,7 +105,7 @@ impl EnvironmentTable {
 
     fn by_program(&self, program: &Spanned<String>, directory: Option<&Path>) -> Result<Way, TableProblem> {
         self.refuse_all_but("program")?;
-        let program = word("program", program)?;
+        let program = non_empty("program", program)?;
         let args = self.args.as_ref().map_or(Ok(Vec::new()), |args| {
             let fits = args.get_ref().iter().all(|arg| !arg.contains('\0'));
             if fits { Ok(args.get_ref().clone()) } else { Err((args.span().start, EntryProblem::Nul("args"))) }
@@ -125,7 +125,7 @@ impl EnvironmentTable {
         if host.is_empty() || host.starts_with('-') || host.contains(|c: char| c.is_whitespace() || c.is_control()) {
             return Err((at, EntryProblem::Host));
         }
-        let program = program.map_or(Ok(SERVER_PROGRAM.to_owned()), |program| word("program", program))?;
+        let program = program.map_or(Ok(SERVER_PROGRAM.to_owned()), |program| non_empty("program", program))?;
         let paths = match (&self.local_root, &self.remote_root) {
             (None, None) => PathMap::default(),
             (Some(local), Some(remote)) => PathMap::of([(root("local_root", local)?, root("remote_root", remote)?)])
@@ -135,7 +135,7 @@ impl EnvironmentTable {
         Ok(Way::Ssh { host, program, paths })
     }
 
-    /// Refuses the fields of the other kinds of environments, so that nobody believes that such a field has an effect.
+    /// Refuses the fields of the other kinds of environments, so that no user believes that such a field has an effect.
     fn refuse_all_but(&self, way: &str) -> Result<(), TableProblem> {
         let fields = [
             ("connect_timeout_sec", start_of(&self.connect_timeout_sec), "url"),
@@ -170,7 +170,7 @@ fn check_id(id: &str) -> Result<(), Problem> {
         id if !id.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_') => {
             Problem::StrangeId(id.to_owned())
         }
-        // `default = "None"` means no environment, so one of that name could not be the default.
+        // `default = "None"` means no environment, so an environment with that id could not be the default.
         id if id == LOCAL || id.eq_ignore_ascii_case(NONE) => Problem::ReservedId(id.to_owned()),
         _ => return Ok(()),
     };
@@ -203,7 +203,7 @@ fn timeout(field: &'static str, seconds: Option<&Spanned<f64>>, default: Duratio
     duration.ok_or_else(|| (seconds.span().start, EntryProblem::Timeout(field)))
 }
 
-fn word(field: &'static str, text: &Spanned<String>) -> Result<String, TableProblem> {
+fn non_empty(field: &'static str, text: &Spanned<String>) -> Result<String, TableProblem> {
     let problem = match text.get_ref() {
         text if text.trim().is_empty() => EntryProblem::Empty(field),
         text if text.contains('\0') => EntryProblem::Nul(field),
@@ -219,7 +219,7 @@ fn resolved(
     directory: Option<&Path>,
 ) -> Result<Option<PathBuf>, TableProblem> {
     let Some(path) = path else { return Ok(None) };
-    let text = PathBuf::from(word(field, path)?);
+    let text = PathBuf::from(non_empty(field, path)?);
     match directory {
         _ if text.is_absolute() => Ok(Some(text)),
         Some(directory) => Ok(Some(directory.join(text))),
@@ -228,6 +228,6 @@ fn resolved(
 }
 
 fn root(field: &'static str, path: &Spanned<String>) -> Result<PathBuf, TableProblem> {
-    let text = PathBuf::from(word(field, path)?);
+    let text = PathBuf::from(non_empty(field, path)?);
     if text.is_absolute() { Ok(text) } else { Err((path.span().start, EntryProblem::RelativeRoot(field))) }
 }

@@ -1,4 +1,5 @@
-//! `environments.toml`: in which directories it is looked for, and how it is read. One `[[environments]]` table is in `environment_table`.
+//! The file `environments.toml`: the directories where the client looks for it, and how it is read. The module `environment_table` reads
+//! one `[[environments]]` table.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -39,8 +40,8 @@ fn included() -> bool {
     true
 }
 
-/// The first file that exists. A file that exists and cannot be read is an error: if it were skipped, processes would run elsewhere than
-/// configured.
+/// The first file that exists. A file that exists and cannot be read is an error: if it were skipped, processes would run on another
+/// machine than configured.
 pub(super) fn find(source: &HomeAndVariables) -> Result<Option<EnvironmentsFile>, EnvironmentsError> {
     for path in candidates(source) {
         match std::fs::read_to_string(&path) {

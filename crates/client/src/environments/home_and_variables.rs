@@ -1,5 +1,5 @@
-//! The home directory and the variables that the configuration depends on. They are read from the process once, so that tests can give other
-//! values.
+//! The home directory and the variables that the configuration depends on. They are read once and passed on as a value, so that tests can
+//! use other values.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -29,7 +29,7 @@ pub struct HomeAndVariables {
 }
 
 impl HomeAndVariables {
-    /// The home directory and the variables of this process. Variables that decide nothing are not read.
+    /// The home directory and the variables of this process. Other variables are not read.
     pub fn of_this_process() -> Self {
         let deciding = [HOME, CODEX_HOME, CONFIG_HOME, URL, CODEX_URL].into_iter().chain(NOISE_REQUIRED);
         let variables = deciding.filter_map(|name| Some((name, std::env::var_os(name)?))).collect();

@@ -29,8 +29,8 @@ fn remote_alone(address: &str) -> Environments {
     Environments::only(EnvironmentSpec::new("remote", url(address)))
 }
 
-/// A directory with a file of one environment of this name.
-fn configured(directory: &Path, id: &str) {
+/// Writes an `environments.toml` with one environment of this id into the directory.
+fn write_configuration(directory: &Path, id: &str) {
     fs::create_dir_all(directory).unwrap();
     let text = format!("[[environments]]\nid = \"{id}\"\nurl = \"ws://h\"\n");
     fs::write(directory.join("environments.toml"), text).unwrap();
@@ -90,7 +90,7 @@ fn a_url_that_cannot_be_connected_to_is_refused_with_the_name_of_its_variable() 
 #[test]
 fn noise_variables_are_refused_before_anything_else_is_read() {
     let home = TempDir::new().unwrap();
-    configured(home.path(), "x");
+    write_configuration(home.path(), "x");
     let source = HomeAndVariables::default().with_variable(CODEX_HOME, home.path());
     let all = NOISE.into_iter().fold(source, |all, name| all.with_variable(name, "set"));
     assert!(load(&all).unwrap_err().contains("behind a relay, which this version cannot reach yet"));
@@ -120,7 +120,7 @@ fn a_secret_in_a_variable_is_not_shown() {
 #[test]
 fn a_file_in_codex_home_replaces_the_url() {
     let home = TempDir::new().unwrap();
-    configured(home.path(), "box");
+    write_configuration(home.path(), "box");
     let source = HomeAndVariables::default().with_variable(CODEX_HOME, home.path());
     let environments = load(&source.with_variable(URL, "ws://h")).unwrap();
     assert_eq!(environments.entries.keys().collect::<Vec<_>>(), ["box", "local"]);
@@ -141,25 +141,25 @@ fn the_first_file_that_exists_counts() {
         .with_home(at("home"))
         .with_variable(home_and_variables::HOME, at("ours"))
         .with_variable(CODEX_HOME, at("theirs"));
-    let chosen = |source: &HomeAndVariables| load(source).unwrap().entries.into_keys().next().unwrap();
-    assert_eq!(chosen(&source), "local");
+    let first_id = |source: &HomeAndVariables| load(source).unwrap().entries.into_keys().next().unwrap();
+    assert_eq!(first_id(&source), "local");
     for (directory, id) in [
         ("home/.codex", "e-codex"),
         ("home/.config/exec-server", "d-config"),
         ("theirs", "b-theirs"),
         ("ours", "a-ours"),
     ] {
-        configured(&at(directory), id);
-        assert_eq!(chosen(&source), id);
+        write_configuration(&at(directory), id);
+        assert_eq!(first_id(&source), id);
     }
-    configured(&at("xdg/exec-server"), "c-xdg");
+    write_configuration(&at("xdg/exec-server"), "c-xdg");
     let xdg =
         HomeAndVariables::default().with_home(at("home")).with_variable(home_and_variables::CONFIG_HOME, at("xdg"));
-    assert_eq!(chosen(&xdg), "c-xdg");
+    assert_eq!(first_id(&xdg), "c-xdg");
 }
 
 #[test]
-fn a_file_that_cannot_be_read_is_not_passed_over() {
+fn a_file_that_cannot_be_read_is_an_error() {
     let home = TempDir::new().unwrap();
     fs::create_dir(home.path().join("environments.toml")).unwrap();
     let refused = load(&HomeAndVariables::default().with_variable(CODEX_HOME, home.path())).unwrap_err();
@@ -233,7 +233,7 @@ fn an_unknown_default_is_refused() {
 }
 
 #[test]
-fn invalid_environments_are_refused_with_what_is_wrong_and_where() {
+fn invalid_environments_are_refused_with_the_problem_and_its_line() {
     let one_way =
         "give exactly one of `url`, `program` and `ssh` (`program` beside `ssh` is the program on that machine)";
     let bad_url = "the URL must be `ws://HOST`, `wss://HOST` or `unix:///PATH`";
@@ -371,7 +371,7 @@ fn unknown_fields_are_refused_with_their_name_and_line() {
 }
 
 #[test]
-fn what_is_not_toml_is_refused_with_its_line() {
+fn text_that_is_not_toml_is_refused_with_its_line() {
     for (text, line) in [("a = 1\nb", 2), ("\n\ndefault = 7", 3), ("[[environments]]\nurl = \"ws://h\"", 1)] {
         let refused = parse(text).unwrap_err();
         assert!(refused.starts_with(&format!("/conf/environments.toml:{line}: ")), "{refused}");

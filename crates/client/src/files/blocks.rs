@@ -1,5 +1,5 @@
-//! A window of block operations: several are on their way at the same time, and their results are taken in the order in which they were
-//! begun. There is no task for them: all make progress while the caller waits for the first.
+//! A window of block operations: several operations are in flight at the same time, and their results are taken in the order in which they
+//! were begun. They need no task: all operations make progress while the caller waits for the first result.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -35,7 +35,7 @@ impl<T> BlockWindow<T> {
         self.operations.is_empty()
     }
 
-    /// Begins an operation behind the others.
+    /// Begins an operation after the others.
     pub(super) fn begin(&mut self, block: BlockFuture<T>, cx: &mut Context<'_>) {
         let mut operation = BlockOperation::Running(block);
         operation.poll_once(cx);
@@ -65,7 +65,7 @@ impl<T> BlockWindow<T> {
         Poll::Ready(Ok(()))
     }
 
-    /// Gives all operations up.
+    /// Abandons all operations.
     pub(super) fn clear(&mut self) {
         self.operations.clear();
     }

@@ -15,7 +15,7 @@ pub struct FileSystemError {
     pub kind: ErrorKind,
     /// The error number of the operating system. `None` if the operating system did not cause the failure.
     pub errno: Option<i32>,
-    /// Boxed, because it is large and every `Result` of this module has room for it.
+    /// Boxed, because a path is large and every `Result` of this module would be as large.
     path: Option<Box<PathUri>>,
     /// The error text for people, in one sentence.
     pub message: String,
@@ -91,7 +91,8 @@ fn kind_of(word: &str) -> Option<ErrorKind> {
 }
 
 impl From<FileError> for FileSystemError {
-    /// Makes the wire error that a server would send, and then the error of that, so that both are the same.
+    /// Converts the error into the wire error that a server would send, and that into this type. So local and remote files give the same
+    /// error.
     fn from(error: FileError) -> Self {
         let code = match error.kind() {
             ErrorKind::NotFound => ErrorCode::NotFound,
@@ -166,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn people_are_spared_the_number() {
+    fn words_leave_out_the_error_number() {
         let error = FileSystemError::from(FileError::os(io::Error::from_raw_os_error(2), std::path::Path::new("/x")));
         assert_eq!((error.words(), error.kind), ("No such file or directory", ErrorKind::NotFound));
     }

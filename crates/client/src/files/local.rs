@@ -1,4 +1,4 @@
-//! The files of this machine. All operations run on the threads that tokio has for blocking work.
+//! The files of this machine. All operations run on tokio's threads for blocking work.
 
 mod walk;
 
@@ -18,21 +18,21 @@ use super::{
     RemoveOptions, RenameOptions, WriteStreamOptions,
 };
 
-/// Largest file that `read_file` returns, as the protocol says for servers.
-const READ_FILE_BYTES: u64 = 512 << 20;
-/// Most entries of a directory that is listed, as the protocol says for servers.
-const DIRECTORY_ENTRIES: usize = 50_000;
-/// Extents in one page. A reader of a file with more asks for the next page.
-const EXTENTS: usize = 4096;
+/// Largest file that `read_file` returns. The protocol has the same limit for servers.
+const MAX_READ_FILE_BYTES: u64 = 512 << 20;
+/// The most entries of a directory that is listed. The protocol has the same limit for servers.
+const MAX_DIRECTORY_ENTRIES: usize = 50_000;
+/// The most extents in one page. If a file has more extents, its reader asks for the next page.
+const EXTENTS_PER_PAGE: usize = 4096;
 
-/// The files of this machine. A sandbox that restricts files is refused, because nothing here could enforce it.
+/// The files of this machine. A sandbox that restricts files is refused, because no code of the client could enforce it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LocalFileSystem;
 
 impl ExecutorFileSystem for LocalFileSystem {
     fn read_file<'a>(&'a self, path: &'a PathUri, options: &'a FileOptions) -> FileFuture<'a, Vec<u8>> {
         let follow = follow(options.follow_symlinks);
-        on_path(path, options.sandbox.as_ref(), move |path| files::read_file(path, follow, READ_FILE_BYTES))
+        on_path(path, options.sandbox.as_ref(), move |path| files::read_file(path, follow, MAX_READ_FILE_BYTES))
     }
 
     fn read_file_stream<'a>(
@@ -77,7 +77,7 @@ impl ExecutorFileSystem for LocalFileSystem {
 
     fn metadata<'a>(&'a self, path: &'a PathUri, options: &'a FileOptions) -> FileFuture<'a, FileMetadata> {
         let follow = follow(options.follow_symlinks);
-        on_path(path, options.sandbox.as_ref(), move |path| Ok(described(&files::metadata(path, follow)?)))
+        on_path(path, options.sandbox.as_ref(), move |path| Ok(to_wire(&files::metadata(path, follow)?)))
     }
 
     fn set_metadata<'a>(&'a self, path: &'a PathUri, new: &'a NewMetadata) -> FileFuture<'a, ()> {
@@ -155,7 +155,7 @@ impl ExecutorFileSystem for LocalFileSystem {
 
 fn open(path: &Path) -> Result<(BlockSource, FileMetadata), FileError> {
     let file = files::open_file(path, Follow::Yes)?;
-    let metadata = described(&file.metadata()?);
+    let metadata = to_wire(&file.metadata()?);
     Ok((BlockSource::Local(Arc::new(file)), metadata))
 }
 
@@ -169,7 +169,7 @@ pub(super) async fn read_block(file: Arc<RegularFile>, offset: u64, len: usize) 
 }
 
 pub(super) async fn extents(file: Arc<RegularFile>, offset: u64) -> Result<ExtentsResult, FileSystemError> {
-    let found = blocking(move || file.extents(offset, EXTENTS)).await?;
+    let found = blocking(move || file.extents(offset, EXTENTS_PER_PAGE)).await?;
     Ok(ExtentsResult {
         next: found.extents.last().filter(|_| found.more).map(|last| last.end()),
         size: found.size,
@@ -208,7 +208,7 @@ fn follow(follow_symlinks: bool) -> Follow {
     if follow_symlinks { Follow::Yes } else { Follow::No }
 }
 
-fn described(metadata: &files::Metadata) -> FileMetadata {
+fn to_wire(metadata: &files::Metadata) -> FileMetadata {
     FileMetadata {
         is_directory: metadata.is_directory,
         is_file: metadata.is_file,
@@ -221,9 +221,9 @@ fn described(metadata: &files::Metadata) -> FileMetadata {
     }
 }
 
-/// Entries say whether they are links only if links without a target are listed, as servers do it.
+/// As on a server, entries say whether they are links only if links without a target are listed.
 fn read_directory(directory: &Path, dangling: DanglingLinks) -> Result<Vec<DirectoryEntry>, FileError> {
-    let entries = files::read_directory(directory, DIRECTORY_ENTRIES, dangling)?.into_iter().map(|entry| {
+    let entries = files::read_directory(directory, MAX_DIRECTORY_ENTRIES, dangling)?.into_iter().map(|entry| {
         let (is_directory, is_file) = (entry.is_directory, entry.is_file);
         let is_symlink = (dangling == DanglingLinks::Listed).then_some(entry.is_symlink);
         let (file_name, path) = match entry.name.into_string() {
@@ -246,6 +246,7 @@ fn native(path: &PathUri, sandbox: Option<&SandboxContext>) -> Result<PathBuf, F
     path.to_native().map_err(|error| FileSystemError::invalid_input(error.to_string()).about(path))
 }
 
+/// Runs an operation on one path, on a thread for blocking work.
 fn on_path<'a, T: Send + 'static>(
     path: &'a PathUri,
     sandbox: Option<&'a SandboxContext>,
@@ -257,6 +258,7 @@ fn on_path<'a, T: Send + 'static>(
     })
 }
 
+/// As [`on_path`], with two paths.
 fn on_paths<'a, T: Send + 'static>(
     from: &'a PathUri,
     to: &'a PathUri,

@@ -38,7 +38,7 @@ pub struct WriteStreamOptions {
     pub mtime: Option<FileTime>,
     /// Whether the file must be on the disk before `commit` returns.
     pub sync: bool,
-    /// The size of the file in bytes. `None` means the end of what was written or skipped.
+    /// The size of the file in bytes. `None` means the largest offset that was written or skipped to.
     pub size: Option<u64>,
     /// If false, the operation fails if a part of the path is a symbolic link.
     pub follow_symlinks: bool,
@@ -116,7 +116,7 @@ impl Default for RemoveOptions {
     }
 }
 
-/// Options for a copy on the machine of the files.
+/// Options for copying a file or a directory within the same machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CopyOptions {
     /// Whether a directory is copied with everything in it. If false, a directory is an error.

@@ -1,5 +1,5 @@
-//! Reading a file of any size in blocks. A few blocks are requested before the first has come, so that a long round trip does not slow the
-//! reading down. Memory does not grow with the size of the file.
+//! Reading a file of any size in blocks. Several blocks are requested before the first has come, so that a long round trip does not slow
+//! the reading down. Memory does not grow with the size of the file.
 
 mod plan;
 
@@ -17,9 +17,9 @@ use super::remote::RemoteFile;
 use super::{FileSystemError, local};
 use plan::{BlockRange, ReadPlan};
 
-/// Blocks that are requested at first. More follow while the file goes on, because most files are short.
+/// How many blocks are requested at first. The number is small because most files are short; it grows with each full block.
 const FIRST_BLOCKS: usize = 2;
-/// Blocks of a local file: one is read while the caller uses the other.
+/// How many blocks of a local file are requested: one block is read while the caller uses the other.
 const LOCAL_BLOCKS: usize = 2;
 
 /// The open file that blocks are read from.
@@ -28,7 +28,7 @@ pub(super) enum BlockSource {
     Remote(Arc<RemoteFile>),
 }
 
-/// The answer to a read of one block. `eof`: the file ends behind these bytes.
+/// The answer to a read of one block. `eof` says that the file ends after these bytes.
 pub(super) struct Block {
     pub(super) bytes: Bytes,
     pub(super) eof: bool,
@@ -76,7 +76,7 @@ impl FileReader {
         Self(BlockReading::new(source, metadata, plan))
     }
 
-    /// Reads the next piece, which is never empty. Returns `None` after the last. Cancel safe.
+    /// Reads the next piece, which is never empty. Returns `None` after the last piece. Cancel safe.
     ///
     /// If the file becomes shorter while it is read, the reader ends at its new end.
     pub async fn next(&mut self) -> Option<Result<Bytes, FileSystemError>> {
@@ -102,18 +102,18 @@ pub struct FileChunk {
 pub struct ExtentReader(BlockReading);
 
 impl ExtentReader {
-    /// `can_tell`: the server can say where the file has data. Otherwise the whole file is read.
-    pub(super) fn new(source: BlockSource, metadata: Option<FileMetadata>, can_tell: bool) -> Self {
+    /// `has_extents` says whether the server can tell which parts of the file are holes. If it cannot, the whole file is read.
+    pub(super) fn new(source: BlockSource, metadata: Option<FileMetadata>, has_extents: bool) -> Self {
         // A file that the kernel generates, for example in /proc, reports the size 0 and still has data.
         let is_plain = metadata.as_ref().is_some_and(|metadata| metadata.size > 0);
         let plan = match &metadata {
-            Some(metadata) if can_tell && is_plain => ReadPlan::extents(metadata.size),
+            Some(metadata) if has_extents && is_plain => ReadPlan::extents(metadata.size),
             _ => ReadPlan::whole(metadata.as_ref().map(|metadata| metadata.size)),
         };
         Self(BlockReading::new(source, metadata, plan))
     }
 
-    /// Reads the next piece, which is never empty. Returns `None` after the last. The bytes between two pieces are zero. Cancel safe.
+    /// Reads the next piece, which is never empty. Returns `None` after the last piece. The bytes between two pieces are zero. Cancel safe.
     ///
     /// If the file becomes shorter while it is read, the reader ends at its new end.
     pub async fn next(&mut self) -> Option<Result<FileChunk, FileSystemError>> {
@@ -137,8 +137,9 @@ struct BlockReading {
     metadata: Option<FileMetadata>,
     plan: ReadPlan,
     window: BlockWindow<(BlockRange, Block)>,
-    /// How many blocks may be on their way now.
+    /// How many blocks may be in flight now.
     most: usize,
+    /// The request for a page of extents that is in flight.
     extents: Option<BlockFuture<ExtentsResult>>,
 }
 
@@ -204,7 +205,7 @@ impl BlockReading {
         }
     }
 
-    /// Asks for the next page of extents, after all extents before it were read.
+    /// Asks for the next page of extents, after all extents of the last page were read.
     fn poll_extents(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<(), FileSystemError>>> {
         let (Some(source), Some(from)) = (&self.source, self.plan.page_from()) else { return Poll::Ready(None) };
         let asked = self.extents.get_or_insert_with(|| source.extents(from));
@@ -231,7 +232,7 @@ impl BlockReading {
             self.plan.ended(end);
             self.end();
         } else {
-            // The blocks that were requested behind this one leave a hole now.
+            // The blocks that were requested after this one would leave a hole, so they are dropped.
             self.window.clear();
             self.plan.go_back(end)?;
         }

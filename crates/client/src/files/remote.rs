@@ -29,13 +29,13 @@ use super::{
 use crate::client_core::{CallOptions, ClientHandle};
 use crate::error::ExecServerError;
 
-/// The files of an environment. A value keeps the client open; clones share the client.
+/// The files of an environment. The client stays open while this value or a clone of it exists.
 #[derive(Clone)]
 pub struct RemoteFileSystem {
     client: Arc<ClientHandle>,
 }
 
-/// The permission bits that the umask 022 leaves, for servers that cannot apply their own umask to `mode_if_new`.
+/// The permission bits that the usual umask 022 leaves. Used for servers that cannot apply their own umask to `mode_if_new`.
 const UNDER_USUAL_UMASK: u32 = 0o755;
 
 impl RemoteFileSystem {
@@ -67,8 +67,8 @@ impl RemoteFileSystem {
         paths.map_sandbox_context(&sandbox).map(Some).map_err(FileSystemError::invalid_input)
     }
 
-    /// Makes a call. Paths in its error are those of this machine.
-    async fn look<M: TypedMethod>(&self, params: &M::Params) -> Result<M::Result, FileSystemError> {
+    /// Makes a call. If it fails, the path in the error is mapped to this machine.
+    async fn request<M: TypedMethod>(&self, params: &M::Params) -> Result<M::Result, FileSystemError> {
         self.call::<M>(params).await.map_err(|error| local_error(&self.client, error))
     }
 
@@ -77,9 +77,10 @@ impl RemoteFileSystem {
         self.client.core.call::<M>(params, options).await
     }
 
+    /// Makes a call that changes files.
     async fn change<M: TypedMethod>(&self, params: &M::Params) -> Result<(), FileSystemError> {
         let _changing = self.client.core.metadata_flights.changing();
-        self.look::<M>(params).await.map(drop)
+        self.request::<M>(params).await.map(drop)
     }
 
     async fn open(
@@ -101,7 +102,7 @@ impl RemoteFileSystem {
     ) -> Result<Vec<DirectoryEntry>, FileSystemError> {
         let (path, sandbox) = (self.remote(path), self.sandbox(sandbox)?);
         let params = ReadDirectoryParams { path, dangling_links, sandbox };
-        let mut result = self.look::<methods::FsReadDirectory>(&params).await?;
+        let mut result = self.request::<methods::FsReadDirectory>(&params).await?;
         for entry in &mut result.entries {
             entry.path = entry.path.take().map(|path| self.local(path));
         }
@@ -121,7 +122,7 @@ impl RemoteFileSystem {
     }
 }
 
-/// The error with its path as it is on this machine.
+/// The error, with its path mapped to this machine.
 fn local_error(client: &ClientHandle, error: ExecServerError) -> FileSystemError {
     let mut error = FileSystemError::from(error);
     if let Some(paths) = client.core.connector.paths() {
@@ -134,7 +135,7 @@ impl ExecutorFileSystem for RemoteFileSystem {
     fn read_file<'a>(&'a self, path: &'a PathUri, options: &'a FileOptions) -> FileFuture<'a, Vec<u8>> {
         Box::pin(async move {
             let params = self.file_params(path, options)?;
-            let result = self.look::<methods::FsReadFile>(&params).await?;
+            let result = self.request::<methods::FsReadFile>(&params).await?;
             Ok(result.data.0)
         })
     }
@@ -156,9 +157,9 @@ impl ExecutorFileSystem for RemoteFileSystem {
         sandbox: Option<&'a SandboxContext>,
     ) -> FileFuture<'a, ExtentReader> {
         Box::pin(async move {
-            let can_tell = self.capabilities().await?.fs_extents;
+            let has_extents = self.capabilities().await?.fs_extents;
             let (file, opened) = self.open(path, sandbox).await?;
-            Ok(ExtentReader::new(BlockSource::Remote(file), opened.metadata, can_tell))
+            Ok(ExtentReader::new(BlockSource::Remote(file), opened.metadata, has_extents))
         })
     }
 
@@ -220,11 +221,11 @@ impl ExecutorFileSystem for RemoteFileSystem {
     fn metadata<'a>(&'a self, path: &'a PathUri, options: &'a FileOptions) -> FileFuture<'a, FileMetadata> {
         Box::pin(async move {
             let params = self.file_params(path, options)?;
-            let request = self.call::<methods::FsGetMetadata>(&params);
+            let call = self.call::<methods::FsGetMetadata>(&params);
             let metadata = if params.follow_symlinks && params.sandbox.is_none() {
-                self.client.core.metadata_flights.join(&params.path, request).await
+                self.client.core.metadata_flights.join(&params.path, call).await
             } else {
-                request.await
+                call.await
             };
             metadata.map_err(|error| local_error(&self.client, error))
         })
@@ -246,7 +247,7 @@ impl ExecutorFileSystem for RemoteFileSystem {
     fn canonicalize<'a>(&'a self, path: &'a PathUri, sandbox: Option<&'a SandboxContext>) -> FileFuture<'a, PathUri> {
         Box::pin(async move {
             let params = self.path_params(path, sandbox)?;
-            let result = self.look::<methods::FsCanonicalize>(&params).await?;
+            let result = self.request::<methods::FsCanonicalize>(&params).await?;
             Ok(self.local(result.path))
         })
     }
@@ -275,7 +276,7 @@ impl ExecutorFileSystem for RemoteFileSystem {
     ) -> FileFuture<'a, WalkResult> {
         Box::pin(async move {
             let params = WalkParams { path: self.remote(path), options, sandbox: self.sandbox(sandbox)? };
-            let mut result = self.look::<methods::FsWalk>(&params).await?;
+            let mut result = self.request::<methods::FsWalk>(&params).await?;
             if let Some(paths) = self.client.core.connector.paths() {
                 result.entries.iter_mut().for_each(|entry| entry.path = paths.to_local(&entry.path));
                 result.errors.iter_mut().for_each(|error| error.path = paths.to_local(&error.path));
@@ -324,7 +325,7 @@ impl ExecutorFileSystem for RemoteFileSystem {
     fn read_link<'a>(&'a self, path: &'a PathUri, sandbox: Option<&'a SandboxContext>) -> FileFuture<'a, OsString> {
         Box::pin(async move {
             let params = self.path_params(path, sandbox)?;
-            let link = self.look::<methods::FsReadLink>(&params).await?;
+            let link = self.request::<methods::FsReadLink>(&params).await?;
             Ok(match link.raw {
                 Some(raw) => OsString::from_vec(raw.0),
                 None => OsString::from(link.target),

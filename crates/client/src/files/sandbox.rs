@@ -34,6 +34,7 @@ fn depends_on_paths(permissions: &Permissions) -> bool {
 mod tests {
     use super::*;
 
+    /// Whether `cwd` and `workspaceRoots` are kept in a sandbox with these entries.
     fn trimmed(entries: &str) -> (bool, bool) {
         let text = format!(
             r#"{{"permissions":{{"type":"managed","file_system":{{"type":"restricted","entries":[{entries}]}},

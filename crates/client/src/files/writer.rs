@@ -1,4 +1,5 @@
-//! Writing a file of any size in blocks. Some blocks are on their way while the caller makes the next. The file appears when it is complete.
+//! Writing a file of any size in blocks. Some blocks are in flight while the caller produces the next block. The file appears when it is
+//! complete.
 
 use std::future::poll_fn;
 use std::io::ErrorKind;
@@ -12,11 +13,11 @@ use super::blocks::{BlockFuture, BlockWindow};
 use super::remote::{RemoteFile, WholeFile};
 use super::{BLOCK_BYTES, FileSystemError, WriteStreamOptions, local};
 
-/// Blocks of a remote file that may be on their way.
+/// How many blocks of a remote file may be in flight.
 const REMOTE_BLOCKS: usize = 16;
-/// Blocks of a local file that may be written at the same time.
+/// How many blocks of a local file may be written at the same time.
 const LOCAL_BLOCKS: usize = 2;
-/// A piece of at least this size is sent as it is. Smaller pieces are collected into a block.
+/// A piece of at least this many bytes is sent as it is. Smaller pieces are collected into a block.
 const LARGE_PIECE: usize = 128 << 10;
 
 /// The file that blocks are written to.
@@ -32,11 +33,13 @@ pub struct FileWriter {
     sink: BlockSink,
     options: WriteStreamOptions,
     window: BlockWindow<()>,
+    /// Small pieces that are not sent yet.
     pending: BytesMut,
     /// The offset of `pending` in the file.
     at: u64,
     /// The size of the file so far.
     end: u64,
+    /// The first error of a block. Every later call returns it.
     failure: Option<FileSystemError>,
 }
 
@@ -46,7 +49,7 @@ impl FileWriter {
         Self { sink, options, window, pending, at: 0, end: 0, failure: None }
     }
 
-    /// Writes a piece behind the last one. Waits while enough blocks are on their way. An error may belong to an earlier piece.
+    /// Writes the next piece of the file. Waits while too many blocks are in flight. An error may belong to an earlier piece.
     pub async fn write(&mut self, mut bytes: Bytes) -> Result<(), FileSystemError> {
         while !bytes.is_empty() {
             if self.pending.is_empty() && bytes.len() >= LARGE_PIECE {
@@ -100,11 +103,11 @@ impl FileWriter {
         }
     }
 
-    /// Gives the file up. Returns when nothing of it is left.
+    /// Abandons the file. Returns when the partial file is removed.
     pub async fn abort(mut self) -> Result<(), FileSystemError> {
         match self.sink {
             BlockSink::Local(upload) => {
-                // The threads that are writing hold the upload until they are done.
+                // The writing threads hold the upload until they have finished, so this waits for them.
                 let _discarded_anyway = poll_fn(|cx| self.window.poll_room(0, cx)).await;
                 local::discard(upload).await
             }
@@ -125,7 +128,8 @@ impl FileWriter {
         self.send(block).await
     }
 
-    /// Waits until another block can be sent. The caller takes the block afterwards, so a caller that stops waiting has lost nothing.
+    /// Waits until another block can be sent. The block is taken from the input only after that, so no data is lost if the future is
+    /// dropped while it waits.
     async fn room_for_one(&mut self) -> Result<(), FileSystemError> {
         let most = match self.sink {
             BlockSink::Local(_) => LOCAL_BLOCKS,
@@ -135,7 +139,7 @@ impl FileWriter {
         self.room(most - 1).await
     }
 
-    /// Begins to send a block, without waiting for it.
+    /// Begins to send a block, without waiting for the answer.
     async fn send(&mut self, block: Bytes) -> Result<(), FileSystemError> {
         let offset = self.at;
         self.at = offset
@@ -167,7 +171,7 @@ impl FileWriter {
     async fn room(&mut self, most: usize) -> Result<(), FileSystemError> {
         self.check()?;
         let room = poll_fn(|cx| self.window.poll_room(most, cx)).await;
-        // Remembered, because a file in which a block is missing must never be committed.
+        // The failure is remembered, because a file in which a block is missing must never be committed.
         self.failure = room.clone().err();
         room
     }

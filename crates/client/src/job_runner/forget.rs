@@ -1,4 +1,4 @@
-//! Telling the server to end HTTP requests, watches and searches that have no user any more.
+//! The job lane that asks the server to end HTTP requests, watches and searches which no handle uses any more.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub(super) async fn forget_all(core: Arc<ClientCore>) {
         }
         while let Err(error) = end(&core, &forgotten).await {
             if !matches!(error, ExecServerError::TooManyRequests(_)) {
-                tracing::debug!(?forgotten, %error, "cannot be ended");
+                tracing::debug!(?forgotten, %error, "cannot end a request, watch or search");
                 break;
             }
             tokio::time::sleep(BUSY_WAIT).await;

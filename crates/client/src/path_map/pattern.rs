@@ -1,5 +1,5 @@
-//! Maps the glob patterns of a sandbox object. Patterns deny access, so a wrongly mapped one would allow it. A pattern is refused if a
-//! wildcard leaves open whether it matches in a mapped directory.
+//! Maps the glob patterns of a sandbox object. Patterns deny access, so a wrongly mapped pattern would allow access. A pattern is refused
+//! if a wildcard leaves open whether the pattern matches in a mapped directory.
 
 use std::path::{Component, Path};
 
@@ -7,7 +7,7 @@ use super::{Pair, PathMapError};
 
 const WILDCARDS: &[char] = &['*', '?', '[', ']', '{', '}', '\\'];
 
-/// The pattern for the server. `None` if it stays as it is, as relative patterns do.
+/// The pattern for the server. `None` if the pattern stays as it is, as relative patterns do.
 pub(super) fn moved(pairs: &[Pair], pattern: &str) -> Result<Option<String>, PathMapError> {
     if !pattern.starts_with('/') {
         return Ok(None);
@@ -40,9 +40,11 @@ pub(super) fn moved(pairs: &[Pair], pattern: &str) -> Result<Option<String>, Pat
 
 /// Where a pattern can match, relative to a mapped directory.
 enum Reach {
+    /// Not in the directory.
     Outside,
     /// At or below the directory, which has this many components.
     Below(usize),
+    /// A wildcard leaves open whether the pattern matches in the directory.
     Unclear,
 }
 
@@ -54,7 +56,7 @@ fn reach(parts: &[&str], root: &Path) -> Reach {
     let mut depth = 0;
     for name in names {
         match parts.get(depth) {
-            // A pattern that begins with `**` matches below the remote directory too, unless it names a part of the local one.
+            // A pattern that begins with `**` matches below the remote directory too, unless it names a part of the local directory.
             Some(&"**") if depth == 0 && !names_part_of(root, parts) => return Reach::Outside,
             Some(part) => match literal(part) {
                 None => return Reach::Unclear,

@@ -1,5 +1,5 @@
-//! Maps the paths in the JSON text of a sandbox object. Only the strings with a mapped path are replaced in the text. So order, numbers and
-//! unknown members stay as they are.
+//! Maps the paths in the JSON text of a sandbox object. Only the strings with a mapped path are replaced in the text. So the order of
+//! members, numbers and unknown members stay as they are.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -21,6 +21,7 @@ pub(super) fn map(paths: &PathMap, sandbox: &RawValue) -> Result<Box<RawValue>, 
 struct Edits<'a> {
     paths: &'a PathMap,
     text: &'a str,
+    /// Each JSON string to replace, and its replacement.
     made: Vec<(&'a str, String)>,
 }
 
@@ -107,7 +108,8 @@ impl<'a> Edits<'a> {
     }
 }
 
-/// The members of an object in their order, also repeated ones. Empty for any other value: the server refuses that with its own error.
+/// The members of an object in their order, including repeated members. Empty for a value that is no object: the server refuses such a
+/// value with its own error.
 fn members(value: &RawValue) -> Result<Vec<(String, &RawValue)>, PathMapError> {
     if !value.get().starts_with('{') {
         return Ok(Vec::new());

@@ -1,4 +1,4 @@
-//! What is mapped, what is left alone, and that nothing else in a sandbox object changes.
+//! Which paths are mapped and which are not, and that nothing else in a sandbox object changes.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -20,6 +20,7 @@ fn mapped(sandbox: &str) -> Result<String, PathMapError> {
     map().map_sandbox(&sandbox).map(|mapped| mapped.get().to_owned())
 }
 
+/// A sandbox object that denies access to the files that match this pattern.
 fn denying(pattern: &str) -> String {
     let pattern = serde_json::to_string(pattern).unwrap();
     format!(
@@ -28,7 +29,7 @@ fn denying(pattern: &str) -> String {
 }
 
 #[test]
-fn paths_at_or_below_a_root_move_to_the_other() {
+fn paths_at_or_below_a_root_move_to_the_other_root() {
     for (local, remote) in [
         ("file:///here/ws", "file:///srv/build"),
         ("file:///here/ws/", "file:///srv/build"),
@@ -66,7 +67,7 @@ fn a_path_in_the_opaque_form_is_mapped_by_its_bytes() {
     let opaque = PathUri::from_native(Path::new("/C:/x")).unwrap();
     assert_eq!(all.to_remote(&opaque).as_str(), "file:///srv/C:/x");
     assert_eq!(all.to_local(&uri("file:///srv/C:/x")), opaque);
-    // Its bytes are not normalised on the wire, and still must not lead out of the root unnoticed.
+    // The opaque form keeps `..` on the wire. A path that leaves the root by `..` is not mapped.
     let leading_out = PathUri::from_native(Path::new("/here/ws/../x")).unwrap();
     assert_eq!(map().to_remote(&leading_out), leading_out);
 }
@@ -159,14 +160,14 @@ fn a_pattern_that_may_reach_into_the_root_is_refused() {
 }
 
 #[test]
-fn a_root_in_a_pattern_is_no_pattern_itself() {
+fn wildcard_characters_of_a_root_are_escaped() {
     let map = PathMap::new(Path::new("/a*b"), Path::new("/c[d]*")).unwrap();
     assert_eq!(pattern::moved(&map.pairs, "/a[*]b/*.rs"), Ok(Some("/c[[]d[]][*]/*.rs".to_owned())));
 }
 
 proptest! {
     #[test]
-    fn there_and_back_is_the_same_path(
+    fn mapping_a_path_to_the_server_and_back_gives_the_same_path(
         local in "(/[a-z%# ]{1,4}){0,3}",
         remote in "(/[a-z%# ]{1,4}){0,3}",
         below in proptest::collection::vec(proptest::collection::vec(1u8..=255, 1..6), 0..4),

@@ -1,4 +1,4 @@
-//! All events of a process, to the last one. Events that were missed are read from the output that the server retains.
+//! A stream of all events of a process, up to the last. Missed events are read from the output that the server retains.
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
@@ -16,12 +16,14 @@ use crate::records::{ExecProcessEvent, ProcessOutputChunk};
 
 type ReadFuture = Pin<Box<dyn Future<Output = Result<ReadResult, ExecServerError>> + Send + Sync>>;
 
-/// All events of a process, each once and in order. An exit always says whether the sandbox denied something: if the server does not push
-/// that, the client asks for it.
+/// All events of a process, each once and in order. An exit always says whether the sandbox denied something: if the exit event of the
+/// server does not say so, the client asks the server.
 pub struct ProcessEvents {
     receiver: ExecProcessEventReceiver,
     completion: Completion,
+    /// Events that [`next`](Self::next) returns without waiting.
     ready: VecDeque<ExecProcessEvent>,
+    /// The read of missed events that is in flight.
     reading: Option<ReadFuture>,
     is_over: bool,
 }
@@ -32,7 +34,7 @@ impl ProcessEvents {
         Self { receiver, completion, ready: VecDeque::new(), reading: None, is_over: false }
     }
 
-    /// Waits for the next event. Returns `None` after the last one. Cancel safe.
+    /// Waits for the next event. Returns `None` after the last event. Cancel safe.
     pub async fn next(&mut self) -> Option<ExecProcessEvent> {
         poll_fn(|cx| self.poll_next(cx)).await
     }
@@ -93,7 +95,7 @@ impl ProcessEvents {
         let mut recovered: Vec<ExecProcessEvent> = Vec::new();
         let through = answer.next_seq.saturating_sub(1);
         if let (None, Some(exit)) = (before.exit(), self.completion.exit()) {
-            // If the server does not number the exit, its number is the one that no output has.
+            // If the server does not say the sequence number of the exit, it is the first number that no output has.
             let is_output = |seq: u64| answer.chunks.iter().any(|chunk| chunk.seq == seq);
             let exit_seq = answer.exit_seq.or_else(|| (before.last() + 1..=through).find(|seq| !is_output(*seq)));
             let seq = exit_seq.unwrap_or(through);
@@ -108,7 +110,7 @@ impl ProcessEvents {
         if self.completion.is_closed() && !before.is_closed() {
             self.ready.push_back(ExecProcessEvent::Closed { seq: through });
         }
-        // The process has ended, so nothing more is pushed, and the answer did not hold all events.
+        // The process has ended, so no more events are pushed. The answer did not hold all events, so the client reads again.
         if let CompletionStep::Read { after } = more {
             self.read(after);
         }
@@ -125,11 +127,11 @@ fn lost_output(answer: &ReadResult, last: u64) -> Option<String> {
         return None;
     }
     let oldest = answer.oldest_seq.unwrap_or(answer.next_seq);
-    let before_that = match answer.dropped_bytes {
+    let lost_part = match answer.dropped_bytes {
         Some(bytes) => format!("the first {bytes} bytes of output are"),
         None => format!("the output before sequence {oldest} is"),
     };
     Some(format!(
-        "process output was lost: {before_that} no longer retained, and sequence {last} was the last received"
+        "process output was lost: {lost_part} no longer retained, and sequence {last} was the last received"
     ))
 }

@@ -21,8 +21,9 @@ use crate::records::{ExecProcessEvent, ProcessProgress, ProcessRecord};
 
 /// A process in the environment.
 ///
-/// The output is kept for the first subscriber. Until there is one, the process is paused once it has written a few MiB, like a process
-/// whose pipe is not read. [`wait`](Self::wait) and [`read`](Self::read) discard that output, because their caller does not subscribe.
+/// The client keeps the output for the first subscriber. Without a subscriber, the client pauses the process once it has written a few MiB,
+/// like a process whose pipe is not read. [`wait`](Self::wait) and [`read`](Self::read) discard the kept output, because their caller does
+/// not subscribe.
 ///
 /// Dropping the handle kills the process and all its descendants, unless [`detach`](Self::detach) was called.
 pub struct ExecProcess {
@@ -31,9 +32,11 @@ pub struct ExecProcess {
     sandbox_type: Option<SandboxType>,
     /// A subscription from the first event on. The first user who subscribes gets it.
     first: Mutex<Option<ExecProcessEventReceiver>>,
-    /// The last event that was no longer retained when the client attached to the process.
+    /// Sequence number of the last event that the server no longer retained when the client attached to the process. 0 if there is none.
     skipped: u64,
+    /// See [`taken_up_after`](Self::taken_up_after).
     taken_up_after: u64,
+    /// See [`lost_bytes`](Self::lost_bytes).
     lost_bytes: u64,
 }
 
@@ -54,7 +57,7 @@ impl ExecProcess {
         }
     }
 
-    /// A handle to a process that an earlier client has started. It is detached.
+    /// A handle to a process that an earlier client has started. The process is detached.
     pub(crate) fn attached(
         handle: &Arc<ClientHandle>,
         record: &Arc<ProcessRecord>,
@@ -95,13 +98,13 @@ impl ExecProcess {
         self.handle.core.leaves_processes.store(true, Ordering::Relaxed);
     }
 
-    /// All events, each once and in order, to the last one. Events that were missed are read from the server.
+    /// All events, each once and in order, up to the last. Missed events are read from the server.
     pub fn events(&self) -> ProcessEvents {
         ProcessEvents::new(self.subscribe_events(), self.skipped)
     }
 
-    /// The events as they are pushed. A subscriber that is too slow for a server without `processFlow` gets [`EventsLagged`] and has to
-    /// read the missed events itself.
+    /// The events as the server pushes them. If the server lacks the extension `processFlow`, a subscriber that is too slow gets
+    /// [`EventsLagged`] and has to read the missed events itself.
     ///
     /// [`EventsLagged`]: crate::EventsLagged
     pub fn subscribe_events(&self) -> ExecProcessEventReceiver {
@@ -109,7 +112,7 @@ impl ExecProcess {
         first.unwrap_or_else(|| ExecProcessEventReceiver::new(&self.handle, &self.record))
     }
 
-    /// The number of the last event. The value changes with every event.
+    /// Watches the sequence number of the last event, which changes with every event.
     pub fn subscribe_wake(&self) -> watch::Receiver<u64> {
         self.record.subscribe_wake()
     }
@@ -129,7 +132,7 @@ impl ExecProcess {
         ProcessStdin::new(&self.handle, &self.record)
     }
 
-    /// Waits until the process has exited, and discards output that nobody has subscribed to. Its descendants may still write.
+    /// Waits until the process has exited, and discards the output if there is no subscriber. Descendants of the process may still write.
     pub async fn wait(&self) -> Result<ExitStatus, ExecServerError> {
         drop(self.first.lock().take());
         let mut wake = self.record.subscribe_wake();
@@ -203,7 +206,7 @@ impl ExecProcess {
         write::close_stdin(&self.handle.core, &self.record.id).await
     }
 
-    /// Sends a signal to the process group. It is not repeated if the connection is lost before the answer.
+    /// Sends a signal to the process group. The request is not repeated if the connection is lost before the answer.
     pub async fn signal(&self, signal: Signal) -> Result<(), ExecServerError> {
         let params = SignalParams { process_id: self.record.id.clone(), signal };
         self.handle.core.call_for_user::<methods::ProcessSignal>(&params).await.map(drop)

@@ -1,5 +1,5 @@
-//! Reading retained output over as many connections as needed. After a loss the client asks for less, down to parts of a chunk, so that each
-//! connection brings some progress.
+//! Reading retained output over as many connections as needed. After a lost connection the client asks for fewer bytes, down to parts of a
+//! chunk, so that each connection brings some progress.
 
 use protocol::{ReadParams, ReadResult, methods};
 use recovery::WriteSize;
@@ -8,7 +8,7 @@ use crate::client_core::{CallOptions, ClientCore};
 use crate::error::ExecServerError;
 use crate::records::BegunChunk;
 
-/// Reads retained output. The chunks of the answer are complete, also if they came in parts.
+/// Reads retained output. The chunks of the returned answer are complete, even if they came in parts.
 pub(crate) async fn read(core: &ClientCore, params: ReadParams) -> Result<ReadResult, ExecServerError> {
     let mut begun = BegunChunk::default();
     let mut asked = params.clone();
@@ -32,6 +32,7 @@ pub(crate) async fn read(core: &ClientCore, params: ReadParams) -> Result<ReadRe
     }
 }
 
+/// The same read with a limit of bytes, which continues the chunk of which a part has come.
 fn limited(core: &ClientCore, params: &ReadParams, begun: &BegunChunk) -> ReadParams {
     let most = core.write_size.lock().bytes(true).min(WriteSize::MOST_BYTES) as u64;
     let max_bytes = Some(params.max_bytes.map_or(most, |max_bytes| max_bytes.min(most)));

@@ -21,7 +21,7 @@ pub struct ExecProcessEventReceiver {
 }
 
 impl ExecProcessEventReceiver {
-    /// A new subscription, from the oldest event that the feed keeps.
+    /// A new subscription, from the oldest event that the feed (the queue of events for all subscribers) keeps.
     pub(crate) fn new(handle: &Arc<ClientHandle>, record: &Arc<ProcessRecord>) -> Self {
         let subscriber = record.feed(Feed::subscribe);
         Self { handle: Arc::clone(handle), record: Arc::clone(record), subscriber }
@@ -32,7 +32,7 @@ impl ExecProcessEventReceiver {
         Self { handle: Arc::clone(handle), record: Arc::clone(record), subscriber: record.first_subscriber }
     }
 
-    /// Waits for the next event. Returns `None` after the last one. Cancel safe.
+    /// Waits for the next event. Returns `None` after the last event. Cancel safe.
     pub async fn recv(&mut self) -> Result<Option<ExecProcessEvent>, EventsLagged> {
         poll_fn(|cx| self.poll_recv(cx)).await
     }

@@ -1,4 +1,4 @@
-//! Starting a process, or attaching to one that an earlier client of the session has started.
+//! Starting a process, or attaching to a process that an earlier client of the session has started.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub(crate) async fn start(handle: &Arc<ClientHandle>, params: StartParams) -> Re
             return Err(ExecServerError::Protocol(text));
         }
         let mut unfinished = UnfinishedStart { core, record: &record, has_begun: false, call: None };
-        unfinished.has_begun = core.link.lock().link.start_began(generation);
+        unfinished.has_begun = core.link.lock().reconnection.start_began(generation);
         if unfinished.has_begun {
             match rpc.begin(Method::ProcessStart.name(), &params, CallSlot::Ordinary).await {
                 Ok(call) => match unfinished.answer(call).await {
@@ -83,7 +83,7 @@ impl Drop for UnfinishedStart<'_> {
     fn drop(&mut self) {
         self.core.inbound.remove(self.record);
         match self.call.take() {
-            // The caller has gone away. A job waits for the answer in its place, and settles the start.
+            // The caller has dropped its future. A job waits for the answer instead, and settles the start.
             Some(call) => {
                 self.core.inbound.add_job(BackgroundJob::AbandonedStart { process: self.record.id.clone(), call });
             }
@@ -92,8 +92,9 @@ impl Drop for UnfinishedStart<'_> {
     }
 }
 
-/// Attaches to a process of a resumed session. Output that the server no longer retains is skipped and counted. The record exists before
-/// the first read, because the server pushes events right after its answer and counts them as received.
+/// Attaches to a process of a resumed session. Output that the server no longer retains is skipped and counted. The record of the process
+/// (the client's state of it) is added before the first read, because the server pushes events right after its answer to that read and
+/// counts them as received.
 pub(crate) async fn attach(
     handle: &Arc<ClientHandle>,
     process_id: ProcessId,

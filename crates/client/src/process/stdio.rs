@@ -51,7 +51,7 @@ impl AsyncRead for ProcessReader {
 
 type WriteFuture = Pin<Box<dyn Future<Output = Result<WriteStatus, ExecServerError>> + Send + Sync>>;
 
-/// The stdin of a process. A flush returns when the server has taken the last write. A shutdown closes the stdin.
+/// The stdin of a process. A flush returns when the server has accepted the last write. A shutdown closes the stdin.
 pub struct ProcessStdin {
     handle: Arc<ClientHandle>,
     record: Arc<ProcessRecord>,
@@ -81,7 +81,7 @@ impl ProcessStdin {
 
 impl AsyncWrite for ProcessStdin {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        // One write is on its way while the caller prepares the next one.
+        // One write is in flight while the caller prepares the next write.
         ready!(self.poll_written(cx))?;
         if self.is_shut_down {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
@@ -90,7 +90,7 @@ impl AsyncWrite for ProcessStdin {
         self.taken = piece.len();
         let (handle, record) = (Arc::clone(&self.handle), Arc::clone(&self.record));
         self.writing = Some(Box::pin(async move { write::write(&handle.core, &record, piece).await }));
-        // The first poll sends the request now, and not with the next call.
+        // The first poll sends the request now instead of with the next call.
         if let Poll::Ready(Err(error)) = self.poll_written(cx) {
             return Poll::Ready(Err(error));
         }

@@ -9,14 +9,14 @@ use crate::client_core::{CallOptions, ClientCore};
 use crate::error::ExecServerError;
 use crate::records::ProcessRecord;
 
-/// First wait before a write is sent again to a server that has no room for input. Each further wait is twice as long.
+/// First wait before a write is sent again, if the input queues of the server are full. Each further wait is twice as long.
 const FIRST_CROWDED_WAIT: Duration = Duration::from_millis(10);
-/// Longest of these waits, so that a process that reads again gets input within this time.
+/// The longest of these waits. A process that reads again gets input within this time.
 const LONGEST_CROWDED_WAIT: Duration = Duration::from_secs(1);
 
-/// Writes each byte once. Input that a connection or a message cannot carry whole is sent in pieces; no other write of this client comes
-/// between them. While the server has no room for input, the write waits and is sent again. If the future is dropped, the process may have
-/// got the first pieces.
+/// Writes each byte once. Input that is too large for a message, or for connections that break early, is sent in pieces; no other write of
+/// this client comes between the pieces. While the input queues of the server are full, the write waits and is sent again. If the future is
+/// dropped, the process may have got the first pieces.
 pub(crate) async fn write(
     core: &ClientCore,
     record: &ProcessRecord,
@@ -31,7 +31,7 @@ pub(crate) async fn write(
         let most = core.write_size.lock().bytes(can_be_divided).min(most_if_crowded);
         let (piece, others) = rest.split_at(most.min(rest.len()));
         match write_piece(core, record, piece, can_be_divided).await {
-            // The server has not got it. The next piece is smaller.
+            // The server has not got the piece. The next piece is smaller.
             Ok(None) => {}
             Ok(Some(WriteStatus::Accepted)) if !others.is_empty() => (rest, wait) = (others, FIRST_CROWDED_WAIT),
             Ok(Some(status)) => return Ok(status),
@@ -50,7 +50,7 @@ pub(crate) async fn write(
     }
 }
 
-/// Returns `None` if the server has not got the piece.
+/// Writes one piece. Returns `None` if the server has not got it.
 async fn write_piece(
     core: &ClientCore,
     record: &ProcessRecord,
@@ -67,8 +67,8 @@ async fn write_piece(
     }
     core.write_size.lock().handle_lost();
     if can_be_divided && piece.len() > WriteSize::LEAST_BYTES {
-        // An empty write with the same id only asks whether the first one came. The answer is final, because the server takes nothing more
-        // that was sent over the lost connection.
+        // An empty write with the same id only asks whether the first write has come. The answer is final, because the server accepts no
+        // more requests from the lost connection.
         params.chunk = Base64Bytes(Vec::new());
         let known = core.call::<methods::ProcessWrite>(&params, CallOptions::WAIT).await?;
         return Ok(match known {
@@ -81,7 +81,7 @@ async fn write_piece(
     Ok(Some(result.status))
 }
 
-/// Closes the stdin of a process. Closing it again changes nothing.
+/// Closes the stdin of a process. Closing it a second time changes nothing.
 pub(crate) async fn close_stdin(core: &ClientCore, process_id: &ProcessId) -> Result<(), ExecServerError> {
     let params = ProcessIdParams { process_id: process_id.clone() };
     core.call::<methods::ProcessCloseStdin>(&params, CallOptions::WAIT).await.map(drop)

@@ -1,4 +1,5 @@
-//! The pieces of one streamed HTTP body that have come and were not read yet, and when the server has to pause or resume the body.
+//! The unread pieces of one streamed HTTP body, and when the server has to pause or resume the body. Asking the server to pause or resume
+//! is called *flow*; a background job sends that request.
 
 use std::collections::VecDeque;
 
@@ -6,18 +7,18 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// The server is asked to pause the body while more than this is unread.
+/// The server is asked to pause the body when more than this is unread.
 const PAUSE_BYTES: usize = 4 * 1024 * 1024;
 /// The server is asked to resume the body when less than this is unread.
 const RESUME_BYTES: usize = 1024 * 1024;
-/// Memory that a piece takes beside its bytes, roughly.
+/// Memory of a piece beside its bytes, roughly.
 const PIECE_OVERHEAD_BYTES: usize = 64;
 
 /// The unread pieces of one body.
 pub(crate) struct Backlog {
     id: String,
     /// Whether the server can pause a body.
-    has_flow: bool,
+    can_pause: bool,
     state: Mutex<BacklogState>,
     changed: Notify,
 }
@@ -27,9 +28,10 @@ struct BacklogState {
     pieces: VecDeque<Bytes>,
     bytes: usize,
     end: Option<BodyEnd>,
+    /// The server has confirmed a pause and no resumption since.
     is_paused: bool,
-    /// A job tells the server about a change.
-    is_telling: bool,
+    /// A job is asking the server to pause or resume.
+    is_sending_flow: bool,
 }
 
 /// Why no further piece of a body comes.
@@ -37,7 +39,7 @@ struct BacklogState {
 pub(crate) enum BodyEnd {
     Complete,
     Failed(String),
-    /// The reader does not want the rest.
+    /// The reader does not want the rest of the body.
     GivenUp,
 }
 
@@ -58,25 +60,25 @@ impl BacklogState {
         self.end.is_none() && self.memory() > limit
     }
 
-    /// Whether a job must be started that tells the server. One job at a time.
-    fn must_tell(&mut self) -> bool {
-        let must = self.end.is_none() && !self.is_telling && self.wants_pause() != self.is_paused;
-        self.is_telling |= must;
+    /// Whether the caller must start a job that asks the server to pause or resume. There is one such job at a time.
+    fn must_send_flow(&mut self) -> bool {
+        let must = self.end.is_none() && !self.is_sending_flow && self.wants_pause() != self.is_paused;
+        self.is_sending_flow |= must;
         must
     }
 }
 
 impl Backlog {
-    pub(crate) fn new(id: String, has_flow: bool) -> Self {
-        Self { id, has_flow, state: Mutex::default(), changed: Notify::new() }
+    pub(crate) fn new(id: String, can_pause: bool) -> Self {
+        Self { id, can_pause, state: Mutex::default(), changed: Notify::new() }
     }
 
     pub(crate) fn id(&self) -> &str {
         &self.id
     }
 
-    pub(crate) fn has_flow(&self) -> bool {
-        self.has_flow
+    pub(crate) fn can_pause(&self) -> bool {
+        self.can_pause
     }
 
     /// Number of unread pieces.
@@ -84,23 +86,23 @@ impl Backlog {
         self.state.lock().pieces.len()
     }
 
-    /// Memory that the unread pieces would take with one more piece of this length.
+    /// Memory of the unread pieces if one more piece of this length were added.
     pub(crate) fn memory_with(&self, length: usize) -> usize {
         self.state.lock().memory() + length + PIECE_OVERHEAD_BYTES
     }
 
-    /// Adds a piece. Returns true if a job must tell the server to pause.
+    /// Adds a piece. Returns true if a job must ask the server to pause.
     pub(crate) fn push(&self, piece: Bytes) -> bool {
         let mut state = self.state.lock();
         state.bytes += piece.len();
         state.pieces.push_back(piece);
-        let must_tell = self.has_flow && state.must_tell();
+        let must_send_flow = self.can_pause && state.must_send_flow();
         drop(state);
         self.changed.notify_one();
-        must_tell
+        must_send_flow
     }
 
-    /// Waits for the next piece, or for the end behind the last piece. Returns also whether a job must tell the server to resume.
+    /// Waits for the next piece, or for the end after the last piece. Also returns whether a job must ask the server to resume.
     pub(crate) async fn next(&self) -> (BodyNext, bool) {
         loop {
             if let Some(next) = self.try_next() {
@@ -115,8 +117,8 @@ impl Backlog {
         let mut state = self.state.lock();
         if let Some(piece) = state.pieces.pop_front() {
             state.bytes -= piece.len();
-            let must_tell = self.has_flow && state.must_tell();
-            return Some((BodyNext::Piece(piece), must_tell));
+            let must_send_flow = self.can_pause && state.must_send_flow();
+            return Some((BodyNext::Piece(piece), must_send_flow));
         }
         state.end.clone().map(|end| (BodyNext::End(end), false))
     }
@@ -131,12 +133,12 @@ impl Backlog {
         self.state.lock().wants_pause()
     }
 
-    /// The server has confirmed a pause or a resumption. Returns true if the opposite has to be sent by now.
-    pub(crate) fn was_told(&self, paused: bool) -> bool {
+    /// The server has confirmed a pause or a resumption. Returns true if the job must now send the opposite.
+    pub(crate) fn flow_was_sent(&self, paused: bool) -> bool {
         let mut state = self.state.lock();
         state.is_paused = paused;
-        state.is_telling = false;
-        state.must_tell()
+        state.is_sending_flow = false;
+        state.must_send_flow()
     }
 }
 
@@ -148,7 +150,7 @@ mod tests {
         vec![0; length].into()
     }
 
-    /// Reads a piece. Returns whether a job must tell the server to resume.
+    /// Reads a piece. Returns whether a job must ask the server to resume.
     fn read(backlog: &Backlog) -> bool {
         backlog.try_next().unwrap().1
     }
@@ -159,24 +161,24 @@ mod tests {
         assert!(!backlog.push(piece(1)));
         assert!(!backlog.push(piece(PAUSE_BYTES / 2)));
         assert!(backlog.push(piece(PAUSE_BYTES)));
-        assert!(!backlog.push(piece(1)), "a job is telling the server");
-        assert!(backlog.wants_pause() && !backlog.was_told(true));
+        assert!(!backlog.push(piece(1)), "a job is asking the server already");
+        assert!(backlog.wants_pause() && !backlog.flow_was_sent(true));
         assert!(!read(&backlog));
         assert!(!read(&backlog));
         assert!(read(&backlog));
-        assert!(!backlog.wants_pause() && !backlog.was_told(false));
+        assert!(!backlog.wants_pause() && !backlog.flow_was_sent(false));
     }
 
     #[test]
-    fn a_change_while_the_server_is_told_is_told_next() {
+    fn a_change_while_a_job_asks_the_server_is_sent_next() {
         let backlog = Backlog::new("r".into(), true);
         assert!(backlog.push(piece(PAUSE_BYTES + 1)));
         assert!(!read(&backlog));
-        assert!(backlog.was_told(true) && !backlog.wants_pause());
+        assert!(backlog.flow_was_sent(true) && !backlog.wants_pause());
     }
 
     #[test]
-    fn nothing_is_told_without_flow_or_after_the_end() {
+    fn no_pause_is_sent_to_a_server_that_cannot_pause_or_after_the_end() {
         assert!(!Backlog::new("r".into(), false).push(piece(PAUSE_BYTES + 1)));
         let backlog = Backlog::new("r".into(), true);
         backlog.end(BodyEnd::Complete);

@@ -1,8 +1,8 @@
-//! A chunk of output that comes in parts, because the connections are too short-lived to carry it whole.
+//! A chunk of output that comes in parts, because the connections break too early to carry the whole chunk.
 
 use protocol::{ChunkPart, OutputChunk, ReadResult};
 
-/// The longest chunk that is put together from parts. Servers retain chunks of at most 1 MiB; the rest is a margin.
+/// The longest chunk that is put together from parts. Servers retain chunks of at most 1 MiB, so the limit leaves a wide margin.
 const MAX_CHUNK_BYTES: usize = 16 * 1024 * 1024;
 
 /// The first part of a chunk. The rest has not come yet.
@@ -12,13 +12,13 @@ pub(crate) struct BegunChunk {
 }
 
 impl BegunChunk {
-    /// The part that a read must ask for next.
+    /// Which part of a chunk has come. A read sends it to get the rest of the chunk.
     pub(crate) fn part(&self) -> ChunkPart {
         let part = |chunk: &OutputChunk| ChunkPart { seq: chunk.seq, offset: chunk.chunk.0.len() as u64 };
         self.chunk.as_ref().map(part).unwrap_or_default()
     }
 
-    /// Takes an answer whose only chunk is not complete. Fails if the chunk has become longer than a chunk can be.
+    /// Adds an answer whose only chunk is not complete. Fails if the chunk is longer than [`MAX_CHUNK_BYTES`] now.
     pub(crate) fn extend(&mut self, answer: ReadResult) -> Result<(), ChunkTooLong> {
         let Some(next) = answer.chunks.into_iter().next() else { return Ok(()) };
         match &mut self.chunk {
@@ -34,7 +34,7 @@ impl BegunChunk {
         Ok(())
     }
 
-    /// Puts the parts that have come in front of the first chunk of `answer`, if that is the rest of the same chunk.
+    /// Puts the earlier parts in front of the first chunk of `answer`, if that is the rest of the same chunk.
     pub(crate) fn complete(&mut self, answer: &mut ReadResult) {
         let Some(begun) = self.chunk.take() else { return };
         if let Some(first) = answer.chunks.first_mut().filter(|first| first.seq == begun.seq) {

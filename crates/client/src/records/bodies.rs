@@ -10,14 +10,15 @@ use protocol::{PushedBodyDelta, decode_base64};
 
 use super::backlog::{Backlog, BodyEnd, BodyNext};
 
-/// Unread pieces of one body, from a server that cannot pause a body.
-const PIECES: usize = 256;
-/// Unread bytes of all such bodies together.
-const UNREAD_BYTES: usize = 16 * 1024 * 1024;
-/// Memory of the unread pieces of one body, from a server that can pause it: enough for what is on its way when the server is told.
-const PAUSED_BYTES: usize = 64 * 1024 * 1024;
+/// The most unread pieces of one body, if the server cannot pause a body.
+const MAX_PIECES: usize = 256;
+/// The most unread bytes of all bodies together, if the server cannot pause a body.
+const MAX_UNREAD_BYTES: usize = 16 * 1024 * 1024;
+/// The most memory of the unread pieces of one body, if the server can pause a body. It is enough for the pieces that are in flight when
+/// the server is asked to pause.
+const MAX_PAUSED_BYTES: usize = 64 * 1024 * 1024;
 /// The largest piece that the protocol allows.
-const PIECE_BYTES: usize = 1024 * 1024;
+const MAX_PIECE_BYTES: usize = 1024 * 1024;
 
 /// The bodies of a client that are not complete, by request id.
 #[derive(Default)]
@@ -38,7 +39,7 @@ struct BodyRecord {
     backlog: Arc<Backlog>,
 }
 
-/// The reader's side of a body. Dropping it removes the body from the table.
+/// The reader's side of a body. Dropping the value removes the body from the table.
 pub(crate) struct BodyRegistration {
     table: Arc<BodyTable>,
     backlog: Arc<Backlog>,
@@ -49,37 +50,37 @@ impl BodyRecords {
         format!("http-{}", self.table.last_id.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
-    /// Adds a body. `has_flow`: the server can pause it.
-    pub(crate) fn register(&self, has_flow: bool) -> BodyRegistration {
+    /// Adds a body. `can_pause` says whether the server can pause a body.
+    pub(crate) fn register(&self, can_pause: bool) -> BodyRegistration {
         let id = self.next_id();
-        let backlog = Arc::new(Backlog::new(id.clone(), has_flow));
+        let backlog = Arc::new(Backlog::new(id.clone(), can_pause));
         self.table.bodies.lock().insert(id, BodyRecord { last_seq: 0, backlog: Arc::clone(&backlog) });
         BodyRegistration { table: Arc::clone(&self.table), backlog }
     }
 
-    /// Takes a piece. Returns the body that the server must be told to pause, if there is one. An error means that the server broke the
-    /// protocol, and ends the connection.
+    /// Takes a piece. Returns the body if a job must ask the server to pause it. An error means that the server broke the protocol; the
+    /// caller closes the connection.
     pub(crate) fn push(&self, delta: &PushedBodyDelta<'_>) -> Result<Option<Arc<Backlog>>, String> {
         let mut bodies = self.table.bodies.lock();
-        // A body that is not in the table has no reader any more.
+        // If the body is not in the table, its reader is gone.
         let Some(body) = bodies.get_mut(&*delta.request_id) else { return Ok(None) };
         let bytes = decode_base64(&*delta.delta_base64).map_err(|error| format!("invalid base64: {error}"))?;
-        if bytes.len() > PIECE_BYTES {
-            return Err(format!("body delta exceeds {PIECE_BYTES} bytes"));
+        if bytes.len() > MAX_PIECE_BYTES {
+            return Err(format!("body delta exceeds {MAX_PIECE_BYTES} bytes"));
         }
         let taken = body.take(delta, Bytes::from(bytes), &self.table.unread_bytes);
-        let must_tell = matches!(taken, Ok(true));
-        let to_tell = must_tell.then(|| Arc::clone(&body.backlog));
+        let must_send_flow = matches!(taken, Ok(true));
+        let to_pause = must_send_flow.then(|| Arc::clone(&body.backlog));
         if taken.is_err() || delta.done {
             let body = bodies.remove(&*delta.request_id);
             if let (Err(failure), Some(body)) = (taken, body) {
                 body.backlog.end(BodyEnd::Failed(failure));
             }
         }
-        Ok(to_tell)
+        Ok(to_pause)
     }
 
-    /// Ends all bodies with this failure. Their readers get the pieces that have come before it.
+    /// Ends all bodies with this failure. Their readers still get the pieces that came before.
     pub(crate) fn fail_all(&self, text: &str) {
         for (_, body) in self.table.bodies.lock().drain() {
             body.backlog.end(BodyEnd::Failed(text.to_owned()));
@@ -88,39 +89,41 @@ impl BodyRecords {
 }
 
 impl BodyRecord {
-    /// Returns true if the server must be told to pause the body.
+    /// Adds a piece. Returns true if a job must ask the server to pause the body.
     fn take(&mut self, delta: &PushedBodyDelta<'_>, bytes: Bytes, unread: &AtomicUsize) -> Result<bool, String> {
         if delta.seq != self.last_seq + 1 {
             return Err(format!("body delta {} came after {}", delta.seq, self.last_seq));
         }
         self.last_seq = delta.seq;
-        let mut must_tell = false;
+        let mut must_send_flow = false;
         if !bytes.is_empty() {
             self.check_room(bytes.len(), unread)?;
             unread.fetch_add(bytes.len(), Ordering::Relaxed);
-            must_tell = self.backlog.push(bytes);
+            must_send_flow = self.backlog.push(bytes);
         }
         match (&delta.error, delta.done) {
             (Some(error), _) => Err(error.clone()),
-            (None, true) if !self.backlog.has_flow() && self.backlog.pieces() >= PIECES => Err(too_many_pieces()),
+            (None, true) if !self.backlog.can_pause() && self.backlog.pieces() >= MAX_PIECES => {
+                Err(too_many_pieces())
+            }
             (None, true) => {
                 self.backlog.end(BodyEnd::Complete);
                 Ok(false)
             }
-            (None, false) => Ok(must_tell),
+            (None, false) => Ok(must_send_flow),
         }
     }
 
     fn check_room(&self, length: usize, unread: &AtomicUsize) -> Result<(), String> {
         let too_much = |limit: usize| Err(format!("queued body deltas exceed {limit} bytes"));
-        if self.backlog.has_flow() {
-            let fits = self.backlog.memory_with(length) <= PAUSED_BYTES;
-            return if fits { Ok(()) } else { too_much(PAUSED_BYTES) };
+        if self.backlog.can_pause() {
+            let fits = self.backlog.memory_with(length) <= MAX_PAUSED_BYTES;
+            return if fits { Ok(()) } else { too_much(MAX_PAUSED_BYTES) };
         }
-        if unread.load(Ordering::Relaxed) + length > UNREAD_BYTES {
-            return too_much(UNREAD_BYTES);
+        if unread.load(Ordering::Relaxed) + length > MAX_UNREAD_BYTES {
+            return too_much(MAX_UNREAD_BYTES);
         }
-        if self.backlog.pieces() >= PIECES { Err(too_many_pieces()) } else { Ok(()) }
+        if self.backlog.pieces() >= MAX_PIECES { Err(too_many_pieces()) } else { Ok(()) }
     }
 }
 
@@ -133,14 +136,14 @@ impl BodyRegistration {
         self.backlog.id()
     }
 
-    /// Waits for the next piece or the end of the body. Returns also the body that the server must be told to resume, if there is one.
+    /// Waits for the next piece or the end of the body. Also returns the body if a job must ask the server to resume it.
     pub(crate) async fn next(&self) -> (BodyNext, Option<Arc<Backlog>>) {
-        let (next, must_tell) = self.backlog.next().await;
+        let (next, must_send_flow) = self.backlog.next().await;
         self.note_read(&next);
-        (next, must_tell.then(|| Arc::clone(&self.backlog)))
+        (next, must_send_flow.then(|| Arc::clone(&self.backlog)))
     }
 
-    /// Takes no further piece. Returns true if the body was not complete.
+    /// The reader takes no further piece. Returns true if the body was not complete.
     pub(crate) fn give_up(&self) -> bool {
         self.backlog.end(BodyEnd::GivenUp);
         self.table.bodies.lock().remove(self.id()).is_some()
@@ -171,19 +174,19 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_goes_on_with_tiny_pieces_although_it_was_paused_meets_the_limit() {
+    fn tiny_pieces_from_a_server_that_ignores_a_pause_reach_the_limit() {
         let bodies = BodyRecords::default();
         let registration = bodies.register(true);
         let mut pushed = 0;
-        while registration.backlog.memory_with(1) <= PAUSED_BYTES {
+        while registration.backlog.memory_with(1) <= MAX_PAUSED_BYTES {
             pushed += 1;
             bodies.push(&delta(pushed)).unwrap();
         }
         let queued = registration.backlog.pieces();
         bodies.push(&delta(pushed + 1)).unwrap();
-        assert_eq!(registration.backlog.pieces(), queued, "the piece that is too much is not queued");
+        assert_eq!(registration.backlog.pieces(), queued, "a piece beyond the limit is not queued");
         assert!(bodies.table.bodies.lock().is_empty(), "the body has failed");
-        assert!(queued < 2 * PAUSED_BYTES / 64);
+        assert!(queued < 2 * MAX_PAUSED_BYTES / 64);
         drop(registration);
         assert_eq!(bodies.table.unread_bytes.load(Ordering::Relaxed), 0);
     }

@@ -18,7 +18,7 @@ pub struct ProcessOutputChunk {
 /// One event of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExecProcessEvent {
-    /// The process wrote something.
+    /// The process wrote output.
     Output(ProcessOutputChunk),
     /// The process has exited. Output of its descendants may still follow.
     Exited {

@@ -1,20 +1,20 @@
-//! The events of one process, for any number of subscribers, each with its own position. Events that all subscribers have seen are kept
-//! for a while for late subscribers. A subscriber that is far behind makes the client pause the process. If the server cannot pause it,
-//! the oldest events are dropped and that subscriber gets `Lagged`.
+//! A feed hands the events of one process to any number of subscribers, each with its own position. The newest events are kept for late
+//! subscribers, even if all present subscribers have seen them. A subscriber that is far behind makes the client pause the process. If the
+//! server cannot pause the process, the oldest events are dropped and the slow subscriber gets `Lagged`.
 
 use std::collections::{HashMap, VecDeque};
 use std::task::{Context, Poll, Waker};
 
 use super::event::ExecProcessEvent;
 
-/// Kept for late subscribers, although all others have seen it.
+/// How many of the newest events are kept for late subscribers.
 const REPLAY: Amount = Amount { events: 256, bytes: 1024 * 1024 };
 /// The process is paused when a subscriber is behind by more than this.
 const PAUSE_ABOVE: Amount = Amount { events: 4096, bytes: 2 * 1024 * 1024 };
 /// The process is resumed when every subscriber is behind by less than this.
 const RESUME_BELOW: Amount = Amount { events: 512, bytes: 256 * 1024 };
-/// The bound of a feed. Older events are dropped, also those that a subscriber has not seen.
-const MOST: Amount = Amount { events: 65_536, bytes: 64 * 1024 * 1024 };
+/// The most events that a feed keeps. Beyond it, the oldest events are dropped, even if a subscriber has not seen them.
+const MOST_KEPT: Amount = Amount { events: 65_536, bytes: 64 * 1024 * 1024 };
 
 #[derive(Clone, Copy)]
 struct Amount {
@@ -57,6 +57,7 @@ struct FeedEntry {
 }
 
 struct Subscriber {
+    /// Position of the next event for this subscriber, counted from 0 over all published events.
     next: u64,
     waker: Option<Waker>,
 }
@@ -120,7 +121,7 @@ impl Feed {
         self.subscribers.get(&subscriber).is_none_or(|state| state.next >= self.end())
     }
 
-    /// Whether the process must now be paused or resumed. Each change is reported once.
+    /// Whether the process must be paused or resumed now. Returns true once for each change.
     pub(crate) fn changes_flow(&mut self) -> bool {
         let enough = if self.is_paused { RESUME_BELOW } else { PAUSE_ABOVE };
         let wants_pause = !self.has_ended && self.behind().exceeds(enough);
@@ -132,7 +133,7 @@ impl Feed {
         self.is_paused
     }
 
-    /// A pause ends with its connection.
+    /// The connection was lost, and with it the pause on the server.
     pub(crate) fn forget_pause(&mut self) {
         self.is_paused = false;
     }
@@ -141,7 +142,7 @@ impl Feed {
         self.first + self.events.len() as u64
     }
 
-    /// What the slowest subscriber has not seen.
+    /// Events and bytes that the slowest subscriber has not seen.
     fn behind(&self) -> Amount {
         let Some(next) = self.slowest() else { return Amount { events: 0, bytes: 0 } };
         let events = self.end() - next.max(self.first);
@@ -158,7 +159,7 @@ impl Feed {
         let seen = self.slowest().unwrap_or(self.end());
         while let Some(oldest) = self.events.front() {
             let kept = Amount { events: self.events.len() as u64, bytes: self.offset - oldest.offset };
-            if !(kept.exceeds(MOST) || (kept.exceeds(REPLAY) && self.first < seen)) {
+            if !(kept.exceeds(MOST_KEPT) || (kept.exceeds(REPLAY) && self.first < seen)) {
                 return;
             }
             self.events.pop_front();

@@ -1,5 +1,5 @@
-//! What the client knows of one process: its events in order, how it ended, and what has to be done for it. All handles to the process
-//! share the record.
+//! The record of one process, the client's state of it: its events in order, how it ended, and what the client has to do for it. All
+//! handles to the process share the record.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,15 +15,15 @@ use super::feed::Feed;
 
 pub(crate) struct ProcessRecord {
     pub(crate) id: ProcessId,
-    /// A subscriber that was registered before the first event, so that it misses none. The first user who subscribes gets it.
+    /// A subscription that was registered before the first event, so that it misses none. The first user who subscribes gets it.
     pub(crate) first_subscriber: u64,
     state: Mutex<ProcessRecordState>,
-    /// The number of the last event. Changes with every event.
+    /// Sequence number of the last event.
     wake: watch::Sender<u64>,
-    /// Distinguishes the write ids of this client from those of earlier clients of the session, which also counted from one.
+    /// Prefix of the write ids of this client, if earlier clients of the session may have used the ids 1, 2, 3 and so on.
     writer: Option<uuid::Uuid>,
     last_write: AtomicU64,
-    /// Held by the current write, so that no other write comes between its pieces.
+    /// Locked by the current write, so that no other write comes between its pieces.
     pub(crate) writing: tokio::sync::Mutex<()>,
     /// The server has confirmed the start. From now on missed events are read after a lost connection.
     is_recoverable: AtomicBool,
@@ -31,7 +31,9 @@ pub(crate) struct ProcessRecord {
     is_detached: AtomicBool,
     /// The user has dropped the `ExecProcess`.
     is_handle_dropped: AtomicBool,
+    /// A job reads events that are missing between events that have come.
     is_filling_hole: AtomicBool,
+    /// A job asks the server to pause or resume the process.
     is_sending_flow: AtomicBool,
 }
 
@@ -57,17 +59,17 @@ pub(crate) enum ProcessProgress {
 /// What the client has to do after an event.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Consequence {
-    /// Forget the process: no event follows.
+    /// Remove the record: no event follows.
     Over,
     /// Kill the process, because the client cannot follow it any longer.
     Terminate,
-    /// Read the events that are missing between those that have come.
+    /// Read the events that are missing between events that have come.
     FillHole,
     /// Pause or resume the process, because a subscriber is far behind or has caught up.
     Flow,
 }
 
-/// Why the missed events of a process cannot be taken from an answer.
+/// Why the answer to a read does not bring the missed events of a process.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RecordError {
     #[error(transparent)]
@@ -133,19 +135,20 @@ impl ProcessRecord {
         self.publish(&mut state)
     }
 
-    /// What has to be done for the events that came before the start was confirmed. Until then no missing event is read.
+    /// Called when the start is confirmed. Returns what the client has to do about the events that came before; until then it reads no
+    /// missing events.
     pub(crate) fn publish_early_events(&self) -> Option<Consequence> {
         self.publish(&mut self.state.lock())
     }
 
-    /// Skips the events up to `through`, with `bytes` of output, which the server no longer retains.
+    /// Skips the events up to `through`, which the server no longer retains. They had `bytes` bytes of output.
     pub(crate) fn skip(&self, through: u64, bytes: u64) {
         let mut state = self.state.lock();
         state.order.skip(through);
         state.received += bytes;
     }
 
-    /// Which part of the next chunk a read must ask for.
+    /// Which part of the next chunk has come. A read sends it to get the rest.
     pub(crate) fn begun_part(&self) -> ChunkPart {
         self.state.lock().begun.part()
     }
@@ -171,7 +174,7 @@ impl ProcessRecord {
         self.fail_locked(&mut self.state.lock(), text.to_owned());
     }
 
-    /// Notes how the process exited, although the server no longer retains the event.
+    /// Remembers how the process exited, for an exit event that the server no longer retains.
     pub(crate) fn note_exit(&self, exit: Exit) {
         self.state.lock().exit.get_or_insert(exit);
     }
@@ -200,7 +203,8 @@ impl ProcessRecord {
         if self.must_send_flow(state) {
             return Some(Consequence::Flow);
         }
-        // Before the start is confirmed, the first event is not known, so every event seems to follow a hole.
+        // Before `set_recoverable`, a client that attaches to a process does not know the first event, so every pushed event seems to
+        // follow a hole.
         let is_new_hole =
             self.is_recoverable() && state.order.has_hole() && !self.is_filling_hole.swap(true, Ordering::Relaxed);
         is_new_hole.then_some(Consequence::FillHole)
@@ -242,7 +246,7 @@ impl ProcessRecord {
         match (&state.exit, &state.failure) {
             (Some(exit), _) => ProcessProgress::Exited(*exit),
             (None, Some(text)) => ProcessProgress::Failed(text.clone()),
-            // No event follows, so nobody may wait for the exit.
+            // No event follows, so a caller must not wait for the exit.
             (None, None) if state.order.is_closed() => {
                 ProcessProgress::Failed("the server closed the process and did not say how it exited".to_owned())
             }
@@ -254,7 +258,7 @@ impl ProcessRecord {
         use_feed(&mut self.state.lock().feed)
     }
 
-    /// As [`ProcessRecord::feed`], for reads and unsubscriptions, after which the process may have to be resumed.
+    /// As [`ProcessRecord::feed`], when a subscriber takes an event or unsubscribes. The process may have to be resumed after that.
     pub(crate) fn consume<T>(&self, use_feed: impl FnOnce(&mut Feed) -> T) -> (T, Option<Consequence>) {
         let mut state = self.state.lock();
         let result = use_feed(&mut state.feed);
@@ -271,7 +275,7 @@ impl ProcessRecord {
         self.state.lock().feed.wants_pause()
     }
 
-    /// The server has confirmed that the process is paused or resumed. Returns true if the opposite has to be sent by now.
+    /// The server has confirmed that the process is paused or resumed. Returns true if the job must now send the opposite.
     pub(crate) fn flow_was_sent(&self, paused: bool) -> bool {
         let state = self.state.lock();
         let is_right = state.feed.wants_pause() == paused;
@@ -281,7 +285,7 @@ impl ProcessRecord {
         !is_right
     }
 
-    /// The server could not be told to pause or resume the process.
+    /// The request to pause or resume the process has failed.
     pub(crate) fn flow_failed(&self) {
         self.is_sending_flow.store(false, Ordering::Relaxed);
     }

@@ -1,5 +1,5 @@
-//! The matches of a search that have come and were not read yet. A server cannot be asked to search more slowly, so a reader that is too
-//! slow fails when its matches fill the memory they may take.
+//! The unread matches of a search. A server cannot be asked to search more slowly, so the search fails if the unread matches exceed a
+//! limit.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -10,9 +10,9 @@ use tokio::sync::Notify;
 
 use crate::error::ExecServerError;
 
-/// Memory that the unread matches of one search may take, roughly. A search with more of them fails.
-const UNREAD_BYTES: usize = 64 * 1024 * 1024;
-/// Memory that a line or a file takes beside its text, roughly.
+/// The most memory of the unread matches of one search, roughly. Beyond it, the search fails.
+const MAX_UNREAD_BYTES: usize = 64 * 1024 * 1024;
+/// Memory of a line or a file beside its text, roughly.
 const OVERHEAD_BYTES: usize = 128;
 
 /// The unread matches of one search.
@@ -44,8 +44,8 @@ impl SearchRecord {
             state.failure.get_or_insert(ExecServerError::Protocol(text));
         }
         state.bytes += found.files.iter().map(memory_of).sum::<usize>();
-        if state.bytes > UNREAD_BYTES {
-            let text = format!("more than {UNREAD_BYTES} bytes of results wait to be read");
+        if state.bytes > MAX_UNREAD_BYTES {
+            let text = format!("more than {MAX_UNREAD_BYTES} bytes of results wait to be read");
             state.failure.get_or_insert(ExecServerError::Protocol(text));
         }
         if state.failure.is_none() {
@@ -55,7 +55,7 @@ impl SearchRecord {
         self.changed.notify_one();
     }
 
-    /// The next file. Files that came before a failure are returned before it.
+    /// The next file. Files that came before a failure are returned before the failure.
     pub(crate) fn take(&self) -> Result<Option<FoundFile>, ExecServerError> {
         let mut state = self.state.lock();
         if let Some(file) = state.files.pop_front() {

@@ -1,5 +1,5 @@
-//! The changes of a watch that have come and were not read yet: in order, each once, within a bound. A reader that is too slow gets an
-//! overflow in place of the changes that did not fit.
+//! The unread changes of a watch: in order, each once, and at most a limit of them. A reader that is too slow gets an overflow instead of
+//! the changes beyond the limit.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -11,22 +11,22 @@ use tokio::sync::Notify;
 
 use crate::error::ExecServerError;
 
-/// Changes of one watch that may wait for the reader. If more come, all of them are dropped and the reader gets an overflow.
-const WAITING_CHANGES: usize = 50_000;
-/// Memory that these changes may take. Their number alone is no bound, because the server chooses how long its paths are. 50,000 paths of
-/// ordinary length need a third of this.
-const WAITING_BYTES: usize = 32 * 1024 * 1024;
+/// The most unread changes of one watch. If more come, all unread changes are dropped and the reader gets an overflow.
+const MAX_WAITING_CHANGES: usize = 50_000;
+/// The most memory of the unread changes. Their number alone limits nothing, because the server chooses how long its paths are. 50,000
+/// paths of ordinary length need a third of this.
+const MAX_WAITING_BYTES: usize = 32 * 1024 * 1024;
 
 /// Changes in a watched file or directory tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
     /// The changes, in an order in which they can be applied one after the other.
     pub changes: Vec<FileChange>,
-    /// True if earlier changes were lost. The caller has to look at the whole tree again.
+    /// True if earlier changes were lost. The caller has to read the whole tree again.
     pub overflow: bool,
 }
 
-/// One watch: what it watches, and the changes that its reader has not taken.
+/// The record of one watch: the watched path, and the changes that the reader has not taken.
 pub(crate) struct WatchRecord {
     pub(crate) id: String,
     pub(crate) path: PathUri,
@@ -55,7 +55,7 @@ impl WatchState {
     }
 
     fn has_room(&self, changes: usize, bytes: usize) -> bool {
-        self.waiting_changes + changes <= WAITING_CHANGES && self.waiting_bytes + bytes <= WAITING_BYTES
+        self.waiting_changes + changes <= MAX_WAITING_CHANGES && self.waiting_bytes + bytes <= MAX_WAITING_BYTES
     }
 }
 
@@ -78,7 +78,7 @@ impl WatchRecord {
         self.state.lock().is_over
     }
 
-    /// The server has the watch: from now on it is resumed over new connections.
+    /// The server has begun the watch. From now on the watch is resumed over new connections.
     pub(crate) fn set_begun(&self) {
         self.state.lock().has_begun = true;
     }
@@ -99,8 +99,8 @@ impl WatchRecord {
         WatchParams { after_seq: Some(self.last_seq()), ..self.begin_params() }
     }
 
-    /// Takes a notification. One that came before is ignored. One that leaves a hole is ignored too, because the server sends it again
-    /// together with the missing ones.
+    /// Takes a notification. A repeated notification is ignored. A notification after a missing one is ignored too, because the server
+    /// sends it again after the missing one.
     pub(crate) fn push(&self, changed: ChangedNotification) {
         let mut state = self.state.lock();
         let is_next = changed.seq == state.last_seq + 1 || (changed.overflow && changed.seq > state.last_seq);
@@ -112,7 +112,7 @@ impl WatchRecord {
         if changed.overflow || !state.has_room(count, bytes) {
             state.overflow();
         }
-        // Changes that fill more than the whole room on their own are part of the overflow.
+        // Changes that exceed the limits on their own are part of the overflow.
         if count > 0 && state.has_room(count, bytes) {
             state.waiting_changes += count;
             state.waiting_bytes += bytes;
@@ -123,7 +123,7 @@ impl WatchRecord {
         self.changed.notify_one();
     }
 
-    /// The server no longer knew the watch and has made a new one, whose numbers begin at 1.
+    /// The server no longer knew the watch and has begun a new one, whose sequence numbers start at 1.
     pub(crate) fn restart(&self) {
         let mut state = self.state.lock();
         state.last_seq = 0;
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_repeated_notification_is_ignored_and_a_hole_is_waited_for() {
+    async fn notifications_that_are_repeated_or_follow_a_missing_one_are_ignored() {
         let record = WatchRecord::new("w".into(), "file:///".parse().unwrap(), true);
         record.push(changed(1, false, &["file:///1"]));
         record.push(changed(3, false, &["file:///3"]));
@@ -239,12 +239,12 @@ mod tests {
     #[tokio::test]
     async fn long_paths_overflow_before_they_fill_the_memory() {
         let record = WatchRecord::new("w".into(), "file:///".parse().unwrap(), true);
-        let long = format!("file:///{}", "x".repeat(WAITING_BYTES / 4));
+        let long = format!("file:///{}", "x".repeat(MAX_WAITING_BYTES / 4));
         for seq in 1..=20 {
             record.push(changed(seq, false, &[&long]));
             let waiting: usize = record.state.lock().waiting.iter().map(|changes| memory_of(&changes.changes)).sum();
             assert!(
-                waiting <= WAITING_BYTES + size_of::<Changes>(),
+                waiting <= MAX_WAITING_BYTES + size_of::<Changes>(),
                 "{waiting} bytes wait after {seq} notifications"
             );
         }
@@ -253,7 +253,7 @@ mod tests {
             assert_eq!(received(&record).await, (vec![long.clone()], false));
         }
         assert_eq!(record.state.lock().waiting_bytes, 0);
-        // A single notification that is too large is dropped. The next one fits.
+        // A single notification that is too large is dropped. The next notification fits.
         record.push(changed(21, false, &[long.as_str(); 5]));
         record.push(changed(22, false, &["file:///y"]));
         assert_eq!(received(&record).await, (vec![], true));
@@ -263,7 +263,7 @@ mod tests {
     #[tokio::test]
     async fn a_reader_that_is_far_behind_gets_an_overflow() {
         let record = WatchRecord::new("w".into(), "file:///".parse().unwrap(), true);
-        let many = vec!["file:///x"; WAITING_CHANGES];
+        let many = vec!["file:///x"; MAX_WAITING_CHANGES];
         record.push(changed(1, false, &many));
         record.push(changed(2, false, &["file:///y"]));
         assert_eq!(received(&record).await, (vec![], true));

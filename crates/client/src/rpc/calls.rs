@@ -6,16 +6,17 @@ use bytes::Bytes;
 use protocol::WireError;
 use tokio::sync::oneshot;
 
-/// Ordinary calls of one connection that may wait at the same time.
+/// The most ordinary calls of one connection at the same time.
 pub(crate) const MAX_CALLS: usize = 1024;
-/// Cleanups of one connection that may wait at the same time. The client sends them one after the other.
+/// The most cleanup calls of one connection at the same time. The client sends them one after the other.
 const MAX_CLEANUPS: usize = 1;
 
 /// The JSON text of the result, or the error.
 pub(super) type RpcAnswer = Result<Bytes, WireError>;
 pub(super) type AnswerReceiver = oneshot::Receiver<RpcAnswer>;
 
-/// Which limit a call counts towards. Cleanups have one of their own, so that they are possible however many other calls wait.
+/// Which limit a call counts towards. Cleanup calls have a limit of their own, so that the client can clean up however many other calls
+/// wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallSlot {
     Ordinary,
@@ -32,7 +33,8 @@ pub(super) enum CallRefused {
 pub(super) struct Calls {
     waiting: HashMap<i64, oneshot::Sender<RpcAnswer>>,
     last_id: i64,
-    /// A slot is free again when its caller is done. An answer alone frees none, because the server decides when it answers.
+    /// Slots in use. A slot is free again when the caller drops its call. An answer alone frees no slot, so that the number of answers that
+    /// wait for slow callers is limited.
     ordinary: usize,
     cleanup: usize,
     has_ended: bool,
@@ -57,7 +59,7 @@ impl Calls {
         Ok((self.last_id, reply))
     }
 
-    /// The caller has its answer, or has gone away.
+    /// The caller has its answer, or has dropped the call.
     pub(super) fn forget(&mut self, id: i64, slot: CallSlot) {
         self.waiting.remove(&id);
         match slot {
@@ -66,7 +68,7 @@ impl Calls {
         }
     }
 
-    /// Gives an answer to its caller. An answer without a caller is ignored, because the caller may have gone away.
+    /// Gives an answer to its caller. An answer without a caller is ignored, because the caller may have dropped the call.
     pub(super) fn settle(&mut self, id: i64, answer: RpcAnswer) {
         if let Some(caller) = self.waiting.remove(&id) {
             let _caller_is_gone = caller.send(answer);
@@ -116,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_before_the_end_counts() {
+    fn an_answer_before_the_end_of_the_connection_counts() {
         let mut calls = Calls::default();
         let (first, mut answered) = calls.register(CallSlot::Ordinary).unwrap();
         let (_, mut unanswered) = calls.register(CallSlot::Ordinary).unwrap();

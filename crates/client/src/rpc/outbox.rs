@@ -1,36 +1,38 @@
-//! Frames that wait to be written, one after the other in one buffer. The writer takes all of them at once.
+//! The frames that wait to be written, one after the other in one buffer. The writing task takes the whole buffer at once.
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use transport::Framing;
 
-/// Callers wait while more bytes than this are queued. A larger message is queued whole.
-const FULL: usize = 1024 * 1024;
+/// Callers wait while at least this many bytes are queued. A single message may be larger.
+const FULL_BYTES: usize = 1024 * 1024;
 
 /// Answers to the server and pongs are queued without waiting. The connection ends if more bytes than this are queued.
-const OVERFULL: usize = 128 * 1024 * 1024;
+const OVERFULL_BYTES: usize = 128 * 1024 * 1024;
 
 pub(super) struct Outbox {
     framing: Framing,
     queue: Mutex<Queue>,
+    /// A frame was queued.
     filled: Notify,
+    /// The writing task has taken the queue, or the connection has ended.
     drained: Notify,
-    /// The last time at which a full transport took bytes again. At first, when the connection was made.
+    /// When a full transport last accepted bytes again. Before that happens, the time at which the connection was made.
     last_drained: Mutex<Instant>,
 }
 
 #[derive(Default)]
 struct Queue {
     bytes: Vec<u8>,
-    /// Bytes that the writer has taken so far: the position of the first byte of `bytes`.
+    /// Number of bytes that the writing task has taken so far. This is the position of the first byte of `bytes`.
     taken: u64,
     has_ended: bool,
-    /// A close frame was queued. Nothing is queued after it.
+    /// A close frame was queued. No frame is queued after it.
     is_closing: bool,
 }
 
-/// Whether the writer has to expect another batch after this one.
+/// Whether another batch of frames may follow this one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum BatchKind {
     MoreFollow,
@@ -48,13 +50,13 @@ impl Outbox {
         }
     }
 
-    /// Waits until fewer than `FULL` bytes are queued.
+    /// Waits until fewer than `FULL_BYTES` bytes are queued.
     pub(super) async fn has_room(&self) {
         loop {
             let drained = self.drained.notified();
             {
                 let queue = self.queue.lock();
-                if queue.bytes.len() < FULL || queue.has_ended {
+                if queue.bytes.len() < FULL_BYTES || queue.has_ended {
                     return;
                 }
             }
@@ -75,7 +77,7 @@ impl Outbox {
 
     /// Whether so many bytes are queued that the server cannot be reading.
     pub(super) fn is_overfull(&self) -> bool {
-        self.queue.lock().bytes.len() > OVERFULL
+        self.queue.lock().bytes.len() > OVERFULL_BYTES
     }
 
     pub(super) fn push_pong(&self, payload: &[u8]) {
@@ -101,17 +103,17 @@ impl Outbox {
         position
     }
 
-    /// Whether the writer has taken the byte at this position. False is final only after [`end`](Self::end).
+    /// Whether the writing task has taken the byte at this position. After [`end`](Self::end), the answer no longer changes.
     pub(super) fn was_taken(&self, position: u64) -> bool {
         position < self.queue.lock().taken
     }
 
-    /// Waits until something is queued and swaps it into `batch`, which must be empty.
+    /// Waits until frames are queued and swaps them into `batch`, which must be empty.
     pub(super) async fn take(&self, batch: &mut Vec<u8>) -> BatchKind {
         loop {
             {
                 let mut queue = self.queue.lock();
-                // After the end, callers have been told that messages that were not taken were not sent.
+                // After the end, callers treat all messages that were not taken as not sent, so nothing is taken any more.
                 if !queue.has_ended && (!queue.bytes.is_empty() || queue.is_closing) {
                     std::mem::swap(&mut queue.bytes, batch);
                     queue.taken += batch.len() as u64;
@@ -123,7 +125,7 @@ impl Outbox {
         }
     }
 
-    /// The transport was full and has taken bytes again.
+    /// The transport was full and has accepted bytes again.
     pub(super) fn note_drained(&self) {
         *self.last_drained.lock() = Instant::now();
     }
@@ -137,7 +139,7 @@ impl Outbox {
         self.queue.lock().bytes.shrink_to(capacity);
     }
 
-    /// The connection has ended: the writer takes nothing any more.
+    /// The connection has ended: the writing task takes nothing any more.
     pub(super) fn end(&self) {
         self.queue.lock().has_ended = true;
         self.drained.notify_waiters();

@@ -1,5 +1,5 @@
-//! The task that reads a connection. Answers go to their callers, pings are answered, and the rest goes to the `PeerHandler`. The task
-//! waits for nothing but the server.
+//! The task that reads a connection. It gives answers to their callers, answers pings, and passes all other messages to the `PeerHandler`.
+//! The task waits for nothing but the server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,14 +12,14 @@ use transport::{ReadError, ReadEvent, Reader};
 
 use super::{Disconnect, PeerHandler, Rpc};
 
-/// Bytes that are read before other tasks of the same thread get a turn.
-const TURN_BYTES: u64 = 512 * 1024;
+/// After this many bytes, the reading task lets other tasks of its thread run.
+const BYTES_BETWEEN_YIELDS: u64 = 512 * 1024;
 
 /// The close code of a WebSocket whose session another client has taken over.
 const TAKEN_OVER_CODE: u16 = 4010;
 
-/// How long a companion may take to say how it ended, after its stream has ended.
-const EXIT_REPORT: Duration = Duration::from_millis(500);
+/// How long a companion (the child process that serves the connection) may take to exit after its stream has ended.
+const EXIT_REPORT_TIMEOUT: Duration = Duration::from_millis(500);
 
 pub(super) async fn run(rpc: Arc<Rpc>, mut reader: Reader, handler: Arc<dyn PeerHandler>, silence_timeout: Duration) {
     let disconnect = tokio::select! {
@@ -32,25 +32,25 @@ pub(super) async fn run(rpc: Arc<Rpc>, mut reader: Reader, handler: Arc<dyn Peer
     });
 }
 
-/// How the child at the other end exited, if there is one: it may say why the connection ended.
+/// How the child process that serves the connection exited, if there is one. This may explain why the connection ended.
 async fn exit_report(rpc: &Rpc) -> Option<String> {
     let mut companion = rpc.companion.lock().take()?;
-    tokio::time::timeout(EXIT_REPORT, companion.exit_report()).await.ok()
+    tokio::time::timeout(EXIT_REPORT_TIMEOUT, companion.exit_report()).await.ok()
 }
 
 async fn read(rpc: &Rpc, reader: &mut Reader, handler: &dyn PeerHandler, silence_timeout: Duration) -> Disconnect {
     let mut life_signs = LifeSigns::new(silence_timeout, Instant::now().into_std());
     let silence_check = sleep_until(life_signs.poll_timeout().into());
     tokio::pin!(silence_check);
-    let mut next_yield = TURN_BYTES;
+    let mut next_yield = BYTES_BETWEEN_YIELDS;
     loop {
-        // A fast server always has more to read. The tasks that consume it, and that ask the server to pause, need a turn too.
+        // A fast server always has more to read. The tasks that consume its messages, or ask it to pause, must run too.
         if reader.received_bytes() >= next_yield {
-            next_yield = reader.received_bytes() + TURN_BYTES;
+            next_yield = reader.received_bytes() + BYTES_BETWEEN_YIELDS;
             tokio::task::yield_now().await;
         }
         tokio::select! {
-            // Bytes that have come count before the timeout does.
+            // Bytes that have come are handled before the timeout.
             biased;
             next = reader.next() => match next {
                 Ok(event) => if let Err(disconnect) = handle(rpc, handler, event) {
@@ -74,7 +74,7 @@ async fn read(rpc: &Rpc, reader: &mut Reader, handler: &dyn PeerHandler, silence
 
 fn reason_of(error: &ReadError) -> Option<String> {
     match error {
-        // The connection was cut on the way. The words of the error would add nothing.
+        // The connection was cut. The text of the error would add nothing.
         ReadError::Io(error)
             if matches!(error.kind(), std::io::ErrorKind::UnexpectedEof | std::io::ErrorKind::ConnectionReset) =>
         {

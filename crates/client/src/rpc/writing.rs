@@ -8,11 +8,11 @@ use transport::{WriteProgress, Writer};
 use super::outbox::BatchKind;
 use super::{Disconnect, Rpc};
 
-/// After a failed write, how long the reader may take to find the reason that the server sent before it closed the connection.
+/// After a failed write: how long the reading task may take to find the reason that the server sent before it closed the connection.
 const CLOSE_REASON_WAIT: Duration = Duration::from_secs(1);
 /// How long a server that does not read may delay the last write and the shutdown of the connection.
-const LAST_WRITE: Duration = Duration::from_secs(2);
-/// Capacity that an idle connection keeps for writing. A larger buffer is freed after `BUFFER_KEPT` without a write.
+const LAST_WRITE_TIMEOUT: Duration = Duration::from_secs(2);
+/// Capacity that an idle connection keeps for writing. A larger buffer is freed after [`BUFFER_KEPT`] without a write.
 const IDLE_BUFFER_BYTES: usize = 64 * 1024;
 const BUFFER_KEPT: Duration = Duration::from_millis(500);
 
@@ -33,16 +33,16 @@ pub(super) async fn run(rpc: Arc<Rpc>, mut writer: Writer) {
         has_large_buffers |= batch.capacity() > IDLE_BUFFER_BYTES;
         let is_last = kind == BatchKind::Last;
         let note_progress = |progress| {
-            // A full transport that takes bytes again shows that the server, or the network on the way to it, is alive.
+            // A full transport that accepts bytes again shows that the server, or the network on the way to the server, is alive.
             if progress == WriteProgress::Resumed {
                 rpc.outbox.note_drained();
             }
         };
         let written = tokio::select! {
             written = writer.write_all_watched(&batch, note_progress) => written,
-            // Only a server that does not read is left in the middle of a message.
+            // The message is broken off, but only if the server does not read.
             () = rpc.stop.cancelled() => break,
-            () = tokio::time::sleep(LAST_WRITE), if is_last => break,
+            () = tokio::time::sleep(LAST_WRITE_TIMEOUT), if is_last => break,
         };
         if let Err(error) = written {
             let _ended_by_itself = tokio::time::timeout(CLOSE_REASON_WAIT, rpc.ended()).await;
@@ -54,6 +54,6 @@ pub(super) async fn run(rpc: Arc<Rpc>, mut writer: Writer) {
         }
         batch.clear();
     }
-    let _out_of_time = tokio::time::timeout(LAST_WRITE, writer.shutdown()).await;
+    let _out_of_time = tokio::time::timeout(LAST_WRITE_TIMEOUT, writer.shutdown()).await;
     rpc.finish(Disconnect(None));
 }

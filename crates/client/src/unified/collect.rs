@@ -12,7 +12,7 @@ use crate::process::ProcessEvents;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CommandCompletion {
-    /// The session of the command. One more call can get the rest of its output.
+    /// The session of the command. One more call with it returns the rest of the output.
     pub session: ExecSessionId,
     /// The exit code, or 128+N if signal N ended the command. `None` if the command could not be followed to its end.
     pub exit_code: Option<i32>,
@@ -24,7 +24,7 @@ pub struct CommandCompletion {
     pub failure: Option<String>,
 }
 
-/// The commands that end in the background after the subscription.
+/// A subscription to reports about commands that end in the background.
 pub struct Completions {
     receiver: broadcast::Receiver<CommandCompletion>,
 }
@@ -34,14 +34,14 @@ impl Completions {
         Self { receiver }
     }
 
-    /// Waits for the next report. Returns `None` when the [`UnifiedExec`](super::UnifiedExec) is gone. If reports are not taken, the last 256
-    /// are kept. Cancel safe.
+    /// Waits for the next report. Returns `None` when the [`UnifiedExec`](super::UnifiedExec) is gone. The last 256 reports are kept for a
+    /// subscriber that does not take them. Cancel safe.
     pub async fn recv(&mut self) -> Option<CommandCompletion> {
         loop {
             match self.receiver.recv().await {
                 Ok(completion) => return Some(completion),
                 Err(broadcast::error::RecvError::Lagged(missed)) => {
-                    tracing::debug!(missed, "completions were not taken");
+                    tracing::debug!(missed, "reports about ended commands were dropped");
                 }
                 Err(broadcast::error::RecvError::Closed) => return None,
             }
@@ -49,7 +49,7 @@ impl Completions {
     }
 }
 
-/// Reports that are kept for a subscriber that does not take them.
+/// How many reports are kept for a subscriber that does not take them.
 pub(super) const KEPT_COMPLETIONS: usize = 256;
 
 pub(super) async fn run(mut events: ProcessEvents, record: Arc<CommandRecord>) {

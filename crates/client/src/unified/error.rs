@@ -7,7 +7,7 @@ use crate::error::ExecServerError;
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UnifiedExecError {
-    /// There was no such session, or it ended so long ago that its id was forgotten.
+    /// There was no session with this id, or it ended so long ago that its id was forgotten.
     #[error("unknown session {0}")]
     UnknownSession(ExecSessionId),
     /// The command has ended, and all its output was returned.

@@ -1,4 +1,4 @@
-//! Running commands, and writing to those that still run.
+//! Running commands, and writing to commands that still run.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::error::ExecServerError;
 const EXIT_AFTER_CLOSED_STDIN: Duration = Duration::from_millis(250);
 /// How long to wait for the last events of a command that was killed.
 const CLOSE_AFTER_KILL: Duration = Duration::from_secs(5);
-/// Bytes of input in one write. In base64 they are a third longer.
+/// The most bytes of input in one write. In base64, input is a third longer.
 const WRITE_BYTES: usize = 256 * 1024;
 
 /// Runs commands for a harness. Clones share the commands. When the last clone is dropped, the commands that still run are killed.
@@ -57,7 +57,7 @@ struct UnifiedExecInner {
 }
 
 impl UnifiedExec {
-    /// Runs commands through this client, which may be used for other things too.
+    /// Runs commands through this client. The client may be used for other calls too.
     pub fn new(client: ExecServerClient, options: UnifiedExecOptions) -> Self {
         let open = OpenCommands::new(options.max_sessions);
         let shell = options.shell.clone().map(OnceCell::from).unwrap_or_default();
@@ -65,10 +65,10 @@ impl UnifiedExec {
         Self { inner: Arc::new(UnifiedExecInner { client, options, open, completions, shell }) }
     }
 
-    /// Runs a command. Returns when it has ended and its streams are closed, or after the yield time with the output so far.
+    /// Runs a command. Returns when the command has ended and its streams are closed, or after the yield time with the output so far.
     ///
-    /// If the sandbox denied something to the command within that time, the decider is asked, and with its approval the command runs once
-    /// more without the sandbox. Dropping the future kills the command.
+    /// If the sandbox denied something to the command within that time, this asks the [decider](UnifiedExecOptions::approval). If the
+    /// decider approves, the command runs once more without the sandbox. Dropping the future kills the command.
     pub async fn exec_command(&self, request: ExecCommandRequest) -> Result<ExecCommandResponse, UnifiedExecError> {
         let started = Instant::now();
         let argv = self.argv(&request.command).await?;
@@ -84,9 +84,10 @@ impl UnifiedExec {
 
     /// Writes to a command that still runs, or writes nothing. Returns the output since the last call: when the command has ended, when its
     /// output has been quiet for [`settle`](WriteStdinRequest::settle), or after the yield time. Output that comes while several calls wait
-    /// goes to one of them.
+    /// is returned by one of them.
     ///
-    /// After a command has ended, the next call returns its exit code and the rest of its output, whatever is written; later calls fail.
+    /// After a command has ended, the next call returns its exit code and the rest of its output, and ignores the text to write. Later
+    /// calls fail.
     pub async fn write_stdin(&self, request: WriteStdinRequest) -> Result<ExecCommandResponse, UnifiedExecError> {
         let started = Instant::now();
         let command = self.inner.open.find(request.session)?;
@@ -95,13 +96,13 @@ impl UnifiedExec {
         let left = request.yield_time.saturating_sub(started.elapsed());
         match (stdin, request.settle) {
             (StdinOutcome::Closed, _) => {
-                command.record.over_within(left.min(EXIT_AFTER_CLOSED_STDIN)).await;
+                command.record.wait_for_end_within(left.min(EXIT_AFTER_CLOSED_STDIN)).await;
                 command.record.finish(CommandEnd::StdinClosed);
             }
             (_, Some(quiet)) => {
-                let _out_of_time = timeout(left, command.record.settled(before, quiet)).await;
+                let _out_of_time = timeout(left, command.record.wait_until_quiet(before, quiet)).await;
             }
-            (_, None) => command.record.over_within(left).await,
+            (_, None) => command.record.wait_for_end_within(left).await,
         }
         Ok(self.respond(&command, request.max_output_bytes, stdin, started))
     }
@@ -124,8 +125,10 @@ impl UnifiedExec {
         let command = self.inner.open.find(session)?;
         if !command.record.is_over() {
             command.process.terminate().await?;
-            command.record.over_within(CLOSE_AFTER_KILL).await;
-            command.record.finish(CommandEnd::Failed("the command was ended and is not known to be gone".to_owned()));
+            command.record.wait_for_end_within(CLOSE_AFTER_KILL).await;
+            command.record.finish(CommandEnd::Failed(
+                "the command was killed, but its end was not reported in time".to_owned(),
+            ));
         }
         Ok(self.respond(&command, max_output_bytes, StdinOutcome::Untouched, started))
     }
@@ -147,7 +150,7 @@ impl UnifiedExec {
         Ok(())
     }
 
-    /// The commands whose end no call has returned yet, oldest first.
+    /// The commands that run, or have ended without a call that returned their end. The oldest comes first.
     ///
     /// ```no_run
     /// # fn example(exec: client::UnifiedExec) {
@@ -188,7 +191,7 @@ impl UnifiedExec {
         Ok(vec![info.shell.path, "-c".to_owned()])
     }
 
-    /// Starts a command and waits for its end, at most for the yield time.
+    /// Starts a command and waits until it ends, at most for the yield time.
     async fn run(
         &self,
         request: &ExecCommandRequest,
@@ -211,7 +214,7 @@ impl UnifiedExec {
             _permit: permit,
             _collecting: AbortOnDropHandle::new(collecting),
         });
-        command.record.over_within(request.yield_time).await;
+        command.record.wait_for_end_within(request.yield_time).await;
         Ok(command)
     }
 
@@ -248,21 +251,22 @@ impl UnifiedExec {
             return Err(UnifiedExecError::NoStdin(command.id));
         }
         tokio::select! {
-            // An answer that has come counts before the timeout does.
+            // An answer that has come is used even if the timeout is over.
             biased;
             written = write_all(command, request.chars.as_bytes()) => Ok(written?),
-            () = command.record.over() => Ok(StdinOutcome::Closed),
+            () = command.record.wait_for_end() => Ok(StdinOutcome::Closed),
             () = tokio::time::sleep(request.yield_time) => Ok(StdinOutcome::Pending),
         }
     }
 
-    /// From now on later calls find the command by its id. It is added before its end can be reported.
+    /// Adds the command to the open commands, where later calls find it by its id, and returns the response. The command is added before
+    /// its end can be reported.
     fn hand_over(&self, command: Arc<OpenCommand>, max_output_bytes: usize, started: Instant) -> ExecCommandResponse {
         self.inner.open.keep(Arc::clone(&command));
         self.respond(&command, max_output_bytes, StdinOutcome::Untouched, started)
     }
 
-    /// Returns the new output, and forgets the command if no more follows.
+    /// Returns the new output, and removes the command from the open commands if it has ended.
     fn respond(
         &self,
         command: &OpenCommand,
@@ -279,7 +283,8 @@ impl UnifiedExec {
 }
 
 fn process_id(id: ExecSessionId, is_confined: bool) -> ProcessId {
-    // A server may remember the id of a sandboxed process for a while, also from another client, so such an id is made unique.
+    // A server may remember the id of a sandboxed process for a while, even from another client. So the id of a sandboxed process is unique
+    // everywhere.
     let text = if is_confined { format!("{id}-{}", uuid::Uuid::new_v4()) } else { id.to_string() };
     ProcessId::from(text)
 }
@@ -290,7 +295,7 @@ async fn write_all(command: &OpenCommand, bytes: &[u8]) -> Result<StdinOutcome, 
             WriteStatus::Accepted => {}
             WriteStatus::UnknownProcess | WriteStatus::StdinClosed => return Ok(StdinOutcome::Closed),
             WriteStatus::Starting => {
-                let text = format!("process {} was started and is said to be starting", command.process.process_id());
+                let text = format!("the server says that process {} is still starting", command.process.process_id());
                 return Err(ExecServerError::Protocol(text));
             }
         }

@@ -1,4 +1,4 @@
-//! Keeps the beginning and the end of an output of any length, within a limit. The result depends on the bytes alone, not on the pieces in
+//! Keeps the beginning and the end of an output of any length, within a limit. The result depends only on the bytes, not on the pieces in
 //! which they came.
 
 use std::collections::VecDeque;
@@ -66,7 +66,7 @@ impl HeadTail {
         self.total
     }
 
-    /// Bytes that are kept, of head and tail together.
+    /// Number of bytes that are kept, head and tail together.
     pub fn kept_bytes(&self) -> usize {
         self.head.len() + self.tail.len()
     }
@@ -76,8 +76,8 @@ impl HeadTail {
         self.total - self.kept_bytes() as u64
     }
 
-    /// The stream as text, with at most `max_bytes` of it. The line that says how much is left out does not count. A character that would be
-    /// cut is left out.
+    /// The stream as text: at most `max_bytes` bytes of the stream. The line that says how much is left out does not count. A character
+    /// that would be cut is left out.
     pub fn abridge(&self, max_bytes: usize) -> Abridged {
         let (mut head, mut tail) = (self.head.clone(), Vec::from(self.tail.clone()));
         if self.omitted_bytes() == 0 {
@@ -98,8 +98,8 @@ impl HeadTail {
         Abridged { text: lossy(&head) + &marker + &lossy(tail), omitted_bytes }
     }
 
-    /// Takes the stream so far. The next bytes begin a new head. With [`StreamRest::MoreFollows`], an incomplete character at the end stays
-    /// here until its rest has come.
+    /// Takes the stream so far out of `self`. The next bytes begin a new head. With [`StreamRest::MoreFollows`], an incomplete character at
+    /// the end stays in `self` until its other bytes have come.
     pub(crate) fn take(&mut self, rest: StreamRest) -> Self {
         let mut taken = std::mem::replace(self, Self::with_budgets(self.head_budget, self.tail_budget));
         if rest == StreamRest::MoreFollows {
@@ -124,7 +124,7 @@ impl HeadTail {
         incomplete
     }
 
-    /// The share of the head in a smaller budget, in the same ratio as in the own budget.
+    /// How many of `max_bytes` belong to the head: the same share as in the whole budget.
     fn head_share(&self, max_bytes: usize) -> usize {
         let all = self.head_budget + self.tail_budget;
         if max_bytes >= all {
@@ -136,7 +136,7 @@ impl HeadTail {
     }
 }
 
-/// Whether bytes follow in a stream.
+/// Whether more bytes of a stream follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StreamRest {
     MoreFollows,
@@ -158,7 +158,7 @@ fn incomplete_at_end(bytes: &[u8]) -> usize {
     candidates.into_iter().find(begins).unwrap_or(0)
 }
 
-/// Number of bytes at the start that belong to a character that began before.
+/// Number of bytes at the start that belong to a character whose first byte is missing.
 fn incomplete_at_start(bytes: &[u8]) -> usize {
     bytes.iter().take(LONGEST_CHARACTER - 1).take_while(|byte| is_continuation(**byte)).count()
 }
@@ -198,14 +198,18 @@ mod tests {
     }
 
     #[test]
-    fn an_incomplete_character_waits_for_its_rest() {
+    fn an_incomplete_character_waits_for_its_other_bytes() {
         let mut output = HeadTail::new(64);
         output.push(b"x\xe2\x82");
         assert_eq!(output.take(StreamRest::MoreFollows).abridge(64).text, "x");
         output.push(b"\xac");
         assert_eq!(output.take(StreamRest::MoreFollows).abridge(64).text, "€");
         output.push(b"\xe2");
-        assert_eq!(output.take(StreamRest::Complete).abridge(64).text, "\u{fffd}", "no byte will complete it");
+        assert_eq!(
+            output.take(StreamRest::Complete).abridge(64).text,
+            "\u{fffd}",
+            "no byte will complete the character"
+        );
         assert_eq!(output.total_bytes(), 0);
     }
 
@@ -227,7 +231,7 @@ mod tests {
         }
 
         #[test]
-        fn it_stays_within_its_budget_and_counts_the_rest(pieces in pieces(), budget in 0_usize..40, max in 0_usize..60) {
+        fn kept_bytes_stay_within_the_budget_and_omitted_bytes_are_counted(pieces in pieces(), budget in 0_usize..40, max in 0_usize..60) {
             let mut output = HeadTail::new(budget);
             pieces.iter().for_each(|piece| output.push(piece));
             let total = pieces.concat().len();
@@ -239,7 +243,7 @@ mod tests {
         }
 
         #[test]
-        fn of_text_only_whole_characters_are_kept(text in "[a-é€😀]{0,40}", budget in 0_usize..40, max in 0_usize..60) {
+        fn only_whole_characters_of_a_text_are_kept(text in "[a-é€😀]{0,40}", budget in 0_usize..40, max in 0_usize..60) {
             let mut output = HeadTail::new(budget);
             text.as_bytes().chunks(3).for_each(|piece| output.push(piece));
             let abridged = output.abridge(max);
@@ -256,7 +260,7 @@ mod tests {
         }
 
         #[test]
-        fn parts_that_are_taken_make_up_the_whole(text in "[a-é€😀]{0,40}", cut in 1_usize..5) {
+        fn taken_parts_make_up_the_whole_text(text in "[a-é€😀]{0,40}", cut in 1_usize..5) {
             let mut output = HeadTail::new(1000);
             let mut seen = String::new();
             for piece in text.as_bytes().chunks(cut) {

@@ -12,10 +12,10 @@ use super::record::CommandRecord;
 use super::request::ExecSessionId;
 use crate::process::ExecProcess;
 
-/// Ended sessions whose exit codes are remembered for error messages.
-const REMEMBERED: usize = 256;
+/// How many ended sessions are remembered with their exit codes, for error messages.
+const REMEMBERED_SESSIONS: usize = 256;
 
-/// A command that was started. Dropping the value kills it if it still runs.
+/// A command that was started. Dropping the value kills the command if it still runs.
 pub(super) struct OpenCommand {
     pub(super) id: ExecSessionId,
     pub(super) process: ExecProcess,
@@ -37,6 +37,7 @@ struct OpenCommandTable {
     commands: HashMap<ExecSessionId, KeptCommand>,
     /// Counts the calls, to find the command that was not used for the longest time.
     uses: u64,
+    /// Ended sessions and their exit codes, oldest first.
     ended: VecDeque<(ExecSessionId, Option<i32>)>,
 }
 
@@ -51,7 +52,7 @@ impl OpenCommands {
         Self { limit, permits: Arc::new(Semaphore::new(limit)), table: Mutex::default() }
     }
 
-    /// A permit for another command. If all are in use, a command that has ended is forgotten.
+    /// A permit for another command. If all permits are in use, a command that has ended is removed.
     pub(super) fn permit(&self) -> Result<OwnedSemaphorePermit, UnifiedExecError> {
         loop {
             if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
@@ -114,7 +115,7 @@ impl OpenCommandTable {
 
     fn remove(&mut self, id: ExecSessionId, exit_code: Option<i32>) -> Option<Arc<OpenCommand>> {
         let kept = self.commands.remove(&id)?;
-        if self.ended.len() == REMEMBERED {
+        if self.ended.len() == REMEMBERED_SESSIONS {
             self.ended.pop_front();
         }
         self.ended.push_back((id, exit_code));

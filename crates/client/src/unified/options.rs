@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::approval::ApprovalDecider;
 
-/// How commands are run, and how much of them is kept.
+/// How commands are run, and how much of their output is kept.
 ///
 /// ```
 /// use client::UnifiedExecOptions;
@@ -15,17 +15,18 @@ use super::approval::ApprovalDecider;
 /// ```
 #[derive(Clone)]
 pub struct UnifiedExecOptions {
-    /// Limit for open commands: those that run, and those that have ended and whose end no call has returned yet. At the limit, a new
-    /// command replaces the ended one that was not used for the longest time. If all are running, the new command is refused: killing one
-    /// of them would be a surprise.
+    /// The most open commands. A command is open while it runs, and after its end until a call has returned the end. At the limit, a new
+    /// command replaces the ended command that was not used for the longest time. If all open commands run, the new command is refused,
+    /// because killing a running command would be a surprise.
     pub max_sessions: usize,
     /// Bytes of output of one command that are kept between two calls: half from the beginning, half from the end.
     pub retain_bytes: usize,
     /// Bytes from the end of the output that a [`CommandCompletion`](super::CommandCompletion) has.
     pub completion_tail_bytes: usize,
-    /// Program and arguments that a [shell command](super::CommandSpec::Shell) is appended to. `None`: the shell of the environment with `-c`.
+    /// Program and arguments that a [shell command](super::CommandSpec::Shell) is appended to. `None` means the shell of the environment
+    /// with `-c`.
     pub shell: Option<Vec<String>>,
-    /// Decides whether a command may run again without its sandbox. `None`: no command may.
+    /// Decides whether a command may run again without its sandbox. `None` means that no command may.
     pub approval: Option<Arc<dyn ApprovalDecider>>,
 }
 

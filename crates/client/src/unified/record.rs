@@ -1,5 +1,5 @@
-//! The output of a command that no call has returned yet, and how the command ended. The task that follows the command fills the record, and
-//! calls read it.
+//! The output of a command that no call has returned yet, and how the command ended. The task that follows the events of the command fills
+//! the record, and calls read it.
 
 use parking_lot::Mutex;
 use recovery::Exit;
@@ -21,12 +21,15 @@ pub(super) struct CommandRecord {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct CommandProgress {
+    /// Bytes of output so far.
     bytes: u64,
     is_over: bool,
 }
 
 struct CommandState {
+    /// Output that no call has returned yet.
     unread: HeadTail,
+    /// The end of all output, for the report about a command that ends in the background.
     tail: HeadTail,
     exit: Option<Exit>,
     end: Option<CommandEnd>,
@@ -39,7 +42,7 @@ struct CommandState {
 pub(super) enum CommandEnd {
     Closed,
     Failed(String),
-    /// A write has shown that its stdin is closed, and its exit did not come in time.
+    /// A write has shown that the stdin of the command is closed, and its exit did not come in time.
     StdinClosed,
 }
 
@@ -84,7 +87,7 @@ impl CommandRecord {
         }
     }
 
-    /// Ends the command for its callers. Only the first reason counts.
+    /// Marks the command as ended. Only the first reason counts.
     pub(super) fn finish(&self, end: CommandEnd) {
         let mut state = self.state.lock();
         if state.end.is_some() {
@@ -103,13 +106,13 @@ impl CommandRecord {
         self.progress.borrow().is_over
     }
 
-    /// The output that was not returned yet. It stays in the record.
+    /// The output that no call has returned yet. It stays in the record.
     pub(super) fn peek(&self, max_bytes: usize) -> CommandSnapshot {
         let state = self.state.lock();
         state.snapshot(&state.unread, max_bytes)
     }
 
-    /// Takes the output that was not returned yet. A command that has not ended is in the background from now on.
+    /// Takes the output that no call has returned yet. A command that has not ended is in the background from now on.
     pub(super) fn take(&self, max_bytes: usize) -> CommandSnapshot {
         let mut state = self.state.lock();
         let rest = if state.end.is_some() { StreamRest::Complete } else { StreamRest::MoreFollows };
@@ -119,22 +122,22 @@ impl CommandRecord {
     }
 
     /// Waits for the end of the command, for at most this long.
-    pub(super) async fn over_within(&self, time: Duration) {
-        let _out_of_time = timeout(time, self.over()).await;
+    pub(super) async fn wait_for_end_within(&self, time: Duration) {
+        let _out_of_time = timeout(time, self.wait_for_end()).await;
     }
 
     /// Waits for the end of the command.
-    pub(super) async fn over(&self) {
+    pub(super) async fn wait_for_end(&self) {
         // `self` holds the sender, so waiting cannot fail.
         let mut progress = self.progress.subscribe();
         let _over = progress.wait_for(|progress| progress.is_over).await;
     }
 
-    /// Waits for the end of the command, or until it has written something after `mark` and then nothing for `quiet`.
-    pub(super) async fn settled(&self, mark: OutputMark, quiet: Duration) {
+    /// Waits until the command has ended, or until it has written output after `mark` and then nothing for `quiet`.
+    pub(super) async fn wait_until_quiet(&self, mark: OutputMark, quiet: Duration) {
         let mut progress = self.progress.subscribe();
-        let has_news = |progress: &CommandProgress| progress.is_over || progress.bytes > mark.0;
-        let Ok(mut last) = progress.wait_for(has_news).await.map(|progress| *progress) else { return };
+        let has_changed = |progress: &CommandProgress| progress.is_over || progress.bytes > mark.0;
+        let Ok(mut last) = progress.wait_for(has_changed).await.map(|progress| *progress) else { return };
         while !last.is_over {
             let until = Instant::now() + quiet;
             match timeout_at(until, progress.wait_for(|progress| *progress != last)).await {
@@ -144,7 +147,7 @@ impl CommandRecord {
         }
     }
 
-    /// The position behind the output so far.
+    /// The position at the end of the output so far.
     pub(super) fn output_mark(&self) -> OutputMark {
         OutputMark(self.progress.borrow().bytes)
     }

@@ -42,19 +42,19 @@ pub struct ExecCommandRequest {
     pub command: CommandSpec,
     /// The working directory of the command.
     pub cwd: PathUri,
-    /// Variables that are set in addition to those that `env_policy` leaves. They replace variables of the same name.
+    /// Environment variables in addition to those that `env_policy` selects. They replace variables of the same name.
     pub env: BTreeMap<String, String>,
-    /// Which variables of the server the command gets. `None`: none of them, only `env`.
+    /// Which environment variables of the server the command gets. `None` means that it gets only `env`.
     pub env_policy: Option<EnvPolicy>,
-    /// Whether the command runs on a terminal in place of pipes. A terminal always takes input.
+    /// Whether the command runs on a terminal instead of pipes. A terminal always accepts input.
     pub tty: bool,
-    /// The initial size of the terminal. Extension `processResize`.
+    /// The initial size of the terminal. Needs the extension `processResize`.
     pub size: Option<WindowSize>,
     /// Whether a command without a terminal gets a pipe as stdin. If false, its stdin is empty.
     pub stdin: bool,
     /// The sandbox around the command. If it denies something, the [decider](super::UnifiedExecOptions::approval) is asked.
     pub sandbox: Option<Box<RawValue>>,
-    /// The server kills the command after this time. Extension `processTimeout`.
+    /// The server kills the command after this time. Needs the extension `processTimeout`.
     pub timeout: Option<Duration>,
     /// How long the call waits for the end of the command before it returns with the output so far.
     pub yield_time: Duration,
@@ -116,7 +116,9 @@ impl ExecCommandRequest {
 /// Whether a command runs in the sandbox of its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Confinement {
+    /// In the sandbox that the request names, if it names one.
     AsAsked,
+    /// Without a sandbox, because the decider has approved that.
     Lifted,
 }
 
@@ -126,10 +128,8 @@ pub(super) enum Confinement {
 /// use std::time::Duration;
 /// use client::{ExecSessionId, WriteStdinRequest};
 ///
-/// let session = ExecSessionId(1);
-/// let look = WriteStdinRequest::poll(session);
-/// let interrupt = WriteStdinRequest { yield_time: Duration::from_secs(1), ..WriteStdinRequest::new(session, "\u{3}") };
-/// assert!(look.chars.is_empty() && interrupt.settle.is_none());
+/// let session = ExecSessionId(1); let poll = WriteStdinRequest::poll(session); let interrupt = WriteStdinRequest { yield_time:
+/// Duration::from_secs(1), ..WriteStdinRequest::new(session, "\u{3}") }; assert!(poll.chars.is_empty() && interrupt.settle.is_none());
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteStdinRequest {
@@ -141,8 +141,8 @@ pub struct WriteStdinRequest {
     pub yield_time: Duration,
     /// If set, the call returns earlier, when the command has written something and then nothing for this long.
     ///
-    /// `None` by default: a command may pause in the middle of its answer, and another turn of a model costs far more than the rest of the
-    /// yield time. A program that drives a prompt sets it.
+    /// `None` by default: a command may pause in the middle of its answer, and an early return costs an AI harness another request to its
+    /// model, which costs far more than the rest of the yield time. A program that answers prompts sets this.
     pub settle: Option<Duration>,
     /// Bytes of output that the call returns at most.
     pub max_output_bytes: usize,
@@ -161,9 +161,9 @@ impl WriteStdinRequest {
     }
 }
 
-/// Default wait for a command. Most commands end within it.
+/// Default wait for the end of a command. Most commands end within this time.
 const YIELD_TIME: Duration = Duration::from_secs(10);
-/// Default wait after a write. Most prompts answer faster.
+/// Default wait for output after a write. Most interactive programs answer faster.
 const WRITE_YIELD_TIME: Duration = Duration::from_millis(250);
 /// Default limit for returned output, about ten thousand tokens of a model.
 const MAX_OUTPUT_BYTES: usize = 40 * 1024;

@@ -8,8 +8,9 @@ use super::request::ExecSessionId;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ExecCommandResponse {
-    /// The output since the last call, of stdout and stderr in the order in which it came. If it is longer than the request allows, its
-    /// beginning and its end, with a line between them that says how many bytes are left out. Bytes that are not UTF-8 are replaced.
+    /// The output since the last call, of stdout and stderr in the order in which it came. If the output is longer than the request allows,
+    /// this is its beginning and its end, with a line between them that says how many bytes are left out. Bytes that are not UTF-8 are
+    /// replaced.
     pub output: String,
     /// Bytes of output since the last call, before anything was left out.
     pub original_bytes: u64,
@@ -17,8 +18,8 @@ pub struct ExecCommandResponse {
     pub omitted_bytes: u64,
     /// The exit code, or 128+N if signal N ended the command. `None` while the command runs.
     pub exit_code: Option<i32>,
-    /// The session by which later calls find the command. `None` when no output follows. With an exit code, a descendant of the command
-    /// still holds its streams.
+    /// The session by which later calls find the command. `None` when no output follows. If there is a session and an exit code, a
+    /// descendant of the command still has the output streams open.
     pub session: Option<ExecSessionId>,
     /// Duration of this call, including the time that the [decider](super::ApprovalDecider) took.
     pub wall_time: Duration,
@@ -39,9 +40,10 @@ pub struct ExecCommandResponse {
 pub enum StdinOutcome {
     /// The request had no text to write.
     Untouched,
-    /// The server has taken the text. The command gets it when it reads.
+    /// The server has accepted the text. The command gets it when it reads.
     Taken,
-    /// The yield time was over before the server had taken all of the text, because the command does not read. The rest may be lost.
+    /// The yield time was over before the server had accepted the whole text, because the command does not read. The rest of the text may
+    /// be lost.
     Pending,
     /// The stdin of the command is closed. The command counts as ended, and is killed if it still runs.
     Closed,

@@ -1,4 +1,4 @@
-//! Decides which block of a file is requested next. It knows offsets and lengths, and does not read.
+//! Decides which block of a file is requested next. The plan knows offsets and lengths, and reads nothing.
 
 use std::collections::VecDeque;
 
@@ -9,9 +9,9 @@ use super::unexpected;
 
 /// Size of a block if the whole file is read. Other clients use the same size.
 const WHOLE_BLOCK_BYTES: usize = 1 << 20;
-/// Blocks that may be on their way if the whole file is read.
+/// How many blocks may be in flight if the whole file is read.
 const WHOLE_BLOCKS: usize = 8;
-/// Blocks that may be on their way if extents are read. These blocks have `BLOCK_BYTES`.
+/// How many blocks may be in flight if only extents are read. These blocks have `BLOCK_BYTES` each.
 const EXTENT_BLOCKS: usize = 16;
 
 /// The position and the length of a block, in bytes.
@@ -24,15 +24,18 @@ pub(super) struct BlockRange {
 pub(super) enum ReadPlan {
     /// Read everything up to the end of the file.
     Whole {
+        /// Offset of the next block to request.
         next: u64,
         /// The size of the file when it was opened, if it is known. The file may have grown.
         expected: Option<u64>,
+        /// Offset up to which the file was read.
         reached: u64,
     },
-    /// Read what is not a hole.
+    /// Read the parts of the file that are not holes.
     Extents {
+        /// Extents that were not requested yet.
         waiting: VecDeque<Extent>,
-        /// The offset from which the next page of extents is requested.
+        /// The offset from which the next page of extents is requested. `None` if there is no further page.
         page_from: Option<u64>,
         size: u64,
     },
@@ -47,13 +50,13 @@ impl ReadPlan {
         Self::Extents { waiting: VecDeque::new(), page_from: Some(0), size }
     }
 
-    /// The next block, if it may be requested now. `is_alone`: no other block is on its way.
+    /// The next block, if it may be requested now. `is_alone` says that no other block is in flight.
     pub(super) fn next(&mut self, is_alone: bool) -> Option<BlockRange> {
         match self {
             Self::Whole { next, expected, .. } => {
                 // Only a block that is not full shows the end of the file, so one more block is requested at the expected end.
-                let is_likely = expected.is_none_or(|expected| *next <= expected);
-                (is_likely || is_alone).then(|| {
+                let is_expected = expected.is_none_or(|expected| *next <= expected);
+                (is_expected || is_alone).then(|| {
                     let range = BlockRange { offset: *next, len: WHOLE_BLOCK_BYTES };
                     *next += WHOLE_BLOCK_BYTES as u64;
                     range
@@ -72,7 +75,7 @@ impl ReadPlan {
         }
     }
 
-    /// How many blocks of a remote file may be on their way.
+    /// How many blocks of a remote file may be in flight.
     pub(super) fn most_blocks(&self) -> usize {
         match self {
             Self::Whole { .. } => WHOLE_BLOCKS,
@@ -88,7 +91,7 @@ impl ReadPlan {
         }
     }
 
-    /// Takes a page of extents. They must continue where they were requested, or reading would never end.
+    /// Takes a page of extents. The extents must be in order and not before the requested offset; otherwise reading might never end.
     pub(super) fn take_page(&mut self, page: ExtentsResult) -> Result<(), FileSystemError> {
         let Self::Extents { waiting, page_from, size } = self else { return Ok(()) };
         let mut at = page_from.take().unwrap_or(0);

@@ -1,5 +1,5 @@
-//! A file that the server has opened for this client, or an upload. Both belong to the session, so requests about them are repeated over the
-//! next connection.
+//! A file that the server has opened for this client, or an upload. Open files and uploads belong to the session, so requests about them
+//! are repeated over the next connection.
 
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -28,8 +28,8 @@ pub(crate) struct RemoteFile {
 }
 
 impl RemoteFile {
-    /// Opens a file or begins an upload. If the connection is lost before the answer, it is opened again with another handle id, and the
-    /// first handle is closed.
+    /// Opens a file or begins an upload. If the connection is lost before the answer, the file is opened again with another handle id, and
+    /// the first handle is closed.
     pub(super) async fn open<M: TypedMethod<Result = HandleResult>>(
         client: &Arc<ClientHandle>,
         mut params: impl FnMut(String) -> M::Params,
@@ -41,7 +41,7 @@ impl RemoteFile {
             let (generation, rpc) = core.rpc(core.options.when_recovering).await?;
             let id = uuid::Uuid::new_v4().simple().to_string();
             let params = params(id.clone());
-            // Dropping this closes the handle, if the caller goes away from here on.
+            // If the caller drops the future from here on, dropping this value closes the handle.
             let file = Arc::new(Self { client: Arc::clone(client), id, is_closed: AtomicBool::new(false) });
             match permit.hold(rpc.call(M::METHOD.name(), &params, CallSlot::Ordinary)).await {
                 Ok(result) => {
@@ -60,7 +60,7 @@ impl RemoteFile {
         }
     }
 
-    /// Reads a block, in parts if connections are too short-lived to carry it whole.
+    /// Reads a block. If connections break too early to carry the whole block, reads it in parts.
     pub(crate) async fn read_block(&self, offset: u64, len: usize) -> Result<Block, FileSystemError> {
         let write_size = &self.client.core.write_size;
         let mut read = BytesMut::new();
@@ -82,7 +82,7 @@ impl RemoteFile {
         }
     }
 
-    /// Returns `None` if the connection was lost before the answer came.
+    /// Reads a part of a block. Returns `None` if the connection was lost before the answer came.
     async fn read_part(&self, offset: u64, len: usize) -> Result<Option<Block>, FileSystemError> {
         let params = ReadBlockParams { handle_id: self.id.clone(), offset, len: len as u64 };
         let encode = |id: &RequestId| encode_request(id, Method::FsReadBlock.name(), &params);
@@ -98,7 +98,8 @@ impl RemoteFile {
         self.call::<methods::FsExtents>(&ExtentsParams { handle_id: self.id.clone(), offset }).await
     }
 
-    /// Writes a block, in parts if connections are too short-lived to carry it whole. Each part has its offset, so it can be written twice.
+    /// Writes a block. If connections break too early to carry the whole block, writes it in parts. Each part has its offset, so it can be
+    /// written twice.
     pub(crate) async fn write_block(&self, offset: u64, block: Bytes) -> Result<(), FileSystemError> {
         let write_size = &self.client.core.write_size;
         let (mut offset, mut rest) = (offset, block);
@@ -154,7 +155,7 @@ impl RemoteFile {
 
     fn failed(&self, error: ExecServerError) -> FileSystemError {
         match error {
-            // The handle is missing, not a file: some servers keep handles only as long as a connection.
+            // The server does not know the handle. The file itself may exist: some servers close all handles of a connection that is lost.
             ExecServerError::Server { code, message, data: None } if code == ErrorCode::NotFound.number() => {
                 let text = format!("exec-server no longer has the file open: {message}");
                 FileSystemError::new(ErrorKind::BrokenPipe, text)

@@ -8,7 +8,7 @@ use super::super::writer::too_large_for_server;
 use super::super::{ExecutorFileSystem, FileOptions, FileSystemError, NewMetadata, WriteStreamOptions};
 use super::RemoteFileSystem;
 
-/// Largest file of this kind. In base64 it fits into a message of 64 MiB.
+/// Largest file that is sent in one message. In base64 it fits into a message of 64 MiB.
 const WHOLE_FILE_BYTES: usize = 32 << 20;
 
 pub(crate) struct WholeFile {
