@@ -7,9 +7,9 @@ use std::os::unix::fs::MetadataExt as _;
 use bytes::Bytes;
 use client::FileOptions;
 
-use crate::support::{TestedFiles, on_both, told};
+use crate::support::{TestedFiles, error_of, error_parts, on_local_and_remote};
 
-on_both! {
+on_local_and_remote! {
     bytes_are_read_unchanged
     text_is_read_as_a_string
     a_file_is_created_and_overwritten_in_place
@@ -53,7 +53,7 @@ async fn a_file_is_created_and_overwritten_in_place(tested: &TestedFiles) {
 async fn a_missing_parent_is_not_created(tested: &TestedFiles) {
     let written =
         tested.files.write_file(&tested.uri("none/a"), Bytes::from_static(b"x"), &FileOptions::default()).await;
-    let (kind, errno, message) = told(written);
+    let (kind, errno, message) = error_parts(written);
     assert_eq!((kind, errno), (ErrorKind::NotFound, Some(2)));
     assert_eq!(message, "No such file or directory (os error 2)");
     assert!(!tested.path("none").exists());
@@ -65,10 +65,10 @@ async fn a_directory_is_not_read_as_a_file(tested: &TestedFiles) {
     assert!(made.success());
     let expected = format!("path `{}` is not a file", fifo.display());
     let read = tested.files.read_file(&tested.uri("fifo"), &FileOptions::default()).await;
-    assert_eq!(told(read), (ErrorKind::InvalidInput, None, expected.clone()));
+    assert_eq!(error_parts(read), (ErrorKind::InvalidInput, None, expected.clone()));
     let opened = tested.files.read_file_stream(&tested.uri("fifo"), None).await;
-    assert_eq!(told(opened), (ErrorKind::InvalidInput, None, expected));
+    assert_eq!(error_parts(opened), (ErrorKind::InvalidInput, None, expected));
     let written = tested.files.write_file(&tested.uri("fifo"), Bytes::new(), &FileOptions::no_follow()).await;
-    assert_eq!(told(written).1, Some(6));
+    assert_eq!(error_of(written).errno, Some(6));
     assert!(fifo.exists());
 }

@@ -17,7 +17,7 @@ use crate::support::noise;
 const MIB: usize = 1 << 20;
 const FILE_BYTES: usize = 24 * MIB;
 
-async fn quick_to_return(url: &str) -> RemoteFileSystem {
+async fn connect_with_short_backoff(url: &str) -> RemoteFileSystem {
     let options = ExecServerClientConnectOptions {
         backoff: Backoff { first: Duration::from_millis(1), longest: Duration::from_millis(5) },
         ..ExecServerClientConnectOptions::default()
@@ -45,7 +45,7 @@ async fn write(files: &RemoteFileSystem, path: &Path, data: &[u8]) {
 async fn files_survive_random_cuts() {
     let server = TestServer::with_args(&["--max-file-handles", "8"]).await;
     let proxy = CuttingProxy::start(server.address()).await;
-    let files = quick_to_return(&proxy.url()).await;
+    let files = connect_with_short_backoff(&proxy.url()).await;
     let folder = tempfile::tempdir().unwrap();
     let (source, target) = (folder.path().join("source"), folder.path().join("target"));
     let data = noise(FILE_BYTES);
@@ -60,12 +60,12 @@ async fn files_survive_random_cuts() {
     assert!(proxy.cuts_made() > 10, "{} cuts", proxy.cuts_made());
 }
 
-/// Small files, so that cuts hit opening, blocks, commit and closing.
+/// The files are small, so that the cuts hit opening, blocks, commit and closing.
 #[tokio::test]
 async fn files_survive_a_cut_after_each_of_many_bytes() {
     let server = TestServer::with_args(&["--max-file-handles", "8"]).await;
     let proxy = CuttingProxy::start(server.address()).await;
-    let files = quick_to_return(&proxy.url()).await;
+    let files = connect_with_short_backoff(&proxy.url()).await;
     let folder = tempfile::tempdir().unwrap();
     let (source, target) = (folder.path().join("source"), folder.path().join("target"));
     fs::write(&source, "some text").unwrap();
@@ -84,7 +84,7 @@ async fn files_survive_a_cut_after_each_of_many_bytes() {
 async fn a_restarted_server_ends_the_stream_with_an_error() {
     let server = TestServer::start().await;
     let address = server.address().to_owned();
-    let files = quick_to_return(server.url()).await;
+    let files = connect_with_short_backoff(server.url()).await;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a");
     fs::write(&path, noise(FILE_BYTES)).unwrap();

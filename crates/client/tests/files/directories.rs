@@ -6,9 +6,9 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 
 use client::{CopyOptions, CreateDirectoryOptions, FileOptions, FileTime, NewMetadata, RemoveOptions, RenameOptions};
 
-use crate::support::{TestedFiles, on_both, told};
+use crate::support::{TestedFiles, error_of, error_parts, on_local_and_remote};
 
-on_both! {
+on_local_and_remote! {
     metadata_describes_files_and_directories
     metadata_can_be_changed_to_the_nanosecond
     directories_are_created_with_their_parents
@@ -57,13 +57,13 @@ async fn directories_are_created_with_their_parents(tested: &TestedFiles) {
         assert!(tested.path(&name).is_dir());
         let alone = CreateDirectoryOptions { recursive: false, ..options };
         let again = tested.files.create_directory(&tested.uri(&name), &alone).await;
-        assert_eq!(told(again), (ErrorKind::AlreadyExists, Some(17), "File exists (os error 17)".into()));
+        assert_eq!(error_parts(again), (ErrorKind::AlreadyExists, Some(17), "File exists (os error 17)".into()));
         let orphan = tested.files.create_directory(&tested.uri("none/d"), &alone).await;
-        assert_eq!(told(orphan).0, ErrorKind::NotFound);
+        assert_eq!(error_of(orphan).kind, ErrorKind::NotFound);
     }
     let root = CreateDirectoryOptions { recursive: false, follow_symlinks: false, sandbox: None };
     let made = tested.files.create_directory(&"file:///".parse().unwrap(), &root).await;
-    assert_eq!(told(made), (ErrorKind::AlreadyExists, None, "directory already exists".into()));
+    assert_eq!(error_parts(made), (ErrorKind::AlreadyExists, None, "directory already exists".into()));
 }
 
 async fn many_clients_may_create_the_same_directory(tested: &TestedFiles) {
@@ -93,7 +93,7 @@ async fn a_directory_is_listed(tested: &TestedFiles) {
         entries.iter().map(|entry| (entry.file_name.as_str(), entry.is_directory, entry.is_file)).collect();
     assert_eq!(seen, [("directory", true, false), ("file", false, true)]);
     let file = tested.files.read_directory(&tested.uri("file"), None).await;
-    assert_eq!(told(file), (ErrorKind::NotADirectory, Some(20), "Not a directory (os error 20)".into()));
+    assert_eq!(error_parts(file), (ErrorKind::NotADirectory, Some(20), "Not a directory (os error 20)".into()));
 }
 
 async fn a_file_is_copied(tested: &TestedFiles) {
@@ -113,33 +113,39 @@ async fn a_tree_is_copied(tested: &TestedFiles) {
     assert!(!tested.path("copy/fifo").exists());
     let special = tested.files.copy(&tested.uri("a/fifo"), &tested.uri("x"), &CopyOptions::default()).await;
     let text = "fs/copy only supports regular files, directories, and symlinks";
-    assert_eq!(told(special), (ErrorKind::InvalidInput, None, text.into()));
+    assert_eq!(error_parts(special), (ErrorKind::InvalidInput, None, text.into()));
 }
 
 async fn a_directory_is_copied_only_recursively(tested: &TestedFiles) {
     fs::create_dir(tested.path("a")).unwrap();
     let copied = tested.files.copy(&tested.uri("a"), &tested.uri("b"), &CopyOptions::default()).await;
     let text = "fs/copy requires recursive: true when sourcePath is a directory";
-    assert_eq!(told(copied), (ErrorKind::InvalidInput, None, text.into()));
+    assert_eq!(error_parts(copied), (ErrorKind::InvalidInput, None, text.into()));
 }
 
 async fn a_directory_is_not_copied_into_itself(tested: &TestedFiles) {
     fs::create_dir_all(tested.path("a/b")).unwrap();
     let copied = tested.files.copy(&tested.uri("a"), &tested.uri("a/b/c"), &RECURSIVE).await;
     let text = "fs/copy cannot copy a directory to itself or one of its descendants";
-    assert_eq!(told(copied), (ErrorKind::InvalidInput, None, text.into()));
+    assert_eq!(error_parts(copied), (ErrorKind::InvalidInput, None, text.into()));
 }
 
 async fn a_tree_is_removed_only_recursively(tested: &TestedFiles) {
     fs::create_dir_all(tested.path("a/b")).unwrap();
     fs::write(tested.path("a/b/c"), "").unwrap();
     let removed = tested.files.remove(&tested.uri("a"), &RemoveOptions::default()).await;
-    assert_eq!(told(removed), (ErrorKind::DirectoryNotEmpty, Some(39), "Directory not empty (os error 39)".into()));
+    assert_eq!(
+        error_parts(removed),
+        (ErrorKind::DirectoryNotEmpty, Some(39), "Directory not empty (os error 39)".into())
+    );
     let all = RemoveOptions { recursive: true, force: true, ..RemoveOptions::default() };
     tested.files.remove(&tested.uri("a"), &all).await.unwrap();
     assert!(!tested.path("a").exists());
     tested.files.remove(&tested.uri("a"), &all).await.unwrap();
-    assert_eq!(told(tested.files.remove(&tested.uri("a"), &RemoveOptions::default()).await).0, ErrorKind::NotFound);
+    assert_eq!(
+        error_of(tested.files.remove(&tested.uri("a"), &RemoveOptions::default()).await).kind,
+        ErrorKind::NotFound
+    );
 }
 
 async fn an_entry_is_removed_without_following_links(tested: &TestedFiles) {
@@ -151,7 +157,7 @@ async fn an_entry_is_removed_without_following_links(tested: &TestedFiles) {
     assert!(!tested.path("a").exists() && !tested.path("b").exists());
     let all = RemoveOptions { recursive: true, ..options };
     let removed = tested.files.remove(&tested.uri("a"), &all).await;
-    assert_eq!(told(removed), (ErrorKind::Other, None, "recursive no-follow removal is unsupported".into()));
+    assert_eq!(error_parts(removed), (ErrorKind::Other, None, "recursive no-follow removal is unsupported".into()));
 }
 
 async fn an_entry_can_be_renamed(tested: &TestedFiles) {
@@ -159,7 +165,7 @@ async fn an_entry_can_be_renamed(tested: &TestedFiles) {
     fs::write(tested.path("b"), "b").unwrap();
     let free = RenameOptions { replace: false, ..RenameOptions::default() };
     let taken = tested.files.rename(&tested.uri("a"), &tested.uri("b"), &free).await;
-    assert_eq!(told(taken).0, ErrorKind::AlreadyExists);
+    assert_eq!(error_of(taken).kind, ErrorKind::AlreadyExists);
     tested.files.rename(&tested.uri("a"), &tested.uri("b"), &RenameOptions::default()).await.unwrap();
     assert_eq!(fs::read(tested.path("b")).unwrap(), b"a");
     assert!(!tested.path("a").exists());

@@ -1,4 +1,4 @@
-//! The same failure is the same error, for local files and for those of a server.
+//! The same failure gives the same error for local files and for the files of a server.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -13,7 +13,7 @@ use testkit::TestServer;
 
 use crate::support::files_at;
 
-/// Calls that fail with no other preparation than the folder.
+/// The errors of many calls that fail in the folder which the test has prepared.
 async fn failures(files: &dyn ExecutorFileSystem, at: impl Fn(&str) -> PathUri) -> Vec<FileSystemError> {
     let (plain, strict) = (FileOptions::default(), FileOptions::no_follow());
     let data = || Bytes::from_static(b"x");
@@ -51,9 +51,9 @@ async fn failures(files: &dyn ExecutorFileSystem, at: impl Fn(&str) -> PathUri) 
     all.extend(files.read_file(&"file://host/x".parse().unwrap(), &plain).await.err());
     let sandbox = r#"{"permissions":{"type":"managed","file_system":{"type":"restricted","entries":[]},
         "network":"restricted"},"windowsSandboxLevel":"disabled"}"#;
-    let caged = FileOptions { sandbox: Some(serde_json::from_str(sandbox).unwrap()), ..FileOptions::default() };
-    // Whether a server can enforce a sandbox depends on the machine. The local file system never can.
-    assert!(files.read_file(&at("file"), &caged).await.is_err());
+    let sandboxed = FileOptions { sandbox: Some(serde_json::from_str(sandbox).unwrap()), ..FileOptions::default() };
+    // The error is not compared: whether a server can enforce a sandbox depends on the machine, and the local file system never can.
+    assert!(files.read_file(&at("file"), &sandboxed).await.is_err());
     all
 }
 
@@ -68,11 +68,11 @@ async fn local_and_remote_errors_are_equal() {
     symlink("file", folder.path().join("link")).unwrap();
     symlink("nowhere", folder.path().join("dangling")).unwrap();
 
-    let here = failures(&LocalFileSystem, at).await;
+    let local = failures(&LocalFileSystem, at).await;
     let server = TestServer::start().await;
-    let there = failures(&files_at(server.url()).await, at).await;
-    assert!(here.len() > 50, "{} failures", here.len());
-    assert_eq!(here, there);
+    let remote = failures(&files_at(server.url()).await, at).await;
+    assert!(local.len() > 50, "{} failures", local.len());
+    assert_eq!(local, remote);
 }
 
 #[tokio::test]

@@ -8,9 +8,9 @@ use std::os::unix::fs::symlink;
 
 use client::{CopyOptions, FileOptions, RemoveOptions};
 
-use crate::support::{TestedFiles, on_both, told};
+use crate::support::{TestedFiles, error_of, on_local_and_remote};
 
-on_both! {
+on_local_and_remote! {
     a_path_is_resolved_through_its_links
     metadata_and_listings_follow_links
     broken_links_are_listed_if_requested
@@ -25,7 +25,7 @@ async fn a_path_is_resolved_through_its_links(tested: &TestedFiles) {
     symlink("real", tested.path("link")).unwrap();
     let found = tested.files.canonicalize(&tested.uri("link/file"), None).await.unwrap();
     assert_eq!(found.to_native().unwrap(), tested.path("real/file").canonicalize().unwrap());
-    assert_eq!(told(tested.files.canonicalize(&tested.uri("none"), None).await).0, ErrorKind::NotFound);
+    assert_eq!(error_of(tested.files.canonicalize(&tested.uri("none"), None).await).kind, ErrorKind::NotFound);
 }
 
 async fn metadata_and_listings_follow_links(tested: &TestedFiles) {
@@ -39,7 +39,7 @@ async fn metadata_and_listings_follow_links(tested: &TestedFiles) {
     assert_eq!((link.is_symlink, link.is_file, link.size), (true, true, 3));
     let link = tested.files.metadata(&tested.uri("to-directory"), &options).await.unwrap();
     assert_eq!((link.is_symlink, link.is_directory), (true, true));
-    assert_eq!(told(tested.files.metadata(&tested.uri("dangling"), &options).await).0, ErrorKind::NotFound);
+    assert_eq!(error_of(tested.files.metadata(&tested.uri("dangling"), &options).await).kind, ErrorKind::NotFound);
     let mut entries = tested.files.read_directory(&tested.uri(""), None).await.unwrap();
     entries.sort_by(|a, b| a.file_name.cmp(&b.file_name));
     let seen: Vec<_> =
@@ -104,7 +104,7 @@ async fn link_targets_are_bytes(tested: &TestedFiles) {
         assert_eq!(tested.files.read_link(&tested.uri(name), None).await.unwrap(), target);
     }
     let taken = tested.files.symlink(&tested.uri("plain"), "x".into(), None).await;
-    assert_eq!(told(taken).0, ErrorKind::AlreadyExists);
+    assert_eq!(error_of(taken).kind, ErrorKind::AlreadyExists);
     fs::write(tested.path("file"), "").unwrap();
-    assert_eq!(told(tested.files.read_link(&tested.uri("file"), None).await).1, Some(22));
+    assert_eq!(error_of(tested.files.read_link(&tested.uri("file"), None).await).errno, Some(22));
 }

@@ -1,4 +1,5 @@
-//! Files of this machine and of an environment: one suite for both, and tests of what only an environment can do.
+//! Files of this machine and of an environment. The scenarios of `on_local_and_remote!` run for both; other tests are about an environment
+//! only.
 #![expect(clippy::unwrap_used, reason = "a test that fails should fail loudly and at once")]
 
 mod contents;

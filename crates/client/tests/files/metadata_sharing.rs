@@ -1,4 +1,4 @@
-//! Requests for the metadata of the same file at the same time are sent once. A scripted server counts them.
+//! Several calls for the metadata of the same file at the same time send one request. A scripted server counts the requests.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -11,6 +11,7 @@ use client::{
 use testkit::scripted::ScriptedReply;
 use testkit::{ScriptedServer, Value, json};
 
+/// Connects to a scripted server.
 struct OneServerDialler(ScriptedServer);
 
 impl ServerConnector for OneServerDialler {
@@ -41,15 +42,15 @@ fn uri(name: &str) -> PathUri {
 }
 
 /// Polls all calls, so that they send their requests.
-async fn begin(looks: &mut [FileFuture<'_, FileMetadata>]) {
+async fn begin(calls: &mut [FileFuture<'_, FileMetadata>]) {
     poll_fn(|cx| {
-        looks.iter_mut().for_each(|look| assert!(look.as_mut().poll(cx).is_pending()));
+        calls.iter_mut().for_each(|call| assert!(call.as_mut().poll(cx).is_pending()));
         Poll::Ready(())
     })
     .await;
 }
 
-async fn silent() -> (ScriptedServer, RemoteFileSystem) {
+async fn server_that_does_not_answer() -> (ScriptedServer, RemoteFileSystem) {
     let server = ScriptedServer::new();
     server.on("fs/getMetadata", |_| ScriptedReply::Silence);
     let files = connect(&server).await.file_system();
@@ -58,14 +59,14 @@ async fn silent() -> (ScriptedServer, RemoteFileSystem) {
 
 #[tokio::test]
 async fn metadata_requests_at_the_same_time_are_sent_once() {
-    let (server, files) = silent().await;
+    let (server, files) = server_that_does_not_answer().await;
     let (a, options) = (uri("a"), FileOptions::default());
-    let mut looks: Vec<_> = (0..5).map(|_| files.metadata(&a, &options)).collect();
-    begin(&mut looks).await;
+    let mut calls: Vec<_> = (0..5).map(|_| files.metadata(&a, &options)).collect();
+    begin(&mut calls).await;
     let asked = server.wait_for("fs/getMetadata", 1).await;
     asked.answer(ScriptedReply::Result(metadata(7)));
-    for look in looks {
-        assert_eq!(look.await.unwrap().size, 7);
+    for call in calls {
+        assert_eq!(call.await.unwrap().size, 7);
     }
     assert_eq!(server.count("fs/getMetadata"), 1);
     server.on("fs/getMetadata", |_| ScriptedReply::Result(metadata(8)));
@@ -75,13 +76,13 @@ async fn metadata_requests_at_the_same_time_are_sent_once() {
 
 #[tokio::test]
 async fn an_error_is_shared_and_then_forgotten() {
-    let (server, files) = silent().await;
+    let (server, files) = server_that_does_not_answer().await;
     let (a, options) = (uri("a"), FileOptions::default());
-    let mut looks: Vec<_> = (0..2).map(|_| files.metadata(&a, &options)).collect();
-    begin(&mut looks).await;
+    let mut calls: Vec<_> = (0..2).map(|_| files.metadata(&a, &options)).collect();
+    begin(&mut calls).await;
     server.wait_for("fs/getMetadata", 1).await.answer(ScriptedReply::Error(-32004, "not there".into()));
-    for look in looks {
-        assert_eq!(look.await.unwrap_err().kind, std::io::ErrorKind::NotFound);
+    for call in calls {
+        assert_eq!(call.await.unwrap_err().kind, std::io::ErrorKind::NotFound);
     }
     server.on("fs/getMetadata", |_| ScriptedReply::Result(metadata(1)));
     assert!(files.metadata(&a, &options).await.is_ok());
@@ -89,43 +90,43 @@ async fn an_error_is_shared_and_then_forgotten() {
 }
 
 #[tokio::test]
-async fn a_change_in_between_causes_a_new_request() {
-    let (server, files) = silent().await;
+async fn a_change_between_two_calls_causes_a_new_request() {
+    let (server, files) = server_that_does_not_answer().await;
     let (a, options) = (uri("a"), FileOptions::default());
-    let mut looks = vec![files.metadata(&a, &options)];
-    begin(&mut looks).await;
+    let mut calls = vec![files.metadata(&a, &options)];
+    begin(&mut calls).await;
     let first = server.wait_for("fs/getMetadata", 1).await;
     files.write_file(&uri("b"), Bytes::new(), &options).await.unwrap();
-    looks.push(files.metadata(&a, &options));
-    begin(&mut looks).await;
+    calls.push(files.metadata(&a, &options));
+    begin(&mut calls).await;
     let second = server.wait_for("fs/getMetadata", 2).await;
     first.answer(ScriptedReply::Result(metadata(1)));
     second.answer(ScriptedReply::Result(metadata(2)));
-    assert_eq!(looks.remove(0).await.unwrap().size, 1);
-    assert_eq!(looks.remove(0).await.unwrap().size, 2);
+    assert_eq!(calls.remove(0).await.unwrap().size, 1);
+    assert_eq!(calls.remove(0).await.unwrap().size, 2);
 }
 
 #[tokio::test]
 async fn requests_with_other_paths_sandboxes_or_options_are_not_shared() {
-    let (server, files) = silent().await;
+    let (server, files) = server_that_does_not_answer().await;
     let (a, b) = (uri("a"), uri("b"));
     let plain = FileOptions::default();
     let sandbox = r#"{"permissions":{"type":"disabled"},"cwd":"file:///w","windowsSandboxLevel":"disabled"}"#;
-    let caged = FileOptions { sandbox: Some(serde_json::from_str(sandbox).unwrap()), ..FileOptions::default() };
+    let sandboxed = FileOptions { sandbox: Some(serde_json::from_str(sandbox).unwrap()), ..FileOptions::default() };
     let strict = FileOptions::no_follow();
-    let mut looks = Vec::new();
-    for options in [&plain, &strict, &caged] {
-        looks.extend([files.metadata(&a, options), files.metadata(&a, options), files.metadata(&b, options)]);
+    let mut calls = Vec::new();
+    for options in [&plain, &strict, &sandboxed] {
+        calls.extend([files.metadata(&a, options), files.metadata(&a, options), files.metadata(&b, options)]);
     }
-    begin(&mut looks).await;
+    begin(&mut calls).await;
     // One request for each plain path, and one for each of the other calls.
     server.wait_for("fs/getMetadata", 2 + 3 + 3).await;
     let asked = server.asked();
     let asked: Vec<_> = asked.iter().filter(|asked| asked.method == "fs/getMetadata").collect();
     assert_eq!(asked.len(), 8);
     asked.iter().for_each(|asked| asked.answer(ScriptedReply::Result(metadata(3))));
-    for look in looks {
-        assert_eq!(look.await.unwrap().size, 3);
+    for call in calls {
+        assert_eq!(call.await.unwrap().size, 3);
     }
     // The sandbox has no relative path, so the working directory is not sent.
     assert!(asked.iter().all(|asked| asked.params["sandbox"].get("cwd").is_none()));
@@ -134,15 +135,15 @@ async fn requests_with_other_paths_sandboxes_or_options_are_not_shared() {
 
 #[tokio::test]
 async fn a_dropped_caller_does_not_cancel_the_request_of_the_others() {
-    let (server, files) = silent().await;
+    let (server, files) = server_that_does_not_answer().await;
     let (a, options) = (uri("a"), FileOptions::default());
-    let mut looks: Vec<_> = (0..3).map(|_| files.metadata(&a, &options)).collect();
-    begin(&mut looks).await;
+    let mut calls: Vec<_> = (0..3).map(|_| files.metadata(&a, &options)).collect();
+    begin(&mut calls).await;
     server.wait_for("fs/getMetadata", 1).await;
     server.on("fs/getMetadata", |_| ScriptedReply::Result(metadata(9)));
-    drop(looks.remove(0));
-    for look in looks {
-        assert_eq!(look.await.unwrap().size, 9);
+    drop(calls.remove(0));
+    for call in calls {
+        assert_eq!(call.await.unwrap().size, 9);
     }
     assert_eq!(server.count("fs/getMetadata"), 2);
 }

@@ -1,4 +1,4 @@
-//! Servers without extensions, and servers that break the protocol.
+//! Files of old servers without extensions, and of servers that break the protocol.
 
 use std::io::ErrorKind;
 use std::sync::{Arc, Mutex};
@@ -17,7 +17,7 @@ fn uri() -> PathUri {
     "file:///a".parse().unwrap()
 }
 
-/// Answers reads with blocks of `data`. A block that is not full is the last.
+/// Answers reads with blocks of `data`. A block that is not full is the last block.
 fn serve(server: &ScriptedServer, data: Vec<u8>) {
     server.on("fs/open", |asked| ScriptedReply::Result(json!({"handleId": asked.params["handleId"]})));
     server.on("fs/readBlock", move |asked| {
@@ -67,7 +67,7 @@ async fn at_most_eight_blocks_are_requested_at_once() {
     let full = json!({"chunk": base64(noise(MIB as usize)), "eof": false});
     let mut asked = 0;
     for number in 0..30_usize {
-        // Two requests at the beginning, and one more with each block that comes, up to eight.
+        // Two requests are in flight at the beginning, and one more with each block that comes, up to eight.
         let expected = number + (number + 2).min(8);
         let next = tokio::spawn(async move {
             let piece = reader.next().await.unwrap().unwrap();
@@ -120,7 +120,7 @@ async fn after_a_short_block_reading_continues_at_its_end() {
 }
 
 #[tokio::test]
-async fn a_server_that_closed_the_file_with_the_connection_is_an_error() {
+async fn a_handle_that_the_server_has_closed_is_an_error() {
     let server = ScriptedServer::new();
     let files = connect(&server).await.file_system();
     server.on("fs/open", |asked| ScriptedReply::Result(json!({"handleId": asked.params["handleId"]})));
@@ -152,7 +152,7 @@ async fn an_open_whose_answer_was_lost_is_repeated_with_another_handle() {
 }
 
 #[tokio::test]
-async fn a_server_that_lists_no_broken_links_does_not_say_what_is_a_link() {
+async fn a_server_that_lists_no_broken_links_does_not_say_which_entries_are_links() {
     let server = ScriptedServer::new();
     let files = connect(&server).await.file_system();
     server.on("fs/readDirectory", |_| {

@@ -1,4 +1,4 @@
-//! Which parts of a sandbox object are sent to a server, and that the local file system refuses one.
+//! Which parts of a sandbox object are sent to a server, and that the local file system refuses a sandbox.
 
 use std::io::ErrorKind;
 
@@ -7,7 +7,7 @@ use testkit::scripted::ScriptedReply;
 use testkit::{ScriptedServer, Value, json};
 
 use crate::metadata_sharing::connect;
-use crate::support::told;
+use crate::support::error_parts;
 
 /// A policy with one entry, with paths of another operating system.
 fn sandbox(entry: &Value) -> SandboxContext {
@@ -25,8 +25,8 @@ fn relative() -> SandboxContext {
     sandbox(&json!({"path": {"type": "special", "value": {"kind": "project_roots"}}, "access": "write"}))
 }
 
-/// The params of the request that reads a file.
-async fn asked_with(sandbox: SandboxContext) -> Value {
+/// The params of the request that reads a file with this sandbox.
+async fn sent_params(sandbox: SandboxContext) -> Value {
     let server = ScriptedServer::new();
     let files = connect(&server).await.file_system();
     let path: PathUri = "file:///C:/data/a%20b".parse().unwrap();
@@ -38,21 +38,21 @@ async fn asked_with(sandbox: SandboxContext) -> Value {
 
 #[tokio::test]
 async fn paths_and_the_cwd_are_sent_unchanged() {
-    let params = asked_with(relative()).await;
+    let params = sent_params(relative()).await;
     assert_eq!(params["path"], "file:///C:/data/a%20b");
     assert_eq!(params["sandbox"]["cwd"], "file:///C:/work%20here");
 }
 
 #[tokio::test]
 async fn a_cwd_is_not_sent_if_no_path_is_relative() {
-    let params = asked_with(absolute()).await;
+    let params = sent_params(absolute()).await;
     assert_eq!(params["sandbox"]["permissions"]["type"], "managed");
     assert_eq!(params["sandbox"].get("cwd"), None);
 }
 
 #[tokio::test]
 async fn a_cwd_is_sent_if_a_path_is_relative() {
-    let params = asked_with(relative()).await;
+    let params = sent_params(relative()).await;
     assert_eq!(params["sandbox"]["cwd"], "file:///C:/work%20here");
     assert_eq!(params["sandbox"]["workspaceRoots"], json!(["file:///C:/work%20here"]));
 }
@@ -69,13 +69,13 @@ async fn a_sandbox_is_refused_by_the_local_file_system() {
         follow_directory_symlinks: false,
         prune_hidden_directories: false,
     };
-    let caged = FileOptions { sandbox: Some(sandbox.clone()), ..FileOptions::default() };
+    let sandboxed = FileOptions { sandbox: Some(sandbox.clone()), ..FileOptions::default() };
     for refused in [
-        told(LocalFileSystem.walk(&root, options, Some(&sandbox)).await),
-        told(LocalFileSystem.read_directory(&root, Some(&sandbox)).await),
-        told(LocalFileSystem.read_directory_with_links(&root, Some(&sandbox)).await),
-        told(LocalFileSystem.canonicalize(&root, Some(&sandbox)).await),
-        told(LocalFileSystem.metadata(&root, &caged).await),
+        error_parts(LocalFileSystem.walk(&root, options, Some(&sandbox)).await),
+        error_parts(LocalFileSystem.read_directory(&root, Some(&sandbox)).await),
+        error_parts(LocalFileSystem.read_directory_with_links(&root, Some(&sandbox)).await),
+        error_parts(LocalFileSystem.canonicalize(&root, Some(&sandbox)).await),
+        error_parts(LocalFileSystem.metadata(&root, &sandboxed).await),
     ] {
         let text = "filesystem sandbox cannot be enforced on this executor";
         assert_eq!(refused, (ErrorKind::InvalidInput, None, text.into()));

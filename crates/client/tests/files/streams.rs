@@ -6,11 +6,11 @@ use std::os::unix::fs::FileExt as _;
 use client::{ExecutorFileSystem as _, PathUri};
 use testkit::TestServer;
 
-use crate::support::{TestedFiles, collect, connect_to, files_at, noise, on_both};
+use crate::support::{TestedFiles, collect, connect_to, files_at, noise, on_local_and_remote};
 
 const MIB: usize = 1 << 20;
 
-on_both! {
+on_local_and_remote! {
     pieces_are_limited_in_size_and_together_are_the_file
     a_file_of_whole_blocks_ends
     files_without_a_size_such_as_those_in_proc_are_read
@@ -105,7 +105,7 @@ async fn streams_that_ended_or_were_dropped_are_closed() {
     fs::write(&path, noise(3 * MIB)).unwrap();
     let uri = PathUri::from_native(&path).unwrap();
     for number in 0..129 {
-        let opened = testkit::eventually_async("there is room for another", async || {
+        let opened = testkit::eventually_async("the server can open another file", async || {
             files.read_file_stream(&uri, None).await.ok()
         });
         let mut reader = opened.await;
@@ -144,16 +144,16 @@ async fn a_thousand_metadata_requests_at_once() {
         })
         .collect();
     let options = client::FileOptions::default();
-    let mut looks: Vec<_> = uris.iter().map(|uri| files.metadata(uri, &options)).collect();
+    let mut calls: Vec<_> = uris.iter().map(|uri| files.metadata(uri, &options)).collect();
     // All requests are sent before the first answer is awaited, without a task for each.
     std::future::poll_fn(|cx| {
-        for look in &mut looks {
-            assert!(look.as_mut().poll(cx).is_pending());
+        for call in &mut calls {
+            assert!(call.as_mut().poll(cx).is_pending());
         }
         std::task::Poll::Ready(())
     })
     .await;
-    for (number, look) in looks.into_iter().enumerate() {
-        assert_eq!(look.await.unwrap().size, number as u64);
+    for (number, call) in calls.into_iter().enumerate() {
+        assert_eq!(call.await.unwrap().size, number as u64);
     }
 }

@@ -1,4 +1,4 @@
-//! Shared by the tests: a file system, and a folder in it.
+//! Shared by the tests: a file system under test with a folder, and helpers to read files and errors.
 
 use std::path::PathBuf;
 
@@ -42,13 +42,13 @@ pub(crate) async fn connect_to(url: &str) -> ExecServerClient {
     ExecServerClient::connect(UrlConnector::new(url, Default::default()), options).await.unwrap()
 }
 
-/// A client of the server at `url`, and its files.
+/// The files of the server at `url`.
 pub(crate) async fn files_at(url: &str) -> RemoteFileSystem {
     connect_to(url).await.file_system()
 }
 
-/// Runs each scenario with the files of this machine, and with those of an environment.
-macro_rules! on_both {
+/// Makes two tests of each scenario: one with the files of this machine, and one with the files of an environment.
+macro_rules! on_local_and_remote {
     ($($scenario:ident)*) => {
         mod local {
             $(
@@ -68,7 +68,7 @@ macro_rules! on_both {
         }
     };
 }
-pub(crate) use on_both;
+pub(crate) use on_local_and_remote;
 
 /// Bytes in which no block is equal to another.
 pub(crate) fn noise(count: usize) -> Vec<u8> {
@@ -86,8 +86,13 @@ pub(crate) async fn collect(mut reader: FileReader) -> (Vec<u8>, Vec<usize>) {
     (all, lengths)
 }
 
-/// The text of an error, without its path.
-pub(crate) fn told<T>(result: Result<T, FileSystemError>) -> (std::io::ErrorKind, Option<i32>, String) {
-    let Err(error) = result else { panic!("the call should have failed") };
+/// The error of a call that must fail.
+pub(crate) fn error_of<T>(result: Result<T, FileSystemError>) -> FileSystemError {
+    result.err().expect("the call should have failed")
+}
+
+/// Kind, error number and text of the error of a call that must fail.
+pub(crate) fn error_parts<T>(result: Result<T, FileSystemError>) -> (std::io::ErrorKind, Option<i32>, String) {
+    let error = error_of(result);
     (error.kind, error.errno, error.message)
 }

@@ -8,9 +8,9 @@ use std::os::unix::fs::symlink;
 
 use client::{WalkKind, WalkOptions, WalkResult};
 
-use crate::support::{TestedFiles, on_both, told};
+use crate::support::{TestedFiles, error_of, error_parts, on_local_and_remote};
 
-const WIDE: WalkOptions = WalkOptions {
+const HIGH_LIMITS: WalkOptions = WalkOptions {
     max_depth: 8,
     max_directories: 100,
     max_entries: 100,
@@ -18,7 +18,7 @@ const WIDE: WalkOptions = WalkOptions {
     prune_hidden_directories: false,
 };
 
-on_both! {
+on_local_and_remote! {
     a_tree_is_walked_level_by_level_up_to_the_limits
     roots_and_limits_are_checked
     links_to_directories_are_followed_once
@@ -40,12 +40,12 @@ async fn a_tree_is_walked_level_by_level_up_to_the_limits(tested: &TestedFiles) 
     use WalkKind::{Directory, File};
     let all = [("a", File), ("b", Directory), ("b/c", Directory), ("b/x", File), ("b/c/deep", File)]
         .map(|(name, kind)| (name.to_owned(), kind));
-    let walked = tested.files.walk(&tested.uri(""), WIDE, None).await.unwrap();
+    let walked = tested.files.walk(&tested.uri(""), HIGH_LIMITS, None).await.unwrap();
     assert_eq!((names(tested, &walked), walked.truncated, walked.errors.len()), (all.to_vec(), false, 0));
     for (options, count, truncated) in [
-        (WalkOptions { max_depth: 0, ..WIDE }, 2, false),
-        (WalkOptions { max_directories: 2, ..WIDE }, 4, true),
-        (WalkOptions { max_entries: 3, ..WIDE }, 3, true),
+        (WalkOptions { max_depth: 0, ..HIGH_LIMITS }, 2, false),
+        (WalkOptions { max_directories: 2, ..HIGH_LIMITS }, 4, true),
+        (WalkOptions { max_entries: 3, ..HIGH_LIMITS }, 3, true),
     ] {
         let walked = tested.files.walk(&tested.uri(""), options, None).await.unwrap();
         assert_eq!((names(tested, &walked), walked.truncated), (all[..count].to_vec(), truncated), "{options:?}");
@@ -54,16 +54,16 @@ async fn a_tree_is_walked_level_by_level_up_to_the_limits(tested: &TestedFiles) 
 
 async fn roots_and_limits_are_checked(tested: &TestedFiles) {
     fs::write(tested.path("file"), "").unwrap();
-    assert_eq!(tested.files.walk(&tested.uri("file"), WIDE, None).await.unwrap(), WalkResult::default());
-    assert_eq!(told(tested.files.walk(&tested.uri("none"), WIDE, None).await).0, ErrorKind::NotFound);
-    let none = WalkOptions { max_entries: 0, ..WIDE };
+    assert_eq!(tested.files.walk(&tested.uri("file"), HIGH_LIMITS, None).await.unwrap(), WalkResult::default());
+    assert_eq!(error_of(tested.files.walk(&tested.uri("none"), HIGH_LIMITS, None).await).kind, ErrorKind::NotFound);
+    let none = WalkOptions { max_entries: 0, ..HIGH_LIMITS };
     let zero = "filesystem walk limits must be greater than zero";
     let walked = tested.files.walk(&tested.uri("none"), none, None).await;
-    assert_eq!(told(walked), (ErrorKind::InvalidInput, None, zero.into()));
-    let many = WalkOptions { max_depth: 65, ..WIDE };
+    assert_eq!(error_parts(walked), (ErrorKind::InvalidInput, None, zero.into()));
+    let many = WalkOptions { max_depth: 65, ..HIGH_LIMITS };
     let text = "filesystem walk limits exceed maximums: depth=64, directories=10000, entries=50000";
     let walked = tested.files.walk(&tested.uri("none"), many, None).await;
-    assert_eq!(told(walked), (ErrorKind::InvalidInput, None, text.into()));
+    assert_eq!(error_parts(walked), (ErrorKind::InvalidInput, None, text.into()));
 }
 
 async fn links_to_directories_are_followed_once(tested: &TestedFiles) {
@@ -72,20 +72,20 @@ async fn links_to_directories_are_followed_once(tested: &TestedFiles) {
     symlink("..", tested.path("real/up")).unwrap();
     symlink("real", tested.path("link")).unwrap();
     symlink("real/file", tested.path("to-file")).unwrap();
-    let plain = tested.files.walk(&tested.uri(""), WIDE, None).await.unwrap();
+    let plain = tested.files.walk(&tested.uri(""), HIGH_LIMITS, None).await.unwrap();
     assert_eq!(names(tested, &plain).into_iter().map(|(name, _)| name).collect::<Vec<_>>(), ["real", "real/file"]);
-    let followed = WalkOptions { follow_directory_symlinks: true, ..WIDE };
+    let followed = WalkOptions { follow_directory_symlinks: true, ..HIGH_LIMITS };
     let walked = tested.files.walk(&tested.uri(""), followed, None).await.unwrap();
     let seen: Vec<String> = names(tested, &walked).into_iter().map(|(name, _)| name).collect();
     assert_eq!(seen, ["link", "real", "link/file", "link/up"]);
-    assert_eq!(tested.files.walk(&tested.uri("link"), WIDE, None).await.unwrap().entries.len(), 0);
+    assert_eq!(tested.files.walk(&tested.uri("link"), HIGH_LIMITS, None).await.unwrap().entries.len(), 0);
     assert!(!tested.files.walk(&tested.uri("link"), followed, None).await.unwrap().entries.is_empty());
 }
 
 async fn names_that_are_not_utf_8_keep_their_bytes(tested: &TestedFiles) {
     let name = OsStr::from_bytes(b"\xffx");
     fs::write(tested.path("").join(name), "").unwrap();
-    let walked = tested.files.walk(&tested.uri(""), WIDE, None).await.unwrap();
+    let walked = tested.files.walk(&tested.uri(""), HIGH_LIMITS, None).await.unwrap();
     assert_eq!(walked.entries[0].path.to_native().unwrap().file_name(), Some(name));
     let entries = tested.files.read_directory(&tested.uri(""), None).await.unwrap();
     assert_eq!(entries[0].file_name, "\u{fffd}x");
@@ -96,7 +96,7 @@ async fn hidden_directories_are_not_entered(tested: &TestedFiles) {
     fs::create_dir(tested.path(".hidden")).unwrap();
     fs::write(tested.path(".hidden/file"), "").unwrap();
     symlink(".hidden", tested.path("visible")).unwrap();
-    let options = WalkOptions { prune_hidden_directories: true, follow_directory_symlinks: true, ..WIDE };
+    let options = WalkOptions { prune_hidden_directories: true, follow_directory_symlinks: true, ..HIGH_LIMITS };
     let walked = tested.files.walk(&tested.uri(""), options, None).await.unwrap();
     let seen: Vec<String> = names(tested, &walked).into_iter().map(|(name, _)| name).collect();
     assert_eq!(seen, [".hidden", "visible", "visible/file"]);

@@ -8,11 +8,11 @@ use bytes::Bytes;
 use client::{ExecutorFileSystem as _, FileTime, FileWriter, PathUri, WriteStreamOptions};
 use testkit::{TestServer, eventually};
 
-use crate::support::{TestedFiles, connect_to, noise, on_both, told};
+use crate::support::{TestedFiles, connect_to, error_of, noise, on_local_and_remote};
 
 const MIB: usize = 1 << 20;
 
-on_both! {
+on_local_and_remote! {
     pieces_of_any_size_together_are_the_file
     a_cancelled_write_loses_no_bytes
     an_upload_is_not_visible_before_its_commit
@@ -45,7 +45,7 @@ async fn a_cancelled_write_loses_no_bytes(tested: &TestedFiles) {
     let mut writer = begin(tested, "a", &WriteStreamOptions::default()).await;
     for (number, piece) in data.chunks(64 << 10).enumerate() {
         let written = writer.write(Bytes::copy_from_slice(piece));
-        // The fourth piece fills a block, which often has to wait before it is sent.
+        // Every fourth piece fills a block, which often has to wait before it is sent.
         if number % 4 == 3 {
             tokio::select! { biased; written = written => written.unwrap(), () = std::future::ready(()) => {} }
         } else {
@@ -105,7 +105,7 @@ async fn an_existing_file_is_not_replaced_if_requested(tested: &TestedFiles) {
     let options = WriteStreamOptions { replace: false, ..WriteStreamOptions::default() };
     let writer = begin(tested, "a", &options).await;
     fs::write(tested.path("a"), "first").unwrap();
-    assert_eq!(told(writer.commit().await).0, ErrorKind::AlreadyExists);
+    assert_eq!(error_of(writer.commit().await).kind, ErrorKind::AlreadyExists);
     assert_eq!(fs::read(tested.path("a")).unwrap(), b"first");
 }
 
@@ -128,7 +128,8 @@ async fn an_upload_that_is_dropped_is_closed() {
     writer.write(noise(2 * MIB).into()).await.unwrap();
     assert!(files.write_file_stream(&uri, &options).await.is_err());
     drop(writer);
-    eventually("the server has closed it", || (testkit::open_fds(server.pid()) <= before).then_some(())).await;
+    eventually("the server has closed the upload", || (testkit::open_fds(server.pid()) <= before).then_some(()))
+        .await;
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     files.write_file_stream(&uri, &options).await.unwrap().commit().await.unwrap();
 }

@@ -74,17 +74,17 @@ async fn dropping_a_handle_ends_the_process_unless_it_was_detached() {
     let client = connect(&server).await;
     let dropped = client.start(sh("dropped", "sleep 1000")).await.unwrap();
     let detached = client.start(sh("detached", "sleep 1000")).await.unwrap();
-    let pids = |name: &'static str| {
+    let pid_of = |name: &'static str| {
         let client = client.clone();
         async move {
             let listed = client.processes().await.unwrap();
             listed.iter().find(|process| process.process_id.as_str() == name).unwrap().pid.unwrap()
         }
     };
-    let (dropped_pid, detached_pid) = (pids("dropped").await, pids("detached").await);
+    let (dropped_pid, detached_pid) = (pid_of("dropped").await, pid_of("detached").await);
     detached.detach();
     drop((dropped, detached));
-    eventually("the dropped one ends", || (!is_alive(dropped_pid)).then_some(())).await;
+    eventually("the dropped process ends", || (!is_alive(dropped_pid)).then_some(())).await;
     assert!(is_alive(detached_pid));
     drop(client);
 }
@@ -109,7 +109,7 @@ async fn a_process_waits_for_a_slow_reader() {
     let mut stdout = process.stdout();
     let mut byte = [0];
     stdout.read_exact(&mut byte).await.unwrap();
-    // While its output is not read the process does not get far, and other processes go on.
+    // While its output is not read, the process waits. Other requests are still answered.
     let written = || async { client.processes().await.unwrap()[0].output_bytes };
     let mut before = 0;
     testkit::eventually_async("the process waits", async || {
@@ -126,7 +126,7 @@ async fn a_process_waits_for_a_slow_reader() {
 #[tokio::test]
 async fn a_closed_client_leaves_no_session() {
     let server = TestServer::start().await;
-    let sessions = async || {
+    let has_no_session = async || {
         let metrics = testkit::http_get(server.address(), "/metrics", &[]).await.body;
         let line = metrics
             .lines()
@@ -137,14 +137,14 @@ async fn a_closed_client_leaves_no_session() {
     for is_dropped in [false, true] {
         let client = connect(&server).await;
         let process = client.start(sh("p", "sleep 1000")).await.unwrap();
-        assert!(!sessions().await);
+        assert!(!has_no_session().await);
         drop(process);
         if is_dropped {
             drop(client);
         } else {
             client.close().await;
         }
-        testkit::eventually_async("the process is gone", async || sessions().await.then_some(())).await;
+        testkit::eventually_async("the session is gone", async || has_no_session().await.then_some(())).await;
     }
 }
 

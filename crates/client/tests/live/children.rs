@@ -35,7 +35,10 @@ async fn a_child_server_ends_with_its_client_and_ends_its_processes() {
     let pids = pids(&file, 2).await;
     assert!(pids.iter().all(|pid| is_alive(*pid)));
     drop(client);
-    eventually("both processes are gone", || pids.iter().all(|pid| !is_alive(*pid)).then_some(())).await;
+    eventually("the server and the process of the script are gone", || {
+        pids.iter().all(|pid| !is_alive(*pid)).then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]

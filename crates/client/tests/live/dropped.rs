@@ -1,4 +1,4 @@
-//! Futures, handles and clients that are dropped at every await: no process is left behind.
+//! Futures, handles and clients that are dropped at every await. No process may be left behind.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -10,29 +10,36 @@ use tokio::io::AsyncWriteExt as _;
 
 use crate::support::{connect, connect_to, sh, sh_with_stdin};
 
-/// Polls a future this many times, then drops it. The output is `None` if it was dropped.
-struct Polls<F>(Pin<Box<F>>, usize);
+/// Polls a future a number of times, then drops it. The output is `None` if the future was dropped.
+struct DropAfterPolls<F> {
+    future: Pin<Box<F>>,
+    polls_left: usize,
+}
 
-impl<F: Future> Future for Polls<F> {
+fn drop_after_polls<F: Future>(future: F, polls_left: usize) -> DropAfterPolls<F> {
+    DropAfterPolls { future: Box::pin(future), polls_left }
+}
+
+impl<F: Future> Future for DropAfterPolls<F> {
     type Output = Option<F::Output>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        if self.1 == 0 {
+        if self.polls_left == 0 {
             return Poll::Ready(None);
         }
-        self.1 -= 1;
-        if let Poll::Ready(output) = self.0.as_mut().poll(cx) {
+        self.polls_left -= 1;
+        if let Poll::Ready(output) = self.future.as_mut().poll(cx) {
             return Poll::Ready(Some(output));
         }
-        if self.1 == 0 {
-            // The waker would be called later; the future is dropped now.
+        if self.polls_left == 0 {
+            // The future would continue when its waker is called. It is dropped now instead.
             return Poll::Ready(None);
         }
         Poll::Pending
     }
 }
 
-async fn nothing_runs(client: &ExecServerClient) {
+async fn wait_until_no_process_runs(client: &ExecServerClient) {
     eventually_async("no process runs", async || {
         let listed = client.processes().await.unwrap();
         listed.iter().all(|process| process.exit_code.is_some()).then_some(())
@@ -40,12 +47,12 @@ async fn nothing_runs(client: &ExecServerClient) {
     .await;
 }
 
-/// Runs `what` with one more poll each time, until it finishes. `what` gets a new process id each time.
-async fn at_every_await<T>(client: &ExecServerClient, what: impl AsyncFn(ExecServerClient, String) -> T) {
+/// Runs the scenario again and again, with one more poll each time, until it finishes. Each run gets a new process id.
+async fn at_every_await<T>(client: &ExecServerClient, scenario: impl AsyncFn(ExecServerClient, String) -> T) {
     for polls in 0.. {
         let id = format!("p{polls}");
-        let done = Polls(Box::pin(what(client.clone(), id.clone())), polls).await;
-        nothing_runs(client).await;
+        let done = drop_after_polls(scenario(client.clone(), id.clone()), polls).await;
+        wait_until_no_process_runs(client).await;
         if done.is_some() {
             assert!(polls > 1, "the call never waited");
             return;
@@ -94,7 +101,7 @@ async fn a_client_can_be_dropped_while_it_connects_and_later() {
             process.wait().await.unwrap();
             client.close().await;
         };
-        if Polls(Box::pin(session), polls).await.is_some() {
+        if drop_after_polls(session, polls).await.is_some() {
             assert!(polls > 4, "the call hardly ever waited");
             break;
         }
@@ -118,7 +125,7 @@ async fn a_start_whose_answer_is_lost_leaves_no_process() {
         }
         proxy.cut_at(0);
     }
-    nothing_runs(&client).await;
+    wait_until_no_process_runs(&client).await;
     assert!(lost > 15, "{lost}");
 }
 

@@ -1,4 +1,4 @@
-//! The connection is cut once after every single byte of a session.
+//! Runs the same session again and again; each run cuts the connection after another byte.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use testkit::{CuttingProxy, TestServer, eventually_async};
 
 use crate::support::{sh, sh_with_stdin, try_connect_to};
 
-/// Longer than any session takes, even on a loaded machine.
+/// Timeout of one session. Longer than any session takes, even on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How a session with a cut went.
@@ -25,11 +25,10 @@ enum CutOutcome {
 
 #[tokio::test]
 async fn no_cut_loses_repeats_or_reorders_events() {
-    // A session takes a moment to end, and hundreds of them end each second.
+    // A session takes a moment to end, and the test makes hundreds of them each second.
     let server = TestServer::with_args(&["--max-sessions", "10000"]).await;
-    let whole = session_with_cut(&server, 0).await;
-    assert_eq!(whole.0, CutOutcome::Whole);
-    let length = whole.1;
+    let (outcome, length) = session_with_cut(&server, 0).await;
+    assert_eq!(outcome, CutOutcome::Whole);
     assert!(length > 1000, "{length}");
     let next = AtomicU64::new(1);
     let work = || worker(&server, &next, length);
@@ -50,12 +49,13 @@ async fn worker(server: &TestServer, next: &AtomicU64, length: u64) -> Vec<CutOu
         if byte > length {
             return outcomes;
         }
-        let run = tokio::time::timeout(PATIENCE, session_with_cut(server, byte)).await;
-        outcomes.push(run.unwrap_or_else(|_| panic!("a cut after byte {byte} makes the session hang")).0);
+        let outcome = tokio::time::timeout(PATIENCE, session_with_cut(server, byte)).await;
+        outcomes.push(outcome.unwrap_or_else(|_| panic!("a cut after byte {byte} makes the session hang")).0);
     }
 }
 
-/// Runs the session through a proxy that cuts after this byte. Returns how it went and how many bytes passed.
+/// Runs the session through a proxy that cuts the connection after this byte, or never if it is 0. Returns how the session went and how
+/// many bytes passed.
 async fn session_with_cut(server: &TestServer, byte: u64) -> (CutOutcome, u64) {
     let proxy = CuttingProxy::start(server.address()).await;
     proxy.cut_at(byte);
@@ -74,10 +74,10 @@ async fn session(proxy: &CuttingProxy, directory: &Path) -> CutOutcome {
     let lines = std::fs::read_to_string(&journal).unwrap_or_default();
     match outcome {
         CutOutcome::Whole => assert_eq!(lines, "started\none\ntwo\n", "every request was carried out once"),
-        // The handle of this process was dropped, which ended the process.
+        // The test has dropped the handle of this process, which killed the process.
         _ => assert!("started\none\ntwo\n".starts_with(&lines), "{lines:?}"),
     }
-    // A start whose answer was lost is ended, not adopted.
+    // The process of a start whose answer was lost is killed.
     eventually_async("no process runs", async || {
         let listed = client.processes().await.unwrap();
         listed.iter().all(|process| process.exit_code.is_some()).then_some(())
@@ -87,7 +87,7 @@ async fn session(proxy: &CuttingProxy, directory: &Path) -> CutOutcome {
     outcome
 }
 
-/// Returns an error if a start was lost.
+/// Starts two processes, writes to the first and ends both. Returns an error if a start was lost.
 async fn conversation(client: &ExecServerClient, journal: &Path) -> Result<(), ()> {
     let script = format!(
         "echo started >> {0}; while read line; do echo $line >> {0}; echo got $line; done; echo end; exit 3",
@@ -108,7 +108,7 @@ async fn conversation(client: &ExecServerClient, journal: &Path) -> Result<(), (
         Err(ExecServerError::Disconnected(_)) => return Err(()),
         other => other.unwrap(),
     };
-    // The client does not repeat a terminate that was lost. The caller does, because only it knows whether that is right.
+    // The client does not repeat a terminate that was lost. The caller repeats it, because only the caller knows whether that is right.
     loop {
         match sleeper.terminate().await {
             Err(ExecServerError::Disconnected(_)) => {}

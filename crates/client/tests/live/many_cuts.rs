@@ -12,7 +12,7 @@ use crate::support::{connect_to, sh};
 
 const CUTS: u64 = 1000;
 
-/// Reads to the end and compares each piece with the expected output: no byte is missing, repeated or misplaced.
+/// Reads the output of `seq 1 LAST` to its end and compares each byte: no byte is missing, repeated or misplaced.
 async fn expect_numbers(process: ExecProcess, last: u64) {
     let mut expected = (1..=last).flat_map(|number| format!("{number}\n").into_bytes());
     let mut events = process.events();
@@ -22,7 +22,10 @@ async fn expect_numbers(process: ExecProcess, last: u64) {
         match event {
             ExecProcessEvent::Output(output) => {
                 assert_eq!(output.seq, seq);
-                assert!(output.chunk.iter().all(|byte| expected.next() == Some(*byte)), "wrong output in {seq}");
+                assert!(
+                    output.chunk.iter().all(|byte| expected.next() == Some(*byte)),
+                    "wrong output in event {seq}"
+                );
             }
             ExecProcessEvent::Exited { seq: at, exit_code, .. } => {
                 assert_eq!(at, seq);
@@ -35,11 +38,12 @@ async fn expect_numbers(process: ExecProcess, last: u64) {
     assert_eq!((expected.next(), exit), (None, Some(0)));
 }
 
+/// Starts processes that each print so many numbers, over connections that are cut at random after at most `longest` bytes.
 async fn through_cuts(processes: u64, numbers: u64, longest: u64) {
     let server = TestServer::start().await;
     let proxy = CuttingProxy::start(server.address()).await;
     let options = ExecServerClientConnectOptions {
-        // A thousand waits of the default length would take minutes, and one recovery may meet hundreds of cuts.
+        // A thousand waits of the default length would take minutes, and hundreds of cuts may hit one recovery.
         backoff: Backoff { first: Duration::from_millis(1), longest: Duration::from_millis(5) },
         recovery_budget: Duration::from_secs(150),
         ..Default::default()
@@ -76,7 +80,7 @@ async fn two_hundred_processes_survive_a_thousand_cuts() {
     through_cuts(200, 100_000, 1_000_000).await;
 }
 
-/// Recovery is quick once the server can be reached again. The benchmark has the figure; this limit holds even on a loaded machine.
+/// A benchmark measures how long a recovery takes. The limit of this test holds even on a loaded machine.
 #[tokio::test]
 async fn a_client_recovers_soon_after_its_server_can_be_reached() {
     let server = TestServer::start().await;

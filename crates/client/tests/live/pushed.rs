@@ -17,7 +17,7 @@ fn uri(path: &std::path::Path) -> PathUri {
     PathUri::from_native(path).unwrap()
 }
 
-/// Waits until a file is reported as created, and returns all changes before that.
+/// Waits until this file is reported as created. Returns all files that were reported as created up to then.
 async fn until_created(watch: &mut Watch, path: &std::path::Path) -> Vec<PathUri> {
     let mut created = Vec::new();
     loop {
@@ -61,7 +61,7 @@ fn inotify_fds(server: &TestServer) -> usize {
 }
 
 #[tokio::test]
-async fn a_dropped_watch_ends_and_so_does_one_whose_root_is_removed() {
+async fn a_watch_ends_when_it_is_dropped_or_its_root_is_removed() {
     let (server, tree) = (TestServer::start().await, tree());
     let client = connect(&server).await;
     let watch = client.watch(&uri(tree.path()), true).await.unwrap();
@@ -95,7 +95,7 @@ async fn a_search_returns_its_matches_and_its_summary() {
     assert_eq!((lines as u64, result.matches, result.files_searched), (49 * 50 / 2, 49 * 50 / 2, 50));
 }
 
-/// A peer that sends a body without end, and reports when the connection is closed.
+/// An HTTP server that sends a body without end. Its task returns how many bytes it sent until the connection was closed.
 async fn endless_body() -> (String, tokio::task::JoinHandle<usize>) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
@@ -120,7 +120,7 @@ async fn streaming(client: &ExecServerClient, url: String) -> client::HttpRespon
 }
 
 #[tokio::test]
-async fn a_body_is_read_no_faster_than_by_its_reader_and_ends_when_it_is_dropped() {
+async fn a_body_comes_no_faster_than_it_is_read_and_ends_when_it_is_dropped() {
     let server = TestServer::with(&[], |command| command.env("NO_PROXY", "*").env("no_proxy", "*")).await;
     let client = connect(&server).await;
     let (url, serving) = endless_body().await;

@@ -1,4 +1,4 @@
-//! Silent connections, and slow ones that must not be taken for silent.
+//! Silent connections, which count as lost, and slow connections, which do not.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use testkit::{CuttingProxy, TestServer};
 
 use crate::support::{sh, sh_with_stdin};
 
-/// Longer than anything here takes on a loaded machine.
+/// Timeout of each wait. Longer than any wait takes on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 async fn connect(proxy: &CuttingProxy, silence_timeout: Duration) -> ExecServerClient {
@@ -62,7 +62,7 @@ async fn pings_keep_a_quiet_connection() {
     let client = connect(&proxy, Duration::from_secs(1)).await;
     let mut state = client.connection_state();
     let before = proxy.passed();
-    // sleep: several times the silence that would end a connection without pings
+    // sleep: several times the silence timeout, which would end a connection without pings
     let quiet = tokio::time::timeout(Duration::from_secs(3), state.changed());
     assert!(quiet.await.is_err(), "{:?}", client.connection_state().borrow());
     assert!(proxy.passed() > before, "no ping was sent");
@@ -70,12 +70,12 @@ async fn pings_keep_a_quiet_connection() {
 
 #[tokio::test]
 async fn a_slow_connection_is_not_taken_for_silent() {
-    // Far more than the buffers of the kernel hold.
+    // Far more bytes than the buffers of the kernel hold.
     const INPUT_BYTES: usize = 18 << 20;
     const TIMEOUT: Duration = Duration::from_secs(3);
     let server = TestServer::start().await;
     let proxy = CuttingProxy::start(server.address()).await;
-    // The message takes longer than the silence timeout, and no answer comes before it has arrived.
+    // The message takes longer than the silence timeout, and the server sends nothing before the whole message has arrived.
     proxy.slow_down(6 << 20);
     let client = connect(&proxy, TIMEOUT).await;
     let script = format!("head -c {INPUT_BYTES} | wc -c");

@@ -8,7 +8,7 @@ use testkit::{TestServer, eventually, is_alive};
 use crate::support::connect;
 
 const SOON: Duration = Duration::from_millis(100);
-/// Longer than anything here takes, so that only the end of the command ends the wait.
+/// Longer than any command takes, so that the wait ends with the command.
 const LONG: Duration = Duration::from_secs(25);
 
 fn shell(line: &str) -> ExecCommandRequest {
@@ -45,7 +45,7 @@ async fn a_command_that_takes_longer_continues_in_the_background_and_its_end_is_
     let completion = completions.recv().await.unwrap();
     assert_eq!((completion.session, completion.exit_code), (session, Some(3)));
     assert_eq!(completion.output_tail, "begun\ngo on\n");
-    // The end may have come within the call that wrote.
+    // The call that wrote may have returned the end already.
     if begun.session.is_some() {
         let rest = exec.write_stdin(WriteStdinRequest::poll(session)).await.unwrap();
         assert_eq!((rest.exit_code, rest.session), (Some(3), None));
@@ -86,23 +86,27 @@ async fn much_output_is_shortened_to_its_beginning_and_its_end() {
 }
 
 #[tokio::test]
-async fn background_jobs_of_a_shell_can_be_continued_and_ended() {
+async fn a_background_job_of_a_shell_keeps_the_session_open_until_it_is_killed() {
     let server = TestServer::start().await;
     let exec = unified(&server).await;
     let mut request = shell("sleep 1000 & echo $!");
     request.yield_time = Duration::from_millis(500);
     let response = exec.exec_command(request).await.unwrap();
     let session = response.session.unwrap();
-    let mut said = response.output.clone();
-    while !said.ends_with('\n') {
-        let look = WriteStdinRequest { yield_time: SOON, ..WriteStdinRequest::poll(session) };
-        said += &exec.write_stdin(look).await.unwrap().output;
+    let mut output = response.output.clone();
+    while !output.ends_with('\n') {
+        let poll = WriteStdinRequest { yield_time: SOON, ..WriteStdinRequest::poll(session) };
+        output += &exec.write_stdin(poll).await.unwrap().output;
     }
-    let left: u32 = said.trim().parse().unwrap();
-    assert!(is_alive(left));
+    let background_pid: u32 = output.trim().parse().unwrap();
+    assert!(is_alive(background_pid));
     let last = exec.terminate(session, 1000).await.unwrap();
-    assert_eq!((last.exit_code, last.session), (Some(0), None), "the shell itself had exited");
-    eventually("the process is gone", || (!is_alive(left)).then_some(())).await;
+    assert_eq!(
+        (last.exit_code, last.session),
+        (Some(0), None),
+        "the exit code is that of the shell, which had exited before"
+    );
+    eventually("the process is gone", || (!is_alive(background_pid)).then_some(())).await;
 }
 
 #[tokio::test]

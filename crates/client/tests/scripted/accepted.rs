@@ -4,7 +4,7 @@ use client::{AcceptedSockets, ConnectionState, ExecServerError, accepted};
 use testkit::scripted::{ScriptedReply, page};
 use testkit::{ScriptedServer, json};
 
-use crate::support::{options, params, reaches, words};
+use crate::support::{error_text, options, params, reaches};
 
 const IN_PROGRESS: &str = "exec-server protocol error: an accepted exec-server replacement is already in progress";
 
@@ -19,7 +19,7 @@ async fn the_first_socket_cannot_resume_a_session() {
     options.resume_session_id = Some("earlier".into());
     let refused = accepted(server.dial(), options).await.map(drop);
     assert_eq!(
-        words(refused),
+        error_text(refused),
         "exec-server protocol error: accepted exec-server initial connection cannot resume a session"
     );
     assert!(server.asked().is_empty());
@@ -51,8 +51,8 @@ async fn a_replacement_closes_the_old_socket_and_the_process_continues() {
     assert_eq!(process.wait_with_output().await.unwrap().stdout, b"meanwhile");
 }
 
-/// A client whose second socket was accepted, and whose handshake over it is not answered.
-async fn in_a_silent_handshake(server: &ScriptedServer) -> (client::ExecServerClient, AcceptedSockets) {
+/// A client that uses its second socket, over which the server does not answer the handshake.
+async fn in_an_unanswered_handshake(server: &ScriptedServer) -> (client::ExecServerClient, AcceptedSockets) {
     let (client, sockets) = connected(server).await;
     server.on("initialize", |_| ScriptedReply::Silence);
     sockets.replace(server.dial()).await.unwrap();
@@ -60,6 +60,7 @@ async fn in_a_silent_handshake(server: &ScriptedServer) -> (client::ExecServerCl
     (client, sockets)
 }
 
+/// Answers a request to resume a session.
 fn resume(asked: &testkit::scripted::ClientMessage) -> ScriptedReply {
     ScriptedReply::Result(json!({"sessionId": asked.params["resumeSessionId"]}))
 }
@@ -67,10 +68,10 @@ fn resume(asked: &testkit::scripted::ClientMessage) -> ScriptedReply {
 #[tokio::test]
 async fn one_replacement_at_a_time_and_a_third_socket_succeeds_after_a_refusal() {
     let server = ScriptedServer::new();
-    let (client, sockets) = in_a_silent_handshake(&server).await;
+    let (client, sockets) = in_an_unanswered_handshake(&server).await;
     let mut replacing = Box::pin(sockets.replace(server.dial()));
-    assert!(polled_once(&mut replacing).await.is_none());
-    assert_eq!(words(sockets.replace(server.dial()).await), IN_PROGRESS);
+    assert!(poll_once(&mut replacing).await.is_none());
+    assert_eq!(error_text(sockets.replace(server.dial()).await), IN_PROGRESS);
     let second = server.wait_for("initialize", 2).await;
     server.on("initialize", resume);
     second.answer(ScriptedReply::Error(-32010, "session session-1 is already attached to another connection".into()));
@@ -83,10 +84,10 @@ async fn one_replacement_at_a_time_and_a_third_socket_succeeds_after_a_refusal()
 #[tokio::test]
 async fn a_cancelled_hand_over_allows_another_and_its_socket_is_not_used() {
     let server = ScriptedServer::new();
-    let (client, sockets) = in_a_silent_handshake(&server).await;
+    let (client, sockets) = in_an_unanswered_handshake(&server).await;
     let cancelled = ScriptedServer::new();
     let mut replacing = Box::pin(sockets.replace(cancelled.dial()));
-    assert!(polled_once(&mut replacing).await.is_none());
+    assert!(poll_once(&mut replacing).await.is_none());
     drop(replacing);
     let second = server.wait_for("initialize", 2).await;
     server.on("initialize", resume);
@@ -98,13 +99,13 @@ async fn a_cancelled_hand_over_allows_another_and_its_socket_is_not_used() {
 }
 
 #[tokio::test]
-async fn a_socket_whose_handshake_is_answered_late_is_replaced_by_the_one_that_waits() {
+async fn a_socket_whose_handshake_is_answered_late_is_replaced_by_the_waiting_socket() {
     let server = ScriptedServer::new();
-    let (client, sockets) = in_a_silent_handshake(&server).await;
+    let (client, sockets) = in_an_unanswered_handshake(&server).await;
     let second = server.wait_for("initialize", 2).await;
     server.on("initialize", resume);
     let mut replacing = Box::pin(sockets.replace(server.dial()));
-    assert!(polled_once(&mut replacing).await.is_none());
+    assert!(poll_once(&mut replacing).await.is_none());
     second.answer(resume(&second));
     replacing.await.unwrap();
     second.connection.ended().await;
@@ -123,8 +124,8 @@ async fn a_client_that_has_failed_accepts_no_socket() {
     assert!(matches!(&refused, Err(ExecServerError::Disconnected(words)) if *words == text), "{refused:?}");
 }
 
-/// Polls a future once.
-async fn polled_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+/// Polls a future once. Returns its output if it is ready.
+async fn poll_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
     let mut future = std::pin::Pin::new(future);
     std::future::poll_fn(|cx| {
         std::task::Poll::Ready(match future.as_mut().poll(cx) {

@@ -44,7 +44,7 @@ async fn a_call_has_no_deadline() {
 }
 
 #[tokio::test]
-async fn calls_in_flight_are_limited_and_one_is_reserved_for_cleaning_up() {
+async fn calls_in_flight_are_limited_and_a_slot_is_reserved_for_cleanups() {
     let server = ScriptedServer::new();
     server.on("process/read", |_| ScriptedReply::Silence);
     let client = connect(&server).await;
@@ -65,12 +65,12 @@ async fn calls_in_flight_are_limited_and_one_is_reserved_for_cleaning_up() {
     drop(process);
     assert_eq!(server.wait_for("process/terminate", 1).await.params, json!({"processId": "p"}));
     calls.shutdown().await;
-    assert!(client.environment_status().await.is_ok(), "the slots are free when the calls are done");
+    assert!(client.environment_status().await.is_ok(), "the slots are free again when the calls are dropped");
     assert_eq!(server.dialled(), 1);
 }
 
 #[tokio::test]
-async fn a_request_about_the_network_is_answered_with_no() {
+async fn a_network_policy_request_is_denied() {
     let server = ScriptedServer::new();
     let _client = connect(&server).await;
     server.connection().request(0, "network/policyRequest", json!({"processId": "p"}));
@@ -104,7 +104,7 @@ async fn a_request_with_a_negative_id_ends_the_connection_and_the_client_recover
     reaches(&client, |state| *state == ConnectionState::Connected).await;
 }
 
-/// The reason for which the connection was lost. The server must not let the client reconnect before the test has seen it.
+/// Waits until the connection is lost, and returns the reason. The server must not let the client reconnect before that.
 async fn recovering(client: &client::ExecServerClient) -> String {
     match reaches(client, |state| *state != ConnectionState::Connected).await {
         ConnectionState::Recovering(text) => text,

@@ -49,7 +49,7 @@ fn config_params() -> ConfigReadParams {
 }
 
 #[tokio::test]
-async fn each_root_gets_its_answer_and_one_for_another_root_is_an_error() {
+async fn each_root_gets_its_answer_and_an_answer_for_another_root_is_an_error() {
     let server = server(json!({}));
     server.on(DISCOVER, |asked| {
         assert_eq!(asked.params["roots"].as_array().unwrap().len(), 4);
@@ -83,7 +83,7 @@ async fn a_wrong_number_of_answers_fails_all_roots() {
     let client = connect(&server).await;
     let error = client.discover_capability_roots(vec![root("a", None), root("b", None)]).await.unwrap_err();
     assert!(matches!(error, ExecServerError::Protocol(_)), "{error}");
-    assert_eq!(client.discover_capability_roots(vec![]).await.unwrap(), [], "no roots need no request");
+    assert_eq!(client.discover_capability_roots(vec![]).await.unwrap(), [], "without roots, no request is sent");
 }
 
 #[tokio::test]
@@ -143,7 +143,7 @@ async fn configuration_is_read_only_from_servers_with_that_capability() {
 }
 
 #[tokio::test]
-async fn a_server_that_cannot_be_asked_has_no_capabilities() {
+async fn a_server_that_does_not_know_the_request_has_no_capabilities() {
     let server = ScriptedServer::new();
     server.on("environment/info", |_| {
         ScriptedReply::Error(METHOD_NOT_FOUND, "exec-server stub does not implement `environment/info` yet".into())

@@ -1,4 +1,4 @@
-//! Events from the server to their subscribers.
+//! Events that the server pushes, and their subscribers.
 
 use client::{ExecProcessEvent, ProcessOutputChunk, Stream};
 use testkit::ScriptedServer;
@@ -6,7 +6,7 @@ use testkit::scripted::{ScriptedReply, page};
 
 use crate::support::{connect, options, params, try_connect};
 
-fn said(seq: u64, bytes: &'static [u8]) -> ExecProcessEvent {
+fn output(seq: u64, bytes: &'static [u8]) -> ExecProcessEvent {
     ExecProcessEvent::Output(ProcessOutputChunk { seq, stream: Stream::Stdout, chunk: bytes.into() })
 }
 
@@ -25,12 +25,12 @@ async fn events_are_delivered_in_the_order_of_their_numbers() {
         received.push(event);
     }
     let exited = ExecProcessEvent::Exited { seq: 3, exit_code: 0, sandbox_denied: Some(false), timed_out: false };
-    assert_eq!(received, [said(1, b"one"), said(2, b"two"), exited, ExecProcessEvent::Closed { seq: 4 }]);
+    assert_eq!(received, [output(1, b"one"), output(2, b"two"), exited, ExecProcessEvent::Closed { seq: 4 }]);
     assert_eq!(server.count("process/read"), 0);
 }
 
 #[tokio::test]
-async fn a_noisy_process_delays_neither_others_nor_calls() {
+async fn a_noisy_process_delays_neither_other_processes_nor_calls() {
     let server = ScriptedServer::new();
     let client = connect(&server).await;
     let _noisy = client.start(params("noisy")).await.unwrap();
@@ -45,7 +45,7 @@ async fn a_noisy_process_delays_neither_others_nor_calls() {
 }
 
 #[tokio::test]
-async fn notifications_before_the_answer_to_a_resume_do_not_block_it() {
+async fn notifications_before_the_answer_to_a_resume_do_not_block_the_answer() {
     let server = ScriptedServer::new();
     server.on("initialize", |asked| {
         for seq in 1..=256 {
@@ -68,8 +68,8 @@ async fn events_before_the_answer_to_the_start_are_not_lost() {
     });
     let client = connect(&server).await;
     let process = client.start(params("p")).await.unwrap();
-    assert_eq!(process.sandbox_type(), None, "an old server does not say whether the sandbox denied something");
-    assert_eq!(process.events().next().await, Some(said(1, b"early")));
+    assert_eq!(process.sandbox_type(), None, "an old server does not name the sandbox");
+    assert_eq!(process.events().next().await, Some(output(1, b"early")));
 }
 
 #[tokio::test]
@@ -87,7 +87,7 @@ async fn events_that_a_late_subscriber_has_missed_are_read_once_and_not_doubled(
     let mut late = process.events();
     let mut received = Vec::new();
     while received.len() < 1024 {
-        let Some(ExecProcessEvent::Output(output)) = late.next().await else { panic!("it ends early") };
+        let Some(ExecProcessEvent::Output(output)) = late.next().await else { panic!("the events end early") };
         assert_eq!(output.seq, received.len() as u64 + 1);
         received.extend(output.chunk);
     }

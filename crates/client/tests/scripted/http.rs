@@ -6,10 +6,12 @@ use testkit::{ScriptedServer, base64, json};
 
 use crate::support::connect;
 
-fn answered(server: &ScriptedServer) {
+/// The server answers each HTTP request with an empty body.
+fn answer_requests(server: &ScriptedServer) {
     server.on("http/request", |_| ScriptedReply::Result(json!({"status": 200, "headers": [], "bodyBase64": ""})));
 }
 
+/// The server pushes a piece of the body of request `http-1`.
 fn delta(server: &ScriptedServer, seq: u64, bytes: &str, done: bool) {
     let delta = base64(bytes.as_bytes());
     let params = json!({"requestId": "http-1", "seq": seq, "deltaBase64": delta, "done": done, "error": null});
@@ -19,7 +21,7 @@ fn delta(server: &ScriptedServer, seq: u64, bytes: &str, done: bool) {
 #[tokio::test]
 async fn a_streamed_body_comes_in_pieces() {
     let server = ScriptedServer::new();
-    answered(&server);
+    answer_requests(&server);
     let client = connect(&server).await;
     let (response, body) = client.http_request_stream(HttpRequestParams::new("GET", "http://x/")).await.unwrap();
     assert_eq!(response.status, 200);
@@ -34,13 +36,13 @@ async fn a_streamed_body_comes_in_pieces() {
 #[tokio::test]
 async fn a_streamed_body_fails_at_once_when_the_connection_is_lost() {
     let server = ScriptedServer::new();
-    answered(&server);
+    answer_requests(&server);
     let client = connect(&server).await;
     let (_, mut body) = client.http_request_stream(HttpRequestParams::new("GET", "http://x/")).await.unwrap();
     delta(&server, 1, "one", false);
     assert_eq!(body.recv().await.unwrap().unwrap(), "one");
     server.cut();
-    let Some(Err(ExecServerError::HttpRequest(text))) = body.recv().await else { panic!("it goes on") };
+    let Some(Err(ExecServerError::HttpRequest(text))) = body.recv().await else { panic!("the body continues") };
     assert!(text.starts_with("exec-server transport disconnected"), "{text}");
     assert!(body.recv().await.is_none());
 }
@@ -48,14 +50,15 @@ async fn a_streamed_body_fails_at_once_when_the_connection_is_lost() {
 #[tokio::test]
 async fn a_missing_piece_fails_the_body() {
     let server = ScriptedServer::new();
-    answered(&server);
+    answer_requests(&server);
     let client = connect(&server).await;
     let (_, body) = client.http_request_stream(HttpRequestParams::new("GET", "http://x/")).await.unwrap();
     delta(&server, 2, "two", false);
     assert!(matches!(body.collect().await, Err(ExecServerError::HttpRequest(_))));
 }
 
-fn capable(server: &ScriptedServer) {
+/// The server can cancel and pause HTTP bodies.
+fn with_extensions(server: &ScriptedServer) {
     server.on("environment/info", |_| {
         let capabilities = json!({"httpCancel": true, "httpLimits": true});
         ScriptedReply::Result(json!({"shell": {"name": "sh", "path": "/bin/sh"}, "capabilities": capabilities}))
@@ -65,7 +68,7 @@ fn capable(server: &ScriptedServer) {
 #[tokio::test]
 async fn buffered_requests_get_an_id_from_the_client() {
     let server = ScriptedServer::new();
-    answered(&server);
+    answer_requests(&server);
     let client: Box<dyn HttpClient> = Box::new(connect(&server).await);
     let mut params = HttpRequestParams::new("GET", "http://x/");
     params.stream_response = true;
@@ -78,10 +81,10 @@ async fn buffered_requests_get_an_id_from_the_client() {
 }
 
 #[tokio::test]
-async fn a_dropped_body_is_cancelled_if_the_server_can() {
+async fn a_dropped_body_is_cancelled_if_the_server_supports_it() {
     let server = ScriptedServer::new();
-    answered(&server);
-    capable(&server);
+    answer_requests(&server);
+    with_extensions(&server);
     let client = connect(&server).await;
     let (_, mut body) = client.http_request_stream(HttpRequestParams::new("GET", "http://x/")).await.unwrap();
     delta(&server, 1, "one", false);
@@ -97,7 +100,7 @@ async fn a_dropped_body_is_cancelled_if_the_server_can() {
 async fn a_dropped_request_is_cancelled() {
     let server = ScriptedServer::new();
     server.on("http/request", |_| ScriptedReply::Silence);
-    capable(&server);
+    with_extensions(&server);
     let client = connect(&server).await;
     for (times, is_streamed) in [(1, false), (2, true)] {
         let params = HttpRequestParams::new("GET", "http://x/");
@@ -109,7 +112,7 @@ async fn a_dropped_request_is_cancelled() {
             }
         };
         tokio::select! {
-            _ = request => panic!("it was answered"),
+            _ = request => panic!("the request was answered"),
             _ = server.wait_for("http/request", times) => {}
         }
         let cancelled = server.wait_for("http/cancel", times).await.params;
@@ -121,9 +124,9 @@ async fn a_dropped_request_is_cancelled() {
 async fn finished_requests_and_those_of_an_old_server_are_not_cancelled() {
     for is_old in [true, false] {
         let server = ScriptedServer::new();
-        answered(&server);
+        answer_requests(&server);
         if !is_old {
-            capable(&server);
+            with_extensions(&server);
         }
         let client = connect(&server).await;
         let (_, mut body) = client.http_request_stream(HttpRequestParams::new("GET", "http://x/")).await.unwrap();
@@ -148,8 +151,8 @@ const BLOCK: usize = 1 << 20;
 #[tokio::test]
 async fn a_slow_reader_pauses_and_resumes_the_body() {
     let server = ScriptedServer::new();
-    answered(&server);
-    capable(&server);
+    answer_requests(&server);
+    with_extensions(&server);
     let client = connect(&server).await;
     let (_, mut body) = client.http_request_stream(HttpRequestParams::new("GET", "http://x/")).await.unwrap();
     let block = "x".repeat(BLOCK);
@@ -158,7 +161,7 @@ async fn a_slow_reader_pauses_and_resumes_the_body() {
     }
     let paused = server.wait_for("http/flow", 1).await.params;
     assert_eq!(paused, json!({"requestId": "http-1", "paused": true}));
-    // More than an old server may have in flight.
+    // More than an old server, which cannot pause, may send unread.
     for seq in 7..=30 {
         delta(&server, seq, &block, false);
     }
@@ -173,8 +176,8 @@ async fn a_slow_reader_pauses_and_resumes_the_body() {
 #[tokio::test]
 async fn a_body_is_resumed_when_its_reader_has_caught_up() {
     let server = ScriptedServer::new();
-    answered(&server);
-    capable(&server);
+    answer_requests(&server);
+    with_extensions(&server);
     let client = connect(&server).await;
     let (_, mut body) = client.http_request_stream(HttpRequestParams::new("GET", "http://x/")).await.unwrap();
     let block = "x".repeat(BLOCK);
@@ -196,13 +199,13 @@ async fn an_old_server_that_sends_too_much_fails_the_body() {
         (20, "x".repeat(BLOCK), "queued body deltas exceed 16777216"),
     ] {
         let server = ScriptedServer::new();
-        answered(&server);
+        answer_requests(&server);
         let client = connect(&server).await;
         let (_, body) = client.http_request_stream(HttpRequestParams::new("GET", "http://x/")).await.unwrap();
         for seq in 1..=pieces {
             delta(&server, seq, &bytes, false);
         }
-        // This answer comes after all pushed pieces.
+        // This answer comes after all pushed pieces, so the client has them all.
         client.environment_status().await.unwrap();
         let error = body.collect().await.unwrap_err().to_string();
         assert!(error.contains(words), "{error}");
@@ -213,7 +216,7 @@ async fn an_old_server_that_sends_too_much_fails_the_body() {
 #[tokio::test]
 async fn bodies_of_an_old_server_share_one_limit_for_waiting_pieces() {
     let server = ScriptedServer::new();
-    answered(&server);
+    answer_requests(&server);
     let client = connect(&server).await;
     let (_, first) = client.http_request_stream(HttpRequestParams::new("GET", "http://x/")).await.unwrap();
     let (_, second) = client.http_request_stream(HttpRequestParams::new("GET", "http://x/")).await.unwrap();
@@ -233,9 +236,9 @@ async fn bodies_of_an_old_server_share_one_limit_for_waiting_pieces() {
 }
 
 #[tokio::test]
-async fn a_piece_over_a_megabyte_breaks_the_connection() {
+async fn a_piece_over_a_mebibyte_ends_the_connection() {
     let server = ScriptedServer::new();
-    answered(&server);
+    answer_requests(&server);
     let client = connect(&server).await;
     let (_, body) = client.http_request_stream(HttpRequestParams::new("GET", "http://x/")).await.unwrap();
     delta(&server, 1, &"x".repeat(BLOCK + 1), false);

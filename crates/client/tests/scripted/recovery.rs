@@ -4,7 +4,7 @@ use client::{ConnectionState, ExecProcessEvent, ExecServerError, WriteStatus};
 use testkit::scripted::{ScriptedReply, page};
 use testkit::{ScriptedServer, Value, base64, eventually, json};
 
-use crate::support::{connect, connect_once, fails, params, reaches, words};
+use crate::support::{connect, connect_once, error_text, fails, params, reaches};
 
 #[tokio::test]
 async fn a_client_that_cannot_reconnect_fails_its_processes_and_refuses_new_ones() {
@@ -60,7 +60,7 @@ async fn a_session_that_the_server_does_not_know_ends_the_recovery() {
     server.cut();
     let text =
         "exec-server transport disconnected; failed to resume exec-server session: unknown session id session-1";
-    assert_eq!(words(client.environment_status().await), text);
+    assert_eq!(error_text(client.environment_status().await), text);
     assert_eq!(server.count("initialize"), 2);
 }
 
@@ -85,13 +85,13 @@ async fn a_resume_that_is_refused_because_the_session_is_attached_is_repeated() 
 async fn events_right_after_the_answer_to_an_attach_are_not_missed() {
     let server = ScriptedServer::new();
     let client = connect(&server).await;
-    // The server takes pushed events for received, and may have dropped them.
-    let gone = json!({"chunks": [], "nextSeq": 4, "exited": false, "closed": false, "failure": null, "exitCode": null,
+    // The server counts pushed events as received, and may have dropped them since.
+    let dropped = json!({"chunks": [], "nextSeq": 4, "exited": false, "closed": false, "failure": null, "exitCode": null,
         "oldestSeq": 4, "gap": true, "droppedBytes": 12});
     let mut is_first = true;
     server.on("process/read", move |_| match std::mem::replace(&mut is_first, false) {
         true => ScriptedReply::Silence,
-        false => ScriptedReply::Result(gone.clone()),
+        false => ScriptedReply::Result(dropped.clone()),
     });
     let (process, ()) = tokio::join!(client.attach("p"), async {
         let asked = server.wait_for("process/read", 1).await;
@@ -101,9 +101,11 @@ async fn events_right_after_the_answer_to_an_attach_are_not_missed() {
     });
     let process = process.unwrap();
     let mut events = process.events();
-    for (seq, said) in [(1, "one"), (2, "two"), (3, "three")] {
-        let Some(ExecProcessEvent::Output(output)) = events.next().await else { panic!("the output {seq}") };
-        assert_eq!((output.seq, &output.chunk[..]), (seq, said.as_bytes()));
+    for (seq, text) in [(1, "one"), (2, "two"), (3, "three")] {
+        let Some(ExecProcessEvent::Output(output)) = events.next().await else {
+            panic!("output {seq} does not come")
+        };
+        assert_eq!((output.seq, &output.chunk[..]), (seq, text.as_bytes()));
     }
 }
 
@@ -112,18 +114,18 @@ async fn a_process_whose_attach_was_cancelled_can_be_attached_again() {
     let server = ScriptedServer::new();
     let client = connect(&server).await;
     server.on("process/read", |_| ScriptedReply::Error(-32600, "unknown process id p".into()));
-    assert_eq!(words(client.attach("p").await), "unknown process id p");
+    assert_eq!(error_text(client.attach("p").await), "unknown process id p");
     server.on("process/read", |_| ScriptedReply::Silence);
     tokio::select! {
-        _ = client.attach("p") => panic!("nobody answered"),
+        _ = client.attach("p") => panic!("the server does not answer"),
         _ = server.wait_for("process/read", 2) => {}
     }
     server.on("process/read", |_| ScriptedReply::Result(page([], 1)));
     assert!(client.attach("p").await.is_ok());
 }
 
-/// Answers once like a server whose session another connection has taken over.
-fn taken_once(server: &ScriptedServer, method: &str, then: Value) {
+/// The first answer to this method says that another connection has taken the session over. All later answers are `then`.
+fn refuse_once_as_taken_over(server: &ScriptedServer, method: &str, then: Value) {
     let mut is_first = true;
     server.on(method, move |_| match std::mem::replace(&mut is_first, false) {
         // The kind of the error counts, not its text.
@@ -140,13 +142,13 @@ fn taken_once(server: &ScriptedServer, method: &str, then: Value) {
 async fn a_session_that_was_taken_over_is_resumed() {
     let server = ScriptedServer::new();
     let client = connect(&server).await;
-    taken_once(&server, "environment/status", json!({"status": "ready"}));
+    refuse_once_as_taken_over(&server, "environment/status", json!({"status": "ready"}));
     assert!(client.environment_status().await.is_ok());
     assert_eq!((server.count("initialize"), server.count("environment/status")), (2, 2));
 }
 
 #[tokio::test]
-async fn a_session_that_was_taken_over_is_not_resumed_if_the_server_has_observers() {
+async fn a_session_that_was_taken_over_is_not_resumed_if_the_server_knows_observers() {
     let server = ScriptedServer::new();
     server.on("environment/info", |_| {
         let shell = json!({"name": "sh", "path": "/bin/sh"});
@@ -155,9 +157,9 @@ async fn a_session_that_was_taken_over_is_not_resumed_if_the_server_has_observer
     let client = connect(&server).await;
     assert!(client.capabilities().await.unwrap().session_observe);
     let process = client.start(params("p")).await.unwrap();
-    taken_once(&server, "environment/status", json!({"status": "ready"}));
+    refuse_once_as_taken_over(&server, "environment/status", json!({"status": "ready"}));
     let text = "another client attached to this session";
-    assert_eq!(words(client.environment_status().await), text);
+    assert_eq!(error_text(client.environment_status().await), text);
     assert_eq!(process.events().next().await, Some(ExecProcessEvent::Failed(text.into())));
     assert_eq!(server.count("initialize"), 1);
 }
@@ -167,9 +169,9 @@ async fn a_session_that_is_taken_over_during_the_catch_up_is_resumed() {
     let server = ScriptedServer::new();
     let client = connect(&server).await;
     let process = client.start(params("p")).await.unwrap();
-    taken_once(&server, "process/read", page([(1, b"one".to_vec())], 2));
+    refuse_once_as_taken_over(&server, "process/read", page([(1, b"one".to_vec())], 2));
     // After a failed attempt the client asks for the capabilities of the server before it catches up.
-    taken_once(&server, "environment/info", json!({"shell": {"name": "sh", "path": "/bin/sh"}}));
+    refuse_once_as_taken_over(&server, "environment/info", json!({"shell": {"name": "sh", "path": "/bin/sh"}}));
     let mut events = process.events();
     server.cut();
     let Some(ExecProcessEvent::Output(output)) = events.next().await else { panic!("the output that was missed") };
@@ -214,10 +216,10 @@ async fn signals_and_terminations_are_not_repeated() {
     let client = connect(&server).await;
     let process = client.start(params("p")).await.unwrap();
     server.on("process/signal", |_| ScriptedReply::Cut);
-    assert_eq!(words(process.signal(client::Signal::Interrupt).await), "exec-server transport disconnected");
+    assert_eq!(error_text(process.signal(client::Signal::Interrupt).await), "exec-server transport disconnected");
     reaches(&client, |state| *state == ConnectionState::Connected).await;
     server.on("process/terminate", |_| ScriptedReply::Cut);
-    assert_eq!(words(process.terminate().await), "exec-server transport disconnected");
+    assert_eq!(error_text(process.terminate().await), "exec-server transport disconnected");
     assert!(client.environment_status().await.is_ok());
     assert_eq!((server.count("process/signal"), server.count("process/terminate")), (1, 1));
 }
@@ -322,7 +324,7 @@ async fn a_process_that_was_closed_without_an_exit_meanwhile_ends() {
         ScriptedReply::Result(answer)
     });
     server.cut();
-    assert_eq!(words(process.wait().await), "the server closed the process and did not say how it exited");
+    assert_eq!(error_text(process.wait().await), "the server closed the process and did not say how it exited");
 }
 
 #[tokio::test]

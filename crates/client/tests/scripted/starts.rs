@@ -7,7 +7,7 @@ use testkit::{ScriptedServer, json};
 use crate::support::{connect, params};
 
 #[tokio::test]
-async fn a_cancelled_start_frees_its_id_at_once_and_is_ended_when_it_is_answered() {
+async fn a_cancelled_start_frees_its_id_at_once_and_its_process_is_killed_after_the_answer() {
     let server = ScriptedServer::new();
     server.on("process/start", |_| ScriptedReply::Silence);
     let client = connect(&server).await;
@@ -27,7 +27,7 @@ async fn a_cancelled_start_frees_its_id_at_once_and_is_ended_when_it_is_answered
 }
 
 #[tokio::test]
-async fn a_cancelled_start_that_fails_is_not_ended() {
+async fn a_cancelled_start_that_fails_needs_no_kill() {
     let server = ScriptedServer::new();
     server.on("process/start", |_| ScriptedReply::Silence);
     let client = connect(&server).await;
@@ -44,7 +44,7 @@ async fn a_cancelled_start_that_fails_is_not_ended() {
 }
 
 #[tokio::test]
-async fn a_start_lost_with_its_connection_is_ended_over_the_next_and_never_adopted() {
+async fn the_process_of_a_lost_start_is_killed_over_the_next_connection() {
     let server = ScriptedServer::new();
     server.on("process/start", |_| ScriptedReply::Cut);
     let mut is_first = true;
@@ -64,7 +64,7 @@ async fn a_start_lost_with_its_connection_is_ended_over_the_next_and_never_adopt
 }
 
 #[tokio::test]
-async fn a_process_whose_handle_was_dropped_is_ended_even_after_a_cut() {
+async fn a_process_whose_handle_was_dropped_is_killed_even_after_a_cut() {
     let server = ScriptedServer::new();
     let client = connect(&server).await;
     let process = client.start(params("p")).await.unwrap();

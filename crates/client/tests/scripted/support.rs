@@ -30,7 +30,7 @@ pub(crate) fn options() -> ExecServerClientConnectOptions {
     ExecServerClientConnectOptions { client_name: "test".into(), ..Default::default() }
 }
 
-/// A client that can reconnect, and has done its handshake.
+/// A client that can reconnect, and has finished its handshake.
 pub(crate) async fn connect(server: &ScriptedServer) -> ExecServerClient {
     let client = try_connect(server, options()).await.unwrap();
     server.wait_for("initialized", 1).await;
@@ -52,11 +52,12 @@ pub(crate) async fn connect_once(server: &ScriptedServer) -> ExecServerClient {
     client
 }
 
+/// The params to start a process with this id.
 pub(crate) fn params(id: &str) -> StartParams {
     StartParams::new(id, ["true"], "file:///".parse().unwrap())
 }
 
-/// Waits for a state of the connection.
+/// Waits until the state of the connection is as wanted.
 pub(crate) async fn reaches(
     client: &ExecServerClient,
     wanted: impl FnMut(&ConnectionState) -> bool,
@@ -65,6 +66,7 @@ pub(crate) async fn reaches(
     state.wait_for(wanted).await.unwrap().clone()
 }
 
+/// Waits until the client has failed, and returns its error text.
 pub(crate) async fn fails(client: &ExecServerClient) -> String {
     match reaches(client, |state| matches!(state, ConnectionState::Failed(_))).await {
         ConnectionState::Failed(text) => text,
@@ -72,8 +74,8 @@ pub(crate) async fn fails(client: &ExecServerClient) -> String {
     }
 }
 
-/// The text of an error.
-pub(crate) fn words<T>(result: Result<T, ExecServerError>) -> String {
+/// The text of the error of a call that must fail.
+pub(crate) fn error_text<T>(result: Result<T, ExecServerError>) -> String {
     match result {
         Ok(_) => panic!("the call should have failed"),
         Err(error) => error.to_string(),

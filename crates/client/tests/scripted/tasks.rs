@@ -1,4 +1,4 @@
-//! The tasks of a client end with it, and a server cannot fill its queues without bound.
+//! All tasks of a client end when the client ends, and a server cannot fill the queues of a client without bound.
 
 use client::{Connecting, EventsLagged, ExecProcessEvent, ExecServerClient, ServerConnector};
 use testkit::scripted::ScriptedReply;
@@ -7,8 +7,8 @@ use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::support::{connect, options, params};
 
-/// Connects clients of another runtime. The tasks of the server stay in the runtime of the test, so the metrics of the other one count the
-/// tasks of the client alone.
+/// Connects a client that runs in another tokio runtime. The tasks of the scripted server stay in the runtime of the test, so the metrics
+/// of the other runtime count only the tasks of the client.
 struct CrossRuntimeConnector {
     server: ScriptedServer,
     server_runtime: Handle,
@@ -17,7 +17,7 @@ struct CrossRuntimeConnector {
 impl ServerConnector for CrossRuntimeConnector {
     fn connect(&self) -> Connecting<'_> {
         Box::pin(async {
-            let _server_tasks_go_there = self.server_runtime.enter();
+            let _spawns_in_server_runtime = self.server_runtime.enter();
             Ok(self.server.dial().into())
         })
     }
@@ -41,7 +41,7 @@ fn client_runtime() -> Runtime {
 
 async fn no_task_is_left(runtime: Runtime) {
     eventually("no task of the client is left", || (runtime.metrics().num_alive_tasks() == 0).then_some(())).await;
-    // Waiting for its threads is not possible in a task.
+    // A task cannot wait for the threads of a runtime.
     runtime.shutdown_background();
 }
 
@@ -62,7 +62,7 @@ async fn a_closed_client_leaves_no_task() {
         drop(process);
         metrics.num_alive_tasks()
     });
-    // The runtime may still have to forget a task that has ended.
+    // The runtime may still count a task that has just ended.
     let tasks = tasks_after_close.await.unwrap();
     assert!(tasks <= 2, "{tasks} tasks are alive although close() has returned");
     no_task_is_left(runtime).await;
@@ -96,11 +96,11 @@ async fn a_refused_client_leaves_no_task() {
     no_task_is_left(runtime).await;
 }
 
-/// More events than a feed keeps.
+/// More events than the feed of a process, the queue for its subscribers, keeps.
 const FLOOD: u64 = 70_000;
 
 #[tokio::test]
-async fn a_server_that_floods_a_process_with_events_meets_a_bound() {
+async fn unread_events_of_a_process_are_bounded() {
     let server = ScriptedServer::new();
     // Without `processFlow` the client cannot pause the process.
     server.on("environment/info", |_| ScriptedReply::Result(json!({"shell": {"name": "sh", "path": "/bin/sh"}})));

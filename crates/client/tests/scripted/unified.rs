@@ -63,8 +63,8 @@ async fn a_command_is_started_as_requested() {
     running.abort();
     let params = server.wait_for("process/start", 1).await.params;
     assert_eq!(params["argv"], json!(["/bin/sh", "-c", "echo $X"]), "the shell of the environment");
-    let told = ["cwd", "env", "envPolicy", "tty", "pipeStdin", "timeoutMs"].map(|name| params[name].clone());
-    assert_eq!(json!(told), json!(["file:///tmp", {"X": "1"}, null, true, false, 3000]));
+    let sent = ["cwd", "env", "envPolicy", "tty", "pipeStdin", "timeoutMs"].map(|name| params[name].clone());
+    assert_eq!(json!(sent), json!(["file:///tmp", {"X": "1"}, null, true, false, 3000]));
 }
 
 #[tokio::test]
@@ -89,7 +89,7 @@ async fn an_exit_that_does_not_say_whether_the_sandbox_denied_something_needs_on
 }
 
 #[tokio::test]
-async fn events_before_the_first_look_are_not_lost() {
+async fn events_before_the_answer_to_the_start_are_not_lost() {
     let server = ScriptedServer::new();
     let exec = unified(&server).await;
     let letter = |seq: u64| vec![b'a' + (seq % 26) as u8];
@@ -131,8 +131,8 @@ async fn a_command_that_can_no_longer_be_followed_returns_the_error() {
     let exec = UnifiedExec::new(connect_once(&server).await, Default::default());
     let (running, id) = begin(&server, &exec, request(), 1).await;
     server.output(&id, 1, "so far");
-    // The cut must not overtake the output.
-    server.connection().request(1, "is/it/there", json!({}));
+    // The answer shows that the client has the output, so the cut does not overtake it.
+    server.connection().request(1, "test/echo", json!({}));
     server.wait_for_answer(1).await;
     server.cut();
     let response = running.await.unwrap().unwrap();
@@ -155,12 +155,12 @@ async fn an_empty_command_is_refused() {
 async fn a_dropped_future_leaves_no_process() {
     let server = ScriptedServer::new();
     let exec = unified(&server).await;
-    // Dropped while the command runs.
+    // The future is dropped while the command runs.
     let (running, id) = begin(&server, &exec, request(), 1).await;
     server.output(&id, 1, "busy");
     running.abort();
     assert_eq!(server.wait_for("process/terminate", 1).await.params, json!({"processId": id}));
-    // Dropped before the start is answered.
+    // The future is dropped before the start is answered.
     server.on("process/start", |_| ScriptedReply::Silence);
     let (running, id) = begin(&server, &exec, request(), 2).await;
     running.abort();

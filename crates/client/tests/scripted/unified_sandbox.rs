@@ -12,12 +12,13 @@ use testkit::{ScriptedServer, json};
 use crate::support::connect;
 use crate::unified::{begin, request, unified};
 
-struct Always {
+/// Gives the same answer to each request, and counts the requests.
+struct FixedDecider {
     answer: Approval,
     asked: AtomicUsize,
 }
 
-impl ApprovalDecider for Always {
+impl ApprovalDecider for FixedDecider {
     fn decide<'a>(&'a self, request: ApprovalRequest<'a>) -> Deciding<'a> {
         assert_eq!(request.argv, ["make", "test"]);
         assert!(request.denied.sandbox_denied && request.denied.output == "no!");
@@ -26,7 +27,7 @@ impl ApprovalDecider for Always {
     }
 }
 
-fn confined() -> ExecCommandRequest {
+fn sandboxed_request() -> ExecCommandRequest {
     let mut request = request();
     request.sandbox = Some(raw(r#"{"mode":"read-only"}"#));
     request
@@ -37,7 +38,7 @@ fn raw(text: &str) -> Box<serde_json::value::RawValue> {
 }
 
 /// A server on which every command is denied something and ends.
-fn refusing() -> ScriptedServer {
+fn server_that_denies() -> ScriptedServer {
     let server = ScriptedServer::new();
     server.on("process/start", |asked| {
         let id = asked.params["processId"].as_str().unwrap();
@@ -49,17 +50,17 @@ fn refusing() -> ScriptedServer {
     server
 }
 
-async fn deciding(server: &ScriptedServer, answer: Approval) -> (UnifiedExec, Arc<Always>) {
-    let decider = Arc::new(Always { answer, asked: AtomicUsize::new(0) });
+async fn unified_with_decider(server: &ScriptedServer, answer: Approval) -> (UnifiedExec, Arc<FixedDecider>) {
+    let decider = Arc::new(FixedDecider { answer, asked: AtomicUsize::new(0) });
     let options = UnifiedExecOptions { approval: Some(decider.clone()), ..Default::default() };
     (UnifiedExec::new(connect(server).await, options), decider)
 }
 
 #[tokio::test]
 async fn a_denial_that_was_pushed_needs_no_read() {
-    let server = refusing();
+    let server = server_that_denies();
     let exec = unified(&server).await;
-    let response = exec.exec_command(confined()).await.unwrap();
+    let response = exec.exec_command(sandboxed_request()).await.unwrap();
     assert_eq!((response.output.as_str(), response.exit_code), ("no!", Some(1)));
     assert!(response.sandbox_denied && !response.ran_without_sandbox);
     assert_eq!((server.count("process/start"), server.count("process/read")), (1, 0));
@@ -70,9 +71,9 @@ async fn a_denial_that_was_pushed_needs_no_read() {
 
 #[tokio::test]
 async fn with_approval_the_command_runs_again_without_the_sandbox() {
-    let server = refusing();
-    let (exec, decider) = deciding(&server, Approval::Approved).await;
-    let response = exec.exec_command(confined()).await.unwrap();
+    let server = server_that_denies();
+    let (exec, decider) = unified_with_decider(&server, Approval::Approved).await;
+    let response = exec.exec_command(sandboxed_request()).await.unwrap();
     assert!(response.ran_without_sandbox, "{response:?}");
     assert_eq!(decider.asked.load(Ordering::SeqCst), 1, "the second run needs no approval");
     let starts: Vec<_> = server.asked().into_iter().filter(|asked| asked.method == "process/start").collect();
@@ -84,27 +85,27 @@ async fn with_approval_the_command_runs_again_without_the_sandbox() {
 
 #[tokio::test]
 async fn without_approval_the_denial_is_the_result() {
-    let server = refusing();
-    let (exec, decider) = deciding(&server, Approval::Refused).await;
-    let response = exec.exec_command(confined()).await.unwrap();
+    let server = server_that_denies();
+    let (exec, decider) = unified_with_decider(&server, Approval::Refused).await;
+    let response = exec.exec_command(sandboxed_request()).await.unwrap();
     assert!(response.sandbox_denied && !response.ran_without_sandbox && response.output == "no!");
     assert_eq!((decider.asked.load(Ordering::SeqCst), server.count("process/start")), (1, 1));
 }
 
 #[tokio::test]
 async fn without_a_sandbox_no_approval_is_requested() {
-    let server = refusing();
-    let (exec, decider) = deciding(&server, Approval::Approved).await;
+    let server = server_that_denies();
+    let (exec, decider) = unified_with_decider(&server, Approval::Approved).await;
     let response = exec.exec_command(request()).await.unwrap();
     assert!(response.sandbox_denied && !response.ran_without_sandbox);
     assert_eq!((decider.asked.load(Ordering::SeqCst), server.count("process/start")), (0, 1));
 }
 
 #[tokio::test]
-async fn processes_of_a_denied_command_are_ended_before_the_second_run() {
+async fn processes_of_a_denied_command_are_killed_before_the_second_run() {
     let server = ScriptedServer::new();
-    let (exec, _) = deciding(&server, Approval::Approved).await;
-    let mut request = confined();
+    let (exec, _) = unified_with_decider(&server, Approval::Approved).await;
+    let mut request = sandboxed_request();
     request.yield_time = std::time::Duration::from_millis(200);
     let (running, first) = begin(&server, &exec, request, 1).await;
     server.output(&first, 1, "no!");

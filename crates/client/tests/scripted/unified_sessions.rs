@@ -25,7 +25,8 @@ async fn background(exec: &UnifiedExec) -> ExecSessionId {
     response.session.unwrap()
 }
 
-fn patient(session: ExecSessionId, chars: &str) -> WriteStdinRequest {
+/// A write whose call waits for up to 20 seconds.
+fn long_wait(session: ExecSessionId, chars: &str) -> WriteStdinRequest {
     WriteStdinRequest { yield_time: Duration::from_secs(20), ..WriteStdinRequest::new(session, chars) }
 }
 
@@ -55,20 +56,20 @@ async fn each_call_writes_its_input_and_returns_new_output() {
         asked.connection.output("1", 2, "42\n");
         ScriptedReply::Result(json!({"status": "accepted"}))
     });
-    let request = WriteStdinRequest { settle: Some(Duration::from_millis(20)), ..patient(session, "6*7\n") };
+    let request = WriteStdinRequest { settle: Some(Duration::from_millis(20)), ..long_wait(session, "6*7\n") };
     let response = exec.write_stdin(request).await.unwrap();
     assert_eq!((response.output.as_str(), response.stdin), (">>> 42\n", StdinOutcome::Taken));
     assert_eq!(response.session, Some(session));
     server.output(&id, 3, b"bye\xff");
     server.exited(&id, 4, 0);
     server.closed(&id, 5);
-    let last = exec.write_stdin(patient(session, "")).await.unwrap();
+    let last = exec.write_stdin(long_wait(session, "")).await.unwrap();
     assert_eq!((last.output.as_str(), last.exit_code, last.session), ("bye\u{fffd}", Some(0), None));
     assert_eq!(server.count("process/read"), 0);
-    let gone = exec.write_stdin(patient(session, "more")).await.unwrap_err();
+    let gone = exec.write_stdin(long_wait(session, "more")).await.unwrap_err();
     assert_eq!(gone.to_string(), "session 1 has ended with exit code 0; start the command again");
     assert!(matches!(gone, UnifiedExecError::SessionEnded { exit_code: Some(0), .. }));
-    let unknown = exec.write_stdin(patient(ExecSessionId(99), "")).await.unwrap_err();
+    let unknown = exec.write_stdin(long_wait(ExecSessionId(99), "")).await.unwrap_err();
     assert_eq!(unknown.to_string(), "unknown session 99");
 }
 
@@ -82,14 +83,14 @@ async fn a_write_to_a_closed_stdin_ends_the_command() {
             asked.connection.output("1", 1, "last words");
             ScriptedReply::Result(json!({"status": status}))
         });
-        let response = exec.write_stdin(patient(session, "x")).await.unwrap();
+        let response = exec.write_stdin(long_wait(session, "x")).await.unwrap();
         assert_eq!((response.stdin, response.session), (StdinOutcome::Closed, None), "{status}");
         assert_eq!((response.output.as_str(), response.exit_code), ("last words", None));
         assert!(matches!(
-            exec.write_stdin(patient(session, "")).await,
+            exec.write_stdin(long_wait(session, "")).await,
             Err(UnifiedExecError::SessionEnded { exit_code: None, .. })
         ));
-        // No process is left of it.
+        // The process is killed.
         server.wait_for("process/terminate", 1).await;
     }
 }
@@ -105,7 +106,7 @@ async fn an_exit_in_flight_is_reported_with_the_closed_stdin() {
         asked.connection.push("process/closed", json!({"processId": "1", "seq": 2}));
         ScriptedReply::Silence
     });
-    let response = exec.write_stdin(patient(session, "x")).await.unwrap();
+    let response = exec.write_stdin(long_wait(session, "x")).await.unwrap();
     assert_eq!((response.stdin, response.exit_code), (StdinOutcome::Closed, Some(3)));
 }
 
@@ -116,7 +117,7 @@ async fn a_command_without_stdin_refuses_input_and_continues() {
     let mut request = request();
     request.yield_time = Duration::ZERO;
     let session = exec.exec_command(request).await.unwrap().session.unwrap();
-    let refused = exec.write_stdin(patient(session, "x")).await.unwrap_err();
+    let refused = exec.write_stdin(long_wait(session, "x")).await.unwrap_err();
     assert_eq!(refused.to_string(), "session 1 has no stdin; start the command with tty or stdin to write to it");
     assert_eq!((server.count("process/write"), exec.sessions()), (0, vec![session]));
 }
@@ -127,7 +128,7 @@ async fn a_write_that_is_not_accepted_does_not_outlast_the_yield_time() {
     let exec = unified(&server).await;
     let session = background(&exec).await;
     server.on("process/write", |_| ScriptedReply::Silence);
-    let response = exec.write_stdin(patient(session, "x")).await.unwrap();
+    let response = exec.write_stdin(long_wait(session, "x")).await.unwrap();
     assert_eq!((response.stdin, response.session), (StdinOutcome::Pending, Some(session)));
     assert_eq!(response.wall_time.as_secs(), 20);
 }
@@ -154,7 +155,7 @@ async fn the_end_of_a_command_in_the_background_is_pushed() {
     );
     assert_eq!((completion.output_tail.as_str(), completion.failure), ("done", None));
     assert_eq!((server.count("process/read"), server.count("process/write")), (0, 0));
-    let collected = exec.write_stdin(patient(session, "too late")).await.unwrap();
+    let collected = exec.write_stdin(long_wait(session, "too late")).await.unwrap();
     assert_eq!((collected.output.as_str(), collected.stdin), ("done", StdinOutcome::Closed));
     assert_eq!(server.count("process/write"), 0);
     drop(exec);
@@ -162,7 +163,7 @@ async fn the_end_of_a_command_in_the_background_is_pushed() {
 }
 
 #[tokio::test]
-async fn the_number_of_commands_is_limited_and_ended_ones_are_dropped_first() {
+async fn the_number_of_commands_is_limited_and_ended_commands_are_dropped_first() {
     let server = ScriptedServer::new();
     let options = UnifiedExecOptions { max_sessions: 2, ..Default::default() };
     let exec = UnifiedExec::new(connect(&server).await, options);
@@ -176,13 +177,13 @@ async fn the_number_of_commands_is_limited_and_ended_ones_are_dropped_first() {
     completions.recv().await.unwrap();
     let third = background(&exec).await;
     assert_eq!(exec.sessions(), [second, third]);
-    let forgotten = exec.write_stdin(patient(first, "")).await.unwrap_err();
+    let forgotten = exec.write_stdin(long_wait(first, "")).await.unwrap_err();
     assert!(matches!(forgotten, UnifiedExecError::SessionEnded { exit_code: Some(5), .. }));
     assert_eq!(server.count("process/terminate"), 0);
 }
 
 #[tokio::test]
-async fn dropping_the_last_clone_ends_all_commands() {
+async fn dropping_the_last_clone_kills_all_commands() {
     let server = ScriptedServer::new();
     let exec = unified(&server).await;
     let session = background(&exec).await;
@@ -195,7 +196,7 @@ async fn dropping_the_last_clone_ends_all_commands() {
 }
 
 #[tokio::test]
-async fn a_command_can_be_interrupted_and_ended() {
+async fn a_command_can_be_interrupted_and_killed() {
     let server = ScriptedServer::new();
     let exec = unified(&server).await;
     let session = background(&exec).await;
@@ -212,7 +213,7 @@ async fn a_command_can_be_interrupted_and_ended() {
 }
 
 #[tokio::test]
-async fn an_end_that_the_server_refuses_changes_nothing() {
+async fn a_terminate_that_the_server_refuses_changes_nothing() {
     let server = ScriptedServer::new();
     let exec = unified(&server).await;
     let session = background(&exec).await;

@@ -1,4 +1,4 @@
-//! Watches on servers that do not keep them.
+//! Watches and searches whose connection is lost, and servers that forget a watch or have none.
 
 use client::{Changes, ExecServerError};
 use testkit::scripted::ScriptedReply;
@@ -6,7 +6,7 @@ use testkit::{ScriptedServer, Value, json};
 
 use crate::support::connect;
 
-fn can_watch(server: &ScriptedServer) {
+fn with_watch_and_search(server: &ScriptedServer) {
     server.on("environment/info", |_| {
         let capabilities = json!({"fsWatch": true, "fsSearch": true});
         ScriptedReply::Result(json!({"shell": {"name": "sh", "path": "/bin/sh"}, "capabilities": capabilities}))
@@ -26,9 +26,9 @@ fn path(changes: Option<Result<Changes, ExecServerError>>) -> String {
 }
 
 #[tokio::test]
-async fn after_a_cut_a_watch_is_continued_after_its_last_message() {
+async fn after_a_cut_a_watch_continues_after_its_last_message() {
     let server = ScriptedServer::new();
-    can_watch(&server);
+    with_watch_and_search(&server);
     let client = connect(&server).await;
     let mut watch = client.watch(&"file:///tree".parse().unwrap(), true).await.unwrap();
     let asked = server.wait_for("fs/watch", 1).await.params;
@@ -38,7 +38,7 @@ async fn after_a_cut_a_watch_is_continued_after_its_last_message() {
     assert_eq!(path(watch.recv().await), "file:///tree/1");
     server.cut();
     assert_eq!(server.wait_for("fs/watch", 2).await.params["afterSeq"], 1);
-    // The last message again, and then the one that was missed.
+    // The server repeats the last message, and then sends the missed message.
     changed(&server, &id, 1, "file:///tree/1");
     changed(&server, &id, 2, "file:///tree/2");
     assert_eq!(path(watch.recv().await), "file:///tree/2");
@@ -50,7 +50,7 @@ async fn after_a_cut_a_watch_is_continued_after_its_last_message() {
 async fn long_paths_without_end_take_little_memory() {
     const SENT: usize = 96;
     let server = ScriptedServer::new();
-    can_watch(&server);
+    with_watch_and_search(&server);
     let client = connect(&server).await;
     let mut watch = client.watch(&"file:///tree".parse().unwrap(), true).await.unwrap();
     let id = server.wait_for("fs/watch", 1).await.params["watchId"].clone();
@@ -58,7 +58,7 @@ async fn long_paths_without_end_take_little_memory() {
         changed(&server, &id, seq as u64, &format!("file:///tree/{}", "x".repeat(1 << 20)));
     }
     changed(&server, &id, SENT as u64 + 1, "file:///tree/last");
-    // This answer comes after all pushed changes.
+    // This answer comes after all pushed changes, so the client has them all.
     client.environment_status().await.unwrap();
     let (mut overflows, mut kept) = (0, 0);
     loop {
@@ -69,14 +69,14 @@ async fn long_paths_without_end_take_little_memory() {
             break;
         }
     }
-    assert_eq!(overflows, 1, "the subscriber is told once that changes are missing");
+    assert_eq!(overflows, 1, "the reader gets one overflow");
     assert!(kept < 40 << 20, "{kept} bytes of paths have waited");
 }
 
 #[tokio::test]
 async fn a_watch_that_the_server_does_not_know_is_created_again_with_an_overflow() {
     let server = ScriptedServer::new();
-    can_watch(&server);
+    with_watch_and_search(&server);
     let client = connect(&server).await;
     let mut watch = client.watch(&"file:///tree".parse().unwrap(), false).await.unwrap();
     let id = server.wait_for("fs/watch", 1).await.params["watchId"].clone();
@@ -96,7 +96,7 @@ async fn a_watch_that_the_server_does_not_know_is_created_again_with_an_overflow
 #[tokio::test]
 async fn a_watch_that_cannot_be_created_again_fails() {
     let server = ScriptedServer::new();
-    can_watch(&server);
+    with_watch_and_search(&server);
     let client = connect(&server).await;
     let mut watch = client.watch(&"file:///tree".parse().unwrap(), true).await.unwrap();
     server.on("fs/watch", |_| ScriptedReply::Error(-32004, "nothing is there".into()));
@@ -109,10 +109,10 @@ async fn a_watch_that_cannot_be_created_again_fails() {
 }
 
 #[tokio::test]
-async fn a_cut_before_the_answer_does_no_harm() {
+async fn a_cut_before_the_answer_to_a_watch_does_no_harm() {
     for knows in [true, false] {
         let server = ScriptedServer::new();
-        can_watch(&server);
+        with_watch_and_search(&server);
         let client = connect(&server).await;
         let mut times = 0;
         server.on("fs/watch", move |asked| {
@@ -142,7 +142,7 @@ async fn a_server_without_watches_or_searches_is_not_asked() {
 #[tokio::test]
 async fn a_search_fails_with_its_connection_and_is_cancelled_when_dropped() {
     let server = ScriptedServer::new();
-    can_watch(&server);
+    with_watch_and_search(&server);
     server.on("fs/search", |_| ScriptedReply::Silence);
     let client = connect(&server).await;
     let params = client::SearchParams::below("file:///".parse().unwrap());

@@ -1,10 +1,10 @@
-//! Writes that a server refuses for a while, or because they are too large.
+//! Writes that a server refuses because its input queues are full, or because the message is too large.
 
 use client::{ExecProcess, WriteStatus};
 use testkit::scripted::{ClientMessage, ScriptedReply};
 use testkit::{ScriptedServer, Value, json, unbase64};
 
-use crate::support::{connect, params, words};
+use crate::support::{connect, error_text, params};
 
 /// The bytes of a write.
 fn bytes(asked: &ClientMessage) -> Vec<u8> {
@@ -40,12 +40,12 @@ fn input() -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_write_that_finds_no_room_is_repeated_in_smaller_parts() {
+async fn a_write_that_finds_full_queues_is_repeated_in_smaller_parts() {
     let server = ScriptedServer::new();
     let mut number = 0;
     let (_client, process, taken) = process(&server, move |asked| {
         number += 1;
-        // The server has little room, and for a while none.
+        // The server refuses writes over 64 KiB, and for a while all writes.
         (bytes(asked).len() > 64 * 1024 || (3..6).contains(&number)).then(|| refused("inputCrowded"))
     })
     .await;
@@ -65,7 +65,7 @@ async fn a_write_that_is_too_large_for_a_message_is_divided() {
         let pieces: Vec<_> = taken.try_iter().collect();
         assert!(pieces.concat() == input(), "{} pieces", pieces.len());
     }
-    // Halved three times. The second write has the smaller size from the beginning.
+    // The first write is halved three times. The second write has the smaller size from the beginning.
     assert_eq!(server.count("process/write"), 3 + 8 + 8);
 }
 
@@ -73,5 +73,5 @@ async fn a_write_that_is_too_large_for_a_message_is_divided() {
 async fn a_write_that_is_always_too_large_fails() {
     let server = ScriptedServer::new();
     let (_client, process, _taken) = process(&server, |_| Some(refused("messageTooLarge"))).await;
-    assert_eq!(words(process.write(input()).await), "refused");
+    assert_eq!(error_text(process.write(input()).await), "refused");
 }

@@ -45,9 +45,7 @@ impl SimulatedClient {
     pub(crate) fn take_push(&mut self, push: Push, awaits_answer: bool) {
         match push {
             _ if self.has_failed() => {}
-            Push::Event(seq, event) => {
-                self.order.handle_event(seq, event).expect("fewer events wait than the limit allows")
-            }
+            Push::Event(seq, event) => self.order.handle_event(seq, event).expect("the limit is not reached"),
             Push::UnnumberedClose if awaits_answer => self.held_close = true,
             Push::UnnumberedClose => self.order.handle_unnumbered_close(),
             Push::Ping(_) => {}

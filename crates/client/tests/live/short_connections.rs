@@ -1,4 +1,4 @@
-//! Connections that all break after a few kilobytes: each of them must make some progress.
+//! Every connection breaks after a few kilobytes. Each connection must make some progress.
 
 use std::time::Duration;
 
@@ -9,9 +9,10 @@ use tokio::io::AsyncWriteExt as _;
 
 use crate::support::{connect_to, sh_with_stdin};
 
-/// Longer than anything here takes on a loaded machine.
+/// Timeout of each wait. Longer than any wait takes on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// So many bytes of the lines 0, 1, 2 and so on.
 fn numbers(bytes: usize) -> Vec<u8> {
     (0_u64..).flat_map(|number| format!("{number}\n").into_bytes()).take(bytes).collect()
 }
@@ -65,7 +66,7 @@ async fn files_pass_over_connections_of_twenty_kilobytes() {
     proxy.cut_each_after(20_000);
     proxy.cut();
     let files = client.file_system();
-    let there_and_back = async {
+    let write_and_read = async {
         let mut writer = files.write_file_stream(&path, &WriteStreamOptions::default()).await.unwrap();
         writer.write(Bytes::from(contents.clone())).await.unwrap();
         writer.commit().await.unwrap();
@@ -76,8 +77,8 @@ async fn files_pass_over_connections_of_twenty_kilobytes() {
         }
         read
     };
-    let read = tokio::time::timeout(PATIENCE, there_and_back).await.expect("files make no progress");
-    assert!(read == contents, "{} of {} bytes, or others", read.len(), contents.len());
+    let read = tokio::time::timeout(PATIENCE, write_and_read).await.expect("files make no progress");
+    assert!(read == contents, "{} of {} bytes arrived, or other bytes", read.len(), contents.len());
 }
 
 #[tokio::test]
@@ -96,11 +97,11 @@ async fn input_and_output_pass_at_the_same_time() {
     };
     let both = async { tokio::join!(write, process.wait_with_output()).1.unwrap() };
     let output = tokio::time::timeout(PATIENCE, both).await.expect("there is no progress");
-    assert!(output.stdout == input, "{} of {} bytes, or others", output.stdout.len(), input.len());
+    assert!(output.stdout == input, "{} of {} bytes arrived, or other bytes", output.stdout.len(), input.len());
 }
 
-/// A script that waits for a line and then writes this text, and the folder that it needs.
-fn writes_at_once(output: &[u8]) -> (String, tempfile::TempDir) {
+/// A script that waits for a line and then writes this output. The folder holds the output and must outlive the script.
+fn script_that_writes(output: &[u8]) -> (String, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("output");
     std::fs::write(&file, output).unwrap();
@@ -110,7 +111,7 @@ fn writes_at_once(output: &[u8]) -> (String, tempfile::TempDir) {
 /// Starts a process that writes much output at once, and checks that the output arrives once.
 async fn output_arrives_once(bytes_per_connection: u64, bytes: usize) {
     let expected = numbers(bytes);
-    let (script, _folder) = writes_at_once(&expected);
+    let (script, _folder) = script_that_writes(&expected);
     let server = TestServer::start().await;
     let proxy = CuttingProxy::start(server.address()).await;
     let client = connect_to(&proxy.url()).await;
@@ -120,7 +121,7 @@ async fn output_arrives_once(bytes_per_connection: u64, bytes: usize) {
     process.write("go\n").await.unwrap();
     let output = tokio::time::timeout(PATIENCE, process.wait_with_output()).await.expect("there is no progress");
     let output = output.unwrap();
-    assert!(output.stdout == expected, "{} of {} bytes, or others", output.stdout.len(), expected.len());
+    assert!(output.stdout == expected, "{} of {} bytes arrived, or other bytes", output.stdout.len(), expected.len());
     assert!(output.status.success());
     assert!(proxy.cuts_made() > 2, "{} connections were cut", proxy.cuts_made());
 }
@@ -138,7 +139,7 @@ async fn output_arrives_over_connections_of_twenty_kilobytes() {
 #[tokio::test]
 async fn retained_output_is_read_over_connections_of_five_kilobytes() {
     let expected = numbers(48 << 10);
-    let (script, _folder) = writes_at_once(&expected);
+    let (script, _folder) = script_that_writes(&expected);
     let server = TestServer::start().await;
     let proxy = CuttingProxy::start(server.address()).await;
     let client = connect_to(&proxy.url()).await;
@@ -162,7 +163,7 @@ async fn retained_output_is_read_over_connections_of_five_kilobytes() {
         }
     };
     let (read, code) = tokio::time::timeout(PATIENCE, read_all).await.expect("there is no progress");
-    assert!(read == expected, "{} of {} bytes, or others", read.len(), expected.len());
+    assert!(read == expected, "{} of {} bytes arrived, or other bytes", read.len(), expected.len());
     assert_eq!(code, Some(3));
 }
 
