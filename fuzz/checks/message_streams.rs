@@ -26,8 +26,8 @@ struct Decoded {
     end: DecoderEnd,
 }
 
-/// Checks the WebSocket decoder. The first three bytes of the input are settings: the role (lowest bit), the limit for messages in steps
-/// of 16 bytes, and the size of the pieces in which the rest arrives.
+/// Checks the WebSocket decoder. The first three bytes of the input are settings: the role (lowest bit), the limit for messages in steps of
+/// 16 bytes, and the size of the pieces in which the other bytes of the input arrive.
 pub(crate) fn check_websocket(input: &[u8]) {
     let Some((&[role, limit, piece], wire)) = input.split_first_chunk() else { return };
     let is_server = role & 1 == 0;
@@ -52,7 +52,7 @@ pub(crate) fn check_websocket(input: &[u8]) {
 }
 
 /// Checks the line decoder. The first two bytes of the input are settings: the limit for messages and the size of the pieces in which the
-/// rest arrives, both in bytes.
+/// other bytes of the input arrive, both in bytes.
 pub(crate) fn check_lines(input: &[u8]) {
     let Some((&[limit, piece], wire)) = input.split_first_chunk() else { return };
     let limit = usize::from(limit);

@@ -33,7 +33,7 @@ pub struct DataExtents {
     pub more: bool,
 }
 
-/// The first `max` extents at or after offset `from`. On a file system that cannot tell data from holes, the rest of the file is one
+/// The first `max` extents at or after offset `from`. On a file system that cannot distinguish data from holes, the rest of the file is one
 /// extent.
 pub(crate) fn find<F: AsFd>(file: F, size: u64, from: u64, max: usize) -> Result<DataExtents, Errno> {
     let mut found = DataExtents { extents: Vec::new(), size, more: false };

@@ -1,5 +1,5 @@
 //! Remembers which devices are local, because `cached` may use only files on local devices. A network file system can wait for its server
-//! even for a cached path, and `statfs`, which tells the kind of file system, can wait too. So operations that may block call [`learn`],
+//! even for a cached path, and `statfs`, which returns the kind of file system, can wait too. So operations that may block call [`learn`],
 //! and operations that must not block call only [`is_local`].
 
 use std::path::Path;

@@ -100,7 +100,8 @@ impl FileIdentity {
     }
 }
 
-/// Whether `stat` is of a mount point. On kernels that do not report this, a device other than that of the parent directory tells it.
+/// Whether `stat` is of a mount point. On kernels that do not report this, a file counts as a mount point if its device differs from that
+/// of the parent directory.
 pub(crate) fn is_mount_point(stat: &Statx, device_above: u64) -> bool {
     if stat.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT) {
         return stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT);

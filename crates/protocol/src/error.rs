@@ -109,8 +109,8 @@ fn kind_word(kind: std::io::ErrorKind) -> &'static str {
 pub struct WireError {
     /// A number of [`ErrorCode`]. Other implementations may send other numbers.
     pub code: i64,
-    /// The machine-readable cause, if a system call failed or a client must tell this refusal from others. Absent otherwise.
-    /// Values of another shape, which other implementations may send, are read as absent.
+    /// The machine-readable cause, if a system call failed or a client must distinguish this refusal from others. Absent otherwise. Values
+    /// of another shape, which other implementations may send, are read as absent.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "known_data")]
     pub data: Option<Box<ErrorData>>,
     /// A sentence for people. Programs decide by `code` and `data`.

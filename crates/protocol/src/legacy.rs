@@ -24,7 +24,7 @@ pub struct LegacyExecParams {
     /// True: the process gets a terminal. False, or absent: it gets pipes for output, and `/dev/null` as stdin.
     #[serde(default)]
     pub tty: bool,
-    /// Number of bytes of each stream that the server sends. It reads the rest and drops it. Absent or null: no limit.
+    /// Number of bytes of each stream that the server sends. The server reads further output and drops it. Absent or null: no limit.
     #[serde(default)]
     pub output_bytes_cap: Option<u64>,
     /// The `argv[0]` that the program sees. Absent or null: the first element of `argv`.

@@ -195,8 +195,8 @@ impl Children {
     }
 
     /// The session (in the sense of `setsid`) of the leader of each tag. If orphans do not become children of this process, a leader that
-    /// was reaped is left out: its number may have been given to a session that does not belong to the server, and nothing tells the two
-    /// sessions apart.
+    /// was reaped is left out: its number may have been given to a session that does not belong to the server, and nothing distinguishes
+    /// the two sessions.
     pub(crate) fn sessions_by_tag(&self) -> HashMap<Tag, i32> {
         let leaders = self.leaders.iter().filter(|(_, leader)| self.adopts_orphans || !leader.reaped);
         leaders.map(|(pid, leader)| (leader.tag, pid.as_raw_nonzero().get())).collect()

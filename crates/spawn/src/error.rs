@@ -1,5 +1,5 @@
 //! The errors of this crate: [`SpawnError`] says why a process was not started, and [`Survivors`] says which processes could not be killed.
-//! A `SpawnError` tells mistakes in the command apart from a machine that has run out of something.
+//! A `SpawnError` distinguishes a mistake in the command from a machine that has run out of something.
 
 use std::ffi::OsString;
 use std::io;

@@ -1,6 +1,5 @@
 //! The guard: a small process that outlives the server. When the server has ended, for whatever reason, the guard kills all processes that
-//! the server has started. The guard notices the end by a pipe of which only the server has the write end, so this works after `kill -9`
-//! too.
+//! the server has started. The guard notices the end by a pipe whose write end only the server has, so this works after `kill -9` too.
 //!
 //! [`Guard`] is the server's handle of its guard, and [`guard_main`] is what runs in the guard itself.
 

@@ -158,7 +158,7 @@ fn renumber(received: Vec<OwnedFd>, numbers: &[RawFd]) -> io::Result<()> {
 }
 
 fn close(number: RawFd) {
-    // SAFETY: at this number in this thread's table is something of this thread's own, or nothing, and it is not used any more.
+    // SAFETY: this number in this thread's table is free, or is a descriptor that only this thread owns and does not use any more.
     unsafe { libc::close(number) };
 }
 

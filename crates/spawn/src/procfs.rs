@@ -128,7 +128,7 @@ fn is_process(pid: Pid) -> io::Result<bool> {
     Ok(none_if_missing(rustix::process::pidfd_open(pid, PidfdFlags::empty()))?.is_some())
 }
 
-/// The process id that was given out last. 0 if `/proc/loadavg` does not tell.
+/// The process id that was given out last. 0 if `/proc/loadavg` does not show it.
 fn newest_pid() -> io::Result<i32> {
     let line = match fs::read_to_string("/proc/loadavg") {
         Err(error) => match Errno::from_io_error(&error) {

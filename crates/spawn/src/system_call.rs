@@ -9,8 +9,7 @@ const LOWEST_ERROR: isize = -4095;
 
 /// Makes a system call with up to five arguments; pass 0 for the unused ones. The error is an error number such as `EBADF`.
 ///
-/// # Safety
-/// As for the system call itself.
+/// # Safety The arguments must fulfil the requirements of the system call.
 pub(crate) unsafe fn system_call(number: c_long, arguments: [usize; 5]) -> Result<usize, c_int> {
     // SAFETY: as promised by the caller.
     let returned = unsafe { enter_kernel(number, arguments) };

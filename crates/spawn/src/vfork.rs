@@ -149,10 +149,10 @@ fn make_child(plan: &mut ChildPlan<'_>, stack: &mut [MaybeUninit<u8>]) -> Result
     let mut before: u64 = 0;
     let mut pidfd: c_int = -1;
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD | libc::SIGCHLD;
-    // SAFETY: the sets are as large as the kernel is told, and the first call fills in `before`. `clone` runs `child` on a stack that
-    // nothing else uses; this thread waits until the child has executed or ended, so that `plan` and everything it refers to live long
-    // enough. All signals are blocked meanwhile, so that no handler of the server runs in the child. `clone` writes the number of the pidfd
-    // to the given address, and this function is the only owner of that descriptor.
+    // SAFETY: the signal sets have the size that is passed to the kernel, and the first call fills in `before`. `clone` runs `child` on a
+    // stack that nothing else uses; this thread waits until the child has executed or ended, so that `plan` and everything it refers to
+    // live long enough. All signals are blocked meanwhile, so that no handler of the server runs in the child. `clone` writes the number of
+    // the pidfd to the given address, and this function is the only owner of that descriptor.
     let (pid, pidfd) = unsafe {
         set_signal_mask(&all, &mut before);
         let pid = libc::clone(child, top, flags, argument, &raw mut pidfd);
@@ -242,7 +242,7 @@ fn close_others(kept: Option<c_int>) {
 }
 
 fn apply(action: &FileAction) -> Result<(), c_int> {
-    // SAFETY: the descriptors are numbers in the child's own table, which nobody else uses, and the path is a C string.
+    // SAFETY: the descriptors are numbers in the child's own table, which no other process uses, and the path is a C string.
     let call = |number, arguments| unsafe { system_call(number, arguments) };
     match action {
         FileAction::ChangeDirectory { to } => call(libc::SYS_fchdir, [*to as usize, 0, 0, 0, 0]).map(drop),

@@ -155,7 +155,7 @@ impl Filter {
             let mut message: Value = serde_json::from_slice(&message).unwrap();
             let method = message["method"].as_str().unwrap_or_default().to_owned();
             let Some(id) = message["id"].as_i64() else {
-                // A published server ends the connection after an unknown notification.
+                // A server with only the published protocol ends the connection after an unknown notification.
                 if method != "initialized" {
                     return;
                 }
@@ -229,7 +229,7 @@ fn retain(members: &mut Map<String, Value>, known: &[&str]) {
     members.retain(|member, _| known.contains(&member.as_str()));
 }
 
-/// Imitates a fault of published servers: with a terminal they execute `arg0` instead of the program.
+/// Imitates a fault of servers that have only the published protocol: with a terminal they execute `arg0` instead of the program.
 fn execute_arg0(params: &mut Value) {
     if params["tty"] == true
         && let Some(name) = params["arg0"].as_str().map(str::to_owned)

@@ -27,7 +27,7 @@ pub struct Socket {
 pub(crate) enum SocketStream {
     Tcp(TcpStream),
     Tls(TcpStream, TlsAcceptor),
-    /// With the uid of the peer.
+    /// A Unix socket and the uid of its peer.
     Unix(UnixStream, u32),
 }
 

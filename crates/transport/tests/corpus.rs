@@ -10,12 +10,12 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 #[test]
-fn the_websocket_decoder_keeps_its_promises_for_every_input_of_the_corpus() {
+fn every_input_of_the_corpus_passes_the_checks_of_the_websocket_decoder() {
     corpus::replay("websocket", 20, message_streams::check_websocket);
 }
 
 #[test]
-fn the_line_decoder_keeps_its_promises_for_every_input_of_the_corpus() {
+fn every_input_of_the_corpus_passes_the_checks_of_the_line_decoder() {
     corpus::replay("lines", 20, message_streams::check_lines);
 }
 
@@ -31,7 +31,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_decoders_keep_their_promises_for_random_bytes(input in vec(wire_byte(), 0..300)) {
+    fn random_bytes_pass_the_checks_of_both_decoders(input in vec(wire_byte(), 0..300)) {
         message_streams::check_websocket(&input);
         message_streams::check_lines(&input);
     }

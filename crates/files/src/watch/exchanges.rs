@@ -17,7 +17,7 @@ pub(super) struct EntryName {
     pub(super) name: OsString,
 }
 
-/// A rename of which all events have come.
+/// A rename for which no further event is expected.
 #[derive(Debug)]
 pub(super) struct CompletedRename {
     /// `None` if the old name is in a directory that is not watched.

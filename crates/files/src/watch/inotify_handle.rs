@@ -105,7 +105,8 @@ impl InotifyHandle {
         self.add(path, CONTENT_EVENTS).map_err(|error| watch_error(error, path))
     }
 
-    /// Adds the parent directory of the root. `None` if that fails, for lack of permission for example; the watch then does without it.
+    /// Adds the parent directory of the root. `None` if that fails, for lack of permission for example; the watch then works without these
+    /// events.
     pub(super) fn watch_root_parent(&self, path: &Path) -> Option<WatchDescriptor> {
         self.add(path, ROOT_PARENT_EVENTS).ok()
     }

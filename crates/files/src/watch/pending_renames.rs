@@ -1,4 +1,4 @@
-//! Renames of which only the first event has come. The kernel reports a rename as two events with the same cookie, `MOVED_FROM` and
+//! Renames whose second event has not come yet. The kernel reports a rename as two events with the same cookie, `MOVED_FROM` and
 //! `MOVED_TO`. If an entry is moved out of the tree, the second one never comes, and the rename is reported as a removal.
 
 use std::ffi::OsString;
@@ -37,8 +37,8 @@ impl PendingRenames {
         Some(self.0.swap_remove(index))
     }
 
-    /// Takes the renames out of a directory in which another event has happened. The kernel holds the lock of the directory during a rename,
-    /// so the second events of those renames will not come.
+    /// Takes the renames out of a directory in which another event has happened. The kernel holds the lock of the directory during a
+    /// rename, so the second events of those renames will not come.
     pub(super) fn take_in_directory(&mut self, parent: DirectoryId) -> Vec<PendingRename> {
         self.0.extract_if(.., |rename| rename.parent == parent).collect()
     }

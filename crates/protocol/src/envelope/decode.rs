@@ -103,15 +103,15 @@ pub fn decode(bytes: &[u8]) -> Result<Incoming<'_>, DecodeError> {
     members.classify()
 }
 
-/// The id of a request of which only the beginning was kept, because the message was too large. None unless `id` is the first
-/// member and is complete.
+/// Finds the id of a request in the beginning of its message. For a message that was too large, so that only its beginning was kept. None
+/// unless `id` is the first member and is complete.
 pub fn sniff_id(prefix: &[u8]) -> Option<RequestId> {
     let rest = members_of_object(prefix)?.trim_start().strip_prefix("\"id\"")?;
     let (id, _) = first_value(rest.trim_start().strip_prefix(':')?)?;
     serde_json::from_str(id.get()).ok()
 }
 
-/// The method of a request of which only the beginning was kept, or which is malformed after the method. None if a member
+/// Finds the method of a request in the beginning of its message, or in a message that is malformed after the method. None if a member
 /// before the method cannot be read.
 pub fn sniff_method(prefix: &[u8]) -> Option<String> {
     let mut rest = members_of_object(prefix)?;

@@ -125,7 +125,7 @@ pub struct SearchResult {
     pub last_seq: u64,
     /// The first 100 files or directories that could not be searched.
     pub errors: Vec<SearchError>,
-    /// How many files or directories could not be searched in all.
+    /// Number of all files and directories that could not be searched.
     pub error_count: u64,
 }
 

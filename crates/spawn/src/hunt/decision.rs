@@ -172,7 +172,8 @@ impl Hunt {
 }
 
 impl PassFindings {
-    /// Whether no member is left. A member that was signalled may have forked before it ended, which only the next pass can tell.
+    /// Whether no member is left. A member that was signalled may have forked before it ended, and only the next pass can find the new
+    /// process.
     fn is_clear(&self) -> bool {
         self.alive.is_empty() && self.signalled.is_empty() && !self.is_incomplete
     }

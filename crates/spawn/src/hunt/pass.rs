@@ -145,7 +145,7 @@ fn signal_members(
     pidfds_left: &mut usize,
 ) {
     hunt.orphaned_sessions.handle_census(census);
-    // Only the next pass can tell the guard that is starting from the processes to kill.
+    // Only the next pass can distinguish the guard that is starting from the processes to kill.
     pass.findings.is_incomplete |= trees.guard_is_starting && matches!(hunt.scope, Scope::Everything(_));
     let membership = Membership {
         scope: &hunt.scope,

@@ -102,7 +102,7 @@ impl ConnectError {
     /// has to correct, such as a wrong URL.
     pub fn is_retryable(&self) -> bool {
         match self {
-            // A machine that wakes up has no name resolution for a while, and the error does not tell this from an unknown name.
+            // A machine that wakes up has no name resolution for a while, and the error is the same as for an unknown name.
             Self::Unresolved { .. } => true,
             Self::Io { source, .. } => !is_permanent(source.kind()),
             Self::Refused { status } => matches!(status, 408 | 429 | 500..=599),

@@ -13,7 +13,7 @@ use transport::{MessageLimits, ReadEvent, in_memory};
 
 /// Limit for messages, in both implementations.
 const LIMIT: usize = 100_000;
-/// Capacity of the byte stream to the other implementation. It also has to hold the pongs that nobody reads.
+/// Capacity of the byte stream to the other implementation. It also has to hold the pongs, which the test does not read.
 const PIPE_BYTES: usize = 1 << 20;
 const MASK: [u8; 4] = [0x9d, 0x01, 0xfe, 0x42];
 const FIN: u8 = 0x80;
