@@ -9,6 +9,8 @@ use super::project::{Dependency, Kind, Member, Project};
 pub(super) enum CrateLayer {
     Vocabulary,
     Rules,
+    /// What several mechanisms share.
+    Foundations,
     Mechanisms,
     Shells,
     /// The library for programs that embed client and server.
@@ -23,6 +25,7 @@ const LAYERS: &[(&str, CrateLayer)] = &[
     ("relay", CrateLayer::Vocabulary),
     ("session", CrateLayer::Rules),
     ("recovery", CrateLayer::Rules),
+    ("certificates", CrateLayer::Foundations),
     ("spawn", CrateLayer::Mechanisms),
     ("sandbox", CrateLayer::Mechanisms),
     ("files", CrateLayer::Mechanisms),
@@ -54,8 +57,9 @@ impl CrateLayer {
 
     fn may_import(self, other: Self) -> bool {
         match self {
-            // Vocabulary is the lowest layer. Mechanisms do not know the messages that they carry.
-            Self::Vocabulary | Self::Mechanisms => false,
+            Self::Vocabulary | Self::Foundations => false,
+            // Mechanisms do not know the messages that they carry.
+            Self::Mechanisms => other == Self::Foundations,
             Self::Rules => other == Self::Vocabulary,
             Self::Shells | Self::Embedding | Self::Faces => other < self,
             Self::Beside => true,

@@ -5,11 +5,11 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use rustls::crypto::aws_lc_rs;
+use certificates::{NoSystemRoots, read_certificates};
 use rustls::{ClientConfig, RootCertStore};
 
 use super::error::ConnectError;
-use crate::tls::{TlsError, read_certificates};
+use crate::tls::TlsError;
 
 static SYSTEM_ROOTS: OnceLock<Arc<ClientConfig>> = OnceLock::new();
 
@@ -46,22 +46,12 @@ impl TlsRoots {
 }
 
 fn load_system_roots() -> Result<Arc<ClientConfig>, ConnectError> {
-    let loaded = rustls_native_certs::load_native_certs();
-    let mut roots = RootCertStore::empty();
-    // Certificates that cannot be parsed are skipped: many systems have some old ones.
-    roots.add_parsable_certificates(loaded.certs);
-    if roots.is_empty() {
-        let message = loaded.errors.first().map(ToString::to_string).unwrap_or_default();
-        return Err(ConnectError::NoSystemRoots(message));
-    }
+    let roots = certificates::system_roots().map_err(|NoSystemRoots(reason)| ConnectError::NoSystemRoots(reason))?;
     config(roots).map_err(|error| ConnectError::NoSystemRoots(error.to_string()))
 }
 
 fn config(roots: RootCertStore) -> Result<Arc<ClientConfig>, rustls::Error> {
-    let mut config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
-        .with_safe_default_protocol_versions()?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+    let mut config = certificates::client_config(roots)?;
     // Only HTTP/1.1 has the upgrade to a WebSocket that this crate uses.
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Arc::new(config))
